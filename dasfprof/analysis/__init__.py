@@ -1,4 +1,4 @@
-"""The meaning of a trace: `Trace`, the run as tables, and `Analyser`, which answers questions."""
+"""The meaning of a trace: `Trace`, the run as tables, and `Analyser` with all analyses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`Analyser`: questions about a recorded run, with DataFrames as answers."""
+"""`Analyser`: the analyses of a recorded run as methods that return DataFrames."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class Analyser(Questions):
-    """Answers questions about a recorded run.
+    """The analyses of a recorded run.
 
     Base class of `TraceAnalyser`, without files and pages.
 
@@ -42,7 +42,7 @@ class Analyser(Questions):
     Raises
     ------
     InvalidArgumentError, SourceNotFoundError, NotATraceError
-        As there.
+        See `TraceAnalyser`.
     """
 
     def __init__(
@@ -101,7 +101,7 @@ class Analyser(Questions):
 
     @property
     def run(self) -> Run:
-        """The run in normal form, which questions take: the tables of `trace`, and derived ones."""
+        """The run in normal form, which all analyses use."""
         return Run.of(self.trace)
 
     @property
@@ -113,18 +113,18 @@ class Analyser(Questions):
         return self.run if self._large is None else self._large.frame
 
     def answers(self, request: Request) -> bool:
-        """Return whether a question can be answered without the full run in memory."""
+        """Return whether a table can be computed in time windows."""
         if self._large is None:
             return False
         return self._large.answers(request.question, request.arguments)
 
     def prepare(self, requests: Iterable[Request]) -> None:
-        """Read a run that is analysed in time windows once for several questions."""
+        """Read a run that is analysed in time windows once for several tables."""
         if self._large is not None:
             self._large.gather(requests)
 
     def findings(self, least: float = 0.1) -> list[Finding]:
-        """Return what `diagnose` finds as objects, with figures, places and suggested settings."""
+        """Return the findings of `diagnose` as objects with figures, locations and settings."""
         from dasfprof.analysis.diagnosis import find
 
         return find(self.run, least=least)
@@ -135,11 +135,11 @@ class Analyser(Questions):
         Returns
         -------
         networkx.DiGraph
-            A node a key, called by its text, with an edge from each dependency. A key that ran
-            has the attributes ``name``, ``size`` (bytes), ``shape``, ``type``, ``duration``
-            (s), ``input_data_size`` (bytes) and ``throughput`` (bytes/s), of its last run. A
-            million tasks take gigabytes this way: `Trace.dependencies` holds the same graph as
-            arrays.
+            One node per key, named by the text of the key, with an edge from each dependency. Keys
+            with task runs have the attributes ``name``, ``size`` (bytes), ``shape``, ``type``,
+            ``duration`` (s), ``input_data_size`` (bytes) and ``throughput`` (bytes/s) of the last
+            task run. A million tasks need gigabytes of memory in this form. `Trace.dependencies`
+            has the same graph as arrays.
         """
         from dasfprof.analysis.tables.critical_path import create_annotated_task_graph
 

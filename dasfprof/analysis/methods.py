@@ -52,7 +52,7 @@ def _method(question: Question) -> Callable[..., pd.DataFrame]:
 
 
 class _Unloaded:
-    """A question's method until it, or any other one, is looked up: then all are imported."""
+    """Placeholder for a question's method. The first lookup of any method imports all questions."""
 
     def __init__(self, name: str) -> None:
         self.name = name

@@ -240,5 +240,5 @@ def test_without_a_gpu_there_are_no_rows(tmp_path: Path) -> None:
 @pytest.mark.parametrize("interval", [0, -1.0, float("nan")])
 def test_an_interval_is_a_positive_time(tmp_path: Path, interval: float) -> None:
     analyser = TraceAnalyser(record(tmp_path / "run", [compute("f-1", T, 1.0, "worker-c096-0")]))
-    with pytest.raises(InvalidArgumentError, match="more than 0"):
+    with pytest.raises(InvalidArgumentError, match="above 0"):
         analyser.per_gpu_utilisation(interval)

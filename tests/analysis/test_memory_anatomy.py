@@ -184,7 +184,7 @@ def test_what_a_lost_worker_held_is_gone(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("time", [-1.0, 1e9, np.nan])
 def test_moments_outside_of_the_run(tmp_path: Path, time: float) -> None:
-    with pytest.raises(InvalidArgumentError, match="from the run's begin"):
+    with pytest.raises(InvalidArgumentError, match="since the start of the run"):
         TraceAnalyser(PLAN.write(tmp_path).trace).memory_at(time)
 
 

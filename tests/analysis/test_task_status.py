@@ -114,8 +114,8 @@ def test_functions_sum_up_their_runs_and_say_what_to_do() -> None:
     assert table["Total (s)"].tolist() == [75.5, 51.0]
     assert table["Running (%)"].tolist() == pytest.approx([100 * 16 / 75.5, 100 * 32 / 51])
     assert table["Dominant Status"].tolist() == ["Not started", "Running"]
-    assert "wait for the tasks before them" in table.loc["g", "Next steps"]
-    assert "own function" in table.loc["f", "Next steps"]
+    assert "tasks that its tasks depend on" in table.loc["g", "Next steps"]
+    assert "Profile its function" in table.loc["f", "Next steps"]
 
 
 # --- clocks --------------------------------------------------------------------------------------

@@ -318,10 +318,10 @@ def test_status_tables_tell_what_the_findings_tell(tmp_path: Path) -> None:
     steps = status["Next steps"]
     cause = "waits for the Event 'never'"
     assert cause in analyser.diagnose().iloc[0]["Finding"]
-    assert cause in steps["f"] and "profile" not in steps["f"]
+    assert cause in steps["f"] and "Profile" not in steps["f"]
     assert steps["g"].startswith("None of its tasks is known to have started.")
     assert cause in steps["g"]
-    assert "profile and speed it up" in steps["h"]
+    assert "Profile its function and speed it up" in steps["h"]
     assert cause in analyser.per_step_status()["Next steps"][0]
 
 

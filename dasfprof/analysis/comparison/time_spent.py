@@ -115,7 +115,7 @@ def _split_running(trace: Run, first: int) -> tuple[list[Array], list[Array]]:
     segments, split = path_segments(trace), running_on_path(trace)
     known = np.isfinite(split.blocked)
     kinds, seconds = [segments.kind], [np.where(known, 0.0, segments.length)]
-    for number, part in enumerate(split.parts(), first):
+    for number, part in enumerate(split, first):
         kinds.append(np.full(len(segments.kind), number))
         seconds.append(np.where(known, np.nan_to_num(part), 0.0))
     return kinds, seconds

@@ -185,5 +185,5 @@ def running_on_path(run: Run) -> RunningSeconds:
     known = np.flatnonzero((segments.kind == SegmentKind.COMPUTE) & (rows < len(duration)))
     share = ratio(segments.length[known], duration[rows[known]])
     parts = np.full((4, len(rows)), np.nan)
-    parts[:, known] = running_seconds(run.tasks).scaled(rows[known], share).parts()
+    parts[:, known] = running_seconds(run.tasks).scaled(rows[known], share)
     return RunningSeconds(*parts)

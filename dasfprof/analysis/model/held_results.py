@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -23,8 +24,7 @@ _AT_ONCE = 0.1
 _LACKING = ("damaged-file", "dropped-facts", "segment-missing")
 
 
-@dataclass(frozen=True)
-class HeldResults:
+class HeldResults(NamedTuple):
     """Results in memory, or spilled, with one row for each worker that had the result."""
 
     #: Rows of `Trace.tasks`, and rows of `Trace.workers`.
@@ -40,7 +40,7 @@ class HeldResults:
 
     def select(self, chosen: Array) -> HeldResults:
         """Return some of the results."""
-        return HeldResults(*(values[chosen] for values in vars(self).values()))
+        return HeldResults(*(values[chosen] for values in self))
 
 
 def held_at(run: Run, time: float) -> HeldResults:

@@ -108,6 +108,12 @@ def line_words(run: Run, line: str) -> str:
     return f"{excerpt(line)} ({excerpt(text)})" if isinstance(text, str) else excerpt(line)
 
 
+def lines_by_place(run: Run) -> dict[tuple[object, object], str]:
+    """Return the labels of lines that built tasks, by file and line number, without fused ones."""
+    noted = zip(*(run.lines[name] for name in ("file", "number", "line", "fused")), strict=True)
+    return {(file, number): line for file, number, line, fused in noted if not fused}
+
+
 # --- `annotation_texts`: annotations of task runs: priority, retries, resources -------------------
 
 #: Annotations that Dask knows. Those of users may contain anything.
@@ -200,8 +206,7 @@ def _of_calls(run: Run, times: Array) -> list[str]:
     # The sum of rows that have started, minus those that have ended, is the number of the only open
     # one.
     left = np.append(0, np.cumsum(begun))[first] - np.append(0, np.cumsum(ended))[over]
-    noted = zip(*(run.lines[name] for name in ("file", "number", "line", "fused")), strict=True)
-    named = {(file, number): line for file, number, line, fused in noted if not fused}
+    named = lines_by_place(run)
     files, numbers = calls["file"].astype(object).tolist(), calls["line"].tolist()
     lines = []
     for row in np.where(first - over == 1, left, -1).tolist():

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import IntEnum
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -287,8 +287,7 @@ def unspill_seconds(run: Run, before: Array) -> Array:
     return np.minimum(_column(run, "disk_read", len(before)), before)
 
 
-@dataclass(frozen=True)
-class RunningSeconds:
+class RunningSeconds(NamedTuple):
     """Seconds of functions by what their threads did."""
 
     #: On a core, or NaN if not recorded.
@@ -302,11 +301,7 @@ class RunningSeconds:
 
     def scaled(self, rows: Array, share: Array) -> RunningSeconds:
         """Return these rows, each multiplied by a fraction."""
-        return RunningSeconds(*(part[rows] * share for part in self.parts()))
-
-    def parts(self) -> tuple[Array, Array, Array, Array]:
-        """The seconds in the order of the fields."""
-        return self.cpu, self.core_wait, self.storage, self.blocked
+        return RunningSeconds(*(part[rows] * share for part in self))
 
 
 def running_seconds(tasks: pd.DataFrame) -> RunningSeconds:

@@ -22,7 +22,7 @@ from dasfprof.errors import InvalidArgumentError
 
 
 def changed_wall(
-    trace: Run,
+    run: Run,
     *,
     workers: int | None = None,
     threads: int | None = None,
@@ -37,8 +37,8 @@ def changed_wall(
 
     Parameters
     ----------
-    trace
-        The trace.
+    run
+        The run.
     workers
         Maximum number of workers at a time. They join and leave as the recorded workers did.
     threads
@@ -67,7 +67,7 @@ def changed_wall(
     InvalidArgumentError
         If a number is out of range, or a function does not exist.
     """
-    replay = replay_of(trace)
+    replay = replay_of(run)
     cluster = changed_cluster(replay, workers, threads)
     costs, factors = replay.costs, replay.factors(speedup or {})
     if not network:
@@ -79,7 +79,7 @@ def changed_wall(
                 f"is 1 GB/s). Pass None for the measured bandwidth, {costs.bandwidth:.3g}."
             )
         costs = replace(costs, bandwidth=bandwidth)
-    seconds = _given(replay, trace, running)
+    seconds = _given(replay, run, running)
     if replay.obstacle:
         return float("nan")
     held = replay.held(running=seconds, factor=factors, unspill=spill)
@@ -90,13 +90,13 @@ def changed_wall(
     return replay.outcome(held=held, cluster=cluster, costs=costs).wall
 
 
-def gain(trace: Run, **changes: Any) -> float:
+def gain(run: Run, **changes: Any) -> float:
     """Predict the seconds of wall time that a change saves, or several changes together.
 
     Parameters
     ----------
-    trace
-        The trace.
+    run
+        The run.
     changes
         Arguments of `changed_wall`.
 
@@ -111,10 +111,10 @@ def gain(trace: Run, **changes: Any) -> float:
     InvalidArgumentError
         If a function does not exist, or seconds or factors are out of range.
     """
-    replay = replay_of(trace)
+    replay = replay_of(run)
     if replay.refusal:
         return float("nan")
-    return replay.inputs.wall - replay.predicted(changed_wall(trace, **changes))
+    return replay.inputs.wall - replay.predicted(changed_wall(run, **changes))
 
 
 def changed_cluster(replay: Replay, workers: int | None, threads: int | None) -> ReplayCluster:
@@ -140,15 +140,15 @@ def worker_counts(
     return [int(count) for count in workers]
 
 
-def _given(replay: Replay, trace: Run, running: Array | None) -> Array:
+def _given(replay: Replay, run: Run, running: Array | None) -> Array:
     seconds = replay.inputs.running.copy()
     if running is None:
         return seconds
     given = np.asarray(running, dtype=float)
-    if given.shape != (len(trace.tasks),) or (given < 0).any():
+    if given.shape != (len(run.tasks),) or (given < 0).any():
         raise InvalidArgumentError(
             "running: expected a non-negative number of seconds for each of the "
-            f"{len(trace.tasks)} rows of Trace.tasks, but the shape is {given.shape}."
+            f"{len(run.tasks)} rows of Trace.tasks, but the shape is {given.shape}."
         )
     seconds[: len(given)] = np.where(np.isfinite(given), given, seconds[: len(given)])
     return seconds

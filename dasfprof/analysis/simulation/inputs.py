@@ -61,42 +61,42 @@ class ReplayInputs:
         return len(self.running)
 
 
-def replay_inputs(trace: Run, slots: TaskSlots, lives: WorkerLives) -> ReplayInputs:
+def replay_inputs(run: Run, slots: TaskSlots, lives: WorkerLives) -> ReplayInputs:
     """Return the inputs of a replay of a run."""
     times, count = slots.times, len(slots.worker)
     begun = np.empty(count, dtype=np.int64)
     begun[np.lexsort((np.arange(count), times.known, times.executing))] = np.arange(count)
-    offsets, inputs = _input_rows(trace, begun)
-    place_of = np.zeros(len(trace.workers), dtype=np.int64)
+    offsets, inputs = _input_rows(run, begun)
+    place_of = np.zeros(len(run.workers), dtype=np.int64)
     place_of[lives.ids] = np.arange(len(lives.ids))
-    graph, submissions = find_submissions(trace, times)
-    groups = _groups(trace)
+    graph, submissions = find_submissions(run, times)
+    groups = _groups(run)
     root_sizes = _root_group_sizes(groups, graph, offsets, inputs)
     rootish = root_sizes > 2 * lives.threads.sum()
     room = int(np.ceil(SATURATION * lives.threads).sum())
     end = slots.end
     start, stop = np.minimum(times.start, end), np.minimum(times.stop, end)
     prelude = start - times.executing
-    unspill = np.minimum(recorded_column(trace, "disk_read", count), prelude)
+    unspill = np.minimum(recorded_column(run, "disk_read", count), prelude)
     return ReplayInputs(
         before=prelude - unspill,
         unspill=unspill,
         running=stop - start,
         after=end - stop,
         seceded=times.done - end,
-        size=recorded_column(trace, "size", count),
+        size=recorded_column(run, "size", count),
         function=slots.function,
         functions=slots.functions,
         input_offsets=offsets,
         inputs=inputs,
         worker=place_of[slots.worker],
         begun=begun,
-        priority=_priorities(trace, begun),
+        priority=_priorities(run, begun),
         root_group_size=root_sizes,
         group=groups,
         graph=graph,
         submissions=submissions,
-        queues=_queues(trace, groups, graph, rootish, room),
+        queues=_queues(run, groups, graph, rootish, room),
         wall=float(times.known.max() - times.arrival.min()) if count else 0.0,
     )
 
@@ -144,20 +144,20 @@ def takers_of(inputs: ReplayInputs, priority: Array) -> tuple[list[int], list[in
     return offsets.tolist(), takers[order].tolist()
 
 
-def recorded_column(trace: Run, column: str, count: int) -> Array:
+def recorded_column(run: Run, column: str, count: int) -> Array:
     """Return a column of the trace's tasks for all runs, with 0 if unknown or negative."""
     filled = np.zeros(count)
-    if column in trace.tasks:
-        values = np.nan_to_num(trace.tasks[column].to_numpy(dtype=float))
+    if column in run.tasks:
+        values = np.nan_to_num(run.tasks[column].to_numpy(dtype=float))
         filled[: len(values)] = np.maximum(values, 0.0)
     return filled
 
 
-def _input_rows(trace: Run, begun: Array) -> tuple[Array, Array]:
+def _input_rows(run: Run, begun: Array) -> tuple[Array, Array]:
     """Return the runs that each run waits for: of its inputs, and the earlier run of its key."""
     count = len(begun)
-    rows, inputs = dependency_rows(trace)
-    key_ids = trace.of_slots("key_id")
+    rows, inputs = dependency_rows(run)
+    key_ids = run.of_slots("key_id")
     order = np.lexsort((begun, key_ids))
     again = np.flatnonzero(key_ids[order[1:]] == key_ids[order[:-1]])
     rows, inputs = np.append(rows, order[again + 1]), np.append(inputs, order[again])
@@ -168,20 +168,20 @@ def _input_rows(trace: Run, begun: Array) -> tuple[Array, Array]:
     return np.searchsorted(rows, np.arange(count + 1)), inputs
 
 
-def _priorities(trace: Run, begun: Array) -> Array:
+def _priorities(run: Run, begun: Array) -> Array:
     """Return ranks of runs by Dask's priorities, or by the order in which they ran if unknown."""
     count = len(begun)
     names = ("priority_user", "priority_generation", "priority_order")
     keys = [begun]
     for name in reversed(names):
         values = np.zeros(count)
-        if name in trace.tasks:
-            recorded = trace.tasks[name].to_numpy(dtype=float)
+        if name in run.tasks:
+            recorded = run.tasks[name].to_numpy(dtype=float)
             if np.isnan(recorded).any():
                 return begun
             values[: len(recorded)] = recorded
         keys.append(values)
-    if len(trace.tasks) < count:
+    if len(run.tasks) < count:
         return begun
     ranks = np.empty(count, dtype=np.int64)
     ranks[np.lexsort(keys)] = np.arange(count)
@@ -209,25 +209,25 @@ def _root_group_sizes(groups: Array, graph: Array, offsets: Array, inputs: Array
     return np.where(((number < 5) & (tasks < 5))[groups], so_far, 0)
 
 
-def _groups(trace: Run) -> Array:
+def _groups(run: Run) -> Array:
     """Return codes of the runs' groups: name and token of a tuple key, or the prefix of others.
 
     As `dask.utils.key_split_group`, but packed keys count by their prefix.
     """
-    keys = trace.keys
+    keys = run.keys
     codes, names = keys.functions()
-    key_ids = trace.of_slots("key_id")
+    key_ids = run.of_slots("key_id")
     heads = keys.head_ids[key_ids] + len(names)
     return np.where(keys.are_tuples(key_ids), heads, codes[key_ids])
 
 
-def _queues(trace: Run, groups: Array, graph: Array, rootish: Array, slots: int) -> bool:
+def _queues(run: Run, groups: Array, graph: Array, rootish: Array, slots: int) -> bool:
     """Return whether the scheduler holds runs back.
 
     If it did not, it must not have needed to. It sends all at once if
     ``distributed.scheduler.worker-saturation`` is infinite.
     """
-    if "queued" not in trace.tasks or trace.tasks["queued"].notna().any():
+    if "queued" not in run.tasks or run.tasks["queued"].notna().any():
         return True
     rows = np.flatnonzero(rootish)
     together = groups[rows].astype(np.int64) * (int(graph.max(initial=0)) + 1) + graph[rows]
@@ -282,17 +282,17 @@ class ReplayCluster:
         return replace(self, threads=np.full(len(self.threads), count))
 
 
-def recorded_cluster(trace: Run, lives: WorkerLives, slots: TaskSlots) -> ReplayCluster:
-    """Return the cluster on which a trace was recorded.
+def recorded_cluster(run: Run, lives: WorkerLives, slots: TaskSlots) -> ReplayCluster:
+    """Return the cluster on which a run was recorded.
 
     A worker that left takes no task after its last recorded one, because it was closing, or later
     tasks were lost with it. This does not apply if it left after all tasks were assigned.
     """
     first = float(slots.times.arrival.min(initial=np.inf))
     last = float(slots.times.sent.max(initial=-np.inf))
-    joined, left = trace.joined[lives.ids], trace.left[lives.ids]
+    joined, left = run.joined[lives.ids], run.left[lives.ids]
     joined = np.where(np.isnan(joined), 0.0, np.fmax(joined, lives.begin)) - first
-    taken = np.full(len(trace.workers), -np.inf)
+    taken = np.full(len(run.workers), -np.inf)
     np.maximum.at(taken, slots.worker, slots.times.executing)
     taken = np.where(np.isfinite(taken[lives.ids]), taken[lives.ids] + _AT_ONCE, left)
     return ReplayCluster(
@@ -340,12 +340,12 @@ USUAL_COSTS = Costs(
 )
 
 
-def measure_costs(trace: Run, slots: TaskSlots) -> Costs:
+def measure_costs(run: Run, slots: TaskSlots) -> Costs:
     """Return the measured costs of a run, or defaults without measurements.
 
     Latencies are means, because chains of tasks add them up.
     """
-    tasks, count = trace.tasks, len(trace.tasks)
+    tasks, count = run.tasks, len(run.tasks)
     received, done, known = (getattr(slots.times, x)[:count] for x in ("received", "done", "known"))
     scheduled = np.full(count, "sent" in tasks)
     if "sent" in tasks:
@@ -359,7 +359,7 @@ def measure_costs(trace: Run, slots: TaskSlots) -> Costs:
     free = (last_slots(slots, executing, ready) < 0)[:count]
     free &= tasks["ready"].notna().to_numpy() & tasks["executing"].notna().to_numpy()
     waits = (executing - ready)[:count][free]
-    transfer, bandwidth = _transfers(trace)
+    transfer, bandwidth = _transfers(run)
     return Costs(
         to_worker=to_worker,
         to_scheduler=to_scheduler,
@@ -397,9 +397,9 @@ def _from_workers(done: Array, known: Array) -> tuple[float, float]:
     return latency, _mean(gaps, _USUAL_TASK, _LONGEST_GAP)
 
 
-def _transfers(trace: Run) -> tuple[float, float]:
+def _transfers(run: Run) -> tuple[float, float]:
     """Return the latency of transfers, and their bandwidth."""
-    table = trace.transfers
+    table = run.transfers
     if not len(table):
         return _USUAL_LATENCY, _USUAL_BANDWIDTH
     brought = (table["state"].isna() | (table["state"] == "success")).to_numpy(dtype=bool)

@@ -64,22 +64,22 @@ class MemoryForecast:
 
     Parameters
     ----------
-    trace
-        The trace.
+    run
+        The run.
     """
 
-    def __init__(self, trace: Run) -> None:
-        self._trace = trace
-        self._replay = replay_of(trace)
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        self._replay = replay_of(run)
         #: Why nothing can be predicted, as a clause, or empty.
-        self.obstacle = self._replay.missing or _obstacle(trace)
+        self.obstacle = self._replay.missing or _obstacle(run)
         if not self.obstacle:
             self.obstacle = self._misses()
 
     @cached_property
     def recorded(self) -> tuple[float, float]:
         """The recorded peaks of the fullest worker: bytes of results, and of its process."""
-        seen = memory_of_processes(self._trace)
+        seen = memory_of_processes(self._run)
         results = max((float((p.results + p.spilled).max()) for p in seen), default=np.nan)
         return results, max((float((p.memory + p.spilled).max()) for p in seen), default=0)
 
@@ -135,31 +135,31 @@ class MemoryForecast:
 
     @cached_property
     def _residents(self) -> _Residents:
-        return _Residents(self._trace, self._replay)
+        return _Residents(self._run, self._replay)
 
 
 @once_per_trace
-def memory_forecast_of(trace: Run) -> MemoryForecast:
-    """Return the forecasts of a trace."""
-    return MemoryForecast(trace)
+def memory_forecast_of(run: Run) -> MemoryForecast:
+    """Return the forecasts of a run."""
+    return MemoryForecast(run)
 
 
-def _obstacle(trace: Run) -> str:
+def _obstacle(run: Run) -> str:
     """Return why memory cannot be predicted, as a clause, or an empty text."""
-    left = np.flatnonzero(np.isfinite(trace.workers["left"].to_numpy(dtype=float)))
-    if any(departure(trace, life).why is Why.MEMORY for life in left.tolist()):
+    left = np.flatnonzero(np.isfinite(run.workers["left"].to_numpy(dtype=float)))
+    if any(departure(run, life).why is Why.MEMORY for life in left.tolist()):
         return (
             "a worker was killed because memory ran out, and what it would have needed is unknown"
         )
-    if len(trace.under_way) or len(trace.unsent):
+    if len(run.under_way) or len(run.unsent):
         return "the run did not end"
-    if len(trace.shuffle_messages):
+    if len(run.shuffle_messages):
         return "P2P shuffles keep data in buffers whose size was not recorded"
-    if not memory_of_processes(trace):
+    if not memory_of_processes(run):
         return "no samples of workers' results were recorded"
-    tasks = trace.tasks
+    tasks = run.tasks
     size = np.where(tasks["state"] == "memory", tasks["size"].to_numpy(dtype=float), 0.0)
-    unknown = np.isnan(release_times(trace)) | ~(size >= 0)
+    unknown = np.isnan(release_times(run)) | ~(size >= 0)
     total = float(np.nansum(size))
     if not (tasks["source"] == "worker").all() or np.nansum(size[unknown]) > _MOST_UNKNOWN * total:
         return "it was not recorded how large results were, or when they were released"
@@ -171,21 +171,21 @@ class _Residents:
 
     Parameters
     ----------
-    trace
+    run
         The run.
     replay
         Its replay.
     """
 
-    def __init__(self, trace: Run, replay: Replay) -> None:
-        self.replay, times = replay, trace.slots.times
+    def __init__(self, run: Run, replay: Replay) -> None:
+        self.replay, times = replay, run.slots.times
         count, first = len(replay.inputs), float(times.arrival.min())
         release = np.full(count, np.inf)
-        release[: len(trace.tasks)] = release_times(trace) - first
+        release[: len(run.tasks)] = release_times(run) - first
         known = times.known - first
         needed, finished = _last_needed(replay.inputs, known), np.sort(known)
         #: Rise of its process while it runs, including its result.
-        self.rise = _rises(trace, replay)
+        self.rise = _rises(run, replay)
         #: Whether the scheduler releases its result as soon as it is no longer needed. Results that
         #: it never counted are included.
         self.at_once = release <= needed + _AT_ONCE
@@ -197,7 +197,7 @@ class _Residents:
         last = finished[np.maximum(self.finishes - 1, 0)]
         self.delay = np.where(self.finishes > 0, release - last, 0.0)
         #: Initial memory of a worker's process: the median.
-        self.base = float(np.median([p.unmanaged[0] for p in memory_of_processes(trace)]))
+        self.base = float(np.median([p.unmanaged[0] for p in memory_of_processes(run)]))
 
     def peaks(self, outcome: Outcome, held: Array) -> tuple[float, float]:
         """Return the peaks of results, and of processes, of any worker of a replay."""
@@ -210,8 +210,8 @@ class _Residents:
         begin, end = np.concatenate([done, since]), np.concatenate([goes, goes[copied]])
         begin = np.minimum(begin + _TOGETHER, end)
         sizes = np.concatenate([size, size[copied]])
-        results = _peak(worker, begin, end, sizes)
-        process = _peak(
+        results, *_ = _peak_at(worker, begin, end, sizes)
+        process, *_ = _peak_at(
             np.concatenate([worker, outcome.worker]),
             np.concatenate([begin, outcome.begun]),
             np.concatenate([end, done]),
@@ -248,11 +248,6 @@ def _copies(inputs: ReplayInputs, outcome: Outcome) -> tuple[Array, Array, Array
     return used[first], outcome.worker[takers[first]], outcome.begun[takers[first]]
 
 
-def _peak(worker: Array, begin: Array, end: Array, size: Array) -> float:
-    """Return the maximum bytes of any worker."""
-    return _peak_at(worker, begin, end, size)[0]
-
-
 def _peak_at(worker: Array, begin: Array, end: Array, size: Array) -> tuple[float, int, float]:
     """Return the maximum bytes of any worker, the worker, and the time."""
     at, change = np.append(begin, end), np.append(size, -size)
@@ -267,12 +262,12 @@ def _peak_at(worker: Array, begin: Array, end: Array, size: Array) -> tuple[floa
     return float(max(had[most], 0.0)), int(who[order[most]]), float(at[order[most]])
 
 
-def _rises(trace: Run, replay: Replay) -> Array:
+def _rises(run: Run, replay: Replay) -> Array:
     """Return the rise of a process while each run executes, at least the size of its result.
 
     Runs without samples have the usual rise of their function, or 0 if there is none.
     """
-    inputs, memory, count = replay.inputs, unmanaged_of_runs(trace), len(trace.tasks)
+    inputs, memory, count = replay.inputs, unmanaged_of_runs(run), len(run.tasks)
     function = inputs.function[:count]
     groups = Groups(function, len(inputs.functions))
     alone, beside = groups.median(memory.rise), groups.median(memory.rise_beside_others)

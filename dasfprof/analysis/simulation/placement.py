@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from heapq import heappop, heappush
+from itertools import compress
 
 import numpy as np
 
@@ -49,7 +50,7 @@ class Placement:
         self._recorded: list[int] | None = inputs.worker.tolist() if recorded else None
         slots = np.ceil(SATURATION * cluster.threads if inputs.queues else np.full(workers, np.inf))
         self._slots: list[float] = slots.tolist()
-        self._total_threads = sum(self._there(self.threads))
+        self._total_threads = sum(compress(self.threads, self.there))
         self._bandwidth = costs.bandwidth
         self._size: list[float] = inputs.size.tolist()
         self._offsets: list[int] = inputs.input_offsets.tolist()
@@ -74,9 +75,6 @@ class Placement:
         #: placement.
         self._queues: list[list[int]] = [[] for _ in range(workers if recorded else 1)]
         self._turn = 0
-
-    def _there(self, values: list[int]) -> list[int]:
-        return [value for value, there in zip(values, self.there, strict=True) if there]
 
     def place(self, row: int) -> int:
         """Return the worker for a run that can be sent, or -1 if it must wait in the queue."""

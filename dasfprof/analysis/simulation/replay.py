@@ -53,17 +53,17 @@ class Shared:
         return self.limit < threads or self.waited >= TELLING
 
 
-def find_shared(trace: Run) -> list[Shared]:
+def find_shared(run: Run) -> list[Shared]:
     """Return the resources that task runs used or waited for during at least 10 % of their time."""
-    seconds = float(np.nansum(trace.tasks["duration"].to_numpy(dtype=float)))
+    seconds = float(np.nansum(run.tasks["duration"].to_numpy(dtype=float)))
     if not 0 < seconds < np.inf:
         return []
-    locks = list(_locks(trace, seconds))
-    return [*(locks or _sampled_locks(trace)), *_annotated(trace, seconds)]
+    locks = list(_locks(run, seconds))
+    return [*(locks or _sampled_locks(run)), *_annotated(run, seconds)]
 
 
-def _locks(trace: Run, seconds: float) -> Iterator[Shared]:
-    table = trace.locks_held
+def _locks(run: Run, seconds: float) -> Iterator[Shared]:
+    table = run.locks_held
     if not len(table):
         return
     names = table["name"].cat
@@ -78,14 +78,14 @@ def _locks(trace: Run, seconds: float) -> Iterator[Shared]:
             yield Shared(_during(clause, share), int(first["limit"]), waited[code] / seconds)
 
 
-def _sampled_locks(trace: Run) -> Iterator[Shared]:
+def _sampled_locks(run: Run) -> Iterator[Shared]:
     """Yield waits for distributed locks in stack samples, for traces without events of locks."""
-    samples = trace.task_samples
+    samples = run.task_samples
     if not len(samples):
         return
     waits = [
         any(name.split(".")[-1] in _WAITING and str(file).endswith(_LOCKS) for name, file, _ in f)
-        for f in trace.stacks["frames"]
+        for f in run.stacks["frames"]
     ]
     waiting = np.append(np.array(waits, dtype=bool), False)[samples["stack"].to_numpy()]
     share = float(waiting.mean())
@@ -93,10 +93,10 @@ def _sampled_locks(trace: Run) -> Iterator[Shared]:
         yield Shared(_during("stack samples show that tasks waited for locks", share), 0, share)
 
 
-def _annotated(trace: Run, seconds: float) -> Iterator[Shared]:
+def _annotated(run: Run, seconds: float) -> Iterator[Shared]:
     """Yield restrictions of tasks to some workers, which another cluster may not have."""
-    places, distinct = distinct_annotations(trace)
-    duration = np.nan_to_num(trace.tasks["duration"].to_numpy(dtype=float))
+    places, distinct = distinct_annotations(run)
+    duration = np.nan_to_num(run.tasks["duration"].to_numpy(dtype=float))
     asked: dict[str, float] = {}
     for value, taken in zip(distinct, Groups(places, len(distinct)).sum(duration), strict=True):
         if isinstance(value, dict):
@@ -291,23 +291,23 @@ class Replay:
 
 
 @once_per_trace
-def replay_of(trace: Run) -> Replay:
+def replay_of(run: Run) -> Replay:
     """Return the replay of a run."""
     # Damaged files may contain invalid times. See `_missing`.
     with np.errstate(invalid="ignore", over="ignore"):
-        inputs = replay_inputs(trace, trace.slots, trace.lives)
-        missing = _missing(trace, inputs)
+        inputs = replay_inputs(run, run.slots, run.lives)
+        missing = _missing(run, inputs)
         return Replay(
             inputs=inputs,
-            costs=measure_costs(trace, trace.slots),
-            cluster=recorded_cluster(trace, trace.lives, trace.slots),
-            obstacle=missing or contention(trace),
+            costs=measure_costs(run, run.slots),
+            cluster=recorded_cluster(run, run.lives, run.slots),
+            obstacle=missing or contention(run),
             missing=missing,
-            shared=find_shared(trace),
+            shared=find_shared(run),
         )
 
 
-def _missing(trace: Run, inputs: ReplayInputs) -> str:
+def _missing(run: Run, inputs: ReplayInputs) -> str:
     if not len(inputs):
         return "there are no task runs"
     if inputs.wall <= 0:
@@ -315,7 +315,7 @@ def _missing(trace: Run, inputs: ReplayInputs) -> str:
     held = inputs.before + inputs.unspill + inputs.running + inputs.after + inputs.seceded
     if not np.isfinite([inputs.wall, held.sum(), inputs.submissions.delay.sum()]).all():
         return "its files contain invalid times"
-    if (trace.tasks["source"] == "scheduler").all():
+    if (run.tasks["source"] == "scheduler").all():
         return "there is no worker's file, so the dependencies of tasks are unknown"
     return ""
 
@@ -327,15 +327,15 @@ MOST_WAITING = 0.10
 _FULL, _USING = 90.0, 0.5
 
 
-def contention(trace: Run) -> str:
+def contention(run: Run) -> str:
     """Return a clause about the CPU wait of tasks, or an empty text if none is known."""
-    tasks = trace.tasks
+    tasks = run.tasks
     duration = tasks["duration"].to_numpy(dtype=float)
     waited = tasks["run_queue"].to_numpy(dtype=float)
     known = np.isfinite(waited)
     seconds = duration[known].sum()
     if not seconds > 0:
-        return _by_host(trace, duration)
+        return _by_host(run, duration)
     share = waited[known].sum() / seconds
     if share < MOST_WAITING:
         return ""
@@ -345,14 +345,14 @@ def contention(trace: Run) -> str:
     )
 
 
-def _by_host(trace: Run, duration: np.ndarray) -> str:
+def _by_host(run: Run, duration: np.ndarray) -> str:
     """Return the same clause from the CPU time that tasks and hosts used."""
-    samples, cpu = trace.samples, trace.tasks["cpu"].to_numpy(dtype=float)
+    samples, cpu = run.samples, run.tasks["cpu"].to_numpy(dtype=float)
     known = np.isfinite(cpu)
     if "host_cpu" not in samples or not known.any() or duration[known].sum() <= 0:
         return ""
     using = cpu[known].sum() / duration[known].sum()
-    start = trace.tasks["start"].to_numpy(dtype=float)
+    start = run.tasks["start"].to_numpy(dtype=float)
     time = samples["time"].to_numpy(dtype=float)
     busy = samples["host_cpu"].to_numpy(dtype=float)
     during = (time >= np.nanmin(start)) & (time <= np.nanmax(start + duration)) & np.isfinite(busy)

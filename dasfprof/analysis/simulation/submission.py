@@ -35,7 +35,7 @@ class GraphSubmissions:
     reported: Array
 
 
-def find_submissions(trace: Run, times: TaskTimes) -> tuple[Array, GraphSubmissions]:
+def find_submissions(run: Run, times: TaskTimes) -> tuple[Array, GraphSubmissions]:
     """Return the graph that each run came with, and what each graph waited for.
 
     Dask does not record what a client waits for. A graph that comes when everything that clients
@@ -48,15 +48,15 @@ def find_submissions(trace: Run, times: TaskTimes) -> tuple[Array, GraphSubmissi
     graph, submissions
         Graph of each run as an index, and the graphs.
     """
-    arrival, reported = times.arrival, _reported_to_clients(trace, len(times))
+    arrival, reported = times.arrival, _reported_to_clients(run, len(times))
     if not len(arrival):
         none = np.empty(0, dtype=np.int64)
         return none, GraphSubmissions(none, np.empty(0), np.empty(0), reported)
-    graph = _graph_of(trace, arrival)
+    graph = _graph_of(run, arrival)
     count = int(graph.max()) + 1
     first, last = np.full(count, np.inf), np.full(count, -np.inf)
     np.minimum.at(first, graph, arrival)
-    came = _came_with_graph(trace, len(arrival))
+    came = _came_with_graph(run, len(arrival))
     np.maximum.at(last, graph[came], arrival[came])
     known, sizes = np.sort(times.known[reported]), np.bincount(graph[reported], minlength=count)
     before = np.cumsum(sizes) - sizes
@@ -76,32 +76,32 @@ def find_submissions(trace: Run, times: TaskTimes) -> tuple[Array, GraphSubmissi
     )
 
 
-def _reported_to_clients(trace: Run, count: int) -> Array:
+def _reported_to_clients(run: Run, count: int) -> Array:
     """Return a mask of runs whose finish was reported to clients, or of all if not recorded."""
-    if "wanted" not in trace.tasks:
+    if "wanted" not in run.tasks:
         return np.ones(count, dtype=bool)
-    reported: Array = trace.of_slots("wanted").astype(float) != 0
+    reported: Array = run.of_slots("wanted").astype(float) != 0
     return reported if reported.any() else np.ones(count, dtype=bool)
 
 
-def _came_with_graph(trace: Run, count: int) -> Array:
+def _came_with_graph(run: Run, count: int) -> Array:
     """Return a mask of runs that arrived with a graph: the first run of a key, if recorded."""
     first_runs = np.zeros(count, dtype=bool)
-    if "scheduler_waiting" in trace.tasks:
-        arrival = trace.tasks["scheduler_waiting"].to_numpy(dtype=float)
-        order = np.lexsort((arrival, trace.tasks["key_id"].to_numpy()))
-        key_ids = trace.tasks["key_id"].to_numpy()[order]
+    if "scheduler_waiting" in run.tasks:
+        arrival = run.tasks["scheduler_waiting"].to_numpy(dtype=float)
+        order = np.lexsort((arrival, run.tasks["key_id"].to_numpy()))
+        key_ids = run.tasks["key_id"].to_numpy()[order]
         first = np.diff(key_ids, prepend=-1) != 0
         first_runs[order[first]] = np.isfinite(arrival[order[first]])
     return first_runs
 
 
-def _graph_of(trace: Run, arrival: Array) -> Array:
+def _graph_of(run: Run, arrival: Array) -> Array:
     """Return codes of the runs' graphs in order. Graphs without runs have no code."""
-    if "scheduler_waiting" not in trace.tasks:
+    if "scheduler_waiting" not in run.tasks:
         # Workers receive tasks later than the time at which a client requested them.
         return np.zeros(len(arrival), dtype=np.int64)
-    came = np.sort(trace.since_begin(trace.graphs["time"]))
+    came = np.sort(run.since_begin(run.graphs["time"]))
     came = came[np.isfinite(came)]
     if not len(came):
         ordered = np.sort(arrival)

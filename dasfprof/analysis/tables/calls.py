@@ -32,7 +32,7 @@ _FIGURES = {
 
 
 @question(
-    "What the client called",
+    "Client calls by line",
     "time",
     short="called",
     expendable=("Code", "Longest (s)", "Keys"),
@@ -86,7 +86,7 @@ def client_calls(run: Run) -> pd.DataFrame:
     )
 
 
-@question("Where the client's time went", "time", needs="client_calls")
+@question("Client time by category", "time", needs="client_calls")
 def client_time(run: Run) -> pd.DataFrame:
     """Divide the time of the client's main thread into categories.
 
@@ -112,7 +112,7 @@ def client_time(run: Run) -> pd.DataFrame:
 
 
 @question(
-    "Large values in graphs", "balance", short="sent", expendable=("Code",), needs="sent_values"
+    "Large objects in graphs", "balance", short="sent", expendable=("Code",), needs="sent_values"
 )
 def sent_values(run: Run) -> pd.DataFrame:
     """Sum up the embedded functions, and arguments of at least 10 kB, in graphs by line.
@@ -170,7 +170,9 @@ def call_times(run: Run, function: str | None) -> tuple[dict[Any, tuple[Any, ...
     return stats.stats, files  # type: ignore[attr-defined]
 
 
-@question("Calls and their times", "lines", expendable=("Primitive Calls",), needs="call_profiles")
+@question(
+    "Calls and times by cProfile", "lines", expendable=("Primitive Calls",), needs="call_profiles"
+)
 def cprofile(run: Run, function: str | None = None) -> pd.DataFrame:
     """Sum up what cProfile counted on all workers.
 
@@ -214,7 +216,7 @@ def cprofile(run: Run, function: str | None = None) -> pd.DataFrame:
     return table
 
 
-@question("Profiles of calls", "lines", needs="call_profiles")
+@question("Files of cProfile", "lines", needs="call_profiles")
 def call_profiles(run: Run) -> pd.DataFrame:
     """List the files of the call profiler, for ``python -m pstats FILE`` and other viewers.
 
@@ -263,7 +265,7 @@ _SUMS = {
 }
 
 
-@question("Calls of actors", "balance", needs="actor_calls")
+@question("Actor calls", "balance", needs="actor_calls")
 def actor_calls(run: Run, by: By = "method") -> pd.DataFrame:
     """Sum up the calls of actors' methods, which are not tasks and occupy no worker thread.
 

@@ -63,7 +63,7 @@ _LABELS = np.array([KINDS[kind][0] for kind in SegmentKind], dtype=object)
 _MEANINGS = np.array([KINDS[kind][1] for kind in SegmentKind], dtype=object)
 
 
-@question("The critical path, segment by segment", "time")
+@question("Critical path by segment", "time")
 def critical_path(run: Run) -> pd.DataFrame:
     """Return the critical path: the chain of waits and work that determined the wall time.
 
@@ -111,7 +111,7 @@ def critical_path(run: Run) -> pd.DataFrame:
     )
 
 
-@question("The critical path, summed up", "time")
+@question("Critical path by kind", "time")
 def critical_path_summary(run: Run, by: By = "function") -> pd.DataFrame:
     """Sum up the critical path by kind and function, or by kind and step.
 

@@ -28,7 +28,7 @@ from dasfprof.database.columns import Array
 
 
 @question(
-    "Lines that take the time",
+    "Lines by sampled time",
     "lines",
     short="hot",
     expendable=("Interpreter's Lock (s)", "Uncertain (s)", "Samples"),
@@ -120,11 +120,11 @@ def place_columns(names: Sequence[Hashable], by: By) -> dict[str, pd.Series]:
         return {"Library": text([name or UNKNOWN for name in names])}
     if by == "function":
         return {"File": column(0), "Code": column(1)}
-    lines = [name.line if isinstance(name, Frame) else np.nan for name in names]
+    lines = [name.line if isinstance(name, Frame) and name.line >= 0 else np.nan for name in names]
     return {"File": column(1), "Line": integers(np.array(lines, dtype=float)), "Code": column(0)}
 
 
-@question("Tree of calls", "lines", short="calls", needs="task_samples")
+@question("Call tree", "lines", short="calls", needs="task_samples")
 def call_tree(
     run: Run, function: str | None = None, step: str | None = None, least: float = 1.0
 ) -> pd.DataFrame:
@@ -172,7 +172,7 @@ def call_tree(
 
 
 @question(
-    "What the client did",
+    "Client activity by line",
     "lines",
     short="client",
     expendable=("Code", "Margin (points)", "Samples"),
@@ -207,15 +207,12 @@ def client_activity(run: Run) -> pd.DataFrame:
     idle = Groups(groups, len(pairs)).sum(samples.interval * _is_idle(run, samples.time))
     order = np.argsort(-totals.seconds, kind="stable")
     names = [named.names[row] for row in (pairs[order] % max(len(named.names), 1)).tolist()]
-    frames = [name if isinstance(name, Frame) else Frame(UNKNOWN, UNKNOWN, -1) for name in names]
     known = [*(map(str, phases.categories) if phases is not None else ()), UNKNOWN]
     imports = _imports(run, samples.stack, groups, len(pairs))
     return pd.DataFrame(
         {
             "Phase": text(known[row] for row in (pairs[order] // max(len(named.names), 1))),
-            "File": text(frame.file for frame in frames),
-            "Line": integers(np.array([f.line if f.line >= 0 else np.nan for f in frames], float)),
-            "Code": text(frame.function for frame in frames),
+            **place_columns(names, "line"),
             "Importing": text(imports[row] for row in order.tolist()),
             "Time (s)": totals.seconds[order],
             "Share (%)": totals.share[order] * 100,

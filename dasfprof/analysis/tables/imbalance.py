@@ -91,9 +91,7 @@ def _table(
     return table.take(order).reset_index(drop=True)
 
 
-@question(
-    "How unequally work was spread over workers", "balance", in_parts=InParts(_of_part, _table)
-)
+@question("Load imbalance between workers", "balance", in_parts=InParts(_of_part, _table))
 def imbalance(run: Run, by: By = "function") -> pd.DataFrame:
     """Measure how unequally the work of each function is spread over workers and over tasks.
 
@@ -136,7 +134,7 @@ def _weights(of_workers: Array, count: int) -> Array:
     return of_workers if known else np.ones(count)
 
 
-@question("Tasks that took much longer than others of their function", "balance")
+@question("Stragglers", "balance")
 def stragglers(run: Run) -> pd.DataFrame:
     """List the task runs that took much longer than others of their function, and why.
 
@@ -254,7 +252,7 @@ MAX_CELLS = 50_000_000
 
 
 @question(
-    "Tasks in memory on each worker, second by second",
+    "Tasks in memory by worker and second",
     "time",
     short="balance",
     overview=7,

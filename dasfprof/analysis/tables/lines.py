@@ -16,7 +16,7 @@ from dasfprof.analysis.model.client_time import find_calls
 from dasfprof.analysis.model.critical_path import path_segments
 from dasfprof.analysis.model.plan import Plan, find_edges, find_plan
 from dasfprof.analysis.model.run_memory import memory_of_runs
-from dasfprof.analysis.model.steps import has_steps, line_groups
+from dasfprof.analysis.model.steps import has_steps, line_groups, lines_by_place
 from dasfprof.analysis.model.thread_time import USES, ThreadTime
 from dasfprof.analysis.model.transfers import moved_outputs
 from dasfprof.analysis.numeric.groups import Groups, ratio
@@ -32,7 +32,7 @@ _BUSY = list(ThreadTime)[:USES]
 
 
 @question(
-    "What the lines of the program cost",
+    "Cost by program line",
     "lines",
     overview=2,
     page="ledger",
@@ -139,14 +139,7 @@ def _sums(run: Run) -> tuple[list[str], dict[str, Array]]:
 
 def _client(run: Run, names: list[str]) -> dict[str, Array]:
     """Return the seconds of the client's calls from each line, and of the waits in them."""
-    calls, noted = find_calls(run), run.lines
-    label = {
-        (file, number): line
-        for file, number, line, fused in zip(
-            noted["file"], noted["number"], noted["line"], noted["fused"], strict=True
-        )
-        if not fused
-    }
+    calls, label = find_calls(run), lines_by_place(run)
     places = {name: place for place, name in enumerate(names)}
     seconds, waiting = np.zeros(len(names)), np.zeros(len(names))
     rows = (calls[name].tolist() for name in ("file", "line", "seconds", "waiting"))
@@ -201,7 +194,7 @@ _WITH_ROWS = (".DataFrame", ".Series", ".Index")
 
 
 @question(
-    "What the parts of the plan took",
+    "Time by part of the plan",
     "lines",
     expendable=(
         *("Text", "Partitions", "Rows", "Input (MB)", "Output (MB)", "Moved (MB)"),

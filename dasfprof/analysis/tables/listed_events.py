@@ -18,7 +18,7 @@ from dasfprof.analysis.trace.under_way import RUN
 from dasfprof.database.columns import Array
 
 
-@question("What task runs logged", "events", expendable=("Logger", "Line"), needs="logs")
+@question("Log records of task runs", "events", expendable=("Logger", "Line"), needs="logs")
 def logs(run: Run, function: str | None = None) -> pd.DataFrame:
     """List the log records of task runs, from the level that was set for the recording.
 
@@ -102,7 +102,7 @@ def tracebacks(run: Run, function: str | None = None) -> pd.DataFrame:
     )
 
 
-@question("Code of functions", "lines", expendable=("Missing",), needs="function_code")
+@question("Source of functions", "lines", expendable=("Missing",), needs="function_code")
 def function_code(run: Run, function: str | None = None) -> pd.DataFrame:
     """List the Python functions that tasks call, with their source.
 

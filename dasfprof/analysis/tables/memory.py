@@ -18,7 +18,7 @@ from dasfprof.database.columns import Array
 from dasfprof.text import format_duration, format_size
 
 
-@question("Memory of functions", "balance", short="memory", expendable=("Median (MB)", "Worker"))
+@question("Memory by function", "balance", short="memory", expendable=("Median (MB)", "Worker"))
 def function_memory(run: Run) -> pd.DataFrame:
     """Sum up the sampled memory of worker processes while each function ran.
 
@@ -85,7 +85,7 @@ _MOVED = ("device_to_host_size", "host_to_device_size", "host_to_disk_size")
 
 
 @question(
-    "Memory of GPUs by worker",
+    "GPU memory by worker",
     "balance",
     expendable=("Results on Disk",),
     needs=lambda run: len(run.gpu_usage) + len(run.device_memory) > 0,

@@ -62,7 +62,7 @@ _SUMS = ["Memory (MB)", "Results"]
 
 
 @question(
-    "What held memory at its peak",
+    "Memory at its peak",
     "balance",
     expendable=("Line", "Asked At", "Results"),
     page="memory-peak",
@@ -103,7 +103,7 @@ def memory_peak(run: Run, by: Holder = "cluster") -> pd.DataFrame:
     return _anatomy(run, peak.time, by)
 
 
-@question("What held memory at a moment", "balance", expendable=("Line", "Asked At", "Results"))
+@question("Memory at one moment", "balance", expendable=("Line", "Asked At", "Results"))
 def memory_at(run: Run, time: float, by: Holder = "cluster") -> pd.DataFrame:
     """List what held memory at one moment, and for what purpose.
 
@@ -286,7 +286,7 @@ _Row = tuple[str, str, Drift, str, str, str]
 
 
 @question(
-    "Memory that grows", "balance", expendable=("At Half (MB)", "Line", "Asked At"), needs="samples"
+    "Memory growth", "balance", expendable=("At Half (MB)", "Line", "Asked At"), needs="samples"
 )
 def memory_growth(run: Run, by: By = "cluster") -> pd.DataFrame:
     """Test which memory grows from one computation to the next.

@@ -34,7 +34,7 @@ _USUAL_FOR_MEMORY = (0.25, 0.5, 1.0, 2.0, 4.0)
 _EFFICIENT = 0.8
 
 
-@question("The run on other numbers of workers", "predictions")
+@question("Predicted time by number of workers", "predictions")
 def scaling(
     run: Run, workers: Sequence[int] | None = None, *, progress: bool = False
 ) -> pd.DataFrame:
@@ -112,7 +112,7 @@ def _verdicts(efficiency: Array, refusals: list[str]) -> list[str]:
     return verdicts
 
 
-@question("The run after a change", "predictions")
+@question("Predicted effect of a change", "predictions")
 def what_if(
     run: Run,
     *,
@@ -197,7 +197,7 @@ def _verdict(recorded: float, predicted: float) -> str:
     return "No difference to speak of."
 
 
-@question("Memory on other numbers of workers", "predictions")
+@question("Predicted memory by number of workers", "predictions")
 def memory_forecast(
     run: Run,
     workers: Sequence[int] | None = None,

@@ -50,7 +50,7 @@ _OF_DISKS: Columns = {
 }
 
 
-@question("Resources that each node used", "reports", in_parts=NO_PARTS)
+@question("Resource usage by node", "reports", in_parts=NO_PARTS)
 def node_resource_usage(run: Run) -> pd.DataFrame:
     """List the resource samples of each host.
 
@@ -70,17 +70,14 @@ def node_resource_usage(run: Run) -> pd.DataFrame:
           Pressure Seconds``, in which some of the host's tasks waited for the resource
         - the other counters that have a title in `dasfprof.schema.resources`
     """
-    samples = _known_samples(run.samples[(run.samples["host_read"] == 1).to_numpy()], _OF_NODES)
-    nodes = of_workers(run, samples["worker_id"], "host")
-    table = _table(samples, _OF_NODES)
+    _, table = _sampled(run, run.samples[(run.samples["host_read"] == 1).to_numpy()], _OF_NODES)
     total = table["Memory Total (MB)"]
     percent = (total - table["Memory Available (MB)"]) / total.where(total > 0) * 100
-    table.insert(5, "Memory Used Percent", percent)
-    table.insert(0, "Node", nodes)
-    return _sorted(table, nodes)
+    table.insert(6, "Memory Used Percent", percent)
+    return _sorted(table, "Node")
 
 
-@question("Resources that each process used", "reports", in_parts=NO_PARTS)
+@question("Resource usage by process", "reports", in_parts=NO_PARTS)
 def processes_resource_usage(run: Run) -> pd.DataFrame:
     """List the resource samples of each worker process.
 
@@ -96,10 +93,7 @@ def processes_resource_usage(run: Run) -> pd.DataFrame:
           Write (MB)``
         - ``# of Threads``, ``# of File Descriptors``, ``# of Connections``
     """
-    samples = _known_samples(run.samples, _OF_PROCESSES)
-    nodes = of_workers(run, samples["worker_id"], "host")
-    labels = of_workers(run, samples["worker_id"])
-    table = _table(samples, _OF_PROCESSES)
+    samples, table = _sampled(run, run.samples, _OF_PROCESSES)
     # One worker of each host reads its memory, for all of them.
     read = run.samples.reindex(columns=["worker_id", "host_memory_total"]).dropna()
     totals = dict(
@@ -109,15 +103,14 @@ def processes_resource_usage(run: Run) -> pd.DataFrame:
             strict=True,
         )
     )
-    total = nodes.map(totals).astype(float)
+    total = table["Node"].map(totals).astype(float)
     percent = table["Memory Used (MB)"] * 1e6 / total.where(total > 0) * 100
-    table.insert(3, "Memory Used Percent", percent)
-    table.insert(0, "Process", labels)
-    table.insert(0, "Node", nodes)
-    return _sorted(table, nodes, labels)
+    table.insert(4, "Memory Used Percent", percent)
+    table.insert(1, "Process", of_workers(run, samples["worker_id"]))
+    return _sorted(table, "Node", "Process")
 
 
-@question("What the disks of each node read and wrote", "reports", in_parts=NO_PARTS)
+@question("Disk usage by node", "reports", in_parts=NO_PARTS)
 def node_disk_usage(run: Run) -> pd.DataFrame:
     """List the samples of each disk of each host.
 
@@ -134,40 +127,32 @@ def node_disk_usage(run: Run) -> pd.DataFrame:
         - since the host's boot: ``Disk Io Read Count``, ``Disk Io Write Count``, ``Disk Io Read
           (MB)``, ``Disk Io Write (MB)``, ``Disk Io Read Seconds``, ``Disk Io Write Seconds``
     """
-    readings = _known_samples(run.disk_usage, _OF_DISKS)
-    nodes = of_workers(run, readings["worker_id"], "host")
-    table = _table(readings, _OF_DISKS)
-    taken = table["Disk Used (MB)"] + table["Disk Free (MB)"]
+    samples, table = _sampled(run, run.disk_usage, _OF_DISKS)
+    available = table["Disk Used (MB)"] + table["Disk Free (MB)"]
     # Like df: the percentage of the space available to users, without the space reserved for root.
-    percent = table["Disk Used (MB)"] / taken.where(taken > 0) * 100
-    table.insert(4, "Disk Used Percent", percent)
-    devices = readings["device"].astype(object).to_numpy()
-    spilled_to = readings["local_directory"].to_numpy() == 1
-    described = [
-        ("Local Directory", pd.Series(spilled_to)),
-        ("File System", text(readings["file_system"].astype(object).to_numpy())),
-        ("Mountpoint", text(readings["mountpoint"].astype(object).to_numpy())),
-        ("Device", text(devices)),
-        ("Node", nodes),
-    ]
-    for label, column in described:
-        table.insert(0, label, column)
-    return _sorted(table, nodes, devices)
+    percent = table["Disk Used (MB)"] / available.where(available > 0) * 100
+    table.insert(5, "Disk Used Percent", percent)
+    table.insert(1, "Local Directory", samples["local_directory"].to_numpy() == 1)
+    for label in ("File System", "Mountpoint", "Device"):
+        column = samples[label.lower().replace(" ", "_")]
+        table.insert(1, label, text(column.astype(object).to_numpy()))
+    return _sorted(table, "Node", "Device")
 
 
-def _known_samples(samples: pd.DataFrame, columns: Columns) -> pd.DataFrame:
-    """Return the samples with a time and at least one value of these columns."""
+def _sampled(
+    run: Run, samples: pd.DataFrame, columns: Columns
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Return the samples with a time and at least one of these values, and a table of them."""
     wanted = samples.reindex(columns=[name for name, _ in columns.values()])
     known = wanted.notna().to_numpy().any(axis=1) & np.isfinite(samples["time"].to_numpy())
-    return samples.take(np.flatnonzero(known))
-
-
-def _table(samples: pd.DataFrame, columns: Columns) -> pd.DataFrame:
-    wanted = samples.reindex(columns=[name for name, _ in columns.values()])
-    table = {"Utc Time": utc(samples["time"].to_numpy())}
+    samples, wanted = samples[known], wanted[known]
+    table = {
+        "Node": of_workers(run, samples["worker_id"], "host"),
+        "Utc Time": utc(samples["time"].to_numpy()),
+    }
     for label, (name, unit) in columns.items():
         table[label] = pd.Series(_numbers(wanted[name]) / unit)
-    return pd.DataFrame(table)
+    return samples, pd.DataFrame(table)
 
 
 def _numbers(column: pd.Series) -> Array:
@@ -177,13 +162,14 @@ def _numbers(column: pd.Series) -> Array:
     return column.to_numpy(dtype=float)
 
 
-def _sorted(table: pd.DataFrame, *by: pd.Series | Array) -> pd.DataFrame:
-    """Sort rows by texts, then by time, and make counts nullable integers."""
+def _sorted(table: pd.DataFrame, *by: str) -> pd.DataFrame:
+    """Sort rows by these text columns, then by time, and make counts nullable integers."""
     for label in table:
         if str(label).endswith("Count") or str(label).startswith("#"):
             table[label] = integers(table[label].to_numpy())
     time = table["Utc Time"].to_numpy()
-    ranks = [pd.factorize(np.asarray(texts).astype(str), sort=True)[0] for texts in reversed(by)]
+    texts = [table[label].to_numpy().astype(str) for label in reversed(by)]
+    ranks = [pd.factorize(column, sort=True)[0] for column in texts]
     return table.take(np.lexsort([time, *ranks])).reset_index(drop=True)
 
 
@@ -215,7 +201,7 @@ _OF_GPUS: dict[str, Callable[[GpuUtilisation], Array]] = {
 }
 
 
-@question("How busy each GPU was", "time")
+@question("GPU utilization", "time")
 def per_gpu_utilisation(run: Run, interval: float | None = None) -> pd.DataFrame:
     """Show how busy each GPU was, and whether it idled while tasks ran on its workers.
 

@@ -33,7 +33,7 @@ _COLUMNS = ("name", "threads", "memory", "price", "workers", "speed")
 _NEEDED = ("name", "threads", "price")
 
 
-@question("Which cluster meets a deadline for least", "balance")
+@question("Cheapest cluster for a deadline", "balance")
 def cluster_sizing(
     run: Run,
     deadline: float | str | None = None,
@@ -221,7 +221,7 @@ def _seconds(name: str, given: float | str, least: float | None = None) -> float
     return seconds
 
 
-@question("How large chunks should be", "balance")
+@question("Chunk sizes", "balance")
 @np.errstate(over="ignore", invalid="ignore")
 def chunk_sizing(run: Run, overhead: float = 0.005) -> pd.DataFrame:
     """Find how large chunks should be, so that overhead is a small fraction of the time.

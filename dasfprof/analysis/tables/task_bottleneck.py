@@ -33,26 +33,26 @@ _LARGE = 1_000_000
 
 
 #: The first task runs, their total number, and the seconds of each worker.
-Told = tuple[pd.DataFrame, int, GroupSums]
+Partial = tuple[pd.DataFrame, int, GroupSums]
 
 
-def _part(run: Run, *, first: int = LISTED) -> Told:
+def _part(run: Run) -> Partial:
     """Return the first task runs, their total number, and the seconds of each worker."""
     run = run.whole
     workers, tasks = run.named, run.tasks
-    order = _order(workers, tasks)[:first]
+    order = _order(workers, tasks)[:LISTED]
     groups = Groups(workers.numbers(tasks), len(workers))
     seconds = {"duration": tasks["duration"].to_numpy()}
     sums = GroupSums.by_name(list(workers.places), groups, seconds)
     return _table(run, order, np.ones(len(workers)), progress=False), len(tasks), sums
 
 
-def _folded(*parts: Told) -> Told:
+def _folded(*parts: Partial) -> Partial:
     listed = folded([(rows, count) for rows, count, _ in parts], _in_order)
     return *listed, GroupSums.merged([sums for _, _, sums in parts])
 
 
-def _combined(_: Run, parts: Sequence[Told], **__: Any) -> pd.DataFrame:
+def _combined(_: Run, parts: Sequence[Partial], **__: Any) -> pd.DataFrame:
     table = first_rows([(rows, count) for rows, count, _ in parts], _in_order)
     sums = GroupSums.merged([part for _, _, part in parts])
     of_worker = dict(zip(sums.names, sums.sum("duration").tolist(), strict=True))

@@ -14,7 +14,6 @@ from dasfprof.analysis.run.open_runs import OPEN_STATES
 from dasfprof.analysis.run.slots import STATUSES
 from dasfprof.analysis.tables.columns import (
     LISTED,
-    Listed,
     first_rows,
     folded,
     origin_columns,
@@ -72,21 +71,18 @@ _NO_CAUSE = "It is unknown whether they would have ended."
 _NOTHING = "The times of its task runs are unknown."
 
 
-def _first(run: Run) -> Listed:
-    run = run.whole
-    return _listed(run, LISTED), len(run.tasks)
-
-
 def _in_order(table: pd.DataFrame) -> Array:
     return np.lexsort((table["Arrival (s)"], -table["Total (s)"]))
 
 
 _FIRST = InParts(
-    _first, lambda _, parts: first_rows(parts, _in_order), lambda *parts: folded(parts, _in_order)
+    lambda run: (_listed(run.whole, LISTED), len(run.whole.tasks)),
+    lambda _, parts: first_rows(parts, _in_order),
+    lambda *parts: folded(parts, _in_order),
 )
 
 
-@question("What each task waited for and did", "time", in_parts=_FIRST)
+@question("Time by status and task run", "time", in_parts=_FIRST)
 def per_task_status(run: Run) -> pd.DataFrame:
     """Show what each task run waited for and did, from its arrival to its known outcome.
 
@@ -152,7 +148,7 @@ def _of_steps(run: Run) -> GroupSums:
 
 
 @question(
-    "What the tasks of each function waited for and did",
+    "Time by status and function",
     "time",
     page="status",
     in_parts=InParts(_of_functions, lambda run, parts: _sum_up("Function", run, parts)),
@@ -179,7 +175,7 @@ def per_function_status(run: Run) -> pd.DataFrame:
 
 
 @question(
-    "What the tasks of each step waited for and did",
+    "Time by status and step",
     "steps",
     page="step-status",
     needs=has_steps,

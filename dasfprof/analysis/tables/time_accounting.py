@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from dasfprof.analysis import diagnosis
-from dasfprof.analysis.model.account_sums import Accounts, WindowAccount, accounts_of
+from dasfprof.analysis.model.account_sums import Accounts, accounts_of
 from dasfprof.analysis.model.accounting import (
     HOUR,
     account_window,
@@ -38,17 +38,14 @@ _MEANINGS = np.array([spent.meaning for spent in ThreadTime], dtype=object)
 NO_TASK = "(idle)"
 
 
-def _of_part(run: Run, by: Grouping = "cluster") -> WindowAccount:
-    return account_window(run)
-
-
 @question(
     "Where the time of all threads went",
     "time",
     short="time",
     overview=4,
     in_parts=InParts(
-        _of_part, lambda run, parts, by="cluster": _by(run, accounts_of(run, parts), by)
+        lambda run, **_: account_window(run),
+        lambda run, parts, by="cluster": _by(run, accounts_of(run, parts), by),
     ),
 )
 def time_accounting(run: Run, by: Grouping = "cluster") -> pd.DataFrame:
@@ -151,7 +148,7 @@ def _task_runs(run: Run) -> Array:
 
 
 @question(
-    "Workers: their jobs, and how they ended",
+    "Worker instances, jobs and exits",
     "balance",
     page="workers",
     expendable=("Process", "Memory Limit (MB)", "Node"),
@@ -221,7 +218,7 @@ def _lives_table(run: Run, ran: Array) -> pd.DataFrame:
 Spender = Literal["step", "line", "function", "client", "worker", "finding"]
 
 
-@question("What the run cost", "time")
+@question("Cost of the run", "time")
 def cost(run: Run, by: Spender = "step", price: float | str | None = None) -> pd.DataFrame:
     """List the worker hours of a run and their price, by what they were spent on.
 

@@ -27,7 +27,7 @@ _DISK = "disk"
 
 
 @question(
-    "What functions read from storage and wrote to it",
+    "Storage I/O by function",
     "balance",
     page="storage",
     expendable=("Unsized Calls", "Mean Write (MB)", "Task Runs"),
@@ -278,9 +278,7 @@ def transfers(run: Run, by: By = "worker", *, interval: float | None = None) -> 
         codes = np.full(len(run.keys), len(names) - 1, dtype=np.int64)
         codes[run.tasks["key_id"].to_numpy()] = of_runs  # of the last run of each key
         return _by_output(run, "Step", codes, names)
-    if by == "time":
-        return _over_time(run, [_time_sums(run, interval)], interval)
-    return _of_pairs([_pair_sums(run, by)], by)
+    return _combined(run, [_of_part(run, by, interval=interval)], by, interval=interval)
 
 
 def _others(run: Run, workers: NamedWorkers, column: pd.Series[Any]) -> tuple[Array, Array, Array]:

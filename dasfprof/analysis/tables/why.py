@@ -13,9 +13,7 @@ from dasfprof.errors import InvalidArgumentError
 from dasfprof.text import elide
 
 
-@question(
-    "What a task waited for, and where its inputs were", "time", expendable=("Run ID", "Start (s)")
-)
+@question("Waits and inputs of a task", "time", expendable=("Run ID", "Start (s)"))
 def why(run: Run, key: str, run_id: int | None = None) -> pd.DataFrame:
     """List what one task waited for, and the queues of workers when it was assigned.
 
