@@ -36,14 +36,14 @@ def test_the_fewest_workers_that_are_in_time(tmp_path: Path) -> None:
     assert best["At Most (s)"] == pytest.approx(120 * 1.06, rel=0.02)
     assert best["Cost"] == pytest.approx(4 * 120 * 0.001, rel=0.02)
     assert best["Idle (%)"] == pytest.approx(0, abs=2)
-    assert best["Verdict"].startswith("The cheapest that meets it")
+    assert best["Verdict"].startswith("The cheapest cluster that is in time")
     (three,) = table[table["Workers"] == 3].to_dict("records")
-    assert three["Verdict"].startswith("Too late, by 30")
+    assert three["Verdict"].startswith("Too late by 30")
     # On five, ten rounds: two of fifty places stay idle.
     (five,) = table[table["Workers"] == 5].to_dict("records")
     assert five["Idle (%)"] == pytest.approx(4, abs=2)
     assert five["Cost of Idle"] == pytest.approx(0.04 * five["Cost"], abs=0.02)
-    assert five["Verdict"].startswith("Meets it, and costs")
+    assert five["Verdict"].startswith("In time, but costs")
 
 
 def test_deadlines_are_met_for_little(tmp_path: Path) -> None:
@@ -109,7 +109,7 @@ def test_memory_is_part_of_it(tmp_path: Path) -> None:
     """One worker has all results at last, 180 MB in all and 12 % more at most, however many."""
     analyser = held_results().write(tmp_path)
     best = analyser.cluster_sizing(deadline=20.0, memory_limit=400e6).iloc[0]
-    assert best["Verdict"].startswith("The least that does")
+    assert best["Verdict"].startswith("The smallest cluster that is in time")
     assert best["Memory per Worker (MB)"] == pytest.approx(180 * 1.12 / 0.6, rel=0.01)
     little = analyser.cluster_sizing(deadline=20.0, memory_limit=100e6)
     assert not little["Verdict"].str.startswith("The least").any()

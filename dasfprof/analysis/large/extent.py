@@ -260,14 +260,14 @@ class Extent:
             run_end=run_end_of(self.run_of(frame), endings),
         )
 
-    def run_of(self, run: Run, window: Window | None = None, place: int = 0) -> Run:
+    def run_of(self, run: Run, window: Window | None = None, index: int = 0) -> Run:
         """Return what started in a window, as a run with facts about the full run and its `Part`.
 
         Parameters
         ----------
         run
             What was read for the window.
-        window, place
+        window, index
             The window and its index. None for the run without task runs and transfers.
         """
         first, last = self.seen
@@ -292,23 +292,23 @@ class Extent:
             with_open = _taken(opened, *map(window.has, begins_of(opened)))
         until = Window(-np.inf, window.end + self.around / 2)
         around = _taken(opened, *map(until.has, begins_of(opened, sent=True)))
-        around = self._with_early(around, until.end, place)
+        around = self._with_early(around, until.end, index)
         for part in (with_open, around):
             set_result(self._known(part, bounds), with_open_runs, part)
         set_result(started, with_open_runs, with_open)
         if self.knows_end and self.attempts is not None:
-            before = self.attempts[self.attempts["window"] < place].groupby(level=0)
+            before = self.attempts[self.attempts["window"] < index].groupby(level=0)
             set_result(
                 started, earlier_attempts, before.agg({"attempts": "sum", "follows": "last"})
             )
         set_result(started, part_of, Part(around, *to_ticks(np.array([begin, end])).tolist()))
         return started
 
-    def of_window(self, place: int) -> Extent:
+    def of_window(self, index: int) -> Extent:
         """Return the extent that a window needs, which has only the facts of later windows."""
         nothing = (pd.DataFrame(), pd.DataFrame())
-        early = [nothing] * min(place + 1, len(self.early))
-        return dataclasses.replace(self, early=[*early, *self.early[place + 1 :]])
+        early = [nothing] * min(index + 1, len(self.early))
+        return dataclasses.replace(self, early=[*early, *self.early[index + 1 :]])
 
     def _known(self, run: Run, bounds: Bounds | None) -> Run:
         """Return the trace with the known facts about the full run."""
@@ -324,11 +324,11 @@ class Extent:
             set_result(run, find_run_end, self.run_end)
         return run
 
-    def _with_early(self, around: Run, until: float, place: int) -> Run:
+    def _with_early(self, around: Run, until: float, index: int) -> Run:
         """Add task runs of later windows that came before a time."""
         tables = {}
         for name, at in (("tasks", 0), ("scheduler_only", 1)):
-            rows = [pair[at] for pair in self.early[place + 1 :] if len(pair[at])]
+            rows = [pair[at] for pair in self.early[index + 1 :] if len(pair[at])]
             tables[name] = getattr(around, name)
             if rows:
                 more = pd.concat(rows, ignore_index=True)
@@ -343,7 +343,7 @@ class Extent:
 
 def _of_several(attempts: Sequence[pd.DataFrame]) -> pd.DataFrame:
     """Return the rows of keys that occur in several windows, in the order of windows."""
-    joined = pd.concat([table.assign(window=place) for place, table in enumerate(attempts)])
+    joined = pd.concat([table.assign(window=index) for index, table in enumerate(attempts)])
     return joined[joined.index.duplicated(keep=False)]
 
 

@@ -164,12 +164,12 @@ class LargeRun:
     def _of_windows(self, asked: Asked | None, extent: Extent, what: str) -> Iterator[Any]:
         """Yield the result of `process_window` for each window."""
         count = len(self.windows)
-        for place in track(range(count), what, shown=self._progress, total=count, unit="part"):
-            yield process_window(asked, extent, self._files, self.windows[place], place)
+        for index in track(range(count), what, shown=self._progress, total=count, unit="part"):
+            yield process_window(asked, extent, self._files, self.windows[index], index)
 
 
 def process_window(
-    asked: Asked | None, extent: Extent, files: Sequence[WindowedFile], window: Window, place: int
+    asked: Asked | None, extent: Extent, files: Sequence[WindowedFile], window: Window, index: int
 ) -> Any:
     """Return a window's partial results for some tables, or its facts without tables.
 
@@ -181,10 +181,10 @@ def process_window(
         Facts about the full run.
     files
         All files of the run, in order.
-    window, place
+    window, index
         The window and its index.
     """
-    run = extent.run_of(Run.of(read_window(files, window.widened(extent.around))), window, place)
+    run = extent.run_of(Run.of(read_window(files, window.widened(extent.around))), window, index)
     if asked is None:
         return WindowSummary.from_run(run, window.begin + extent.around / 2)
     hows = [(questions.named(name).in_parts, arguments) for name, arguments in asked]
@@ -318,9 +318,9 @@ class ClusterRun(LargeRun):
     def _of_windows(self, asked: Asked | None, extent: Extent, what: str) -> Iterator[Any]:
         futures = (
             self._submit(
-                process_window, asked, extent.of_window(place), self._looked_through, window, place
+                process_window, asked, extent.of_window(index), self._looked_through, window, index
             )
-            for place, window in enumerate(self.windows)
+            for index, window in enumerate(self.windows)
         )
         return self._results(futures, len(self.windows), what)
 

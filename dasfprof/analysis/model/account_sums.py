@@ -119,14 +119,14 @@ def accounts_of(run: Run, windows: Sequence[WindowAccount]) -> Accounts:
     """Return the sum of the windows of a run. The trace may lack its task runs."""
     cut = pd.concat([window.cut for window in windows], ignore_index=True)
     groups: dict[Group, int] = {}
-    places = [
+    indices = [
         np.array([groups.setdefault(name, len(groups)) for name in group_names], dtype=np.int64)
         for group_names in (*(window.names for window in windows), cut["group"].tolist())
     ]
     uses = np.zeros((USES + 1, len(groups)))
-    for window, codes in zip(windows, places[:-1], strict=True):
+    for window, codes in zip(windows, indices[:-1], strict=True):
         uses[:, codes] += window.uses
-    uses += _of_cut(cut.assign(group=places[-1]), len(groups))
+    uses += _of_cut(cut.assign(group=indices[-1]), len(groups))
     names = list(groups)
     worker = np.array([who for who, *_ in names], dtype=np.int64)
     seconds = _busy(run, uses, worker)
@@ -135,8 +135,8 @@ def accounts_of(run: Run, windows: Sequence[WindowAccount]) -> Accounts:
     of_workers += with_known_causes(idle, any(window.knows_tasks for window in windows))
     lives = WorkerLives.joined([window.lives for window in windows])
     busy = {}
-    for place, by in enumerate(("function", "step", "line"), 1):
-        texts = np.array([name[place] for name in names], dtype=object)
+    for index, by in enumerate(("function", "step", "line"), 1):
+        texts = np.array([name[index] for name in names], dtype=object)
         labels, codes = np.unique(texts, return_inverse=True)
         busy[by] = labels.tolist(), _grouped(seconds, codes, len(labels))
     return Accounts(lives, of_workers[lives.ids], busy)
@@ -206,14 +206,14 @@ def worker_causes_of(
     offsets = np.where(others["by_worker"], run.offsets[others["worker_id"].to_numpy()], 0.0)
     begun, ended = (run.since_begin(others[name]) - offsets for name in ("begin", "end"))
     taken_of = _rows_by(np.where(unfinished.taken, unfinished.worker, -1), workers)
-    for place, number in enumerate(lives.ids.tolist()):
+    for index, number in enumerate(lives.ids.tolist()):
         rows, taken, foreign = rows_of(number), taken_of(number), others_of(number)
         times, sent = slots.times, slots.sent[rows]
         received = times.received[rows]
         unknown = slots.reception_unknown[rows]
         causes = idle_time.worker_causes(
-            (int(lives.threads[place]), lives.begin[place], lives.end[place]),
-            lives.statuses[place],
+            (int(lives.threads[index]), lives.begin[index], lives.end[index]),
+            lives.statuses[index],
             [
                 np.where(unknown, received, sent),
                 received,

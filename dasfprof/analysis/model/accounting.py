@@ -97,7 +97,7 @@ def idle_cells(
         See `worker_cells`.
     """
     changes = pool.grid[_few(pool.grid, _changes(pool), span, count)]
-    for place, (threads, worker_edges, worker_spent) in enumerate(workers):
+    for index, (threads, worker_edges, worker_spent) in enumerate(workers):
         inside = (changes > worker_edges[0]) & (changes < worker_edges[-1])
         edges = np.unique(np.concatenate([worker_edges, changes[inside]]))
         seconds = np.zeros((len(edges) - 1, len(ThreadTime)))
@@ -110,8 +110,8 @@ def idle_cells(
             at_edges = np.interp(edges, pool.grid, spent)
             until = _pool_until(edges, threads, at_edges, np.append(spent, spent[-1])[on_grid])
             seconds[:, cause] = np.diff(until)
-        number = int(lives.ids[place])
-        yield IdleCells(number, int(lives.threads[place]), edges, np.maximum(seconds, 0.0))
+        number = int(lives.ids[index])
+        yield IdleCells(number, int(lives.threads[index]), edges, np.maximum(seconds, 0.0))
 
 
 def _pool_until(
@@ -130,8 +130,8 @@ def _pool_until(
         `threads`.
     """
     passed = np.append(0.0, np.cumsum(threads.idle[:-1] * np.diff(of_one)))
-    place = np.maximum(np.searchsorted(threads.times, times, side="right") - 1, 0)
-    return passed[place] + threads.idle[place] * (until_times - of_one[place])
+    index = np.maximum(np.searchsorted(threads.times, times, side="right") - 1, 0)
+    return passed[index] + threads.idle[index] * (until_times - of_one[index])
 
 
 def _changes(pool: idle_time.Pool) -> Array:
@@ -153,14 +153,14 @@ def _few(times: Array, wanted: Array, span: float, count: int) -> Array:
     """
     wanted = wanted.copy()
     wanted[:1] = wanted[-1:] = True
-    places = np.flatnonzero(wanted)
-    if len(places) <= count:
-        return places
+    indices = np.flatnonzero(wanted)
+    if len(indices) <= count:
+        return indices
     width = 3 * span / count
-    candidates = times[places]
+    candidates = times[indices]
     long = np.diff(candidates) >= width
     part = np.floor(candidates / width)
-    return places[np.append(True, long | (part[1:] != part[:-1])) | np.append(long, True)]
+    return indices[np.append(True, long | (part[1:] != part[:-1])) | np.append(long, True)]
 
 
 # --- `Part`: a time window of a run, and what overlaps it -----------------------------------------
@@ -224,10 +224,10 @@ def accounts_within(run: Run, begin: float, end: float) -> Accounts:
     seconds = thread_seconds(run)
     accounts = seconds.accounts
     lives = accounts.lives.within(begin, end)
-    places = np.searchsorted(accounts.lives.ids, lives.ids)
-    idle = [seconds.cells[place].between(begin, end) for place in places.tolist()]
+    indices = np.searchsorted(accounts.lives.ids, lives.ids)
+    idle = [seconds.cells[index].between(begin, end) for index in indices.tolist()]
     of_lives = by_class(run, np.reshape(idle, (-1, len(ThreadTime))))
-    of_lives[:, :USES] = accounts.of_lives[places, :USES]
+    of_lives[:, :USES] = accounts.of_lives[indices, :USES]
     return replace(accounts, lives=lives, of_lives=of_lives)
 
 

@@ -147,11 +147,11 @@ def _lost_before(run: Run, asked: Array) -> dict[str, Array]:
     )
     key, until, came, sent = (np.concatenate(pair) for pair in parts)
     again = _next_of_key(key, until, keys, slots.sent)
-    for place, row in enumerate(again.tolist()):
-        if row >= 0 and not asked[row] and sent[place] < slots.sent[row]:
-            arrival[row] = min(arrival[row], came[place])
-            first_sent[row] = min(first_sent[row], sent[place])
-            lost[row] = max(lost[row], until[place])
+    for index, row in enumerate(again.tolist()):
+        if row >= 0 and not asked[row] and sent[index] < slots.sent[row]:
+            arrival[row] = min(arrival[row], came[index])
+            first_sent[row] = min(first_sent[row], sent[index])
+            lost[row] = max(lost[row], until[index])
     return {"arrival": arrival, "first_sent": first_sent, "lost": lost}
 
 

@@ -140,8 +140,8 @@ def _count_trend(groups: Groups, start: Array) -> tuple[Array, Array]:
     steps = np.clip(sizes // _COUNTED, 3, _STEPS)
     of_row = steps[codes]
     within = np.nan_to_num(ratio(start - first[codes], (last - first)[codes]))
-    places = codes * _STEPS + np.minimum(within * of_row, of_row - 1).astype(np.int64)
-    table = np.bincount(places, minlength=len(sizes) * _STEPS).reshape(-1, _STEPS).astype(float)
+    indices = codes * _STEPS + np.minimum(within * of_row, of_row - 1).astype(np.int64)
+    table = np.bincount(indices, minlength=len(sizes) * _STEPS).reshape(-1, _STEPS).astype(float)
     enough = (sizes >= FEWEST) & (last > first)
     table[(np.arange(_STEPS) >= steps[:, None]) | ~enough[:, None]] = np.nan
     return _rank_correlation(table), _last_by_first(table)
@@ -159,9 +159,9 @@ def _last_by_first(table: Array) -> Array:
     """Return the ratio of each row's mean last third to its mean first third, ignoring NaN."""
     rows, _ = np.nonzero(np.isfinite(table))
     groups, values = Groups(rows, len(table)), table[np.isfinite(table)]
-    places = np.arange(len(rows)) - groups.begins[rows]
+    indices = np.arange(len(rows)) - groups.begins[rows]
     third = np.maximum(groups.sizes // 3, 1)[rows]
-    early, late = places < third, places >= groups.sizes[rows] - third
+    early, late = indices < third, indices >= groups.sizes[rows] - third
     first = groups.mean(np.where(early, values, np.nan))
     return ratio(groups.mean(np.where(late, values, np.nan)), first)
 

@@ -208,9 +208,9 @@ class GpuSamples:
 
     def _of_host(self, number: int) -> pd.DataFrame:
         hosts, labels = self._workers.hosts, self._workers.labels
-        for place in np.flatnonzero(hosts == hosts[number]).tolist():
-            if labels[place] in HOST_WIDE and place in self._of_worker:
-                return self._of_worker[place]
+        for index in np.flatnonzero(hosts == hosts[number]).tolist():
+            if labels[index] in HOST_WIDE and index in self._of_worker:
+                return self._of_worker[index]
         return self._none
 
 
@@ -342,7 +342,7 @@ def _integrate(samples: pd.DataFrame, edges: Array, running: tuple[Array, Array]
     # In a second with a utilization of 30 %, the device was idle for 0.7 s.
     idle = 100.0 - utilization
     inside = (times >= edges[0]) & (times <= edges[-1])
-    places = np.minimum(np.searchsorted(edges, times[inside], side="right"), len(edges) - 1) - 1
+    indices = np.minimum(np.searchsorted(edges, times[inside], side="right"), len(edges) - 1) - 1
     return {
         "seconds": total(sampled * seconds),
         "mean_utilization": mean(utilization),
@@ -355,5 +355,5 @@ def _integrate(samples: pd.DataFrame, edges: Array, running: tuple[Array, Array]
         "tasks_ran": mean(np.where(sampled, 100.0 * busy, np.nan)),
         "idle_while_tasks_ran": mean(idle * busy),
         "idle_while_no_task_ran": mean(idle * ~busy),
-        "samples": np.bincount(places, minlength=len(edges) - 1),
+        "samples": np.bincount(indices, minlength=len(edges) - 1),
     }

@@ -191,13 +191,13 @@ def _not_dropped(run: Run, time: float, of_key: Array) -> _Kept:
     """Return a function that returns which results workers were not asked to drop by a time."""
     table, count = run.copies_dropped, len(run.workers)
     at = run.since_begin(table["time"])
-    places = of_key[table["key_id"].to_numpy(dtype=np.int64)]
-    asked = (at <= time) & (places >= 0)
-    pairs = places[asked] * count + table["worker_id"].to_numpy()[asked]
+    indices = of_key[table["key_id"].to_numpy(dtype=np.int64)]
+    asked = (at <= time) & (indices >= 0)
+    pairs = indices[asked] * count + table["worker_id"].to_numpy()[asked]
     last = pd.Series(at[asked], dtype=float).groupby(pairs).max()
 
-    def is_kept(places: Array, lives: Array, since: Array) -> Array:
-        dropped = last.reindex(places.astype(np.int64) * count + lives).to_numpy()
+    def is_kept(indices: Array, lives: Array, since: Array) -> Array:
+        dropped = last.reindex(indices.astype(np.int64) * count + lives).to_numpy()
         return ~(dropped >= since)
 
     return is_kept
@@ -213,14 +213,14 @@ def _copies(
     arrived = (stop <= time) & (ends_of_lives(run)[life] > time)
     arrived &= (moved["state"] == "success").to_numpy(dtype=bool)
     of = np.repeat(np.arange(len(moved)), lengths)
-    places = of_key[ids]
-    there = np.flatnonzero(arrived[of] & (places >= 0))
-    places, of = places[there], of[there]
-    same_worker = run.tasks["worker_id"].to_numpy()[rows][places] == life[of]
+    indices = of_key[ids]
+    there = np.flatnonzero(arrived[of] & (indices >= 0))
+    indices, of = indices[there], of[there]
+    same_worker = run.tasks["worker_id"].to_numpy()[rows][indices] == life[of]
     # If a key ran again, earlier transfers belong to the earlier run.
-    late = stop[of] >= run.times.done[rows][places]
-    late &= is_kept(places, life[of], stop[of])
-    pairs = np.unique(np.stack([places, life[of]], axis=1)[late & ~same_worker], axis=0)
+    late = stop[of] >= run.times.done[rows][indices]
+    late &= is_kept(indices, life[of], stop[of])
+    pairs = np.unique(np.stack([indices, life[of]], axis=1)[late & ~same_worker], axis=0)
     return pairs[:, 0], pairs[:, 1]
 
 

@@ -206,9 +206,9 @@ def pool_of(workers: list[IdleThreads], demand: PoolDemand) -> Pool:
     changing = np.flatnonzero(held | np.append(True, held[:-1]))
     times, idle, surplus = times[order[changing]], idle[changing], surplus[changing]
     grid = demand.grid(times, idle)
-    places = np.searchsorted(times, grid[:-1], side="right") - 1
-    shares = np.diff(grid) / np.maximum(idle[places], 1)
-    threads = demand.split(grid[:-1], idle[places], surplus[places])
+    indices = np.searchsorted(times, grid[:-1], side="right") - 1
+    shares = np.diff(grid) / np.maximum(idle[indices], 1)
+    threads = demand.split(grid[:-1], idle[indices], surplus[indices])
     spent = {
         cause: np.append(0.0, np.cumsum(held * shares))
         for cause, held in threads.items()
@@ -299,8 +299,8 @@ class PoolDemand:
 
 def _within(edges: Array, bounds: Array) -> Array:
     """Return a mask of sorted edges within ranges. `bounds` alternates starts and ends."""
-    places = np.searchsorted(edges, bounds)
-    begun, ended = (np.bincount(places[side::2], minlength=len(edges) + 1) for side in (0, 1))
+    indices = np.searchsorted(edges, bounds)
+    begun, ended = (np.bincount(indices[side::2], minlength=len(edges) + 1) for side in (0, 1))
     return np.cumsum(begun - ended)[:-1] > 0
 
 

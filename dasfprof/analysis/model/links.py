@@ -88,9 +88,9 @@ class ResultsByKey:
         self._width = len(rows) + 1
         ranks = np.searchsorted(self._times, times[rows], side="right")
         #: Key and rank of the time, combined in one number.
-        places = key_ids[rows].astype(np.int64) * self._width + ranks
-        order = np.argsort(places, kind="stable")
-        self._places, self._rows = places[order], rows[order]
+        indices = key_ids[rows].astype(np.int64) * self._width + ranks
+        order = np.argsort(indices, kind="stable")
+        self._places, self._rows = indices[order], rows[order]
 
     def last_before(self, key_ids: Array, times: Array) -> Array:
         """Return, for each key, the run with the last result up to a time, or -1."""
@@ -198,10 +198,10 @@ def last_slots(slots: TaskSlots, before: Array, after: Array) -> Array:
     for ended in np.split(order, np.flatnonzero(np.diff(slots.worker[order])) + 1):
         ends = slots.end[ended]
         rows = ended[np.argsort(before[ended], kind="stable")]
-        places = np.searchsorted(ends, before[rows], side="right") - 1
+        indices = np.searchsorted(ends, before[rows], side="right") - 1
         # A run without duration ends when it starts, and cannot have waited for itself.
-        places = np.where((places >= 0) & (ended[places] == rows), places - 1, places)
-        last[rows] = np.where((places >= 0) & (ends[places] > after[rows]), ended[places], -1)
+        indices = np.where((indices >= 0) & (ended[indices] == rows), indices - 1, indices)
+        last[rows] = np.where((indices >= 0) & (ends[indices] > after[rows]), ended[indices], -1)
     return last
 
 
@@ -223,17 +223,17 @@ def _causing(causes: Array, ends: Array, slots: TaskSlots) -> Array:
     """Return, for each run, the last run that ended with the stimulus that assigned it."""
     known, sent = slots.times.known, slots.times.sent
     order = np.lexsort((known, ends))
-    places = np.searchsorted(ends[order], causes, side="right") - 1
-    last = order[np.maximum(places, 0)] if len(order) else places
-    right = (places >= 0) & (causes >= 0) & (ends[last] == causes) & (known[last] <= sent)
+    indices = np.searchsorted(ends[order], causes, side="right") - 1
+    last = order[np.maximum(indices, 0)] if len(order) else indices
+    right = (indices >= 0) & (causes >= 0) & (ends[last] == causes) & (known[last] <= sent)
     return np.where(right, last, -1)
 
 
 def _last_known(known: Array, times: Array) -> Array:
     """Return the run whose end was reported last up to each time, or -1."""
     order = np.argsort(known, kind="stable")
-    places = np.searchsorted(known[order], times, side="right") - 1
-    return np.where(places >= 0, order[np.maximum(places, 0)], -1) if len(order) else places
+    indices = np.searchsorted(known[order], times, side="right") - 1
+    return np.where(indices >= 0, order[np.maximum(indices, 0)], -1) if len(order) else indices
 
 
 # --- Whether task runs take turns at something that serves one at a time --------------------------

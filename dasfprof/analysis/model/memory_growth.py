@@ -49,11 +49,11 @@ class Moments:
 
     def least(self, times: Array, values: Array) -> Array:
         """Return the index of the minimum value in each range, or -1 if there is none."""
-        places = np.full(len(self), -1, dtype=np.int64)
+        indices = np.full(len(self), -1, dtype=np.int64)
         first, end = np.searchsorted(times, self.begin), np.searchsorted(times, self.end)
         for number in np.flatnonzero(end > first).tolist():
-            places[number] = first[number] + int(values[first[number] : end[number]].argmin())
-        return places
+            indices[number] = first[number] + int(values[first[number] : end[number]].argmin())
+        return indices
 
     def select(self, chosen: Array) -> Moments:
         """Return some of the ranges."""
@@ -149,8 +149,8 @@ def _moments(run: Run, processes: list[ProcessMemory]) -> Moments:
         seen &= between.has_any(process.time)
     chosen = np.flatnonzero(seen)
     if len(chosen) >= FEWEST:
-        places = np.unique(np.linspace(0, len(chosen) - 1, min(len(chosen), _MOST)).astype(int))
-        return between.select(chosen[places])
+        indices = np.unique(np.linspace(0, len(chosen) - 1, min(len(chosen), _MOST)).astype(int))
+        return between.select(chosen[indices])
     begin, end = float(begins[0]), float(min(ends[-1], run.wall))
     if not end > begin:
         return none

@@ -89,9 +89,9 @@ def find_plan(run: Run) -> Plan:
     codes = pd.factorize(codes)[0].astype(np.int64)
     nodes = Groups(codes, int(codes.max(initial=-1)) + 1)
     order = np.argsort(nodes.min(rows("start")), kind="stable")
-    places = np.empty(nodes.count, dtype=np.int64)
-    places[order] = np.arange(nodes.count)
-    codes, first = places[codes], nodes.order[nodes.begins[:-1]][order]
+    indices = np.empty(nodes.count, dtype=np.int64)
+    indices[order] = np.arange(nodes.count)
+    codes, first = indices[codes], nodes.order[nodes.begins[:-1]][order]
     return Plan(
         codes[rows_of_all],
         codes[rows_of_trace],

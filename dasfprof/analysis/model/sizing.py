@@ -72,10 +72,10 @@ def _own_share(run: Run, groups: Groups, succeeded: Array) -> Array:
     """Return the divisor of each function's inputs, because its runs share them."""
     lengths, items = run.task_dependencies
     row = np.repeat(np.arange(len(lengths)), np.maximum(lengths, 0))
-    place = np.full(len(lengths), -1, dtype=np.int64)
-    place[succeeded] = groups.codes
-    inside = place[row] >= 0
-    codes, key_ids = place[row[inside]], items[inside].astype(np.int64)
+    index = np.full(len(lengths), -1, dtype=np.int64)
+    index[succeeded] = groups.codes
+    inside = index[row] >= 0
+    codes, key_ids = index[row[inside]], items[inside].astype(np.int64)
     pairs = distinct(codes * (len(run.keys) + 1) + key_ids)
     different = np.bincount(pairs // (len(run.keys) + 1), minlength=groups.count)
     return np.nan_to_num(ratio(different, np.bincount(codes, minlength=groups.count)), nan=1.0)

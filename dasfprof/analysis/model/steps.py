@@ -129,10 +129,10 @@ def annotation_texts(run: Run) -> tuple[Array, list[str]]:
     codes, texts
         Row ``i`` has ``texts[codes[i]]``; the first text is empty: it has none, or none is known.
     """
-    places, values = distinct_annotations(run)
+    indices, values = distinct_annotations(run)
     texts = {"": 0}
     codes = [texts.setdefault(_text(value), len(texts)) for value in values]
-    return np.array([*codes, 0], dtype=np.int64)[places], list(texts)
+    return np.array([*codes, 0], dtype=np.int64)[indices], list(texts)
 
 
 def distinct_annotations(run: Run) -> tuple[Array, list[object]]:

@@ -206,9 +206,9 @@ class TaskWaits:
         tasks, input_bytes = self._assigned_at(row, sent), self._bytes_at(row, sent)
         ids, threads = lives.ids[present], lives.threads[present]
         order = np.lexsort((tasks[ids] / threads, -np.nan_to_num(input_bytes[ids]), ids != worker))
-        for place in order[: _MAXIMUM_WORKERS + 1].tolist():
-            who = int(ids[place])
-            description = f"It has {count_of(int(threads[place]), 'thread')}."
+        for index in order[: _MAXIMUM_WORKERS + 1].tolist():
+            who = int(ids[index])
+            description = f"It has {count_of(int(threads[index]), 'thread')}."
             name = ASSIGNED if who == worker else OTHER_WORKER
             description += self._restrictions(row) if who == worker else ""
             amounts = float(tasks[who]), float(input_bytes[who])

@@ -117,10 +117,10 @@ class Groups:
         It is 0 if all are equal, near 1 if a single one has everything, and NaN if all are 0: ``G =
         2 sum(i x_i) / (n sum(x)) - (n + 1) / n`` over the sorted values.
         """
-        places = self.places(values) + 1.0
+        indices = self.places(values) + 1.0
         sizes, total = self.known(values), self.sum(values)
         with np.errstate(invalid="ignore", divide="ignore"):
-            gini = 2 * self.sum(places * values) / (sizes * total) - (sizes + 1) / sizes
+            gini = 2 * self.sum(indices * values) / (sizes * total) - (sizes + 1) / sizes
         return np.where(total > 0, np.maximum(gini, 0.0), np.nan)
 
 
@@ -186,10 +186,10 @@ class GroupSums:
         Groups with the same name are merged. Those without rows are left out unless they are in
         `names`, which come first.
         """
-        places: dict[Hashable, int] = {}
+        indices: dict[Hashable, int] = {}
         others = (part.names[row] for part in parts for row in np.flatnonzero(part.rows).tolist())
-        codes = [places.setdefault(name, len(places)) for name in (*names, *others)]
-        groups = Groups(np.array(codes[len(names) :], dtype=np.int64), len(places))
+        codes = [indices.setdefault(name, len(indices)) for name in (*names, *others)]
+        groups = Groups(np.array(codes[len(names) :], dtype=np.int64), len(indices))
 
         def joined(columns: Iterable[Array]) -> Array:
             pairs = zip(columns, parts, strict=True)
@@ -203,7 +203,7 @@ class GroupSums:
             }
 
         return cls(
-            list(places),
+            list(indices),
             groups.sum(joined(part.rows for part in parts)).astype(np.int64),
             combined("sums", groups.sum),
             combined("known", groups.sum),

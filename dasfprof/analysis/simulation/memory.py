@@ -88,11 +88,11 @@ class MemoryForecast:
         base_peaks = np.array(self._base_peaks)
         peaks = np.array(list(self._peaks_on(cluster)))
         both = []
-        for place, (recorded, margin) in enumerate(zip(self.recorded, _MARGINS, strict=True)):
+        for index, (recorded, margin) in enumerate(zip(self.recorded, _MARGINS, strict=True)):
             # The error of the replay may be chance, or grow and shrink with the peak.
-            typical = float(np.median(base_peaks[:, place]))
+            typical = float(np.median(base_peaks[:, index]))
             scale = float(np.sqrt(recorded / typical)) if typical > 0 else 1.0
-            likely, low, high = np.quantile(peaks[:, place], (0.5, *_WITHIN)).tolist()
+            likely, low, high = np.quantile(peaks[:, index], (0.5, *_WITHIN)).tolist()
             least, most = low * min(scale, 1.0), high * max(scale, 1.0)
             both.append(Peak(likely * scale, least * (1 - margin), most * (1 + margin)))
         return MemoryPeaks(*both)

@@ -95,10 +95,10 @@ def _sampled_locks(run: Run) -> Iterator[Shared]:
 
 def _annotated(run: Run, seconds: float) -> Iterator[Shared]:
     """Yield restrictions of tasks to some workers, which another cluster may not have."""
-    places, distinct = distinct_annotations(run)
+    indices, distinct = distinct_annotations(run)
     duration = np.nan_to_num(run.tasks["duration"].to_numpy(dtype=float))
     asked: dict[str, float] = {}
-    for value, taken in zip(distinct, Groups(places, len(distinct)).sum(duration), strict=True):
+    for value, taken in zip(distinct, Groups(indices, len(distinct)).sum(duration), strict=True):
         if isinstance(value, dict):
             for what in _asked(value):
                 asked[what] = asked.get(what, 0.0) + float(taken)

@@ -107,8 +107,8 @@ def _graph_of(run: Run, arrival: Array) -> Array:
         ordered = np.sort(arrival)
         came = ordered[np.diff(ordered, prepend=-np.inf) > _APART]
     # Rounding of times must not put a run before its graph.
-    places = np.searchsorted(came, arrival + 1e-6, side="right")
-    return np.unique(places, return_inverse=True)[1]
+    indices = np.searchsorted(came, arrival + 1e-6, side="right")
+    return np.unique(indices, return_inverse=True)[1]
 
 
 class SimulatedClient:

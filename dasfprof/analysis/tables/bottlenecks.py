@@ -248,8 +248,8 @@ def _entered(run: Run, names: list[str]) -> tuple[Array, Array]:
     Both are NaN for a step that no file of a client records.
     """
     steps = run.steps
-    places = {name: place for place, name in enumerate(names)}
-    codes = np.array([places.get(step, -1) for step in steps["step"]], dtype=np.int64)
+    indices = {name: index for index, name in enumerate(names)}
+    codes = np.array([indices.get(step, -1) for step in steps["step"]], dtype=np.int64)
     groups = Groups(codes, len(names))
     duration = steps["duration"].to_numpy(dtype=float)
     known = groups.sizes > 0

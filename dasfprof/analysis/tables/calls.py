@@ -197,14 +197,14 @@ def cprofile(run: Run, function: str | None = None) -> pd.DataFrame:
         ``attrs["files"]`` lists the paths of the summed files, for ``python -m pstats``.
     """
     stats, files = call_times(run, function)
-    places = sorted(stats, key=lambda place: -stats[place][2])
-    figures = np.array([stats[place][:4] for place in places], dtype=float).reshape(-1, 4)
+    locations = sorted(stats, key=lambda location: -stats[location][2])
+    figures = np.array([stats[location][:4] for location in locations], dtype=float).reshape(-1, 4)
     self_seconds = figures[:, 2]
     table = pd.DataFrame(
         {
-            "File": text([place[0] for place in places]),
-            "Line": np.array([place[1] for place in places], dtype=np.int64),
-            "Code": text([place[2] for place in places]),
+            "File": text([location[0] for location in locations]),
+            "Line": np.array([location[1] for location in locations], dtype=np.int64),
+            "Code": text([location[2] for location in locations]),
             "Calls": figures[:, 1].astype(np.int64),
             "Primitive Calls": figures[:, 0].astype(np.int64),
             "Time (s)": self_seconds,

@@ -84,7 +84,7 @@ def critical_path(run: Run) -> pd.DataFrame:
         - ``Function``, ``Task Key``, ``Run ID``, ``Host``, ``Worker``: of the task run that waited
           or ran
         - ``Bound By``: what connects this task run to the previous one on the path: ``dependency``,
-          ``thread``, ``queue``, ``steal`` or ``client``
+          ``thread``, ``queue``, ``steal``, ``client``, or empty if unknown
 
     Notes
     -----

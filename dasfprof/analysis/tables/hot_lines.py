@@ -233,8 +233,8 @@ def _is_idle(run: Run, times: Array) -> Array:
     stop = start + tasks["duration"].to_numpy(dtype=float)
     known = np.isfinite(stop)
     begins, ends = union(start[known], stop[known])
-    places = np.searchsorted(begins, times, "right") - 1
-    return (places < 0) | (times > np.r_[ends, -np.inf][places])
+    indices = np.searchsorted(begins, times, "right") - 1
+    return (indices < 0) | (times > np.r_[ends, -np.inf][indices])
 
 
 def _imports(run: Run, stacks: Array, groups: Array, count: int) -> list[str]:

@@ -55,18 +55,18 @@ def _table(
     listed = workers_with_tasks(run, workers, of_cell)
     listed = listed[np.argsort(workers.ranks()[listed])]
     count, among = len(names), max(len(listed), 1)
-    place = {number: at for at, number in enumerate(listed.tolist())}
+    index = {number: at for at, number in enumerate(listed.tolist())}
     row = {name: at for at, name in enumerate(names)}
     seconds = np.zeros((count, among))
-    seconds[[row[cell[0]] for cell in cells], [place[number] for number in of_cell.tolist()]] = (
+    seconds[[row[cell[0]] for cell in cells], [index[number] for number in of_cell.tolist()]] = (
         sums.sum("duration")
     )
     load = seconds / _weights(known_thread_counts(run, workers)[listed], among)
     of_loads = Groups(np.repeat(np.arange(count), among), count)
     tasks = joined_rows([rows for _, rows in parts])
     of_names = pd.Index(names, dtype=object, tupleize_cols=False)
-    places = of_names.get_indexer(tasks["group"].cat.categories)
-    of_tasks = Groups(places[tasks["group"].cat.codes.to_numpy()], count)
+    indices = of_names.get_indexer(tasks["group"].cat.categories)
+    of_tasks = Groups(indices[tasks["group"].cat.codes.to_numpy()], count)
     highest, mean = load.max(axis=1, initial=0.0), load.mean(axis=1)
     busiest = listed[load.argmax(axis=1)] if len(listed) else np.empty(0, dtype=np.int64)
     table = pd.DataFrame(
@@ -291,13 +291,13 @@ def per_worker_task_balance(run: Run) -> pd.DataFrame:
     every = (last + 1) * len(columns) <= MAX_CELLS
     listed = np.arange(int(last) + 1) if every else np.unique(_seconds(time - begin))
     counts = np.full((len(listed), len(columns)), np.nan)
-    place = np.zeros(len(workers), dtype=np.int64)
-    place[columns] = np.arange(len(columns))
+    index = np.zeros(len(workers), dtype=np.int64)
+    index[columns] = np.arange(len(columns))
     order = np.argsort(time, kind="stable")
     row = _seconds(time[order] - begin)
     row = row.astype(np.int64) if every else np.searchsorted(listed, row)
     # The latest of several counts in one second is assigned last.
-    counts[row, place[worker[order]]] = tasks[order]
+    counts[row, index[worker[order]]] = tasks[order]
     titles = workers.titles()
     table = pd.DataFrame(counts, columns=pd.Index([titles[at] for at in columns], dtype=object))
     table = table.ffill().fillna(0.0).sort_index(axis=1)

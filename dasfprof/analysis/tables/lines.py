@@ -140,26 +140,26 @@ def _sums(run: Run) -> tuple[list[str], dict[str, Array]]:
 def _client(run: Run, names: list[str]) -> dict[str, Array]:
     """Return the seconds of the client's calls from each line, and of the waits in them."""
     calls, label = find_calls(run), lines_by_place(run)
-    places = {name: place for place, name in enumerate(names)}
+    indices = {name: index for index, name in enumerate(names)}
     seconds, waiting = np.zeros(len(names)), np.zeros(len(names))
     rows = (calls[name].tolist() for name in ("file", "line", "seconds", "waiting"))
     for file, number, spent, waited in zip(*rows, strict=True):
-        place = places.get(label.get((file, number), ""))
-        if place is not None:
-            seconds[place] += spent
-            waiting[place] += waited
+        index = indices.get(label.get((file, number), ""))
+        if index is not None:
+            seconds[index] += spent
+            waiting[index] += waited
     return {"client": seconds, "waiting": waiting}
 
 
 def _spent(run: Run, names: list[str]) -> Array:
     """Return the thread time of each line by category."""
     accounts = make_accounts(run)
-    places = {name: place for place, name in enumerate(names)}
+    indices = {name: index for index, name in enumerate(names)}
     spent = np.zeros((len(names), len(ThreadTime)))
     for line, seconds in zip(*accounts.busy["line"], strict=True):
-        spent[places[line]] += seconds
+        spent[indices[line]] += seconds
     idle = accounts.of_lives.sum(axis=0)
-    spent[places[NO_TASK], USES:] = idle[USES:]
+    spent[indices[NO_TASK], USES:] = idle[USES:]
     return spent
 
 

@@ -189,12 +189,12 @@ def what_if(
 
 def _verdict(recorded: float, predicted: float) -> str:
     if predicted == 0:
-        return "No time is left." if recorded > 0 else "No difference to speak of."
+        return "No time is left." if recorded > 0 else "The difference is less than 1 %."
     if predicted < recorded * 0.99:
         return f"{recorded / predicted:.3g} times as fast."
     if predicted > recorded * 1.01:
         return f"{predicted / recorded:.3g} times as long."
-    return "No difference to speak of."
+    return "The difference is less than 1 %."
 
 
 @question("Predicted memory by number of workers", "predictions")

@@ -291,7 +291,7 @@ def process_summary(run: Run) -> pd.DataFrame:
     DataFrame
         One row per worker, sorted by node and name: ``Node``, ``Process``, ``Threads``,
         ``Restarts`` (of the worker with this name), ``Share of Tasks (%)``, and the columns of
-        `processed_tasks(by="function")`. Workers without tasks are listed if they have a file.
+        ``processed_tasks("function")``. Workers without tasks are listed if they have a file.
     """
     return _of_processes(run, [_process_sums(run)])
 
@@ -305,7 +305,7 @@ def node_summary(run: Run) -> pd.DataFrame:
     DataFrame
         One row per host, sorted by name: ``Node``, ``Processes``, ``Threads`` (NA if those of one
         worker are unknown), ``Share of Tasks (%)``, and the columns of
-        `processed_tasks(by="function")`. Very different percentages on equal nodes show that there
+        ``processed_tasks("function")``. Very different percentages on equal nodes show that there
         are more nodes than the run can use.
     """
     return _of_nodes(run, [_process_sums(run)])

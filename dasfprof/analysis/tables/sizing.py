@@ -142,10 +142,10 @@ def _verdict(run: Run, until: float, cluster: SizedCluster, cheapest: SizedClust
             memory = f"; give each worker {enough}"
         elif process.most > memory_thresholds(run).spills * limit:
             memory = "; it may spill"
-        return f"The {'cheapest that meets it' if priced else 'least that does'}{memory}."
+        return f"The {'cheapest' if priced else 'smallest'} cluster that is in time{memory}."
     if cluster.meets_deadline and cheapest is not None:
         more = cluster.effort / cheapest.effort - 1
-        return f"Meets it, and {'costs' if priced else 'takes'} {more:.0%} more."
+        return f"In time, but {'costs' if priced else 'uses'} {more:.0%} more."
     if process is not None:
         need = format_size(process.most)
         return (
@@ -153,8 +153,9 @@ def _verdict(run: Run, until: float, cluster: SizedCluster, cheapest: SizedClust
             f"{format_size(limit)}."
         )
     if cluster.likely > until:
-        return f"Too late, by {format_duration(cluster.likely - until)}."
-    return f"Likely in time, but not nine times of ten (at most {format_duration(cluster.most)})."
+        return f"Too late by {format_duration(cluster.likely - until)}."
+    most = format_duration(cluster.most)
+    return f"Likely in time, but not in nine of ten runs, which take up to {most}."
 
 
 def _machine_types(price: Prices | None, threads: int, memory: float) -> list[MachineType]:

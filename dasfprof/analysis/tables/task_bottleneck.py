@@ -135,8 +135,8 @@ def _table(run: Run, order: Array, of_worker: Array, *, progress: bool) -> pd.Da
     def texts(codes: Array, values: Array) -> pd.Series | pd.Categorical:
         if not large:
             return pd.Series(values[codes], dtype=object, copy=False)
-        places, distinct = pd.factorize(values)
-        return make_categorical(places.astype(np.int32)[codes], list(distinct))
+        indices, distinct = pd.factorize(values)
+        return make_categorical(indices.astype(np.int32)[codes], list(distinct))
 
     return pd.DataFrame(
         {

@@ -105,9 +105,9 @@ def _by(run: Run, accounts: Accounts, by: Grouping) -> pd.DataFrame:
 def _table(columns: list[str], names: list[tuple[str, ...]], seconds: Array) -> pd.DataFrame:
     """Return the categories of each group, without categories that are empty in all groups."""
     distinct = sorted(set(names)) if columns else [()]
-    places = {name: place for place, name in enumerate(distinct)}
+    indices = {name: place for place, name in enumerate(distinct)}
     sums = np.zeros((len(distinct), len(ThreadTime)))
-    np.add.at(sums, [places[name] for name in names], seconds)
+    np.add.at(sums, [indices[name] for name in names], seconds)
     of_tasks = columns in (["Function"], ["Step"], ["Line"])
     if of_tasks:
         order = np.argsort(-sums.sum(axis=1), kind="stable")
@@ -236,7 +236,8 @@ def cost(run: Run, by: Spender = "step", price: float | str | None = None) -> pd
     Returns
     -------
     DataFrame
-        One row per group, sorted by cost in descending order, then threads that no task occupied:
+        One row per group, sorted by hours in descending order (workers by name, and findings as in
+        `diagnose`), then threads that no task occupied:
         ``(waiting)`` while clients had work in progress, and ``(idle)`` while they had none or the
         worker was starting or closing. If only one client was recorded, ``(other clients)`` is the
         time in which tasks of others occupied threads.

@@ -154,7 +154,7 @@ def _of_pairs(parts: Sequence[GroupSums], by: By) -> pd.DataFrame:
         counts["Keys"] = sums.sum("keys").astype(np.int64)
         times = {"Network (s)": sums.sum("network"), "Deserialize (s)": sums.sum("deserialize")}
     columns = {
-        **{label: text(names[:, place]) for place, label in enumerate(labels)},
+        **{label: text(names[:, index]) for index, label in enumerate(labels)},
         **counts,
         "Size (MB)": sums.sum("size") / 1e6,
         "Time (s)": sums.sum("seconds"),

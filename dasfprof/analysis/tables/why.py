@@ -82,11 +82,11 @@ def _rows_of(run: Run, key: str, run_id: int | None) -> list[int]:
     texts = run.keys.texts(ids.astype(np.int64)).tolist()
     wanted = str(key)
     # Keys of several types may have the same text.
-    matches = [place for place, each in enumerate(texts) if each == wanted]
+    matches = [index for index, each in enumerate(texts) if each == wanted]
     if not matches:
-        matches = [place for place, each in enumerate(texts) if each.startswith(wanted)]
+        matches = [index for index, each in enumerate(texts) if each.startswith(wanted)]
         if len(matches) > 1:
-            examples = ", ".join(elide(texts[place], 60) for place in matches[:5])
+            examples = ", ".join(elide(texts[index], 60) for index in matches[:5])
             raise InvalidArgumentError(
                 f"key={key!r}: {len(matches)} keys have this prefix, such as {examples}."
             )
