@@ -728,6 +728,34 @@ def test_a_function_by_row(tmp_path: Path, frames: list[Any], is_by_row: bool) -
         assert "row-wise" not in found(plan, tmp_path)
 
 
+MAPS = ("map_array", "/x/site-packages/pandas/core/algorithms.py", 1700)
+
+
+@pytest.mark.parametrize(
+    ("frames", "length", "is_by_value"),
+    [
+        ([MAPS, APPLIES[1]], 100_000, True),
+        # 1 ms per value: the function itself takes long.
+        ([MAPS, APPLIES[1]], 1000, False),
+        # A dictionary is no Python code.
+        ([MAPS], 100_000, False),
+    ],
+)
+def test_a_function_by_value(
+    tmp_path: Path, frames: list[Any], length: int, is_by_value: bool
+) -> None:
+    """Four threads map for 4 s each, on columns of so many values."""
+    plan = Plan(
+        [replace(task, shape=(length,), cpu=1.0) for task in filled(["map"], 1.0, count=16)]
+    )
+    plan.stands["map"] = frames
+    if is_by_value:
+        expected = {"severity": "medium", "seconds": 4.0, "by_value": 1.0, "each": 1e-5}
+        assert_found(plan, tmp_path, "row-wise", **expected, by_row=None)
+    else:
+        assert "row-wise" not in found(plan, tmp_path)
+
+
 # --- Dask itself, GPUs ---------------------------------------------------------------------------
 
 

@@ -11,13 +11,14 @@ from refuters.evidence import Evidence, Rows
 from refuters.figures import Said, differs, exceeds, is_close, lies
 from refuters.registry import refuter
 
-#: Functions of pandas that hand out rows, or a single value of a row.
+#: Functions of pandas that pass rows or values of a column one by one, or get a value of a row.
 _ONE_BY_ONE = (
     "apply_series_generator",
     "series_generator",
     "iterrows",
     "_get_value",
     "__getattr__",
+    "map_array",
 )
 #: Sizes of data by their median from which tasks do more than others.
 _MORE_DATA = 1.5
@@ -135,5 +136,5 @@ def row_wise(said: Said, evidence: Evidence) -> Iterator[str]:
         any(name.rpartition(".")[2] in _ONE_BY_ONE and "pandas" in file for name, file, *_ in stack)
         for stack in stacks
     )
-    if shown < 0.5 * said["by_row"] * len(stacks):
+    if shown < 0.5 * (said["by_row"] or said["by_value"]) * len(stacks):
         yield f"rows are handled in {shown} of {len(stacks)} samples"

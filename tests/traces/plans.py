@@ -64,6 +64,7 @@ class Task:
     seceded: float | None = None
     thread: int = 1
     size: int = 1000
+    shape: tuple[int, ...] | None = None
     dependencies: Sequence[str] = ()
     state: str = "memory"
     exception: str | None = None
@@ -350,6 +351,7 @@ class Plan:
             run_id=self.tasks.index(task),
             state=task.state,
             size=task.size if task.state == "memory" else 0,
+            shape=task.shape,
             dependencies=list(task.dependencies),
             input_size=sum(
                 next(other.size for other in self.tasks if other.key == key)

@@ -11,7 +11,7 @@ from dasfprof.analysis.diagnosis.run_figures import RunFigures
 from dasfprof.analysis.model.critical_path import find_path
 from dasfprof.analysis.model.thread_time import ThreadTime
 from dasfprof.analysis.model.transfers import p2p_runs
-from dasfprof.analysis.stack_samples.calls import time_by_row
+from dasfprof.analysis.stack_samples.calls import time_by_row, time_by_value
 from dasfprof.analysis.stack_samples.places import (
     OTHER_TASKS,
     hottest_frame,
@@ -43,6 +43,8 @@ _UNEVEN = 3.0
 #: Maximum number of functions that are searched for row-wise code, and the threshold (fraction of
 #: wall time) of its cost.
 _MOST_ROW_WISE, _ROW_WISE = 5, 0.05
+#: Threshold (CPU seconds per value of a column): calling Python code is much of a function's time.
+_BRIEF_VALUE = 3e-5
 
 
 @rule(
@@ -208,34 +210,70 @@ def dominating_function(run: RunFigures) -> Iterator[Finding]:
 
 @rule("row-wise", explains="dominant-function")
 def row_wise(run: RunFigures) -> Iterator[Finding]:
-    """Find functions that pass a table to Python code row by row."""
+    """Find functions that pass a table to Python code row by row, or a column value by value."""
     for code in np.argsort(-run.functions.sum(run.working), kind="stable")[
         :_MOST_ROW_WISE
     ].tolist():
-        name = str(run.function_names[code])
-        share, values = time_by_row(run.trace, name)
-        if not share > 0:
+        name, rows = str(run.function_names[code]), np.flatnonzero(run.functions.codes == code)
+        by_row, values = time_by_row(run.trace, name)
+        by_value = 0.0 if by_row > 0 else time_by_value(run.trace, name)
+        each = by_value * _seconds_per_value(run, rows) if by_value > 0 else float("nan")
+        if not (by_row > 0 or each < _BRIEF_VALUE):
             continue
-        rows = run.rows_of(name)
+        share = by_row or by_value
         left = run.with_durations(rows, (1 - share) * run.working[rows] + run.core_wait[rows])
         seconds = run.saved(share * run.path_seconds_of(code), running=left)
         if seconds < _ROW_WISE * run.wall:
             continue
+        if by_row > 0:
+            text = (
+                "{function} handles tables row by row: pandas calls Python code for single rows "
+                "during {by_row} of its time."
+            )
+            evidence = (
+                "In the samples of {tasks:task}, {values} of the time is spent on creating rows "
+                "and on taking values out of them. "
+            )
+            advice = (
+                'Compute whole columns at once (df["a"] * df["b"], numpy.where(), Series.map() of '
+                "a dict) instead of apply(axis=1), iterrows() or a loop over rows."
+            )
+        else:
+            text = (
+                "{function} handles columns value by value: pandas calls a Python function for "
+                "each value during {by_value} of its time."
+            )
+            evidence = "In {tasks:task}, the function uses {each} of CPU time per value. "
+            advice = (
+                "Replace the function that is passed to Series.map() or Series.apply() by methods "
+                "of the whole column, such as dd.to_datetime(), those of Series.str and Series.dt, "
+                "and NumPy's functions."
+            )
         yield Finding.of(
             "row-wise",
-            "{function} handles tables row by row: pandas calls Python code for single rows during "
-            "{by_row} of its time.",
-            "In the samples of {tasks:task}, {values} of the time is spent on creating rows and "
-            "on taking values out of them. {hottest}See hot_lines().",
-            'Compute whole columns at once (df["a"] * df["b"], numpy.where(), Series.map() of a '
-            "dict) instead of apply(axis=1), iterrows() or a loop over rows.",
+            text,
+            f"{evidence}{{hottest}}See hot_lines().",
+            advice,
             function=name,
-            by_row=Share(share),
-            values=Share(values),
+            by_row=Share(by_row) if by_row > 0 else None,
+            values=Share(values) if by_row > 0 else None,
+            by_value=None if by_row > 0 else Share(by_value),
+            each=None if by_row > 0 else Seconds(each),
             tasks=Count(len(rows)),
             hottest=hottest_line(run.trace, name),
             seconds=seconds,
+            # The function may do what no method of a column does.
+            at_most="high" if by_row > 0 else "medium",
         )
+
+
+def _seconds_per_value(run: RunFigures, rows: Array) -> float:
+    """Return the CPU seconds per row of the results of task runs; NaN if either is unknown."""
+    tasks = run.trace.tasks.iloc[rows]
+    lengths = [
+        shape[0] if isinstance(shape, tuple) and shape else np.nan for shape in tasks["shape"]
+    ]
+    return float(tasks["cpu"].sum(skipna=False)) / max(float(np.sum(lengths)), 1.0)
 
 
 def _path_without_slow_tasks(run: RunFigures) -> tuple[Array, Array, Array, Array]:

@@ -21,6 +21,8 @@ _BY_ROW = {
 _ITEM, _VALUE = ("pandas/core/series.py", "__getitem__"), ("pandas/core/series.py", "_get_value")
 #: The function that passes rows to a loop of the user, and the one that gets their attributes.
 _LOOP, _ATTRIBUTE = ("pandas/core/frame.py", "iterrows"), ("pandas/core/generic.py", "__getattr__")
+#: The function that passes the values of a column to Python code one by one.
+_BY_VALUE_OF_COLUMN = ("pandas/core/algorithms.py", "map_array")
 #: Threshold (fraction of time): if pandas creates rows or gets their values for at least this long,
 #: processing by row is the cause.
 _BY_VALUE = 0.2
@@ -43,6 +45,22 @@ def time_by_row(run: Run, function: str) -> tuple[float, float]:
         rows += each * (by_row or of_row)
         values += each * of_row
     return (rows / total, values / total) if values >= _BY_VALUE * total else (0.0, 0.0)
+
+
+def time_by_value(run: Run, function: str) -> float:
+    """Return the fraction of a function's time in Python code called for each value of a column.
+
+    0 if there are few samples.
+    """
+    samples, _ = samples_of(run, function)
+    if len(samples) < _FEWEST_SAMPLES:
+        return 0.0
+    by_value = 0.0
+    for calls, seconds in seconds_by(run, samples, _pandas_calls).items():
+        if _BY_VALUE_OF_COLUMN in calls:
+            (file, _) = calls[-1]
+            by_value += 0.0 if file.startswith("pandas/core/") else seconds
+    return by_value / float(samples.interval.sum())
 
 
 def _pandas_calls(stack: Stack) -> tuple[tuple[str, str], ...]:

@@ -19,6 +19,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -354,6 +355,27 @@ def labels_by_row(_: Client, advised: bool) -> Any:
 def labelled(table: Any) -> Any:
     """Loop over rows."""
     return pd.Series([row["a"] * 10 for _, row in table.iterrows()], table.index)
+
+
+@follows("row-wise", "dd.to_datetime()", "Series.apply()")
+def dates_by_value(_: Client, advised: bool) -> Any:
+    dates = dd.from_map(dates_as_text, range(6))
+    if advised:
+        return int(dd.to_datetime(dates, format=_DATE).dt.year.sum().compute())
+    return int(dates.map(year_of, meta=("x", "i8")).sum().compute())
+
+
+_DATE = "%Y-%m-%d"
+
+
+def dates_as_text(_: int) -> Any:
+    """Make a column of dates."""
+    return pd.Series(pd.date_range("1900-01-01", periods=40_000)).dt.strftime(_DATE)
+
+
+def year_of(date: str) -> int:
+    """Parse a date."""
+    return datetime.strptime(date, _DATE).year
 
 
 @follows("gil-contention", "threads_per_worker=", cluster=(1, 2), advised=(2, 1))
