@@ -193,9 +193,10 @@ async def _ask_scheduler(worker: Worker) -> tuple[str, float, bool]:
 async def _record_client(client: Client) -> None:
     from dasfprof.handles import script
     from dasfprof.recording.cluster.calls import running_plugins
+    from dasfprof.recording.cluster.program import TASK_CLIENT_PREFIX
 
     # Tasks create clients too, and workers that a nanny starts inherit the config.
-    if client.id.startswith("Client-worker-") or multiprocessing.parent_process() is not None:
+    if client.id.startswith(TASK_CLIENT_PREFIX) or multiprocessing.parent_process() is not None:
         return
     if script.ClientRecorder.current is not None:
         await script.dask_setup(client)

@@ -1,4 +1,4 @@
-"""`Rotation`: cuts the run that a scheduler's preload records, and removes the oldest runs."""
+"""`Rotation`: splits the recording of a scheduler's preload into runs, and removes old ones."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ from typing import Any, NamedTuple
 
 from dasfprof.database.ends import SCHEDULER
 from dasfprof.database.reader import TraceFile, intact_header
-from dasfprof.recording.cluster.calls import aside, running_plugins
-from dasfprof.recording.cluster.clients import end_run, go_on_with
+from dasfprof.recording.cluster.calls import aside
+from dasfprof.recording.cluster.clients import end_run, run_in_background
 from dasfprof.recording.settings import RunSettings
 from dasfprof.recording.shipping.file_tails import profiles_of
 from dasfprof.text import format_size
 
 logger = logging.getLogger(__name__)
 
-#: Seconds between two looks at the size of the run.
+#: Seconds between two checks of the size of the run.
 _INTERVAL = 60.0
-#: A run has at most this share of the bytes of all runs, so that there are older ones to remove.
+#: Maximum fraction of `keep_size` for one run, so that there are older runs to remove.
 _SHARE = 0.25
 _DAY = 86400.0
-#: Seconds after the last write from which a file without an end counts as left behind: a scheduler
+#: Threshold (seconds): an unclosed run whose last write is older has ended, because a scheduler
 #: writes at least every 10 s.
-_LEFT_BEHIND = 3600.0
+_ABANDONED = 3600.0
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What a preload keeps: see the settings of these names."""
+    """Limits of the runs that a preload records. See the settings with these names."""
 
     run_length: float
     keep_size: int
@@ -42,7 +42,9 @@ class Limits:
 
 
 class Rotation:
-    """Cuts a run that is long or large, and removes the oldest runs. Used on the scheduler's loop.
+    """Starts another run when the current one is long or large, and removes the oldest runs.
+
+    Used on the scheduler's event loop.
 
     Parameters
     ----------
@@ -53,7 +55,7 @@ class Rotation:
     settings
         The run that is being recorded.
     begin
-        Begins another run and returns its settings.
+        Starts another run and returns its settings.
     clock
         Returns Unix seconds.
     """
@@ -72,34 +74,34 @@ class Rotation:
         self._since = clock()
 
     def start(self) -> None:
-        """Begin to look: at once, as an earlier scheduler may have left runs."""
-        go_on_with(self._remove())
+        """Start checking, and remove old runs of an earlier scheduler immediately."""
+        run_in_background(self._remove())
         self._wait()
 
     def _wait(self) -> None:
         interval = min(_INTERVAL, self._limits.run_length)
-        asyncio.get_running_loop().call_later(interval, lambda: go_on_with(self._next()))
+        asyncio.get_running_loop().call_later(
+            interval, lambda: run_in_background(self._check_again())
+        )
 
-    async def _next(self) -> None:
+    async def _check_again(self) -> None:
         if self._scheduler.status.name not in ("init", "running"):
             return
         try:
-            await self.look()
+            await self.check()
         except Exception:
-            logger.warning("dasfprof could not cut its run", exc_info=True)
+            logger.warning("dasfprof could not start another run", exc_info=True)
         self._wait()
 
-    async def look(self) -> None:
-        """Cut the run if it is due."""
+    async def check(self) -> None:
+        """Start another run if this one is long or large enough, and remove old ones."""
         size = await aside(_bytes_of, self.settings)
         age = self._clock() - self._since
         if age < self._limits.run_length and size < _SHARE * self._limits.keep_size:
             return
         before, self._since = self.settings, self._clock()
         self.settings = await self._begin()
-        prefix = before.plugin_name("")
-        names = [name for name in running_plugins(self._scheduler) if name.startswith(prefix)]
-        await end_run(names, before.response_timeout, {}, self._scheduler)
+        await end_run(before, {}, self._scheduler)
         await self._remove()
 
     async def _remove(self) -> None:
@@ -113,7 +115,7 @@ def _bytes_of(settings: RunSettings) -> int:
     return sum(path.stat().st_size for path in files)
 
 
-class _Kept(NamedTuple):
+class _EndedRun(NamedTuple):
     """A run that a preload has recorded, and its files."""
 
     name: str
@@ -123,12 +125,12 @@ class _Kept(NamedTuple):
 
 
 def remove_old_runs(settings: RunSettings, limits: Limits, now: float) -> None:
-    """Remove the oldest runs of preloads in a directory that are beyond the limits.
+    """Remove the oldest runs of preloads in a directory that exceed the limits.
 
     Parameters
     ----------
     settings
-        The run that is being recorded, for which there has to be room.
+        The run that is being recorded, for which space is needed.
     limits
         The limits.
     now
@@ -147,7 +149,7 @@ def remove_old_runs(settings: RunSettings, limits: Limits, now: float) -> None:
         logger.info("removed run %r (%s): %s", run.name, format_size(run.size), settings.directory)
 
 
-def _ended_runs(settings: RunSettings, now: float) -> Iterator[_Kept]:
+def _ended_runs(settings: RunSettings, now: float) -> Iterator[_EndedRun]:
     runs: dict[str, list[tuple[Path, dict[str, Any]]]] = {}
     for path in Path(settings.directory).glob("*.msgpack"):
         header = intact_header(path)
@@ -157,7 +159,7 @@ def _ended_runs(settings: RunSettings, now: float) -> Iterator[_Kept]:
     for files in runs.values():
         facts = [path.stat() for path, _ in files]
         closed = any(h.get("plugin") == SCHEDULER and TraceFile(p).is_closed() for p, h in files)
-        if closed or now - max(fact.st_mtime for fact in facts) > _LEFT_BEHIND:
+        if closed or now - max(fact.st_mtime for fact in facts) > _ABANDONED:
             name, created = str(files[0][1]["run"]), float(files[0][1]["run_created"])
             paths = [each for path, _ in files for each in (path, *profiles_of(path))]
-            yield _Kept(name, created, paths, sum(fact.st_size for fact in facts))
+            yield _EndedRun(name, created, paths, sum(fact.st_size for fact in facts))

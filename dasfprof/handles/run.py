@@ -289,7 +289,7 @@ class ProfiledRun:
         except GONE as error:
             self._miss({SCHEDULER: error_text(error)})
         else:
-            self._miss({**answers.silent, **await self._home.bring(self._link)})
+            self._miss({**answers.silent, **await self._home.collect(self._link)})
 
     def _miss(self, silent: dict[str, str]) -> None:
         """Store and log which processes did not answer, unless the cluster has closed."""
@@ -333,7 +333,7 @@ class ProfiledRun:
 
     async def _bring_home(self, stopped: Answers) -> None:
         """Copy files from other hosts to the run's directory, if they are in other directories."""
-        silent = await self._home.bring(self._link, stopped.results)
+        silent = await self._home.collect(self._link, stopped.results)
         if silent and not self._link.is_closed:
             logger.warning(
                 "run %r: some of its files could not be copied here: no answer from %s. Call "

@@ -114,7 +114,7 @@ def test_a_preload_on_an_idle_cluster_for_a_week(tmp_path: Path) -> None:
             rotation = Rotation(scheduler, limits, await begin(), begin, clock)
             for _ in range(7 * 24):
                 clock.now += 3600
-                await rotation.look()
+                await rotation.check()
 
         client.sync(week)
         plugins = [name for name in scheduler.plugins if name.startswith("dasfprof-")]

@@ -209,7 +209,7 @@ REFUSED = {
     "rubbish": "does not begin as a file of this run",
     "another run": "does not begin as a file of this run",
     "no header": "does not begin as a file of this run",
-    "rubbish behind": "no blocks of a trace",
+    "rubbish behind": "not blocks of a trace",
 }
 
 
@@ -254,7 +254,7 @@ def test_what_a_scheduler_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         for name in names:
             reply = await receiver.receive("x", message(good, name), wait=True)
             assert reply["over"]
-            assert "no name of a file of this run" in reply["trouble"]
+            assert "not a name of a file of this run" in reply["trouble"]
         odd = [{**message(good, "r-0.msgpack")[0], "position": "first"}]
         assert (await receiver.receive("x", odd, wait=True))["over"]
         reply = await receiver.receive("x", message(bad, "r-1.msgpack"), wait=True)

@@ -34,7 +34,7 @@ from dasfprof.errors import (
 from dasfprof.recording.settings import RunSettings, make_settings
 from dasfprof.recording.shipping import sender as sending
 from dasfprof.recording.shipping import targets
-from dasfprof.recording.shipping.sender import Sender, on_their_way
+from dasfprof.recording.shipping.sender import Sender, files_to_upload
 from dasfprof.recording.shipping.targets import StorageSender, upload_files
 from dasfprof.schema.events import InstantEvent
 
@@ -73,7 +73,8 @@ def test_a_run_goes_to_a_storage_and_comes_back(
         assert source == f"{url}/{run.name}"
         assert not run.directory.exists()  # nothing stays on this disk
         assert (
-            on_their_way(run.database().databases[0].trace_file().read_header()["run_uuid"]) == {}
+            files_to_upload(run.database().databases[0].trace_file().read_header()["run_uuid"])
+            == {}
         )
         record.wait_until(lambda: not [t for t in threading.enumerate() if "uploader" in t.name])
         expected = record.outcomes(client, "memory")
@@ -175,7 +176,7 @@ class Recorded:
 
     def wait(self) -> None:
         """Wait until nothing is on its way."""
-        record.wait_until(lambda: not on_their_way(self.settings.uuid))
+        record.wait_until(lambda: not files_to_upload(self.settings.uuid))
 
     def assert_there(self) -> None:
         """All events are there, once, in a file that was closed; none of it is here."""
@@ -233,7 +234,7 @@ def test_a_storage_that_denies_for_a_while(s3: S3Server, caplog: pytest.LogCaptu
     run.finish()
     # Not in the storage, so on this disk.
     told_of = {run.database.path.name: run.sender.trouble}
-    record.wait_until(lambda: on_their_way(run.settings.uuid) == told_of)
+    record.wait_until(lambda: files_to_upload(run.settings.uuid) == told_of)
     assert run.database.path.exists()
     assert "were not received" in info(run.settings.source)
     s3.allow()
@@ -250,7 +251,7 @@ def test_a_storage_that_is_gone_and_comes_back(s3: S3Server) -> None:
     s3.stop()
     run.record()
     run.sender.commit()  # returns: there is a limit
-    assert run.sender.unshipped() == [run.database.path.name]
+    assert run.sender.unsent_files() == [run.database.path.name]
     run.record()
     s3.start()
     run.finish()
@@ -269,7 +270,7 @@ def test_a_slow_storage_delays_nothing_but_itself(
     run.sender.commit()
     run.record(5000)
     run.finish()
-    assert list(on_their_way(run.settings.uuid)) == [run.database.path.name]
+    assert list(files_to_upload(run.settings.uuid)) == [run.database.path.name]
     s3.takes.set()
     run.wait()
     run.assert_there()
@@ -282,7 +283,7 @@ def test_a_slow_storage_delays_nothing_but_itself(
     s3.takes.set()
     late.finish()
     record.wait_until(lambda: "stays in" in caplog.text)
-    assert f"not all of the trace of worker 1 is in {S3}; all of it stays in" in caplog.text
+    assert f"the trace of worker 1 is not completely in {S3}. All of it stays in" in caplog.text
     assert late.database.path.exists()
     late.database.path.unlink()
     Path(late.settings.directory).rmdir()

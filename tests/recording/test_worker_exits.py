@@ -44,8 +44,8 @@ def test_signals_and_statuses() -> None:
     assert exit_in(LOGS, 3) == (-11, None)
     assert exit_in(LOGS, 20) == (3, None)
     assert exit_in(LOGS, 30) == (-15, "exceeded 95% memory budget. Restarting...")
-    assert exit_in(LOGS, 4) is None
-    assert exit_in([], 3) is None
+    assert exit_in(LOGS, 4) == (None, None)
+    assert exit_in([], 3) == (None, None)
 
 
 @pytest.mark.parametrize(("memory", "far"), [(0.7e9, False), (0.2e9, True), (float("nan"), False)])

@@ -70,18 +70,18 @@ async def settle_worker(prefix: str, dask_worker: Any) -> None:
     """
     import asyncio
 
-    def left() -> list[Any]:
+    def remaining_plugins() -> list[Any]:
         plugins = list(dask_worker.plugins.items())
         return [plugin for name, plugin in plugins if name.startswith(prefix)]
 
-    for plugin in left():
+    for plugin in remaining_plugins():
         commit = getattr(plugin, "commit", None)
         if commit is not None:
             from dasfprof.recording.guard import in_thread
 
             await in_thread(commit)
     await asyncio.sleep(0.02)
-    while dask_worker.status.name == "closing" and left():
+    while dask_worker.status.name == "closing" and remaining_plugins():
         await asyncio.sleep(0.01)
 
 
@@ -96,15 +96,15 @@ async def stop_on_worker(
     names
         The plugins.
     ending
-        What the files say of their end, see `TraceWriter.ending`.
+        Entries of the closing frames, see `TraceWriter.ending`.
 
     Returns
     -------
     list of str
-        Files of which the scheduler lacks the end, where the worker sends them to it, or the run's
-        storage.
+        Names of files that are not completely on the scheduler's disk or in the run's storage, if
+        the worker sends its files there.
     """
-    unshipped: list[str] = []
+    unsent: list[str] = []
     for name in names:
         plugin = dask_worker.plugins.get(name)
         if plugin is not None:
@@ -112,12 +112,14 @@ async def stop_on_worker(
                 plugin.end_with(ending)
             await dask_worker.plugin_remove(name)
             sender = getattr(plugin, "sender", None)
-            unshipped += [] if sender is None else sender.unshipped()
-    return unshipped
+            unsent += [] if sender is None else sender.unsent_files()
+    return unsent
 
 
-def hear_of_client(name: str, dask_scheduler: Any) -> bool:
-    """Note on the scheduler that the client's process of a run is there; return if the run is.
+def report_client(name: str, dask_scheduler: Any) -> bool:
+    """Report to the scheduler that the client's process of a run exists.
+
+    Return whether the run is being recorded.
 
     Parameters
     ----------
@@ -126,7 +128,7 @@ def hear_of_client(name: str, dask_scheduler: Any) -> bool:
     """
     plugin = dask_scheduler.plugins.get(name)
     if plugin is not None:
-        plugin.absence.heard()
+        plugin.absence.reset()
     return plugin is not None
 
 
@@ -208,8 +210,8 @@ def list_with_profiles(directory: str, run_uuid: str) -> list[tuple[str, int, st
         for trace in identities
         for path in Path(directory).glob(f"{escape(trace.stem)}.*.pstats")
     }
-    found = {**identities, **profiles}
-    return [(path.name, path.stat().st_size, identity) for path, identity in found.items()]
+    files = {**identities, **profiles}
+    return [(path.name, path.stat().st_size, identity) for path, identity in files.items()]
 
 
 @by_value

@@ -25,8 +25,8 @@ logger = logging.getLogger(__name__)
 _MODULE = "distributed.deploy.local"
 #: Key of a resource profile in Dask's config.
 TUNED = "dasfprof.tuned"
-#: Keys of it that are about clusters.
-_OF_CLUSTERS = ("n_workers", "threads_per_worker", "processes", "memory_limit")
+#: Keys of a resource profile that are options of clusters.
+_CLUSTER_OPTIONS = ("n_workers", "threads_per_worker", "processes", "memory_limit")
 
 
 @dataclass
@@ -58,31 +58,28 @@ class ChangedOptions:
         names = tuple(inspect.signature(original).parameters)[1:]
 
         def begin(cluster: Any, *args: Any, **kwargs: Any) -> None:
-            noted: list[dict[str, Any]] = []
+            facts: dict[str, Any] = {}
             # Workers that run this program's file again create no clusters.
             if patch.active and multiprocessing.parent_process() is None:
                 try:
                     given = {**dict(zip(names, args, strict=False)), **kwargs}
                     kwargs, args = self._changed(given), ()
-                    noted = self.clusters[-1:]
+                    facts = self.clusters[-1]
                 except Exception:
                     logger.debug("options of a cluster were not changed", exc_info=True)
             original(cluster, *args, **kwargs)
-            for one in noted:
-                one["processes"] = bool(getattr(cluster, "processes", True))
+            facts["processes"] = bool(getattr(cluster, "processes", True))
 
         return begin
 
     def _changed(self, given: dict[str, Any]) -> dict[str, Any]:
         missed = [*self.otherwise_in_config()]
-        own = given.get("env") or {}
-        for name, value in self.environment.items():
-            if own.get(name, os.environ.get(name)) != value:
-                missed.append(name)
-        told = {name: repr(given[name]) for name in self.options if given.get(name) is not None}
-        self.clusters.append({"given": told, "missed": missed})
-        absent = {name: value for name, value in self.defaults.items() if given.get(name) is None}
-        return {**given, **absent, **tuned_options(), **self.options}
+        environment = {**os.environ, **(given.get("env") or {})}
+        missed += [n for n, value in self.environment.items() if environment.get(n) != value]
+        passed = {name: repr(given[name]) for name in self.options if given.get(name) is not None}
+        self.clusters.append({"given": passed, "missed": missed})
+        defaults = {name: value for name, value in self.defaults.items() if given.get(name) is None}
+        return {**given, **defaults, **tuned_options(), **self.options}
 
     def otherwise_in_config(self) -> list[str]:
         """Return the settings of Dask's config that differ from the requested values."""
@@ -101,5 +98,6 @@ def tuned_options() -> dict[str, Any]:
     """Return the options of local clusters in Dask's config. See `TUNED`."""
     import dask
 
-    told = dask.config.get(TUNED, default=None)
-    return {n: told[n] for n in _OF_CLUSTERS if n in told} if isinstance(told, Mapping) else {}
+    profile = dask.config.get(TUNED, default=None)
+    profile = profile if isinstance(profile, Mapping) else {}
+    return {name: profile[name] for name in _CLUSTER_OPTIONS if name in profile}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import Coroutine, Iterable
 from typing import Any
 
@@ -15,6 +16,7 @@ from dasfprof.errors import NoClientError, RegistrationError
 from dasfprof.recording.cluster.calls import (
     check_process,
     ping,
+    running_plugins,
     stop_on_worker,
 )
 from dasfprof.recording.cluster.link import SCHEDULER, Answers, ClusterLink, ask_workers, status_of
@@ -34,20 +36,20 @@ def find_client(pipeline: Any) -> tuple[Client, bool]:
     Parameters
     ----------
     pipeline
-        None: the client that Dask itself would use.
+        The object, or None for the client that Dask itself would use.
 
     Returns
     -------
     client
     owned : bool
-        Whether the client was created here, for a cluster, and is to be closed with the run.
+        Whether the client was created here for a cluster, so that the end of the run closes it.
 
     Raises
     ------
     NoClientError
-        If there is none.
+        If there is no client.
     RegistrationError
-        If it is closed.
+        If the client or the cluster is closed.
     """
     if pipeline is None:
         if not has_client():
@@ -55,7 +57,7 @@ def find_client(pipeline: Any) -> tuple[Client, bool]:
                 f"there is no Dask client in this process, and none was passed. {_WHAT_TO_PASS}"
             )
         pipeline = Client.current()
-    # dask-gateway's cluster is no `Cluster`.
+    # dask-gateway's cluster is not a `Cluster`.
     address = getattr(pipeline, "scheduler_address", None)
     if isinstance(pipeline, Cluster) or isinstance(address, str):
         status = status_of(pipeline)
@@ -109,20 +111,21 @@ async def check_processes(client: Client, settings: RunSettings) -> None:
     """
     directory = "" if settings.storage else settings.directory
     reasons = dict(await client.run(check_process, directory, settings.storage))
-    unfit = {where: reason for where, reason in reasons.items() if reason is not None}
-    scheduler = await client.run_on_scheduler(check_process, directory, settings.storage)
-    if scheduler is None and (not unfit or len(unfit) < len(reasons)):
-        if unfit:
-            logger.warning(
-                "%s of %s will not be recorded, and work as usual. %s. Install dasfprof there, "
-                "or pass a directory that they can write to.",
-                len(unfit),
-                count_of(len(reasons), "worker"),
-                _named(unfit),
-            )
+    unfit = {address: reason for address, reason in reasons.items() if reason is not None}
+    reason = await client.run_on_scheduler(check_process, directory, settings.storage)
+    if reason is None and not unfit:
         return
-    if scheduler is not None:
-        unfit = {"the scheduler": scheduler, **unfit}
+    if reason is None and len(unfit) < len(reasons):
+        logger.warning(
+            "%s of %s will not be recorded, and work as usual. %s. Install dasfprof there, "
+            "or pass a directory that they can write to.",
+            len(unfit),
+            count_of(len(reasons), "worker"),
+            _named(unfit),
+        )
+        return
+    if reason is not None:
+        unfit = {SCHEDULER: reason, **unfit}
     raise RegistrationError(
         f"{len(unfit)} of {len(reasons) + 1} processes cannot record. {_named(unfit)}. The "
         "scheduler and at least one worker must be able to. Install dasfprof where they run, and "
@@ -133,7 +136,7 @@ async def check_processes(client: Client, settings: RunSettings) -> None:
 
 def _named(reasons: dict[str, str]) -> str:
     """Return a description of the first processes and why they cannot record."""
-    named = [f"{where}: {reason}" for where, reason in list(reasons.items())[:_MOST_NAMED]]
+    named = [f"{process}: {reason}" for process, reason in list(reasons.items())[:_MOST_NAMED]]
     more = len(reasons) - len(named)
     return "; ".join(named) + (f"; and {more} more" if more else "")
 
@@ -146,14 +149,14 @@ async def check_answers(link: ClusterLink) -> None:
         raise RegistrationError(NO_ANSWER.format(f"{named}: no answer in {link.limit:g} s"))
 
 
-#: Seconds between two checks of workers that were silent, and the maximum.
-_LOOK, _LONGEST_LOOK = 1.0, 30.0
+#: Seconds between two checks of workers that were silent, at first and at most.
+_CHECK_INTERVAL, _LONGEST_INTERVAL = 1.0, 30.0
 
 #: Placeholder for files whose ends may only be on a worker's disk.
 _ANY_FILE = "any"
 
 #: Tasks of the scheduler in the background, which must be referenced to stay alive.
-_going_on: set[asyncio.Task[None]] = set()
+_background_tasks: set[asyncio.Task[None]] = set()
 
 
 async def remove_plugins(
@@ -169,13 +172,13 @@ async def remove_plugins(
         The plugins.
     silent_before
         Workers that did not answer an earlier call. The scheduler may have removed the plugins
-        since, and nobody was told which files lack their ends.
+        since then, without reporting which files are incomplete.
 
     Returns
     -------
     Answers
-        The files of which the scheduler, or the storage, lacks the end, see `stop_on_worker`. From
-        those that did not answer in time the scheduler removes the plugins as it hears of them.
+        Names of incomplete files, see `stop_on_worker`. The scheduler removes the plugins from
+        workers that did not answer in time when it receives a message from them.
 
     Raises
     ------
@@ -186,9 +189,8 @@ async def remove_plugins(
     answers = await link.on_workers(stop_on_worker, names)
     for process in answers.results.keys() & set(silent_before):
         answers.results[process] = answers.results[process] or [_ANY_FILE]
-    silent = list(answers.silent)
     answers.results[SCHEDULER] = await link.on_scheduler(
-        stop_on_scheduler, names, silent, link.limit
+        stop_on_scheduler, names, list(answers.silent), link.limit
     )
     return answers
 
@@ -210,47 +212,46 @@ async def stop_on_scheduler(
     Returns
     -------
     list of str
-        Files of which the run's storage lacks the end.
+        Names of files that are not completely in the run's storage.
     """
-    lacking: list[str] = []
+    unsent: list[str] = []
     for address in silent:
-        go_on_with(_stop_when_heard(address, names, limit, dask_scheduler))
+        run_in_background(_stop_when_heard(address, names, limit, dask_scheduler))
     for name in names:
         plugin = dask_scheduler.plugins.get(name)
         if plugin is not None:
             dask_scheduler.remove_plugin(name)
             await plugin.stop()
             sender = getattr(plugin, "sender", None)
-            lacking += [] if sender is None else sender.unshipped()
-    return lacking
+            unsent += [] if sender is None else sender.unsent_files()
+    return unsent
 
 
-async def end_run(names: list[str], limit: float, ending: dict[str, Any], scheduler: Any) -> None:
+async def end_run(settings: RunSettings, ending: dict[str, Any], scheduler: Any) -> None:
     """End a run that no client ends. Runs on the scheduler.
 
     Parameters
     ----------
-    names
-        The plugins.
-    limit
-        Seconds to wait for the answer of each worker.
+    settings
+        The run.
     ending
-        What the files say of it, see `TraceWriter.ending`.
+        Entries of the closing frames, see `TraceWriter.ending`.
     scheduler
         The scheduler.
     """
+    prefix, limit = settings.plugin_name(""), settings.response_timeout
+    names = [name for name in running_plugins(scheduler) if name.startswith(prefix)]
     forget_for_workers(names, scheduler)
     arguments = dumps((names, ending))
-    told = await ask_workers(dumps(stop_on_worker), arguments, limit, None, scheduler)
-    silent = [address for address, (answered, _) in told.items() if not answered]
-    await stop_on_scheduler(names, silent, limit, scheduler)
+    answers = await ask_workers(dumps(stop_on_worker), arguments, limit, None, scheduler)
+    await stop_on_scheduler(names, list(answers.silent), limit, scheduler)
 
 
-def go_on_with(work: Coroutine[Any, Any, None]) -> None:
+def run_in_background(work: Coroutine[Any, Any, None]) -> None:
     """Run a coroutine in the background of the caller."""
     task = asyncio.get_running_loop().create_task(work)
-    _going_on.add(task)
-    task.add_done_callback(_going_on.discard)
+    _background_tasks.add(task)
+    task.add_done_callback(_background_tasks.discard)
 
 
 async def _stop_when_heard(address: str, names: list[str], limit: float, scheduler: Any) -> None:
@@ -260,17 +261,13 @@ async def _stop_when_heard(address: str, names: list[str], limit: float, schedul
     meanwhile. A worker that has left has closed its files, or died.
     """
     function, arguments = dumps(stop_on_worker), dumps((names,))
-    heard, look = _last_heard(address, scheduler), _LOOK
+    last_seen, interval = math.inf, _CHECK_INTERVAL
     while scheduler.status.name == "running" and address in scheduler.workers:
-        await asyncio.sleep(look)
-        now = _last_heard(address, scheduler)
-        if now > heard:
-            told = await ask_workers(function, arguments, limit, [address], scheduler)
-            if all(answered for answered, _ in told.values()):
+        latest = scheduler.workers[address].last_seen
+        if latest > last_seen:
+            answers = await ask_workers(function, arguments, limit, [address], scheduler)
+            if not answers.silent:
                 return
-            heard, look = now, min(2 * look, _LONGEST_LOOK)
-
-
-def _last_heard(address: str, scheduler: Any) -> float:
-    worker = scheduler.workers.get(address)
-    return 0.0 if worker is None else float(worker.last_seen)
+            interval = min(2 * interval, _LONGEST_INTERVAL)
+        last_seen = latest
+        await asyncio.sleep(interval)

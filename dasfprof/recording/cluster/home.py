@@ -1,4 +1,4 @@
-"""`Home`: copies the files of a run to the client's disk, or checks uploads. `FileCollector`."""
+"""`Home`: the client's directory of a run, and `FileCollector`, which copies files from hosts."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from dasfprof.recording.cluster.calls import aside, list_with_profiles, read_chu
 from dasfprof.recording.cluster.link import GONE, SCHEDULER, ClusterLink, error_text
 from dasfprof.recording.guard import in_thread
 from dasfprof.recording.settings import RunSettings, place_mark, remove_mark, sees_mark
-from dasfprof.recording.shipping.sender import on_their_way
+from dasfprof.recording.shipping.sender import files_to_upload
 from dasfprof.text import name_first
 
 logger = logging.getLogger(__name__)
@@ -30,7 +30,7 @@ logger = logging.getLogger(__name__)
 #: Seconds within which a storage has to answer during registration. Libraries try several times.
 _ANSWER_LIMIT = 30.0
 #: Seconds that `stop` waits for uploads in progress, and seconds between two checks.
-_LIMIT, _LOOK = 30.0, 0.25
+_LIMIT, _CHECK_INTERVAL = 30.0, 0.25
 
 
 async def check_storage(link: ClusterLink, settings: RunSettings) -> None:
@@ -39,17 +39,17 @@ async def check_storage(link: ClusterLink, settings: RunSettings) -> None:
     Raises
     ------
     RegistrationError
-        The message says why.
+        The message contains the reason.
     """
-    where = settings.storage, f"{settings.stored_directory}/begun"
+    target = settings.storage, f"{settings.stored_directory}/begun"
     try:
-        why = await link.on_scheduler(aside, why_not_writable, *where, limit=_ANSWER_LIMIT)
+        reason = await link.on_scheduler(aside, why_not_writable, *target, limit=_ANSWER_LIMIT)
     except asyncio.TimeoutError:
-        why = f"no answer in {_ANSWER_LIMIT:g} s"
-    if why is not None:
+        reason = f"no answer in {_ANSWER_LIMIT:g} s"
+    if reason is not None:
         raise RegistrationError(
-            f"the scheduler cannot write to {shown(settings.storage)}: {why}. Its process, and "
-            "each worker's process, needs credentials of its own. Nothing was registered."
+            f"the scheduler cannot write to {shown(settings.storage)}: {reason}. The scheduler and "
+            "each worker need their own credentials. Nothing was registered."
         )
 
 
@@ -65,48 +65,46 @@ async def wait_for_storage(
     settings
         The run.
     lacking
-        Files that the storage lacks, or their ends, by the process that has them.
+        Names of files that are not completely in the storage, by the process that has them.
     """
-    left = {process: dict.fromkeys(names, "") for process, names in lacking.items() if names}
-    own = on_their_way(settings.uuid)
+    # By process, each file with the reason why it is not in the storage, if known.
+    pending = {process: dict.fromkeys(names, "") for process, names in lacking.items() if names}
+    local = files_to_upload(settings.uuid)
     deadline = monotonic() + _LIMIT
-    while left or own:
-        hindered = [why for files in (*left.values(), own) for why in files.values()]
-        if all(hindered) or monotonic() > deadline or link.is_closed:
-            _tell(settings, {**left, "this process": own})
+    while pending or local:
+        by_process = {**pending, "this process": local}
+        reasons = [reason for files in by_process.values() for reason in files.values()]
+        if all(reasons) or monotonic() > deadline or link.is_closed:
+            names = [f"{name} on {where}" for where, files in by_process.items() for name in files]
+            logger.warning(
+                "run %r: some files are not in %s yet: %s%s. Uploads are repeated for some minutes "
+                "while these processes are running, and until then the files stay in the directory "
+                "dasfprof-%s for temporary files on their hosts.",
+                settings.name,
+                shown(settings.storage),
+                name_first(names),
+                f" ({min(filter(None, reasons))})" if any(reasons) else "",
+                settings.uuid,
+            )
             return
-        await asyncio.sleep(_LOOK)
-        own = on_their_way(settings.uuid)
-        left = await _ask(link, settings.uuid, left)
+        await asyncio.sleep(_CHECK_INTERVAL)
+        local = files_to_upload(settings.uuid)
+        pending = await _files_to_upload(link, settings.uuid, pending)
 
 
-async def _ask(
-    link: ClusterLink, run_uuid: str, left: dict[str, dict[str, str]]
+async def _files_to_upload(
+    link: ClusterLink, run_uuid: str, pending: dict[str, dict[str, str]]
 ) -> dict[str, dict[str, str]]:
-    found: dict[str, dict[str, str]] = {}
+    """Ask processes for their pending files. Those that do not answer are taken as unchanged."""
     try:
-        workers = [process for process in left if process != SCHEDULER]
-        answers = await link.on_workers(aside, on_their_way, run_uuid, workers=workers)
-        found = {**{one: left[one] for one in answers.silent}, **answers.results}
-        if SCHEDULER in left:
-            found[SCHEDULER] = await link.on_scheduler(aside, on_their_way, run_uuid)
+        workers = [process for process in pending if process != SCHEDULER]
+        answers = await link.on_workers(aside, files_to_upload, run_uuid, workers=workers)
+        files = {**{process: pending[process] for process in answers.silent}, **answers.results}
+        if SCHEDULER in pending:
+            files[SCHEDULER] = await link.on_scheduler(aside, files_to_upload, run_uuid)
     except GONE:
-        return left
-    return {process: files for process, files in found.items() if files}
-
-
-def _tell(settings: RunSettings, left: dict[str, dict[str, Any]]) -> None:
-    names = [f"{name} on {process}" for process, files in left.items() for name in files]
-    reasons = sorted({why for files in left.values() for why in files.values() if why})
-    logger.warning(
-        "run %r: some files are not in %s yet: %s%s. Uploads are repeated for some minutes while "
-        "these processes are running, and until then the files stay in %s on their hosts.",
-        settings.name,
-        shown(settings.storage),
-        name_first(names),
-        f" ({reasons[0]})" if reasons else "",
-        "a directory dasfprof-" + settings.uuid + " for temporary files",
-    )
+        return pending
+    return {process: names for process, names in files.items() if names}
 
 
 class Home:
@@ -140,7 +138,7 @@ class Home:
             self._is_shared = await link.on_scheduler(aside, sees_mark, *self._mark)
 
     async def leave(self) -> None:
-        """Remove the mark, which no worker needs any more."""
+        """Remove the mark when the run has ended."""
         if not self._settings.storage:
             await aside(remove_mark, *self._mark)
 
@@ -155,17 +153,17 @@ class Home:
         directory, run_uuid = Path(self._settings.directory), self._settings.uuid
         if not self._settings.storage:
             return files_of_run(directory, run_uuid)
-        here = headers_of_run(directory, run_uuid)
+        files = headers_of_run(directory, run_uuid)
         try:
             storage = Storage(self._settings.storage)
             copies = stored_run(storage, self._settings.stored_directory).fetch()
         except TraceError as error:
-            if not here:
+            if not files:
                 raise
             logger.warning("run %r: %s", self._settings.name, error)
             copies = []
-        here += [(path, TraceFile(path).read_header()) for path in copies]
-        return [path for path, _ in without_copies(here)]
+        files += [(path, TraceFile(path).read_header()) for path in copies]
+        return [path for path, _ in without_copies(files)]
 
     def copy_to(self, destination: Path) -> list[Path]:
         """Copy the same files into a directory, with the profiles of calls next to them."""
@@ -185,23 +183,23 @@ class Home:
         """The files that were copied here."""
         return self._collector.paths
 
-    async def bring(
+    async def collect(
         self, link: ClusterLink, lacking: dict[str, list[str]] | None = None
     ) -> dict[str, str]:
-        """Copy what the scheduler has in addition to this directory.
+        """Copy files here that the scheduler has in another directory, or wait for uploads.
 
         Parameters
         ----------
         link
             The cluster.
         lacking
-            Files that the scheduler lacks, or the storage, or their ends, by the process that has
-            them.
+            Names of files that are not completely on the scheduler's disk, or in the storage, by
+            the process that has them.
 
         Returns
         -------
         dict
-            Processes that did not answer in time, by address, and why.
+            Addresses of processes that did not answer in time, with reasons.
         """
         if self._settings.storage:
             await wait_for_storage(link, self._settings, lacking or {})
@@ -211,8 +209,8 @@ class Home:
             return {}
         if link.is_closed:
             logger.warning(
-                "run %r: its cluster has closed. What its scheduler received after the last "
-                "flush() is in %s on the scheduler's host, if that still exists",
+                "run %r: its cluster has closed. Events that its scheduler received after the last "
+                "flush() are in %s on the scheduler's host, if that still exists",
                 self._settings.name,
                 self._settings.directory,
             )
@@ -230,7 +228,7 @@ class Home:
 CHUNK_BYTES = 1 << 20
 
 
-class _Found(NamedTuple):
+class _Source(NamedTuple):
     """A file, and the process whose disk has it, or None for this process."""
 
     process: str | None
@@ -249,11 +247,10 @@ class FileCollector:
     settings
         The run.
     destination
-        A directory of this machine. Files of the run that are there are replaced, unless it is the
-        run's own directory.
+        A directory of this host. Files of the run in it are replaced, unless it is the run's own
+        directory.
     copies
-        Files in the run's directory that were copied there: those on the disk that they came from
-        may be longer by now.
+        Files in the run's directory that were copied there. The originals may be longer by now.
     """
 
     def __init__(
@@ -264,9 +261,10 @@ class FileCollector:
         self._source = Path(settings.directory)
         self._arguments = (settings.directory, settings.uuid)
         self._destination = destination
+        self._is_home = destination.resolve() == self._source.resolve()
         self._copies = copies
         #: Copies of an earlier collection, by the identity of the file.
-        self._there: dict[str, Path] = {}
+        self._earlier_copies: dict[str, Path] = {}
         #: Bytes of each copy, by its origin.
         self._fetched: dict[tuple[str | None, str], tuple[Path, int]] = {}
 
@@ -285,108 +283,98 @@ class FileCollector:
         link
             The cluster.
         workers
-            Addresses of those that are asked; None: all.
+            Addresses of the workers to ask, or None for all.
         without
-            Those that are not asked, since they have not answered just now.
+            Addresses of workers that are not asked because they have just failed to answer.
 
         Returns
         -------
         dict
-            Processes that did not answer in time, by address, and why.
+            Addresses of processes that did not answer in time, with reasons.
 
         Raises
         ------
         CannotWriteError
             If a copy cannot be written.
         """
-        there = await aside(list_with_profiles, str(self._destination), self._arguments[1])
-        self._there = {identity: self._destination / name for name, _, identity in there}
-        listed = await aside(list_with_profiles, *self._arguments)
-        best = {identity: _Found(None, name, size) for name, size, identity in listed}
+        earlier = await aside(list_with_profiles, str(self._destination), self._arguments[1])
+        self._earlier_copies = {identity: self._destination / name for name, _, identity in earlier}
+        local = await aside(list_with_profiles, *self._arguments)
+        sources = {identity: _Source(None, name, size) for name, size, identity in local}
         silent: dict[str, str] = {}
         if not link.is_closed:
             try:
-                silent = await self._find_others(link, best, workers, without)
+                silent = await self._find_longer(link, sources, workers, without)
             except GONE as error:
                 silent = {SCHEDULER: error_text(error)}
-        for identity, found in best.items():
-            if found.process is None:
-                self.files[identity] = await self._take(found)
-            elif found.process not in silent:
+        for identity, source in sources.items():
+            if source.process is None:
+                self.files[identity] = await self._copy_local(source.name)
+            elif source.process not in silent:
                 try:
-                    self.files[identity] = await self._fetch(link, found, identity)
+                    self.files[identity] = await self._fetch(link, source, identity)
                 except CannotWriteError:
                     raise
                 except GONE as error:
-                    silent[found.process] = error_text(error)
+                    silent[source.process] = error_text(error)
         return silent
 
-    async def _find_others(
+    async def _find_longer(
         self,
         link: ClusterLink,
-        best: dict[str, _Found],
+        sources: dict[str, _Source],
         workers: list[str] | None,
         without: Container[str],
     ) -> dict[str, str]:
-        """Replace files that are longer on other disks, or that are on no disk of this host."""
-        here = dict(best)
+        """Replace sources by longer files on other disks, and add files that are not here."""
+        local_names = {identity: source.name for identity, source in sources.items()}
         arguments = (list_with_profiles, *self._arguments)
-        of_scheduler = await link.on_scheduler(aside, *arguments)
+        files_of_scheduler = await link.on_scheduler(aside, *arguments)
         if workers is None:
             workers = await link.on_scheduler(_addresses)
         asked = [address for address in workers if address not in without]
         answers = await link.on_workers(aside, *arguments, workers=asked)
-        for process, files in {SCHEDULER: of_scheduler, **answers.results}.items():
+        for process, files in {SCHEDULER: files_of_scheduler, **answers.results}.items():
             for name, size, identity in files:
-                local, known = here.get(identity), best.get(identity)
-                if known is not None and known.size >= size:
-                    continue
-                if local is not None and local.name == name and not self._is_copy(name):
-                    continue  # The file is on a disk that both see.
-                best[identity] = _Found(process, name, size)
+                path = self._source / name
+                is_copy = path in self._copies or path in self.paths
+                # A file with the same name as here is on a disk that both processes see.
+                is_shared = local_names.get(identity) == name and not is_copy
+                if not is_shared and (identity not in sources or sources[identity].size < size):
+                    sources[identity] = _Source(process, name, size)
         return answers.silent
 
-    def _is_copy(self, name: str) -> bool:
+    async def _copy_local(self, name: str) -> Path:
+        """Copy a file of this host, unless it is in the destination already."""
         path = self._source / name
-        return path in self._copies or path in self.paths
-
-    async def _take(self, found: _Found) -> Path:
-        """Copy a file of this host, if it is not there already."""
-        path = self._source / found.name
         if self._is_home:
             return path
-        copy, _ = self._fetched.setdefault((None, found.name), (self._new_path(found.name), 0))
+        copy, _ = self._fetched.setdefault((None, name), (self._new_path(name), 0))
         await in_thread(partial(_copy, path, copy))
         return copy
 
-    async def _fetch(self, link: ClusterLink, found: _Found, identity: str) -> Path:
-        """Copy what a file on another disk has in addition to its copy."""
-        assert found.process is not None
-        origin = found.process, found.name
-        path, have = self._fetched.get(origin) or self._begin_copy(found.name, identity)
+    async def _fetch(self, link: ClusterLink, source: _Source, identity: str) -> Path:
+        """Copy the part of a file on another disk that its copy lacks."""
+        assert source.process is not None
+        origin = source.process, source.name
+        if origin in self._fetched:
+            path, size = self._fetched[origin]
+        elif identity in self._earlier_copies and not self._is_home:  # Files only grow.
+            path = self._earlier_copies[identity]
+            size = path.stat().st_size
+        else:
+            path, size = self._new_path(source.name), 0
         if path.suffix != ".msgpack":
-            have = 0  # Profiles are written completely each time.
-        source = str(self._source / found.name)
-        while have < found.size:
-            data = await link.on_process(
-                found.process, aside, read_chunk, source, have, CHUNK_BYTES
-            )
+            size = 0  # Profiles are written completely each time.
+        arguments = aside, read_chunk, str(self._source / source.name)
+        while size < source.size:
+            data = await link.on_process(source.process, *arguments, size, CHUNK_BYTES)
             if not data:
                 break
-            await in_thread(partial(_put, path, have, data))
-            have += len(data)
-            self._fetched[origin] = path, have
+            await in_thread(partial(_write_at, path, size, data))
+            size += len(data)
+            self._fetched[origin] = path, size
         return path
-
-    @property
-    def _is_home(self) -> bool:
-        return self._destination.resolve() == self._source.resolve()
-
-    def _begin_copy(self, name: str, identity: str) -> tuple[Path, int]:
-        """Return a copy and its size in bytes. An earlier copy is continued, as files only grow."""
-        if identity in self._there and not self._is_home:
-            return self._there[identity], self._there[identity].stat().st_size
-        return self._new_path(name), 0
 
     def _new_path(self, name: str) -> Path:
         """Return a path for a copy, with a number if the name is that of another file."""
@@ -403,10 +391,7 @@ class FileCollector:
 
 @contextmanager
 def _writing(path: Path) -> Iterator[None]:
-    """Raise an error with the path that cannot be written.
-
-    Other errors mean that a process does not answer.
-    """
+    """Raise a `CannotWriteError` with the path, since any other OSError means a silent process."""
     try:
         yield
     except OSError as error:
@@ -418,7 +403,7 @@ def _copy(path: Path, copy: Path) -> None:
         shutil.copyfile(path, copy)
 
 
-def _put(path: Path, position: int, data: bytes) -> None:
+def _write_at(path: Path, position: int, data: bytes) -> None:
     with _writing(path), path.open("r+b" if position else "wb") as file:
         file.seek(position)
         file.write(data)

@@ -53,10 +53,11 @@ async def views_of(
     Returns
     -------
     dict
-        ``time``; ``scheduler``: two looks at it (see `looks.look_at_scheduler`), before and after
-        those at the workers, None for one that it did not answer; ``scheduler_process``: the state
-        of its process if it did not answer; ``workers``: what `looks.look_at_workers` returns,
-        None if the scheduler did not answer.
+        ``time``, in Unix seconds. ``scheduler``, a list of two snapshots of the scheduler (see
+        `looks.look_at_scheduler`), before and after those of the workers; None replaces a snapshot
+        if the scheduler did not answer. ``scheduler_process``, the state of its process if it did
+        not answer. ``workers``, the result of `looks.look_at_workers`, or None if the scheduler did
+        not answer.
 
     Raises
     ------
@@ -139,7 +140,7 @@ class _Calls:
         Raises
         ------
         NoSchedulerError
-            If what answers is no process of Dask.
+            If the answering process is not a process of Dask.
         """
         try:
             return await within(limit, answer)
@@ -163,9 +164,17 @@ class _Calls:
         Raises
         ------
         NoSchedulerError
-            If what answers is no Dask scheduler, or allows no functions.
+            If the answering process is not a Dask scheduler, or allows no functions.
         """
-        response = await self._answer(self._run(function, args), limit or self.limit)
+
+        async def run() -> Any:
+            async with rpc(self.address, connection_args=self.connection_args) as scheduler:
+                pickled = dumps(WithModules(function)), args
+                return await scheduler.run_function(
+                    function=dumps(run_pickled), args=dumps(pickled), kwargs=dumps({})
+                )
+
+        response = await self._answer(run(), limit or self.limit)
         if response is None:
             return None
         if not isinstance(response, dict) or response.get("status") != "OK":
@@ -175,13 +184,6 @@ class _Calls:
                 "scheduler's address. It has to allow functions (distributed.scheduler.pickle)."
             )
         return response["result"]
-
-    async def _run(self, function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
-        async with rpc(self.address, connection_args=self.connection_args) as scheduler:
-            sent = dumps(WithModules(function)), args
-            return await scheduler.run_function(
-                function=dumps(run_pickled), args=dumps(sent), kwargs=dumps({})
-            )
 
     async def process_of_scheduler(self) -> str | None:
         """Return the state of the scheduler's process, if it runs on this host."""

@@ -26,11 +26,9 @@ from distributed.protocol.pickle import dumps
 from dasfprof.database.following import Writer, writer_of
 from dasfprof.database.reader import TraceFile
 from dasfprof.errors import TraceError
-from dasfprof.recording.cluster.calls import hear_of_client
+from dasfprof.recording.cluster.calls import report_client
 from dasfprof.recording.dask_internals.undocumented import error_in
 from dasfprof.text import name_first
-
-# --- ClusterLink: calls functions in the processes of a cluster, each with a time limit -----------
 
 
 async def within(limit: float, call: Coroutine[Any, Any, Any]) -> Any:
@@ -130,12 +128,9 @@ class ClusterLink:
             If the scheduler did not answer in time, or cannot be reached.
         """
         # The scheduler waits for the workers, so it gets more time than they do.
-        told = await self.on_scheduler(
+        answers: Answers = await self.on_scheduler(
             ask_workers, dumps(function), dumps(args), self.limit, workers, limit=2 * self.limit
         )
-        answers = Answers()
-        for address, (answered, what) in told.items():
-            (answers.results if answered else answers.silent)[address] = what
         return answers
 
     async def on_process(self, process: str, function: Callable[..., Any], *args: Any) -> Any:
@@ -182,32 +177,27 @@ class ClusterLink:
 
 async def ask_workers(
     function: bytes, args: bytes, limit: float, workers: list[str] | None, dask_scheduler: Any
-) -> dict[str, tuple[bool, Any]]:
+) -> Answers:
     """Run a pickled function on workers at the same time, from the scheduler.
 
-    Returns
-    -------
-    dict
-        By address: whether the worker answered, and its answer or the reason. Workers that have
-        left are missing.
+    Workers that have left are not among the answers.
     """
-    connection_args = dask_scheduler.connection_args
+    connection_args, answers = dask_scheduler.connection_args, Answers()
 
-    async def ask(address: str) -> tuple[bool, Any]:
+    async def ask(address: str) -> None:
         try:
-            return True, await within(limit, _run_on(address, connection_args, function, args))
+            call = _run_on(address, connection_args, function, args)
+            answers.results[address] = await within(limit, call)
         except asyncio.TimeoutError as error:
-            return False, str(error)
+            answers.silent[address] = str(error)
         except Exception as error:
-            return False, f"{type(error).__name__}: {error}"
+            answers.silent[address] = f"{type(error).__name__}: {error}"
 
     addresses = list(dask_scheduler.workers) if workers is None else workers
-    told = dict(zip(addresses, await asyncio.gather(*map(ask, addresses)), strict=True))
-    return {
-        address: answer
-        for address, answer in told.items()
-        if answer[0] or address in dask_scheduler.workers
-    }
+    await asyncio.gather(*map(ask, addresses))
+    for address in answers.silent.keys() - dask_scheduler.workers.keys():
+        del answers.silent[address]
+    return answers
 
 
 async def _run_on(address: str, connection_args: Any, function: bytes, args: bytes) -> Any:
@@ -245,7 +235,7 @@ async def wait_for_end(
     link
         The cluster.
     list_files
-        Lists the run's files on this machine.
+        Lists the run's files on this host.
     deadline
         On the monotonic clock.
     """
@@ -267,19 +257,15 @@ def _are_final(list_files: Callable[[], list[Path]]) -> bool:
 
 
 # --- SchedulerWatch: detects that a client's scheduler has ended, for example by SIGKILL ----------
-# It also reports to the scheduler that the client's process exists, even without the
-# client.
 
 logger = logging.getLogger(__name__)
 
 #: Seconds between two checks of the client, and maximum seconds between two checks of its
 #: scheduler.
-_INTERVAL = 0.5
-_LONGEST_INTERVAL = 60.0
+_INTERVAL, _LONGEST_INTERVAL = 0.5, 60.0
 #: Seconds to wait for a connection to the scheduler.
 _PATIENCE = 3.0
-#: Number of times that a client's process reports its existence within the time for which it may be
-#: gone.
+#: Number of times that a client's process reports its existence within `orphan_timeout`.
 _TIMES = 5
 
 
@@ -292,8 +278,9 @@ class SchedulerWatch:
     """Calls a function, once and in its own thread, when a scheduler or its run has ended.
 
     A closed client shows nothing about its scheduler, which may continue with other clients. So
-    once the client is no longer connected, its scheduler is contacted, less and less often. It also
-    learns that the client's process exists, so that its run continues (see `Absence`).
+    once the client is no longer connected, its scheduler is contacted, less and less often. Each
+    contact also reports that the client's process exists, so that its run continues (see
+    `Absence`).
 
     Parameters
     ----------
@@ -315,12 +302,11 @@ class SchedulerWatch:
         self._plugin = plugin
         self._longest = min(_LONGEST_INTERVAL, orphan_timeout / _TIMES)
         self._gone = gone
-        self._on_network = is_on_network(client)
         self._stopping = threading.Event()
 
     def start(self) -> None:
         """Start watching, if the scheduler has a network address."""
-        if self._on_network:
+        if is_on_network(self._client):
             threading.Thread(target=self._run, name="dasfprof-scheduler-watch", daemon=True).start()
 
     def stop(self) -> None:
@@ -353,8 +339,8 @@ class SchedulerWatch:
     def _has_ended(self) -> bool:
         """Contact the scheduler and return whether it or its run is gone."""
         try:
-            is_there = asyncio.run(self._link.on_scheduler(hear_of_client, self._plugin))
+            has_run = asyncio.run(self._link.on_scheduler(report_client, self._plugin))
         except Exception as error:  # It may be busy, or closing. The next call tries again.
             logger.debug("the scheduler at %s: %r", self._link.address, error)
             return self._is_gone()
-        return is_there is False
+        return has_run is False

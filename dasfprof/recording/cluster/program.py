@@ -1,4 +1,4 @@
-"""Which program this process runs, and what it tells schedulers of its clients."""
+"""The program that this process runs, and the announcement of its clients to schedulers."""
 
 from __future__ import annotations
 
@@ -12,23 +12,25 @@ from typing import Any
 
 #: Dask's topic in which processes that dasfprof records announce their clients to schedulers.
 TOPIC = "dasfprof-clients"
-#: Tells this process from others of the same number, on other hosts and later.
+#: Prefix of the ids of clients that tasks use.
+TASK_CLIENT_PREFIX = "Client-worker-"
+#: Distinguishes this process from others with the same process id.
 _PROCESS = uuid.uuid4().hex
 #: The clients that this process has announced.
 _announced: weakref.WeakSet[Any] = weakref.WeakSet()
 
-#: Scripts that start others, by what these are called.
+#: Names of programs whose ``argv[0]`` is not a script of the user.
 _STARTERS = {"ipykernel_launcher.py": "Jupyter kernel", "-c": "python -c", "": "python"}
 
 
 def program_facts() -> dict[str, Any]:
-    """Return ``command``, the program that runs, and ``command_arguments``, their number.
+    """Return ``command``, the name of the program, and ``command_arguments``, their number.
 
     The arguments themselves and the path of the program are not recorded: they may contain
     passwords and names of people.
     """
     arguments = getattr(sys, "argv", None) or [""]
-    # A name of bytes that are not text has surrogates, which headers cannot hold.
+    # A name that is not valid text has surrogates, which headers cannot contain.
     name = os.path.basename(arguments[0]).encode(errors="replace").decode()
     spec = getattr(sys.modules.get("__main__"), "__spec__", None)
     if spec is not None:
@@ -41,16 +43,16 @@ def program_facts() -> dict[str, Any]:
 
 
 def this_process() -> str:
-    """Return what identifies this process, also on other hosts."""
+    """Return an identifier of this process that is unique among all hosts."""
     return f"{os.getpid()}-{_PROCESS}"
 
 
 async def announce(client: Any) -> None:
-    """Report to a client's scheduler its name, and that it is of this process."""
+    """Report a client's name and process to its scheduler."""
     _announced.add(client)
     try:
         user = getpass.getuser()
-    except (KeyError, OSError, ImportError):  # the system has no name for it
+    except (KeyError, OSError, ImportError):  # The system has no name for the user.
         user = "?"
     script = program_facts()["command"].removeprefix("python ")
     name = f"{user}@{socket.gethostname()} {script}"
@@ -59,8 +61,8 @@ async def announce(client: Any) -> None:
 
 
 def announce_once(client: Any) -> None:
-    """Announce a client before its first graph is sent; tasks' own clients are of nobody."""
-    if client in _announced or client.id.startswith("Client-worker-"):
+    """Announce a client before its first graph is sent, unless a task uses it."""
+    if client in _announced or client.id.startswith(TASK_CLIENT_PREFIX):
         return
     if client.asynchronous:
         client.loop.add_callback(announce, client)

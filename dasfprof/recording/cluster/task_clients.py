@@ -1,4 +1,4 @@
-"""`TaskClients`: which clients the scheduler's tasks belong to, beyond what graphs tell."""
+"""`TaskClients`: records which tasks belong to which client, and hides tasks of other users."""
 
 from __future__ import annotations
 
@@ -7,25 +7,25 @@ from typing import Any
 
 from dask.utils import key_split
 
-from dasfprof.recording.cluster.program import TOPIC, this_process
+from dasfprof.recording.cluster.program import TASK_CLIENT_PREFIX, TOPIC, this_process
 from dasfprof.recording.dask_internals.inspection.views import UNFINISHED
 from dasfprof.recording.settings import RunSettings
 from dasfprof.schema.tasks import CLIENT, CLIENT_TASKS
 
-#: Clients of a scheduler that one person uses: that of `fire_and_forget`, and the person's.
-_ALONE = 2
-#: Maximum number of tasks of a client that are written as recording begins.
+#: Maximum number of clients of a scheduler with a single user: that of `fire_and_forget`, and the
+#: user's.
+_SINGLE_USER = 2
+#: Maximum number of tasks per client that are written when recording begins.
 _MOST_KNOWN = 100_000
-#: The ids of clients that tasks use begin so.
-_OF_TASKS = "Client-worker-"
 
 
 class TaskClients:
-    """Writes the names of clients, and the tasks that no graph of theirs brought.
+    """Records the names of clients, and their tasks that are in none of their recorded graphs.
 
-    Where one process's own work is recorded, it contains the keys of the tasks of others, and marks
-    these tasks for workers by an annotation. Those of clients that tasks use count as others' while
-    any task of others is being processed, since it is unknown which task submitted them.
+    If only the tasks of one process's clients are recorded, tasks of others are hidden. They get an
+    annotation that marks them for workers, and this object contains their keys. Tasks that were
+    submitted by tasks are hidden while any hidden task is being processed, because it is unknown
+    which task submitted them.
 
     Parameters
     ----------
@@ -33,33 +33,33 @@ class TaskClients:
         The scheduler.
     settings
         The run.
-    tell
-        Writes an event of a kind.
+    record
+        Records an event of a kind.
     """
 
-    def __init__(self, scheduler: Any, settings: RunSettings, tell: Callable[..., None]) -> None:
-        self._scheduler, self._settings, self._tell = scheduler, settings, tell
-        self._written: set[str] = set()
-        #: What processes announced, by client.
+    def __init__(self, scheduler: Any, settings: RunSettings, record: Callable[..., None]) -> None:
+        self._scheduler, self._settings, self._record = scheduler, settings, record
+        self._recorded: set[str] = set()
+        #: Messages in which processes announced their clients, by client.
         self._announced: dict[str, dict[str, str]] = {}
         #: Whether tasks of other processes' clients are hidden.
         self.hides = settings.process not in ("", this_process())
-        #: The functions of the tasks that are not hidden.
+        #: Functions of the tasks that are not hidden.
         self._functions: set[str] = set()
-        #: The hidden tasks that had been sent to workers without a mark.
+        #: Keys of hidden tasks that were sent to workers before they could be marked.
         self.sent_before: list[Any] = []
         for _, message in scheduler.get_events(TOPIC):
             self.announced(message)
         self._begin()
 
     def _begin(self) -> None:
-        """Write, or hide, the tasks that are known already."""
+        """Record or hide the tasks that the scheduler already has."""
         shown = set()
         for client, state in list(self._scheduler.clients.items()):
             keys = [] if self._is_other(client) else _with_dependencies(state.wants_what)
             if keys:
-                self._write_name(client)
-                self._tell(CLIENT_TASKS, client, keys[:_MOST_KNOWN])
+                self._record_name(client)
+                self._record(CLIENT_TASKS, client, keys[:_MOST_KNOWN])
                 shown.update(keys)
         for key, task in self._scheduler.tasks.items() if self.hides else ():
             if key in shown:
@@ -70,35 +70,35 @@ class TaskClients:
                     self.sent_before.append(key)
 
     def announced(self, message: Any) -> None:
-        """Note what a process announced."""
+        """Store the message in which a process announced a client."""
         if isinstance(message, dict) and isinstance(message.get("client"), str):
             self._announced[message["client"]] = message
 
     def sent(self, client: str, keys: Iterable[Any], tasks: Iterable[Any]) -> bool:
-        """Note that a client sent a graph; return whether its tasks are hidden.
+        """Record that a client sent a graph, and return whether its tasks are hidden.
 
         Parameters
         ----------
         client
             The client's id.
         keys, tasks
-            The keys of the results that it wants, and of all tasks of the graph.
+            Keys of the requested results, and of all tasks of the graph.
         """
         known = self._scheduler.tasks
         if self._is_other(client):
             for key in tasks:
-                if known[key].state == "released":  # those in other states are known already
+                if known[key].state == "released":  # Tasks in other states came with other graphs.
                     self._mark(known[key])
             return True
         for key in tasks if self.hides else ():
             self._functions.add(known[key].prefix.name)
             self._unmark(known[key])
-        if client not in self._written:
-            self._write_name(client)
-        if len(self._scheduler.clients) > _ALONE:
+        if client not in self._recorded:
+            self._record_name(client)
+        if len(self._scheduler.clients) > _SINGLE_USER:
             shared = [key for key in keys if len(known[key].who_wants or ()) > 1]
             if shared:
-                self._tell(CLIENT_TASKS, client, shared)
+                self._record(CLIENT_TASKS, client, shared)
         return False
 
     def __contains__(self, key: Any) -> bool:
@@ -110,16 +110,16 @@ class TaskClients:
         shown = self._functions
         tasks = {name: view["tasks"][name] for name in view["tasks"] if name in shown}
         workers = [
-            {**one, "keys": [key for key in one["keys"] if key_split(key) in shown]}
-            for one in view["workers"]
+            {**worker, "keys": [key for key in worker["keys"] if key_split(key) in shown]}
+            for worker in view["workers"]
         ]
         return {
             **view,
             "tasks": tasks,
             "finished": {name: own for name, own in view["finished"].items() if name in shown},
             "unfinished": sum(own.get(state, 0) for own in tasks.values() for state in UNFINISHED),
-            "held_back": [one for one in view["held_back"] if one["function"] in shown],
-            "clients": [one for one in view["clients"] if not self._is_other(one["client"])],
+            "held_back": [task for task in view["held_back"] if task["function"] in shown],
+            "clients": [each for each in view["clients"] if not self._is_other(each["client"])],
             "workers": workers,
         }
 
@@ -131,9 +131,9 @@ class TaskClients:
     def _is_other(self, client: str) -> bool:
         if not self.hides:
             return False
-        if client.startswith(_OF_TASKS):
+        if client.startswith(TASK_CLIENT_PREFIX):
             workers = list(self._scheduler.workers.values())
-            return any(self._is_marked(task) for one in workers for task in one.processing)
+            return any(self._is_marked(task) for worker in workers for task in worker.processing)
         return self._announced.get(client, {}).get("process") != self._settings.process
 
     def _is_marked(self, task: Any) -> bool:
@@ -144,23 +144,23 @@ class TaskClients:
 
     def _unmark(self, task: Any) -> None:
         if self._is_marked(task):
-            left = {**task.annotations}
-            del left[self._settings.mark]
-            task.annotations = left
+            annotations = {**task.annotations}
+            del annotations[self._settings.mark]
+            task.annotations = annotations
 
-    def _write_name(self, client: str) -> None:
-        self._written.add(client)
+    def _record_name(self, client: str) -> None:
+        self._recorded.add(client)
         name = self._announced.get(client, {}).get("name")
         if name is None:
             comm = getattr(self._scheduler.client_comms.get(client), "comm", None)
             host = str(getattr(comm, "peer_address", "")).partition("://")[2].rpartition(":")[0]
             # The first part of an id differs between clients that begin at different times.
             name = f"{host} {client.split('-')[1]}" if host and "-" in client else None
-        self._tell(CLIENT, client, name)
+        self._record(CLIENT, client, name)
 
 
 def sent_before(plugin: str, dask_scheduler: Any) -> list[Any]:
-    """Return the tasks that a plugin hides and that had been sent to workers before it began."""
+    """Return the tasks that a plugin hides and that were sent to workers before it started."""
     clients = getattr(dask_scheduler.plugins.get(plugin), "clients", None)
     return [] if clients is None else clients.sent_before
 
@@ -168,7 +168,7 @@ def sent_before(plugin: str, dask_scheduler: Any) -> list[Any]:
 def _with_dependencies(wanted: Iterable[Any]) -> list[Any]:
     """Return the keys of tasks and of those that they depend on."""
     tasks, keys = list(wanted), dict[Any, None]()
-    for task in tasks:  # it grows
+    for task in tasks:  # The list grows.
         if task.key not in keys:
             keys[task.key] = None
             tasks += task.dependencies

@@ -14,9 +14,9 @@ from distributed import rpc
 
 from dasfprof.database.reader import CLIENT_GONE
 from dasfprof.database.writer import TraceWriter
-from dasfprof.recording.cluster.calls import running_plugins
-from dasfprof.recording.cluster.clients import end_run, go_on_with
+from dasfprof.recording.cluster.clients import end_run, run_in_background
 from dasfprof.recording.cluster.link import within
+from dasfprof.recording.cluster.program import TASK_CLIENT_PREFIX
 from dasfprof.recording.dask_internals.undocumented import observe_handler
 from dasfprof.recording.guard import HookGuard
 from dasfprof.recording.settings import RunSettings
@@ -26,12 +26,12 @@ from dasfprof.text import format_duration
 # Only a nanny sees the exit code of its worker's process. Without a nanny, or if its log omits
 # messages of level INFO, the code stays unknown.
 
-#: Seconds until a nanny is asked again, number of requests, and time limit of an answer.
+#: Seconds until a nanny is asked again, number of requests, and time limit of an answer (seconds).
 _PAUSE, _TRIES, _LIMIT = 0.5, 10, 5.0
-#: Seconds that the end of a recording waits.
+#: Maximum seconds that the end of a recording waits for answers.
 _END = 2.0
-#: Maximum number of messages that are read, and maximum characters of a stored message.
-_LAST, _LONGEST = 200, 300
+#: Maximum number of messages that are read, and of characters of a stored message.
+_MESSAGES, _LONGEST = 200, 300
 
 #: Called with a worker's address, its exit code (negative for a signal, None if unknown), and the
 #: reason why its nanny ended it.
@@ -65,7 +65,7 @@ class WorkerExits:
             self._nannies[address] = str(state.nanny), int(state.pid)
 
     def left(self, address: str) -> None:
-        """Ask the nanny of a worker that left; soon, for it does not know at once."""
+        """Start asking the nanny of a worker that left, which may not know the exit code yet."""
         known = self._nannies.pop(address, None)
         if known is not None:
             task = self._loop.create_task(self._ask(address, *known))
@@ -78,10 +78,10 @@ class WorkerExits:
             # A nanny logs the reason before it ends its worker, and ends soon after if the program
             # ends.
             for _ in range(_TRIES):
-                logs = await within(_LIMIT, self._logs(nanny))
-                found, reason = exit_in(logs, pid), reason or _reason(logs, pid)
-                if found is not None:
-                    self._listener(address, *found)
+                code, latest_reason = exit_in(await within(_LIMIT, self._logs(nanny)), pid)
+                reason = reason or latest_reason
+                if code is not None:
+                    self._listener(address, code, reason)
                     return
                 await asyncio.sleep(_PAUSE)
         except (OSError, asyncio.TimeoutError):
@@ -92,7 +92,7 @@ class WorkerExits:
 
     async def _logs(self, nanny: str) -> list[str]:
         async with rpc(nanny, connection_args=self._connection_args) as server:
-            return [str(text) for _, text in await server.get_logs(n=_LAST)]
+            return [str(text) for _, text in await server.get_logs(n=_MESSAGES)]
 
     async def finish(self) -> None:
         """Wait for answers for some seconds, because a run often ends after a worker's death."""
@@ -106,24 +106,16 @@ class WorkerExits:
                 self._loop.call_soon_threadsafe(task.cancel)
 
 
-def exit_in(logs: list[str], pid: int) -> tuple[int, str | None] | None:
-    """Return how a process ended and why its nanny ended it, from the nanny's log, newest first."""
-    for text in logs:
-        killed = re.search(rf"Worker process {pid} was killed by signal (\d+)", text)
-        ended = re.search(rf"Worker process {pid} exited with status (\d+)", text)
-        if killed or ended:
-            code = -int(killed[1]) if killed else int(ended[1]) if ended else 0
-            return code, _reason(logs, pid)
-    return None
+def exit_in(logs: list[str], pid: int) -> tuple[int | None, str | None]:
+    """Return the exit code of a process, and why its nanny ended it, from the nanny's log.
 
-
-def _reason(logs: list[str], pid: int) -> str | None:
-    """Return a nanny's reason for ending a process: that it uses too much memory."""
-    for text in logs:
-        found = re.search(rf"Worker \S+ \(pid={pid}\) (exceeded .*)", text)
-        if found:
-            return found[1][:_LONGEST]
-    return None
+    The code is negative for a signal. The only reason that nannies log is too much memory.
+    """
+    text = "\n".join(logs)
+    ended = re.search(rf"Worker process {pid} (was killed by|exited with) \w+ (\d+)", text)
+    reason = re.search(rf"Worker \S+ \(pid={pid}\) (exceeded .*)", text)
+    code = int(ended[2]) * (-1 if ended[1].startswith("was killed") else 1) if ended else None
+    return code, reason[1][:_LONGEST] if reason else None
 
 
 # `ClusterChanges`: restarts, retirements, pauses and removals of workers, cancelled tasks, and
@@ -135,7 +127,7 @@ def _reason(logs: list[str], pid: int) -> str | None:
 ChangeListener = Callable[[str, "str | None", list[str], "float | None"], object]
 
 #: Clients that do not belong to a program: those of tasks, and Dask's own.
-_NOBODY = ("Client-worker-", "fire-and-forget")
+_NOBODY = (TASK_CLIENT_PREFIX, "fire-and-forget")
 #: Prefix of the stimulus ids of a restart of all workers.
 _RESTART = "client-restart"
 
@@ -154,7 +146,7 @@ class ClusterChanges:
     """
 
     def __init__(self, scheduler: Any, listener: ChangeListener, guard: HookGuard) -> None:
-        self._scheduler, self._tell = scheduler, listener
+        self._scheduler, self._report = scheduler, listener
         self._target: int | None = None
         #: Addresses of the workers that adaptive scaling wants to close.
         self._surplus: set[str] = set()
@@ -177,7 +169,7 @@ class ClusterChanges:
     def _wanted(self, target: Any) -> None:
         if target != self._target:
             self._target = target
-            self._tell("adapt", "adaptive", [], target)
+            self._report("adapt", "adaptive", [], target)
 
     def _wants_to_close(self, names: Any) -> None:
         states = self._scheduler.workers.values()
@@ -191,7 +183,7 @@ class ClusterChanges:
         """Report that all workers are restarted, after their tasks were cancelled."""
         clients = [name for name in self._scheduler.clients if not name.startswith(_NOBODY)]
         who = clients[0] if len(clients) == 1 else None
-        self._tell("restart", who, list(self._scheduler.workers), self._never_sent)
+        self._report("restart", who, list(self._scheduler.workers), self._never_sent)
         self._never_sent, self._restarting = 0, True
 
     def logged(self, topic: str, event: dict[str, Any]) -> None:
@@ -200,21 +192,21 @@ class ClusterChanges:
         if action == "worker-ttl-timed-out":
             for address in workers:
                 silent = time() - self._scheduler.workers[address].last_seen
-                self._tell("worker-ttl", "scheduler", [address], silent)
+                self._report("worker-ttl", "scheduler", [address], silent)
         elif action == "cancel":
-            self._tell("cancel", topic, [], event.get("count"))
+            self._report("cancel", topic, [], event.get("count"))
         elif action == "worker-status-change":
             if event.get("status") == "paused":
-                self._tell("pause", "worker", [topic], None)
+                self._report("pause", "worker", [topic], None)
             elif event.get("prev-status") == "paused":
-                self._tell("resume", "worker", [topic], None)
+                self._report("resume", "worker", [topic], None)
         elif action == "retire-workers":
             retired = list(event.get("retired") or ())
             adaptive = bool(retired) and self._surplus.issuperset(retired)
-            self._tell("retire", "adaptive" if adaptive else None, retired, None)
+            self._report("retire", "adaptive" if adaptive else None, retired, None)
         elif action == "restart-workers" and topic == "all" and event.get("client"):
             if not self._restarting:  # Only some workers. `restart` has reported a restart of all.
-                self._tell("restart", event["client"], workers, 0)
+                self._report("restart", event["client"], workers, 0)
             self._restarting = False
 
 
@@ -230,7 +222,7 @@ class Absence:
     """Ends a run after the client that registered it has been gone for some time.
 
     Used on the scheduler's event loop. A client that has closed may have left its process behind,
-    which continues with other clients and reports its existence (`heard`). Time for which the event
+    which continues with other clients and reports its existence (`reset`). Time for which the event
     loop is blocked counts as one step, because no client can return then.
 
     Parameters
@@ -257,7 +249,7 @@ class Absence:
         """Record that a client has left the scheduler."""
         if client and client == self._settings.client and self._next is None:
             self._since = time()
-            self.heard()
+            self.reset()
             self._wait()
 
     def came(self, client: str) -> None:
@@ -266,8 +258,8 @@ class Absence:
             self._next.cancel()
             self._next = None
 
-    def heard(self) -> None:
-        """Record that the client's process exists."""
+    def reset(self) -> None:
+        """Restart the timeout, because the client's process exists."""
         self._steps_left = _STEPS
 
     def stop(self) -> None:
@@ -285,7 +277,7 @@ class Absence:
         if self._steps_left > 0:
             self._wait()
         else:
-            go_on_with(self._end())
+            run_in_background(self._end())
 
     async def _end(self) -> None:
         try:
@@ -294,9 +286,7 @@ class Absence:
                 self._settings.name,
                 format_duration(time() - self._since),
             )
-            self._writer.ending = ending = {"cause": CLIENT_GONE, "since": self._since}
-            own = self._settings.plugin_name("")
-            names = [name for name in running_plugins(self._scheduler) if name.startswith(own)]
-            await end_run(names, self._settings.response_timeout, ending, self._scheduler)
+            self._writer.ending = {"cause": CLIENT_GONE, "since": self._since}
+            await end_run(self._settings, self._writer.ending, self._scheduler)
         except Exception:
             self._guard.caught("the end of a run without a client")

@@ -208,7 +208,7 @@ class SchedulerTaskPlugin(SchedulerPlugin):
         try:
             self._end_under_way()
             if self._receiver is not None:
-                await self._receiver.take_last()
+                await self._receiver.receive_last()
         except Exception:
             self._guard.caught("before_close")
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import threading
 import uuid
@@ -30,28 +29,28 @@ class FileTails:
         The databases.
     piece
         See `FileTail`.
-    left
-        Files that processes have left which ended without sending all of them.
+    abandoned
+        Files of processes that ended without sending all of them.
     """
 
     def __init__(
         self,
         databases: Sequence[FileDatabase],
         piece: int = PIECE_BYTES,
-        left: Sequence[Path] = (),
+        abandoned: Sequence[Path] = (),
     ) -> None:
         self._piece = piece
-        self._left = [FileTail(partial(Path, path), piece) for path in left]
-        self._tails: list[tuple[FileDatabase, list[FileTail]]] = [(one, []) for one in databases]
+        self._abandoned = [FileTail(partial(Path, path), piece) for path in abandoned]
+        self._tails: list[tuple[FileDatabase, list[FileTail]]] = [(db, []) for db in databases]
         # Several threads look for new segments, and each segment must have one tail.
         self._lock = threading.Lock()
 
     def __iter__(self) -> Iterator[FileTail]:
-        yield from self._left
+        yield from self._abandoned
         for database, tails in self._tails:
             with self._lock:
-                for at in range(len(tails), len(database.paths)):
-                    tails.append(FileTail(partial(_path, database, at), self._piece))
+                for segment in range(len(tails), len(database.paths)):
+                    tails.append(FileTail(partial(_path, database, segment), self._piece))
             yield from tails
 
 
@@ -73,8 +72,8 @@ class FileTail:
     def __init__(self, path: Callable[[], Path], piece: int = PIECE_BYTES) -> None:
         self._path = path
         self._piece = piece
-        #: Identifies this file among those of all workers, in any process that reads it; another
-        #: one if the file is created again.
+        #: Identifier of this file among those of all workers, which is the same in any process that
+        #: reads it. It changes if the file is created again.
         self.id = uuid.uuid4().hex
         #: Number of bytes that were sent and arrived.
         self.offset = 0
@@ -93,13 +92,13 @@ class FileTail:
             return 0
 
     def read(self, length: int | None = None) -> bytes:
-        """Return the whole frames after the offset; empty if there is none.
+        """Return the complete frames after the offset, or nothing if there are none.
 
         Parameters
         ----------
         length
-            The length that an earlier call returned, to get the same bytes. Default: all that the
-            file has now.
+            The length that an earlier call returned, to get the same bytes. The default is all that
+            the file has now.
 
         Raises
         ------
@@ -113,21 +112,21 @@ class FileTail:
         with file:
             facts = os.fstat(file.fileno())
             if facts.st_ino != self._inode:
-                # At first, or it was removed under the writer's hands, which began a new one.
+                # The first read, or the file was removed and its writer has created it again.
                 self.id, self.offset = _id_of(self.path, facts.st_ino), 0
             self._inode = facts.st_ino
-            left, length = facts.st_size - self.offset, length or self._piece
-            while left > 0:
-                data = os.pread(file.fileno(), min(length, left), self.offset)
+            unsent, length = facts.st_size - self.offset, length or self._piece
+            while unsent > 0:
+                data = os.pread(file.fileno(), min(length, unsent), self.offset)
                 end = frames.end_of_frames(data)
-                if end or length >= min(left, _LONGEST):
+                if end or length >= min(unsent, _LONGEST):
                     return data[:end]
                 length *= 2
         return b""
 
 
 def profiles_of(path: Path) -> list[Path]:
-    """Return the profiles of calls beside a trace file."""
+    """Return the profiles of calls next to a trace file."""
     return sorted(path.parent.glob(f"{escape(path.stem)}.*.pstats"))
 
 
@@ -138,7 +137,7 @@ def _id_of(path: Path, inode: int) -> str:
     )
 
 
-def files_left_behind(directory: Path, run_uuid: str) -> list[Path]:
+def abandoned_files(directory: Path, run_uuid: str) -> list[Path]:
     """Return a run's files in a directory whose processes ended without closing them."""
     return [
         path
@@ -147,12 +146,3 @@ def files_left_behind(directory: Path, run_uuid: str) -> list[Path]:
         and writer_of(header) is Writer.ENDED
         and not TraceFile(path).is_closed()
     ]
-
-
-def digest_of(path: Path) -> str:
-    """Return the SHA-256 of a file; equal files have equal ones."""
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while data := file.read(PIECE_BYTES):
-            digest.update(data)
-    return digest.hexdigest()

@@ -8,7 +8,6 @@ import threading
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -22,7 +21,6 @@ from dasfprof.recording.cluster.calls import stop_on_worker
 from dasfprof.recording.cluster.link import ask_workers
 from dasfprof.recording.dask_internals.undocumented import add_handler
 from dasfprof.recording.settings import RunSettings
-from dasfprof.recording.shipping.file_tails import digest_of
 
 logger = logging.getLogger(__name__)
 
@@ -34,7 +32,7 @@ WRITE_EVERY = 0.2
 MOST_WAITING = 1 << 26
 #: Time limit (seconds) for the last blocks of a worker that has left, or of all workers when the
 #: scheduler closes; and the interval (seconds) between two checks.
-_LAST_LIMIT, _LOOK = 2.0, 0.02
+_LAST_LIMIT, _CHECK_INTERVAL = 2.0, 0.02
 #: Seconds without a message after which a worker no longer counts as one that sends.
 _SILENT = 60.0
 
@@ -43,7 +41,7 @@ _receiving: set[str] = set()
 
 
 class RefusedError(ValueError):
-    """The data that a worker sent is not part of a trace of this run."""
+    """Raised if the data that a worker sent is not part of a trace of this run."""
 
 
 def operation(run_uuid: str) -> str:
@@ -71,25 +69,25 @@ class ReceivedFile:
         self.path = path
         #: Length in bytes.
         self.size = 0
-        #: Why the last data was not accepted; empty if it was.
+        #: Reason why the last data was not accepted, or empty if it was.
         self.trouble = ""
-        #: Whether the data was not part of this run: no more is accepted.
+        #: Whether data was not part of this run. Then no more is accepted.
         self.is_refused = False
         self._run_uuid = run_uuid
         self._created = False
 
     def add(self, position: int, data: bytes) -> None:
-        """Append bytes from a position of the worker's file; bytes that the copy has are skipped.
+        """Append bytes from a position of the worker's file. Bytes that the copy has are skipped.
 
         Raises
         ------
         RefusedError
             If the bytes are not frames, or not of this run.
         OSError
-            If the bytes cannot be written; the copy is unchanged.
+            If the bytes cannot be written. The copy is unchanged then.
         """
         if self._created and not self.path.exists():
-            self.size, self._created = 0, False  # removed: the worker sends it again
+            self.size, self._created = 0, False  # The copy was removed. The worker sends it again.
         self.trouble = "" if position <= self.size else "what comes before is missing"
         new = data[self.size - position :]
         if self.trouble or not new:
@@ -97,7 +95,7 @@ class ReceivedFile:
         if not self.size:
             self._check_header(new)
         if frames.end_of_frames(new) != len(new):
-            raise RefusedError("it sent bytes that are no blocks of a trace")
+            raise RefusedError("it sent bytes that are not blocks of a trace")
         if not self._created:
             self.path = create_exclusively(self.path)
             self._created = True
@@ -137,23 +135,23 @@ class Receiver:
         self._settings = settings
         self._scheduler = scheduler
         self._files: dict[str, ReceivedFile] = {}
-        #: When each worker last sent something, on the monotonic clock, and when those left that
-        #: have not sent their last blocks.
-        self._heard: dict[str, float] = {}
+        #: When each worker last sent something, and when workers left that have not sent their last
+        #: blocks, on the monotonic clock.
+        self._last_messages: dict[str, float] = {}
         self._left: dict[str, float] = {}
         #: Messages that are not on disk yet, and their bytes.
         self._waiting: deque[list[dict[str, Any]]] = deque()
         self._bytes = 0
         self._lock = threading.Lock()
-        #: Whether what waits is about to be written.
+        #: Whether the waiting messages are about to be written.
         self._due = False
-        self._told = False
+        self._has_warned = False
         self._thread = ThreadPoolExecutor(1, "dasfprof-receiver")
         self._remove = add_handler(scheduler, operation(settings.uuid), self.receive)
         _receiving.add(settings.uuid)
 
     def stop(self) -> None:
-        """Receive no more, and write what waits. Called in any thread."""
+        """Stop receiving, and write all waiting messages. Called in any thread."""
         _receiving.discard(self._settings.uuid)
         self._remove()
         self._due = True
@@ -163,7 +161,7 @@ class Receiver:
     async def receive(
         self, worker: str, files: list[dict[str, Any]], wait: bool = False, last: bool = False
     ) -> dict[str, Any]:
-        """Take what a worker sends, and answer what is to be sent again.
+        """Store the blocks that a worker sends, and answer which of them must be sent again.
 
         Parameters
         ----------
@@ -172,82 +170,62 @@ class Receiver:
         files
             For each file ``id``, ``name``, ``position`` and ``data``.
         wait
-            Whether to answer when it is on disk.
+            Whether to answer only when the blocks are on disk.
         last
             Whether the worker has closed its files.
 
         Returns
         -------
         dict
-            ``have``: for files of which something was not taken, or more is here than was sent, by
-            id, how many bytes are here; ``digests``: of files without news of a worker that has
-            closed them, by id;
-            ``pause``: seconds until the next message; ``trouble``: why not, empty where all was
-            taken as far as is known yet; ``over``: whether nothing will be taken any more.
+            ``have``, the number of bytes that the scheduler has of each file that was not accepted,
+            or of which it has more than was sent, by id. ``pause``, seconds until the next message.
+            ``trouble``, the reason why blocks were not accepted, or empty if there is none so far.
+            ``over``, whether no more blocks will be accepted.
         """
-        self._heard[worker] = monotonic()
+        self._last_messages[worker] = monotonic()
         size = sum(len(file["data"]) for file in files)
         if self._bytes + size > MOST_WAITING:
             have = {file["id"]: file["position"] for file in files}
-            return self._answer(have=have, trouble="the scheduler's disk does not keep up")
+            return self._answer(have, trouble="the scheduler's disk does not keep up")
         with self._lock:
             self._waiting.append(files)
             self._bytes += size
         loop = asyncio.get_running_loop()
-        digests: dict[str, str] = {}
         if wait:
-            known = [file["id"] for file in files] if last and not size else []
-            written = partial(self._write_and_compare, known)
             try:
-                digests = await loop.run_in_executor(self._thread, written)
-            except RuntimeError:  # the interpreter is exiting
-                digests = written()
+                await loop.run_in_executor(self._thread, self._write)
+            except RuntimeError:  # The interpreter is exiting.
+                self._write()
             if last:
                 self._left.pop(worker, None)
-                self._heard.pop(worker, None)
+                self._last_messages.pop(worker, None)
         elif not self._due:
             self._due = True
             loop.call_later(WRITE_EVERY, self._submit)
-        return self._answer(**self._troubles(files), digests=digests)
+        have, rejected = {}, []
+        for file in files:
+            copy, position = self._files.get(file["id"]), file["position"]
+            sent = position + len(file["data"]) if isinstance(position, int) else 0
+            if copy is not None and (copy.trouble or copy.size > sent):
+                have[file["id"]] = copy.size
+                rejected += [copy] if copy.trouble else []
+        trouble = rejected[0].trouble if rejected else ""
+        return self._answer(have, trouble, any(copy.is_refused for copy in rejected))
 
     def _submit(self) -> None:
-        with suppress(RuntimeError):  # `stop` has written all, or will
+        with suppress(RuntimeError):  # The thread has ended. `stop` writes all messages.
             self._thread.submit(self._write)
 
-    def _answer(self, **facts: Any) -> dict[str, Any]:
+    def _answer(
+        self, have: dict[str, int], trouble: str = "", over: bool = False
+    ) -> dict[str, Any]:
         recent = monotonic() - _SILENT
-        shipping = sum(heard > recent for heard in self._heard.values())
-        pause = PAUSE_A_WORKER * shipping
-        return {"have": {}, "trouble": "", "over": False, "pause": pause, **facts}
-
-    def _troubles(self, files: list[dict[str, Any]]) -> dict[str, Any]:
-        known = {file["id"]: self._files[file["id"]] for file in files if file["id"] in self._files}
-        short = {identity: file for identity, file in known.items() if file.trouble}
-        have = {identity: file.size for identity, file in known.items()}
-        sent = {
-            file["id"]: file["position"] + len(file["data"])
-            for file in files
-            if isinstance(file["position"], int)
-        }
-        return {
-            "have": {
-                one: have[one] for one in have if one in short or have[one] > sent.get(one, 0)
-            },
-            "trouble": next((file.trouble for file in short.values()), ""),
-            "over": any(file.is_refused for file in short.values()),
-        }
-
-    def _write_and_compare(self, identities: list[str]) -> dict[str, str]:
-        """Append what waits; return the digests of some files."""
-        self._write()
-        digests: dict[str, str] = {}
-        for identity in identities:
-            with suppress(OSError, KeyError):
-                digests[identity] = digest_of(self._files[identity].path)
-        return digests
+        senders = sum(last_message > recent for last_message in self._last_messages.values())
+        pause = PAUSE_A_WORKER * senders
+        return {"have": have, "trouble": trouble, "over": over, "pause": pause}
 
     def _write(self) -> None:
-        """Append what waits; in the receiver's thread, or when that has ended."""
+        """Write all waiting messages. Called in the receiver's thread, or when it has ended."""
         self._due = False
         while True:
             with self._lock:
@@ -267,36 +245,36 @@ class Receiver:
         if received.is_refused:
             return
         try:
-            is_ours = name.startswith(self._settings.name) and name.endswith(".msgpack")
-            if not is_ours or Path(name).name != name or "\0" in name:
-                raise RefusedError(f"{name!r} is no name of a file of this run")
+            is_of_run = name.startswith(self._settings.name) and name.endswith(".msgpack")
+            if not is_of_run or Path(name).name != name or "\0" in name:
+                raise RefusedError(f"{name!r} is not a name of a file of this run")
             received.add(file["position"], file["data"])
         except OSError as error:
             received.trouble = f"the scheduler cannot write it: {error}"
-        except Exception as error:  # a worker may send anything
+        except Exception as error:  # A worker may send anything.
             received.is_refused, received.trouble = True, str(error)
-        if received.trouble and not self._told:
-            self._told = True
+        if received.trouble and not self._has_warned:
+            self._has_warned = True
             logger.warning(
-                "not all of a worker's trace %s is kept here now: %s. Further ones are not "
-                "logged; the worker's own file has everything.",
+                "the copy of a worker's trace %s is incomplete for now: %s. Further problems are "
+                "not logged. The worker's own file is complete.",
                 name,
                 received.trouble,
             )
 
     def left(self, worker: str) -> None:
-        """Note that a worker left the cluster: its last blocks come after that."""
-        if worker in self._heard:
+        """Record that a worker left the cluster. It sends its last blocks after that."""
+        if worker in self._last_messages:
             self._left[worker] = monotonic()
 
     async def finish(self) -> None:
-        """Wait for the last blocks of workers that have just left; others were killed."""
+        """Wait for the last blocks of workers that have just left. Killed workers send none."""
         while any(monotonic() - since < _LAST_LIMIT for since in self._left.values()):
-            await asyncio.sleep(_LOOK)
+            await asyncio.sleep(_CHECK_INTERVAL)
 
-    async def take_last(self) -> None:
-        """Let workers close and ship their files, as the scheduler is about to close."""
-        if self._heard:
+    async def receive_last(self) -> None:
+        """Let workers close and send their files, because the scheduler is about to close."""
+        if self._last_messages:
             names = [self._settings.plugin_name("WorkerProfiler")]
             function, arguments = dumps(stop_on_worker), dumps((names,))
             await ask_workers(function, arguments, _LAST_LIMIT, None, self._scheduler)
