@@ -45,8 +45,8 @@ class LocalRun(ProfiledRun):
         self._stopped = False
         self._home = Home(self._settings)
         self._recorder = LocalRecorder(self._settings)
-        sampled = partial(_program, self._recorder)
-        self._steps = StepRecorder(self._settings, None, watch=sampled)
+        subject = partial(_program, self._recorder)
+        self._steps = StepRecorder(self._settings, None, subject=subject)
         self._steps.start()
         self._recorder.start()
 

@@ -59,11 +59,8 @@ _ENDS = (
 )
 
 
-class _Process:
-    """State of this process."""
-
-    #: Held while a task run is profiled.
-    profiling = threading.Lock()
+#: Held by this process while a task run is profiled.
+_profiling = threading.Lock()
 
 
 class ThreadProfile(cProfile.Profile):
@@ -80,10 +77,10 @@ class ThreadProfile(cProfile.Profile):
     def start(self) -> bool:
         """Start, and return True unless another profiler is active."""
         if _MONITORING is None:
-            if sys.getprofile() is not None:
-                return False
-            self.enable()
-            return True
+            is_free = sys.getprofile() is None
+            if is_free:
+                self.enable()
+            return is_free
         if _MONITORING.get_tool(_TOOL) is not None:
             return False
         _MONITORING.use_tool_id(_TOOL, "dasfprof")
@@ -122,9 +119,9 @@ class ThreadProfile(cProfile.Profile):
         """Create the statistics that `pstats` reads, without the calls that end the profile."""
         self.snapshot_stats()
         self.stats = {
-            place: figures
-            for place, figures in self.stats.items()
-            if figures[0] and place[0] != __file__ and place not in _ENDS
+            function: figures
+            for function, figures in self.stats.items()
+            if figures[0] and function[0] != __file__ and function not in _ENDS
         }
 
 
@@ -195,13 +192,13 @@ class CallProfiles:
                 self._database.writer.losses.add("too many functions")
                 return None
             called = 0 if function.stats is None else len(function.stats.stats)
-            if called <= MOST_CALLED and _Process.profiling.acquire(blocking=False):
+            if called <= MOST_CALLED and _profiling.acquire(blocking=False):
                 try:
                     started = ThreadProfile()
                     profile = started if started.start() else None
                 finally:
                     if profile is None:
-                        _Process.profiling.release()
+                        _profiling.release()
             if profile is None:
                 with self._lock:
                     function.left_out += 1
@@ -223,7 +220,7 @@ class CallProfiles:
             try:
                 profile.stop()
             finally:
-                _Process.profiling.release()
+                _profiling.release()
             function = self._functions[key_split(task.key)]
             with self._lock:
                 if profile.is_damaged:
@@ -285,12 +282,12 @@ def profile_calls(
     hidden
         Keys of tasks that are not profiled.
     undo
-        Gets the functions that end it, to be called from last to first.
+        List to which the functions that end profiling are appended. Call them from last to first.
 
     Returns
     -------
     CallProfiles or None
-        None if this Python or this Dask does not allow it: then an event has the reason.
+        None if this version of Python or Dask does not allow it. Then an event has the reason.
     """
     guard = HookGuard(database.writer)
     source = Source.from_schema(CALL_PROFILE, constants)
@@ -316,12 +313,13 @@ def profile_calls(
 
 def _forget() -> None:
     """Stop profiling in a forked child, whose parent may have been profiling."""
-    if _Process.profiling.locked():
+    global _profiling  # noqa: PLW0603
+    if _profiling.locked():
         if _MONITORING is None:
             sys.setprofile(None)
         else:
             _MONITORING.set_events(_TOOL, 0)
-    _Process.profiling = threading.Lock()
+    _profiling = threading.Lock()
 
 
 if hasattr(os, "register_at_fork"):

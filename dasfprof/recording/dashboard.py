@@ -29,7 +29,7 @@ from dasfprof.recording.settings import RunSettings
 
 #: Time limit of an answer (seconds), and seconds for which the process waits for another request.
 _PATIENCE, _IDLE = 20.0, 60.0
-#: Seconds for which a report is shown again, and the time limit for writing one (seconds).
+#: Seconds for which a report is reused, and the time limit for writing one (seconds).
 _FRESH, _LONGEST = 15.0, 600.0
 
 _NOTHING_YET = {"error": "Nothing of the run is on the scheduler's disk yet."}
@@ -47,35 +47,35 @@ class Companion:
         The run.
     module
         The module that the process runs, see `dasfprof.handles.live`.
-    what
-        What `state` returns: ``state``, or ``counts`` alone.
+    command
+        Command of the module whose output `state` returns: ``state`` or ``counts``.
     """
 
-    def __init__(self, settings: RunSettings, module: str, what: str) -> None:
-        self._settings, self._what = settings, what
+    def __init__(self, settings: RunSettings, module: str, command: str) -> None:
+        self._settings, self._state_command = settings, command
         self._command = [sys.executable, "-m", module]
         self._process: subprocess.Popen[bytes] | None = None
-        self._asking, self._reporting = threading.Lock(), threading.Lock()
-        self._asked = 0.0
+        self._state_lock, self._report_lock = threading.Lock(), threading.Lock()
+        self._last_request = 0.0
         self._report: tuple[float, bytes] | None = None
         self._ended = False
 
     def state(self) -> bytes:
         """Return the run's state as JSON, or an object whose ``error`` has the reason."""
-        with self._asking:
-            self._asked = time.monotonic()
+        with self._state_lock:
+            self._last_request = time.monotonic()
             if self._ended:
                 return json.dumps({"error": "The recording has ended."}).encode()
             if self._process is None and not self._start():
                 return json.dumps(_NOTHING_YET).encode()
-            answer = self._ask()
+            answer = self._request_state()
             if not answer:
                 self._kill()
             return answer or json.dumps(_SILENT).encode()
 
     def report(self) -> bytes | None:
         """Return the report of the run so far as HTML, or None if it cannot be written."""
-        with self._reporting, tempfile.TemporaryDirectory() as directory:
+        with self._report_lock, tempfile.TemporaryDirectory() as directory:
             if self._report is not None and time.monotonic() - self._report[0] < _FRESH:
                 return self._report[1]
             path = Path(directory, "report.html")
@@ -91,37 +91,36 @@ class Companion:
 
     def end_if_idle(self) -> None:
         """End the process if no request has arrived for a minute."""
-        with self._asking:
-            if time.monotonic() - self._asked >= _IDLE:
+        with self._state_lock:
+            if time.monotonic() - self._last_request >= _IDLE:
                 self._kill()
 
     def end(self) -> None:
         """End the process for good."""
         self._ended = True
-        with self._asking:
+        with self._state_lock:
             self._kill()
 
     def _start(self) -> bool:
         files = files_of_run(Path(self._settings.directory), self._settings.uuid)
         if files:
             self._process = subprocess.Popen(
-                [*self._command, self._what, *map(str, files[:100])],
+                [*self._command, self._state_command, *map(str, files[:100])],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
-                start_new_session=True,  # Ctrl-C is for the scheduler
+                start_new_session=True,  # Ctrl-C must not reach it.
             )
         return self._process is not None
 
-    def _ask(self) -> bytes:
-        assert self._process is not None
-        question, answer = self._process.stdin, self._process.stdout
-        assert question is not None and answer is not None
+    def _request_state(self) -> bytes:
+        """Return the state from the process, or nothing if it does not answer."""
+        process: Any = self._process
         try:
-            question.write(b"\n")
-            question.flush()
-            ready, _, _ = select.select([answer], [], [], _PATIENCE)
-            return answer.readline() if ready else b""
+            process.stdin.write(b"\n")
+            process.stdin.flush()
+            ready, _, _ = select.select([process.stdout], [], [], _PATIENCE)
+            return bytes(process.stdout.readline()) if ready else b""
         except OSError:
             return b""
 
@@ -133,11 +132,11 @@ class Companion:
 
 
 #: Seconds after a request until `Companion.end_if_idle` is called.
-_LOOK = 65.0
+_IDLE_CHECK = 65.0
 
 _PAGE = Path(__file__).with_suffix(".html")
 #: Matches any prefix, since Dask's configuration may set one for the server's routes.
-_AT = r"(?:/.*)?/"
+_ROOT = r"(?:/.*)?/"
 
 
 def add_page(scheduler: Any, settings: RunSettings, companion: str) -> Callable[[], object]:
@@ -151,22 +150,24 @@ def add_page(scheduler: Any, settings: RunSettings, companion: str) -> Callable[
     shown = setting("dashboard")
     if not shown:
         return lambda: None
-    asked = Companion(settings, companion, "counts" if shown == "counts" else "state")
+    process = Companion(settings, companion, "counts" if shown == "counts" else "state")
     routes: list[tuple[str, type, dict[str, Any]]] = [
-        (f"{_AT}dasfprof", _PageHandler, {"has_report": shown != "counts"}),
-        (f"{_AT}dasfprof/state.json", _StateHandler, {"companion": asked}),
+        (f"{_ROOT}dasfprof", _PageHandler, {"has_report": shown != "counts"}),
+        (f"{_ROOT}dasfprof/state.json", _StateHandler, {"companion": process}),
     ]
     if shown != "counts":
-        routes.append((f"{_AT}dasfprof/report.html", _ReportHandler, {"companion": asked}))
+        routes.append((f"{_ROOT}dasfprof/report.html", _ReportHandler, {"companion": process}))
     plots = individual_plots()
     if plots is not None:
-        listed = type("Plots", (_WithPage, plots), {})
-        routes.append((f"{_AT}individual-plots.json", listed, {"dask_server": scheduler}))
+        plots_with_page = type("Plots", (_WithPage, plots), {})
+        routes.append(
+            (f"{_ROOT}individual-plots.json", plots_with_page, {"dask_server": scheduler})
+        )
     remove = add_routes(scheduler, routes)
 
     def end() -> None:
         remove()
-        asked.end()
+        process.end()
 
     return end
 
@@ -192,32 +193,31 @@ class _PageHandler(RequestHandler):
         self.write(page)
 
 
-class _OfCompanion(RequestHandler):
+class _CompanionHandler(RequestHandler):
+    """Base class of handlers that answer with the output of a `Companion`."""
+
     def initialize(self, companion: Companion) -> None:
         self._companion = companion
 
-    async def _in_thread(self, function: Callable[[], Any]) -> Any:
-        return await asyncio.get_running_loop().run_in_executor(None, function)
 
-
-class _StateHandler(_OfCompanion):
+class _StateHandler(_CompanionHandler):
     """The state as JSON."""
 
     async def get(self) -> None:
-        answer = await self._in_thread(self._companion.state)
+        answer = await asyncio.to_thread(self._companion.state)
         loop = asyncio.get_running_loop()
-        loop.call_later(_LOOK, loop.run_in_executor, None, self._companion.end_if_idle)
+        loop.call_later(_IDLE_CHECK, loop.run_in_executor, None, self._companion.end_if_idle)
         self.set_header("Content-Type", "application/json")
         self.set_header("X-Content-Type-Options", "nosniff")
         self.set_header("Cache-Control", "no-store")
         self.write(answer)
 
 
-class _ReportHandler(_OfCompanion):
+class _ReportHandler(_CompanionHandler):
     """The report of the run so far."""
 
     async def get(self) -> None:
-        page = await self._in_thread(self._companion.report)
+        page = await asyncio.to_thread(self._companion.report)
         self.set_header("X-Content-Type-Options", "nosniff")
         if page is None:
             self.set_status(503)

@@ -14,9 +14,9 @@ logger = logging.getLogger(__name__)
 
 
 async def in_thread(function: Callable[[], object]) -> None:
-    """Call a function in a thread; on the event loop if the interpreter is exiting.
+    """Call a function in a thread, or on the event loop if the interpreter is exiting.
 
-    Dask closes a cluster that a script left open as the interpreter exits. Executors accept no
+    When the interpreter exits, Dask closes clusters that a script left open. Executors accept no
     work then.
     """
     try:
@@ -36,7 +36,7 @@ class HookGuard:
     Parameters
     ----------
     writer
-        Its `losses` count the errors; None while there is no file yet.
+        Its `losses` count the errors. None while there is no file yet.
     """
 
     def __init__(self, writer: TraceWriter | None = None) -> None:
@@ -56,8 +56,8 @@ class HookGuard:
                 exc_info=True,
             )
 
-    def take_all(self, where: str, steps: list[Callable[[], object]]) -> None:
-        """Call every step, the last first, even if others fail; empty the list."""
+    def call_all(self, where: str, steps: list[Callable[[], object]]) -> None:
+        """Remove and call all steps, from last to first, even if some fail."""
         while steps:
             try:
                 steps.pop()()
@@ -65,12 +65,12 @@ class HookGuard:
                 self.caught(where)
 
     async def end(self, worker: Any, steps: list[Callable[[], object]]) -> None:
-        """Call every step of a plugin's end: in a thread, or at once if the worker is closing.
+        """Call all steps of a plugin's end, in a thread unless the worker is closing.
 
-        A closing worker must not await: on SIGTERM `dask worker --no-nanny` ends its event loop,
-        which cancels the close where it awaits, and Dask then waits forever for the rest of it.
+        A closing worker must not await. On SIGTERM, `dask worker --no-nanny` ends its event loop,
+        which cancels the close at its next await, and Dask waits forever for the close to finish.
         """
         if worker.status.name == "closing":
-            self.take_all("teardown", steps)
+            self.call_all("teardown", steps)
         else:
-            await in_thread(partial(self.take_all, "teardown", steps))
+            await in_thread(partial(self.call_all, "teardown", steps))

@@ -1,4 +1,4 @@
-"""Rows of several event kinds in one list, each with its schema, and the stacks that they name."""
+"""Rows of several event kinds in one list, each with its schema, and the stacks they refer to."""
 
 from __future__ import annotations
 
@@ -22,35 +22,35 @@ def fold_rows(rows: Sequence[SchemaRow]) -> Folded:
     """Return rows by schema, each with its position among all of them."""
     by_schema: dict[Schema, tuple[list[tuple[Any, ...]], list[int]]] = {}
     for position, (schema, row) in enumerate(rows):
-        kept, positions = by_schema.setdefault(schema, ([], []))
-        kept.append(row)
+        rows_of_schema, positions = by_schema.setdefault(schema, ([], []))
+        rows_of_schema.append(row)
         positions.append(position)
-    return [(schema, kept, positions) for schema, (kept, positions) in by_schema.items()]
+    return [(schema, *folded) for schema, folded in by_schema.items()]
 
 
 def discard(fact: Any) -> None:
-    """Stand in for what takes rows or notes while there is no file."""
+    """Replace a function that records facts, while there is no file."""
 
 
-#: The most stacks of a file, those that only lead to others among them. Those of endless new code
-#: would fill the disk.
+#: Maximum number of stacks in a file, including those that are only the beginning of others. The
+#: stacks of generated code would fill the disk.
 MOST_STACKS = 20_000
 
 UNKNOWN_STACK = -1
 
 
 class StackRows:
-    """Numbers stacks and writes those that are new. Safe to use from any thread.
+    """Numbers stacks and writes new ones. Safe to use from any thread.
 
-    A stack is written as its innermost frame and the number of the stack around that: stacks of
-    one program begin alike.
+    A stack is written as its innermost frame and the number of the stack around that, because
+    stacks of one program share their outer frames.
 
     Parameters
     ----------
     append
-        Takes a row with its schema.
+        Appends a row with its schema.
     losses
-        Counts in the file what is missing from it.
+        Counts dropped events.
     """
 
     def __init__(self, append: Callable[[SchemaRow], object], losses: Losses) -> None:
@@ -60,9 +60,9 @@ class StackRows:
         self._numbers: dict[tuple[int, tuple[str, str, int]], int] = {}
 
     def number(self, stack: Stack) -> int:
-        """Return the number of a stack; -1 for an empty one, and where the file has too many."""
+        """Return the number of a stack, or -1 if it is empty or the file has too many stacks."""
         numbers, number = self._numbers, UNKNOWN_STACK
-        now = int(time() * 1024) / 1024  # one for all its frames, with few digits
+        now = int(time() * 1024) / 1024  # Times with few digits compress well.
         with self._lock:
             for frame in stack:
                 parent, number = number, numbers.get((number, frame), UNKNOWN_STACK)
@@ -82,28 +82,28 @@ class FileRows:
     Parameters
     ----------
     append
-        Takes a row with its schema.
+        Appends a row with its schema.
     losses
-        Counts in the file what is missing from it.
+        Counts dropped events.
     """
 
     def __init__(self, append: Callable[[SchemaRow], object], losses: Losses) -> None:
         self.append = append
-        #: Counts what is missing from the file.
+        #: Counts dropped events.
         self.losses = losses
-        #: Keys of tasks about which nothing is written.
+        #: Keys of tasks for which nothing is written.
         self.hidden: Container[Any] = ()
         #: The file's stacks.
         self.stacks = StackRows(append, losses)
 
     @classmethod
     def into(cls, writer: TraceWriter, constants: dict[str, Any]) -> FileRows:
-        """Return rows that go into the file of a plugin.
+        """Return an object that writes into the file of a plugin.
 
         Parameters
         ----------
         writer
-            The file's.
+            The writer of the file.
         constants
             Fields with the same value in every event.
         """
@@ -112,16 +112,16 @@ class FileRows:
         return cls(partial(writer.append, source), writer.losses)
 
     def write(self, kind: Schema, facts: dict[str, Any], stack: Stack = ()) -> None:
-        """Write a row of now.
+        """Write a row with the current time.
 
         Parameters
         ----------
         kind
             The kind of event.
         facts
-            Values of its columns; others are None.
+            Values of columns. The values of other columns are None.
         stack
-            What its column ``stack`` refers to, if it has one; empty: unknown.
+            The stack for the column ``stack``, if the kind has one. Empty if unknown.
         """
         if facts.get("key") in self.hidden:
             return

@@ -1,4 +1,4 @@
-"""`RunSettings`: the settings of a run, which the plugins take to every worker; where files are."""
+"""`RunSettings`: the settings of a run, which are sent to every worker, and the run's mark."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ Call = TypeVar("Call", bound=Callable[..., Any])
 
 
 def documented(call: Call) -> Call:
-    """Decorate a function or class: its help and signature list the options of a recording.
+    """Decorator that lists the options of a recording in the help and signature of a callable.
 
-    They replace ``{options}`` in the docstring, and the ``**options``.
+    The options replace ``{options}`` in the docstring, and ``**options`` in the signature.
     """
     doc = inspect.getdoc(call) or ""
     call.__doc__ = doc.replace("{options}", as_parameters(RECORDING.values()))
@@ -66,14 +66,14 @@ def check_names(options: Iterable[str]) -> None:
     Raises
     ------
     UnknownOptionError
-        If there is none; the message names those that there are.
+        If an option does not exist. The message lists all options.
     """
     for option in options:
         if option not in RECORDING:
             near = difflib.get_close_matches(option, RECORDING, n=1)
-            there = f" Did you mean {near[0]}?" if near else ""
+            hint = f" Did you mean {near[0]}?" if near else ""
             raise UnknownOptionError(
-                f"there is no option {option}.{there} The options are {', '.join(RECORDING)}."
+                f"there is no option {option}.{hint} The options are {', '.join(RECORDING)}."
             )
 
 
@@ -82,25 +82,27 @@ ensure_defaults()
 
 @dataclass(frozen=True, kw_only=True)
 class RunSettings(RunOptions):
-    """A run's name and identity, the directory of its files, and what it uses of its options.
+    """A run's name, identity, directory and options.
 
     Remote workers do not have the client's config, so everything that they need is here.
     """
 
     #: Prefix of the names of the run's files.
     name: str
-    #: The directory of the files, the same path on every host; with `storage` one of each host.
+    #: The directory of the files, which is the same path on every host. With `storage`, it is a
+    #: temporary directory of each host.
     directory: str
-    #: URL of the storage to which files are put; empty: none.
+    #: URL of the storage to which files are uploaded, or empty.
     storage: str = ""
-    #: Whose run it is, see `dasfprof.handles.registration`: owners record beside each other.
+    #: Owner of the run (see `dasfprof.handles.registration`). Runs of different owners are
+    #: recorded at the same time.
     owner: str = ""
-    #: Id of the client with whose process the run ends; empty: it ends with the cluster.
+    #: Id of the client whose process ends the run. If empty, the run ends with the cluster.
     client: str = ""
-    #: The process whose clients' work is recorded with texts, see `this_process`. Everybody's work
-    #: is, if it is empty.
+    #: The process whose clients' tasks are recorded with texts (see `this_process`). If empty, the
+    #: tasks of all clients are.
     process: str = ""
-    #: Whether the preload that records it removes its files when they are old.
+    #: Whether the preload that records the run removes its files when they are old.
     removable: bool = False
     #: Identifies the run among others with the same name.
     uuid: str = field(default_factory=lambda: uuid.uuid4().hex)
@@ -112,18 +114,18 @@ class RunSettings(RunOptions):
             object.__setattr__(self, "directory", local_directory(self.uuid))
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """Unpickle: what goes to a storage is first written to a directory of this host."""
+        """Unpickle. Files for a storage are first written to a directory of this host."""
         self.__dict__.update(state)
         self.__post_init__()
 
     @property
     def source(self) -> str:
-        """What `dasfprof.open_run` takes for this run."""
+        """The argument of `dasfprof.open_run` for this run."""
         return os.path.join(shown(self.storage) or self.directory, self.name)
 
     @property
     def mark(self) -> str:
-        """The annotation of tasks whose texts are not recorded."""
+        """The annotation that marks tasks whose texts are not recorded."""
         return f"{MARK}{self.uuid}"
 
     @property
@@ -143,16 +145,17 @@ class RunSettings(RunOptions):
         plugin
             ``TracePlugin``, ``SchedulerPlugin`` or ``ResourceMonitor``.
         owner
-            The worker's name, or ``scheduler``: the last part of the file's name.
+            The last part of the file's name: the worker's name, or ``scheduler``.
         header
             Further entries of the file's header.
         """
         system.check_recording()
         host = socket.gethostname()
         lost, job = missing(plugin), job_of_process()
-        parts = [self.name, plugin, *(file_part(part) for part in (host, owner))]
+        optional = {"removable": self.removable, "job": job, "missing": lost}
+        name = f"{self.name}-{plugin}-{file_part(host)}-{file_part(owner)}.msgpack"
         return FileDatabase(
-            Path(self.directory, "-".join(parts) + ".msgpack"),
+            Path(self.directory, name),
             commit_threshold=self.commit_threshold,
             flush_interval=self.flush_interval,
             max_pending=self.max_pending,
@@ -164,9 +167,7 @@ class RunSettings(RunOptions):
                 "run_uuid": self.uuid,
                 "run_created": self.created,
                 "cores": cpu_count(),
-                **({"removable": True} if self.removable else {}),
-                **({"job": job} if job else {}),
-                **({"missing": lost} if lost else {}),
+                **{fact: value for fact, value in optional.items() if value},
                 **system.header_facts(),
                 **header,
             },
@@ -174,22 +175,21 @@ class RunSettings(RunOptions):
 
 
 def make_settings(**given: Unpack[AllOptions]) -> RunSettings:
-    """Return the settings, with those that are not given, or None, read from Dask's config.
+    """Return the settings of a run. Options that are missing or None come from Dask's config.
 
     Raises
     ------
     RegistrationError
         If processes of this system cannot be recorded.
     InvalidArgumentError
-        If there is no such option, or it has no such value, or the directory is no path or URL, or
-        does not go with `ship`.
+        If an option or its value is invalid.
     """
     system.check_recording()
     check_names(given)
     values: dict[str, Any] = {name: setting(name, given.get(name)) for name in RECORDING}
     if values.pop("add_time_suffix"):
         values["name"] += f"-{int(time.time())}"
-    values |= choose_place(values["directory"], values["ship"])
+    values |= place_options(values["directory"], values["ship"])
     settings = RunSettings(**values)
     if not 1 <= settings.commit_threshold <= settings.max_pending:
         raise InvalidArgumentError(
@@ -201,8 +201,8 @@ def make_settings(**given: Unpack[AllOptions]) -> RunSettings:
 
 # `recorded_settings`: settings of Dask and of the run that may explain why two runs differ.
 
-#: Of Dask's config, as the scheduler's process has it.
-_OF_DASK = (
+#: Settings of Dask's config in the scheduler's process.
+_DASK_SETTINGS = (
     "array.chunk-size",
     "dataframe.shuffle.method",
     "distributed.comm.compression",
@@ -216,30 +216,31 @@ _OF_DASK = (
     "distributed.worker.memory.terminate",
     "optimization.fuse.active",
 )
-#: Options that do not touch the work, or whose files show them.
+#: Options that do not affect the computation, or that the run's files show.
 _NOT_SETTINGS = {"response_timeout", "orphan_timeout", "ship", "enable_nvtx"}
 
 
 def recorded_settings(settings: RunSettings) -> dict[str, str]:
     """Return the settings, by their names in Dask's config, as texts."""
-    found: dict[str, Any] = {name: dask.config.get(name, None) for name in _OF_DASK}
-    for option in fields(RunOptions):
-        if option.name not in _NOT_SETTINGS:
-            name = option.name.replace("_", "-")
-            found[f"dasfprof.{name}"] = getattr(settings, option.name)
-    return {name: str(value) for name, value in found.items()}
+    values = {name: dask.config.get(name, None) for name in _DASK_SETTINGS}
+    values |= {
+        f"dasfprof.{option.name.replace('_', '-')}": getattr(settings, option.name)
+        for option in fields(RunOptions)
+        if option.name not in _NOT_SETTINGS
+    }
+    return {name: str(value) for name, value in values.items()}
 
 
-# --- Where a run's files are written and sent, and the mark by which a process knows --------------
+# --- The directory of a run's files, and the mark that shows whether processes share it -----------
 
 
-def choose_place(directory: Any, ship: ShipName) -> dict[str, Any]:
-    """Return the fields of `RunSettings` that say where files are written and sent.
+def place_options(directory: Any, ship: ShipName) -> dict[str, Any]:
+    """Return the fields of `RunSettings` that determine where files are written and sent.
 
     Raises
     ------
     InvalidArgumentError
-        If the directory is neither a path nor a URL that fsspec knows, or does not go with `ship`.
+        If the directory is neither a path nor a URL that fsspec knows, or contradicts `ship`.
     MissingExtraError
         If a URL needs a package that is not installed here.
     """
@@ -253,21 +254,21 @@ def choose_place(directory: Any, ship: ShipName) -> dict[str, Any]:
         url = str(given).rstrip("/")
         if ship not in ("auto", "storage"):
             raise InvalidArgumentError(
-                f"ship={ship!r} does not go with directory={shown(url)!r}: files are put there "
-                "with 'auto' and 'storage'."
+                f"ship={ship!r} contradicts directory={shown(url)!r}: to upload files to a URL, "
+                "pass ship='auto' or ship='storage'."
             )
         check_backend(url)
         return {"directory": "", "storage": url, "ship": "storage"}
     if ship == "storage":
         raise InvalidArgumentError(
-            f"ship='storage' needs the storage's URL as directory, such as 's3://bucket/traces'; "
-            f"got {os.fspath(given)!r}."
+            "ship='storage' needs the storage's URL as directory, such as 's3://bucket/traces'. "
+            f"Got {os.fspath(given)!r}."
         )
     return {"directory": str(Path(given).expanduser().absolute()), "ship": ship}
 
 
 def local_directory(run_uuid: str) -> str:
-    """Return where processes of this host write what goes to a storage."""
+    """Return the directory in which processes of this host write files before the upload."""
     return str(Path(tempfile.gettempdir(), f"dasfprof-{run_uuid}"))
 
 
@@ -275,15 +276,15 @@ logger = logging.getLogger(__name__)
 
 
 def mark_of(directory: str, run_uuid: str) -> Path:
-    """Return the path of a run's mark: a hidden file, which is no trace."""
+    """Return the path of a run's mark, a hidden file that is not a trace."""
     return Path(directory, f".dasfprof-{run_uuid}")
 
 
 def place_mark(directory: str, run_uuid: str) -> None:
-    """Put the mark into the directory unless it is there.
+    """Create the mark in the directory.
 
-    Where that cannot be written, there is none: workers then ship if they do not share the
-    scheduler's directory.
+    If the directory cannot be written, there is no mark. Then workers send their files unless they
+    share the scheduler's directory.
     """
     try:
         Path(directory).mkdir(parents=True, exist_ok=True)
@@ -293,13 +294,13 @@ def place_mark(directory: str, run_uuid: str) -> None:
 
 
 def sees_mark(directory: str, run_uuid: str) -> bool:
-    """Return whether this process's directory has the mark."""
+    """Return whether the directory contains the mark, as this process sees it."""
     return mark_of(directory, run_uuid).exists()
 
 
 def remove_mark(directory: str, run_uuid: str) -> None:
-    """Remove the mark, if it is there."""
+    """Remove the mark if it exists."""
     try:
         mark_of(directory, run_uuid).unlink(missing_ok=True)
     except OSError as error:
-        logger.debug("the mark in %s stays: %s", directory, error)
+        logger.debug("the mark in %s cannot be removed: %s", directory, error)

@@ -1,4 +1,4 @@
-"""`SideProcess`: commands that analyse a run, each in a process of low priority, one at a time."""
+"""`SideProcess`: runs commands that analyse a run in processes of low priority, one at a time."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ class SideProcess:
     module
         The module, see `dasfprof.handles.live`.
     niceness
-        How much lower than this one's the priority is.
+        Niceness of the processes.
     limit
-        Seconds after which a process is killed.
+        Time limit of a process in seconds.
     """
 
     def __init__(self, module: str, niceness: int, limit: float) -> None:
@@ -31,28 +31,28 @@ class SideProcess:
         self._process: subprocess.Popen[bytes] | None = None
         self._output: IO[bytes] | None = None
         self._cpu = 0.0
-        #: What the last successful process printed; None before the first has ended.
+        #: Output of the last successful process, or None before the first has ended.
         self.result: Any = None
-        #: When a process last began or ended, on the monotonic clock; seconds and CPU seconds of
-        #: the last one that ended.
+        #: When a process last started or ended, on the monotonic clock, and seconds and CPU seconds
+        #: of the last process that ended.
         self.since, self.seconds, self.cpu_seconds = monotonic(), 0.0, 0.0
 
     def begin(self, *arguments: str) -> None:
-        """Begin a process with these arguments."""
+        """Start a process with these arguments."""
         self._cpu, self.since = system.children_cpu(), monotonic()
-        self._output = tempfile.TemporaryFile()  # noqa: SIM115  (closed where it is read)
+        self._output = tempfile.TemporaryFile()  # noqa: SIM115  (closed when it is read)
         with contextlib.suppress(OSError):
             self._process = subprocess.Popen(
                 [sys.executable, "-m", self._module, *arguments],
                 stdin=subprocess.DEVNULL,
                 stdout=self._output,
                 stderr=subprocess.DEVNULL,
-                start_new_session=True,  # Ctrl-C is for this process
+                start_new_session=True,  # Ctrl-C must not reach it.
             )
             system.lower_priority(self._process.pid, self._niceness)
 
     def is_running(self) -> bool:
-        """Return whether a process runs; take the result of one that has ended."""
+        """Return whether a process is running, and store the result of one that has ended."""
         if self._process is None:
             return False
         if self._process.poll() is None:
@@ -69,7 +69,7 @@ class SideProcess:
         return False
 
     def close(self) -> None:
-        """Kill the process that runs."""
+        """Kill the running process."""
         process, self._process = self._process, None
         if process is not None:
             process.kill()

@@ -30,7 +30,7 @@ logger = logging.getLogger(__name__)
 #: Minimum seconds between two analyses, also as a multiple of the last one's seconds; and the time
 #: limit of an analysis (seconds).
 _INTERVAL, _TIMES, _LONGEST = 60.0, 10.0, 1800.0
-#: Maximum number of functions whose open tasks have a series each, and the label of the others.
+#: Maximum number of functions with their own series of open tasks, and the label of the others.
 _MOST_FUNCTIONS, _OTHERS = 50, "(other functions)"
 
 #: The metrics by name, with their meanings and their labels besides ``run``. All are gauges, since
@@ -72,7 +72,7 @@ class RunMetrics:
     settings
         The run.
     module
-        What a process runs that analyses the run, see `dasfprof.handles.live`.
+        The module of the process that analyses the run, see `dasfprof.handles.live`.
     database
         The file of the scheduler's plugin.
     """
@@ -80,15 +80,10 @@ class RunMetrics:
     def __init__(
         self, scheduler: Any, settings: RunSettings, module: str, database: FileDatabase
     ) -> None:
-        self._scheduler, self._settings, self._database = scheduler, settings, database
+        self._scheduler, self.settings, self._database = scheduler, settings, database
         self._most_functions = 0 if setting("dashboard") == "counts" else _MOST_FUNCTIONS
         self._process = SideProcess(module, 19, _LONGEST)
         self._was_analysed = False
-
-    @property
-    def run(self) -> str:
-        """The run's name."""
-        return self._settings.name
 
     def samples(self) -> Iterator[Sample]:
         """Yield the samples of this moment, and begin an analysis of the run if one is due."""
@@ -96,31 +91,31 @@ class RunMetrics:
         pause = max(_INTERVAL, _TIMES * process.seconds) if self._was_analysed else 0.0
         if not process.is_running() and time.monotonic() - process.since >= pause:
             self._was_analysed = True
-            process.begin("metrics", str(Path(self._settings.directory, self._settings.name)))
-        yield "dasfprof_begin_timestamp_seconds", (), self._settings.created
+            process.begin("metrics", str(Path(self.settings.directory, self.settings.name)))
+        yield "dasfprof_begin_timestamp_seconds", (), self.settings.created
         losses = self._database.writer.losses
-        yield "dasfprof_lost_facts", (), float(sum(losses.by_cause.values()))
+        yield "dasfprof_lost_facts", (), float(losses.dropped)
         yield from self._open_tasks()
         if process.result is not None:
             yield from _samples_of(process.result)
 
     def _open_tasks(self) -> Iterator[Sample]:
         """Yield open tasks: of the functions that have most of them, and of all others."""
-        counts: dict[tuple[str, str], int] = {}
+        counts: Counter[tuple[str, str]] = Counter()
         by_function = {
-            function: {state: states[state] for state in UNFINISHED if states.get(state)}
+            function: Counter({state: states.get(state, 0) for state in UNFINISHED})
             for function, states in task_counts(self._scheduler)[0].items()
         }
-        order = sorted(by_function, key=lambda name: -sum(by_function[name].values()))
+        order = sorted(by_function, key=lambda name: -by_function[name].total())
         for position, function in enumerate(order):
             label = function if position < self._most_functions else _OTHERS
-            for state, number in by_function[function].items():
-                counts[label, state] = counts.get((label, state), 0) + number
+            for state, number in (+by_function[function]).items():
+                counts[label, state] += number
         for labels, number in counts.items():
             yield "dasfprof_open_tasks", labels, float(number)
 
     def end(self) -> None:
-        """End an analysis that runs."""
+        """End the analysis if one is running."""
         self._process.close()
 
 
@@ -129,17 +124,17 @@ def _samples_of(document: dict[str, Any]) -> Iterator[Sample]:
     yield "dasfprof_analysed_timestamp_seconds", (), document["analysed"]
     yield "dasfprof_analysis_duration_seconds", (), document["seconds"]
     counts: Counter[tuple[str, ...]] = Counter()
-    seconds: dict[str, float] = {}
+    savings: dict[str, float] = {}
     for finding in document.get("findings", ()):
         rule = str(finding["Rule"])
         counts[rule, str(finding["Severity"]), str(finding.get("Client") or "")] += 1
-        at_stake = finding.get("Seconds at stake (s)")
-        if at_stake is not None:
-            seconds[rule] = seconds.get(rule, 0.0) + float(at_stake)
+        seconds = finding.get("Seconds at stake (s)")
+        if seconds is not None:
+            savings[rule] = savings.get(rule, 0.0) + float(seconds)
     for labels, number in counts.items():
         yield "dasfprof_findings", labels, float(number)
-    for rule, at_stake in seconds.items():
-        yield "dasfprof_finding_seconds", (rule,), at_stake
+    for rule, seconds in savings.items():
+        yield "dasfprof_finding_seconds", (rule,), seconds
     for row in document.get("time_accounting", ()):
         if row["Thread Time (s)"] is not None:
             yield "dasfprof_thread_seconds", (str(row["Class"]),), float(row["Thread Time (s)"])
@@ -152,7 +147,7 @@ class _Collector:
         self.runs: tuple[RunMetrics, ...] = ()
 
     def describe(self) -> list[Metric]:
-        """Return nothing: the registry need not collect to know the names."""
+        """Return no metrics, so that the registry does not collect to learn their names."""
         return []
 
     def collect(self) -> Iterator[Metric]:
@@ -166,7 +161,7 @@ class _Collector:
         for metrics in self.runs:
             try:
                 for name, labels, value in metrics.samples():
-                    families[name].add_metric([metrics.run, *labels], value)
+                    families[name].add_metric([metrics.settings.name, *labels], value)
             except Exception:
                 logger.debug("metrics of a run could not be read", exc_info=True)
         yield from families.values()
@@ -197,8 +192,9 @@ def add_metrics(
         from prometheus_client import REGISTRY
     except ImportError:
         logger.warning(
-            "prometheus=True: there are no metrics, as prometheus_client is not installed where "
-            "the scheduler runs: pip install 'dasfprof[prometheus]'. All else is recorded."
+            "prometheus=True: there are no metrics, because prometheus_client is not installed in "
+            "the scheduler's environment. Install it with `pip install 'dasfprof[prometheus]'`. "
+            "Everything else is recorded."
         )
         return lambda: None
     metrics = RunMetrics(scheduler, settings, module, database)

@@ -1,11 +1,11 @@
-"""Events in the vocabulary of the Chrome Trace Event Format, and how their kinds are declared.
+"""Event classes in the terms of the Chrome Trace Event Format, and declarations of event kinds.
 
-Four event classes, with the names and fields that users of DASF know. Seconds in float: a
-`timestamp` is the start of what the event describes, as Unix time. `process_id` is the host and
-`thread_id` the worker, as DASF has it. Phases and scopes are those of the `Trace Event Format
+The four event classes have the names and fields that users of DASF know. Times are seconds. A
+`timestamp` is the Unix time at which the event starts. As in DASF, `process_id` is the host and
+`thread_id` the worker. Phases and scopes are those of the `Trace Event Format
 <https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU>`_.
 
-Any thread may create events; they hold no resources.
+Any thread may create events.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class EventPhases:
 
 
 class InstantEventScope:
-    """How far an instant event reaches in a viewer."""
+    """The extent of an instant event in a viewer."""
 
     GLOBAL = "g"
     PROCESS = "p"
@@ -35,7 +35,7 @@ class InstantEventScope:
 
 @dataclass(slots=True)
 class InstantEvent:
-    """Something that happened at `timestamp` and took no time."""
+    """An event at `timestamp` without a duration."""
 
     name: str
     timestamp: float
@@ -50,7 +50,7 @@ class InstantEvent:
 
 @dataclass(slots=True)
 class CompleteEvent:
-    """Something that began at `timestamp` and took `duration` seconds."""
+    """An event that started at `timestamp` and took `duration` seconds."""
 
     name: str
     timestamp: float
@@ -65,7 +65,7 @@ class CompleteEvent:
 
 @dataclass(slots=True)
 class DurationBeginEvent:
-    """The start of something that a `DurationEndEvent` of the same name and thread ends."""
+    """The start of a duration, which a `DurationEndEvent` of the same name and thread ends."""
 
     name: str
     timestamp: float
@@ -79,7 +79,7 @@ class DurationBeginEvent:
 
 @dataclass(slots=True)
 class DurationEndEvent:
-    """The end of what a `DurationBeginEvent` of the same name and thread began."""
+    """The end of a duration, which a `DurationBeginEvent` of the same name and thread started."""
 
     name: str
     timestamp: float
@@ -102,21 +102,20 @@ EVENT_CLASSES: dict[str, type[Event]] = {
 }
 
 
-# --- How an event kind is declared: its name, its columns, and what each of them means ------------
+# --- Declarations of event kinds ------------------------------------------------------------------
 #
-# Everything that stores or reads what is recorded derives from these declarations: the encoders
-# (`EventKind.fields` and `args`), the recorder's layouts, the reader of traces (`Column.form`), the
-# Parquet files and their documentation (`Column.kind`, `Column.about`).
+# Encoders (`EventKind.fields` and `args`), recorders, the reader of traces (`Column.form`), and the
+# Parquet files with their documentation (`Column.kind`, `Column.about`) use these declarations.
 
 #: How a value is stored, see `dasfprof.database.encoders`.
 Codec = Literal["float", "float32", "time", "int", "text", "key", "keys", "value"]
 
-#: How the analysis keeps a column: times and other floats (NaN where unknown), int64 (-1 where
-#: unknown), codes of categories, objects that equal rows share, numbers of keys, lists of those.
+#: How the analysis stores a column: times and other floats (NaN if unknown), int64 (-1 if unknown),
+#: codes of categories, objects that equal rows share, numbers of keys, or lists of these.
 Form = Literal["time", "float", "int", "category", "object", "key", "keys"]
 
-#: What a column holds, and its unit. Times are Unix seconds of the recording host's clock. An
-#: ``object`` is a value of any type, such as a tuple or a dict. Behind it is its form.
+#: Kinds of columns, each with its form. Times are Unix seconds of the recording host's clock. An
+#: ``object`` is a value of any type, such as a tuple or a dict.
 KINDS_OF_VALUES: dict[str, Form] = {
     "time": "time",
     "seconds": "float",
@@ -135,14 +134,14 @@ KINDS_OF_VALUES: dict[str, Form] = {
 
 @dataclass(frozen=True)
 class Schema:
-    """What a batch of like events holds.
+    """The columns of a batch of events.
 
     Parameters
     ----------
     phase, name
         As in the events.
     fields
-        Name and codec of each of the event's own fields (`timestamp`, `duration`, ...).
+        Name and codec of each field of the event (`timestamp`, `duration`, ...).
     args
         Name and codec of each of its args.
     """
@@ -154,13 +153,13 @@ class Schema:
 
     @property
     def codecs(self) -> list[str]:
-        """One codec a column: the fields, then the args."""
+        """The codec of each column, first of the fields, then of the args."""
         return [codec for _, codec in self.fields + self.args]
 
 
 @dataclass(frozen=True)
 class Column:
-    """One arg of an event kind.
+    """An arg of an event kind.
 
     Parameters
     ----------
@@ -169,13 +168,13 @@ class Column:
     codec
         How it is stored.
     kind
-        What it holds.
+        A key of `KINDS_OF_VALUES`.
     about
         Its meaning, in a few words.
     title
-        Of a counter that tables of resource usage show: its label there, without a unit.
+        Label of a counter in tables of resource usage, without a unit, or empty.
     chart
-        Of a counter that is drawn over time: the title of its chart.
+        Title of the chart that shows a counter over time, or empty.
     in_tables
         Whether the tables of a `Trace` have it. Readers of events always get it.
     """
@@ -190,7 +189,7 @@ class Column:
 
     @property
     def form(self) -> Form:
-        """How the analysis keeps it."""
+        """How the analysis stores it."""
         return KINDS_OF_VALUES[self.kind]
 
 
@@ -201,9 +200,9 @@ class EventKind(Schema):
     Parameters
     ----------
     about
-        What one event of it is, in a sentence.
+        Description of an event.
     recorder
-        The plugin whose files hold it, as their headers name it.
+        The plugin that writes it, by its name in the headers of files.
     columns
         The args.
     """
@@ -212,12 +211,12 @@ class EventKind(Schema):
     recorder: str = field(default="", compare=False)
     columns: tuple[Column, ...] = field(default=(), compare=False)
 
-    # The hash of the schema's fields: `dataclass` would make one of all of them anew at each call.
+    # `dataclass` would hash all fields at each call.
     def __hash__(self) -> int:
         return hash((self.phase, self.name))
 
     def forms(self, *, stimuli: bool = False) -> dict[str, Form]:
-        """Return the forms of the columns in tables, by name: of stimulus ids, or of the rest."""
+        """Return the forms of columns in tables, by name: of stimulus ids, or of all others."""
         return {
             column.name: column.form
             for column in self.columns
@@ -240,9 +239,10 @@ def event_kind(
     name, about, recorder, phase
         See `EventKind`.
     columns
-        A line a column: name, codec, kind, and its meaning. A line may go on, indented. A name
-        behind a minus is in no table. Behind the meaning may stand, in brackets, the title of a
-        counter, with a capital or #, and behind a bar that of its chart.
+        One line per column: name, codec, kind and meaning. Indented lines continue the line before.
+        Columns whose names start with a minus are in no table. The meaning may be followed by the
+        title of a counter in brackets, which starts with a capital letter or #, and after a bar the
+        title of its chart.
     """
     declared = tuple(_columns(columns))
     fields: tuple[tuple[str, str], ...] = (("timestamp", "float"),)
@@ -258,8 +258,8 @@ _LINE = re.compile(r"(-?)(\S+)\s+(\S+)\s+(\S+)\s+(.+?)(?:\s+\[([A-Z#][^|]*?)(?: 
 
 def _columns(text: str) -> Iterator[Column]:
     for line in filter(str.strip, text.replace("\n    ", " ").splitlines()):
-        found = _LINE.fullmatch(line)
-        assert found is not None, line
-        hidden, name, codec, kind, about, title, chart = found.groups(default="")
+        match = _LINE.fullmatch(line)
+        assert match is not None, line
+        hidden, name, codec, kind, about, title, chart = match.groups(default="")
         facts = cast(Codec, codec), kind, about, title, chart
         yield Column(name, *facts, in_tables=not hidden)

@@ -1,17 +1,16 @@
-"""What the client records of steps, of the graphs that it sends, and of what it calls."""
+"""Event kinds of steps, of lines and graphs that the client builds, and of its calls of Dask.
+
+The events' `thread_id` is ``client``.
+"""
 
 from __future__ import annotations
 
 from dasfprof.schema.events import event_kind
 
-# --- What the client records of the steps of a pipeline, and of the graphs that it sends ----------
-#
-# The events' `thread_id` is ``client``.
-
-#: The annotation of graphs that are computed in a step: the names of the steps around, the
-#: outermost first. The scheduler's plugin takes it off the tasks before workers see them.
+#: Annotation of graphs that are computed in a step: the names of the steps around, from the
+#: outermost on. The scheduler's plugin removes it from the tasks before workers see them.
 ANNOTATION = "dasfprof_step"
-#: Between the names of a step and of the one around it, in the names of the analysis.
+#: Separator between the name of a step and the names of the steps around it in the analysis.
 SEPARATOR = "/"
 
 STEP = event_kind(
@@ -19,9 +18,9 @@ STEP = event_kind(
     "A step of the pipeline was entered.",
     recorder="StepRecorder",
     columns="""
-id              int      id       of this time that it was entered
-parent          int      id       id of the step around it; -1: none
-step            text     text     its own name
+id              int      id       id of this entry
+parent          int      id       id of the step around it, or -1 for none
+step            text     text     name of the step
 """,
 )
 
@@ -30,151 +29,145 @@ STEP_END = event_kind(
     "A step was left.",
     recorder="StepRecorder",
     columns="""
-id              int      id       of the time that it was entered
+id              int      id       id of the entry
 """,
 )
 
 STEP_LAYER = event_kind(
     "Step Layer",
-    "A layer of a graph was built in a step, for the first time or after another step built it; "
-    "or it was built in no step, out of layers that come of one.",
+    "A layer of a graph was built in a step, for the first time or after another step built it. Or "
+    "it was built outside of steps from layers of a step.",
     recorder="StepRecorder",
     columns="""
-id              int      id       of the step; -1: none
-layer           key      key      its name
-dependencies    keys     keys     where it was built in no step: names of layers it depends on
+id              int      id       id of the step, or -1 for none
+layer           key      key      name of the layer
+dependencies    keys     keys     outside of steps, names of the layers it depends on
 """,
 )
 
 GRAPH_SENT = event_kind(
     "Graph Sent",
-    "The client's process had pickled a graph and given it to its connection with the scheduler.",
+    "The client's process had pickled a graph and passed it to its connection with the scheduler.",
     recorder="StepRecorder",
     columns="""
-client          text     text     of which client
+client          text     text     id of the client
 host            text     text     name of its host
-since           time     time     the graph before it had been sent, or recording began there
-start           time     time     Dask began to pickle it
-optimising      time     seconds  Dask optimised collections in that thread since its graph before,
-    before it began to pickle; None: unknown
-size            time     bytes    pickled; None: unknown
+since           time     time     when the previous graph was sent, or recording began
+start           time     time     when Dask began to pickle the graph
+optimising      time     seconds  time for which Dask optimized collections in that thread after its
+    previous graph and before start, or None if unknown
+size            time     bytes    pickled size, or None if unknown
 """,
 )
 
 LINE = event_kind(
     "Line",
-    "A line of the program built something for the first time, such as a layer of a graph, a part "
-    "of a dataframe or futures, or called Dask.",
+    "A line of the program built something for the first time, such as a layer of a graph, a "
+    "partition or futures, or called Dask.",
     recorder="StepRecorder",
     columns="""
-id              int      id       of the line
-file            text     text     the innermost file of the program's own code
-line            int      id       the line in it
-code            text     text     the function that it is in
-text            text     text     of the line; None: see missing
+id              int      id       id of the line
+file            text     text     innermost file of the user's code
+line            int      id       line number
+code            text     text     function that contains the line
+text            text     text     text of the line, or None (see missing)
 missing         text     text     why there is no text: not recorded, changed since, there is no
     such file
-cell            text     text     of a notebook: the cell, as In[3]; None: no cell
-library         text     text     the innermost file of a library that the line called and that
-    called Dask; None: the line called Dask itself
-library_line    int      id       the line in it; -1: none
-library_code    text     text     the function that it is in
+cell            text     text     notebook cell, such as In[3], or None
+library         text     text     innermost file of a library between the line and Dask, or None if
+    the line called Dask itself
+library_line    int      id       line number in that file, or -1 for none
+library_code    text     text     function that contains this line
 """,
 )
 
 LINE_LAYER = event_kind(
     "Line Layer",
-    "A line built a layer of a graph, or a future. Where Dask fuses layers the tasks are called "
-    "after the last.",
+    "A line built a layer of a graph, or a future. If Dask fuses layers, the tasks are named after "
+    "the last one.",
     recorder="StepRecorder",
     columns="""
-id              int      id       of the line
-layer           key      key      its name; of a future its key
-dependencies    keys     keys     names of layers that it depends on, or that were fused into it
+id              int      id       id of the line
+layer           key      key      name of the layer, or key of the future
+dependencies    keys     keys     names of the layers it depends on, or that were fused into it
 """,
 )
 
 LINE_GRAPH = event_kind(
     "Line Graph",
-    "A line sent a graph that it alone built, as Client.map does.",
+    "A line sent a graph that only this line built, as Client.map does.",
     recorder="StepRecorder",
     columns="""
-id              int      id       of the line
-key             key      key      of a task of the graph
+id              int      id       id of the line
+key             key      key      key of a task of the graph
 """,
 )
 
-
-# --- What the client records of what it calls, and of what it sends -------------------------------
-#
-# The events' `thread_id` is ``client``.
-
-#: The file of a function that was sent by value, as workers know it with a recent cloudpickle.
+#: File of a function that was pickled by value, as workers see it with a recent cloudpickle.
 DYNAMIC = "<dynamic-code>"
 
 FUNCTION_SENT = event_kind(
     "Function Sent",
-    "A Python function that the client pickled by value, or one within it, for the first time. "
-    "cloudpickle may send it without its file: to workers that is <dynamic-code>.",
+    "The first time that the client pickled a Python function by value, or one inside it. "
+    "cloudpickle may send it without its file, which workers then see as <dynamic-code>.",
     recorder="StepRecorder",
     columns="""
-function        text     text     qualified name, with its module
-file            text     text     where it is
+function        text     text     qualified name with the module
+file            text     text     the file
 line            int      id       its first line
 last            int      id       its last line
-source          text     text     its first 100 lines; None: see missing
+source          text     text     its first 100 lines, or None (see missing)
 missing         text     text     why there is no source: within another function, changed since
 """,
 )
 
 CLIENT_CALLS = event_kind(
     "Client Calls",
-    "Calls of Dask by the program, of one kind and from one line, one after the other; what Dask "
-    "did for it outside of these; and from when to when it was recorded. The event's time is the "
-    "first one's begin.",
+    "Successive calls of Dask of one kind from one line of the program, work of Dask outside of "
+    "these calls, or the time range of the recording. The event's time is the first start.",
     recorder="StepRecorder",
     columns="""
 call            text     text     compute, persist, submit, map, gather, result, wait, as_completed,
-    scatter, cancel, run, run_on_scheduler, rebalance, replicate, upload_file, publish_dataset,
-    unpublish_dataset; tokenising, optimising or pickling where it was outside of these; recording
-file            text     text     the innermost file of the program's own code that called; None:
-    unknown
-line            int      id       the line in it; -1: unknown
-code            text     text     the function that it is in
-main            int      flag     1: the main thread called
-calls           int      count    how many
-stop            time     time     the last one's end
-seconds         time     seconds  of them all; the rest is in it
-longest         time     seconds  the longest
-waiting         time     seconds  for results to be there, or for an answer
-receiving       time     seconds  until results were here
-deserialising   time     seconds  of that: deserialising them
-tokenising      time     seconds  making names of tasks out of what goes into them
-optimising      time     seconds  optimising collections
-pickling        time     seconds  pickling graphs, and handing them to the connection
-keys            int      count    futures or keys that were asked for, made or given
-received        int      bytes    results, as Dask sizes them in memory
-sent            int      bytes    graphs, pickled; of scatter the data, as Dask sizes them
+    scatter, cancel, run, run_on_scheduler, rebalance, replicate, upload_file, publish_dataset or
+    unpublish_dataset; tokenising, optimising or pickling for work outside of these; or recording
+file            text     text     innermost file of the user's code that called, or None if unknown
+line            int      id       line number, or -1 if unknown
+code            text     text     function that contains the line
+main            int      flag     1 if the main thread called
+calls           int      count    number of calls
+stop            time     time     end of the last call
+seconds         time     seconds  total time of the calls, including the following parts
+longest         time     seconds  time of the longest call
+waiting         time     seconds  waiting for results or for an answer
+receiving       time     seconds  receiving results
+deserialising   time     seconds  part of receiving: deserializing results
+tokenising      time     seconds  naming tasks after their inputs
+optimising      time     seconds  optimizing collections
+pickling        time     seconds  pickling graphs and passing them to the connection
+keys            int      count    number of futures or keys that were requested, created or received
+received        int      bytes    results, as Dask counts their size in memory
+sent            int      bytes    pickled graphs, or with scatter the data, as Dask counts its size
 """,
 )
 
 SENT_VALUE = event_kind(
     "Sent Value",
-    "A value of 10 kB or more that a graph held: a Python function that was pickled by value, or "
-    "an argument. Of a layer of more than 100 tasks some were looked at.",
+    "An object of at least 10 kB that was embedded in a graph: a Python function pickled by value, "
+    "or an argument. In layers with more than 100 tasks, only some tasks are examined.",
     recorder="StepRecorder",
     columns="""
 kind            text     text     function or argument
-name            text     text     the function, with its module; of an argument the tasks' name
-size            int      bytes    pickled; from the sixth of a name on as of the fifth; about, where
-    the graph took half a second to pickle
-seconds         float32  seconds  pickling it once; NaN where it was not measured
-tasks           int      count    how many of the graph's tasks have it; 0: unknown
-why             text     text     by value: of __main__, a lambda, defined in a function, its module
-    is sent by value; argument
-held            text     text     the largest that a function holds, and how; an argument's type
-file            text     text     the line that sent the graph; None: unknown
-line            int      id       and -1
-code            text     text     and None
+name            text     text     the function with its module, or the name of the argument's tasks
+size            int      bytes    pickled size. From the sixth object with this name on, it is that
+    of the fifth. If pickling the graph took half a second, it is an estimate
+seconds         float32  seconds  time for pickling it once, or NaN if it was not measured
+tasks           int      count    number of the graph's tasks that contain it, or 0 if unknown
+why             text     text     why it was pickled by value: in __main__, a lambda, defined in a
+    function, its module is pickled by value; or argument
+held            text     text     largest object that a function contains, and how; or the type of
+    the argument
+file            text     text     file of the line that sent the graph, or None if unknown
+line            int      id       its line number, or -1
+code            text     text     function that contains it, or None
 """,
 )

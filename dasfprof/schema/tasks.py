@@ -1,252 +1,253 @@
-"""What workers and the scheduler record of tasks, transfers and workers.
+"""Event kinds of tasks, transfers and workers, recorded by workers and the scheduler.
 
-The event's fields `process_id` and `thread_id` are the host's name and the worker's label,
-``worker-{host}-{name}``, in files of worker plugins; the host's name and ``scheduler`` in the
-scheduler's. A time that did not happen is None.
+In files of worker plugins, the event's fields `process_id` and `thread_id` are the host's name and
+the worker's label, ``worker-{host}-{name}``. In the scheduler's files, they are the host's name and
+``scheduler``. A time that did not occur is None.
 """
 
 from __future__ import annotations
 
 from dasfprof.schema.events import EventPhases, event_kind
 
-#: Begin of the annotations by which a recording marks tasks for workers.
+#: Prefix of the annotations with which a recording marks tasks for workers.
 MARK = "dasfprof_hidden_"
-#: The function of tasks of other clients, of which no texts are recorded.
+#: Function name of other clients' tasks, whose texts are not recorded.
 OTHER_CLIENTS = "other-clients"
 
 COMPUTE = event_kind(
     "Compute",
-    "One attempt to run a key on a worker. The event's time is that of the user's function, in "
-    "the thread that ran it.",
+    "One attempt to run a task on a worker. The event's time is that of the user's function in its "
+    "thread.",
     recorder="TracePlugin",
     phase=EventPhases.COMPLETE,
     columns="""
 key             key      key      the key
 -name           text     text     dask.utils.key_split of the key
 run_id          int      id       Dask's number of the attempt; with the key it identifies a run
-state           text     text     that it ended in: memory, erred, cancelled, rescheduled
-size            int      bytes    the result; 0 where there is none
+state           text     text     final state: memory, erred, cancelled or rescheduled
+size            int      bytes    size of the result, or 0 without a result
 type            text     text     qualified name of the result's type
 dtype           text     text     the result's dtype
 shape           text     object   the result's shape, a tuple of int
-dependencies    keys     keys     the keys it depends on
-input_size      int      bytes    the dependencies' results together
-thread          text     text     identity of the thread; None for coroutines
-cpu             float32  seconds  CPU time of the thread; None for coroutines. Of a task that meters
-    parts of itself, as P2P shuffles do, None under a millisecond, and one that follows such on its
-    thread may have that of the 5 ms before it
-run_queue       float32  seconds  the thread could run and had no core; None: not known; 0 of a
-    task under a millisecond: it is not read; a longer one that follows such on its thread may have
-    waits of the 5 ms before it
-received        time     time     the worker knew of it
-ready           time     time     its dependencies were on the worker
-executing       time     time     it was given a thread
-seceded         time     time     it gave its thread back and went on (long-running)
-done            time     time     the worker knew the outcome
-deserialize     float32  seconds  deserialising in the run, as of unspilled inputs; functions and
-    arguments were unpickled before it, see Task Unpickled
-disk_read       float32  seconds  unspilling of inputs
-disk_read_size  int      bytes    inputs that were unspilled
-executor        float32  seconds  waiting for the thread pool, and returning from it
-collecting      float32  seconds  CPU time of Python's garbage collector in the task's thread, with
-    the finalizers that it called, but for its youngest generation; None for coroutines
-storage         float32  seconds  in requests of fsspec and Zarr, while the thread was on no core
-exception       text     text     what it raised
-raised_at       text     text     the last line of user code in its traceback: file:line function
+dependencies    keys     keys     keys of the dependencies
+input_size      int      bytes    total size of the dependencies' results
+thread          text     text     identity of the thread, or None for coroutines
+cpu             float32  seconds  CPU time of the thread, or None for coroutines and for tasks under
+    a millisecond that meter parts of themselves, as P2P shuffles do. The next task on their thread
+    may include the CPU time of up to 5 ms before it
+run_queue       float32  seconds  time for which the thread waited for a CPU core, or None if
+    unknown. It is 0 for tasks under a millisecond, whose waits of up to 5 ms may count for the next
+    longer task on their thread
+received        time     time     when the worker received the task
+ready           time     time     when its dependencies were on the worker
+executing       time     time     when it was assigned a thread
+seceded         time     time     when it seceded from its thread (long-running)
+done            time     time     when the worker knew the outcome
+deserialize     float32  seconds  deserialization during the run, for example of unspilled inputs.
+    For functions and arguments, which are unpickled before the run, see Task Unpickled
+disk_read       float32  seconds  time for unspilling inputs
+disk_read_size  int      bytes    size of the unspilled inputs
+executor        float32  seconds  time of waiting for the thread pool and of returning from it
+collecting      float32  seconds  CPU time of Python's garbage collector in the task's thread and of
+    the finalizers that it called, without the youngest generation; None for coroutines
+storage         float32  seconds  time in requests of fsspec and Zarr while the thread was off-CPU
+exception       text     text     the exception that it raised
+raised_at       text     text     last line of user code in its traceback, as file:line function
 """,
 )
 
 TRANSFER = event_kind(
     "Transfer",
-    "One message that brought results from another worker, in the receiver's file.",
+    "One message with results from another worker, in the receiver's file.",
     recorder="TracePlugin",
     phase=EventPhases.COMPLETE,
     columns="""
 source          text     text     address of the sender
-keys            keys     keys     the keys of the results
-size            int      bytes    of the results
-state           text     text     success, busy, missing, failed
-network         float32  seconds  on the network; the sender's serialising is within
-deserialize     float32  seconds  deserialising
+keys            keys     keys     keys of the results
+size            int      bytes    size of the results
+state           text     text     success, busy, missing or failed
+network         float32  seconds  network time, including the sender's serialization
+deserialize     float32  seconds  time for deserialization
 """,
 )
 
 SHUFFLE_MESSAGE = event_kind(
     "Shuffle Message",
-    "One message of a P2P shuffle to another worker, in the sender's file. The event's time is "
-    "until the receiver had taken it in.",
+    "One message of a P2P shuffle to another worker, in the sender's file. The event ends when the "
+    "receiver has accepted it.",
     recorder="TracePlugin",
     phase=EventPhases.COMPLETE,
     columns="""
 target          text     text     address of the receiver
-size            int      bytes    of the rows or blocks, as Dask counts them
-state           text     text     success, failed
+size            int      bytes    size of the rows or blocks, as Dask counts it
+state           text     text     success or failed
 """,
 )
 
 ACTOR_CALL = event_kind(
     "Actor Call",
-    "A call of an actor's method, in the file of the worker that has the actor. The event's time "
-    "is from the arrival of the call to its answer, or to the end of the recording where there was "
-    "none: methods that are no coroutines take turns in one thread of the worker, and the wait for "
-    "it is within.",
+    "A call of an actor's method, in the file of the actor's worker. The event's time is from the "
+    "arrival of the call to its answer, or to the end of the recording. Methods that are not "
+    "coroutines share one thread of the worker, and the time includes the wait for it.",
     recorder="TracePlugin",
     phase=EventPhases.COMPLETE,
     columns="""
-key             key      key      of the actor
-method          text     text     the method's name
-state           text     text     success, failed, unanswered
+key             key      key      key of the actor
+method          text     text     name of the method
+state           text     text     success, failed or unanswered
 """,
 )
 
 WORKER_FUNCTION = event_kind(
     "Worker Function",
-    "A function that a client ran on the worker outside of tasks, as Client.run does. The event's "
-    "time is from the arrival of the request to its answer, or to the end of the recording where "
-    "there was none. A function that is no coroutine blocks the event loop.",
+    "A function that a client ran on the worker outside of tasks, for example with Client.run. The "
+    "event's time is from the arrival of the request to its answer, or to the end of the "
+    "recording. A function that is not a coroutine blocks the event loop.",
     recorder="TracePlugin",
     phase=EventPhases.COMPLETE,
     columns="""
-function        text     text     the function, with its module; None: unknown
-cpu             time     seconds  of the event loop's thread, for the function alone
-state           text     text     success, failed, unanswered
+function        text     text     the function with its module, or None if unknown
+cpu             time     seconds  CPU time of the event loop's thread in the function
+state           text     text     success, failed or unanswered
 """,
 )
 
 LOG_RECORD = event_kind(
     "Log Record",
-    "What a task run logged by `logging`: the first 20 records from a level on, and its first "
-    "error. Its task may have caught that error, and then counts as done. And, if that was asked "
-    "for, the first 20 lines that it printed, of logger stdout and level PRINT.",
+    "A record that a task run wrote with `logging`: the first 20 from a minimum level on, and the "
+    "first error, which the task may have caught. With record_prints, also the first 20 printed "
+    "lines, with the logger stdout and the level PRINT.",
     recorder="TracePlugin",
     columns="""
 key             key      key      the key
 run_id          int      id       Dask's number of the attempt
-logger          text     text     the logger's name
-level           text     text     the level's name
-message         text     text     as the program wrote it, before its values were filled in, unless
-    these were asked for
-exception       text     text     qualified name of the exception's type; None: none was logged
+logger          text     text     name of the logger
+level           text     text     name of the level
+message         text     text     the message, without its arguments unless log_values is set
+exception       text     text     qualified name of the logged exception's type, or None
 line            text     text     the line that logged it, as file:line function
-error           int      flag     1: the task run's first record of level ERROR or above, or with an
-    exception
+error           int      flag     1 for the task run's first record of level ERROR or above or with
+    an exception
 """,
 )
 
 TRACEBACK = event_kind(
     "Traceback",
-    "The traceback of a failed task run; the first 1000 of a worker.",
+    "The traceback of a failed task run, for the first 1000 of a worker.",
     recorder="TracePlugin",
     columns="""
 key             key      key      the key
 run_id          int      id       Dask's number of the attempt
-text            text     text     the calls, the outermost first, without the exception; of a long
-    one its begin and end
+text            text     text     the calls from the outermost on, without the exception. The middle
+    of a long traceback is left out
 """,
 )
 
 FUNCTION_CODE = event_kind(
     "Function Code",
-    "A Python function that the tasks of one name call: the first five of the user's own, or of "
-    "libraries if there are none.",
+    "A Python function that tasks with the same name call: the first five user functions, or "
+    "library functions if there are none.",
     recorder="TracePlugin",
     columns="""
 name            text     text     dask.utils.key_split of the tasks' keys
-function        text     text     qualified name, with its module
-file            text     text     where it is
+function        text     text     qualified name with the module
+file            text     text     the file
 line            int      id       its first line
-source          text     text     its first 100 lines; None: see missing
+source          text     text     its first 100 lines, or None (see missing)
 missing         text     text     why there is no source: of a library, no such file, changed since
 """,
 )
 
 TASK_ARGUMENTS = event_kind(
     "Task Arguments",
-    "What a task run of 10 ms or more, or a failed one, was called with: the first 1,000 such runs "
+    "The arguments of a task run that took at least 10 ms or failed, for the first 1,000 such runs "
     "of each function on a worker.",
     recorder="TracePlugin",
     columns="""
 key             key      key      the key
 run_id          int      id       Dask's number of the attempt
-arguments       text     text     name, type, dtype, shape or length of the first 20 arguments,
-    those of plain types by value if that was asked for; empty: it has none, or they are unknown
+arguments       text     text     name, type, dtype, shape or length of the first 20 arguments, and
+    with arguments="values" the values of plain types. Empty if there are none or they are unknown
 """,
 )
 
 STORAGE = event_kind(
     "Storage",
-    "What a task run read from a storage and wrote to it, by store: in requests of fsspec and Zarr "
-    "3, in any thread or event loop, the outermost of those within one another; or, of a run of a "
-    "millisecond or more, what its thread moved to and from disks of its host.",
+    "Data that a task run read from and wrote to one store, by outermost requests of fsspec and "
+    "Zarr 3 in any thread or event loop; or, for runs of at least a millisecond, data that its "
+    "thread moved from and to disks of its host.",
     recorder="TracePlugin",
     columns="""
 key             key      key      the key
 run_id          int      id       Dask's number of the attempt
-protocol        text     text     s3, gs, https, ... as the file system calls itself; of stores of
-    Zarr file, memory, zip, ...; disk: the kernel's count of bytes from and to block devices, where
-    cached files that are read count nothing and those that are written count at once; it may have
-    those of tasks of less than a millisecond in the 0.1 s before it on its thread
-reads           int      count    requests that read; 0 of disk
-read_size       int      bytes    read
-reading         float32  seconds  in these requests, those side by side as well; 0 of disk
-writes          int      count    requests that wrote; 0 of disk
-write_size      int      bytes    written
-writing         float32  seconds  in these requests
-waiting         float32  seconds  while a request of either kind was in progress, and no thread was
-    on a core for the run; of several stores, shared out by their seconds
-unsized         int      count    requests whose bytes are unknown, as of those that failed
-helpers_cpu     float32  seconds  of CPU of other threads that the run started by asyncio.to_thread,
-    as Zarr does to decompress, at most those for which there were any; shared out as waiting
-helpers_queue   float32  seconds  for which these could run and had no core, at most the rest
-items           text     text     hashes of the first 16 objects, or ranges of them, that it read
-    from all stores, without metadata of Zarr; empty of disk
+protocol        text     text     protocol of the file system, such as s3, gs or https; file, memory
+    or zip for stores of Zarr; disk for the kernel's count of bytes from and to block devices, which
+    omits reads of cached files, includes writes immediately, and may include tasks under a
+    millisecond in the 0.1 s before this run on its thread
+reads           int      count    number of read requests, 0 for disk
+read_size       int      bytes    bytes read
+reading         float32  seconds  total time of read requests, also parallel ones, 0 for disk
+writes          int      count    number of write requests, 0 for disk
+write_size      int      bytes    bytes written
+writing         float32  seconds  total time of write requests
+waiting         float32  seconds  time with a request in progress and all threads of the run
+    off-CPU, divided among several stores in proportion to their seconds
+unsized         int      count    number of requests of unknown size, for example failed ones
+helpers_cpu     float32  seconds  CPU time of threads that the run started by asyncio.to_thread, as
+    Zarr does to decompress, at most the time with such threads, divided as waiting
+helpers_queue   float32  seconds  time for which these threads waited for a CPU core, at most the
+    remainder of that time
+items           text     text     hashes of the first 16 objects or ranges of objects that it read
+    from all stores, without metadata of Zarr. Empty for disk
 """,
 )
 
 TASK_UNPICKLED = event_kind(
     "Task Unpickled",
-    "A worker unpickled a task's function and arguments, with a millisecond of CPU or for 20 ms. "
-    "The event's time is its end; the task may never have run there.",
+    "A worker unpickled a task's function and arguments, which took at least 1 ms of CPU time or "
+    "20 ms. The event's time is the end. The task may not have run on this worker.",
     recorder="TracePlugin",
     columns="""
 key             key      key      the key
 run_id          int      id       Dask's number of the attempt
-size            int      bytes    pickled
-seconds         float32  seconds  unpickling, on the worker's event loop but for what has 10 MB; of
-    the first that came together each an equal part, if all are of one function, else not told
-cpu             float32  seconds  of CPU among them: the rest are waits, for the interpreter's lock
-    as well; waits for a core alone are left out
+size            int      bytes    pickled size
+seconds         float32  seconds  time for unpickling, on the worker's event loop below 10 MB. It is
+    divided equally among the first tasks that arrived together, or unknown if these are of several
+    functions
+cpu             float32  seconds  CPU time of unpickling. The remainder of seconds is time of waits,
+    for example for the GIL, but not for a CPU core
 """,
 )
 
 RESULT_SERIALISED = event_kind(
     "Result Serialised",
-    "A worker serialised a result for somebody who asked, and compressed it where Dask does, with "
-    "a millisecond of CPU or for 20 ms. The event's time is when it had been sent.",
+    "A worker serialized a result for another process, including Dask's compression, which took at "
+    "least 1 ms of CPU time or 20 ms. The event's time is when the result had been sent.",
     recorder="TracePlugin",
     columns="""
 key             key      key      the key
-run_id          int      id       Dask's number of the attempt; -1: it ran elsewhere
-target          text     text     address of the worker that asked; None: the client or scheduler
-size            int      bytes    as Dask sizes it in memory
-seconds         float32  seconds  serialising, with waits for the interpreter's lock
+run_id          int      id       Dask's number of the attempt, or -1 if it ran on another worker
+target          text     text     address of the requesting worker, or None for the client or
+    scheduler
+size            int      bytes    size in memory, as Dask counts it
+seconds         float32  seconds  time for serialization, including waits for the GIL
 """,
 )
 
 WORKER_ERROR = event_kind(
     "Worker Error",
-    "An error with an exception that Dask logged in a worker's process, not in a task's thread: "
-    "the first 100. Where a worker ends by itself, the last one often tells why.",
+    "An error with an exception that Dask logged in a worker's process outside of tasks, for the "
+    "first 100. The last one often explains why a worker ended.",
     recorder="TracePlugin",
     columns="""
-logger          text     text     the logger's name
-exception       text     text     the exception's type and text
+logger          text     text     name of the logger
+exception       text     text     type and message of the exception
 """,
 )
 
 CLOCK = event_kind(
     "Clock",
-    "A change of Dask's estimate of the distance between the worker's and the scheduler's clock.",
+    "A change of Dask's estimate of the offset between the worker's and the scheduler's clock.",
     recorder="TracePlugin",
     columns="""
 scheduler_delay float    seconds  the estimate
@@ -255,45 +256,48 @@ scheduler_delay float    seconds  the estimate
 
 TASK_RUN = event_kind(
     "Task Run",
-    "A task run as the scheduler saw it: from being sent to a worker until the outcome was known.",
+    "A task run as the scheduler saw it, from its assignment to a worker until its outcome was "
+    "known.",
     recorder="SchedulerPlugin",
     phase=EventPhases.COMPLETE,
     columns="""
 key             key      key      the key
 run_id          int      id       Dask's number of the attempt
-worker          text     text     address
-state           text     text     what it became: memory, erred, released, ...; processing: open
-waiting         time     time     the scheduler knew of it, waiting for dependencies
-queued          time     time     runnable, but held back at the scheduler: queued or no-worker
-stolen          time     time     last moved to another worker before it ran
-start           time     time     start, as the scheduler was told, shifted by Dask's estimate
-stop            time     time     end, as the scheduler was told
-size            int      bytes    the result, as the scheduler was told
-wanted          int      count    1: as it ended a client held a future of it, and was told
-cause           key      stimulus stimulus id of what sent it
-end_cause       key      stimulus stimulus id of what ended it
+worker          text     text     address of the worker
+state           text     text     next state: memory, erred, released or another, or processing if
+    unfinished
+waiting         time     time     when the scheduler began to wait for its dependencies
+queued          time     time     when it was runnable but stayed on the scheduler: queued or
+    no-worker
+stolen          time     time     when it was last moved to another worker before it ran
+start           time     time     start reported to the scheduler, with Dask's clock offset
+stop            time     time     end reported to the scheduler, with Dask's clock offset
+size            int      bytes    size of the result reported to the scheduler
+wanted          int      count    1 if a client held a future of it at the end and was notified
+cause           key      stimulus stimulus id of the event that assigned it
+end_cause       key      stimulus stimulus id of the event that ended it
 graph           key      stimulus stimulus id of the graph that made it runnable
 priority_user       float  number the user's priority
-priority_generation int    count  Dask's: lower for graphs that came earlier
-priority_order      int    count  Dask's: place within its graph
+priority_generation int    count  Dask's generation, which is lower for earlier graphs
+priority_order      int    count  Dask's order within the graph
 annotations     value    object   Dask's annotations, a dict
-exception       text     text     the exception, as the scheduler was told
+exception       text     text     exception reported to the scheduler
 """,
 )
 
 RESULT_RELEASED = event_kind(
     "Result Released",
-    "The scheduler let the result of a task run go, or lost it with its workers. The event's time "
-    "is that, rounded up to 1/1024 s.",
+    "The scheduler released the result of a task run, or lost it with its workers. The event's "
+    "time is rounded up to 1/1024 s.",
     recorder="SchedulerPlugin",
     columns="""
-run_id          int      id       Dask's number of the attempt whose result it was
+run_id          int      id       Dask's number of the attempt that made the result
 """,
 )
 
 COPY_DROPPED = event_kind(
     "Copy Dropped",
-    "The scheduler asked a worker to drop its copy of a result that another worker has as well.",
+    "The scheduler asked a worker to drop its copy of a result that another worker also has.",
     recorder="SchedulerPlugin",
     columns="""
 key             key      key      the key
@@ -303,15 +307,15 @@ worker          text     text     address of the worker
 
 UNSENT_TASKS = event_kind(
     "Unsent Tasks",
-    "Tasks of a function and state that no worker had been sent when recording ended. The event's "
-    "time is when the first of them came to the scheduler.",
+    "Tasks of one function and state that were not assigned to a worker when recording ended. The "
+    "event's time is when the first of them was submitted.",
     recorder="SchedulerPlugin",
     columns="""
 name            text     text     dask.utils.key_split of the keys
 state           text     text     waiting, queued or no-worker
-tasks           int      count    how many
-key             key      key      of the first
-restrictions    value    object   what the first asks of a worker: workers, hosts, resources
+tasks           int      count    number of tasks
+key             key      key      key of the first task
+restrictions    value    object   restrictions of the first task: workers, hosts and resources
 """,
 )
 
@@ -320,33 +324,33 @@ GRAPH = event_kind(
     "A graph of tasks arrived at the scheduler.",
     recorder="SchedulerPlugin",
     columns="""
-client          text     text     of which client
-tasks           int      count    how many tasks
-wanted          int      count    how many results the client asked for
-stimulus        key      stimulus its stimulus id
-step            value    object   names of the steps that it was computed in, the outermost first
+client          text     text     id of the client
+tasks           int      count    number of tasks
+wanted          int      count    number of results that the client requested
+stimulus        key      stimulus stimulus id of the graph
+step            value    object   names of the steps that it was computed in, from the outermost on
 """,
 )
 
 CLIENT = event_kind(
     "Client",
-    "A client sent its first graph while it was recorded.",
+    "A client sent its first recorded graph.",
     recorder="SchedulerPlugin",
     columns="""
-client          text     text     the client's id
-name            text     text     user, host and script, if dasfprof runs in its process, else the
-    host of its connection, or None
+client          text     text     id of the client
+name            text     text     user, host and script if dasfprof runs in the client's process,
+    else the host of its connection, or None
 """,
 )
 
 CLIENT_TASKS = event_kind(
     "Client Tasks",
-    "Tasks of a client that came with none of its recorded graphs: known when recording began, or "
-    "brought by the graph of another client and wanted by this one as well.",
+    "Tasks of a client that are in none of its recorded graphs, because they existed when "
+    "recording began, or another client's graph contained them.",
     recorder="SchedulerPlugin",
     columns="""
-client          text     text     the client's id
-keys            keys     keys     the keys of the tasks
+client          text     text     id of the client
+keys            keys     keys     keys of the tasks
 """,
 )
 
@@ -357,23 +361,23 @@ STEAL = event_kind(
     columns="""
 key             key      key      the key
 run_id          int      id       Dask's number of the attempt
-victim          text     text     address that lost it
-thief           text     text     address that got it
-requested       time     time     the scheduler asked the victim for it
+victim          text     text     address of the busy worker
+thief           text     text     address of the idle worker
+requested       time     time     when the scheduler asked the victim for the task
 """,
 )
 
 WORKER_ADDED = event_kind(
     "Worker Added",
-    "A worker joined the cluster, or was there when recording began.",
+    "A worker joined the cluster, or was in it when recording began.",
     recorder="SchedulerPlugin",
     columns="""
 worker          text     text     address
-name            value    object   as Dask calls it
-host            text     text     as the scheduler knows it, often an IP address
-nthreads        int      count    its threads
-memory_limit    int      bytes    that it may take; 0: no limit
-resources       value    object   that tasks may ask it for, a dict of their amounts
+name            value    object   Dask's name of the worker
+host            text     text     host as the scheduler knows it, often an IP address
+nthreads        int      count    number of threads
+memory_limit    int      bytes    memory limit, or 0 for none
+resources       value    object   amounts of resources that tasks can require, a dict
 """,
 )
 
@@ -383,36 +387,36 @@ WORKER_REMOVED = event_kind(
     recorder="SchedulerPlugin",
     columns="""
 worker          text     text     address
-reason          text     text     why
+reason          text     text     the reason
 """,
 )
 
 WORKER_EXIT = event_kind(
     "Worker Exit",
-    "The process of a worker that left ended so, as its nanny logged it. It comes a moment after "
-    "Worker Removed; where no nanny tells, there is none.",
+    "How the process of a worker that left the cluster ended, from its nanny's log. It follows "
+    "shortly after Worker Removed, and is missing without a nanny.",
     recorder="SchedulerPlugin",
     columns="""
 worker          text     text     address
-exit_code       int      number   the exit status; negative: the signal that killed it; None:
+exit_code       int      number   exit status, negative for the signal that killed it, or None if
     unknown
-reason          text     text     why its nanny ended it; None: it did not, as far as is known
+reason          text     text     why the nanny ended it, or None if no reason is known
 """,
 )
 
 CLUSTER_CHANGE = event_kind(
     "Cluster Change",
-    "Somebody or something restarted, retired or gave up workers, cancelled tasks, paused a "
-    "worker, or asked for another number of workers.",
+    "Workers were restarted, retired, removed or paused, tasks were cancelled, or another number "
+    "of workers was requested.",
     recorder="SchedulerPlugin",
     columns="""
-action          text     text     restart, retire, worker-ttl (the scheduler gave a worker up that
-    had sent no heartbeat for longer), pause, resume, cancel, adapt
-who             text     text     who asked: a client, the worker itself, adaptive, scheduler; None:
+action          text     text     restart, retire, worker-ttl (the scheduler removed a worker that
+    had sent no heartbeat for too long), pause, resume, cancel or adapt
+who             text     text     a client, the worker itself, adaptive or scheduler, or None if
     unknown
-workers         value    object   addresses of the workers that it is about
-number          float32  number   cancel: of tasks; restart: of tasks that it took away before they
-    were sent to a worker; adapt: of workers that are wanted; worker-ttl: of seconds without a
-    heartbeat
+workers         value    object   addresses of the affected workers
+number          float32  number   cancel: number of tasks; restart: number of tasks that were
+    cancelled before their assignment; adapt: requested number of workers; worker-ttl: seconds
+    without a heartbeat
 """,
 )

@@ -428,7 +428,7 @@ def test_urls_that_cannot_be_used(s3: S3Server, monkeypatch: pytest.MonkeyPatch)
     choices = {
         ("nosuch://x", None): (InvalidArgumentError, "not know the protocol 'nosuch'"),
         ("gs://x", None): (MissingExtraError, "gs://x requires another package: .*gcsfs"),
-        (S3, "none"): (InvalidArgumentError, "does not go with"),
+        (S3, "none"): (InvalidArgumentError, "contradicts"),
         ("traces", "storage"): (InvalidArgumentError, "needs the storage's URL"),
         (Path(S3), None): (InvalidArgumentError, "lost a slash"),
     }

@@ -61,8 +61,8 @@ MUTATIONS = [
     ),
     Mutation(
         "events beyond max_pending are kept",
-        "            self._drop_newest(source)\n        elif not self._wake.is_set()",
-        "            pass\n        elif not self._wake.is_set()",
+        "            self._drop_newest(source)\n        else:\n            self.wake()",
+        "            pass\n        else:\n            self.wake()",
         "database/test_writer_faults.py",
     ),
     # Recording.

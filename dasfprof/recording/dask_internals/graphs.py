@@ -31,7 +31,7 @@ from dasfprof.recording.dask_internals.built_lines import (
 from dasfprof.recording.dask_internals.graph_values import timers
 from dasfprof.recording.dask_internals.patch import Hook, Patch, SharedPatches, takes
 from dasfprof.recording.steps import step as steps
-from dasfprof.recording.steps.line import Line, nobodys, users
+from dasfprof.recording.steps.line import Line, ignored_files, user_files
 from dasfprof.recording.steps.step import OpenStep
 from dasfprof.schema.steps import ANNOTATION
 
@@ -148,9 +148,9 @@ def _noting_layer(original: Any, patch: Patch) -> Any:
         if patch.active:
             try:
                 frame: Any = frame_of(1)
-                while (code := frame.f_code).co_filename in nobodys:
+                while (code := frame.f_code).co_filename in ignored_files:
                     frame = frame.f_back
-                if code.co_filename in users and not calls and len(fresh) < MOST_FRESH:
+                if code.co_filename in user_files and not calls and len(fresh) < MOST_FRESH:
                     note((name, code, frame.f_lasti, graph.dependencies[name]))
                 else:
                     _lines.built(name, graph)

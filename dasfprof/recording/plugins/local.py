@@ -183,11 +183,11 @@ class LocalRecorder:
         self._leave()
         client_calls.of_dask.leave()
         if self._scheduler is not None:
-            self._guard.take_all("stop", [self._scheduler.close])
+            self._guard.call_all("stop", [self._scheduler.close])
         for part in self._parts:
             part.end()
         for sender in self._senders:
-            self._guard.take_all("stop", [sender.finish])
+            self._guard.call_all("stop", [sender.finish])
 
     def commit(self) -> None:
         """Write everything that has been recorded so far."""

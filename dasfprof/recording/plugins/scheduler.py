@@ -152,7 +152,7 @@ class SchedulerTaskPlugin(SchedulerPlugin):
         except Exception:
             self._note_no_more()
             self._guard.caught("start")
-            self._guard.take_all("start", self._undo)
+            self._guard.call_all("start", self._undo)
             return
         try:
             if self._companion is not None:
@@ -236,7 +236,7 @@ class SchedulerTaskPlugin(SchedulerPlugin):
             await self._scheduler.finished()
         finally:  # also if the event loop ends before and cancels this task
             self._note_no_more()
-            self._guard.take_all("close", self._undo)
+            self._guard.call_all("close", self._undo)
 
     async def stop(self) -> None:
         """End the recording: Dask calls nothing when a plugin is unregistered."""
@@ -247,7 +247,7 @@ class SchedulerTaskPlugin(SchedulerPlugin):
             self._note_no_more()
             if self.clients is not None:
                 self.clients.stop()
-            await in_thread(partial(self._guard.take_all, "stop", self._undo))
+            await in_thread(partial(self._guard.call_all, "stop", self._undo))
         except Exception:
             self._guard.caught("stop")
 

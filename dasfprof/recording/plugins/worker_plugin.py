@@ -130,7 +130,7 @@ class RecordingPart(ABC):
             self._start(worker)
         except Exception:
             self._guard.caught("setup")
-            self._guard.take_all("setup", self._undo)
+            self._guard.call_all("setup", self._undo)
 
     @abstractmethod
     def _start(self, worker: Any) -> None:
@@ -145,7 +145,7 @@ class RecordingPart(ABC):
 
     def end(self) -> None:
         """Stop recording as `teardown` does, without an event loop."""
-        self._guard.take_all("stop", self._undo)
+        self._guard.call_all("stop", self._undo)
 
     def _open_database(self, worker: Any, **header: Any) -> tuple[FileDatabase, dict[str, Any]]:
         """Open the part's file, and count the part's errors in it from now on.

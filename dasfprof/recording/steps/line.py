@@ -1,7 +1,8 @@
-"""`Line`: the line of the user's program that a thread is in, and the library's line beneath it.
+"""`Line`: the line of the user's program that a thread executes, and the library's line it calls.
 
-A frame is the user's if its file is none of Python, of an installed package or of dasfprof. The
-innermost counts. Of a command that an installed package brings, that package is the program.
+A frame is the user's if its file does not belong to Python, an installed package or dasfprof. The
+innermost one counts. If the program is a command of an installed package, its frames are the
+package's.
 """
 
 from __future__ import annotations
@@ -28,29 +29,29 @@ from dasfprof.schema.steps import LINE, LINE_LAYER
 Place = tuple[str, int, str]
 
 _PACKAGE = str(Path(__file__).parents[2])
-#: The demo is a program, though it comes with the profiler.
+#: Files of the demo, which are user code although they are in this package.
 _DEMO = tuple(os.path.join(_PACKAGE, "cli", name) for name in ("demo.py", "demo_pipeline.py"))
-#: Where packages put their commands: a line each, which calls the package.
+#: Directory of the commands of installed packages, which only call the package.
 _COMMANDS = os.path.join(sysconfig.get_path("scripts"), "")
-#: Packages that are not the library that built a graph, but what it was built with; and Python's.
-_BENEATH = ("dask", "distributed", "dask_array", "toolz", "cytoolz", "tlz")
+#: Packages that do not count as the library that built a graph, because libraries build on them.
+_DASK_PACKAGES = ("dask", "distributed", "dask_array", "toolz", "cytoolz", "tlz")
 _INSTALLED = ("site-packages", "dist-packages")
-#: The most distinct lines that are known at a time: code may be generated.
+#: Maximum number of cached lines, because code may be generated.
 _MOST_LINES = 100_000
 
-#: The names of files that are nobody's, to whom a line would say nothing, and of the user's. Others
-#: are a library's, or were not seen yet.
-nobodys: set[str] = set()
-users: set[str] = set()
-_librarys: set[str] = set()
-#: By the place in the program and in the library beneath.
+#: Names of files whose frames are ignored, and of the user's and libraries' files. Other files have
+#: not been classified yet.
+ignored_files: set[str] = set()
+user_files: set[str] = set()
+_library_files: set[str] = set()
+#: Lines by their places in the program and in the library.
 _lines: dict[tuple[Place, Place | None], Line] = {}
-#: Code and an instruction in it.
-_Spot = tuple[CodeType, int]
-#: By the identities of the code and the instructions in it, of the program and of a library beneath
-#: it if there is one; with the code, which keeps it. The number of a line takes a search in its
-#: code, and the hash of code as long.
-_at: dict[tuple[int, ...], tuple[Line, CodeType, CodeType | None]] = {}
+#: Code and the offset of an instruction in it.
+_Instruction = tuple[CodeType, int]
+#: Lines by the identities of code and the offsets of instructions in the program and, if any, the
+#: library. The code objects are stored to keep them alive. Computing a line number from an offset,
+#: or the hash of code, would take long.
+_cache: dict[tuple[int, ...], tuple[Line, CodeType, CodeType | None]] = {}
 _ids = itertools.count(int.from_bytes(os.urandom(6), "big") << 14)
 
 
@@ -62,31 +63,31 @@ class Line:
     id: int
     #: File, line, function.
     place: Place
-    #: What the line is in.
+    #: The code that contains the line.
     code: CodeType
-    #: The innermost line of a library that called Dask for it; None: it called Dask itself.
+    #: The innermost line of a library that called Dask for it, or None if it called Dask itself.
     library: Place | None
 
 
 def current_line(above: int = 1) -> Line | None:
-    """Return the innermost line of the user's code that this thread is in; without, a library's.
+    """Return the innermost line of user code that this thread executes, or else of a library.
 
     Parameters
     ----------
     above
-        Where to begin, in calls above this one: what is beneath is not looked at.
+        Number of innermost calls to skip.
     """
     frame: FrameType | None = sys._getframe(above)
     library: FrameType | None = None
     while frame is not None:
         file = frame.f_code.co_filename
-        if file in users:
+        if file in user_files:
             if library is None:
                 return line_at(frame.f_code, frame.f_lasti)
             return _line(frame, library)
-        if file in _librarys:
+        if file in _library_files:
             library = library or frame
-        elif file not in nobodys:
+        elif file not in ignored_files:
             _files_like(file).add(file)
             continue
         frame = frame.f_back
@@ -94,128 +95,121 @@ def current_line(above: int = 1) -> Line | None:
 
 
 def line_at(code: CodeType, instruction: int) -> Line:
-    """Return the line of the user's code with an instruction, with no library beneath."""
-    found = _at.get((id(code), instruction))
-    return _known((id(code), instruction), (code, instruction), None) if not found else found[0]
+    """Return the line of user code with an instruction, called without a library."""
+    cached = _cache.get((id(code), instruction))
+    return cached[0] if cached else _add((id(code), instruction), (code, instruction), None)
 
 
 def place_of(line: Line | None) -> tuple[str | None, int, str | None]:
-    """Return file, line and function, as rows have them; of an unknown line too."""
-    return (None, -1, None) if line is None else line.place
+    """Return file, line and function as columns of a row, also for an unknown line."""
+    return _NO_PLACE if line is None else line.place
 
 
 def _line(frame: FrameType, library: FrameType) -> Line:
-    own, below = (frame.f_code, frame.f_lasti), (library.f_code, library.f_lasti)
-    at = id(own[0]), own[1], id(below[0]), below[1]
-    found = _at.get(at)
-    return _known(at, own, below) if found is None else found[0]
+    key = id(frame.f_code), frame.f_lasti, id(library.f_code), library.f_lasti
+    cached = _cache.get(key)
+    if cached is None:
+        return _add(key, (frame.f_code, frame.f_lasti), (library.f_code, library.f_lasti))
+    return cached[0]
 
 
-def _known(at: tuple[int, ...], own: _Spot, below: _Spot | None) -> Line:
-    """Return a line, from now on known by identities of code."""
-    if len(_at) >= _MOST_LINES:
-        _at.clear()
+def _add(key: tuple[int, ...], user: _Instruction, library: _Instruction | None) -> Line:
+    """Return a line, and cache it."""
+    if len(_cache) >= _MOST_LINES:
+        _cache.clear()
         _lines.clear()
-    places = _place(*own), None if below is None else _place(*below)
-    line = _lines.setdefault(places, Line(next(_ids), places[0], own[0], places[1]))
-    _at[at] = line, own[0], None if below is None else below[0]
+    places = _place(*user), None if library is None else _place(*library)
+    line = _lines.setdefault(places, Line(next(_ids), places[0], user[0], places[1]))
+    _cache[key] = line, user[0], None if library is None else library[0]
     return line
 
 
 def _place(code: CodeType, instruction: int) -> Place:
     lines = (line for begin, end, line in code.co_lines() if begin <= instruction < end)
-    return code.co_filename, next(lines, None) or -1, _name(code)
-
-
-def _name(code: CodeType) -> str:
-    return getattr(code, "co_qualname", code.co_name)
+    return code.co_filename, next(lines, None) or -1, getattr(code, "co_qualname", code.co_name)
 
 
 def _files_like(file: str) -> set[str]:
-    """Return the set that a file belongs to: `nobodys`, a library's or the user's."""
+    """Return the set that a file belongs to: `ignored_files`, `user_files` or `_library_files`."""
     if file in _DEMO:
-        return users
+        return user_files
     if file.startswith((_PACKAGE, _COMMANDS, "<frozen ", "<__array_function__")):
-        return nobodys
+        return ignored_files
     if not of_library(file):
-        return users
+        return user_files
     parts = Path(file).parts
     packages = [after for part, after in itertools.pairwise(parts) if part in _INSTALLED]
-    return _librarys if packages and packages[-1] not in _BENEATH else nobodys
+    return _library_files if packages and packages[-1] not in _DASK_PACKAGES else ignored_files
 
 
-# --- `NotedLines`: the lines of the program that built something, as rows, with their text --------
+# --- `RecordedLines`: the lines of the program that built something, as rows with their text ------
 #
 # The text is taken from the file, never from values. A file may have been changed since it was
-# imported: so it is compiled, which runs nothing, and the text counts only if the line's code comes
-# of it. Source that is in no file, as that of a notebook's cell, is that which Python shows in
-# tracebacks.
+# imported, so it is compiled, but not executed, and the text is only used if the result contains
+# the line's code. Source without a file, such as a notebook's cell, is the text that Python shows
+# in tracebacks.
 
-#: Characters of a line's text that are kept, and the most lines of a statement.
+#: Maximum number of characters of a line's text.
 LONGEST = 200
 _NO_PLACE = (None, -1, None)
 
 
-class NotedLines:
-    """Notes what lines built; and the lines, each the first time.
+class RecordedLines:
+    """Records the layers that lines built, and each line once.
 
     Parameters
     ----------
     writer
-        Of the file.
+        The writer of the file.
     constants
         Fields with the same value in every event.
     with_text
-        Whether the text is noted.
+        Whether to record the text.
     """
 
     def __init__(self, writer: TraceWriter, constants: dict[str, Any], with_text: bool) -> None:
         self._with_text = with_text
-        self._known: set[int] = set()
-        #: Of files: their lines, the code in them, and why there are none.
+        self._recorded: set[int] = set()
+        #: By file: its lines, its code, and the reason if there are none.
         self._files: dict[str, tuple[list[str], set[CodeType] | None, str | None]] = {}
-        self._seen = Source(self._fold_seen, constants)
+        self._lines = Source(self._fold_lines, constants)
         self._built = Source(self._fold_built, constants, width=4)
         self._writer = writer
-        writer.add_source(self._seen)
+        writer.add_source(self._lines)
         writer.add_source(self._built)
-        self._note = writer.extender(self._built)
+        #: Records which lines built layers, from flat facts. See `StepRecorder.built_at`.
+        self.built_at = writer.extender(self._built)
 
-    def built_at(self, facts: list[Any]) -> None:
-        """Note which lines built layers, out of which others: see `StepRecorder.built_at`."""
-        self._note(facts)
+    def record(self, line: Line) -> None:
+        """Record a line, unless it was recorded before."""
+        if line.id not in self._recorded:
+            self._writer.append(self._lines, (time(), line))
 
-    def see(self, line: Line) -> None:
-        """Note a line, unless it was."""
-        if line.id not in self._known:
-            self._writer.append(self._seen, (time(), line))
-
-    def _fold_seen(self, notes: Sequence[tuple[float, Line]]) -> Folded:
-        """Return rows; called in the writer's thread."""
-        rows = self._rows(notes)
+    def _fold_lines(self, facts: Sequence[tuple[float, Line]]) -> Folded:
+        rows = self._rows(facts)
         return [(LINE, rows, range(len(rows)))]
 
-    def _fold_built(self, notes: list[Any]) -> Folded:
-        """Return rows of layers, and of lines that are new; called in the writer's thread."""
-        when, lines = notes[::4], notes[1::4]
-        dependencies = [tuple(names) for names in notes[3::4]]
-        layers = Columns([when, [line.id for line in lines], notes[2::4], dependencies])
+    def _fold_built(self, facts: list[Any]) -> Folded:
+        """Return rows of layers and of new lines."""
+        when, lines = facts[::4], facts[1::4]
+        dependencies = [tuple(names) for names in facts[3::4]]
+        layers = Columns([when, [line.id for line in lines], facts[2::4], dependencies])
         rows = self._rows(zip(when, lines, strict=True))
         count = len(lines)
         return [(LINE_LAYER, layers, range(count)), (LINE, rows, range(count, count + len(rows)))]
 
-    def _rows(self, notes: Iterable[tuple[float, Line]]) -> list[tuple[Any, ...]]:
-        """Return rows of the lines that were not noted yet."""
+    def _rows(self, facts: Iterable[tuple[float, Line]]) -> list[tuple[Any, ...]]:
+        """Return rows of the lines that were not recorded yet."""
         rows = []
-        for when, line in notes:
-            if line.id not in self._known:
-                self._known.add(line.id)
+        for when, line in facts:
+            if line.id not in self._recorded:
+                self._recorded.add(line.id)
                 text, cell = self._text(line), _cell(line.place[0])
                 rows.append((when, line.id, *line.place, *text, cell, *(line.library or _NO_PLACE)))
         return rows
 
     def _text(self, line: Line) -> tuple[str | None, str | None]:
-        """Return the text of a line, or why there is none."""
+        """Return the text of a line, or the reason why there is none."""
         if not self._with_text:
             return None, "not recorded"
         file, number, _ = line.place
@@ -228,7 +222,7 @@ class NotedLines:
             if missing is None and not 0 < number <= len(lines):
                 missing = "the file has no such line"
             return (None, missing) if missing else (lines[number - 1].strip()[:LONGEST], None)
-        except Exception as error:  # of the text: it is no Python, or not of this version
+        except Exception as error:  # The text is not valid for this version of Python.
             return None, type(error).__name__
 
 
@@ -240,12 +234,12 @@ def _read(file: str) -> tuple[list[str], set[CodeType] | None, str | None]:
     if path.stat().st_size > LARGEST:
         return [], None, "the file is too large to be compared"
     text = path.read_text("utf-8")
-    whole = compile(text, file, "exec", dont_inherit=True)
-    return text.splitlines(), set(codes_in(whole)), None
+    module = compile(text, file, "exec", dont_inherit=True)
+    return text.splitlines(), set(codes_in(module)), None
 
 
 def _cell(file: str) -> str | None:
-    """Return what Jupyter calls the cell that a file stands for, such as ``In[3]``."""
+    """Return Jupyter's name of the cell with this file name, such as ``In[3]``, or None."""
     shell = getattr(sys.modules.get("IPython.core.interactiveshell"), "InteractiveShell", None)
     compiler = getattr(getattr(shell, "_instance", None), "compile", None)
     names = getattr(compiler, "_filename_map", None)

@@ -1,4 +1,4 @@
-"""`StepRecorder`: records in the client's process: steps, what they built, what is under way."""
+"""`StepRecorder`: records steps, lines and calls of Dask in the client's process."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from dasfprof.recording.shipping.targets import upload_files
 from dasfprof.recording.stack_samples.sampled_threads import ClientThread, Subject
 from dasfprof.recording.stack_samples.sampler import SampleFile
 from dasfprof.recording.steps import step as steps
-from dasfprof.recording.steps.line import Line, NotedLines, place_of
+from dasfprof.recording.steps.line import Line, RecordedLines, place_of
 from dasfprof.recording.steps.step import ClientCall, OpenStep, Submission, watch_pipeline
 from dasfprof.recording.task_runs.function_code import SentFunctions
 from dasfprof.recording.under_way.loop import ClientUnderWay, Pulse
@@ -47,26 +47,28 @@ from dasfprof.schema.steps import (
     STEP_LAYER,
 )
 
-# --- What the client's program calls, as rows: many short calls from one line are one -------------
+# --- Calls of Dask as rows. Many short calls from one line share a row ----------------------------
 
-#: Seconds of a call from which it is a row by itself.
+#: Threshold (seconds): a longer call has its own row.
 LONG = 0.1
-#: What is added up.
-_SUMS = ("waiting", "receiving", "deserialising", "tokenising", "optimising", "pickling")
-_COUNTS = ("keys", "received", "sent")
+#: Attributes of calls that are summed.
+_SUMS = (
+    *("waiting", "receiving", "deserialising", "tokenising", "optimising", "pickling"),
+    *("keys", "received", "sent"),
+)
 
 
 def recording(start: float, stop: float) -> ClientCall:
-    """Return what tells from when to when the client was recorded."""
+    """Return the call that represents the time range of the recording."""
     return ClientCall("recording", None, start, seconds=stop - start)
 
 
 def fold_calls(calls: Sequence[ClientCall]) -> Folded:
-    """Return rows of calls that ended one after the other; called in the writer's thread."""
+    """Return rows of successive calls. Called in the writer's thread."""
     groups: dict[Any, list[ClientCall]] = {}
     for number, call in enumerate(calls):
-        alone = number if call.seconds >= LONG else -1
-        groups.setdefault((call.name, call.line, call.is_main, alone), []).append(call)
+        long_call = number if call.seconds >= LONG else -1
+        groups.setdefault((call.name, call.line, call.is_main, long_call), []).append(call)
     rows = [_row(group) for group in groups.values()]
     return [(CLIENT_CALLS, rows, range(len(rows)))] if rows else []
 
@@ -84,32 +86,32 @@ def _row(calls: list[ClientCall]) -> tuple[Any, ...]:
         sum(seconds),
         max(seconds),
         *(sum(getattr(call, name) for call in calls) for name in _SUMS),
-        *(sum(getattr(call, name) for call in calls) for name in _COUNTS),
     )
 
 
 logger = logging.getLogger(__name__)
 
-#: The recorders of this process, to stop that of a run that another run replaces.
+#: The active recorders of this process.
 _recorders: list[StepRecorder] = []
 
 
 class StepRecorder:
-    """Records the steps of this process for one run, and what its main thread does.
+    """Records the steps of this process for one run, and the activity of its main thread.
 
-    Where the run's directory cannot be written here, only steps are recorded, as far as possible.
+    If this process cannot write to the run's directory, only steps are recorded, as far as
+    possible.
 
     Parameters
     ----------
     settings
         The run.
     client
-        A client of the cluster. When the cluster has closed or its scheduler has ended, the run is
-        over, even without `stop`. None: there is no cluster.
+        A client of the cluster, or None without a cluster. When the cluster has closed or its
+        scheduler has ended, the run is over, even without `stop`.
     pipeline
         The object that was registered. The nodes of a DASF ``Pipeline`` become steps.
-    watch
-        Makes what samples the main thread, as `ClientThread` of the client does.
+    subject
+        Returns the sampled main thread. The default is a `ClientThread` of the client.
     """
 
     def __init__(
@@ -118,27 +120,27 @@ class StepRecorder:
         client: Client | None,
         pipeline: Any = None,
         *,
-        watch: Callable[..., Subject] | None = None,
+        subject: Callable[..., Subject] | None = None,
     ) -> None:
         self.settings = settings
         self._client = client
-        self._subject = watch or partial(ClientThread, client)
+        self._subject = subject or partial(ClientThread, client)
         self._pipeline = pipeline
         self._cluster: Any = None
         self._watch: SchedulerWatch | None = None
         self._forget_pipeline: Callable[[], None] | None = None
         self._lock = threading.Lock()
-        self._noted: set[int] = set()
+        self._recorded_steps: set[int] = set()
         self._constants = {"process_id": socket.gethostname(), "thread_id": "client"}
         self._source = Source(fold_rows, self._constants)
         self._calls = Source(fold_calls, self._constants)
         self._stopped = False
-        #: When recording began here, or the last graph had been sent.
+        #: When the last graph was sent, or recording began, and when recording began.
         self._since = self._began = time()
         self._guard = HookGuard()
         self._pulse: Pulse | None = None
         self._functions: SentFunctions | None = None
-        self._lines: NotedLines | None = None
+        self._lines: RecordedLines | None = None
         self._stop_samples: Callable[[], object] = lambda: None
         self.database: FileDatabase | None = None
         self._sender: Sender | None = None
@@ -150,10 +152,7 @@ class StepRecorder:
                 other.stop()
         if self._client is not None:
             self._cluster = self._client.cluster
-            plugin, limit = (
-                self.settings.plugin_name("SchedulerPlugin"),
-                self.settings.orphan_timeout,
-            )
+            plugin, limit = self.scheduler_plugin, self.settings.orphan_timeout
             self._watch = SchedulerWatch(self._client, plugin, limit, self.stop)
             self._watch.start()
         place_hooks()
@@ -167,8 +166,13 @@ class StepRecorder:
         except Exception:
             self._guard.caught("start")
 
+    @property
+    def scheduler_plugin(self) -> str:
+        """Name of the run's plugin on the scheduler."""
+        return self.settings.plugin_name("SchedulerPlugin")
+
     def _watch_main_thread(self) -> None:
-        """Record what is under way, from now on in a file that also says which process it is."""
+        """Start recording the main thread, in a file that also identifies this process."""
         writer = self._open().writer
         self._began = time()
         self.called(recording(self._began, self._began))
@@ -227,52 +231,52 @@ class StepRecorder:
                 self._sender.commit()
 
     def began(self, opened: OpenStep) -> None:
-        """Note that a step was entered."""
+        """Record that a step was entered."""
         if self.is_over:
             self.stop()
             return
         watch_collections()
-        self._note_step(opened)
+        self._record_step(opened)
 
     def ended(self, opened: OpenStep) -> None:
-        """Note that a step was left."""
-        self._note_step(opened)
+        """Record that a step was left."""
+        self._record_step(opened)
         self._append((STEP_END, (time(), opened.id)))
 
     def built(self, opened: OpenStep, layer: str) -> None:
-        """Note that a layer of a graph was built in a step."""
-        self._note_step(opened)
+        """Record that a layer of a graph was built in a step."""
+        self._record_step(opened)
         self._append((STEP_LAYER, (time(), opened.id, layer, ())))
 
     def derived(self, layer: str, dependencies: list[str]) -> None:
-        """Note that a layer was built in no step and depends on layers that were."""
+        """Record that a layer was built outside of steps from layers of steps."""
         self._append((STEP_LAYER, (time(), -1, layer, dependencies)))
 
     def built_at(self, facts: list[Any]) -> None:
-        """Note which lines built layers of graphs, or futures."""
+        """Record which lines built layers of graphs, or futures."""
         if not self._stopped:
             self._open()
             if self._lines is not None:
                 self._lines.built_at(facts)
 
     def mapped(self, line: Line, key: Any) -> None:
-        """Note that a line sent a graph with a key that it alone built."""
+        """Record that a line sent a graph with a key that only this line built."""
         self._append((LINE_GRAPH, (time(), line.id, key)))
-        self._see(line)
+        self._record_line(line)
 
-    def _see(self, line: Line | None) -> None:
+    def _record_line(self, line: Line | None) -> None:
         if line is not None and self._lines is not None and not self._stopped:
-            self._lines.see(line)
+            self._lines.record(line)
 
     def submitted(self, sent: Submission) -> None:
-        """Note that a client has sent a graph, and the functions in it."""
+        """Record that a client has sent a graph, and the functions in it."""
         if self.is_over:
             return
         start, optimising = sent.start, sent.optimising
         now, since = time(), self._since
         self._since = now
         watch_collections()
-        if optimising is not None:  # some of it may have been before recording began
+        if optimising is not None:  # A part of this time may be before the recording.
             optimising = min(optimising, max(start - since, 0.0))
         host = self._constants["process_id"]
         self._append((GRAPH_SENT, (now, sent.client, host, since, start, optimising, sent.size)))
@@ -283,25 +287,24 @@ class StepRecorder:
             self._functions.see(sent.functions)
 
     def called(self, call: ClientCall) -> None:
-        """Note what the program has called."""
+        """Record a call of Dask."""
         if self.database is not None and not self._stopped and not self.is_over:
             self.database.writer.append(self._calls, call)
-            self._see(call.line)
+            self._record_line(call.line)
 
-    def _note_step(self, opened: OpenStep) -> None:
-        """Note a step and those around it, unless noted, also if entered before recording began."""
-        if opened.id in self._noted:
+    def _record_step(self, opened: OpenStep) -> None:
+        """Record a step and the steps around it once, even if they were entered before."""
+        if opened.id in self._recorded_steps:
             return
-        self._noted.add(opened.id)
+        self._recorded_steps.add(opened.id)
         if opened.parent is not None:
-            self._note_step(opened.parent)
+            self._record_step(opened.parent)
         parent = -1 if opened.parent is None else opened.parent.id
         self._append((STEP, (opened.began, opened.id, parent, opened.names[-1])))
 
-    def _append(self, note: SchemaRow) -> None:
-        if self._stopped:
-            return
-        self._open().writer.append(self._source, note)
+    def _append(self, row: SchemaRow) -> None:
+        if not self._stopped:
+            self._open().writer.append(self._source, row)
 
     def _open(self) -> FileDatabase:
         if self.database is None:
@@ -313,7 +316,7 @@ class StepRecorder:
                     database.writer.add_source(self._calls)
                     code = self.settings.record_code
                     self._functions = SentFunctions(database.writer, self._constants, code)
-                    self._lines = NotedLines(database.writer, self._constants, code)
+                    self._lines = RecordedLines(database.writer, self._constants, code)
                     self._sender = upload_files(self.settings, "the client", [database])
                     self.database = database
         return self.database
@@ -322,5 +325,5 @@ class StepRecorder:
 def stop_recorders(plugins: list[str]) -> None:
     """Stop the recorders of this process for the runs of these plugins."""
     for recorder in _recorders.copy():
-        if recorder.settings.plugin_name("SchedulerPlugin") in plugins:
+        if recorder.scheduler_plugin in plugins:
             recorder.stop()

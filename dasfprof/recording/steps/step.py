@@ -2,9 +2,9 @@
 
 The current step is a context variable, so that threads and coroutines can be in different steps at
 the same time. While this process records no run, nothing else is set. While it records a run,
-`dasfprof.recording.dask_internals.graphs` notes which layers of graphs the program builds in a
-step, which a `StepRecorder` records, and annotates each graph that it sends to the cluster with the
-current step, which the scheduler records.
+`dasfprof.recording.dask_internals.graphs` determines which layers of graphs the program builds in a
+step, and a `StepRecorder` records them. Each graph that is sent to the cluster is annotated with
+the current step, which the scheduler records.
 """
 
 from __future__ import annotations
@@ -24,17 +24,9 @@ from typing import Any, TypeVar
 
 from dasfprof.recording.steps.line import Line
 
-# --- step: a stage of the user's pipeline, a level above functions --------------------------------
-#
-# The current step is a context variable, so that threads and coroutines can be in different steps
-# at the same time. While this process records no run, nothing else is set. While it records a run,
-# `dasfprof.recording.dask_internals.graphs` notes which layers of graphs the program builds in a
-# step, which a `StepRecorder` records, and annotates each graph that it sends to the cluster with
-# the current step, which the scheduler records.
-
 logger = logging.getLogger(__name__)
 
-#: The longest name in characters. Longer names are cut, as each task of a graph may carry one.
+#: Maximum length of a name. Longer names are cut, because each task of a graph may have one.
 _LONGEST_NAME = 200
 
 Wrapped = TypeVar("Wrapped", bound=Callable[..., Any])
@@ -46,7 +38,7 @@ class OpenStep:
 
     #: Unique among the steps of all processes.
     id: int
-    #: Names of all steps around it, the outermost first, then its own name.
+    #: Names of the steps around it, from the outermost on, and its own name.
     names: tuple[str, ...]
     parent: OpenStep | None
     #: Unix seconds.
@@ -57,12 +49,12 @@ class OpenStep:
 
 @dataclass(frozen=True)
 class SentValue:
-    """A large value that a graph held; see the schema's `SENT_VALUE`."""
+    """A large object that is embedded in a graph. See `SENT_VALUE` in the schema."""
 
     kind: str
     name: str
     size: int
-    #: Of pickling it once.
+    #: Seconds for pickling it once.
     seconds: float
     tasks: int
     why: str
@@ -77,20 +69,21 @@ class Submission:
     client: str
     #: When it began to pickle the graph.
     start: float
-    #: Seconds for which its thread had optimised since its graph before; None: unknown.
+    #: Seconds for which its thread optimized collections after its previous graph, or None if
+    #: unknown.
     optimising: float | None
-    #: Pickled, bytes; None: unknown.
+    #: Pickled size in bytes, or None if unknown.
     size: int | None
     #: The functions in it that were pickled by value.
     functions: list[FunctionType]
-    #: The line that sent it; None: unknown.
+    #: The line that sent it, or None if unknown.
     line: Line | None = None
     values: Sequence[SentValue] = ()
 
 
 @dataclass
 class ClientCall:
-    """What a program called of Dask, or what Dask did outside of calls; see `CLIENT_CALLS`."""
+    """A call of Dask by the program, or work of Dask outside of calls. See `CLIENT_CALLS`."""
 
     name: str
     line: Line | None
@@ -113,7 +106,7 @@ class ClientCall:
 _current: ContextVar[OpenStep | None] = ContextVar("dasfprof_step", default=None)
 _ids = itertools.count(int.from_bytes(os.urandom(6), "big") << 14)
 
-#: The observers; replaced as a whole, so that threads can iterate over it at any time.
+#: The observers. The tuple is replaced, not changed, so that threads can iterate over it.
 observers: tuple[Any, ...] = ()
 
 
@@ -128,14 +121,14 @@ class step:  # noqa: N801  (a context manager, used like a function)
 
     Notes
     -----
-    Tasks belong to the step in which their layer of the graph, or their part of a dataframe, was
-    built, wherever it is computed; where Dask fuses several layers, to the step of the last. Tasks
-    for which this is unknown, such as futures, belong to the step in which their graph was sent to
-    the cluster. What was built in several steps belongs to the step that computes it, if it is one
-    of them, else to the last. As with `dask.annotate`, a thread that is started in a step is in no
-    step.
+    Tasks belong to the step in which their layer of the graph, or their partition of a dataframe,
+    was built, wherever it is computed. If Dask fuses several layers, the step of the last one
+    counts. Tasks for which this is unknown, such as futures, belong to the step in which their
+    graph was sent to the cluster. A layer that was built in several steps belongs to the step that
+    computes it, if it is one of them, or else to the last one. As with `dask.annotate`, a thread
+    that is started in a step is outside of steps.
 
-    Steps are recorded if this process registered the profiler; otherwise they have no effect. A
+    Steps are recorded if this process registered the profiler. Otherwise, they have no effect. A
     step can also decorate functions and coroutine functions.
 
     Examples
@@ -166,8 +159,8 @@ class step:  # noqa: N801  (a context manager, used like a function)
         try:
             opened = _current.get()
             while opened is not None and opened.owner is not self:
-                opened = opened.parent  # a step within it that was not left
-            if opened is not None:  # None: it was entered in another context
+                opened = opened.parent  # A step inside this one was not left.
+            if opened is not None:  # None if the step was entered in another context.
                 _current.set(opened.parent)
                 for observer in observers:
                     observer.ended(opened)
@@ -264,13 +257,13 @@ class PipelineSteps:
     def _name(self, func: Any, name: str) -> str:
         try:
             if func not in self._names:
-                taken, count, called = set(self._names.values()), 1, str(name)
-                while called in taken:
+                used, count, unique = set(self._names.values()), 1, str(name)
+                while unique in used:
                     count += 1
-                    called = f"{name} ({count})"
-                self._names[func] = called
+                    unique = f"{name} ({count})"
+                self._names[func] = unique
             return self._names[func]
-        except TypeError:  # a method of an object that is not hashable
+        except TypeError:  # A method of an object that is not hashable.
             return str(name)
 
 
@@ -280,7 +273,7 @@ def watch_pipeline(pipeline: Any) -> Callable[[], None] | None:
     Returns
     -------
     Callable or None
-        Restores the pipeline; None if it is not a DASF pipeline.
+        A function that restores the pipeline, or None if it is not a DASF pipeline.
     """
     try:
         plugin_class = _plugin_class(pipeline)
@@ -291,19 +284,19 @@ def watch_pipeline(pipeline: Any) -> Callable[[], None] | None:
     except Exception:
         logger.warning("the nodes of %r are not recorded as steps", pipeline, exc_info=True)
         return None
-    return lambda: _forget(pipeline, plugin)
+
+    def restore() -> None:
+        callbacks = getattr(pipeline, "_callbacks", None)
+        if isinstance(callbacks, list) and plugin in callbacks:
+            callbacks.remove(plugin)
+
+    return restore
 
 
 def _plugin_class(pipeline: Any) -> Any:
-    """Return DASF's class of callbacks, without importing DASF; None if there is none."""
+    """Return DASF's class of callbacks without importing DASF, or None if there is none."""
     if not callable(getattr(pipeline, "register_plugin", None)):
         return None
     modules = [sys.modules.get(base.__module__) for base in type(pipeline).__mro__]
     classes = (getattr(module, "PipelinePlugin", None) for module in modules)
-    return next((found for found in classes if isinstance(found, type)), None)
-
-
-def _forget(pipeline: Any, plugin: Any) -> None:
-    callbacks = getattr(pipeline, "_callbacks", None)
-    if isinstance(callbacks, list) and plugin in callbacks:
-        callbacks.remove(plugin)
+    return next((each for each in classes if isinstance(each, type)), None)
