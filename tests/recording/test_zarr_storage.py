@@ -45,9 +45,12 @@ def stores(directory: Path) -> dict[str, tuple[Any, str]]:
 
     slow_store.OBJECTS.clear()
     system = slow_store.SlowSystem(asynchronous=True)
+    files = FsspecStore.from_url(f"file://{directory}/files", {"auto_mkdir": True})
     found = {
         "local": (LocalStore(directory / "local"), "file"),
         "fsspec": (FsspecStore(system, path="root"), "slow"),
+        # As Dask opens the path of a directory.
+        "files": (files, "file"),
     }
     try:
         from obstore.store import LocalStore as Objects
@@ -61,7 +64,7 @@ def sizes_of(store: Any) -> list[int]:
     """Return the bytes of the chunks that a store holds, by its own account."""
 
     async def read() -> list[int]:
-        if hasattr(store, "fs"):
+        if getattr(store, "path", None) == "root":
             return [len(data) for path, data in slow_store.OBJECTS.items() if "/c/" in path]
         return [await store.getsize(key) async for key in store.list() if "c/" in key]
 
@@ -92,7 +95,7 @@ def moved(analyser: TraceAnalyser) -> dict[str, Any]:
     return {"Storage": set(table["Storage"]), **table[names].astype(float).sum().to_dict()}
 
 
-@pytest.mark.parametrize("kind", ["local", "fsspec", "obstore"])
+@pytest.mark.parametrize("kind", ["local", "files", "fsspec", "obstore"])
 def test_requests_and_bytes_of_chunks(client: Client, tmp_path: Path, kind: str) -> None:
     if kind not in (found := stores(tmp_path)):
         pytest.skip("obstore is not installed")

@@ -1,7 +1,7 @@
 """Which functions of Zarr 3 make requests to stores, of how many bytes.
 
-They are the methods of its stores. Those that pass on to a file system of fsspec, or to another
-store, are left out: the requests are that one's.
+They are the methods of its stores. Those that pass on to a remote file system of fsspec, or to
+another store, are left out: the requests are that one's.
 """
 
 from __future__ import annotations
@@ -35,7 +35,11 @@ _NAMES = {
 
 def _store(store: Any) -> str | None:
     kind = type(store)
-    if any(base.__name__ in ("FsspecStore", "WrapperStore") for base in kind.__mro__):
+    names = {base.__name__ for base in kind.__mro__}
+    if "FsspecStore" in names:  # fsspec_calls leaves out local files
+        files = getattr(store.fs, "sync_fs", store.fs)
+        return "file" if type(files).__name__ == "LocalFileSystem" else None
+    if "WrapperStore" in names:
         return None
     if kind.__name__ == "ObjectStore":  # that of obstore
         kind = type(store.store)
