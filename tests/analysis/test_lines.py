@@ -144,6 +144,26 @@ def test_slices_of_one_array_are_other_chunks(
     assert ("recomputation" in {finding.rule for finding in findings}) == is_repeated
 
 
+@pytest.mark.parametrize("has_files", [False, True])
+def test_reading_may_be_of_an_array_that_is_not_shared(tmp_path: Path, has_files: bool) -> None:
+    """`load` is shared. Where each task also reads a file of its own, samples do not tell which."""
+    load, *names = (f"{name}-{n * 32}" for name, n in (("load", "1"), ("x", "3"), ("y", "5")))
+    runs: list[Run] = [
+        ((name, 0), [], 6.0 * n, 4.0, graph)
+        for n, (name, graph) in enumerate(zip(names, (FIRST, SECOND), strict=True))
+    ]
+    samples = [(6 * n + 0.05 + 0.1 * each, "getter") for n in (0, 1) for each in range(40)]
+    write_run(tmp_path, runs, samples=samples)
+    layers: list[Any] = [(-3.0, 10, load, [])]
+    for name, digit in zip(names, "24", strict=True):
+        file = [f"file-{digit * 32}"] if has_files else []
+        layers += [(-2.0, 20, each, []) for each in file]
+        layers.append((-1.0, 30, name, [load, *file]))
+    write_lines(tmp_path, layers)
+    findings = TraceAnalyser(tmp_path, progress=False).findings()
+    assert ("recomputation" in {finding.rule for finding in findings}) != has_files
+
+
 def test_why_a_line_is_unknown(tmp_path: Path) -> None:
     runs: list[Run] = [((LOAD, 0), [], 0.0, 1.0, FIRST), ((OTHER, 0), [], 1.0, 1.0, FIRST)]
     (old, others, alone) = (tmp_path / name for name in ("old", "others", "alone"))

@@ -18,7 +18,7 @@ from dasfprof.analysis.numeric.groups import Groups
 from dasfprof.analysis.run.open_runs import RELEASED, left_unasked
 from dasfprof.analysis.run.run_end import RESTARTED, How, begins_with, given_up, stimulus_texts
 from dasfprof.analysis.run.worker_exits import Departure, Why
-from dasfprof.analysis.stack_samples.calls import time_inside
+from dasfprof.analysis.stack_samples.calls import MAKES_CHUNKS, time_inside
 from dasfprof.analysis.under_way.causes import find_causes
 from dasfprof.analysis.under_way.primitives import HOLDER_DIED
 from dasfprof.analysis.under_way.processes import advice, clause, suspicion
@@ -362,6 +362,8 @@ def _computed_inside(run: RunFigures, first: Array) -> tuple[Array, list[str]]:
         layer_rows = rows[of_row[rows] == layer]
         inner = layers.shared[layer]
         calls = {layers.functions.get(each, "") for each in inner} - layers.others[layer]
+        if layer in layers.only_shared:
+            calls |= MAKES_CHUNKS
         for code in np.unique(run.functions.codes[layer_rows]).tolist():
             named = layer_rows[run.functions.codes[layer_rows] == code]
             share = time_inside(run.trace, str(run.function_names[code]), calls)

@@ -89,20 +89,16 @@ def _row_calls(calls: tuple[tuple[str, str], ...], loops: bool) -> tuple[bool, b
 
 
 #: Functions of Dask that read or make the chunks of arrays.
-_MAKES_CHUNKS = {"getter", "getter_inline", "_apply_random_func", "_apply_random"}
+MAKES_CHUNKS = {"getter", "getter_inline", "_apply_random_func", "_apply_random"}
 
 
 def time_inside(run: Run, function: str, calls: Collection[str]) -> float:
-    """Return the fraction of a function's time inside calls of some functions.
-
-    Functions that read or create chunks of arrays always count. It is 0 if there are few samples.
-    """
+    """Return the fraction of a function's time inside calls of some functions, 0 if unknown."""
     samples, _ = samples_of(run, function)
     if len(samples) < _FEWEST_SAMPLES:
         return 0.0
-    names = _MAKES_CHUNKS.union(calls)
 
     def is_inside(stack: Stack) -> bool:
-        return any(frame.function.rpartition(".")[2].strip("<>") in names for frame in stack)
+        return any(frame.function.rpartition(".")[2].strip("<>") in calls for frame in stack)
 
     return float(seconds_by(run, samples, is_inside)[True] / samples.interval.sum())

@@ -94,6 +94,8 @@ class FusedLayers:
     lines: Mapping[int, str]
     #: The layer of each key.
     of_keys: Array
+    #: Layers of tasks that read or make no chunks besides those of shared layers.
+    only_shared: set[int]
 
 
 class TaskLines:
@@ -132,7 +134,7 @@ class TaskLines:
         layer = known.of_layers[layers.columns["layer"]]
         built = np.flatnonzero((line >= 0) & (layer > 0))
         self._layers = LayerSteps(layer[built], line[built], layers.columns["timestamp"][built])
-        depends = layers.by_layer(known.of_layers)
+        depends = self._depends = layers.by_layer(known.of_layers)
         self._fused = fused_layers(depends, set(self._of_keys.tolist()) if depends else set())
         #: Lines by graph. The last one is for no graph.
         self._of_graph = np.full(len(graphs) + 1, -1, dtype=np.int64)
@@ -186,7 +188,16 @@ class TaskLines:
             }
             for layer, again in shared.items()
         }
-        return FusedLayers(shared, others, functions, lines, self._of_keys if shared else inner)
+        only_shared = {
+            layer
+            for layer, again in shared.items()
+            if all(
+                set() < {*self._depends.get(other, ())} <= {*self._fused[layer]}
+                for other in {layer, *self._fused[layer]} - {*again}
+            )
+        }
+        of_keys = self._of_keys if shared else inner
+        return FusedLayers(shared, others, functions, lines, of_keys, only_shared)
 
     def find(
         self, runs: Columns, dependencies: tuple[Array, Array] | None = None
