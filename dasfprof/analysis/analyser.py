@@ -102,7 +102,7 @@ class Analyser(Questions):
     @property
     def run(self) -> Run:
         """The run in normal form, which all analyses use."""
-        return Run.of(self.trace)
+        return Run.from_trace(self.trace)
 
     @property
     def in_memory(self) -> Run:

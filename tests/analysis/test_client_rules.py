@@ -165,7 +165,7 @@ def test_what_spares_hashing_is_of_what_hands_over(
     trace = named(2.0, 1.5, call="tokenising").write(tmp_path).trace
     line = {"line": "mine.py:9", "file": "/mine.py", "number": 9, "text": text}
     trace = dataclasses.replace(trace, lines=pd.DataFrame([line]))
-    findings = diagnose(Run.of(trace)).set_index("Rule")
+    findings = diagnose(Run.from_trace(trace)).set_index("Rule")
     assert findings["Suggestion"]["slow-tokenization"].startswith(advice)
 
 

@@ -1011,7 +1011,7 @@ def test_a_limit_that_all_tasks_run_into_is_held_against_nothing(tmp_path: Path)
 def test_what_died_is_told_apart_from_what_could_not_be_recorded(tmp_path: Path) -> None:
     left = [(1, 3.0, "handle-worker-cleanup")]
     Plan(filled(["fit"], 1.0), left=left, killed=[1]).write_files(tmp_path)
-    run = Run.of(Trace.from_database(tmp_path))
+    run = Run.from_trace(Trace.from_database(tmp_path))
     failed = Note("caught-errors", "a file", "a file: 1 error caught while recording.")
     for notes, kinds in ((run.notes, []), ((*run.notes, failed), ["caught-errors"])):
         findings = TraceAnalyser(replace(run, notes=notes)).findings()

@@ -156,7 +156,7 @@ def test_nothing_to_list(tmp_path: Path) -> None:
         dasfprof.history(tmp_path)
     with pytest.raises(dasfprof.errors.SourceNotFoundError, match="does not exist"):
         dasfprof.history(tmp_path / "typo")
-    with pytest.raises(dasfprof.errors.InvalidArgumentError, match="give one of name, graph"):
+    with pytest.raises(dasfprof.errors.InvalidArgumentError, match="pass one of name, graph"):
         dasfprof.history(tmp_path, by="size")  # type: ignore[arg-type]
 
 

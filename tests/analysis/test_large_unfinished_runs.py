@@ -70,7 +70,7 @@ def run_until(how: str, directory: Path) -> None:
     with program:
         assert program.stdout is not None
         assert program.stdout.readline() == "under way\n"
-        wait_until(lambda: len(Run.of(of_workers(directory / "traces")).open) == 2)
+        wait_until(lambda: len(Run.from_trace(of_workers(directory / "traces")).open) == 2)
         if how == "left":
             program.communicate("\n", timeout=240)
         else:

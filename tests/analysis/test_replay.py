@@ -271,7 +271,11 @@ def test_traces_without_some_files() -> None:
     # What messages take is not known then, and taken to be as usual.
     table = analyse(*FIVE, scheduler=False).what_if(workers=1)
     assert table["Predicted (s)"][0] == pytest.approx(12, rel=0.01)
-    for trace in (made_trace([]), made_trace([], scheduler=False), Run.of(Trace.from_database([]))):
+    for trace in (
+        made_trace([]),
+        made_trace([], scheduler=False),
+        Run.from_trace(Trace.from_database([])),
+    ):
         assert all("no task run" in verdict for verdict in refusals(TraceAnalyser(trace)))
 
 

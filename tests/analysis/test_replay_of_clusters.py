@@ -65,7 +65,7 @@ def run(directory: Path, workers: int, *factors: float, pause: float = 0.5) -> l
 
 
 def wall_of(path: Path) -> float:
-    return replay_of(Run.of(Trace.from_database(path))).inputs.wall
+    return replay_of(Run.from_trace(Trace.from_database(path))).inputs.wall
 
 
 @pytest.fixture(scope="module")
@@ -85,7 +85,7 @@ def test_real_runs_are_predicted(recorded: list[Path]) -> None:
     On a quiet machine both are the same. On a busy one any run takes longer, by chance.
     """
     two, slower, one = recorded
-    trace = Run.of(Trace.from_database(two))
+    trace = Run.from_trace(Trace.from_database(two))
     replay = replay_of(trace)
     # On a machine so busy that the run took far longer than it sleeps, nothing may be predicted.
     asleep = (LOADS + MERGES) / 2 + CHAIN + PAUSE
@@ -179,12 +179,12 @@ def test_what_runs_take_turns_at_is_not_predicted(tmp_path: Path) -> None:
 
     def told(name: str) -> str:
         return "; ".join(
-            one.description for one in find_shared(Run.of(Trace.from_database(paths[name])))
+            one.description for one in find_shared(Run.from_trace(Trace.from_database(paths[name])))
         )
 
     assert "the Lock 'shared'" in told("lock")
     assert "the Semaphore '1'" in told("semaphore")
     assert "the resource 'disk'" in told("resource")
     assert told("brief") == ""
-    (leases,) = find_shared(Run.of(Trace.from_database(paths["enough"])))
+    (leases,) = find_shared(Run.from_trace(Trace.from_database(paths["enough"])))
     assert leases.limit == 100 and not leases.binds(8)

@@ -44,7 +44,7 @@ def replay(cpu: float, cores: float = 2, **more: Any) -> HostReplay:
     """Replay eight tasks of 1 s, which two workers of one thread took in turn."""
     tasks = [task(n, n % 2, n // 2, n // 2 + 1, cpu) for n in range(8)]
     trace = made_trace(tasks, workers=[{"boot_id": "scheduler's"}] * 2)
-    return HostReplay(Run.of(trace), cores, **more)
+    return HostReplay(Run.from_trace(trace), cores, **more)
 
 
 def test_tasks_that_wait_gain_by_threads_and_those_that_compute_by_cores() -> None:

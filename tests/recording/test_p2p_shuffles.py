@@ -142,6 +142,6 @@ def test_what_a_task_meters_is_not_taken_from_its_cpu(client: Client, tmp_path: 
 def test_a_trace_without_their_messages_says_so(shuffled: tuple[Any, float]) -> None:
     trace = shuffled[0].trace
     silent = dataclasses.replace(trace, shuffle_messages=trace.shuffle_messages.iloc[:0])
-    plain = Run.of(silent)
+    plain = Run.from_trace(silent)
     assert summarise(plain)["shuffled"] is None
     assert summarise(plain)["moved"] == pytest.approx(trace.transfers["size"].sum())

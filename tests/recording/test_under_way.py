@@ -530,9 +530,9 @@ def leave(_: int) -> None:
 @pytest.mark.parametrize(
     ("owner", "method"),
     [
-        (TasksUnderWay, "look"),
-        (LoopWatch, "look"),
-        (ClientUnderWay, "look"),
+        (TasksUnderWay, "sample"),
+        (LoopWatch, "sample"),
+        (ClientUnderWay, "sample"),
         (SchedulerUnderWay, "_write"),
         (FileRows, "write"),
     ],

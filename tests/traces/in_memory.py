@@ -126,7 +126,7 @@ def made_trace(
     for name, table in made.items():
         if isinstance(table, pd.DataFrame) and name != "events":
             made[name] = _completed(table, nothing[name])
-    return Run.of(Trace(**{**nothing, **made}))
+    return Run.from_trace(Trace(**{**nothing, **made}))
 
 
 def _completed(table: pd.DataFrame, like: pd.DataFrame) -> pd.DataFrame:

@@ -272,7 +272,7 @@ class Comparison:
 
     @cached_property
     def _evidence(self) -> Evidence:
-        return Evidence.of([*self._traces[0], *self._traces[1]])
+        return Evidence.from_runs([*self._traces[0], *self._traces[1]])
 
     def _summed(self, parts_of: Callable[[Run, By, Evidence], Parts], by: By) -> pd.DataFrame:
         _check(by, By)

@@ -73,28 +73,31 @@ def compare_functions(
     counts = [np.array([len(pair[s]) / sides[s] for pair in joined]) for s in (0, 1)]
     totals = [np.array([pair[s]["duration"].sum() / sides[s] for pair in joined]) for s in (0, 1)]
     ended = tuple(all(run.ending is None for run in side) for side in (before, after))
-    columns: dict[str, object] = {
-        by.capitalize(): pd.Series(names, dtype=object),
-        "Tasks": pd.Series(
-            [_change_of_count(was, now, ended) for was, now in zip(*counts, strict=True)],
-            dtype=object,
-        ),
-        "Task Runs Before": counts[0],
-        "Task Runs After": counts[1],
+    figures = {
+        title.format(word): np.array([figure(pair[side]) for pair in joined], dtype=float)
+        for title, figure in _FIGURES.items()
+        for side, word in enumerate(("Before", "After"))
     }
-    for title, figure in _FIGURES.items():
-        for side, word in enumerate(("Before", "After")):
-            columns[title.format(word)] = np.array([figure(pair[side]) for pair in joined])
-    columns["Total Before (s)"], columns["Total After (s)"] = totals
-    table = pd.DataFrame(columns)
     p = holm(np.array([_p(*pair, one_each=sides == (1, 1)) for pair in pairs]))
-    ratio = table["Median After (s)"] / table["Median Before (s)"] - 1
-    table.insert(4, "Change (%)", ratio * 100)
-    table.insert(5, "p", p)
-    far = np.abs(ratio) >= (least if sides == (1, 1) else 0.0)
-    sure = (p < CERTAIN) & far.to_numpy()
-    words = np.where(ratio > 0, "slower", "faster")
-    table.insert(6, "Changed", pd.Series(np.where(sure, words, UNCERTAIN), dtype=object))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio = figures["Median After (s)"] / figures["Median Before (s)"] - 1
+    sure = (p < CERTAIN) & (np.abs(ratio) >= (least if sides == (1, 1) else 0.0))
+    words = np.where(sure, np.where(ratio > 0, "slower", "faster"), UNCERTAIN)
+    changes = [_change_of_count(was, now, ended) for was, now in zip(*counts, strict=True)]
+    table = pd.DataFrame(
+        {
+            by.capitalize(): pd.Series(names, dtype=object),
+            "Tasks": pd.Series(changes, dtype=object),
+            "Task Runs Before": counts[0],
+            "Task Runs After": counts[1],
+            "Change (%)": ratio * 100,
+            "p": p,
+            "Changed": pd.Series(words, dtype=object),
+            **figures,
+            "Total Before (s)": totals[0],
+            "Total After (s)": totals[1],
+        }
+    )
     order = np.argsort(-np.abs(totals[1] - totals[0]), kind="stable")
     return table.take(order).reset_index(drop=True)
 

@@ -102,7 +102,7 @@ def open_side(source: Sources) -> list[ComparedRun]:
     files: list[Path] = []
     for item in source:
         if isinstance(item, Analyser | Trace):
-            trace = item.run if isinstance(item, Analyser) else Run.of(item)
+            trace = item.run if isinstance(item, Analyser) else Run.from_trace(item)
             runs.append(ComparedRun(trace.run or "run", trace))
         elif isinstance(item, MultiEventDatabase):
             runs.append(_run_of(item))
@@ -173,7 +173,7 @@ def _by_run(files: list[Path]) -> list[list[Path]]:
 
 
 def _run_of(database: MultiEventDatabase) -> ComparedRun:
-    trace = Run.of(Trace.from_database(database, progress=False))
+    trace = Run.from_trace(Trace.from_database(database, progress=False))
     paths = [Path(path) for item in database.databases if (path := getattr(item, "path", None))]
     headers = [TraceFile(path).read_header() for path in paths if not is_dasf_trace(path)]
     uuid = next((str(h["run_uuid"]) for h in headers if h.get("run_uuid")), "")

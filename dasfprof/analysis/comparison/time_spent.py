@@ -54,7 +54,7 @@ class Evidence:
     scheduler: bool
 
     @classmethod
-    def of(cls, traces: Sequence[Run]) -> Evidence:
+    def from_runs(cls, traces: Sequence[Run]) -> Evidence:
         """Return what is known for all of these runs."""
         running = [trace.tasks[["cpu", "run_queue"]].to_numpy(dtype=float) for trace in traces]
         return cls(

@@ -45,12 +45,12 @@ def history(
     Parameters
     ----------
     directory
-        Where the runs are.
+        The directory with the runs.
     by
-        What makes runs those of one pipeline: ``"name"`` (without the time that registration adds
-        to it) or ``"graph"`` (the same functions, each with as many tasks).
+        Which runs belong to the same pipeline: those with the same ``"name"`` (without the time
+        that registration adds) or the same ``"graph"`` (functions with equal numbers of tasks).
     price
-        What a worker costs for an hour, see `TraceAnalyser.cost`; None: the setting
+        Price of a worker per hour, see `TraceAnalyser.cost`. None uses the setting
         ``dasfprof.price``.
     progress
         See `TraceAnalyser`.
@@ -58,14 +58,14 @@ def history(
     Returns
     -------
     DataFrame
-        A row a run, pipeline by pipeline, the oldest first: ``Pipeline``, ``Run``,
-        ``Began (UTC)``, ``Wall Time (s)`` (from the first submission to the last finish),
-        ``Efficiency (%)`` (share of the threads' time in which functions ran), ``Task Runs``,
-        ``Failed``, ``Findings`` (their number by severity), ``Versions``, and ``Change``:
-        ``did not end``, ``goes on``, or ``other graph`` than the run before; else empty.
-        ``Directory``: where its files are. With a price also ``Worker Hours``, ``Idle (%)`` of them
-        and ``Cost``, and in ``attrs["currency"]`` the price's label. ``attrs["trends"]`` has a dict
-        for each pipeline, see Notes.
+        One row per run, by pipeline, oldest first: ``Pipeline``, ``Run``, ``Began (UTC)``,
+        ``Wall Time (s)`` (from the first submission to the last finish), ``Efficiency (%)``
+        (percentage of thread time in which functions ran), ``Task Runs``, ``Failed``, ``Findings``
+        (number by severity), ``Versions``, ``Change`` and ``Directory``. ``Change`` is
+        ``did not end``, ``still running``, ``other graph`` (than the run before), or empty. With a
+        price also ``Worker Hours``, ``Idle (%)`` of these, and ``Cost``; ``attrs["currency"]``
+        contains the price's label. ``attrs["trends"]`` contains a dict for each pipeline, see
+        Notes.
 
     Raises
     ------
@@ -74,18 +74,18 @@ def history(
 
     Notes
     -----
-    The trend of a pipeline is that of the wall times of its runs since the graph last changed:
-    ``Pipeline``, ``Runs`` (all of them), ``Compared Runs`` (that ended, of one graph),
+    The trend of a pipeline describes the wall times of its runs since the graph last changed:
+    ``Pipeline``, ``Runs`` (all of them), ``Compared Runs`` (that ended and have the same graph),
     ``Slope (%)`` (change per run by Theil and Sen, relative to the median wall time), ``p-Value``
-    (of the test by Mann and Kendall, NaN below eight compared runs) and ``Trend``: ``slower`` or
-    ``faster`` if the p-value is below 0.01, else ``none``, or ``unknown`` below eight runs.
+    (of the test by Mann and Kendall, NaN for fewer than eight compared runs) and ``Trend``:
+    ``slower`` or ``faster`` if the p-value is below 0.01, otherwise ``none``, or ``unknown`` for
+    fewer than eight runs.
 
-    Summaries are kept in the file
-    ``.dasfprof-history.json`` of each directory, so that only new runs are read; ``dasfprof run``
-    writes that of its run.
+    Each directory has a file ``.dasfprof-history.json`` with summaries of its runs, so that only
+    new runs are read. ``dasfprof run`` adds the summary of its run.
     """
     if by not in get_args(By):
-        raise InvalidArgumentError(f"by={by!r}: give one of {', '.join(get_args(By))}.")
+        raise InvalidArgumentError(f"by={by!r}: pass one of {', '.join(get_args(By))}.")
     root = Path(directory)
     if not root.is_dir():
         raise SourceNotFoundError(f"directory {os.fspath(directory)!r} does not exist.")
@@ -153,9 +153,9 @@ def keep_summary(files: list[Path], trace: Run) -> None:
     Parameters
     ----------
     files
-        All files of the run. Of one in several directories, no summary is kept.
+        All files of the run. If they are in several directories, no summary is stored.
     trace
-        What is in them.
+        The run that they contain.
     """
     directories = {path.parent for path in files}
     if len(directories) == 1 and stays(trace):
@@ -163,11 +163,8 @@ def keep_summary(files: list[Path], trace: Run) -> None:
         states = file_states(directory)
         (run,) = find_runs(directory, files)
         states_of_run = {path.name: states[path.name] for path in run.files}
-        others = [
-            stored
-            for stored in read_kept(directory, states)
-            if not stored[0].keys() & states_of_run.keys()
-        ]
+        stored = read_kept(directory, states)
+        others = [each for each in stored if each[0].keys().isdisjoint(states_of_run)]
         keep(directory, [*others, (states_of_run, summarise_run(run, trace))])
 
 

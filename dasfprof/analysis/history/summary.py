@@ -31,7 +31,6 @@ from dasfprof.analysis.tables.lines import plan
 from dasfprof.analysis.trace import Trace
 from dasfprof.database import MultiEventDatabase
 from dasfprof.database.ends import RecordingEnd
-from dasfprof.database.reader import TraceFile, is_dasf_trace
 from dasfprof.database.runs import Run
 
 #: Suffix that registration adds to the name of a pipeline: Unix time of the run's creation.
@@ -40,7 +39,7 @@ _CREATED = re.compile(r"-\d{9,}$")
 
 def read_trace(run: Run) -> NormalRun:
     """Read all files of a run."""
-    return NormalRun.of(Trace.from_database(MultiEventDatabase(run.files), progress=False))
+    return NormalRun.from_trace(Trace.from_database(MultiEventDatabase(run.files), progress=False))
 
 
 def stays(trace: NormalRun) -> bool:
@@ -71,7 +70,7 @@ def summarise_run(run: Run, trace: NormalRun) -> dict[str, Any]:
         "failed": int((trace.tasks["state"] == "erred").sum()),
         "ended": trace.ending is None,
         "findings": {str(name): int(count) for name, count in findings.items()},
-        "versions": _versions(run.files),
+        "versions": trace.surroundings.versions,
         "goes_on": not stays(trace),
         "hours": (hours["total"].workers, hours["total"].threads),
         "idle": tuple(sum(getattr(x, of) for x in without_task) for of in ("workers", "threads")),
@@ -96,15 +95,6 @@ def _efficiency(trace: NormalRun) -> float:
     of_lives = make_accounts(trace).of_lives
     total = float(of_lives.sum())
     return float(of_lives[:, list(RUNNING)].sum()) / total if total > 0 else math.nan
-
-
-def _versions(files: list[Path]) -> dict[str, str]:
-    for path in files:
-        if not is_dasf_trace(path):
-            versions = TraceFile(path).read_header().get("versions")
-            if isinstance(versions, dict):
-                return {str(name): str(version) for name, version in versions.items()}
-    return {}
 
 
 def _known(number: float) -> float | None:

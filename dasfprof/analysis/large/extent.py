@@ -95,7 +95,7 @@ class WindowSummary(NamedTuple):
             message_bounds(around),
             interrupted_ends(run),
             places_not_ended(around.under_way_history, around.tasks, around.scheduler_only),
-            Endings.of(run),
+            Endings.from_trace(run),
             live_at_counts(run.whole),
             most_slots(around) if nameless else np.zeros(len(workers), dtype=np.int64),
             (_early(tasks, begins, since, threads), _early(only, only_begins, since, threads)),
@@ -240,7 +240,7 @@ class Extent:
 
     def may_be_unfinished(self, frame: Run, windows: Sequence[WindowSummary]) -> bool:
         """Return whether all windows are needed to know that nothing was unfinished at the end."""
-        nothing = dataclasses.replace(Endings.of(self.run_of(frame)), last=np.nan)
+        nothing = dataclasses.replace(Endings.from_trace(self.run_of(frame)), last=np.nan)
         return (
             len(self.open) > 0
             or any(window.endings.open for window in windows)
@@ -250,7 +250,7 @@ class Extent:
 
     def with_end(self, frame: Run, windows: Sequence[WindowSummary]) -> Extent:
         """Return the extent with facts of windows that know each other's unfinished task runs."""
-        endings = Endings.of_all([window.endings for window in windows])
+        endings = Endings.merged([window.endings for window in windows])
         return dataclasses.replace(
             self,
             bounds_of_open=_narrowest([window.bounds for window in windows]),

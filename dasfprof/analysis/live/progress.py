@@ -107,9 +107,9 @@ class Progress:
     def time_left(self, now: float) -> tuple[float | None, int]:
         """Estimate the seconds until all tasks of known duration have finished.
 
-        That is the remaining compute time, by each function's mean, divided by the compute time per
-        second of the last 30 s, both of the present batch of work: what was computed on the cluster
-        before says little of it. The second value counts tasks of functions without a mean.
+        This is the remaining compute time, by each function's mean, divided by the compute time per
+        second in the last 30 s. Both are of the current batch of work, because earlier work does
+        not predict it. The second value is the number of tasks of functions without a mean.
         """
         functions = self.functions()
         unknown = sum(row.on_workers + row.waiting for row in functions if not row.mean_seconds)

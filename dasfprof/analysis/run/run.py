@@ -33,7 +33,7 @@ class Run(Trace):
     """
 
     @classmethod
-    def of(cls, trace: Trace) -> Run:
+    def from_trace(cls, trace: Trace) -> Run:
         """Return the run of a trace, which is always the same object."""
         if isinstance(trace, Run):
             return trace

@@ -36,26 +36,6 @@ _BY_SIGINT = re.compile(r"CalledProcessError\((-2|130)\b|KeyboardInterrupt\b")
 _ENDS = 3.0
 
 
-def first_interrupted(trace: Trace, ended: float) -> float:
-    """Return when SIGINT first ended something that a task waited for, when the program ended.
-
-    Parameters
-    ----------
-    trace
-        The trace.
-    ended
-        When the last client, or all workers, left.
-
-    Returns
-    -------
-    float
-        Unix seconds; NaN where no error tells of it.
-    """
-    ends = interrupted_ends(trace)
-    ends = ends[np.abs(ends - ended) <= _ENDS]
-    return float(ends.min()) if len(ends) else float("nan")
-
-
 @once_per_trace
 def interrupted_ends(trace: Trace) -> Array:
     """Return the ends of task runs whose errors show SIGINT, in Unix seconds."""
@@ -176,7 +156,7 @@ class Endings:
     uninterrupted: int
 
     @classmethod
-    def of(cls, trace: Trace) -> Endings:
+    def from_trace(cls, trace: Trace) -> Endings:
         """Return the facts of a trace."""
         gave_up, tasks = [float("nan")], trace.tasks
         for runs in (trace.scheduler_only, tasks):
@@ -199,7 +179,7 @@ class Endings:
         )
 
     @classmethod
-    def of_all(cls, parts: Sequence[Endings]) -> Endings:
+    def merged(cls, parts: Sequence[Endings]) -> Endings:
         """Return the sum of the facts of all windows of a run."""
         return cls(
             float(np.fmax.reduce([part.given_up for part in parts])),
@@ -214,7 +194,7 @@ class Endings:
 @once_per_trace
 def find_run_end(trace: Trace) -> RunEnd | None:
     """Return what a run had in progress at its end, or None if nothing is known to be."""
-    return run_end_of(trace, Endings.of(trace))
+    return run_end_of(trace, Endings.from_trace(trace))
 
 
 def run_end_of(trace: Trace, endings: Endings) -> RunEnd | None:
@@ -260,8 +240,12 @@ def _program_ended(trace: Trace) -> tuple[float, How]:
 def _interrupted(trace: Trace) -> RunEnd | None:
     """Return the end of a run whose errors show SIGINT, at the time of the signal."""
     ended, how = _program_ended(trace)
-    time = min(first_interrupted(trace, ended), ended)
-    state = _state_at(trace.scheduler_states, time) if np.isfinite(time) else None
+    ends = interrupted_ends(trace)
+    ends = ends[np.abs(ends - ended) <= _ENDS]
+    if not len(ends):
+        return None
+    time = min(float(ends.min()), ended)
+    state = _state_at(trace.scheduler_states, time)
     return None if state is None else RunEnd(time, how, state, True)
 
 

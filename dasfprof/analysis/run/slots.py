@@ -105,18 +105,19 @@ def _most_at_once(begin: Array, end: Array, worker: Array, workers: int) -> Arra
 def slot_ends(times: TaskTimes, released: Array, worker: Array, threads: Array) -> Array:
     """Return when each run released its slot.
 
-    A worker records that a run got a slot shortly before it records that the previous run there was
-    done, which had released the slot by then. Which run that was follows from their order, because
-    no worker has more slots than threads, whichever thread runs the function.
+    A worker records that a run got a slot shortly before it records that the previous run in this
+    slot was done. The previous run had released the slot by then. It is identified by the order of
+    runs, because no worker has more slots than threads, whichever thread runs the function.
 
     Parameters
     ----------
     times, worker
-        As `TaskSlots` has them.
+        See `TaskSlots`.
     released
         When each run was done, or had seceded.
     threads
-        Of each worker; NaN: unknown, and taken to be the most functions that ran at a time.
+        Number of threads of each worker. If it is NaN, the maximum number of functions that ran at
+        the same time is used.
     """
     count, place = len(worker), np.arange(len(worker))
     most = _most_at_once(times.executing, times.stop, worker, len(threads))

@@ -88,7 +88,7 @@ class Places:
         self._codes = np.array([*codes, -1], dtype=np.int64)
         self._codes[self._codes < 0] = len(numbers)
 
-    def of(self, stacks: Array) -> Array:
+    def codes(self, stacks: Array) -> Array:
         """Return the codes of the names of some rows. For -1, it is the code of unknown stacks."""
         return self._codes[stacks]
 
@@ -149,7 +149,7 @@ def hot_places(
     """Return where the task runs of a function and a step were seen, or all runs for None."""
     samples, functions = samples_of(run, function, step)
     named = places(run, by)
-    codes, count = named.of(samples.stack), len(named.names)
+    codes, count = named.codes(samples.stack), len(named.names)
     times = spent(samples, codes, count, functions)
     order = np.argsort(-times.seconds, kind="stable")
     order = order[times.samples[order] > 0]
@@ -450,7 +450,7 @@ def _by_calls(run: Run, begins: Array, ends: Array) -> str:
 def _longest_line(run: Run, samples: Samples) -> tuple[Frame | None, float]:
     """Return the line with most seconds of samples, or None if unknown, and its seconds."""
     named = places(run, "line")
-    seconds = np.bincount(named.of(samples.stack), samples.interval, len(named.names))
+    seconds = np.bincount(named.codes(samples.stack), samples.interval, len(named.names))
     line = named.names[int(seconds.argmax())]
     return line if isinstance(line, Frame) else None, float(seconds.max())
 

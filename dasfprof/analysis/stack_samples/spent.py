@@ -58,8 +58,6 @@ class Samples(_Columns):
     @classmethod
     def from_table(cls, table: pd.DataFrame) -> Samples:
         """Return the samples in a table of a `Trace`."""
-        if not len(table):
-            return cls(np.empty(0, dtype=np.int64), *(np.empty(0) for _ in range(7)))
         activity = table["activity"].astype("category").cat
         codes = [*(_ACTIVITIES.get(str(each), UNKNOWN) for each in activity.categories), UNKNOWN]
         return cls(

@@ -198,7 +198,7 @@ def client_activity(run: Run) -> pd.DataFrame:
     table = run.client_samples
     samples = Samples.from_table(table)
     named = places(run, "line")
-    lines = named.of(samples.stack)
+    lines = named.codes(samples.stack)
     phases = table["phase"].astype("category").cat if len(table) else None
     phase = phases.codes.to_numpy(dtype=np.int64) if phases is not None else lines
     pairs, groups = np.unique(phase * len(named.names) + lines, return_inverse=True)

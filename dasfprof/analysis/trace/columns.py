@@ -29,12 +29,12 @@ from dasfprof.schema.events import Form
 _LIMIT = float(1 << 63)
 #: Maximum valid time in seconds, and maximum valid number. Larger values count as missing.
 LATEST, _LARGEST = 1e12, 1e20
-#: Array and type that a block without values adds to a column.
-_NO_CODES, _NO_FLOATS = (np.empty(0, np.int32), np.int32), (np.empty(0), np.float64)
-_NO_ROWS: dict[Form, tuple[Array, Any]] = {
-    "category": _NO_CODES,
-    "object": _NO_CODES,
-    "int": (np.empty(0, np.int64), np.int64),
+#: Types of columns by the form of their arg. Columns of other forms contain floats.
+_TYPES: dict[Form, Any] = {
+    "category": np.int32,
+    "object": np.int32,
+    "int": np.int64,
+    "keys": np.int64,
 }
 #: Type of columns without categories. Creating it takes longer than creating the column.
 _NO_CATEGORIES = pd.CategoricalDtype(pd.Index([], dtype=object))
@@ -81,12 +81,10 @@ class Categories:
             return repeated(codes[places[0]], len(places))
         return codes[places]
 
-    def categorical(self, codes: Array) -> pd.Categorical:
-        """Return the values of codes as a pandas Categorical."""
-        return make_categorical(codes, self.values)
-
-    def objects(self, codes: Array) -> pd.Series:
-        """Return the values of codes as they are, None for missing ones."""
+    def of_codes(self, codes: Array) -> pd.Categorical | pd.Series:
+        """Return the values of codes: texts as a Categorical, others as objects, or None."""
+        if self._as_text:
+            return make_categorical(codes, self.values)
         values = np.empty(len(self.values) + 1, dtype=object)
         values[:-1] = self.values
         return pd.Series(values[codes], dtype=object, copy=False)
@@ -156,22 +154,18 @@ class FactColumns:
         if "duration" in self._growing:
             columns["duration"] = self._finished("duration", np.float64, np.nan)
         for name, form in self._forms.items():
-            if form == "category":
-                codes = self._finished(name, np.int32, -1)
-                categories = self._categories.get(name, Categories(as_text=True))
-                columns[name] = categories.categorical(codes)
-            elif form == "object":
-                categories = self._categories.get(name, Categories(as_text=False))
-                columns[name] = categories.objects(self._finished(name, np.int32, -1))
-            elif form == "key":
+            if form == "key":
                 column = GrowingColumn(ids.dtype)
                 for row, place in self._key_places.get(name, []):
                     column.add(row, ids[place])
                 columns[name] = column.finish(self.rows, -1)
-            elif form in ("time", "float"):
-                columns[name] = self._finished(name, np.float32, np.nan)
-            else:
-                columns[name] = self._finished(name, np.int64, -1)
+                continue
+            missing = -1 if form in _TYPES else np.nan
+            values = self._finished(name, _TYPES.get(form, np.float32), missing)
+            if form in ("category", "object"):
+                categories = self._categories.get(name, Categories(as_text=form == "category"))
+                values = categories.of_codes(values)
+            columns[name] = values
         return columns
 
     def list_items(self, name: str, ids: Array) -> Array:
@@ -181,7 +175,8 @@ class FactColumns:
 
     def _add_column(self, name: str, form: Form, column: Column) -> None:
         if column is nothing(len(column)) and form not in ("key", "keys"):
-            self._add_piece(name, *_NO_ROWS.get(form, _NO_FLOATS))
+            dtype = _TYPES.get(form, np.float64)
+            self._add_piece(name, np.empty(0, dtype), dtype)
         elif form in ("category", "object"):
             categories = self._categories.setdefault(name, Categories(as_text=form == "category"))
             self._add_piece(name, categories.codes(column), np.int32)
@@ -238,7 +233,7 @@ def joined_categoricals(*columns: pd.Categorical) -> pd.Categorical:
 def distinct_objects(column: pd.Series) -> tuple[Array, list[Any]]:
     """Return the index of each value of a column among its distinct objects, and these objects.
 
-    Equal values that `Categories.objects` returned are the same object.
+    Equal values that `Categories.of_codes` returned are the same object.
     """
     values = column.to_numpy(dtype=object)
     identities = np.fromiter(map(id, values), dtype=np.int64, count=len(values))

@@ -222,11 +222,6 @@ class KeyTable:
         self._tails = tails  # In the narrowest possible type.
         self._kinds = np.array([kind for kind, _ in heads], dtype=np.int8)
 
-    @classmethod
-    def of(cls, column: KeyColumn) -> KeyTable:
-        """Return the distinct keys of a column."""
-        return cls(column.heads, column.codes, column.tails)
-
     def __len__(self) -> int:
         return len(self.head_ids)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -270,14 +271,11 @@ class BuiltLayers:
     def by_layer(self, identities: Array) -> dict[int, list[int]]:
         """Return the layers on which each layer depends, by their identities."""
         lengths = np.maximum(self.columns["dependencies"], 0)
-        ends = np.cumsum(lengths)
-        layer, ids = identities[self.columns["layer"]], identities[self.dependencies].tolist()
-        dependencies: dict[int, list[int]] = {}
-        for row in np.flatnonzero(lengths).tolist():
-            dependencies.setdefault(int(layer[row]), []).extend(
-                ids[ends[row] - lengths[row] : ends[row]]
-            )
-        return dependencies
+        layers = np.repeat(identities[self.columns["layer"]], lengths).tolist()
+        depends: defaultdict[int, list[int]] = defaultdict(list)
+        for layer, before in zip(layers, identities[self.dependencies].tolist(), strict=True):
+            depends[layer].append(before)
+        return dict(depends)
 
 
 def step_table(begun: Columns, ended: Columns) -> pd.DataFrame:

@@ -22,10 +22,10 @@ from dasfprof.schema.resources import MEMORY_SIZES
 #: Labels of events about a whole host. Events have a `thread_id` of 0 if their recorder gave none.
 HOST_WIDE = ("", "0")
 
+#: Fields of `Worker` that are copied from headers if they have this type.
+_FACTS = {"thread_limits": dict, "memory_group": str, "cpu_group": str, "started": float}
 #: Types of the columns of `Trace.workers`, by the annotation of the field of `Worker`.
 _TYPES = {"float": float, "float | None": float, "int | None": "Int64"}
-#: Fields of `Worker` that are not columns, or columns of another type.
-_NO_COLUMNS = ("label", "plugins", "actor_calls", "serialising", "closed")
 
 
 @dataclass
@@ -96,6 +96,14 @@ class Worker:
         return "worker" if self.label else "host"
 
 
+#: Fields of `Worker` that are columns of `Trace.workers`.
+_FIELDS = [
+    each
+    for each in fields(Worker)
+    if each.name not in ("label", "plugins", "actor_calls", "serialising")
+]
+
+
 class WorkerRegister:
     """Ids of workers, which are created when events about them are read."""
 
@@ -142,18 +150,14 @@ class WorkerRegister:
             for name in MEMORY_SIZES
             if isinstance(facts.get(name), int | float) and facts[name] >= 0
         }
-        limits = facts.get("thread_limits")
-        worker.thread_limits = limits if isinstance(limits, dict) else worker.thread_limits
-        if isinstance(facts.get("memory_group"), str):
-            worker.memory_group = facts["memory_group"]
-            worker.group_limit = facts.get("group_limit")
-        if isinstance(facts.get("cpu_group"), str):
-            worker.cpu_group = facts["cpu_group"]
+        for name, kind in _FACTS.items():
+            if isinstance(facts.get(name), kind):
+                setattr(worker, name, facts[name])
+        if worker.memory_group is not None:
+            worker.group_limit = facts.get("group_limit", worker.group_limit)
         for name in ("cpu_quota", "descriptor_limit"):
             if isinstance(facts.get(name), int | float) and facts[name] > 0:
                 setattr(worker, name, float(facts[name]))
-        started = facts.get("started")
-        worker.started = started if isinstance(started, float) else worker.started
         worker.boot_id, worker.pid = header.get("boot_id"), header.get("pid")
         worker.job = job_in(header)
         worker.plugins.add(str(header.get("plugin", "")))
@@ -235,10 +239,9 @@ class WorkerRegister:
             }
             for worker in self.workers
         ]
-        types: dict[str, Any] = {"worker": object, "kind": object, "closed": "boolean"}
+        types: dict[str, Any] = {each.name: _TYPES.get(str(each.type), object) for each in _FIELDS}
+        types |= {"worker": object, "kind": object, "closed": "boolean"}
         types |= dict.fromkeys(MEMORY_SIZES, float)
-        columns = [field for field in fields(Worker) if field.name not in _NO_COLUMNS]
-        types |= {field.name: _TYPES.get(str(field.type), object) for field in columns}
         table = {
             name: pd.Series([row.get(name) for row in rows], dtype=kind)
             for name, kind in types.items()

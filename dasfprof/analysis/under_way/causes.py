@@ -338,8 +338,8 @@ def find_causes(state: ClusterState) -> list[Cause]:
     Returns
     -------
     list of Cause
-        What is certain or likely comes first, by the number of tasks that wait for it; then what
-        is merely seen, in the same order. Empty if nothing is under way.
+        Certain and likely causes first, by the number of tasks that wait for them, then open ones
+        in the same order. Empty if no work is unfinished.
     """
     causes = [cause for find in FINDERS for cause in find(state)]
     # Sorts are stable: equal causes stay in the order of their functions.

@@ -201,9 +201,9 @@ def knows_nothing(run: Run, end: RunEnd, row: dict[str, Any], life: pd.Series | 
     Parameters
     ----------
     run, end
-        The trace, and the state of its scheduler at the end.
+        The run, and its end with the scheduler's state.
     row
-        What that state says of the worker.
+        The row of the worker in that state.
     life
         The worker's row in `Trace.workers`.
     """
@@ -256,17 +256,11 @@ _DOING = ["state", "stack", "waits_in", "waits_for"]
 
 
 class Stacks:
-    """Stacks of a trace by row.
-
-    Parameters
-    ----------
-    trace
-        The trace.
-    """
+    """The stacks of a run by row of `Trace.stacks`."""
 
     def __init__(self, run: Run) -> None:
         self._frames = run.stacks["frames"].tolist()
-        #: The frames that were returned: stacks share most of theirs.
+        #: Frames that were created. Stacks share most of their frames.
         self._known: dict[tuple[Any, ...], Frame] = {}
 
     def __getitem__(self, row: int) -> Stack:

@@ -70,10 +70,12 @@ def state_from_trace(run: Run) -> ClusterState | None:
         unfinished=end.unfinished,
         counts=row.get("tasks") or {},
         tasks=tasks,
-        held_back=tuple(HeldBackTask.of(task, end.time) for task in row.get("held_back") or ()),
+        held_back=tuple(
+            HeldBackTask.from_row(task, end.time) for task in row.get("held_back") or ()
+        ),
         workers=(*_workers(run, end, stacks), *_lost_workers(run, end)),
         clients=_clients(run, end, stacks),
-        primitives=tuple(map(Primitive.of, row.get("primitives") or ())),
+        primitives=tuple(map(Primitive.from_row, row.get("primitives") or ())),
         failed=failed,
         quiet=_quiet(run, end.time, [task.seconds for task in tasks]),
         scheduler_process="gone" if _scheduler_died_alone(run) else None,
@@ -245,7 +247,7 @@ def _clients(run: Run, end: RunEnd, stacks: Stacks) -> tuple[ClientNow, ...]:
     names = dict.fromkeys([*rows, *history["client"].astype(str)])
     clients = []
     for name in filter(is_persons, names):
-        client = ClientNow.of(rows.get(name, {"client": name}))
+        client = ClientNow.from_row(rows.get(name, {"client": name}))
         looks = history[history["client"] == name]
         if len(looks):
             # The last sample, or a sample of a client that waited just before it left.
@@ -273,7 +275,7 @@ def _wants_nothing(run: Run, client: str, looks: pd.DataFrame, looked: pd.Series
     # The scheduler receives the requested keys shortly after a call begins.
     there = states[states["time"].between(since + _LATE, until).to_numpy(dtype=bool)]
     there = there[there["occasion"].isin(["interval", "client-left"]).to_numpy(dtype=bool)]
-    rows = [ClientNow.of(row) for clients in there["clients"] for row in clients or ()]
+    rows = [ClientNow.from_row(row) for clients in there["clients"] for row in clients or ()]
     wanted = [row.wanted for row in rows if row.client == client]
     long = float(there["time"].max()) >= since + _LONG_WAIT
     return long and bool(wanted) and max(wanted) == 0

@@ -33,22 +33,22 @@ def state_from_views(views: View, sent: SentFunctions | None = None) -> ClusterS
     Parameters
     ----------
     views
-        ``time``; ``scheduler``: two looks at it, None where it did not answer;
-        ``scheduler_process``: the state of its process if it did not; ``workers``: by address,
-        ``view``, or ``silence`` and, as far as they are known, ``process`` and ``host``; None: not
-        asked.
+        ``time``; ``scheduler``: two snapshots, or None where it did not answer;
+        ``scheduler_process``: the state of its process if it did not answer; ``workers``: by
+        address ``view``, or ``silence`` and, if known, ``process`` and ``host``. ``workers`` is
+        None if they were not asked.
     sent
-        Tells the files of functions that a client sent by value.
+        The files of functions that a client sent by value.
     """
-    looks = [look for look in views["scheduler"] if look is not None]
-    if not looks:
+    snapshots = [snapshot for snapshot in views["scheduler"] if snapshot is not None]
+    if not snapshots:
         return ClusterState(
             time=views["time"],
             unfinished=None,
             scheduler_answered=False,
             scheduler_process=views["scheduler_process"],
         )
-    first, last = looks[0], looks[-1]
+    first, last = snapshots[0], snapshots[-1]
     answers = views["workers"] or {}
     labels = _labels(last, answers)
     return ClusterState(
@@ -56,13 +56,13 @@ def state_from_views(views: View, sent: SentFunctions | None = None) -> ClusterS
         unfinished=last["unfinished"],
         counts=last["tasks"],
         tasks=tuple(_tasks(labels, answers, sent or SentFunctions())),
-        held_back=tuple(HeldBackTask.of(task, last["time"]) for task in last["held_back"]),
+        held_back=tuple(HeldBackTask.from_row(task, last["time"]) for task in last["held_back"]),
         workers=tuple(_workers(first, last, labels, answers)),
-        clients=tuple(map(ClientNow.of, last["clients"])),
-        primitives=tuple(map(Primitive.of, last["primitives"])),
+        clients=tuple(map(ClientNow.from_row, last["clients"])),
+        primitives=tuple(map(Primitive.from_row, last["primitives"])),
         failed=tuple(_failed(last, labels)),
         quiet=last["quiet"],
-        scheduler_answered=len(looks) == len(views["scheduler"]),
+        scheduler_answered=len(snapshots) == len(views["scheduler"]),
         scheduler_process=views["scheduler_process"],
     )
 

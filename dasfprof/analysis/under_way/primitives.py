@@ -82,7 +82,7 @@ def _cycle_from(
 def _holders(task: TaskUnderWay, state: ClusterState) -> list[TaskUnderWay]:
     """Return the tasks that hold, or may hold, what a task waits for.
 
-    The result is None for a semaphore with several leases, any of which may be released.
+    The result is empty for a semaphore with several leases, any of which may be released.
     """
     wanted = set(task.activity.waits_for)
     limits = {primitive.name: primitive.limit for primitive in state.primitives}

@@ -131,7 +131,7 @@ class ClientNow:
     wants_nothing: bool = False
 
     @classmethod
-    def of(cls, row: Mapping[str, Any]) -> ClientNow:
+    def from_row(cls, row: Mapping[str, Any]) -> ClientNow:
         """Return the client that a recorded row of the scheduler describes."""
         keys = tuple(map(str, row.get("keys") or ()))
         return cls(str(row["client"]), int(row.get("wanted") or 0), row.get("unfinished"), keys)
@@ -150,7 +150,7 @@ class HeldBackTask:
     unmet: str = ""
 
     @classmethod
-    def of(cls, row: Mapping[str, Any], time: float) -> HeldBackTask:
+    def from_row(cls, row: Mapping[str, Any], time: float) -> HeldBackTask:
         """Return the held-back task that a recorded row of the scheduler describes."""
         since = row.get("since")
         return cls(
@@ -177,7 +177,7 @@ class Primitive:
     items: int | None = None
 
     @classmethod
-    def of(cls, row: Mapping[str, Any]) -> Primitive:
+    def from_row(cls, row: Mapping[str, Any]) -> Primitive:
         """Return the primitive that a recorded row of the scheduler describes."""
         return cls(
             kind=str(row.get("kind")),

@@ -89,7 +89,7 @@ class LocalTasks(RecordingPart):
         if self.settings.arguments != "off":
             with_values = self.settings.arguments == "values"
             self._arguments = TaskArguments(worker, rows, with_values, self._guard)
-        looks = [TasksUnderWay(worker, worker.executing, rows).look]
+        looks = [TasksUnderWay(worker, worker.executing, rows).sample]
         pulse = Pulse(f"under-way {worker.name}", looks, self._guard)
         pulse.start()
         self._undo.append(pulse.stop)

@@ -180,7 +180,7 @@ class StepRecorder:
         client = "no cluster" if self._client is None else self._client.id
         under_way = ClientUnderWay(client, rows)
         self._guard = HookGuard(writer)
-        self._pulse = Pulse("under-way client", [under_way.look], self._guard)
+        self._pulse = Pulse("under-way client", [under_way.sample], self._guard)
         self._pulse.start()
         frequency = self.settings.stack_frequency
         samples = SampleFile(writer, self._constants, rows.stacks, self._guard, frequency)

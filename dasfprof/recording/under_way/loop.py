@@ -1,4 +1,4 @@
-"""What an event loop that does not turn, and a client's main thread, are doing."""
+"""Snapshots of blocked event loops and of a client's main thread."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ from dasfprof.recording.rows import FileRows
 from dasfprof.schema.under_way import CLIENT_UNDER_WAY, LOOP_BLOCKED
 from dasfprof.system import thread_cpu
 
-#: Seconds between two looks.
+#: Seconds between two snapshots.
 INTERVAL = 1.0
 
-#: Seconds that the end of recording waits for the current look.
-_LAST_LOOK = 2.0
+#: Maximum seconds that the end of recording waits for the current snapshot.
+_LAST_SNAPSHOT = 2.0
 
 
 class Pulse:
-    """Calls functions again and again in a daemon thread of its own, from `start` until `stop`.
+    """A daemon thread that calls functions at intervals, from `start` until `stop`.
 
-    The thread does nothing else: what a disk or a driver blocks must not keep it from looking.
+    The thread does nothing else, so that a blocked disk or driver does not prevent snapshots.
 
     Parameters
     ----------
     name
-        Of the thread.
-    looks
-        The functions. If one raises, the others are called all the same.
+        Name of the thread.
+    calls
+        The functions. If one raises, the others are called nevertheless.
     guard
-        Handles their errors.
+        Handler of their errors.
     interval
         Seconds between two calls.
     """
@@ -44,11 +44,11 @@ class Pulse:
     def __init__(
         self,
         name: str,
-        looks: Sequence[Callable[[], object]],
+        calls: Sequence[Callable[[], object]],
         guard: HookGuard,
         interval: float = INTERVAL,
     ) -> None:
-        self._looks = looks
+        self._calls = calls
         self._interval = interval
         self._guard = guard
         self._pid = os.getpid()
@@ -60,39 +60,39 @@ class Pulse:
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop looking. A forked child has no such thread."""
+        """Stop the thread, which a forked child does not have."""
         if os.getpid() == self._pid:
             self._stopping.set()
             if self._thread is not threading.current_thread():
-                self._thread.join(_LAST_LOOK)
+                self._thread.join(_LAST_SNAPSHOT)
 
     def _run(self) -> None:
         due = monotonic() + self._interval
         while not self._stopping.wait(max(0.0, due - monotonic())):
-            for look in self._looks:
+            for call in self._calls:
                 try:
-                    look()
+                    call()
                 except Exception:
-                    self._guard.caught("a look at what is under way")
+                    self._guard.caught("a snapshot of unfinished work")
             due = max(due + self._interval, monotonic())
 
 
 # --- When a row is due, and whether a thread sleeps -----------------------------------------------
 
-#: Seconds until the first repetition, and the most until the next.
+#: Seconds until the first repetition of a row, and maximum seconds until the next.
 FIRST, LONGEST = 1.0, 60.0
 
-#: Seconds by which a look may come early.
+#: Seconds by which a snapshot may be early.
 _TOLERANCE = 0.2
 
 
 class Repeats:
-    """Decides when a row is due: at the first look, 1, 2, 4 ... 60 s later, and after changes.
+    """Decision when a row is due: at the first snapshot, 1, 2, 4 ... 60 s later, and after changes.
 
     Parameters
     ----------
     now
-        Monotonic seconds of the first look.
+        Monotonic seconds of the first snapshot.
     """
 
     __slots__ = ("_due", "_facts", "_gap", "_seen", "_state", "_steady")
@@ -101,23 +101,23 @@ class Repeats:
         self._gap = FIRST / 2
         self._due = now
         self._facts: Any = None
-        #: The thread's state as it was last seen, as it was at two looks on end, and as written.
+        #: The thread's state in the last snapshot, in two snapshots in a row, and as written.
         self._seen: str | None = None
         self._steady: str | None = None
         self._state: str | None = None
 
     def is_due(self, now: float, facts: Any, state: str | None) -> bool:
-        """Return whether a row is due, which is then taken to be written.
+        """Return whether a row is due. The caller must then write it.
 
         Parameters
         ----------
         now
             Monotonic seconds.
         facts
-            What makes a row due when it is another than the last one that was written.
+            A row is due if they differ from those of the last row.
         state
-            The thread's. A change counts when it was seen at two looks: a thread that sleeps most
-            of the time is seen running now and then, and the reverse.
+            The thread's state. A change counts if two snapshots show it, because a thread that
+            sleeps most of the time may run in a single snapshot, and vice versa.
         """
         if state == self._seen:
             self._steady = state
@@ -131,64 +131,63 @@ class Repeats:
         return True
 
 
-#: The share of a core from which a thread counts as running, and the seconds between two looks from
-#: which that tells: for less than that any thread may have had to wait.
-_BUSY, _TELLS = 0.05, 0.5
+#: Threshold (fraction of a core): the thread is running. And minimum seconds between two snapshots
+#: to apply it, because any thread may have to wait for a shorter time.
+_BUSY, _SHORTEST = 0.05, 0.5
 
 
 class Busy:
-    """Distinguishes a thread that waits for the interpreter's lock from a sleeping one.
+    """Distinction between a thread that waits for the GIL and a thread that sleeps.
 
-    To the kernel both sleep, and while another thread of the process looks at it, a thread that
-    runs Python code has to wait. So one that used a core since the last look counts as running,
-    and after one look alone nothing says that a thread sleeps.
+    For the kernel, both sleep. During a snapshot, another thread holds the GIL, so that any thread
+    with Python code has to wait. A thread that used a core since the last snapshot therefore counts
+    as running. A single snapshot does not show whether a thread sleeps.
     """
 
-    __slots__ = ("_cpu", "_looked", "_state")
+    __slots__ = ("_cpu", "_sampled", "_state")
 
     def __init__(self) -> None:
         self._cpu: float | None = None
-        self._looked: float | None = None
+        self._sampled: float | None = None
         self._state: str | None = None
 
     def state(self, state: str | None, cpu: float | None, now: float) -> str | None:
-        """Return the state of a thread; None: unknown.
+        """Return the state of a thread, or None if unknown.
 
         Parameters
         ----------
         state
-            By the kernel.
+            The state according to the kernel.
         cpu
             CPU seconds that the thread has used until now.
         now
-            Monotonic seconds. So soon after the last look that nothing can be told, the answer is
-            that of the last look.
+            Monotonic seconds. Shortly after the last snapshot, the result stays the same.
         """
-        if self._looked is not None and now - self._looked < _TELLS:
+        if self._sampled is not None and now - self._sampled < _SHORTEST:
             return self._state
-        if self._looked is None or self._cpu is None or cpu is None:
+        if self._sampled is None or self._cpu is None or cpu is None:
             self._state = None if state == "sleeping" else state
         else:
-            self._state = "running" if (cpu - self._cpu >= _BUSY * (now - self._looked)) else state
-        self._cpu, self._looked = cpu, now
+            self._state = "running" if cpu - self._cpu >= _BUSY * (now - self._sampled) else state
+        self._cpu, self._sampled = cpu, now
         return self._state
 
 
 # --- Event loops, and the thread of the client ----------------------------------------------------
 
-#: Seconds without a turn from which a loop counts as blocked.
+#: Threshold (seconds without an iteration): an event loop is blocked.
 LIMIT = 1.0
 
 
 class LoopWatch:
-    """Writes rows of an event loop that is blocked. Made on that loop, called in another thread.
+    """Writer of rows about a blocked event loop. Created on the loop, called in another thread.
 
     Parameters
     ----------
     server
-        The worker or the scheduler; only read.
+        The worker or the scheduler, which is only read.
     rows
-        Where they go.
+        The rows of its file.
     """
 
     def __init__(self, server: Any, rows: FileRows) -> None:
@@ -197,22 +196,22 @@ class LoopWatch:
         self._thread = threading.get_ident()
         self._limit = LIMIT + turn_interval()
         self._turned = last_turn(server)
-        self._looked = monotonic()
+        self._sampled = monotonic()
         #: While the loop is blocked: since when, and when a row is due.
         self._since: float | None = None
         self._repeats = Repeats(0.0)
 
-    def look(self) -> None:
-        """Write what is due."""
-        before, looked = self._turned, self._looked
-        # All three at once: C code may hold the interpreter's lock after any of these lines.
+    def sample(self) -> None:
+        """Write a row if it is due."""
+        before, sampled = self._turned, self._sampled
+        # All three at once, because C code may hold the GIL after any of these lines.
         turned, now, clock = last_turn(self._server), monotonic(), time()
-        self._turned, self._looked = turned, now
+        self._turned, self._sampled = turned, now
         if turned is None or before is None:
             return
-        # No thread ran, not even this one: C code held the interpreter's lock, or the process was
-        # stopped. The loop's stack says nothing of it.
-        stalled = now - looked > INTERVAL + self._limit
+        # No thread ran, not even this one, because C code held the GIL or the process was stopped.
+        # The loop's stack does not show this.
+        stalled = now - sampled > INTERVAL + self._limit
         blocked = clock - turned > self._limit
         if self._since is not None and turned != self._since:
             self._rows.write(LOOP_BLOCKED, {"since": self._since, "until": turned})
@@ -220,14 +219,14 @@ class LoopWatch:
         elif stalled and not blocked:
             self._rows.write(LOOP_BLOCKED, {"since": before, "until": turned})
         if blocked:
-            self._is_blocked(turned, now, look_at_it=not stalled)
+            self._note_block(turned, now, with_stack=not stalled)
 
-    def _is_blocked(self, since: float, now: float, look_at_it: bool) -> None:
+    def _note_block(self, since: float, now: float, with_stack: bool) -> None:
         if self._since is None:
             self._since, self._repeats = since, Repeats(now)
         stack: stacks.Stack = ()
         state = None
-        if look_at_it:
+        if with_stack:
             frame = stacks.current_frames().get(self._thread)
             stack = stacks.stack_of(stacks.frames_of_thread(frame, None))
             state = stacks.Threads().state(self._thread)
@@ -235,19 +234,19 @@ class LoopWatch:
             self._rows.write(LOOP_BLOCKED, {"since": since, "thread_state": state}, stack)
 
 
-#: Bytes by which the memory of a client's process has to change for a row of its own.
+#: Threshold (bytes): a change in the memory of a client's process makes a row due.
 _CHANGE = 1 << 24
 
 
 class ClientUnderWay:
-    """Writes rows of the main thread. Called in another thread, once a second.
+    """Writer of rows about a client's main thread. Called in another thread, once per second.
 
     Parameters
     ----------
     client
         The client's id.
     rows
-        Where they go.
+        The rows of its file.
     """
 
     def __init__(self, client: str, rows: FileRows) -> None:
@@ -259,11 +258,11 @@ class ClientUnderWay:
         self._since = time()
         self._memory: int | None = None
 
-    def look(self) -> None:
-        """Write what is due."""
+    def sample(self) -> None:
+        """Write a row if it is due."""
         thread = threading.main_thread().ident
         frame = None if thread is None else stacks.current_frames().get(thread)
-        if thread is None or frame is None:  # it has ended, and others keep the process alive
+        if thread is None or frame is None:  # It ended, and other threads keep the process alive.
             return
         frames = stacks.frames_of_thread(frame, None)
         now, stack = monotonic(), stacks.stack_of(frames)

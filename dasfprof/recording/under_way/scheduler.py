@@ -1,6 +1,6 @@
-"""`SchedulerUnderWay`: what a scheduler has under way, once a second while it changes.
+"""`SchedulerUnderWay`: snapshots of the scheduler's unfinished work, once per second at most.
 
-It also writes which copies of results the scheduler has workers drop, as Dask's active memory
+It also records the copies of results that workers are asked to drop, which Dask's active memory
 manager does every two seconds.
 """
 
@@ -27,33 +27,33 @@ from dasfprof.recording.under_way.loop import INTERVAL, LoopWatch, Pulse
 from dasfprof.schema.tasks import COPY_DROPPED
 from dasfprof.schema.under_way import SCHEDULER_STATE
 
-#: Returns the part of a row that is written.
+#: Function that returns the part of a row to write.
 Narrow = Callable[[dict[str, Any]], dict[str, Any]]
 
 #: Seconds between two rows while nothing changes.
 QUIET_INTERVAL = 10.0
 
-#: The share of its time that the scheduler's event loop may spend on rows, up to one row in
-#: `QUIET_INTERVAL`: those of large clusters are made less often.
+#: Maximum fraction of the time of the scheduler's event loop for rows. For large clusters, there
+#: are fewer rows, but at least one per `QUIET_INTERVAL`.
 SHARE = 0.0005
 
-#: The most results of a client that are looked through as it leaves.
+#: Maximum number of a client's results that are searched when it leaves.
 _MOST_WANTED_AT_LAST = 100_000
 
 
 class SchedulerUnderWay:
-    """Writes rows on the scheduler's event loop. No method raises.
+    """Writer of rows on the scheduler's event loop. No method raises.
 
     Parameters
     ----------
     scheduler
-        The scheduler; only read.
+        The scheduler, which is only read.
     rows
-        Where they go.
+        The rows of its file.
     guard
-        Handles errors.
+        Handler of errors.
     narrowed
-        Returns the part of a row that is written, or None if all of it is.
+        Function that returns the part of a row to write, or None to write all of it.
     """
 
     def __init__(
@@ -67,26 +67,26 @@ class SchedulerUnderWay:
         self._rows = rows
         self._guard = guard
         self._loop = asyncio.get_running_loop()
-        self._pulse = Pulse("under-way scheduler", [LoopWatch(scheduler, self._rows).look], guard)
+        self._pulse = Pulse("under-way scheduler", [LoopWatch(scheduler, self._rows).sample], guard)
         self._can_record = names.SCHEDULER_STATE.exist()
-        #: What had finished before the recording began.
+        #: Tasks that had finished before recording started.
         self._before: Finished = finished_tasks(scheduler, {}) if self._can_record else {}
         self._stopped = False
-        self._hear_no_more: Callable[[], object] = lambda: None
+        self._stop_observing: Callable[[], object] = lambda: None
         self._last: tuple[Any, ...] | None = None
-        #: When a row is due that tells of no change, and until when there is none.
+        #: When a row is due even without a change, and until when none is written.
         self._due = self._rest_until = 0.0
 
     def start(self) -> None:
-        """Start to look once a second: on the event loop, and at it in a thread."""
+        """Start snapshots on the event loop, and a thread that watches the event loop."""
         self._loop.call_later(INTERVAL, self._tick)
-        self._hear_no_more = observe_dropped_copies(self._scheduler, self._drop, self._guard)
+        self._stop_observing = observe_dropped_copies(self._scheduler, self._drop, self._guard)
         self._pulse.start()
 
     def stop(self) -> None:
-        """Stop looking."""
+        """Stop snapshots and the thread."""
         self._stopped = True
-        self._hear_no_more()
+        self._stop_observing()
         self._pulse.stop()
 
     def _drop(self, address: str, keys: list[Any]) -> None:
@@ -95,7 +95,7 @@ class SchedulerUnderWay:
 
     def _tick(self) -> None:
         if not self._stopped:
-            self._guarded(self._look)
+            self._guarded(self._sample)
             self._loop.call_later(INTERVAL, self._tick)
 
     def _guarded(self, write: Callable[[], None]) -> None:
@@ -103,9 +103,9 @@ class SchedulerUnderWay:
             if self._can_record:
                 write()
         except Exception:
-            self._guard.caught("a look at what is under way")
+            self._guard.caught("a snapshot of unfinished work")
 
-    def _look(self) -> None:
+    def _sample(self) -> None:
         now = monotonic()
         if now < self._rest_until:
             return
@@ -124,7 +124,7 @@ class SchedulerUnderWay:
             self._guarded(partial(self._client_leaves, message.get("client")))
 
     def _client_leaves(self, client: Any) -> None:
-        if client in self._scheduler.clients:  # Dask removes one that has closed a second time
+        if client in self._scheduler.clients:  # Dask removes a closed client a second time.
             self._write("client-left", client, _MOST_WANTED_AT_LAST)
 
     def close(self) -> None:

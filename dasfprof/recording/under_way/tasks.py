@@ -1,4 +1,4 @@
-"""`TasksUnderWay`: what a worker's tasks do that began over a second ago."""
+"""`TasksUnderWay`: snapshots of a worker's tasks that started over a second ago."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from dasfprof.recording.rows import FileRows
 from dasfprof.recording.under_way.loop import Busy, LoopWatch, Pulse, Repeats
 from dasfprof.schema.under_way import LOCK_HELD, TASK_UNDER_WAY
 
-#: Seconds from which a task is told of.
+#: Threshold (seconds since its start): a task is recorded.
 OLDER_THAN = 1.0
 
-#: Of the state of a task whose inputs are not there yet, and of one that was then not wanted.
+#: States of a task that waits for its inputs, and of a task that was cancelled while it waited.
 FETCHING, RELEASED = "fetching", "released"
 
 
@@ -29,28 +29,28 @@ def watch_worker(
     guard: HookGuard,
     undo: list[Callable[[], object]],
 ) -> None:
-    """Record what a worker has under way; called on its event loop.
+    """Record the unfinished tasks of a worker. Called on its event loop.
 
     Parameters
     ----------
     worker, received, rows
         See `TasksUnderWay`.
     guard
-        Handles errors.
+        Handler of errors.
     undo
-        Gets what ends it, to be called from last to first.
+        List to which functions are added that end the recording. Call the last one first.
     """
-    looks = [LoopWatch(worker, rows).look]
+    calls = [LoopWatch(worker, rows).sample]
     if names.UNDER_WAY.exist():
-        looks.append(TasksUnderWay(worker, received, rows).look)
+        calls.append(TasksUnderWay(worker, received, rows).sample)
         undo.append(watch_locks(worker, partial(rows.write, LOCK_HELD)))
-    pulse = Pulse(f"under-way {worker.name}", looks, guard)
+    pulse = Pulse(f"under-way {worker.name}", calls, guard)
     pulse.start()
     undo.append(pulse.stop)
 
 
 class _Task:
-    """What is known of a task from earlier looks."""
+    """A task in earlier snapshots."""
 
     __slots__ = ("busy", "repeats", "row", "seen")
 
@@ -62,16 +62,16 @@ class _Task:
 
 
 class TasksUnderWay:
-    """Writes rows of a worker's tasks. Called in one thread, once a second.
+    """Writer of rows about a worker's tasks. Called in one thread, once per second.
 
     Parameters
     ----------
     worker
-        The worker; only read.
+        The worker, which is only read.
     received
-        By key: when the worker knew of a task. Its event loop adds and removes them.
+        When the worker received each task, by key. Its event loop adds and removes entries.
     rows
-        Where they go.
+        The rows of its file.
     """
 
     def __init__(self, worker: Any, received: Mapping[Any, float], rows: FileRows) -> None:
@@ -79,13 +79,13 @@ class TasksUnderWay:
         self._tasks = worker.state.tasks
         self._received = received
         self._rows = rows
-        #: CPU seconds of threads as their tasks were first seen.
+        #: CPU seconds of threads when their tasks were first seen.
         self._cpu: dict[Any, float] = {}
-        #: By key and thread: a cancelled task may still run while its key is fetched for again.
+        #: By key and thread, because a cancelled task may run while its key is requested again.
         self._known: dict[tuple[Any, str | None], _Task] = {}
 
-    def look(self) -> None:
-        """Write what is due."""
+    def sample(self) -> None:
+        """Write the rows that are due."""
         now = monotonic()
         current = set()
         for row in tasks_under_way(self._worker, OLDER_THAN, self._cpu):
@@ -95,7 +95,7 @@ class TasksUnderWay:
             current.add(identity)
             task = self._known.get(identity)
             before = None if task is None else task.row.get("since")
-            if None not in (before, row["since"]) and before != row["since"]:  # it began anew
+            if None not in (before, row["since"]) and before != row["since"]:  # It started again.
                 self._leave(identity)
                 task = None
             if task is None:
@@ -106,7 +106,7 @@ class TasksUnderWay:
 
     def _write(self, task: _Task, row: dict[str, Any], now: float) -> None:
         known = task.row
-        if row["since"] is None:  # of a task that was released, and whose thread goes on
+        if row["since"] is None:  # The task was released, and its thread continues.
             row["since"] = known.get("since")
         age = now - task.seen if row["since"] is None else time() - row["since"]
         if age < OLDER_THAN:
@@ -114,18 +114,19 @@ class TasksUnderWay:
         if known.get("state") == FETCHING and known["run_id"] != row["run_id"]:
             self._release(known)
         elif known and known["state"] != FETCHING:
-            row["run_id"] = known["run_id"]  # Dask gives a cancelled one that is wanted again a new
+            # Dask assigns a new run_id to a cancelled task that is requested again.
+            row["run_id"] = known["run_id"]
         row["holds"] = held_by(row["key"])
         in_thread = row["thread"] is not None
         if in_thread:
-            row["thread"] = int(row["thread"])  # as in its task run
+            row["thread"] = int(row["thread"])  # In the form of task runs.
         stack = row.pop("stack")
         facts = (
             row["state"],
             stack,
             row["waits_in"],
             row["waits_for"],
-            row["waits_keys"] if in_thread else None,  # inputs arrive one by one
+            row["waits_keys"] if in_thread else None,  # Inputs arrive one by one.
             row["holds"],
         )
         task.row = row
@@ -134,9 +135,9 @@ class TasksUnderWay:
             self._rows.write(TASK_UNDER_WAY, row, stack)
 
     def _leave(self, identity: tuple[Any, str | None]) -> None:
-        """Forget a task that is not seen any more. Its task run says how it ended."""
+        """Forget a task that is no longer in the snapshot. Its task run records how it ended."""
         task = self._tasks.get(identity[0])
-        if task is not None and task.state == "waiting":  # not all of so many are looked at
+        if task is not None and task.state == "waiting":  # The number of tasks is limited.
             return
         row = self._known.pop(identity).row
         began = task is not None and task.state != "released" and task.run_id == row.get("run_id")
@@ -144,5 +145,5 @@ class TasksUnderWay:
             self._release(row)
 
     def _release(self, row: dict[str, Any]) -> None:
-        """Write the end of a task that was not given a thread: it has no task run."""
+        """Write the end of a task that never got a thread, and therefore has no task run."""
         self._rows.write(TASK_UNDER_WAY, {**row, "state": RELEASED, "waits_keys": []})

@@ -70,7 +70,7 @@ def _line_data(
         ``fewest``: task runs of fewer samples are left out.
     """
     named = places(run, "line")
-    lines = named.of(stacks)
+    lines = named.codes(stacks)
     used: dict[int, int] = {}
     columns, fewest = _of_runs(run, rows, lines, parts, used)
     count = len(named.names)
@@ -333,7 +333,7 @@ def _stays(
     ends = time[np.append(first[1:], len(time)) - 1]
     lengths = np.add.reduceat(interval, first)
     named = places(run, "line")
-    lines = named.of(stack[first])
+    lines = named.codes(stack[first])
     kept = np.sort(np.argsort(-lengths, kind="stable")[:MOST_STAYS])
     frames = [named.names[line] if line >= 0 else None for line in lines[kept].tolist()]
     nowhere = UNKNOWN, 0, ""
