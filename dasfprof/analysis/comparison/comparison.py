@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal, get_args
@@ -45,7 +45,7 @@ from dasfprof.analysis.comparison.verdict import (
     others_in_words,
     walls,
 )
-from dasfprof.analysis.diagnosis.registry import SEVERITIES
+from dasfprof.analysis.diagnosis.registry import SEVERITIES, Finding
 from dasfprof.analysis.model.steps import NO_STEP
 from dasfprof.analysis.numeric.significance import CERTAIN, p_value
 from dasfprof.analysis.run import Run
@@ -291,25 +291,21 @@ def _check(by: str, choices: Any) -> None:
 #: A rule, and the function that the finding is about, or None.
 _What = tuple[str, str | None]
 _STATUSES = ("new", "gone", "same", "now and then", "not clear")
-_SHOWN = ("Severity", "Finding", "Seconds at stake (s)")
 
 
 def compare_findings(
     before: Sequence[ComparedRun], after: Sequence[ComparedRun], matching: Matching
 ) -> pd.DataFrame:
     """Return the findings of all runs of both groups. See `RunComparison.findings`."""
-    first = _by_what(before, matching.label_before)
-    second = _by_what(after, matching.label_after)
     rows = []
-    for what in dict.fromkeys([*second, *first]):
-        old, new = first.get(what, []), second.get(what, [])
-        status = _status(_share(before, old), _share(after, new))
+    for status, (rule, function), old, new in _by_status(before, after, matching):
         shown = (new or old)[-1] if status != "gone" else old[-1]
         runs = f"{len(old)} of {len(before)}", f"{len(new)} of {len(after)}"
-        rows.append((status, *(shown[name] for name in _SHOWN), *runs, *what))
+        about = shown.severity, shown.text, shown.seconds
+        rows.append((status, *about, *runs, rule, function))
     rows.sort(key=lambda row: (_STATUSES.index(row[0]), SEVERITIES.index(row[1])))
-    columns = ["Status", *_SHOWN, "Runs Before", "Runs After", "Rule", "Function"]
-    return pd.DataFrame(rows, columns=columns)
+    columns = ("Status", "Severity", "Finding", "Seconds at stake (s)", "Runs Before")
+    return pd.DataFrame(rows, columns=[*columns, "Runs After", "Rule", "Function"])
 
 
 #: What a change of the program may do to a finding.
@@ -349,35 +345,41 @@ def changed_findings(
     out.
     """
     matching = match_functions([run.trace for run in before], [run.trace for run in after])
+    changed = []
+    for status, what, *sides in _by_status(before, after, matching):
+        seconds = [np.array([finding.seconds for finding in side]) for side in sides]
+        old, new = (float(np.median(side)) if len(side) else math.nan for side in seconds)
+        is_smaller = status == "same" and seconds[1].max() < seconds[0].min()
+        kind = "smaller" if is_smaller and new <= (1 - _SMALLER) * old else status
+        if kind in get_args(ChangeOfFinding):
+            last = sides[kind == "new"][-1]
+            if last.severity != "info":
+                about = last.text, old, new, last.cause and last.cause.rule
+                changed.append(ChangedFinding(kind, *what, *about))  # type: ignore[arg-type]
+    return sorted(changed, key=lambda finding: -max(np.nan_to_num([finding.before, finding.after])))
+
+
+def _by_status(
+    before: Sequence[ComparedRun], after: Sequence[ComparedRun], matching: Matching
+) -> Iterator[tuple[str, _What, list[Finding], list[Finding]]]:
+    """Yield the status of each kind of finding, and its findings in the runs of both groups."""
     first = _by_what(before, matching.label_before)
     second = _by_what(after, matching.label_after)
-    changed = []
-    for what in dict.fromkeys([*first, *second]):
-        rows = first.get(what, []), second.get(what, [])
-        status = _status(_share(before, rows[0]), _share(after, rows[1]))
-        seconds = [np.array([row["Seconds at stake (s)"] for row in side]) for side in rows]
-        old, new = (float(np.median(side)) if len(side) else math.nan for side in seconds)
-        if status == "same" and seconds[1].max() < seconds[0].min():
-            status = "smaller" if new <= (1 - _SMALLER) * old else status
-        if status in get_args(ChangeOfFinding):
-            row = rows[status == "new"][-1]
-            if row["Severity"] != "info":
-                about = row["Finding"], old, new, row["Cause"]
-                changed.append(ChangedFinding(status, *what, *about))  # type: ignore[arg-type]
-    return sorted(changed, key=lambda finding: -max(np.nan_to_num([finding.before, finding.after])))
+    for what in dict.fromkeys([*second, *first]):
+        old, new = first.get(what, []), second.get(what, [])
+        yield _status(_share(before, old), _share(after, new)), what, old, new
 
 
 def _by_what(
     runs: Sequence[ComparedRun], label: Callable[[str], str]
-) -> dict[_What, list[dict[str, Any]]]:
+) -> dict[_What, list[Finding]]:
     """Return the most severe finding of each kind for each run."""
-    findings: dict[_What, list[dict[str, Any]]] = {}
+    findings: dict[_What, list[Finding]] = {}
     for run in runs:
-        seen: dict[_What, dict[str, Any]] = {}
-        for row in run.findings.to_dict("records"):
-            function = row["Function"]
-            name = label(function) if isinstance(function, str) else None
-            seen.setdefault((str(row["Rule"]), name), {str(k): v for k, v in row.items()})
+        seen: dict[_What, Finding] = {}
+        for finding in run.findings:
+            name = None if finding.function is None else label(finding.function)
+            seen.setdefault((finding.rule, name), finding)
         for what, finding in seen.items():
             findings.setdefault(what, []).append(finding)
     return findings

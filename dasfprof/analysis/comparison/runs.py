@@ -52,14 +52,9 @@ class ComparedRun:
         return path_seconds(self.trace)
 
     @cached_property
-    def diagnosed(self) -> list[Finding]:
+    def findings(self) -> list[Finding]:
         """The findings of the run."""
         return diagnosis.find(self.trace)
-
-    @property
-    def findings(self) -> pd.DataFrame:
-        """The findings of the run as a table."""
-        return diagnosis.table_of(self.diagnosed)
 
     @cached_property
     def faults(self) -> list[str]:

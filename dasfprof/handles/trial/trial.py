@@ -177,7 +177,7 @@ def suggestions(done: Done, as_setting: _AsSetting | None = None) -> tuple[list[
 
     What has no seconds, as it cures no loss of time, is not tried.
     """
-    findings = [finding for run in done.runs for finding in run.diagnosed]
+    findings = [finding for run in done.runs for finding in run.findings]
     found: list[tuple[float, Suggested]] = []
     own: list[str] = []
     for finding in findings:
