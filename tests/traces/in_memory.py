@@ -14,7 +14,7 @@ from dasfprof.analysis.run import Run
 from dasfprof.analysis.trace.columns import make_categorical
 from dasfprof.analysis.trace.gaps import Surroundings
 from dasfprof.analysis.trace.keys import KeyCollector, KeyTable, split_keys
-from dasfprof.analysis.trace.reader import OwnEvents, TraceReader
+from dasfprof.analysis.trace.reader import TraceReader, UserEvents
 from dasfprof.database.ends import RecordingEnd
 from traces.events import T
 
@@ -109,7 +109,7 @@ def made_trace(
         ),
         "workers": _worker_table(workers),
         "graphs": pd.DataFrame({"time": T + np.array(graphs, dtype=float)}),
-        "events": OwnEvents().table(),
+        "events": UserEvents().table(),
         "keys": key_table(keys),
         "stimuli": key_table(stimuli),
         "begin": T,

@@ -241,7 +241,7 @@ MUTATIONS = [
     ),
     Mutation(
         "unfinished runs are compared",
-        "[run for run in before if run.is_whole] or list(before)",
+        "[run for run in before if run.is_complete] or list(before)",
         "list(before)",
         "analysis/test_comparison.py",
     ),

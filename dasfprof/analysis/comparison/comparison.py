@@ -68,8 +68,8 @@ class Comparison:
     def __init__(self, before: Sequence[ComparedRun], after: Sequence[ComparedRun]) -> None:
         #: All runs of each group.
         self.runs_before, self.runs_after = list(before), list(after)
-        self._before = [run for run in before if run.is_whole] or list(before)
-        self._after = [run for run in after if run.is_whole] or list(after)
+        self._before = [run for run in before if run.is_complete] or list(before)
+        self._after = [run for run in after if run.is_complete] or list(after)
 
     @cached_property
     def verdict(self) -> Verdict:
@@ -390,7 +390,7 @@ def _share(runs: Sequence[ComparedRun], findings: Sequence[object]) -> float:
 
     A run that did not end and lacks the finding does not count: it might have had it later.
     """
-    counted = max(sum(run.is_whole for run in runs), len(findings))
+    counted = max(sum(run.is_complete for run in runs), len(findings))
     return len(findings) / counted if counted else math.nan
 
 

@@ -72,7 +72,7 @@ class ComparedRun:
         return faults
 
     @property
-    def is_whole(self) -> bool:
+    def is_complete(self) -> bool:
         """Whether the run ended, so that its wall time can be compared."""
         return bool(np.isfinite(self.seconds)) and self.trace.ending is None
 

@@ -208,7 +208,7 @@ def _refusal(before: Sequence[ComparedRun], after: Sequence[ComparedRun]) -> str
         return f"{of} is on both sides, so there is nothing to compare."
     for name, side in (("before", before), ("after", after)):
         for run in side:
-            if not run.is_whole:
+            if not run.is_complete:
                 faults = " and ".join(run.faults) or "has no wall time"
                 return f"{run.name} ({name}) {faults}, so its wall time cannot be compared."
     return ""

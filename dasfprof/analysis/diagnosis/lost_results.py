@@ -16,7 +16,13 @@ from dasfprof.analysis.model.memory_kills import Reason, memory_kills
 from dasfprof.analysis.model.steps import NO_LINES, has_lines, line_groups, line_words
 from dasfprof.analysis.numeric.groups import Groups
 from dasfprof.analysis.run.open_runs import RELEASED, left_unasked
-from dasfprof.analysis.run.run_end import RESTARTED, How, begins_with, given_up, stimulus_texts
+from dasfprof.analysis.run.run_end import (
+    RESTARTED,
+    How,
+    begins_with,
+    cancelled_runs,
+    stimulus_texts,
+)
 from dasfprof.analysis.run.worker_exits import Departure, Why
 from dasfprof.analysis.stack_samples.calls import MAKES_CHUNKS, time_inside
 from dasfprof.analysis.under_way.causes import find_causes
@@ -223,7 +229,7 @@ def _restarted(run: RunFigures) -> Iterator[Finding]:
     taken = taken.drop_duplicates("key_id", keep="last")
     # Outcomes of task runs on workers that had not yet received the restart.
     runs = run.trace.whole.tasks
-    states = runs["state"].astype(object).to_numpy()[given_up(run.trace, runs, RESTARTED)]
+    states = runs["state"].astype(object).to_numpy()[cancelled_runs(run.trace, runs, RESTARTED)]
     went_on = states[np.isin(states, ("memory", "erred"))]
     restarts = changes.to_dict("records")
     never_sent = int(sum(one["number"] for one in restarts if one["number"] > 0))

@@ -11,7 +11,7 @@ import pandas as pd
 from dasfprof.analysis.diagnosis.registry import Finding, Places, rule
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
 from dasfprof.analysis.model.attempts import WORKER_CLOSED, WORKER_LOST
-from dasfprof.analysis.run.run_end import CANCELLED, DROPPED, given_up
+from dasfprof.analysis.run.run_end import CANCELLED, DROPPED, cancelled_runs
 from dasfprof.analysis.trace.under_way import RUN
 from dasfprof.analysis.under_way.failed_tasks import blocked_by_errors, ended_with_the_run
 from dasfprof.analysis.wording import Count, Figures, Seconds, Share
@@ -152,7 +152,10 @@ def errors(run: RunFigures) -> Iterator[Finding]:
     line, limit = first["raised_at"], find_limit(run, name, first["category"])
     # A client had cancelled these tasks. Their errors may result from that.
     runs = run.trace.tasks
-    gone = given_up(run.trace, runs, (*DROPPED, CANCELLED)) & (runs["state"] == "erred").to_numpy()
+    gone = (
+        cancelled_runs(run.trace, runs, (*DROPPED, CANCELLED))
+        & (runs["state"] == "erred").to_numpy()
+    )
     nobodys = bool(erred["key_id"].isin(runs["key_id"].to_numpy()[gone]).all())
     blocked = Count(sum(never_ran.values()))
     others = f" and {Count(len(kinds) - _NAMED_KINDS):more kind}" * (len(kinds) > _NAMED_KINDS)

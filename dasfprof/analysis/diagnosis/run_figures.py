@@ -25,7 +25,7 @@ from dasfprof.analysis.model.stragglers import (
 from dasfprof.analysis.model.thread_time import ThreadTime
 from dasfprof.analysis.numeric.groups import Groups, ratio
 from dasfprof.analysis.numeric.intervals import union
-from dasfprof.analysis.run.run_end import RESTARTED, given_up
+from dasfprof.analysis.run.run_end import RESTARTED, cancelled_runs
 from dasfprof.analysis.simulation import gain
 from dasfprof.analysis.simulation.replay import MOST_WAITING
 from dasfprof.analysis.stack_samples.loop_blocks import imports_on_the_way
@@ -239,7 +239,10 @@ class RunFigures(UnusualRuns):
     def restarted_keys(self) -> Array:
         """Keys of task runs that a client's restart of workers cancelled."""
         tables = [self.trace.whole.tasks, self.trace.scheduler_only]
-        keys = [runs["key_id"].to_numpy()[given_up(self.trace, runs, RESTARTED)] for runs in tables]
+        keys = [
+            runs["key_id"].to_numpy()[cancelled_runs(self.trace, runs, RESTARTED)]
+            for runs in tables
+        ]
         return np.unique(np.concatenate(keys))
 
     def path_seconds(self, kind: SegmentKind) -> float:

@@ -244,7 +244,7 @@ class Extent:
         return (
             len(self.open) > 0
             or any(window.endings.open for window in windows)
-            or any(np.isfinite(window.endings.given_up) for window in windows)
+            or any(np.isfinite(window.endings.cancelled) for window in windows)
             or run_end_of(self.run_of(frame), nothing) is not None
         )
 

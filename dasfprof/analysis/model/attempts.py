@@ -19,7 +19,7 @@ from dasfprof.analysis.run.open_runs import (
     taken_back,
 )
 from dasfprof.analysis.run.run_end import CANCELLED as CANCELLED_BY
-from dasfprof.analysis.run.run_end import DROPPED, How, given_up
+from dasfprof.analysis.run.run_end import DROPPED, How, cancelled_runs
 from dasfprof.analysis.run.times import to_ticks
 from dasfprof.analysis.trace.columns import make_categorical
 from dasfprof.analysis.trace.keys import function_name
@@ -171,7 +171,7 @@ def _unrecorded(run: Run, origins: dict[str, Array], lost: Array) -> dict[str, A
     rows = run.scheduler_only
     worker = rows["worker_id"].to_numpy()
     ran, with_worker = rows["lost"].to_numpy(), taken_back(run, rows)
-    released = given_up(run, rows, (*DROPPED, CANCELLED_BY)) & ~ran
+    released = cancelled_runs(run, rows, (*DROPPED, CANCELLED_BY)) & ~ran
     killed = rows["scheduler_exception"].astype(object).fillna("").str.startswith(_KILLED)
     status = _objects(rows["scheduler_state"])
     open_ = ~ran & (status == "processing")

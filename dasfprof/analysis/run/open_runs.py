@@ -15,8 +15,8 @@ from dasfprof.analysis.run.run_end import (
     NOT_NEEDED,
     RESTARTED,
     How,
+    cancelled_runs,
     find_run_end,
-    given_up,
 )
 from dasfprof.analysis.run.times import clock_offsets
 from dasfprof.analysis.run.worker_exits import last_client_left
@@ -85,7 +85,7 @@ def taken_back(trace: Trace, runs: pd.DataFrame) -> Array:
     left = trace.workers["left"].to_numpy(dtype=float)[runs["worker_id"].to_numpy()]
     as_it_left = np.abs(runs["known"].to_numpy(dtype=float) - left) <= _TAKEN_BACK
     causes = (*DROPPED, CANCELLED, *NOT_NEEDED)
-    return as_it_left & ~runs["lost"].to_numpy(dtype=bool) & ~given_up(trace, runs, causes)
+    return as_it_left & ~runs["lost"].to_numpy(dtype=bool) & ~cancelled_runs(trace, runs, causes)
 
 
 def left_for(trace: Trace, reasons: tuple[str, ...]) -> Array:

@@ -76,7 +76,7 @@ def begins_with(texts: Array, prefixes: tuple[str, ...]) -> Array:
     return np.array([text.startswith(prefixes) for text in texts], dtype=bool)
 
 
-def given_up(trace: Trace, runs: pd.DataFrame, causes: tuple[str, ...] = DROPPED) -> Array:
+def cancelled_runs(trace: Trace, runs: pd.DataFrame, causes: tuple[str, ...] = DROPPED) -> Array:
     """Return a mask of task runs in a table that a client cancelled before they ended."""
     if "end_cause" not in runs or not len(runs):
         return np.zeros(len(runs), dtype=bool)
@@ -143,7 +143,7 @@ class Endings:
     """Facts that task runs contribute about the end of a run, for all of them or for a window."""
 
     #: Time of the last cancellation by a client, and time of the last end, or NaN.
-    given_up: float
+    cancelled: float
     last: float
     #: Whether a task run is in progress.
     open: bool
@@ -158,11 +158,11 @@ class Endings:
     @classmethod
     def from_trace(cls, trace: Trace) -> Endings:
         """Return the facts of a trace."""
-        gave_up, tasks = [float("nan")], trace.tasks
+        cancelled_at, tasks = [float("nan")], trace.tasks
         for runs in (trace.scheduler_only, tasks):
-            cancelled = given_up(trace, runs)
+            cancelled = cancelled_runs(trace, runs)
             if cancelled.any():
-                gave_up.append(float(runs["known"].to_numpy()[cancelled].max()))
+                cancelled_at.append(float(runs["known"].to_numpy()[cancelled].max()))
         last = float("nan")
         if "known" in tasks:
             ended = tasks["scheduler_state"].isin(["memory", "erred"]).to_numpy()
@@ -170,7 +170,7 @@ class Endings:
         interrupted = _interrupted(trace)
         processing = trace.scheduler_only["scheduler_state"] == "processing"
         return cls(
-            float(np.fmax.reduce(gave_up)),
+            float(np.fmax.reduce(cancelled_at)),
             last,
             bool(len(trace.under_way) or processing.any()),
             tuple(_ended(trace, end, _AFTERMATH) for end in _open_states(trace)),
@@ -182,7 +182,7 @@ class Endings:
     def merged(cls, parts: Sequence[Endings]) -> Endings:
         """Return the sum of the facts of all windows of a run."""
         return cls(
-            float(np.fmax.reduce([part.given_up for part in parts])),
+            float(np.fmax.reduce([part.cancelled for part in parts])),
             float(np.fmax.reduce([part.last for part in parts])),
             any(part.open for part in parts),
             tuple(map(sum, zip(*(part.soon for part in parts), strict=True))),
@@ -207,7 +207,7 @@ def run_end_of(trace: Trace, endings: Endings) -> RunEnd | None:
         time = float(np.nextafter(interrupted.time, 0))
         state = {**(interrupted.state or {}), "unfinished": left}
         return dataclasses.replace(interrupted, time=time, state=state)
-    gave_up = float(np.fmax(left_with_work(states), endings.given_up))
+    cancelled_at = float(np.fmax(left_with_work(states), endings.cancelled))
     for open_, soon, on_workers in zip(
         _open_states(trace), endings.soon, endings.on_workers, strict=True
     ):
@@ -217,13 +217,15 @@ def run_end_of(trace: Trace, endings: Endings) -> RunEnd | None:
             state = {**(end.state or {}), "tasks": None, "unfinished": left}
             end = dataclasses.replace(end, state=state)
         # Workers that leave after their last client are shut down by it.
-        if end.how is How.BROKEN_UP and gave_up <= end.time:
+        if end.how is How.BROKEN_UP and cancelled_at <= end.time:
             continue
         if (end.unfinished or 0) > soon and not _went_on(trace, endings, end.time):
             return end
-    if np.isfinite(gave_up) and not _went_on(trace, endings, gave_up):
-        stayed = clients_stayed(trace, gave_up)
-        return RunEnd(gave_up, How.LEFT, _state_at(states, gave_up), clients_stayed=stayed)
+    if np.isfinite(cancelled_at) and not _went_on(trace, endings, cancelled_at):
+        stayed = clients_stayed(trace, cancelled_at)
+        return RunEnd(
+            cancelled_at, How.LEFT, _state_at(states, cancelled_at), clients_stayed=stayed
+        )
     if not len(states) and endings.open:
         return RunEnd(trace.end, _how(trace), None)
     return None
@@ -283,12 +285,12 @@ def _broken_up(trace: Trace) -> float:
     # A single worker may also have died. Then the program learns of it and continues.
     limit = _ENDING if len(left) > 1 else _TOGETHER
     first = float(left[together].min())
-    if trace.end - last > limit or (joined >= first).any() or _gave_up_tasks(trace, first):
+    if trace.end - last > limit or (joined >= first).any() or _abandoned_tasks(trace, first):
         return float("nan")
     return first
 
 
-def _gave_up_tasks(trace: Trace, since: float) -> bool:
+def _abandoned_tasks(trace: Trace, since: float) -> bool:
     """Return whether tasks were abandoned after a time because one worker after another died."""
     for runs in (trace.scheduler_only, trace.tasks):
         if "known" not in runs:

@@ -225,7 +225,7 @@ _OF_TASKS = "Client-worker-"
 _AT_ONCE = 3.0
 
 
-def is_persons(client: object) -> bool:
+def is_program_client(client: object) -> bool:
     """Return whether a client belongs to a program, not to Dask or a task."""
     return client != FIRE_AND_FORGET and not str(client).startswith(_OF_TASKS)
 
@@ -237,9 +237,9 @@ def last_client_left(trace: Trace) -> float:
         row = states.iloc[place]
         left = row.get("client") if row["occasion"] == "client-left" else None
         there = {client["client"] for client in row["clients"] or ()} - {left}
-        if any(map(is_persons, there)):
+        if any(map(is_program_client, there)):
             break
-        if left and is_persons(left):
+        if left and is_program_client(left):
             return float(row["time"])
     return float("nan")
 
@@ -260,19 +260,19 @@ def left_with_work(states: pd.DataFrame) -> float:
     return float("nan")
 
 
-def clients_stayed(trace: Trace, gave_up: float) -> bool:
+def clients_stayed(trace: Trace, cancelled_at: float) -> bool:
     """Return whether no client left at the time of a cancellation, or later, while recorded."""
     states = trace.scheduler_states
     if not len(states):
         return False
     left = (states["occasion"] == "client-left").to_numpy(dtype=bool)
-    left = left & (states["time"] >= gave_up - _AT_ONCE).to_numpy(dtype=bool)
+    left = left & (states["time"] >= cancelled_at - _AT_ONCE).to_numpy(dtype=bool)
     # A client that left without work, while another stayed, has cancelled nothing.
     stayed = np.isnan(last_client_left(trace))
     for row in states[left].to_dict("records"):
         leaving = [client for client in row["clients"] or () if client["client"] == row["client"]]
         if not stayed or not leaving or any(client.get("unfinished") for client in leaving):
             return False
-    later = states["clients"][(states["time"] > gave_up).to_numpy(dtype=bool)]
-    seen = any(is_persons(client["client"]) for clients in later for client in clients or ())
+    later = states["clients"][(states["time"] > cancelled_at).to_numpy(dtype=bool)]
+    seen = any(is_program_client(client["client"]) for clients in later for client in clients or ())
     return trace.recording is RecordingEnd.CLOSED or (stayed and seen)

@@ -64,7 +64,7 @@ class TraceBuilder:
             name: BuiltLayers(facts.columns(layer_ids), facts.list_items("dependencies", layer_ids))
             for name, facts in reader.layers.items()
         }
-        self._events = reader.own_events.table()
+        self._events = reader.user_events.table()
         self._steps = step_table(self._columns.pop("Step"), self._columns.pop("Step End"))
         self._under_way = UnderWayTables(reader.facts, self._columns, self._ids)
         self._recording = recording_end(reader.file_ends())

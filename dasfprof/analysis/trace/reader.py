@@ -55,7 +55,7 @@ FAR_AWAY = (
 _COLUMNS = ("name", "kind", "time", "duration", "process", "thread", "args")
 
 
-class OwnEvents:
+class UserEvents:
     """Collector of the events of user code, file by file."""
 
     def __init__(self) -> None:
@@ -107,7 +107,7 @@ def widened(begin: float, end: float, events: pd.DataFrame) -> tuple[float, floa
     begin, end
         Of all other facts, NaN where there are none: all events count then.
     events
-        As `OwnEvents.table` gives them.
+        As `UserEvents.table` gives them.
 
     Returns
     -------
@@ -225,7 +225,7 @@ class TraceReader:
         #: Data notes about what is missing or damaged.
         self.notes: list[Note] = []
         #: Events of user code: of other kinds than ours, in files of no plugin.
-        self.own_events = OwnEvents()
+        self.user_events = UserEvents()
         #: Numbers of events of unknown kinds in the current file, by name.
         self._unknown: Counter[str] = Counter()
         self._files: list[_ReadFile] = []
@@ -264,7 +264,7 @@ class TraceReader:
             else:
                 for batch in database.batches():
                     self._add(batch, None, of_user=True)
-            self.own_events.end_of_file()
+            self.user_events.end_of_file()
         self._note_unclosed()
         self._note_missing_files()
 
@@ -278,7 +278,7 @@ class TraceReader:
         columns = self._kinds.get((batch.phase, batch.name))
         if columns is None:
             if of_user and batch.rows:
-                self.own_events.add(batch)
+                self.user_events.add(batch)
             elif batch.rows:
                 self._unknown.update(name for name in batch.names if name not in _IN_NO_TABLE)
             return

@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from dasfprof.analysis.run.worker_exits import is_persons
+from dasfprof.analysis.run.worker_exits import is_program_client
 from dasfprof.analysis.under_way import primitives, processes
 from dasfprof.analysis.under_way.state import (
     CERTAINTIES,
@@ -244,7 +244,7 @@ def clients_elsewhere(state: ClusterState) -> Iterator[Cause]:
     ago = format_duration(state.quiet or 0.0)
     for client in state.clients:
         if client.activity is None:
-            if state.scheduler_answered and is_persons(client.client):
+            if state.scheduler_answered and is_program_client(client.client):
                 yield _holds_results(client, ago, state.quiet)
         elif client.activity.stack:
             yield _is_at(client, client.activity, ago, state.quiet)

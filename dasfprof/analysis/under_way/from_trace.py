@@ -14,7 +14,7 @@ from dasfprof.analysis.model.memory_kills import results_in_memory
 from dasfprof.analysis.run import Run
 from dasfprof.analysis.run.open_runs import left_unasked
 from dasfprof.analysis.run.run_end import RunEnd
-from dasfprof.analysis.run.worker_exits import is_persons
+from dasfprof.analysis.run.worker_exits import is_program_client
 from dasfprof.analysis.trace.trace import once_per_trace
 from dasfprof.analysis.under_way.failed_tasks import (
     Stacks,
@@ -89,7 +89,7 @@ def _idle_end(run: Run) -> RunEnd | None:
     states = run.scheduler_states
     if not len(states) or not len(run.clients_under_way):
         return None
-    persons = np.array([is_persons(client) for client in states["client"]], dtype=bool)
+    persons = np.array([is_program_client(client) for client in states["client"]], dtype=bool)
     left = states[(states["occasion"] == "client-left").to_numpy(dtype=bool) & persons]
     time = float(left["time"].iloc[-1]) if len(left) else float(run.end)
     quiet = _quiet(run, time, [])
@@ -246,7 +246,7 @@ def _clients(run: Run, end: RunEnd, stacks: Stacks) -> tuple[ClientNow, ...]:
     rows = {str(row["client"]): row for row in (end.state or {}).get("clients") or ()}
     names = dict.fromkeys([*rows, *history["client"].astype(str)])
     clients = []
-    for name in filter(is_persons, names):
+    for name in filter(is_program_client, names):
         client = ClientNow.from_row(rows.get(name, {"client": name}))
         looks = history[history["client"] == name]
         if len(looks):

@@ -140,7 +140,7 @@ def run_program(
             _end(process)
             left_behind = _end_group(process.pid)
     runs = _recorded(traces)
-    is_whole = bool(runs) and all(run.is_whole for run in runs)
+    is_whole = bool(runs) and all(run.is_complete for run in runs)
     found: dict[str, Any] = json.loads(told.read_text()) if told.exists() else {}
     return Done(
         exit_code=found["exit_code"] if found else process.returncode,
