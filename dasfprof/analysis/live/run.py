@@ -14,7 +14,7 @@ from dask.utils import key_split
 from dasfprof.analysis.live.progress import LONG_SECONDS, LONG_TIMES, FunctionProgress, Progress
 from dasfprof.analysis.live.state import LongTask, RunState, WorkerState
 from dasfprof.analysis.trace.sent_functions import SENT, SentFunctions, functions_in
-from dasfprof.analysis.under_way.state import Frame, user_line
+from dasfprof.analysis.under_way.state import stack_of, user_line
 from dasfprof.database import find_runs, open_run
 from dasfprof.database.block_codec import Batch
 from dasfprof.database.ends import (
@@ -306,7 +306,7 @@ class LiveRun:
                 mean = means.get(function)
                 if seconds <= max(LONG_SECONDS, LONG_TIMES * (mean or 0.0)):
                     continue
-                line = user_line(_stack(self._sent.in_frames(tasks.frames(task["stack"]))))
+                line = user_line(stack_of(self._sent.in_frames(tasks.frames(task["stack"]))))
                 name, state = str(row.get("name")), str(task["state"])
                 waits = _in_words(task["waits_in"], task["waits_for"])
                 shown = elide(key, 1000)
@@ -366,11 +366,6 @@ def _worker_of(file: FollowedFile) -> Mapping[str, Any]:
 def _column(batch: Batch, name: str) -> list[Any]:
     column = batch.args.get(name)
     return [None] * batch.rows if column is None else column.to_list()
-
-
-def _stack(frames: Sequence[Any]) -> tuple[Frame, ...]:
-    known = [frame for frame in frames if isinstance(frame, list | tuple) and len(frame) == 3]
-    return tuple(Frame(str(name), str(file), line) for name, file, line in known)
 
 
 def _in_words(kind: Any, name: Any) -> str | None:

@@ -16,8 +16,14 @@ from dasfprof.analysis.numeric.intervals import overlap
 from dasfprof.analysis.run import Run
 from dasfprof.analysis.stack_samples.spent import WAITING, Samples, Spent, samples_of, spent
 from dasfprof.analysis.trace.trace import once_per_trace
-from dasfprof.analysis.under_way.failed_tasks import Stacks
-from dasfprof.analysis.under_way.state import Frame, Stack, is_of_user, source_of, write_frame
+from dasfprof.analysis.under_way.state import (
+    Frame,
+    Stack,
+    is_of_user,
+    source_of,
+    stack_of,
+    write_frame,
+)
 from dasfprof.database.columns import Array
 from dasfprof.text import clean, count_of, format_share
 
@@ -96,8 +102,7 @@ class Places:
 @once_per_trace
 def all_stacks(run: Run) -> list[Stack]:
     """Return the rows of `Trace.stacks`."""
-    stacks = Stacks(run)
-    return [stacks[row] for row in range(len(run.stacks))]
+    return list(map(stack_of, run.stacks["frames"]))
 
 
 _NAMES: dict[By, Callable[[Stack], Hashable]] = {

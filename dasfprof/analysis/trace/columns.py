@@ -161,7 +161,7 @@ class FactColumns:
                 columns[name] = column.finish(self.rows, -1)
                 continue
             missing = -1 if form in _TYPES else np.nan
-            values = self._finished(name, _TYPES.get(form, np.float32), missing)
+            values: Any = self._finished(name, _TYPES.get(form, np.float32), missing)
             if form in ("category", "object"):
                 categories = self._categories.get(name, Categories(as_text=form == "category"))
                 values = categories.of_codes(values)

@@ -175,7 +175,7 @@ class TaskLines:
         inner = np.array(
             [*{inner_layer for each in shared.values() for inner_layer in each}], dtype=np.uint64
         )
-        line = self._layers.find(inner, np.full(len(inner), -1), np.full(len(inner), np.inf))
+        line = self._layers.find(inner)
         lines = {
             layer: str(self._table["line"][row])
             for layer, row in zip(inner.tolist(), line.tolist(), strict=True)
@@ -214,8 +214,7 @@ class TaskLines:
         key_ids = runs["key_id"]
         graph, layer = self._runs.find(runs), self._of_keys[key_ids]
         arrival = self._runs.arrivals[graph]
-        arrival = np.where(np.isnan(arrival), np.inf, arrival)
-        line = self._layers.find(layer, np.full(len(layer), -1), arrival)
+        line = self._layers.find(layer, arrival=arrival)
         line = np.where(line >= 0, line, self._of_graph[graph])
         if dependencies is not None:
             self._inherit(line, key_ids, dependencies)
@@ -267,8 +266,8 @@ class TaskLines:
 
     def _group_of(self, layer: int, arrival: int, line: int) -> int:
         inner = np.array(self._fused[layer][::-1], dtype=np.uint64)
-        until = np.full(len(inner), np.uint64(arrival)).view(np.float64)
-        lines = self._layers.find(inner, np.full(len(inner), -1), until)
+        until = np.array([arrival], dtype=np.uint64).view(np.float64)
+        lines = self._layers.find(inner, arrival=until)
         members = dict.fromkeys(row for row in lines.tolist() if row not in (-1, line))
         if not members:
             return line

@@ -109,7 +109,9 @@ class LayerSteps:
         self._first = np.searchsorted(self._times, np.arange(len(self._layers)) << _TIME_BITS)
         self._pairs = distinct(numbers.astype(np.int64) * self._count + steps)
 
-    def find(self, layers: Array, computed: Array, arrival: Array) -> Array:
+    def find(
+        self, layers: Array, computed: Array | int = -1, arrival: Array | float = np.inf
+    ) -> Array:
         """Return the step that built each layer, or -1.
 
         If several steps built it, use the step in which the layer is computed, or else the last
@@ -125,6 +127,7 @@ class LayerSteps:
             Unix seconds.
         """
         built_in = np.full(len(layers), -1, dtype=np.int64)
+        computed, arrival = (np.broadcast_to(each, len(layers)) for each in (computed, arrival))
         if not len(self._layers):
             return built_in
         places = np.minimum(np.searchsorted(self._layers, layers), len(self._layers) - 1)
@@ -206,8 +209,8 @@ class RunGraphs:
     """
 
     def __init__(self, graphs: pd.DataFrame, runs: Columns, keys: int) -> None:
-        #: Arrival of each graph. The last one is for no graph.
-        self.arrivals = np.append(graphs["time"].to_numpy(dtype=float), np.nan)
+        #: Arrival of each graph, or infinity if unknown. The last one is for no graph.
+        self.arrivals = np.append(graphs["time"].fillna(np.inf).to_numpy(dtype=float), np.inf)
         ids = graphs["stimulus"].to_numpy()
         self._of_stimulus = np.full(int(ids.max(initial=-1)) + 1, -1, dtype=np.int64)
         self._of_stimulus[ids] = np.arange(len(ids))
@@ -364,7 +367,6 @@ class TaskSteps:
         graph = self._runs.find(runs)
         computed, arrival = self._computed[graph], self._runs.arrivals[graph]
         layer = self._layer_of_key[key_ids]
-        arrival = np.where(np.isnan(arrival), np.inf, arrival)
         step = self._layers.find(layer, computed, arrival)
         step = np.where(step >= 0, step, computed)
         step = np.where(step >= 0, step, self._annotated(runs))

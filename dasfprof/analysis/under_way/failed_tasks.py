@@ -15,7 +15,7 @@ from dasfprof.analysis.run import Run
 from dasfprof.analysis.run.run_end import How, RunEnd, stimulus_texts
 from dasfprof.analysis.trace.under_way import RUN
 from dasfprof.analysis.under_way.processes import advice, clause, suspicion
-from dasfprof.analysis.under_way.state import Activity, FailedTask, Frame, Stack, TaskUnderWay
+from dasfprof.analysis.under_way.state import Activity, FailedTask, Stack, TaskUnderWay
 from dasfprof.schema.resources import IDLE_INTERVAL
 
 # --- Tasks of a trace that failed, and tasks whose message was lost -------------------------------
@@ -255,28 +255,11 @@ def _kept_for_long(run: Run, time: float, address: str) -> set[str]:
 _DOING = ["state", "stack", "waits_in", "waits_for"]
 
 
-class Stacks:
-    """The stacks of a run by row of `Trace.stacks`."""
+def activity_of(row: pd.Series, run: Run, stacks: list[Stack]) -> Activity:
+    """Return the activity of a thread from a row of a table of tasks in progress.
 
-    def __init__(self, run: Run) -> None:
-        self._frames = run.stacks["frames"].tolist()
-        #: Frames that were created. Stacks share most of their frames.
-        self._known: dict[tuple[Any, ...], Frame] = {}
-
-    def __getitem__(self, row: int) -> Stack:
-        """Return a stack. It is empty for -1 and for damaged frames."""
-        if not 0 <= row < len(self._frames) or not isinstance(self._frames[row], tuple | list):
-            return ()
-        frames = [frame for frame in self._frames[row] if len(frame) == len(Frame._fields)]
-        return tuple([self._known.get(frame) or self._frame(frame) for frame in frames])
-
-    def _frame(self, frame: tuple[Any, ...]) -> Frame:
-        self._known[frame] = made = Frame(str(frame[0]), str(frame[1]), int(frame[2]))
-        return made
-
-
-def activity_of(row: pd.Series, run: Run, stacks: Stacks) -> Activity:
-    """Return the activity of a thread from a row of a table of tasks in progress."""
+    `stacks` are those of the run, followed by an empty one for rows without a stack.
+    """
     names = row["waits_for"]
     if names is None or (isinstance(names, float) and np.isnan(names)):
         names = ()
@@ -290,7 +273,7 @@ def activity_of(row: pd.Series, run: Run, stacks: Stacks) -> Activity:
     )
 
 
-def tasks_at(run: Run, time: float, stacks: Stacks) -> tuple[TaskUnderWay, ...]:
+def tasks_at(run: Run, time: float, stacks: list[Stack]) -> tuple[TaskUnderWay, ...]:
     """Return the tasks that workers had in progress at a time, longest first."""
     history = run.under_way_history
     history = history[history["time"] <= time]

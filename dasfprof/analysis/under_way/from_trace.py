@@ -17,7 +17,6 @@ from dasfprof.analysis.run.run_end import RunEnd
 from dasfprof.analysis.run.worker_exits import is_program_client
 from dasfprof.analysis.trace.trace import once_per_trace
 from dasfprof.analysis.under_way.failed_tasks import (
-    Stacks,
     activity_of,
     failed_tasks,
     idle_seconds,
@@ -30,7 +29,9 @@ from dasfprof.analysis.under_way.state import (
     ClusterState,
     HeldBackTask,
     Primitive,
+    Stack,
     WorkerNow,
+    stack_of,
 )
 from dasfprof.database.ends import RecordingEnd
 
@@ -62,7 +63,7 @@ def state_from_trace(run: Run) -> ClusterState | None:
         return None
     end = end or RunEnd(run.end, None, _last_state(run, run.end))
     row = end.state or {}
-    stacks = Stacks(run)
+    stacks = [*map(stack_of, run.stacks["frames"]), ()]
     blocked, stack = _blocked(run, None, end.time)
     tasks = tasks_at(run, end.time, stacks)
     return ClusterState(
@@ -120,7 +121,7 @@ def _quiet(run: Run, time: float, open_seconds: list[float | None]) -> float | N
 # --- workers -------------------------------------------------------------------------------------
 
 
-def _workers(run: Run, end: RunEnd, stacks: Stacks) -> list[WorkerNow]:
+def _workers(run: Run, end: RunEnd, stacks: list[Stack]) -> list[WorkerNow]:
     lives = {
         str(life["address"]): (number, life)
         for number, (_, life) in enumerate(run.workers.iterrows())
@@ -240,7 +241,7 @@ def _scheduler_died_alone(run: Run) -> bool:
 # --- clients -------------------------------------------------------------------------------------
 
 
-def _clients(run: Run, end: RunEnd, stacks: Stacks) -> tuple[ClientNow, ...]:
+def _clients(run: Run, end: RunEnd, stacks: list[Stack]) -> tuple[ClientNow, ...]:
     history = run.clients_under_way
     history = history[history["time"] <= end.time]
     rows = {str(row["client"]): row for row in (end.state or {}).get("clients") or ()}

@@ -13,11 +13,11 @@ from dasfprof.analysis.under_way.state import (
     ClientNow,
     ClusterState,
     FailedTask,
-    Frame,
     HeldBackTask,
     Primitive,
     TaskUnderWay,
     WorkerNow,
+    stack_of,
 )
 
 #: Threshold (fraction of a core between two snapshots): the thread is running. During a snapshot,
@@ -134,7 +134,7 @@ def _task(row: View, view: View, worker: str, sent: SentFunctions) -> TaskUnderW
         unchanged=view["pause"] if row["unchanged"] else 0.0,
         activity=Activity(
             thread_state=_thread_state(row, view["pause"]),
-            stack=tuple(Frame(*frame) for frame in sent.in_frames(row["stack"])),
+            stack=stack_of(sent.in_frames(row["stack"])),
             waits_in=row["waits_in"],
             waits_for=tuple(map(str, names)),
             waits_keys=tuple(map(str, row["waits_keys"])),

@@ -29,6 +29,19 @@ class Frame(NamedTuple):
 Stack = tuple[Frame, ...]
 
 
+def stack_of(frames: Any) -> Stack:
+    """Return a recorded stack, without damaged frames."""
+    known = frames if isinstance(frames, list | tuple) else ()
+    return tuple(
+        [_frame(*each) for each in known if isinstance(each, list | tuple) and len(each) == 3]
+    )
+
+
+@lru_cache(maxsize=1 << 16)  # Stacks share most of their frames.
+def _frame(function: Any, file: Any, line: Any) -> Frame:
+    return Frame(str(function), str(file), line if isinstance(line, int) else 0)
+
+
 @dataclass(frozen=True)
 class Activity:
     """The activity of a thread."""

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
 
-import pandas as pd
 import psutil
 from dask.system import cpu_count
 from dask.utils import parse_bytes
@@ -76,7 +75,6 @@ class Foretold:
     processes: bool
     #: Finding that shows that tasks take turns, or empty.
     taking_turns: str = ""
-    findings: pd.DataFrame | None = field(default=None, repr=False)
 
     @classmethod
     def of(cls, done: Done, host: Host) -> Foretold:
@@ -85,9 +83,9 @@ class Foretold:
         processes = all(one.get("processes", True) for one in done.clusters)
         if alone is None:
             return cls(host, None, processes)
-        rules = set(alone.findings["Rule"])
+        rules = {finding.rule for finding in alone.findings}
         turns = next((rule for rule in _TAKE_TURNS if rule in rules), "")
-        return cls(host, alone.trace, processes, turns, alone.findings)
+        return cls(host, alone.trace, processes, turns)
 
     @property
     def limits(self) -> list[str]:
