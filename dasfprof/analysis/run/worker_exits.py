@@ -236,8 +236,8 @@ def last_client_left(trace: Trace) -> float:
     for place in range(len(states) - 1, -1, -1):
         row = states.iloc[place]
         left = row.get("client") if row["occasion"] == "client-left" else None
-        there = {client["client"] for client in row["clients"] or ()} - {left}
-        if any(map(is_program_client, there)):
+        connected = {client["client"] for client in row["clients"] or ()} - {left}
+        if any(map(is_program_client, connected)):
             break
         if left and is_program_client(left):
             return float(row["time"])

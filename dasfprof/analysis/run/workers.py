@@ -72,8 +72,8 @@ def worker_lives(trace: Trace, slots: TaskSlots) -> WorkerLives:
     np.fmax.at(last, slots.worker, slots.times.done)
     begin = np.fmin(np.fmin(begin, joined), first)
     end = np.fmax(np.fmax(end, joined), np.fmax(left, last))
-    there = np.isfinite(begin) & np.isfinite(end) & (workers["kind"] == "worker").to_numpy()
-    ids = np.flatnonzero(there)
+    has_events = np.isfinite(begin) & np.isfinite(end) & (workers["kind"] == "worker").to_numpy()
+    ids = np.flatnonzero(has_events)
     known = workers["nthreads"].to_numpy(dtype=float, na_value=np.nan)
     threads = known
     if np.isnan(known[ids]).any():

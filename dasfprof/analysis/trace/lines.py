@@ -25,6 +25,7 @@ from dasfprof.analysis.trace.steps import (
     KeyLayers,
     LayerSteps,
     RunGraphs,
+    codes_of,
     fused_layers,
 )
 from dasfprof.database.columns import Array
@@ -130,7 +131,7 @@ class TaskLines:
     ) -> None:
         self._table, rows = line_table(noted)
         self._runs, self._of_keys = runs, known.of_keys
-        line = _rows_of(layers.columns["id"], rows)
+        line = codes_of(layers.columns["id"], rows)
         layer = known.of_layers[layers.columns["layer"]]
         built = np.flatnonzero((line >= 0) & (layer > 0))
         self._layers = LayerSteps(layer[built], line[built], layers.columns["timestamp"][built])
@@ -139,7 +140,7 @@ class TaskLines:
         #: Lines by graph. The last one is for no graph.
         self._of_graph = np.full(len(graphs) + 1, -1, dtype=np.int64)
         of_mapped = runs.of_keys[mapped["key"]] if len(mapped["key"]) else mapped["key"]
-        self._of_graph[of_mapped] = _rows_of(mapped["id"], rows)
+        self._of_graph[of_mapped] = codes_of(mapped["id"], rows)
         self._of_graph[-1] = -1
         sent = [client in clients for client in graphs["client"].tolist()]
         self._is_ours = np.append(np.array(sent, dtype=bool), False)
@@ -272,10 +273,6 @@ class TaskLines:
         if not members:
             return line
         return len(self._table) + self._groups.setdefault((*members, line), len(self._groups))
-
-
-def _rows_of(ids: Array, rows: dict[int, int]) -> Array:
-    return np.array([rows.get(number, -1) for number in ids.tolist()], dtype=np.int64)
 
 
 def _joined(lines: Sequence[str]) -> str:

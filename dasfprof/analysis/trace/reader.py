@@ -60,6 +60,7 @@ class UserEvents:
 
     def __init__(self) -> None:
         self._parts: list[pd.DataFrame] = []
+        self._file = 0
 
     def add(self, batch: Batch) -> None:
         """Add the events of a batch."""
@@ -78,25 +79,26 @@ class UserEvents:
             "process": _texts(batch, "process_id"),
             "thread": _texts(batch, "thread_id"),
             "args": pd.Series(args or [{}] * batch.rows, dtype=object),
+            "file": self._file,
             "sequence": batch.sequence,
         }
         self._parts.append(pd.DataFrame(part))
 
     def end_of_file(self) -> None:
-        """Sort the events of a file in the order in which they were recorded."""
-        parts = [part for part in self._parts if "sequence" in part]
-        if not parts:
-            return
-        earlier = self._parts[: len(self._parts) - len(parts)]
-        ordered = pd.concat(parts, ignore_index=True).sort_values("sequence", kind="stable")
-        self._parts = [*earlier, ordered.drop(columns="sequence")]
+        """Note that the events that follow are from another file."""
+        self._file += 1
 
     def table(self) -> pd.DataFrame:
-        """Return all events. Pairs of start and end are joined. See `Trace.events`."""
+        """Return all events in the order of files and of recording. See `Trace.events`.
+
+        Pairs of start and end are joined.
+        """
         if not self._parts:
             empty = pd.DataFrame({name: [] for name in _COLUMNS}, dtype=object)
             return empty.astype({"time": float, "duration": float})
-        return _joined(pd.concat(self._parts, ignore_index=True))
+        events = pd.concat(self._parts, ignore_index=True)
+        events = events.sort_values(["file", "sequence"], ignore_index=True)
+        return _joined(events[list(_COLUMNS)])
 
 
 def widened(begin: float, end: float, events: pd.DataFrame) -> tuple[float, float, int]:

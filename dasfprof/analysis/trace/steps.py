@@ -281,6 +281,11 @@ class BuiltLayers:
         return dict(depends)
 
 
+def codes_of(ids: Array, codes: Mapping[int, int]) -> Array:
+    """Return the code of each id, or -1 if it has none."""
+    return np.array([codes.get(number, -1) for number in ids.tolist()], dtype=np.int64)
+
+
 def step_table(begun: Columns, ended: Columns) -> pd.DataFrame:
     """Return one row for each time that a step was entered. See `Trace.steps`."""
     order = np.argsort(begun["timestamp"], kind="stable")
@@ -337,8 +342,7 @@ class TaskSteps:
             number: self._number(path)
             for number, path in zip(steps["id"].tolist(), steps["step"], strict=True)
         }
-        of_rows = [number_of.get(number, -1) for number in layers.columns["id"].tolist()]
-        step = np.array(of_rows, dtype=np.int64)
+        step = codes_of(layers.columns["id"], number_of)
         layer, time = identities[layers.columns["layer"]], layers.columns["timestamp"]
         built = np.flatnonzero((step >= 0) & (layer > 0))
         self._layers = LayerSteps(layer[built], step[built], time[built])

@@ -92,14 +92,14 @@ def unmet_restrictions(state: ClusterState) -> Iterator[Cause]:
         if not unmet:
             continue
         seconds = min((task.seconds for task in tasks if task.seconds is not None), default=None)
-        since = f" (for {format_duration(seconds)})" if seconds is not None else ""
+        waited = f" (for {format_duration(seconds)})" if seconds is not None else ""
         empty = not state.workers
         total = state.counts.get(function, {}).get("no-worker", len(tasks))
         asked = ", ".join(f"{name} {value}" for name, value in tasks[0].restrictions.items())
         yield Cause(
             "no-worker",
             "open" if empty and (seconds or 0.0) < _STARTING else "certain",
-            f"{count_of(total, 'task')} of {function} cannot run{since}: {unmet}.",
+            f"{count_of(total, 'task')} of {function} cannot run{waited}: {unmet}.",
             f"{name_some([task.key for task in tasks])}{f' require {asked}' if asked else ''}. "
             f"The cluster has {count_of(len(state.workers), 'worker')}.",
             "Start a worker that meets the requirements, or change them (resources=, workers=, "

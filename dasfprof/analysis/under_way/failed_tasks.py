@@ -125,14 +125,14 @@ def _deaths(run: Run, row: Mapping[Any, Any], function: str) -> dict[str, str]:
     seen = run.under_way["key_id"][np.isin(run.under_way["worker_id"], lives)]
     ran = Counter(functions[codes[key]] for key in seen.tolist())
     only = run.scheduler_only
-    there = only["key_id"].to_numpy()[np.isin(only["worker_id"], lives)]
+    key_ids = only["key_id"].to_numpy()[np.isin(only["worker_id"], lives)]
     # Only the scheduler has recorded what a worker had not written when it died.
     in_memory = only["key_id"].to_numpy()[
         (only["scheduler_state"] == "memory").to_numpy(dtype=bool)
     ]
     of_ended = codes[np.append(run.tasks["key_id"].to_numpy(), in_memory)]
     ended = np.bincount(of_ended, minlength=len(functions))
-    runs = {functions[code]: int(ended[code]) for code in codes[there].tolist()}
+    runs = {functions[code]: int(ended[code]) for code in codes[key_ids].tolist()}
     never = [name for name, number in runs.items() if not number]
     often = [name for name, number in runs.items() if number >= _INNOCENT]
     suspected, fills = "", False
@@ -288,7 +288,7 @@ def tasks_at(run: Run, time: float, stacks: list[Stack]) -> tuple[TaskUnderWay, 
     ended = ended[np.isin(ended["key_id"].to_numpy(), last["key_id"].to_numpy())]
     has_ended = pd.MultiIndex.from_frame(last[RUN]).isin(pd.MultiIndex.from_frame(ended[RUN]))
     last = last[~has_ended].sort_values("since", kind="stable")
-    looks = dict(iter(history.groupby(RUN, sort=False)))
+    samples = dict(iter(history.groupby(RUN, sort=False)))
     codes, functions = run.keys.functions()
     labels = run.workers["worker"].to_numpy(dtype=object)
     keys = run.keys.texts(last["key_id"].to_numpy()).tolist()
@@ -301,7 +301,7 @@ def tasks_at(run: Run, time: float, stacks: list[Stack]) -> tuple[TaskUnderWay, 
             seconds=_span(row["since"], time),
             thread=_text(row["thread"]),
             cpu=None if np.isnan(row["cpu"]) else float(row["cpu"]),
-            unchanged=_span(_same_since(looks[tuple(row[RUN])]), time),
+            unchanged=_span(_same_since(samples[tuple(row[RUN])]), time),
             activity=activity_of(row, run, stacks),
             holds=tuple((str(kind), str(name)) for kind, name in row["holds"] or ()),
         )
@@ -309,13 +309,13 @@ def tasks_at(run: Run, time: float, stacks: list[Stack]) -> tuple[TaskUnderWay, 
     )
 
 
-def _same_since(looks: pd.DataFrame) -> float:
+def _same_since(samples: pd.DataFrame) -> float:
     """Return the time since which a task was seen at the same place."""
-    doing = [tuple(map(str, values)) for values in looks[_DOING].to_numpy(dtype=object).tolist()]
+    doing = [tuple(map(str, values)) for values in samples[_DOING].to_numpy(dtype=object).tolist()]
     first = len(doing) - 1
     while first > 0 and doing[first - 1] == doing[-1]:
         first -= 1
-    return float(looks["time"].iloc[first])
+    return float(samples["time"].iloc[first])
 
 
 def _span(since: Any, time: float) -> float | None:

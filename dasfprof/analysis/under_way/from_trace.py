@@ -249,34 +249,34 @@ def _clients(run: Run, end: RunEnd, stacks: list[Stack]) -> tuple[ClientNow, ...
     clients = []
     for name in filter(is_program_client, names):
         client = ClientNow.from_row(rows.get(name, {"client": name}))
-        looks = history[history["client"] == name]
-        if len(looks):
+        samples = history[history["client"] == name]
+        if len(samples):
             # The last sample, or a sample of a client that waited just before it left.
-            near = looks[looks["waits_in"].notna() & (looks["time"] > end.time - _LEAVING)]
-            look = (near if len(near) else looks).iloc[-1]
+            near = samples[samples["waits_in"].notna() & (samples["time"] > end.time - _LEAVING)]
+            sample = (near if len(near) else samples).iloc[-1]
             client = replace(
                 client,
-                activity=activity_of(look, run, stacks),
-                unchanged=max(end.time - float(look["since"]), 0.0),
-                wants_nothing=_wants_nothing(run, name, looks, look),
+                activity=activity_of(sample, run, stacks),
+                unchanged=max(end.time - float(sample["since"]), 0.0),
+                wants_nothing=_wants_nothing(run, name, samples, sample),
             )
         clients.append(client)
     return tuple(clients)
 
 
-def _wants_nothing(run: Run, client: str, looks: pd.DataFrame, looked: pd.Series) -> bool:
+def _wants_nothing(run: Run, client: str, samples: pd.DataFrame, sample: pd.Series) -> bool:
     """Return whether the scheduler had kept no result for a client that waited for a long time."""
     since, later = (
-        float(looked["since"]),
-        looks["time"][(looks["time"] > looked["time"]).to_numpy()],
+        float(sample["since"]),
+        samples["time"][(samples["time"] > sample["time"]).to_numpy()],
     )
     until, states = float(later.min()) if len(later) else np.inf, run.scheduler_states
-    if pd.isna(looked["waits_in"]) or not len(states):
+    if pd.isna(sample["waits_in"]) or not len(states):
         return False
     # The scheduler receives the requested keys shortly after a call begins.
-    there = states[states["time"].between(since + _LATE, until).to_numpy(dtype=bool)]
-    there = there[there["occasion"].isin(["interval", "client-left"]).to_numpy(dtype=bool)]
-    rows = [ClientNow.from_row(row) for clients in there["clients"] for row in clients or ()]
+    recorded = states[states["time"].between(since + _LATE, until).to_numpy(dtype=bool)]
+    recorded = recorded[recorded["occasion"].isin(["interval", "client-left"]).to_numpy(dtype=bool)]
+    rows = [ClientNow.from_row(row) for clients in recorded["clients"] for row in clients or ()]
     wanted = [row.wanted for row in rows if row.client == client]
-    long = float(there["time"].max()) >= since + _LONG_WAIT
+    long = float(recorded["time"].max()) >= since + _LONG_WAIT
     return long and bool(wanted) and max(wanted) == 0

@@ -146,12 +146,12 @@ def _holder_that_died(
 def _holder_died(
     kind: str, name: str, waiters: Waiters, worker: WorkerNow, key: str | None
 ) -> Cause:
-    since = "" if worker.gone is None else f" {format_duration(worker.gone)} before"
+    ago = "" if worker.gone is None else f" {format_duration(worker.gone)} before"
     held = (
-        f"{elide(key, 60)} held it on {worker.worker}, which died{since}"
+        f"{elide(key, 60)} held it on {worker.worker}, which died{ago}"
         if key is not None
         else "no running task is known to hold it. A client may hold it, or a task of "
-        f"{worker.worker}, which died{since} with "
+        f"{worker.worker}, which died{ago} with "
         f"{name_some(worker.processing_keys) or 'tasks'}"
     )
     cause = _waits_cause(

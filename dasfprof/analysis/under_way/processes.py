@@ -102,7 +102,7 @@ def silent_workers(state: ClusterState) -> Iterator[Cause]:
         tasks = [task for task in state.tasks if task.worker == worker.worker]
         keys = tuple(task.key for task in tasks) or worker.processing_keys
         why, suggestion = _WHY_SILENT[worker.process_state]
-        since = f" (for {format_duration(worker.silent)})" if worker.silent >= 1 else ""
+        silence = f" (for {format_duration(worker.silent)})" if worker.silent >= 1 else ""
         # A healthy worker may not answer for a short time, if its host is overloaded or C code
         # runs.
         certainty: Certainty = "likely" if worker.silent >= _SILENT else "open"
@@ -110,7 +110,7 @@ def silent_workers(state: ClusterState) -> Iterator[Cause]:
         yield Cause(
             "worker-silent",
             certainty,
-            f"{worker.worker} does not answer{since}: {why}.",
+            f"{worker.worker} does not answer{silence}: {why}.",
             f"It has {count_of(worker.processing, 'task')}: {name_some(keys) or 'none known'}. "
             f"{_last_seen(tasks, worker)}",
             suggestion,
@@ -194,8 +194,8 @@ def workers_lost_with_tasks(state: ClusterState) -> Iterator[Cause]:
 def blocked_loops(state: ClusterState) -> Iterator[Cause]:
     """Find workers whose event loop is blocked."""
     for worker in state.workers:
-        there = worker.answered is not False and worker.status != "lost"
-        if there and worker.loop_blocked >= _BLOCKED:
+        answers = worker.answered is not False and worker.status != "lost"
+        if answers and worker.loop_blocked >= _BLOCKED:
             yield Cause(
                 "loop-blocked",
                 "certain",
