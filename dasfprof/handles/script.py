@@ -378,7 +378,7 @@ class ClientRecorder:
                 self.refusals.append(f"computations without a cluster were not recorded: {error}")
                 return
             self.clusters.append(RecordedProcess(run))
-        compute.tell(run.listener)
+        compute.add_listener(run.listener)
         run.listener.computes(compute)
 
     def began(self, compute: Compute, run: Run) -> None:

@@ -54,7 +54,7 @@ def test_each_name_is_listed_once_with_its_loss() -> None:
     paths = [path for one in NAMES for path in one.paths]
     assert len(paths) == len(set(paths)) > 50
     assert all(one.loss and one.paths for one in NAMES)
-    assert [one for one in NAMES if not one.plugins] == [ESTIMATES]
+    assert [one for one in NAMES if not one.plugins] == [ESTIMATES, LOCAL]
 
 
 #: Not those of modules that this Dask does not have, nor of those that the run does not use.

@@ -183,11 +183,11 @@ def test_large_ones_beside_the_loop(tmp_path: Path) -> None:
 
 def test_waits_for_a_core_are_left_out() -> None:
     """A thread that never slept was on a core, or had none."""
-    assert _Spent.of(1.0, (2.0, 5), (2.25, 5)).seconds == 0.25
-    assert _Spent.of(1.0, (2.0, 5), (2.25, 6)).seconds == 1.0
-    assert _Spent.of(0.015, (2.0, 5), (2.0005, 6)).exceeds() is False
-    assert _Spent.of(0.5, (2.0, 5), (2.0005, 5)).exceeds() is False
-    assert _Spent.of(0.5, (2.0, 5), (2.0005, 6)).exceeds()
+    assert _Spent.between(1.0, (2.0, 5), (2.25, 5)).seconds == 0.25
+    assert _Spent.between(1.0, (2.0, 5), (2.25, 6)).seconds == 1.0
+    assert _Spent.between(0.015, (2.0, 5), (2.0005, 6)).is_slow() is False
+    assert _Spent.between(0.5, (2.0, 5), (2.0005, 5)).is_slow() is False
+    assert _Spent.between(0.5, (2.0, 5), (2.0005, 6)).is_slow()
 
 
 def test_several_workers_of_a_process_are_not_told(tmp_path: Path) -> None:

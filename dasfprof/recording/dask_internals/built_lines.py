@@ -85,12 +85,12 @@ class ExpressionBuilders:
         if len(known) > _MOST_NAMES:
             known.clear()
         line = current_line(_OURS)
-        own = known[name] = Builders([] if opened is None else [opened], line, ref(collection))
-        waiting = [expr]
+        builders = Builders([] if opened is None else [opened], line, ref(collection))
+        known[name], waiting = builders, [expr]
         for part in waiting:
-            for inner in part.operands:
-                if hasattr(inner, "operands") and inner._name not in known:
-                    known[inner._name] = own
+            for inner in _inner(part):
+                if inner._name not in known:
+                    known[inner._name] = builders
                     waiting.append(inner)
 
     def rewritten(self, expr: Any, result: Any, last: Any = None) -> None:
@@ -132,14 +132,16 @@ class ExpressionBuilders:
                 waiting += zip(inner, twins, strict=True)
 
     def _builders_of(self, part: Any, builders: Builders, before: Any, twin: Any) -> Builders:
-        if type(part).__name__.startswith("Fused"):
-            exprs = part.operands[0]
-            fused = exprs if isinstance(exprs, list | tuple) else [exprs]
-            named = [self._was(expr, before, None, builders) for expr in fused]
-            steps = next((found.steps for found in named if found.steps), named[0].steps)
-            names = (expr._name for expr in fused)
-            return replace(named[0], steps=steps, fused=list(zip(names, named, strict=True)))
-        return self._was(part, before, twin, builders)
+        if not type(part).__name__.startswith("Fused"):
+            return self._was(part, before, twin, builders)
+        exprs = part.operands[0]
+        fused = [
+            (expr._name, self._was(expr, before, None, builders))
+            for expr in (exprs if isinstance(exprs, list | tuple) else [exprs])
+        ]
+        (_, first), *_ = fused
+        steps = next((item.steps for _, item in fused if item.steps), first.steps)
+        return replace(first, steps=steps, fused=fused)
 
     def _was(self, part: Any, before: Any, twin: Any, builders: Builders) -> Builders:
         """Return the builders of the part from which a part was rewritten.
@@ -175,16 +177,16 @@ def output_keys(graph: Any) -> Any:
 
 
 def finalized_keys(graph: Any) -> dict[str, Any]:
-    """Return the keys that each task takes which combines a collection's results, by task."""
-    found: dict[str, Any] = {}
+    """Return the input keys of the tasks that combine the results of a collection, by task."""
+    inputs: dict[str, Any] = {}
     for part in unwrapped(graph):
         if "output_keys" in getattr(part, "_parameters", ()):
             inner = part.operand("dsk")
             if is_expression(inner):
-                found[part._name] = inner.operand("output_keys")
+                inputs[part._name] = inner.operand("output_keys")
             else:  # The task combines results of several collections.
-                found |= {name: list(names) for name, names in inner.dependencies.items() if names}
-    return found
+                inputs |= {name: list(names) for name, names in inner.dependencies.items() if names}
+    return inputs
 
 
 def unwrapped(expr: Any) -> Iterator[Any]:
@@ -247,10 +249,10 @@ class BuiltLines:
 
     def line_of(self, name: Any) -> Line | None:
         """Return the line that last built a layer, or None if unknown."""
-        self.tell()
+        self.report()
         return self._known.get(name)
 
-    def tell(self) -> None:
+    def report(self) -> None:
         """Report to the observers the lines of layers that they have not yet received."""
         with self._lock:
             fresh = self.fresh[:]
@@ -261,7 +263,7 @@ class BuiltLines:
                 line = line_at(code, instruction)
                 if type(name) is str and self._is_new(name, line):
                     facts += now, line, name, dependencies
-            self._tell(facts)
+            self._send(facts)
 
     def built(self, name: Any, graph: Any) -> None:
         """Record a layer that was built with its graph, and the layers on which it depends.
@@ -270,13 +272,13 @@ class BuiltLines:
         optimization, or contain results that stay on the cluster. The wrapper itself must call this
         method.
         """
-        self.tell()
+        self.report()
         if (name not in self._known or not client_calls.is_open()) and type(name) is str:
             self._note(name, current_line(_OURS - 1), graph.dependencies.get(name, ()))
 
     def built_directly(self, name: Any, graph: Any) -> None:
         """Record a layer of a graph that was not made from collections."""
-        self.tell()
+        self.report()
         if isinstance(name, str) and name not in self._known:
             self._note(name, current_line(), graph.dependencies.get(name, ()))
 
@@ -288,7 +290,7 @@ class BuiltLines:
 
     def sent(self, graph: Any, keys: Any) -> None:
         """Record a graph that is sent to the cluster, by the keys that are requested."""
-        self.tell()
+        self.report()
         line = client_calls.line()
         if line is None:
             return
@@ -297,7 +299,7 @@ class BuiltLines:
                 for observer in steps.observers:
                     observer.mapped(line, key)
         elif client_calls.is_open("submit"):
-            self._tell([fact for key in _some(keys) for fact in (time(), line, key, ())])
+            self._send([fact for key in _some(keys) for fact in (time(), line, key, ())])
         else:  # Layers that computing adds, such as the task that concatenates the chunks.
             new = [name for name in _names(keys) if name not in self._known]
             finalized = finalized_keys(graph) if new else {}
@@ -306,9 +308,10 @@ class BuiltLines:
 
     def _note(self, name: str, line: Line | None, dependencies: Iterable[str] = ()) -> None:
         if line is not None and self._is_new(name, line):
-            self._tell([time(), line, name, dependencies])
+            self._send([time(), line, name, dependencies])
 
-    def _tell(self, facts: list[Any]) -> None:
+    def _send(self, facts: list[Any]) -> None:
+        """Pass facts to the observers, or keep them for the first one."""
         with self._lock:
             if not steps.observers:
                 self._early += facts if len(self._early) < MOST_FRESH else ()
@@ -335,8 +338,8 @@ def _names(keys: Any) -> list[str]:
 
 def _some(keys: Any) -> list[Any]:
     """Return some keys. A result that still exists is not computed again."""
-    found = list(_keys(keys))
-    return found if len(found) <= 3 else [found[0], found[len(found) // 2], found[-1]]
+    firsts = list(_keys(keys))
+    return firsts if len(firsts) <= 3 else [firsts[0], firsts[len(firsts) // 2], firsts[-1]]
 
 
 def _keys(keys: Any) -> Iterator[Any]:

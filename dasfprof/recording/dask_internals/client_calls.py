@@ -43,9 +43,19 @@ _FETCHES = ("result", "gather")
 _current: ContextVar[OpenCall | None] = ContextVar("dasfprof_call", default=None)
 #: Identities of the open calls in all threads and contexts.
 opened: set[int] = set()
-#: Per thread: seconds in which it tokenized, and the start and seconds of the last tokenizations.
-_own = threading.local()
 _MOST_TOKENS = 1000
+
+
+class _Tokenizing(threading.local):
+    """The tokenizations of a thread."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+        #: Start and seconds of the last ones.
+        self.latest: deque[tuple[float, float]] = deque(maxlen=_MOST_TOKENS)
+
+
+_tokenizing = _Tokenizing()
 
 
 @dataclass
@@ -61,8 +71,8 @@ class OpenCall(ClientCall):
 
 def hooks() -> Iterator[Hook]:
     """Yield each object to patch, the name of its attribute, and the wrapper."""
-    names_of_calls = ("compute", "persist", "submit", "map", "gather", "scatter", "cancel")
-    for name in (*names_of_calls, *_KEYLESS, *_MOVING):
+    computing = ("compute", "persist", "submit", "map", "gather", "scatter", "cancel")
+    for name in (*computing, *_KEYLESS, *_MOVING):
         yield Client, name, _calling(name)
     yield Client, "get", _calling("compute")
     yield Future, "result", _calling("result")
@@ -73,14 +83,14 @@ def hooks() -> Iterator[Hook]:
     yield sys.modules.get("dask.tokenize"), "_tokenize", _timing_tokens
 
 
-def _of_dask() -> list[Hook]:
-    """Return the hooks of `dask.compute` and `dask.persist`, which are called without a cluster."""
-    owners = (importlib.import_module("dask.base"), dask)
-    return [(owner, name, _calling(name)) for owner in owners for name in ("compute", "persist")]
-
-
-#: Hooks for programs without a cluster.
-of_dask = SharedPatches(_of_dask)
+#: Hooks of `dask.compute` and `dask.persist`, for programs without a cluster.
+of_dask = SharedPatches(
+    lambda: [
+        (owner, name, _calling(name))
+        for owner in (importlib.import_module("dask.base"), dask)
+        for name in ("compute", "persist")
+    ]
+)
 
 
 def waited(began: float, seconds: float, keys: int) -> None:
@@ -93,12 +103,12 @@ def waited(began: float, seconds: float, keys: int) -> None:
     is_main = threading.current_thread() is threading.main_thread()
     call = ClientCall("compute", current_line(), began, is_main, seconds=seconds)
     call.waiting, call.keys = seconds, keys
-    _tell(call)
+    _report(call)
 
 
 def clock() -> float:
     """Return a clock in seconds that stops while this thread tokenizes."""
-    return monotonic() - float(getattr(_own, "tokenising", 0.0))
+    return monotonic() - _tokenizing.seconds
 
 
 def spent(part: str, seconds: float, keys: int = 0, sent: int = 0) -> None:
@@ -109,7 +119,7 @@ def spent(part: str, seconds: float, keys: int = 0, sent: int = 0) -> None:
         if seconds < _BRIEF or not is_main:
             return
         call = ClientCall(part, current_line(), time() - seconds, seconds=seconds)
-        _tell(call)
+        _report(call)
     setattr(call, part, getattr(call, part) + seconds)
     call.keys += keys
     call.sent += sent
@@ -144,11 +154,11 @@ def _begin(name: str) -> OpenCall | None:
         call = OpenCall(name, current_line(), 0.0, is_main, is_open=True)
         call.token = _current.set(call)
         opened.add(id(call))
-        # Side by side, and in this order: what happens in a call must not seem to be after its end.
+        # In this order, so that nothing that happens in a call seems to be after its end.
         call.began, call.start = monotonic(), time()
         return call
     except Exception:
-        logger.debug("a call could not be noted", exc_info=True)
+        logger.debug("a call could not be recorded", exc_info=True)
         return None
 
 
@@ -163,7 +173,8 @@ def _end(call: OpenCall, args: tuple[Any, ...], kwargs: dict[str, Any], result: 
         if call.name == "as_completed":
             call.waiting, call.keys = call.seconds, int(result is not None)
         elif not call.keys and call.name not in _KEYLESS:
-            call.keys = _number(args[0] if args else next(iter(kwargs.values()), None))
+            keys = args[0] if args else next(iter(kwargs.values()), None)
+            call.keys = len(keys) if isinstance(keys, list | tuple | set | dict) else 1
         if call.computed:
             call.receiving = max(call.receiving, call.waiting)
         call.waiting = max(call.waiting - call.receiving, 0.0)
@@ -171,27 +182,23 @@ def _end(call: OpenCall, args: tuple[Any, ...], kwargs: dict[str, Any], result: 
             call.received = sizeof(result)
         if call.name == "scatter":
             call.sent = sizeof(args[0] if args else kwargs.get("data"))
-        _tell(call)
+        _report(call)
     except Exception:
-        logger.debug("a call could not be noted", exc_info=True)
+        logger.debug("a call could not be recorded", exc_info=True)
 
 
 def _are_computed(args: tuple[Any, ...]) -> bool:
     """Return whether a call requests only futures that are computed already."""
     try:
-        asked = args[1] if isinstance(args[0], Client) else args[0]
-        futures = asked if isinstance(asked, list | tuple | set) else (asked,)
-        return all(isinstance(one, Future) and one.status == "finished" for one in futures)
+        requested = args[1] if isinstance(args[0], Client) else args[0]
+        futures = requested if isinstance(requested, list | tuple | set) else (requested,)
+        return all(isinstance(item, Future) and item.status == "finished" for item in futures)
     except Exception:
-        logger.debug("futures could not be looked at", exc_info=True)
+        logger.debug("futures could not be read", exc_info=True)
         return False
 
 
-def _number(keys: Any) -> int:
-    return len(keys) if isinstance(keys, list | tuple | set | dict) else 1
-
-
-def _tell(call: ClientCall) -> None:
+def _report(call: ClientCall) -> None:
     for observer in steps.observers:
         observer.called(call)
 
@@ -277,22 +284,19 @@ def _timing_tokens(original: Any, patch: Patch) -> Any:
 def _note_token(began: float, seconds: float) -> None:
     """Record a tokenization. Earlier ones that were part of it are replaced."""
     try:
-        if not hasattr(_own, "tokens"):
-            _own.tokens = deque(maxlen=_MOST_TOKENS)
-        within = 0.0
-        while _own.tokens and _own.tokens[-1][0] >= began:
-            within += _own.tokens.pop()[1]
-        _own.tokens.append((began, seconds))
-        _own.tokenising = getattr(_own, "tokenising", 0.0) + seconds - within
+        within, latest = 0.0, _tokenizing.latest
+        while latest and latest[-1][0] >= began:
+            within += latest.pop()[1]
+        latest.append((began, seconds))
+        _tokenizing.seconds += seconds - within
         spent("tokenising", seconds - within)
     except Exception:
-        logger.debug("the making of a name could not be noted", exc_info=True)
+        logger.debug("a tokenization could not be recorded", exc_info=True)
 
 
 # --- Activity of a client's program, from the frames of its main thread ---------------------------
 
-#: Phases by module and function of Dask. Phases of whole modules are given by the start of their
-#: names.
+#: Phases by module and function of Dask, and by the start of a module's name.
 _FUNCTIONS = {
     ("distributed.utils", "sync"): "waiting",
     ("distributed.utils", "wait"): "waiting",  # Within sync.
@@ -333,20 +337,14 @@ def has_pending(client: Any) -> bool:
 def phase(frames: list[FrameType]) -> str:
     """Return the phase of the innermost call of Dask. See `CLIENT_SAMPLE` in the schema."""
     for frame in reversed(frames):
-        module = frame.f_globals.get("__name__")
-        found = _phase_of(module, frame.f_code.co_name) if isinstance(module, str) else None
-        if found is not None:
-            return found
+        module, function = frame.f_globals.get("__name__"), frame.f_code.co_name
+        if not isinstance(module, str):
+            continue
+        if (module, function) in _FUNCTIONS:
+            return _FUNCTIONS[module, function]
+        for start, name in _MODULES:
+            if module.startswith(start):
+                return name
+        if module.partition(".")[0] in ("dask", "distributed"):
+            return "optimising" if function.startswith(_OPTIMISING) else BUILDING
     return PROGRAM
-
-
-def _phase_of(module: str, function: str) -> str | None:
-    known = _FUNCTIONS.get((module, function))
-    if known is not None:
-        return known
-    for begin, phase in _MODULES:
-        if module.startswith(begin):
-            return phase
-    if module.partition(".")[0] not in ("dask", "distributed"):
-        return None
-    return "optimising" if function.startswith(_OPTIMISING) else BUILDING

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import builtins
+import contextlib
 import logging
 import pickle
 import threading
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -27,7 +29,7 @@ from dasfprof.recording.steps.step import SentValue, Submission
 #: Minimum bytes of a graph, and of a value, that are examined.
 LEAST = 10_000
 #: Maximum numbers of visited parts of a graph, of visited parts of a layer, and of reported values.
-_MOST_PARTS, _MOST_OF_A_LAYER, _MOST_TOLD = 10_000, 100, 10
+_MOST_PARTS, _MOST_OF_A_LAYER, _MOST_REPORTED = 10_000, 100, 10
 #: Maximum number of values of a name and type that are pickled to measure them. The size of later
 #: values is scaled by the same ratio.
 _MEASURED = 5
@@ -60,34 +62,36 @@ def large_values(
         Its bytes, and the seconds of pickling it.
     """
     patient = seconds < _PATIENCE
-    called: dict[int, int] = {}
-    found: dict[int, list[Any]] = {}
-    for owner, part, times in values_in(graph, tasks):
-        if type(part) is FunctionType:
-            called[id(part)] = called.get(id(part), 0) + times
-        elif (about := size_of_value(part)) >= LEAST:
-            found.setdefault(id(part), [part, owner, about, 0])[3] += times
-    for function in {id(one): one for one in functions}.values():
+    called: Counter[int] = Counter()
+    values: dict[int, list[Any]] = {}
+    for owner, value, times in values_in(graph, tasks):
+        if type(value) is FunctionType:
+            called[id(value)] += times
+        elif (about := size_of_value(value)) >= LEAST:
+            values.setdefault(id(value), [owner, value, about, 0])[3] += times
+    for function in {id(function): function for function in functions}.values():
         name = f"{function.__module__}.{function.__qualname__}"
-        held = sorted(_held(function), key=lambda one: -one[1])
+        held = sorted(_held(function), key=lambda item: -item[1])
         about = min(sum(bytes_ for _, bytes_ in held), size)
         measured = _measured(("function", name), function, about, patient)
         if measured[0] >= LEAST:
-            times, what = called.get(id(function), 0), held[0][0] if held else ""
+            times, what = called[id(function)], held[0][0] if held else ""
             yield SentValue("function", name, *measured, times, _why(function), what)
-    alike: dict[tuple[str, type], list[Any]] = {}
-    for part, owner, about, times in found.values():
-        one = alike.setdefault((owner, type(part)), [part, about, 0, 0])
-        one[2], one[3] = one[2] + about * times, one[3] + times
-    for (owner, kind), one in sorted(alike.items(), key=lambda pair: -pair[1][2])[:_MOST_TOLD]:
-        part, about, whole, times = one
-        told = f"{kind.__module__}.{kind.__qualname__}"
-        size, seconds = _measured(("argument", owner, told), part, about, patient)
-        # The measured value may be larger or smaller than estimated.
-        each = whole / max(about * times, 1)
-        if size * each >= LEAST:
-            size = round(size * each)
-            yield SentValue("argument", owner, size, seconds * each, times, "argument", told)
+    # By owner and type: the first value, its bytes, the number of uses, and the bytes of all.
+    groups: dict[tuple[str, type], list[Any]] = {}
+    for owner, value, about, times in values.values():
+        group = groups.setdefault((owner, type(value)), [value, about, 0, 0])
+        group[2] += times
+        group[3] += about * times
+    largest = sorted(groups.items(), key=lambda pair: -pair[1][3])[:_MOST_REPORTED]
+    for (owner, kind), (value, about, times, total) in largest:
+        type_name = f"{kind.__module__}.{kind.__qualname__}"
+        size, seconds = _measured(("argument", owner, type_name), value, about, patient)
+        # The measured value may be larger or smaller than the mean.
+        ratio = total / max(about * times, 1)
+        if size * ratio >= LEAST:
+            mean = round(size * ratio), seconds * ratio
+            yield SentValue("argument", owner, *mean, times, "argument", type_name)
 
 
 def _measured(name: tuple[str, ...], value: Any, about: int, patient: bool) -> tuple[int, float]:
@@ -107,7 +111,7 @@ def _measured(name: tuple[str, ...], value: Any, about: int, patient: bool) -> t
 
 
 def _why(function: FunctionType) -> str:
-    """Return why a function is pickled by value."""
+    """Return the reason for which a function is pickled by value."""
     if function.__name__ == "<lambda>":
         return "a lambda"
     if "<locals>" in function.__qualname__:
@@ -120,21 +124,19 @@ def _why(function: FunctionType) -> str:
 def _held(function: FunctionType) -> Iterator[tuple[str, int]]:
     """Yield descriptions of the values that a function holds, with their bytes."""
     code = function.__code__
-    cells = zip(code.co_freevars, function.__closure__ or (), strict=False)
-    for name, cell in cells:
-        try:
-            yield _in_words("closure", name, cell.cell_contents)
-        except ValueError:  # The variable is not yet assigned.
-            continue
+    for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=False):
+        with contextlib.suppress(ValueError):  # The variable is not yet assigned.
+            yield _described("closure", name, cell.cell_contents)
     for name in code.co_names:
         value = function.__globals__.get(name)
         if not isinstance(value, ModuleType | FunctionType | type) and not hasattr(builtins, name):
-            yield _in_words("global", name, value)
+            yield _described("global", name, value)
     for value in (*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()):
-        yield _in_words("default", "", value)
+        yield _described("default", "", value)
 
 
-def _in_words(how: str, name: str, value: Any) -> tuple[str, int]:
+def _described(how: str, name: str, value: Any) -> tuple[str, int]:
+    """Return a description of a value and its approximate bytes."""
     kind = f"{type(value).__module__}.{type(value).__qualname__}".removeprefix("builtins.")
     return f"{how} {name}: {kind}".replace(" :", ":"), int(sizeof(value))
 
@@ -152,8 +154,8 @@ class _Part:
         """Return evenly spaced values of a container. Each represents those that are left out."""
         step = max(len(values) // _MOST_OF_A_LAYER, 1)
         named, of_task, times = owner or self.owner, of_task or self.of_task, self.times * step
-        some = values[::step] if isinstance(values, list) else islice(values, 0, None, step)
-        return [_Part(value, named, of_task, times) for value in some]
+        spaced = islice(values, 0, None, step)
+        return [_Part(value, named, of_task, times) for value in spaced]
 
 
 def values_in(graph: Any, tasks: int) -> Iterator[tuple[str, Any, int]]:
@@ -177,29 +179,25 @@ def values_in(graph: Any, tasks: int) -> Iterator[tuple[str, Any, int]]:
 def _within(part: _Part, tasks: int) -> Iterable[_Part] | None:
     """Return the parts of a part, or None if it is a value."""
     node, value, kind = names.CODE.find("GraphNode"), part.value, type(part.value)
-    if part.of_task and kind in _CONTAINERS and _is_one(value, node):
+    if part.of_task and kind in _CONTAINERS and _is_value(value, node):
         return None
     if kind is dict:
-        found = []
-        for one in part.some(value.items()):
-            key, one.value = one.value
+        inner = part.some(value.items())
+        for item in inner:
+            key, item.value = item.value
             # The dict of keyword arguments of a task contains texts, too.
-            is_task = type(key) is tuple or (node is not None and isinstance(one.value, node))
-            if is_task or not one.owner:
-                one.owner = key_split(key)
-            found.append(one)
-        return found
+            is_task = type(key) is tuple or (node is not None and isinstance(item.value, node))
+            if is_task or not item.owner:
+                item.owner = key_split(key)
+        return inner
     if kind in _CONTAINERS:
         return part.some(value)
     if kind is partial:
         return part.some([value.func, *value.args, *value.keywords.values()])
     if node is not None and isinstance(value, node):
-        function, args, kwargs, constant = (
-            getattr(value, name, None) for name in ("func", "args", "kwargs", "value")
-        )
-        return part.some(
-            [function, constant, *(args or ()), *(kwargs or {}).values()], of_task=True
-        )
+        args, kwargs = getattr(value, "args", None) or (), getattr(value, "kwargs", None) or {}
+        others = getattr(value, "func", None), getattr(value, "value", None)
+        return part.some([*others, *args, *kwargs.values()], of_task=True)
     package = kind.__module__.partition(".")[0]
     if package not in ("dask", "distributed"):
         return None
@@ -207,8 +205,8 @@ def _within(part: _Part, tasks: int) -> Iterable[_Part] | None:
         return ()
     if hasattr(value, "iterables"):  # The value belongs to `map`.
         part.owner = funcname(value.func)
-        given = [*part.some(list(value.iterables)), *part.some([value.kwargs], of_task=True)]
-        return [_Part(value.func, part.owner, True, tasks), *given]
+        arguments = [*part.some(list(value.iterables)), *part.some([value.kwargs], of_task=True)]
+        return [_Part(value.func, part.owner, True, tasks), *arguments]
     operands = getattr(value, "operands", None)
     if operands is not None:
         return part.some(operands, owner=kind.__name__)
@@ -218,7 +216,7 @@ def _within(part: _Part, tasks: int) -> Iterable[_Part] | None:
     return part.some(list(getattr(value, "__dict__", {}).values()))
 
 
-def _is_one(value: Any, node: Any) -> bool:
+def _is_value(value: Any, node: Any) -> bool:
     """Return whether a container of a task is a value: it has many items, or none from Dask.
 
     Other containers are entered. A long container outside of a task contains keys, or arguments of
@@ -227,9 +225,8 @@ def _is_one(value: Any, node: Any) -> bool:
     if len(value) > _MOST_OF_A_LAYER:
         return True
     items = list(value.values() if type(value) is dict else value)
-    if node is not None and any(isinstance(item, node) for item in items):
-        return False
-    return bool(sizeof(value) >= LEAST)
+    has_tasks = node is not None and any(isinstance(item, node) for item in items)
+    return bool(not has_tasks and sizeof(value) >= LEAST)
 
 
 def size_of_value(value: Any) -> int:
@@ -246,9 +243,19 @@ def size_of_value(value: Any) -> int:
 
 logger = logging.getLogger(__name__)
 
-#: Per thread: whether it is optimizing, the seconds of optimizing since its last graph, and the
-#: functions that it has pickled by value for the graph that it is sending.
-_own = threading.local()
+
+class _ThreadState(threading.local):
+    """What a thread is doing."""
+
+    is_optimizing = False
+    #: Seconds of optimizing since its last graph, or None if it has not optimized.
+    optimizing: float | None = None
+    #: Of the graph that it is sending: bytes, and the functions that were pickled by value.
+    size: int | None = None
+    functions: list[FunctionType] | None = None
+
+
+_thread = _ThreadState()
 
 
 def _hooks() -> Iterator[Hook]:
@@ -267,18 +274,18 @@ timers = SharedPatches(_hooks)
 
 def _timing_optimisation(original: Any, patch: Patch) -> Any:
     def optimize(*args: Any, **kwargs: Any) -> Any:
-        if getattr(_own, "inside", False) or not patch.active:
+        if _thread.is_optimizing or not patch.active:
             return original(*args, **kwargs)
-        _own.inside, begin, alone = True, monotonic(), client_calls.clock()
+        _thread.is_optimizing, begin, alone = True, monotonic(), client_calls.clock()
         try:
             return original(*args, **kwargs)
         finally:
-            _own.inside = False
-            _own.optimising = (getattr(_own, "optimising", None) or 0.0) + monotonic() - begin
+            _thread.is_optimizing = False
+            _thread.optimizing = (_thread.optimizing or 0.0) + monotonic() - begin
             try:
                 client_calls.spent("optimising", client_calls.clock() - alone)
             except Exception:
-                logger.debug("an optimisation could not be noted", exc_info=True)
+                logger.debug("an optimization could not be recorded", exc_info=True)
 
     return optimize
 
@@ -289,17 +296,18 @@ def _timing_submission(original: Any, patch: Patch) -> Any:
             return original(*args, **kwargs)
         start, begin = time(), client_calls.clock()
         functions: list[FunctionType] = []
-        _own.functions, _own.size = functions, None
+        _thread.functions, _thread.size = functions, None
         try:
             futures = original(*args, **kwargs)
         finally:
-            _own.functions = None
+            _thread.functions = None
         try:
-            optimising = getattr(_own, "optimising", None)
-            if optimising is None and _would_have_seen_it():
-                optimising = 0.0
-            _own.optimising = None
-            seconds, size = client_calls.clock() - begin, _own.size
+            optimizing, _thread.optimizing = _thread.optimizing, None
+            # Dataframes may have been imported since the hooks were placed.
+            expressions, frames = names.OPTIMISING.find("Expr"), names.FRAMES.find("Expr")
+            if timers.wraps(expressions) and (frames is None or timers.wraps(frames)):
+                optimizing = optimizing or 0.0
+            seconds, size = client_calls.clock() - begin, _thread.size
             client_calls.spent("pickling", seconds, keys=len(futures), sent=size or 0)
             values: tuple[SentValue, ...] = ()
             if size is not None and size >= LEAST:
@@ -307,11 +315,11 @@ def _timing_submission(original: Any, patch: Patch) -> Any:
                 values = tuple(large_values(graph, functions, len(futures), size, seconds))
             line = client_calls.line()
             client = str(args[0].id)
-            sent = Submission(client, start, optimising, size, functions, line, values)
+            sent = Submission(client, start, optimizing, size, functions, line, values)
             for observer in steps.observers:
                 observer.submitted(sent)
         except Exception:
-            logger.debug("the sending of a graph could not be noted", exc_info=True)
+            logger.debug("a submitted graph could not be recorded", exc_info=True)
         return futures
 
     return _graph_to_futures
@@ -322,37 +330,21 @@ def _noting_size(original: Any, patch: Patch) -> Any:
         try:
             message = args[1] if patch.active and len(args) > 1 else None
             if type(message) is dict and message.get("op") == "update-graph":
-                _own.size = _size_of(message)
+                # Older versions of Dask store the graph's frames separately.
+                frames = getattr(message.get("expr_ser"), "frames", message.get("graph_frames"))
+                if frames is not None:
+                    _thread.size = sum(memoryview(frame).nbytes for frame in frames)
         except Exception:
-            logger.debug("the size of a graph could not be noted", exc_info=True)
+            logger.debug("the size of a graph could not be recorded", exc_info=True)
         return original(*args, **kwargs)
 
     return _send_to_scheduler
 
 
-def _size_of(message: dict[str, Any]) -> int | None:
-    """Return the bytes of a graph that is sent.
-
-    Older versions of Dask store its frames separately.
-    """
-    frames = getattr(message.get("expr_ser"), "frames", message.get("graph_frames"))
-    return None if frames is None else sum(memoryview(frame).nbytes for frame in frames)
-
-
 def _noting_functions(original: Any, patch: Patch) -> Any:
     def _dynamic_function_reduce(*args: Any, **kwargs: Any) -> Any:
-        functions = getattr(_own, "functions", None)
-        if functions is not None:
-            functions += [one for one in args if type(one) is FunctionType]
+        if _thread.functions is not None:
+            _thread.functions += [arg for arg in args if type(arg) is FunctionType]
         return original(*args, **kwargs)
 
     return _dynamic_function_reduce
-
-
-def _would_have_seen_it() -> bool:
-    """Return whether all optimizing functions are timed.
-
-    Dataframes may have been imported since.
-    """
-    expressions, frames = names.OPTIMISING.find("Expr"), names.FRAMES.find("Expr")
-    return timers.wraps(expressions) and (frames is None or timers.wraps(frames))

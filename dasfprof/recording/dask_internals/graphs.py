@@ -48,13 +48,13 @@ _expressions = ExpressionBuilders()
 _lines = BuiltLines()
 
 
-class _Rewriting(threading.local):
-    """The last expression that this thread has rewritten."""
+class _LastRewritten(threading.local):
+    """The last expression that this thread has rewritten, within the current rewriting."""
 
-    last: Any = None
+    expr: Any = None
 
 
-_busy = _Rewriting()
+_last_rewritten = _LastRewritten()
 #: Threads that are rewriting expressions.
 _rewriting: set[int] = set()
 #: Layer for which a thread has called `HighLevelGraph.from_collections`, or None.
@@ -80,9 +80,9 @@ def line_of(layer: Any) -> Line | None:
     return _lines.line_of(layer)
 
 
-def tell_lines() -> None:
+def report_lines() -> None:
     """Report to the observers of steps the lines that they have not yet received."""
-    _safely(_lines.tell)
+    _safely(_lines.report)
 
 
 def watch_collections() -> None:
@@ -102,15 +102,15 @@ def _hooks() -> Iterator[Hook]:
 
 
 def _on_expressions() -> Iterator[Hook]:
-    for module, (found, collection, expression) in names.EXPRESSIONS.items():
+    for module, (used, collection, expression) in names.EXPRESSIONS.items():
         if module not in sys.modules or module in _watched:
             continue
-        owner, expr, lost = found.find(collection), found.find(expression), found.gone()
-        if owner is None and expr is None and not lost:
+        owner, expr, missing = used.find(collection), used.find(expression), used.gone()
+        if owner is None and expr is None and not missing:
             continue  # The module is being imported.
         _watched.add(module)
-        if lost:
-            logger.warning("this version of Dask has no %s: %s", lost[0], found.loss)
+        if missing:
+            logger.warning("this version of Dask has no %s: %s", missing[0], used.loss)
             continue
         yield owner, "__init__", _noting_collection
         for base in expr.__mro__:
@@ -157,7 +157,8 @@ def _noting_layer(original: Any, patch: Patch) -> Any:
                 if stepped or step_of() is not None:
                     _note_steps(name, dependencies)
             except Exception:
-                _safely(_note_graph, name, graph, dependencies)
+                _safely(_lines.built, name, graph)
+                _safely(_note_steps, name, dependencies)
         return graph
 
     return from_collections
@@ -224,14 +225,8 @@ def _safely(note: Callable[..., Any], *args: Any) -> Any:
     try:
         return note(*args)
     except Exception:
-        logger.debug("a graph's step could not be noted", exc_info=True)
+        logger.debug("a graph's step could not be recorded", exc_info=True)
         return None
-
-
-def _note_graph(name: Any, graph: Any, dependencies: Any) -> None:
-    """Record a layer that was made from collections. Only the wrapper may call this."""
-    _lines.built(name, graph)
-    _note_steps(name, dependencies)
 
 
 def _note_steps(name: Any, dependencies: Any) -> None:
@@ -248,7 +243,7 @@ def _note_collection(*given: Any) -> None:
             collection, expr = given
             _expressions.built(expr, collection)
     except Exception:
-        logger.debug("a collection could not be noted", exc_info=True)
+        logger.debug("a collection could not be recorded", exc_info=True)
 
 
 def _note_call(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Names | None:
@@ -273,7 +268,11 @@ def _note_layers(names: Iterable[Any]) -> None:
 
 
 def _note_layer(name: str, opened: OpenStep) -> None:
-    if _add(_layers, name, opened.names):
+    if len(_layers) > _MOST_NAMES:
+        _layers.clear()
+    built = _layers.setdefault(name, [])
+    if not built or built[-1] != opened.names:
+        built[:] = [step for step in built if step != opened.names] + [opened.names]
         for observer in steps.observers:
             observer.built(opened, name)
 
@@ -282,17 +281,17 @@ def _note_derived(name: Any, dependencies: Any) -> None:
     """Record a layer that was built in no step but depends on layers of steps."""
     if name in _layers or not isinstance(name, str):
         return
-    found = [
+    inputs = [
         layer
         for collection in dependencies
         if hasattr(collection, "__dask_layers__")
         for layer in collection.__dask_layers__()
         if layer in _layers
     ]
-    if found:
+    if inputs:
         _layers[name] = []
         for observer in steps.observers:
-            observer.derived(name, found)
+            observer.derived(name, inputs)
 
 
 def _note_sources(graph: Any) -> None:
@@ -318,29 +317,16 @@ def _is_made_of_collections() -> bool:
 def _note_rewritten(result: Any, inside: bool, expr: Any) -> None:
     if inside:
         _expressions.rewritten(expr, result)
-        _busy.last = result
+        _last_rewritten.expr = result
         return
     # The steps of the parts come first, because a fusion belongs not only to the last step.
-    _expressions.rewritten(expr, result, _busy.last)
-    _busy.last = None
+    _expressions.rewritten(expr, result, _last_rewritten.expr)
+    _last_rewritten.expr = None
     if is_expression(result):
         for name, builders in _expressions.layers(result):
             if builders.steps:
                 _note_layer(name, builders.steps[-1])
             _lines.rewritten(name, builders)
-
-
-def _add(known: dict[str, list[Names]], name: str, names: Names) -> bool:
-    """Add a step to the builders of a name. Return whether it is a new last step."""
-    if len(known) > _MOST_NAMES:
-        known.clear()
-    built = known.setdefault(name, [])
-    if built and built[-1] == names:
-        return False
-    if names in built:
-        built.remove(names)
-    built.append(names)
-    return True
 
 
 def _step_of_graph(graph: Any, keys: Any) -> Names | None:

@@ -1,13 +1,12 @@
-"""What is found out about a task of Dask's own schedulers, in the thread or process that runs it.
+"""Facts about a task of Dask's local schedulers, from the thread or process that runs it.
 
-These schedulers hand batches of tasks to a pool: a function, `dask.local.batch_execute_tasks`, with
-what each task needs, among it how its inputs are unpickled, its result is pickled and its exception
-is packed. Unpickling ends where the task's function begins, and pickling begins where it has ended:
-so these three are wrapped, and the task itself is not touched. What a process tells is sent back
-beside its results.
+These schedulers pass batches of tasks to a pool: a function, `dask.local.batch_execute_tasks`, and
+for each task its data with the functions that unpickle its inputs, pickle its result and pack its
+exception. Unpickling ends when the task's function starts, and pickling starts when it has ended.
+So these three functions are wrapped, and the task itself is unchanged. Other processes return the
+facts together with the results.
 
-A process may have no dasfprof: so what is sent there is source text, which then runs the batch as
-it is.
+Another process may lack dasfprof, so it receives source text, which then only runs the batch.
 """
 
 from __future__ import annotations
@@ -30,22 +29,23 @@ from dasfprof.recording.task_runs.results import ResultDescriber
 
 logger = logging.getLogger(__name__)
 
-#: Runs a batch: one item a task, of six values.
+#: Runs a batch, which has a tuple of six values per task.
 RunBatch = Callable[[list[Any]], list[Any]]
 
-_KEY, _PACKED, _DUMPS, _LOADS, _ID, _PACK_ERROR = range(6)
+#: Positions of functions in a task's tuple: key, inputs, dumps, loads, id, pack_error.
+_DUMPS, _LOADS, _PACK_ERROR = 2, 3, 5
 
 _describe = ResultDescriber()
 
 
 @dataclass
 class TaskFacts:
-    """How a task ran. Unix seconds of the clock of where it ran."""
+    """How a task ran. Times are Unix seconds by the clock of the process that ran it."""
 
     key: Any
-    #: The thread's identity; of another process its number.
+    #: Identity of its thread, or the pid if it ran in another process.
     thread: int
-    #: When the pool began with it, its function began and ended, and the pool was done with it.
+    #: When the pool took it, its function started and ended, and the pool was done with it.
     taken: float
     start: float | None = None
     stop: float | None = None
@@ -56,38 +56,35 @@ class TaskFacts:
     type: str | None = None
     dtype: Any = None
     shape: Any = None
-    #: Bytes of the result, as Dask sizes it.
+    #: Bytes of the result according to Dask's `sizeof`.
     size: int = 0
     exception: str | None = None
     traceback: str | None = None
 
 
 class _Observed:
-    """One run of a task. Its methods stand in for what the scheduler gave.
+    """One run of a task. Its methods replace the functions that the scheduler passed.
 
     Parameters
     ----------
     args
-        What the scheduler gave for the task.
+        The task's tuple in the batch.
     thread
         See `TaskFacts`.
     observer
-        Is told of the begin; None: nobody.
+        Notified of the start, unless it is None.
     """
 
     def __init__(self, args: Any, thread: int, observer: Any) -> None:
         self._args = args
         self._observer = observer
         self._cpu = 0.0
-        self.facts = TaskFacts(args[_KEY], thread, time())
+        self.facts = TaskFacts(args[0], thread, time())
 
     def args(self) -> tuple[Any, ...]:
-        """Return what the scheduler gave, with these methods in place of its functions."""
-        given = self._args
-        return (
-            *(given[_KEY], given[_PACKED], self._dumps),
-            *(self._loads, given[_ID], self._pack_error, *given[6:]),
-        )
+        """Return the task's tuple with these methods in place of its functions."""
+        key, packed, _, _, identity, _, *more = self._args
+        return (key, packed, self._dumps, self._loads, identity, self._pack_error, *more)
 
     def _loads(self, packed: Any) -> Any:
         loaded = self._args[_LOADS](packed)
@@ -97,15 +94,14 @@ class _Observed:
             if self._observer is not None:
                 self._observer.note_begin(self.facts, task)
         except Exception:
-            logger.debug("the begin of a task could not be noted", exc_info=True)
+            logger.debug("the start of a task could not be recorded", exc_info=True)
         self._cpu, self.facts.start = thread_time(), time()
         return loaded
 
     def _dumps(self, value: Any) -> Any:
         if self._ends():
             try:
-                result = value[0]
-                facts = self.facts
+                facts, result = self.facts, value[0]
                 facts.type, facts.dtype, facts.shape = _describe(result)
                 facts.size = int(sizeof(result))
             except Exception:
@@ -117,7 +113,7 @@ class _Observed:
         return self._args[_PACK_ERROR](error, self._args[_DUMPS])
 
     def _ends(self) -> bool:
-        """Take the times of the end, the first time."""
+        """Record the times of the end. Return whether this is the first time."""
         facts = self.facts
         if facts.start is None or facts.stop is not None:
             return False
@@ -125,7 +121,7 @@ class _Observed:
         return True
 
     def failed(self, error: BaseException) -> None:
-        """Note that the task raised, or that its result could not be pickled."""
+        """Record that the task raised, or that its result could not be pickled."""
         self._ends()
         facts = self.facts
         if facts.exception is None:
@@ -134,40 +130,44 @@ class _Observed:
             try:
                 facts.traceback = "".join(traceback.format_tb(error.__traceback__))
             except Exception:
-                logger.debug("a traceback could not be noted", exc_info=True)
+                logger.debug("a traceback could not be recorded", exc_info=True)
 
 
 def text_of(error: BaseException) -> str:
-    """Return an exception as text, as Dask has it."""
+    """Return an exception as text in Dask's form."""
     try:
         return repr(error)[:10_000]
     except Exception:
         return type(error).__name__
 
 
-# --- Which thread is in a task: a compute within belongs to that task's time ----------------------
+class _Depth(threading.local):
+    """The number of observed tasks within each other that this thread runs."""
 
-_own = threading.local()
+    tasks = 0
+
+
+_depth = _Depth()
 
 
 def in_task() -> bool:
     """Return whether this thread runs an observed task."""
-    return getattr(_own, "depth", 0) > 0
+    return _depth.tasks > 0
 
 
 @contextmanager
-def _inside() -> Iterator[None]:
-    _own.depth = getattr(_own, "depth", 0) + 1
+def _inside_task() -> Iterator[None]:
+    _depth.tasks += 1
     try:
         yield
     finally:
-        _own.depth -= 1
+        _depth.tasks -= 1
 
 
 def run_here(function: RunBatch, batch: list[Any], observer: Any) -> list[Any]:
-    """Run a batch in a thread of this process; an observer hears of each task at once."""
+    """Run a batch in a thread of this process, and notify an observer of each task."""
     results: list[Any] = []
-    with _inside():
+    with _inside_task():
         for args in batch:
             observed = _Observed(args, threading.get_ident(), observer)
             try:
@@ -182,40 +182,37 @@ def run_here(function: RunBatch, batch: list[Any], observer: Any) -> list[Any]:
 
 
 def without_ours(trace: TracebackType | None) -> TracebackType | None:
-    """Leave the frames of this module out of a traceback, once these have ended."""
-    kept: TracebackType | None = None
+    """Return a traceback without the frames of this module, which must have ended."""
     frames = []
     while trace is not None:
         if trace.tb_frame.f_globals.get("__name__") != __name__:
             frames.append(trace)
         trace = trace.tb_next
-    for each in reversed(frames):
-        each.tb_next = kept
-        kept = each
-    return kept
+    for frame, following in zip(frames, [*frames[1:], None], strict=False):
+        frame.tb_next = following
+    return frames[0] if frames else None
 
 
-def run_and_tell(function: RunBatch, batch: list[Any]) -> tuple[list[Any], list[TaskFacts]]:
-    """Run a batch in another process; return its results, and how each task ran."""
+def run_in_pool(function: RunBatch, batch: list[Any]) -> tuple[list[Any], list[TaskFacts]]:
+    """Run a batch in another process, and return its results and how each task ran."""
     results: list[Any] = []
-    told: list[TaskFacts] = []
-    with _inside():
+    runs: list[TaskFacts] = []
+    with _inside_task():
         for args in batch:
             observed = _Observed(args, os.getpid(), None)
             results += function([observed.args()])
-            observed.facts.ended = time()
-            observed.facts.dtype = (
-                None if observed.facts.dtype is None else str(observed.facts.dtype)
-            )
-            told.append(observed.facts)
-    return results, told
+            facts = observed.facts
+            facts.ended = time()
+            facts.dtype = None if facts.dtype is None else str(facts.dtype)
+            runs.append(facts)
+    return results, runs
 
 
 @by_value
 def run_elsewhere(function: Any, batch: Any) -> Any:
-    """Run a batch in a process of a pool; tells nothing of it where there is no dasfprof."""
+    """Run a batch in a process of a pool. Without dasfprof there, return no facts about it."""
     try:
-        from dasfprof.recording.dask_internals.local_task import run_and_tell
+        from dasfprof.recording.dask_internals.local_task import run_in_pool
     except Exception:
         return function(batch), None
-    return run_and_tell(function, batch)
+    return run_in_pool(function, batch)

@@ -1,96 +1,99 @@
-"""Every private name of Dask that the recorder uses, by what a trace lacks without it.
+"""Every private name of Dask that the recorder uses, with what a trace lacks without it.
 
-A name is private if Dask's documentation does not describe it. Hooks beside this module write the
-attributes themselves, and ask here whether they are there.
+A name is private if Dask's documentation does not describe it. The hooks beside this module use
+the names as attributes, and check here whether they exist.
 """
 
 from __future__ import annotations
 
 import importlib
 import sys
+from functools import partial
 from typing import Any
 
-# --- `Names`: private names of Dask with one purpose, and whether this Dask has them --------------
-#
-# A module is imported when a name in it is looked up, and looking up never raises.
+WORKER, MONITOR, ANNOTATION = "TracePlugin", "ResourceMonitor", "GPUAnnotationPlugin"
+SCHEDULER, STEPS = "SchedulerPlugin", "StepRecorder"
 
 _ABSENT = object()
 
 
 class Names:
-    """Private names of Dask, of which a trace lacks the same where one is gone.
+    """Private names of Dask with one purpose. Looking them up imports modules and never raises.
 
     Parameters
     ----------
     loss
-        What a trace lacks.
-    plugins
-        Those that use them, by their names in the headers of files.
+        What a trace lacks if one of them is missing.
     *paths
-        Modules and, after a colon, the name in it, such as ``Class.attribute``.
+        Modules and, after a colon, the name in the module, such as ``Class.attribute``.
+    plugins
+        The plugins that use them, by their names in the headers of files.
     is_imported
-        Whether to import modules: programs may run without those where it is False.
+        Whether to import modules. If not, a name in a module that the program has not imported
+        counts as existing.
     """
 
     def __init__(
-        self, loss: str, plugins: tuple[str, ...], *paths: str, is_imported: bool = True
+        self,
+        loss: str,
+        *paths: str,
+        plugins: tuple[str, ...] = (WORKER,),
+        is_imported: bool = True,
     ) -> None:
         self.loss, self.plugins, self.paths = loss, plugins, paths
         self._is_imported = is_imported
 
     def find(self, name: str) -> Any:
-        """Return the object of a name, or of its class; None if missing, or not imported."""
+        """Return the object of a name or of its class, or None if missing or not imported."""
         for path in self.paths:
             module, _, inside = path.partition(":")
             if f"{inside}.".startswith(f"{name}."):
-                found = self._look_up(module, name)
-                return None if found is _ABSENT else found
+                value = self._look_up(module, name)
+                return None if value is _ABSENT else value
         return None
 
     def exist(self) -> bool:
-        """Return whether Dask has all of them; True if their module is not imported."""
+        """Return whether Dask has all of them, or their module is not imported."""
         return not self.gone()
 
     def gone(self) -> list[str]:
         """Return the paths of those that Dask does not have."""
-        return [path for path in self.paths if self._is_gone(*path.split(":"))]
-
-    def _is_gone(self, module: str, name: str) -> bool:
-        is_known = self._is_imported or module in sys.modules
-        return is_known and self._look_up(module, name) is _ABSENT
+        known = [
+            path
+            for path in self.paths
+            if self._is_imported or path.partition(":")[0] in sys.modules
+        ]
+        return [path for path in known if self._look_up(*path.split(":")) is _ABSENT]
 
     def _look_up(self, module: str, names: str) -> Any:
         try:
-            found: Any = sys.modules.get(module)
-            if found is None:
-                found = importlib.import_module(module) if self._is_imported else _ABSENT
+            value: Any = sys.modules.get(module, _ABSENT)
+            if value is _ABSENT and self._is_imported:
+                value = importlib.import_module(module)
         except Exception:
             return _ABSENT
         for name in names.split("."):
-            found = _member(found, name)
-        return found
+            value = _member(value, name)
+        return value
 
 
 def _member(owner: Any, name: str) -> Any:
-    """Return an attribute of a class; for attributes of instances, what declares them."""
-    found = getattr(owner, name, _ABSENT)
-    if found is _ABSENT and isinstance(owner, type):
+    """Return an attribute. For one of instances of a class, return what declares it."""
+    value = getattr(owner, name, _ABSENT)
+    if value is _ABSENT and isinstance(owner, type):
         for base in owner.__mro__:
             annotations = vars(base).get("__annotations__", {})
             if name in annotations:
                 return annotations[name]
-            for method in ("__new__", "__init__"):  # which set it on instances
-                made = vars(base).get(method)
-                code = getattr(getattr(made, "__func__", made), "__code__", None)
+            for method in ("__new__", "__init__"):  # These set it on instances.
+                function = vars(base).get(method)
+                code = getattr(getattr(function, "__func__", function), "__code__", None)
                 if code is not None and name in code.co_names:
-                    return made
-    return found
+                    return function
+    return value
 
 
-WORKER, MONITOR, ANNOTATION = "TracePlugin", "ResourceMonitor", "GPUAnnotationPlugin"
-SCHEDULER, STEPS = "SchedulerPlugin", "StepRecorder"
-#: No file's: without these there is no run.
-LOCAL_RUNS = "LocalRecorder"
+_OfSteps = partial(Names, plugins=(STEPS,))
 
 _MACHINE, _SPEC = "distributed.worker_state_machine", "dask._task_spec"
 _WORKER = "distributed.worker:Worker"
@@ -103,64 +106,59 @@ _FRAMES, _ARRAYS = "dask.dataframe.dask_expr", "dask.array._array_expr"
 
 METERING = Names(
     "no seconds of CPU, network, disk and (de)serialisation of task runs, and no transfers",
-    (WORKER,),
     f"{_WORKER}._finalize_metrics",
     f"{_MACHINE}:ExecuteSuccessEvent",
     f"{_MACHINE}:ExecuteFailureEvent",
     f"{_MACHINE}:RescheduleEvent",
 )
-#: Without all three the state of a transfer would be wrong.
+#: Without all three, the state of a transfer would be wrong.
 TRANSFERS = Names(
     "no transfers between workers",
-    (WORKER,),
     f"{_MACHINE}:GatherDepDoneEvent",
     f"{_MACHINE}:GatherDepSuccessEvent",
     f"{_MACHINE}:GatherDepBusyEvent",
 )
 RUN_TASK = Names(
-    "no waits of tasks for a core, and no NVTX ranges",
-    (WORKER, ANNOTATION),
+    "no CPU waits of tasks, and no NVTX ranges",
     "distributed.worker:_run_task_simple",
     f"{_SPEC}:GraphNode.key",
+    plugins=(WORKER, ANNOTATION),
 )
 RUN_COROUTINE = Names(
-    "no NVTX ranges of coroutines", (ANNOTATION,), "distributed.worker:_run_task_async"
+    "no NVTX ranges of coroutines",
+    "distributed.worker:_run_task_async",
+    plugins=(ANNOTATION,),
 )
-RUN_ACTOR = Names("no stacks of calls of actors", (WORKER,), "distributed.worker:_run_actor")
+RUN_ACTOR = Names("no stacks of actor calls", "distributed.worker:_run_actor")
 HANDLERS = Names(
-    "no calls of actors; files of workers whose disks the client does not see do not reach the "
+    "no actor calls; files of workers whose disks the client does not see do not reach the "
     "scheduler",
-    (WORKER, SCHEDULER),
     "distributed.core:Server.handlers",
+    plugins=(WORKER, SCHEDULER),
 )
-ACTOR_CALLS = Names("no calls of actors", (WORKER,), f"{_WORKER}.actor_execute")
+ACTOR_CALLS = Names("no actor calls", f"{_WORKER}.actor_execute")
 WORKER_FUNCTIONS = Names(
     "the names of functions that run on workers outside of tasks are unknown",
-    (WORKER,),
     "distributed.worker:has_arg",
 )
 CODE = Names(
     "no code of functions, or only that of the outermost function of a task",
-    (WORKER,),
     f"{_MACHINE}:TaskState.run_spec",
     f"{_SPEC}:GraphNode",
 )
 ARGUMENTS = Names(
-    "arguments of tasks are told by the type of what stands for them in the graph",
-    (WORKER,),
+    "arguments of tasks are described by the type of their placeholders in the graph",
     f"{_SPEC}:TaskRef",
     f"{_SPEC}:Alias",
     f"{_SPEC}:DataNode",
 )
 CLOCK = Names(
-    "task runs are timed by the scheduler's clock as Dask estimates it, so that their order "
-    "between workers is less certain",
-    (WORKER,),
+    "task runs are timed by Dask's estimate of the scheduler's clock, so their order between "
+    "workers is less certain",
     f"{_WORKER}.scheduler_delay",
 )
 P2P = Names(
     "no bytes that P2P shuffles move",
-    (WORKER,),
     f"{_SHUFFLE}._comms:CommShardsBuffer",
     f"{_SHUFFLE}._comms:CommShardsBuffer.process",
     f"{_SHUFFLE}._comms:CommShardsBuffer.send",
@@ -168,163 +166,149 @@ P2P = Names(
 )
 P2P_ERROR = Names(
     "failed messages of P2P shuffles count as sent",
-    (WORKER,),
     f"{_SHUFFLE}._buffer:ShardsBuffer._exception",
 )
 UNPICKLING = Names(
     "how long workers take to unpickle tasks is unknown",
-    (WORKER,),
     "distributed.protocol:loads",
     "distributed.protocol:pickle.loads",
 )
-SERIALISING = Names(
-    "how long workers take to serialise results is unknown", (WORKER,), f"{_WORKER}.get_data"
-)
+SERIALISING = Names("how long workers take to serialise results is unknown", f"{_WORKER}.get_data")
 
 # --- memory --------------------------------------------------------------------------------------
 
 MEMORY_LIMITS = Names(
-    "the workers' memory limits are unknown", (WORKER, MONITOR), f"{_WORKER}.memory_manager"
+    "the workers' memory limits are unknown",
+    f"{_WORKER}.memory_manager",
+    plugins=(WORKER, MONITOR),
 )
 SPILLING = Names(
     "spilled bytes, or seconds and bytes of spilling, read 0",
-    (MONITOR,),
     f"{_SPILL}.spilled_total",
     f"{_SPILL}.cumulative_metrics",
+    plugins=(MONITOR,),
 )
 RESULTS_IN_MEMORY = Names(
-    "no dtype and shape of results where outcomes are not metered", (WORKER,), f"{_SPILL}.fast"
+    "no dtype and shape of results if outcomes are not metered", f"{_SPILL}.fast"
 )
 
-# --- what has begun and not ended ----------------------------------------------------------------
+# --- work in progress ----------------------------------------------------------------------------
 
 UNDER_WAY = Names(
-    "tasks that have begun and not ended are unknown",
-    (WORKER,),
+    "tasks in progress are unknown",
     f"{_WORKER}.active_threads",
     f"{_WORKER}.active_threads_lock",
     f"{_MACHINE}:TaskState.start_time",
 )
 HELD_BY_COROUTINES = Names(
-    "the locks that tasks which are coroutines hold are unknown",
-    (WORKER,),
+    "the locks that coroutine tasks hold are unknown",
     "distributed.semaphore:Semaphore._acquire",
 )
 LAST_TICK = Names(
-    "event loops that are blocked are not recorded",
-    (WORKER, SCHEDULER),
+    "blocked event loops are not recorded",
     "distributed.core:Server._last_tick",
+    plugins=(WORKER, SCHEDULER),
 )
 SCHEDULER_STATE = Names(
-    "what the scheduler has under way is unknown",
-    (SCHEDULER,),
+    "the work in progress on the scheduler is unknown",
     f"{_STATE}.task_prefixes",
     f"{_STATE}.unrunnable",
     "distributed.scheduler:TaskPrefix.state_counts",
     "distributed.scheduler:TaskPrefix.all_durations",
+    plugins=(SCHEDULER,),
 )
 TRANSITIONS = Names(
-    "what the scheduler has under way is recorded every 10 s only",
-    (SCHEDULER,),
+    "the work in progress on the scheduler is recorded only every 10 s",
     f"{_STATE}.transition_counter",
+    plugins=(SCHEDULER,),
 )
 
 # --- the cluster ---------------------------------------------------------------------------------
 
 WORKER_PLUGINS = Names(
     "a run that is being recorded is not noticed if its scheduler plugin is gone",
-    (SCHEDULER,),
     f"{_SCHEDULER}.worker_plugins",
+    plugins=(SCHEDULER,),
 )
 REMOTE_ERRORS = Names(
     "errors of the cluster's processes are reported without their type and traceback",
-    (SCHEDULER,),
     "distributed.core:clean_exception",
+    plugins=(SCHEDULER,),
 )
-#: It makes `http_application`, which takes the routes of the page.
+#: It creates `http_application`, to which the routes of the page are added.
 HTTP_SERVER = Names(
     "no page /dasfprof on Dask's dashboard",
-    (SCHEDULER,),
     "distributed.node:ServerNode.start_http_server",
+    plugins=(SCHEDULER,),
 )
 PLOTS = Names(
     "the page /dasfprof is not in the list of plots of JupyterLab's Dask extension",
-    (SCHEDULER,),
     "distributed.http.scheduler.info:IndividualPlots",
+    plugins=(SCHEDULER,),
 )
 
 # --- steps ---------------------------------------------------------------------------------------
 
-GRAPH = Names(
+GRAPH = _OfSteps(
     "tasks of arrays, bags and delayed functions belong to the step that computes them, not to "
     "the one that built them, and to no line",
-    (STEPS,),
     _GRAPH,
     f"{_GRAPH}.from_collections",
 )
-SUBMISSIONS = Names(
+SUBMISSIONS = _OfSteps(
     "tasks whose layer no step built, such as futures, belong to no step and no line",
-    (STEPS,),
     "distributed.client:Client._graph_to_futures",
 )
-GRAPH_SIZE = Names(
-    "the bytes of graphs are unknown", (STEPS,), "distributed.client:Client._send_to_scheduler"
+GRAPH_SIZE = _OfSteps(
+    "the bytes of graphs are unknown", "distributed.client:Client._send_to_scheduler"
 )
-WAITING = Names(
-    "how long a program waits in its calls of the client, and that it calls wait, is unknown",
-    (STEPS,),
+WAITING = _OfSteps(
+    "how long a program waits in calls of its client, and its calls of wait, are unknown",
     "distributed.utils:SyncMethodMixin.sync",
 )
-RECEIVING = Names(
-    "how long results take to come to a program is part of its waiting for them",
-    (STEPS,),
+RECEIVING = _OfSteps(
+    "the time in which results are transferred to a program is part of its waiting for them",
     "distributed.client:Client._gather_remote",
     "distributed.metrics:context_meter",
 )
-TOKENISING = Names(
-    "how long a program makes names for tasks is unknown", (STEPS,), "dask.tokenize:_tokenize"
-)
-FUNCTIONS_SENT = Names(
-    "the file and source of functions that are sent by value, where cloudpickle leaves them out",
-    (STEPS,),
+TOKENISING = _OfSteps("how long a program tokenizes is unknown", "dask.tokenize:_tokenize")
+FUNCTIONS_SENT = _OfSteps(
+    "no file and source of functions that are pickled by value if cloudpickle leaves them out",
     "cloudpickle.cloudpickle:Pickler._dynamic_function_reduce",
 )
-#: The methods that rewrite a part of an expression, or all of it.
+#: Methods that rewrite an expression or a part of it.
 REWRITING = ("simplify_once", "lower_once", "rewrite", "lower_completely", "optimize")
-#: And what also does in the package dask-array.
+#: Another one of the package dask-array.
 FUSING = "fuse"
 
 
 def _of_expressions(base: str) -> list[str]:
-    """Return what is used of a class of expressions."""
+    """Return the paths of a class of expressions and its attributes that are used."""
     used = ("_name", "operands", "operand", "_parameters", *REWRITING)
     return [base, *(f"{base}.{name}" for name in used)]
 
 
 #: Programs that have no dataframes do not import the module.
-FRAMES = Names(
-    "dataframe tasks may belong to the step that computes them, not to the one that built, and to "
-    "no line",
-    (STEPS,),
+FRAMES = _OfSteps(
+    "dataframe tasks may belong to the step that computes them, not to the one that built them, "
+    "and to no line",
     f"{_FRAMES}._collection:FrameBase",
     *_of_expressions(f"{_FRAMES}._expr:Expr"),
     is_imported=False,
 )
 _LOST_ARRAYS = (
     "tasks of array expressions may belong to the step that computes them, not to the one that "
-    "built, and to no line"
+    "built them, and to no line"
 )
-#: Arrays with ``array.query-planning``; and those of the package dask-array.
-ARRAYS = Names(
+#: Arrays with ``array.query-planning``, and those of the package dask-array.
+ARRAYS = _OfSteps(
     _LOST_ARRAYS,
-    (STEPS,),
     f"{_ARRAYS}._collection:Array",
     *_of_expressions(f"{_ARRAYS}._expr:ArrayExpr"),
     is_imported=False,
 )
-DASK_ARRAYS = Names(
+DASK_ARRAYS = _OfSteps(
     _LOST_ARRAYS,
-    (STEPS,),
     "dask_array._collection:Array",
     *_of_expressions("dask_array._expr:ArrayExpr"),
     f"dask_array._expr:ArrayExpr.{FUSING}",
@@ -336,34 +320,33 @@ EXPRESSIONS = {
     f"{_ARRAYS}._collection": (ARRAYS, "Array", "ArrayExpr"),
     "dask_array._collection": (DASK_ARRAYS, "Array", "ArrayExpr"),
 }
-#: What optimises collections in the client's process; dataframes have a method of their own.
-OPTIMISING = Names(
-    "how long a program optimises its graphs is unknown",
-    (STEPS,),
+#: The method that optimizes collections in the client's process. Dataframes have another one.
+OPTIMISING = _OfSteps(
+    "how long a program optimizes its graphs is unknown",
     "dask._expr:Expr.optimize",
     is_imported=False,
 )
 
 # --- estimates before a run ----------------------------------------------------------------------
 
-#: Their absence is an error there: no trace lacks anything.
+#: Without them, an estimate raises an error. No trace lacks anything.
 ESTIMATES = Names(
     "nothing can be estimated before a run",
-    (),
     f"{_SPEC}:convert_legacy_graph",
     "dask.order:order",
     "dask.base:named_schedulers",
+    plugins=(),
 )
 
-# --- Dask's own schedulers, without a cluster -----------------------------------------------------
+# --- Dask's local schedulers ----------------------------------------------------------------------
 
 LOCAL = Names(
-    "nothing of what runs without a cluster, on Dask's own schedulers",
-    (LOCAL_RUNS,),
+    "nothing of what runs on Dask's local schedulers, without a cluster",
     "dask.threaded:get_async",
     "dask.multiprocessing:get_async",
     "dask.local:get_async",
     "dask.local:SynchronousExecutor",
+    plugins=(),
 )
 
 NAMES = tuple(value for value in tuple(vars().values()) if isinstance(value, Names))
@@ -374,5 +357,6 @@ def missing(plugin: str) -> dict[str, str]:
 
     Attributes of a missing class are left out.
     """
-    gone = {path: one.loss for one in NAMES if plugin in one.plugins for path in one.gone()}
+    used = [names for names in NAMES if plugin in names.plugins]
+    gone = {path: names.loss for names in used for path in names.gone()}
     return {path: loss for path, loss in gone.items() if path.rpartition(".")[0] not in gone}

@@ -1,10 +1,10 @@
-"""What a worker's process spends on unpickling tasks, and on serialising results that others want.
+"""Time that a worker's process spends unpickling tasks, and serializing results for others.
 
-Dask keeps neither: a task's function and arguments are unpickled while the scheduler's message is
-read, on the event loop or, of more than 10 MB, in a thread beside it; a result is serialised for
-whoever asks for it. Each message is timed, and a task by itself only once a message of several was
-slow, so that brief tasks pay nothing. Where a process has several workers tasks are left out: a
-message does not say whose it is.
+Dask records neither. A task's function and arguments are unpickled while the scheduler's message is
+read, on the event loop or, above 10 MB, in another thread. A result is serialized when another
+process requests it. Each message is timed. Tasks within a message are timed one by one only after a
+message of several tasks was slow, so brief tasks cost nothing more. If a process has several
+workers, tasks are left out, because a message does not say to which worker it belongs.
 """
 
 from __future__ import annotations
@@ -28,18 +28,20 @@ from dasfprof.schema.events import Schema
 from dasfprof.schema.tasks import RESULT_SERIALISED, TASK_UNPICKLED
 from dasfprof.system import thread_usage
 
-#: Seconds of CPU from which it is told what was spent.
+#: Threshold (CPU seconds) from which unpickling or serializing is recorded.
 LEAST = 0.001
-#: Seconds from which it is told though it took little CPU: for less than that, a loop may just have
-#: waited for the interpreter's lock. Waits for a core are left out, where it did not wait besides.
+#: Threshold (seconds) from which it is recorded although it took little CPU. Below it, a loop may
+#: just have waited for the GIL. Time without sleeping and without CPU, a wait for CPU, is left out.
 _LONG = 0.02
-#: What a task among several of a message may take without being remarkable, seconds.
+#: Threshold (seconds): a task within a message of several that takes less is unremarkable.
 _USUAL = 0.0001
-#: The most objects of a thread that are known to have taken long.
+#: Maximum number of slow objects per thread that are remembered.
 _MOST = 1000
 
 #: Takes an event's columns by name.
-Tell = Callable[[dict[str, Any]], object]
+Report = Callable[[dict[str, Any]], object]
+#: CPU seconds of a thread, and how often it went to sleep.
+_Usage = tuple[float, float]
 
 
 def observe(
@@ -48,37 +50,55 @@ def observe(
     guard: HookGuard,
     undo: list[Callable[[], object]],
 ) -> None:
-    """Write a row for each task that took long to unpickle, and each result to serialise.
+    """Write a row for each task that was slow to unpickle, and each result slow to serialize.
 
     Parameters
     ----------
     worker
         The worker.
     write
-        Takes a kind of event and its columns; from any thread.
+        Takes a kind of event and its columns, from any thread.
     guard
         Handles errors.
     undo
-        Gets what ends it.
+        Receives what stops the observation.
     """
     if names.UNPICKLING.exist():
         reader = _Reader(worker.address, partial(write, TASK_UNPICKLED), guard)
         undo.append(_unpickling.add(reader))
     if can_observe(worker):
-        sending = _Sending(worker, partial(write, RESULT_SERIALISED), guard)
-        undo.append(Patch(Entries(worker.handlers), "get_data", sending.wrap).remove)
-        undo.append(sending.end)
+        # Emptied at the end, because Dask keeps the handler that a connection called last.
+        listener = [(worker.state.tasks, partial(write, RESULT_SERIALISED), guard)]
+        wrap = partial(_timing_results, listener)
+        undo.append(Patch(Entries(worker.handlers), "get_data", wrap).remove)
+        undo.append(listener.clear)
 
 
 def can_observe(worker: Any) -> bool:
-    """Return whether unpickling and serialising are told of this worker."""
+    """Return whether both unpickling and serializing are recorded on this worker."""
     handlers = getattr(worker, "handlers", None)
     has_handler = isinstance(handlers, dict) and "get_data" in handlers
-    return has_handler and names.UNPICKLING.exist() and _meter() is not None
+    has_names = all(used.exist() for used in (names.UNPICKLING, names.SERIALISING, names.RECEIVING))
+    return has_handler and has_names
 
 
-def _meter() -> Any:
-    return names.RECEIVING.find("context_meter") if names.SERIALISING.exist() else None
+@dataclass(frozen=True)
+class _Spent:
+    """Seconds, the CPU seconds among them, and the bytes that were read."""
+
+    seconds: float
+    cpu: float
+    size: float = 0.0
+
+    @classmethod
+    def between(cls, seconds: float, before: _Usage, after: _Usage) -> _Spent:
+        """Return the time between two readings, without waits for CPU if it never slept."""
+        cpu = after[0] - before[0]
+        return cls(seconds if after[1] != before[1] else min(seconds, cpu), cpu)
+
+    def is_slow(self, usual: float = 0.0) -> bool:
+        """Return whether it is worth recording, given the usual seconds."""
+        return min(self.cpu, self.seconds) - usual >= LEAST or self.seconds - usual >= _LONG
 
 
 # --- Tasks: reading the scheduler's messages ------------------------------------------------------
@@ -86,40 +106,11 @@ def _meter() -> Any:
 
 @dataclass(frozen=True)
 class _Reader:
-    """A worker of this process, of a run."""
+    """A worker of this process, in one run."""
 
     address: str
-    tell: Tell
+    report: Report
     guard: HookGuard
-
-
-#: A thread's seconds of CPU, and how often it went to sleep.
-_Usage = tuple[float, float]
-
-
-@dataclass(frozen=True)
-class _Spent:
-    """Seconds, those of CPU among them (no more than these), and bytes that were read."""
-
-    seconds: float
-    cpu: float
-    size: float = 0.0
-
-    @classmethod
-    def of(cls, seconds: float, before: _Usage, after: _Usage, size: float = 0.0) -> _Spent:
-        """Return what was spent between two readings: who never slept had no core for the rest."""
-        cpu = after[0] - before[0]
-        return cls(seconds if after[1] != before[1] else min(seconds, cpu), cpu, size)
-
-    def exceeds(self, usual: float = 0.0) -> bool:
-        """Return whether it is worth being told."""
-        return min(self.cpu, self.seconds) - usual >= LEAST or self.seconds - usual >= _LONG
-
-    def plus(self, other: _Spent) -> _Spent:
-        return _Spent(self.seconds + other.seconds, self.cpu + other.cpu)
-
-    def part(self, parts: int) -> _Spent:
-        return _Spent(self.seconds / parts, self.cpu / parts, self.size / parts)
 
 
 class _Unpickling:
@@ -129,71 +120,78 @@ class _Unpickling:
         #: Whether each object is timed by itself.
         self._by_object = False
         self._readers: SharedListeners[_Reader] = SharedListeners(self._hooks, self._removed)
-        #: Lets a reader know from now on; returns what ends that.
+        #: Adds a reader, and returns what removes it.
         self.add = self._readers.add
-        #: Of a thread: begin and identity of each object that took long, and what it took.
-        self._own = threading.local()
+        #: Per thread: start and identity of each slow object, and what it took.
+        self._local = threading.local()
 
     def _hooks(self) -> Iterator[Hook]:
-        yield protocol, "loads", partial(self._timing, self._see)
+        yield protocol, "loads", partial(self._timing, self._record_message)
         if self._by_object:
-            yield protocol.pickle, "loads", partial(self._timing, self._keep)
+            yield protocol.pickle, "loads", partial(self._timing, self._record_object)
 
     def _removed(self) -> None:
         self._by_object = False
 
-    def _timing(self, tell: Callable[..., None], original: Any, patch: Patch) -> Any:
+    def _timing(self, record: Callable[..., None], original: Any, patch: Patch) -> Any:
         def loads(*args: Any, **kwargs: Any) -> Any:
             began, before = perf_counter(), thread_usage()
-            found = original(*args, **kwargs)
+            loaded = original(*args, **kwargs)
             seconds = perf_counter() - began
             if seconds >= LEAST and patch.active:
                 try:
-                    spent = _Spent.of(seconds, before, thread_usage())
-                    tell(found, (*args, *kwargs.values()), began, spent)
+                    spent = _Spent.between(seconds, before, thread_usage())
+                    record(loaded, (*args, *kwargs.values()), began, spent)
                 except Exception:
                     for reader in self._readers.all:
                         reader.guard.caught("the unpickling of tasks")
-            return found
+            return loaded
 
         return loads
 
-    def _keep(self, found: Any, given: tuple[Any, ...], began: float, spent: _Spent) -> None:
-        """Keep what a slow object of a message took: its pickle, and buffers."""
-        if not hasattr(self._own, "objects"):
-            self._own.objects = deque(maxlen=_MOST)
-        size = sum(map(_size, (given[:1], *given[1:])))
-        self._own.objects.append((began, id(found), replace(spent, size=size)))
+    def _record_object(
+        self, loaded: Any, args: tuple[Any, ...], began: float, spent: _Spent
+    ) -> None:
+        """Remember a slow object of a message, given its pickle and buffers."""
+        if not hasattr(self._local, "objects"):
+            self._local.objects = deque(maxlen=_MOST)
+        size = sum(map(_size, (args[:1], *args[1:])))
+        self._local.objects.append((began, id(loaded), replace(spent, size=size)))
 
-    def _see(self, message: Any, given: tuple[Any, ...], began: float, spent: _Spent) -> None:
-        """Hand on what the tasks of a slow message took."""
-        if type(message) is not tuple:  # the scheduler's are lists, which are read as tuples
+    def _record_message(
+        self, message: Any, args: tuple[Any, ...], began: float, spent: _Spent
+    ) -> None:
+        """Report the tasks of a slow message."""
+        if type(message) is not tuple:  # The scheduler's messages are lists, read as tuples.
             return
-        tasks = [one for one in message if type(one) is dict and one.get("op") == "compute-task"]
-        whole = replace(spent, size=_size(given[0]))
+        tasks = [
+            part for part in message if type(part) is dict and part.get("op") == "compute-task"
+        ]
+        spent = replace(spent, size=_size(args[0]))
         if len(tasks) == 1:
-            self._tell(tasks, whole)
+            self._report(tasks, spent)
         elif tasks and self._by_object:
-            kept = getattr(self._own, "objects", ())
-            took = {identity: its for at, identity, its in kept if at >= began}
+            objects = getattr(self._local, "objects", ())
+            by_identity = {identity: its for start, identity, its in objects if start >= began}
             for task in tasks:
-                if id(task["run_spec"]) in took:
-                    self._tell([task], took[id(task["run_spec"])])
-        elif tasks and whole.exceeds(_USUAL * len(tasks)):
+                if id(task["run_spec"]) in by_identity:
+                    self._report([task], by_identity[id(task["run_spec"])])
+        elif tasks and spent.is_slow(_USUAL * len(tasks)):
             self._by_object = True
             self._readers.place_more()
             if len({key_split(task["key"]) for task in tasks}) == 1:
-                self._tell(tasks, whole.part(len(tasks)))
+                each = (value / len(tasks) for value in (spent.seconds, spent.cpu, spent.size))
+                self._report(tasks, _Spent(*each))
 
-    def _tell(self, tasks: Sequence[dict[str, Any]], each: _Spent) -> None:
+    def _report(self, tasks: Sequence[dict[str, Any]], each: _Spent) -> None:
         readers = self._readers.all
-        if not each.exceeds() or len({reader.address for reader in readers}) != 1:
+        if not each.is_slow() or len({reader.address for reader in readers}) != 1:
             return
         for task in tasks:
             facts = {"key": task["key"], "run_id": task.get("run_id", -1)}
             facts |= {"size": round(each.size), "seconds": each.seconds, "cpu": each.cpu}
             for reader in readers:
-                reader.tell(facts)
+                reader.report(facts)
 
 
 _unpickling = _Unpickling()
@@ -203,62 +201,58 @@ def _size(frames: Any) -> int:
     return sum(memoryview(frame).nbytes for frame in frames)
 
 
-# --- Results: answering those who ask for them ----------------------------------------------------
+# --- Results: answering requests ------------------------------------------------------------------
 
 
-class _Sending:
-    """Times what a worker serialises for those who ask."""
+def _timing_results(
+    listener: list[tuple[Any, Report, HookGuard]], original: Any, patch: Patch
+) -> Any:
+    """Return a wrapper of a worker's handler that serializes results.
 
-    def __init__(self, worker: Any, tell: Tell, guard: HookGuard) -> None:
-        #: The worker's tasks, and who is told; None after the end.
-        self._hears: tuple[Any, Tell, HookGuard] | None = (worker.state.tasks, tell, guard)
+    The listener has the worker's tasks and what takes the rows, or is empty after the end.
+    """
+    meter = names.RECEIVING.find("context_meter")
 
-    def end(self) -> None:
-        """Let go of the recording: Dask keeps the handler that a connection asked for last."""
-        self._hears = None
+    async def get_data(*args: Any, **kwargs: Any) -> Any:
+        if not patch.active:
+            return await original(*args, **kwargs)
+        results: list[_Spent] = []
+        # Usage of each thread when it was last known to do something else.
+        known = {threading.get_ident(): thread_usage()}
 
-    def wrap(self, original: Any, patch: Patch) -> Any:
-        meter = _meter()
+        def count(label: Any, seconds: float, unit: str) -> None:
+            if unit == "seconds" and label in ("serialize", "compress"):
+                thread, usage = threading.get_ident(), thread_usage()
+                # Dask serializes large results in another thread, whose usage before is unknown.
+                spent = _Spent.between(seconds, known.get(thread, (-inf, -inf)), usage)
+                known[thread] = usage
+                if label == "serialize":
+                    results.append(spent)
+                elif results:
+                    last = results[-1]
+                    results[-1] = _Spent(last.seconds + spent.seconds, last.cpu + spent.cpu)
 
-        async def get_data(*args: Any, **kwargs: Any) -> Any:
-            if not patch.active:
-                return await original(*args, **kwargs)
-            took: list[_Spent] = []
-            #: What each thread had used when it was last known to do something else.
-            known = {threading.get_ident(): thread_usage()}
+        with meter.add_callback(count):
+            answer = await original(*args, **kwargs)
+        for tasks, report, guard in listener if any(map(_Spent.is_slow, results)) else ():
+            try:
+                keys = kwargs["keys"] if "keys" in kwargs else args[1]
+                for facts in _slow_results(tasks, keys, results):
+                    report({**facts, "target": kwargs.get("who")})
+            except Exception:
+                guard.caught("the serializing of results")
+        return answer
 
-            def count(label: Any, seconds: float, unit: str) -> None:
-                if unit == "seconds" and label in ("serialize", "compress"):
-                    thread, usage = threading.get_ident(), thread_usage()
-                    # Dask takes large ones to another thread, of which it is not known.
-                    spent = _Spent.of(seconds, known.get(thread, (-inf, -inf)), usage)
-                    known[thread] = usage
-                    if label == "serialize":
-                        took.append(spent)
-                    elif took:
-                        took[-1] = took[-1].plus(spent)
+    return get_data
 
-            with meter.add_callback(count):
-                answer = await original(*args, **kwargs)
-            if (hears := self._hears) is not None and any(map(_Spent.exceeds, took)):
-                tasks, tell, guard = hears
-                try:
-                    keys = kwargs["keys"] if "keys" in kwargs else args[1]
-                    for facts in self._slow(tasks, keys, took):
-                        tell({**facts, "target": kwargs.get("who")})
-                except Exception:
-                    guard.caught("the serialising of results")
-            return answer
 
-        return get_data
-
-    @staticmethod
-    def _slow(tasks: Any, keys: Iterable[Any], took: list[_Spent]) -> Iterator[dict[str, Any]]:
-        """Yield what is to be told of slow results, which came in the order of the keys."""
-        known = [task for key in dict.fromkeys(keys) if (task := tasks.get(key)) is not None]
-        if len(known) != len(took):  # one is gone, or all were serialised a second time
-            return
-        for task, spent in zip(known, took, strict=True):
-            if spent.exceeds():
-                facts = {"key": task.key, "run_id": task.run_id}
-                yield {**facts, "size": task.nbytes or 0, "seconds": spent.seconds}
+def _slow_results(
+    tasks: Any, keys: Iterable[Any], results: list[_Spent]
+) -> Iterator[dict[str, Any]]:
+    """Yield facts about slow results, which were serialized in the order of the keys."""
+    known = [task for key in dict.fromkeys(keys) if (task := tasks.get(key)) is not None]
+    # The numbers differ if a task is gone, or all results were serialized a second time.
+    for task, spent in zip(known, results, strict=True) if len(known) == len(results) else ():
+        if spent.is_slow():
+            facts = {"key": task.key, "run_id": task.run_id}
+            yield {**facts, "size": task.nbytes or 0, "seconds": spent.seconds}

@@ -21,7 +21,7 @@ from dasfprof.recording.cluster.program import program_facts
 from dasfprof.recording.dask_internals.graphs import (
     place_hooks,
     remove_hooks,
-    tell_lines,
+    report_lines,
     watch_collections,
 )
 from dasfprof.recording.guard import HookGuard
@@ -196,7 +196,7 @@ class StepRecorder:
 
     def stop(self) -> None:
         """End the recording and write everything that was recorded. Idempotent."""
-        tell_lines()
+        report_lines()
         with self._lock:
             if self._stopped:
                 return
@@ -224,7 +224,7 @@ class StepRecorder:
 
     def commit(self) -> None:
         """Write everything that has been recorded so far."""
-        tell_lines()
+        report_lines()
         if self.database is not None and not self._stopped:
             self.database.commit()
             if self._sender is not None:

@@ -44,10 +44,10 @@ def look_at_scheduler(dask_scheduler: Any) -> dict[str, Any]:
     Returns
     -------
     dict
-        What `scheduler_view` returns; ``host``; ``time``; ``quiet``: seconds since a task began or
-        ended, None if unknown; ``failed``: tasks that ended in an error for good, a dict each with
-        ``key, function, message, worker, dependents``; ``runs``: the directory and id of each run
-        that is recorded.
+        What `scheduler_view` returns; ``host``; ``time``; ``quiet``: seconds since a task started
+        or ended, or None if unknown; ``failed``: tasks that failed and are not retried, as dicts
+        with ``key, function, message, worker, dependents``; ``runs``: the directory and id of each
+        run that is being recorded.
     """
     return {
         **scheduler_view(dask_scheduler),
@@ -115,15 +115,15 @@ async def look_at_workers(
     look, look_at_process
         `look_at_worker` and `state_of_nannys_process`, pickled.
     pause
-        Seconds between two looks at a worker.
+        Seconds between two snapshots of a worker.
     limit
         Seconds to wait for each process.
 
     Returns
     -------
     dict
-        By address: ``view`` (see `look_at_worker`), or ``silence`` (why there is none) and
-        ``process`` (see `processes.process_state`) with its ``host``, as far as they are known.
+        By address: ``view`` (see `look_at_worker`). If there is none, ``silence`` (the reason) and,
+        if known, ``process`` (see `processes.process_state`) with its ``host``.
     """
 
     async def ask(worker: Any) -> dict[str, Any]:
@@ -202,16 +202,17 @@ async def look_at_worker(keys: list[Any], pause: float, dask_worker: Any) -> dic
     Parameters
     ----------
     keys
-        Tasks that the scheduler has sent to it.
+        Tasks that the scheduler has sent to the worker.
     pause
-        Seconds between the looks.
+        Seconds between the snapshots.
 
     Returns
     -------
     dict
-        What `worker_view` returns; ``host``; ``pause``: seconds between the looks. In ``known``
-        are those of `keys` that it knew at either. Each task has ``unchanged``: whether its stack
-        was the same both times; its ``cpu`` is what its thread used meanwhile.
+        What `worker_view` returns; ``host``; ``pause``: seconds between the snapshots. ``known``
+        includes those of `keys` that the worker knew at either snapshot. The ``unchanged`` of a
+        task is whether its stack was the same in both, and its ``cpu`` the CPU seconds of its
+        thread in between.
     """
     cpu: dict[Any, float] = {}
     known = _known(dask_worker, keys)
@@ -223,9 +224,9 @@ async def look_at_worker(keys: list[Any], pause: float, dask_worker: Any) -> dic
     await asyncio.sleep(pause)
     view = worker_view(dask_worker, _MOST_KNOWN, cpu)
     for row in view["tasks"]:
-        same = before.get((row["key"], row["run_id"], row["thread"]))
-        row["unchanged"] = same is not None and same == row["stack"]
-        row["cpu"] = row["cpu"] if same is not None else None
+        stack = before.get((row["key"], row["run_id"], row["thread"]))
+        row["unchanged"] = stack is not None and stack == row["stack"]
+        row["cpu"] = row["cpu"] if stack is not None else None
     view["known"] = {**view["known"], **known, **_known(dask_worker, keys)}
     return {**view, "host": socket.gethostname(), "pause": time.monotonic() - begin}
 

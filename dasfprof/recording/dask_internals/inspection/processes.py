@@ -44,8 +44,8 @@ async def process_state(pid: int | None) -> str | None:
     Returns
     -------
     str or None
-        stopped; gone; busy: one thread computes, or would with a core, and all others sleep; idle:
-        all threads sleep. None if it is none of these, or unknown.
+        ``stopped``; ``gone``; ``busy``: one thread computes or is runnable, and all others sleep;
+        ``idle``: all threads sleep. None for all other states, and if it is unknown.
     """
     if not os.path.isdir(f"{PROC}/self/task"):
         return None
@@ -125,20 +125,20 @@ async def state_of_listener(pid: int | None, host: str, port: int) -> str | None
     Parameters
     ----------
     pid
-        The process; None: whichever listens, if it is to be found.
+        The process, or None for whichever process listens.
     host, port
-        Where it listens.
+        The address on which it listens.
     """
-    if not _is_own(host):
+    if not _is_local(host):
         return None
     try:
         sockets = psutil.net_connections("tcp")
     except (OSError, psutil.Error):
         return None
     listening = [
-        one.pid
-        for one in sockets
-        if one.status == psutil.CONN_LISTEN and one.laddr and one.laddr.port == port
+        item.pid
+        for item in sockets
+        if item.status == psutil.CONN_LISTEN and item.laddr and item.laddr.port == port
     ]
     if not listening:
         return "gone"
@@ -147,7 +147,7 @@ async def state_of_listener(pid: int | None, host: str, port: int) -> str | None
     return await process_state(pid) if pid is not None and pid in listening else None
 
 
-def _is_own(host: str) -> bool:
+def _is_local(host: str) -> bool:
     """Return whether an address belongs to this host."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(

@@ -1,32 +1,29 @@
-"""Stacks of threads and coroutines, and what the kernel says of a thread."""
+"""Stacks of threads and coroutines, states of threads, and what a thread waits for."""
 
 from __future__ import annotations
 
 import os
 import sys
 import threading
-from collections.abc import Iterable
 from types import CodeType, CoroutineType, FrameType, GeneratorType
 from typing import Any
 
 from dasfprof.system import PROC
 
-# --- Stacks of threads and coroutines, and what the kernel says of a thread -----------------------
-
 #: A stack: function, file and line of each frame, the outermost first.
 Stack = tuple[tuple[str, str, int], ...]
 
-#: The most frames of a stack: of deeper ones the middle is left out.
+#: Maximum number of frames of a stack. The middle of deeper stacks is left out.
 MOST_FRAMES = 100
 
-#: Files that merely run a task's graph, or count its calls.
+#: Files whose functions only run a task's graph or count its calls.
 _PLUMBING = (
     "/dask/_task_spec.py",
     "/dasfprof/recording/task_runs/thread_time.py",
     "/dasfprof/recording/call_profiles.py",
 )
 
-#: The kernel's states of a thread, by its letters in /proc/PID/stat.
+#: States of a thread by the kernel's letters in /proc/PID/stat.
 THREAD_STATES = {
     **{"R": "running", "S": "sleeping", "I": "sleeping"},
     **{"D": "disk", "T": "stopped", "t": "stopped"},
@@ -34,9 +31,9 @@ THREAD_STATES = {
 
 
 def frames_of_thread(frame: FrameType | None, begin: CodeType | None) -> list[FrameType]:
-    """Return the frames of a thread inside the last call of a function, the outermost first.
+    """Return the frames of a thread inside the last call of `begin`, the outermost first.
 
-    Without `begin`, or if no frame runs it, all frames.
+    Without `begin`, or if no frame runs it, all frames are returned.
     """
     frames: list[FrameType] = []
     while frame is not None:
@@ -55,7 +52,7 @@ def frames_of_coroutine(coroutine: Any) -> list[FrameType]:
             frame, inner = coroutine.cr_frame, coroutine.cr_await
         elif type(coroutine) is GeneratorType:
             frame, inner = coroutine.gi_frame, coroutine.gi_yieldfrom
-        else:  # an object of the user's may run code when it is asked
+        else:  # Attributes of other objects may run the user's code.
             break
         if frame is not None:
             frames.append(frame)
@@ -64,25 +61,26 @@ def frames_of_coroutine(coroutine: Any) -> list[FrameType]:
 
 
 def stack_of(frames: list[FrameType]) -> Stack:
-    """Return function, file and line of frames, without those that merely run a task's graph."""
+    """Return function, file and line of frames, without those that only run a task's graph."""
     shown = [frame for frame in frames if not frame.f_code.co_filename.endswith(_PLUMBING)]
     if len(shown) > MOST_FRAMES:
         half = MOST_FRAMES // 2
         shown = shown[:half] + shown[-half:]
-    codes = [(frame.f_code, frame.f_lineno or 0) for frame in shown]
     return tuple(
-        (getattr(code, "co_qualname", code.co_name), code.co_filename, line) for code, line in codes
+        (getattr(code, "co_qualname", code.co_name), code.co_filename, frame.f_lineno or 0)
+        for frame in shown
+        if (code := frame.f_code)
     )
 
 
 class Threads:
-    """What the kernel says of this process's threads, at one time."""
+    """The states of this process's threads at one time, according to the kernel."""
 
     def __init__(self) -> None:
         self._native = {thread.ident: thread.native_id for thread in threading.enumerate()}
 
     def state(self, ident: int) -> str | None:
-        """Return the state of a thread; None if it is unknown."""
+        """Return the state of a thread, or None if it is unknown."""
         native = self._native.get(ident)
         if native is None:
             return None
@@ -97,8 +95,8 @@ class Threads:
 def current_frames() -> dict[int, FrameType]:
     """Return the innermost frame of each other thread.
 
-    The caller's own would refer to the frames that it looks at: a cycle, which would keep what the
-    functions of all threads had in their variables until the garbage collector runs.
+    The caller's frame would refer to the frames that the caller reads. This cycle would keep the
+    variables of all threads' functions alive until the garbage collector runs.
     """
     frames = sys._current_frames()
     frames.pop(threading.get_ident(), None)
@@ -110,16 +108,16 @@ def process_facts() -> dict[str, Any]:
     return {"pid": os.getpid(), "python": sys.version.split()[0]}
 
 
-# --- What a thread waits for in one of Dask's calls, found in its frames --------------------------
+# --- What a thread waits for in one of Dask's calls, according to its frames ----------------------
 #
-# Local variables are read of frames of distributed alone. Before Python 3.13, reading those of a
+# Only local variables of frames of distributed are read. Before Python 3.13, reading those of a
 # user's frame would keep its objects alive and could overwrite its variables.
 
-#: The most keys of futures that are returned.
+#: Maximum number of keys of futures that are returned.
 MOST_KEYS = 100
 
-#: By module and function of distributed: the call's name, and the local variable with the object
-#: (the primitive, or the futures).
+#: By module and function of distributed: the name of the call, and the local variable with the
+#: primitive or the futures.
 CALLS = {
     ("distributed.lock", "acquire"): ("Lock", "self"),
     ("distributed.semaphore", "acquire"): ("Semaphore", "self"),
@@ -140,7 +138,7 @@ CALLS = {
     ("distributed.actor", "result"): ("actor call", "self"),
 }
 
-#: What a coroutine asks the scheduler for, and the call that this is.
+#: Names of calls by the request that a coroutine sends to the scheduler.
 REQUESTS = {
     "semaphore_acquire": "Semaphore",
     "multi_lock_acquire": "MultiLock",
@@ -150,15 +148,12 @@ REQUESTS = {
     "variable_get": "Variable",
 }
 
-#: The call, the name of what it waits for, and the keys of the futures that it waits for.
+#: The call, the name of the primitive, and the keys of the futures.
 Wait = tuple[str, Any, list[Any]]
 
 
 def wait_in(frames: list[FrameType]) -> Wait | None:
-    """Return what a thread waits for in the first of its frames, from the outermost, that tells it.
-
-    None if it is in no such call.
-    """
+    """Return what a thread waits for, from its outermost frame of such a call, or None."""
     for frame in frames:
         module = frame.f_globals.get("__name__")
         if not isinstance(module, str) or not module.startswith("distributed."):
@@ -166,8 +161,8 @@ def wait_in(frames: list[FrameType]) -> Wait | None:
         if frame.f_code.co_name == "send_recv_from_rpc":
             kind = REQUESTS.get(str(frame.f_locals.get("key")))
             if kind is not None:
-                asked = frame.f_locals.get("kwargs") or {}
-                name = asked.get("name", asked.get("locks"))
+                request = frame.f_locals.get("kwargs") or {}
+                name = request.get("name", request.get("locks"))
                 return kind, list(map(str, name)) if isinstance(name, list) else str(name), []
         call = CALLS.get((module, frame.f_code.co_name))
         if call is None:
@@ -178,40 +173,36 @@ def wait_in(frames: list[FrameType]) -> Wait | None:
             kind = "Lock"
         try:
             return kind, _name(subject), _keys(subject)
-        except Exception:  # it is of a class that the user derived from Dask's
+        except Exception:  # Its class is derived from Dask's by the user.
             return kind, None, []
     return None
 
 
 def _name(subject: Any) -> Any:
-    """Return the name of a primitive; None for futures."""
+    """Return the name of a primitive, or None for futures."""
     names = getattr(subject, "names", None)
-    if isinstance(names, list | tuple | set):  # of a MultiLock
+    if isinstance(names, list | tuple | set):  # A MultiLock has several.
         return [str(name) for name in names]
     name = getattr(subject, "name", None)
     return None if name is None or callable(name) else str(name)
 
 
 def _keys(subject: Any) -> list[Any]:
-    """Return keys of the futures in an object: a future, those of `as_completed`, collections."""
+    """Return keys of the futures in an object: a future, an `as_completed`, or a collection."""
     keys: list[Any] = []
     pending: list[Any] = [subject]
     seen = 0
     while pending and len(keys) < MOST_KEYS and seen < 10 * MOST_KEYS:
         item = pending.pop()
         seen += 1
-        kind = type(item)  # not isinstance: an object of the user's may say that it is another
+        kind = type(item)  # `isinstance` would ask the user's objects.
         if kind is dict:
             pending += list(item)[:MOST_KEYS] + list(item.values())[:MOST_KEYS]
         elif kind in (list, tuple, set, frozenset):
-            pending += _first(item)
+            pending += list(item)[:MOST_KEYS]
         elif str(kind.__module__).startswith("distributed."):
             if kind.__name__ == "as_completed":
-                pending += _first(getattr(item, "futures", ()))
+                pending += list(getattr(item, "futures", ()))[:MOST_KEYS]
             elif hasattr(item, "key"):
                 keys.append(item.key)
     return keys
-
-
-def _first(items: Iterable[Any]) -> list[Any]:
-    return list(items)[:MOST_KEYS]

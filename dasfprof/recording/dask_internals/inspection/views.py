@@ -1,4 +1,4 @@
-"""What a live scheduler, and a live worker, have under way; Dask's locks, events, queues, ..."""
+"""Views of a live scheduler and a live worker: tasks in progress, locks, events, queues."""
 
 from __future__ import annotations
 
@@ -24,35 +24,36 @@ from dasfprof.recording.dask_internals.inspection.stacks import (
 )
 from dasfprof.system import thread_cpu
 
-# --- What a live scheduler has under way ----------------------------------------------------------
+# --- Scheduler ------------------------------------------------------------------------------------
 
-#: The states of tasks that are counted, and those that have not ended.
+#: States of tasks that are counted, and those of unfinished tasks.
 COUNTED = ("waiting", "no-worker", "queued", "processing", "memory", "erred")
 UNFINISHED = COUNTED[:4]
 
-#: By function: how many tasks succeeded, how many failed, and the compute seconds of the former.
+#: By function: number of tasks that succeeded, number that failed, and the compute seconds of those
+#: that succeeded.
 Finished = dict[str, tuple[Any, ...]]
 OTHERS = "other functions"
 
-#: The most functions, tasks that are held back, and keys of a worker or client.
+#: Maximum numbers of functions, of tasks that no worker may run, and of keys of a worker or client.
 MOST_FUNCTIONS, MOST_HELD_BACK, MOST_KEYS = 1000, 100, 20
-#: A client's results are looked through for unfinished ones up to so many.
+#: Maximum number of a client's results that are searched for unfinished ones.
 MOST_WANTED = 1000
 
 
 def scheduler_view(
     scheduler: Any, most_wanted: int = MOST_WANTED, before: Finished | None = None
 ) -> dict[str, Any]:
-    """Return what a scheduler has under way: the columns of the event `Scheduler State`.
+    """Return the work in progress on a scheduler: the columns of the event `Scheduler State`.
 
     Parameters
     ----------
     scheduler
         The scheduler.
     most_wanted
-        A client with more results than that has unknown numbers of unfinished ones (None).
+        For a client with more results than this, the number of unfinished ones is None.
     before
-        What had finished before the recording began, see `finished_tasks`.
+        Tasks that had finished before the recording started. See `finished_tasks`.
     """
     tasks, unfinished = task_counts(scheduler)
     return {
@@ -67,32 +68,29 @@ def scheduler_view(
 
 
 def task_counts(scheduler: Any) -> tuple[dict[str, dict[str, int]], int]:
-    """Return the number of tasks by function and state, and of those that have not ended.
+    """Return the number of tasks by function and state, and the number of unfinished tasks.
 
-    Of too many functions, those without an unfinished task are left out, the first ones first.
+    At most `MOST_FUNCTIONS` functions are returned, those with unfinished tasks preferred.
     """
-    open_functions: dict[str, dict[str, int]] = {}
+    in_progress: dict[str, dict[str, int]] = {}
     ended: dict[str, dict[str, int]] = {}
     unfinished = 0
     for name, prefix in list(scheduler.task_prefixes.items()):
-        states = {state: number for state, number in prefix.states.items() if number}
-        if not states:
-            continue
-        here = sum(states.get(state, 0) for state in UNFINISHED)
-        unfinished += here
-        states = {state: states[state] for state in COUNTED if state in states}
+        known = prefix.states  # a property that sums over groups
+        states = {state: known[state] for state in COUNTED if known.get(state)}
+        number = sum(states.get(state, 0) for state in UNFINISHED)
+        unfinished += number
         if states:
-            (open_functions if here else ended)[str(name)] = states
-    room = max(0, MOST_FUNCTIONS - len(open_functions))
-    counts = {**dict(list(ended.items())[len(ended) - room :]), **open_functions}
-    return dict(list(counts.items())[-MOST_FUNCTIONS:]), unfinished
+            (in_progress if number else ended)[str(name)] = states
+    return dict([*ended.items(), *in_progress.items()][-MOST_FUNCTIONS:]), unfinished
 
 
 def finished_tasks(scheduler: Any, before: Finished) -> Finished:
-    """Return by function how many tasks succeeded and failed, and the seconds of those that did.
+    """Return the numbers of succeeded and failed tasks, and compute seconds, by function.
 
-    The scheduler counts since it began, what it has forgotten too; `before` is taken off. Data that
-    was scattered does not count. Of too many functions the first ones are put together.
+    The scheduler counts since its start, including tasks that it has forgotten. `before` is
+    subtracted. Scattered data does not count. If there are more than `MOST_FUNCTIONS` functions,
+    the first ones are summed up as `OTHERS`.
     """
     finished: Finished = {}
     for name, prefix in list(scheduler.task_prefixes.items()):
@@ -109,7 +107,7 @@ def finished_tasks(scheduler: Any, before: Finished) -> Finished:
 
 
 def held_back(scheduler: Any) -> list[dict[str, Any]]:
-    """Return the first tasks that no worker may run, and what they ask that no worker has."""
+    """Return the first tasks that no worker may run, with the restrictions that none meets."""
     unrunnable = scheduler.unrunnable
     to_unix = time.time() - time.monotonic()
     return [
@@ -126,31 +124,31 @@ def held_back(scheduler: Any) -> list[dict[str, Any]]:
 
 def restrictions(task: Any) -> dict[str, Any]:
     """Return the workers, hosts and resources that a task is restricted to."""
-    asked = {
+    values = {
         "workers": sorted(map(str, task.worker_restrictions or ())),
         "hosts": sorted(map(str, task.host_restrictions or ())),
         "resources": dict(task.resource_restrictions or {}),
     }
-    return {name: value for name, value in asked.items() if value}
+    return {name: value for name, value in values.items() if value}
 
 
 def unmet(task: Any, scheduler: Any) -> str:
-    """Return in words which restriction of a task no worker meets; empty if it is none of them."""
+    """Return a description of the restriction that no worker meets, or "" if there is none."""
     workers = list(scheduler.workers.values())
     if not workers:
         return "there is no worker"
-    asked = restrictions(task)
-    addresses = set(asked.get("workers", ()))
+    restricted = restrictions(task)
+    addresses = set(restricted.get("workers", ()))
     if addresses and not addresses & {worker.address for worker in workers}:
         return f"no worker {', '.join(sorted(addresses))}"
-    hosts = set(asked.get("hosts", ()))
+    hosts = set(restricted.get("hosts", ()))
     if hosts and not hosts & {worker.host for worker in workers}:
         return f"no worker on {', '.join(sorted(hosts))}"
-    for resource, amount in asked.get("resources", {}).items():
+    for resource, amount in restricted.get("resources", {}).items():
         most = max((worker.resources.get(resource, 0) for worker in workers), default=0)
         if most < amount:
             return f"no worker has {resource}={amount:g}; the most that one has is {most:g}"
-    return "no worker meets all of them at once" if asked else ""
+    return "no worker meets all of them at once" if restricted else ""
 
 
 def _client(client: Any, most_wanted: int) -> dict[str, Any]:
@@ -184,26 +182,26 @@ def _worker(worker: Any) -> dict[str, Any]:
     }
 
 
-# --- What a live worker has under way -------------------------------------------------------------
+# --- Worker ---------------------------------------------------------------------------------------
 
-#: The most tasks without a thread that are returned.
+#: Maximum number of tasks without a thread that are returned.
 MOST = 100
 
 
 def tasks_under_way(
     worker: Any, older_than: float = 1.0, cpu: dict[Any, float] | None = None
 ) -> list[dict[str, Any]]:
-    """Return the tasks that the worker has begun and not ended, a dict each.
+    """Return the tasks that the worker has started and not finished, one dict per task.
 
     Parameters
     ----------
     worker
         The worker.
     older_than
-        Seconds; younger ones are left out.
+        Tasks that have run for fewer seconds are left out.
     cpu
-        By thread and key: the CPU seconds of the thread as the task was first seen. Kept from call
-        to call by the caller; without it the CPU seconds of the tasks are unknown.
+        By thread and key: CPU seconds of the thread when the task was first seen. The caller passes
+        the same dict to each call. Without it, the CPU seconds of the tasks are unknown.
 
     Returns
     -------
@@ -218,17 +216,16 @@ def tasks_under_way(
     for ident, (key, frames, seconds) in in_threads.items():
         if _is_younger(worker, key, now - older_than):
             continue
-        row = _row(worker, key, frames)
-        row |= {"thread": str(ident), "cpu": seconds}
-        row["thread_state"] = kernel.state(ident) if kernel is not None else None
-        rows.append(row)
+        state = kernel.state(ident) if kernel is not None else None
+        measured = {"thread": str(ident), "cpu": seconds, "thread_state": state}
+        rows.append({**_row(worker, key, frames), **measured})
     keys = {key for key, *_ in in_threads.values()}
     rows += [*_coroutines(worker, keys, now - older_than), *_fetching(worker)]
     return rows
 
 
 def _is_younger(worker: Any, key: Any, since: float) -> bool:
-    """Return whether a task was given its thread after a time: then nothing else is looked at."""
+    """Return whether a task got its thread after a time."""
     begin = getattr(worker.state.tasks.get(key), "start_time", None)
     return begin is not None and begin > since
 
@@ -238,7 +235,7 @@ def _threads(
 ) -> dict[int, tuple[Any, list[FrameType], float | None]]:
     """Return key, frames and CPU seconds of the task in each thread.
 
-    The lock keeps a task from ending meanwhile, and so its thread.
+    The lock prevents tasks, and so their threads, from ending meanwhile.
     """
     begin = getattr(importlib.import_module("distributed.worker"), "_run_task_simple", None)
     code = getattr(inspect.unwrap(begin), "__code__", None) if begin is not None else None
@@ -253,8 +250,8 @@ def _threads(
                 seconds = None if used is None else used - cpu.setdefault((ident, key), used)
             tasks[ident] = key, frames_of_thread(frames.get(ident), code), seconds
     if cpu is not None:
-        for place in [place for place in cpu if active.get(place[0]) != place[1]]:
-            del cpu[place]
+        for thread, key in [item for item in cpu if active.get(item[0]) != item[1]]:
+            del cpu[thread, key]
     return tasks
 
 
@@ -277,7 +274,7 @@ def _row(worker: Any, key: Any, frames: list[FrameType]) -> dict[str, Any]:
 
 
 def _coroutines(worker: Any, in_threads: set[Any], since: float) -> list[dict[str, Any]]:
-    """Return the tasks that are coroutines on the worker's event loop, and began before a time."""
+    """Return the coroutine tasks on the worker's event loop that started before a time."""
     keys = [
         key
         for key in [getattr(task, "key", task) for task in list(worker.state.executing)]
@@ -288,21 +285,21 @@ def _coroutines(worker: Any, in_threads: set[Any], since: float) -> list[dict[st
     loop = getattr(worker.loop, "asyncio_loop", None)
     try:
         tasks = {task.get_name(): task for task in asyncio.all_tasks(loop)}
-    except RuntimeError:  # no loop runs, or it changed meanwhile
+    except RuntimeError:  # No loop runs, or its tasks changed meanwhile.
         tasks = {}
     rows = []
     for key in keys[:MOST]:
         task = tasks.get(f"execute({key!r})")
         frames = frames_of_coroutine(task.get_coro()) if task is not None else []
         names = [frame.f_code.co_name for frame in frames]
-        # Without the frames of Dask around it.
+        # Leave out the frames of Dask around the task.
         begin = names.index("_run_task_async") + 1 if "_run_task_async" in names else 0
         rows.append(_row(worker, key, frames[begin:]))
     return rows
 
 
 def _fetching(worker: Any) -> list[dict[str, Any]]:
-    """Return the tasks that wait for their inputs to arrive, without a time of their begin."""
+    """Return the tasks that wait for their inputs to arrive. They have no start time."""
     rows = []
     for task in list(getattr(worker.state, "waiting", ()))[:MOST]:
         row = _row(worker, task.key, [])
@@ -314,14 +311,14 @@ def _fetching(worker: Any) -> list[dict[str, Any]]:
 def worker_view(
     worker: Any, most_known: int = 2000, cpu: dict[Any, float] | None = None
 ) -> dict[str, Any]:
-    """Return what a worker knows of itself and of its tasks.
+    """Return a worker's state and its tasks.
 
     Parameters
     ----------
     worker
         The worker.
     most_known
-        The most tasks whose states are returned.
+        Maximum number of tasks whose states are returned.
     cpu
         See `tasks_under_way`.
 
@@ -329,9 +326,10 @@ def worker_view(
     -------
     dict
         ``address, name, status, threads, time, tasks`` (see `tasks_under_way`), ``known`` (state
-        by key, of at most `most_known` tasks), ``ready`` (how many wait for a thread), ``held``
-        (dicts with kind, name, leases, ``keys``: the tasks that hold it, and whether that is
-        ``certain``, which Python tells from 3.13 on; else all that run there), ``pid, python``.
+        by key, of at most `most_known` tasks), ``ready`` (number of tasks that wait for a thread),
+        ``held`` (locks as dicts with kind, name, leases, ``keys`` of the tasks that hold it, and
+        whether these are ``certain``; before Python 3.13, they are all running tasks), ``pid,
+        python``.
     """
     state = worker.state
     tasks = tasks_under_way(worker, 0.0, cpu)
@@ -351,12 +349,12 @@ def worker_view(
 
 def _holders(worker: Any, tasks: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return the locks that this process holds, with the keys of the tasks that may hold them."""
-    held = held_semaphores()
+    held = _held_semaphores()
     if not held:
         return []
     running = [row["key"] for row in tasks if row["thread"] is not None]
     owners: dict[int, list[Any]] = {}
-    if sys.version_info >= (3, 13):  # reading a frame's variables changes nothing from here on
+    if sys.version_info >= (3, 13):  # Reading a frame's variables has no side effects.
         for key, frames, _ in _threads(worker, None).values():
             for frame in frames:
                 for value in list(frame.f_locals.values()):
@@ -373,37 +371,31 @@ def _holders(worker: Any, tasks: list[dict[str, Any]]) -> list[dict[str, Any]]:
     ]
 
 
-# --- Dask's locks, events, queues, ...: what the scheduler knows of them, and who holds them ------
+# --- Dask's locks, events and queues --------------------------------------------------------------
 
-#: The most primitives of a kind.
+#: Maximum number of primitives of a kind.
 MOST_PRIMITIVES = 200
 
 
 def primitives(scheduler: Any) -> list[dict[str, Any]]:
-    """Return Dask's primitives that something waits for or holds, a dict each.
-
-    The attributes of Dask's extensions make entries by being read: `get` is used throughout.
-    """
-    looks = {
-        "semaphores": _semaphores,
-        "events": _events,
-        "queues": _queues,
-        "multi_locks": _multi_locks,
-    }
+    """Return Dask's primitives that something waits for or holds, one dict per primitive."""
     extensions = getattr(scheduler, "extensions", {})
     return [
         primitive
-        for name, look in looks.items()
+        for name, read in _PRIMITIVES.items()
         if extensions.get(name) is not None
-        for primitive in look(extensions[name])
+        for primitive in read(extensions[name])
     ]
+
+
+# Indexing some attributes of Dask's extensions would create entries, so they are read with `get`.
 
 
 def _semaphores(extension: Any) -> list[dict[str, Any]]:
     pending = extension.metrics.get("pending", {})
     return [
         {
-            "kind": "Semaphore",  # or a Lock, which is one of a single lease
+            "kind": "Semaphore",  # Or a Lock, which is a semaphore with a single lease.
             "name": str(name),
             "limit": limit,
             "holders": list(extension.leases.get(name, ())),
@@ -454,10 +446,18 @@ def _multi_locks(extension: Any) -> list[dict[str, Any]]:
     ]
 
 
-def held_semaphores() -> list[tuple[str, str, list[str], int]]:
-    """Return the semaphores and locks that this process holds: kind, name, leases and identity.
+_PRIMITIVES = {
+    "semaphores": _semaphores,
+    "events": _events,
+    "queues": _queues,
+    "multi_locks": _multi_locks,
+}
 
-    All objects are looked at, which takes some 10 ms for each million.
+
+def _held_semaphores() -> list[tuple[str, str, list[str], int]]:
+    """Return kind, name, leases and identity of the semaphores and locks that this process holds.
+
+    All objects are visited, which takes about 10 ms per million objects.
     """
     held = []
     for item in gc.get_objects():
