@@ -25,7 +25,7 @@ from dasfprof.recording.dask_internals.patch import Patch
 from dasfprof.recording.guard import HookGuard
 from dasfprof.recording.task_runs.run_storage import Request, RunStorage
 from dasfprof.recording.task_runs.storage_calls import listen
-from dasfprof.recording.task_runs.storage_kinds import family
+from dasfprof.recording.task_runs.storage_requests import family
 
 pytest.importorskip("fsspec")
 

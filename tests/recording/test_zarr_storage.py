@@ -24,7 +24,7 @@ from test_storage_calls import heard_of
 import dasfprof
 from dasfprof import TraceAnalyser
 from dasfprof.recording.dask_internals.patch import Patch
-from dasfprof.recording.task_runs.storage_kinds import family
+from dasfprof.recording.task_runs.storage_requests import family
 
 zarr = pytest.importorskip("zarr", minversion="3")
 slow_store = pytest.importorskip("slow_store")  # needs fsspec

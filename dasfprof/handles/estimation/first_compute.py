@@ -43,7 +43,7 @@ class FirstCompute:
 
     def _place(self) -> None:
         from dasfprof.recording.dask_internals import names
-        from dasfprof.recording.dask_internals.first_compute import stop_at_first_compute
+        from dasfprof.recording.dask_internals.captured_graphs import stop_at_first_compute
         from dasfprof.recording.dask_internals.graphs import place_hooks, watch_collections
 
         if not self._is_placed:

@@ -1,14 +1,18 @@
-"""`capture_graph`: the graph that a collection would send, without computing anything."""
+"""The graph that a collection or a program would compute, without computing it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from time import monotonic
 from typing import Any, NoReturn
 
 import dask
 from dask.utils import key_split
+from distributed import Client
+
+from dasfprof.recording.dask_internals import names
+from dasfprof.recording.dask_internals.patch import Entries, Patch
 
 #: Functions that Dask computes to read the footers of Parquet files, which are only metadata.
 _FOOTERS = "_gather_statistics"
@@ -18,11 +22,11 @@ class NeedsComputingError(Exception):
     """Raised if Dask would have to compute something before it can build the graph."""
 
 
-class _Captured(Exception):  # noqa: N818  (it is no error)
+class _Captured(Exception):  # noqa: N818  (It is not an error.)
     """Raised to end the call of `compute` once the graph is optimized."""
 
     def __init__(self, graph: Any, keys: Any) -> None:
-        super().__init__("the graph is optimised")
+        super().__init__("the graph is optimized")
         self.graph, self.keys = graph, keys
 
 
@@ -35,16 +39,16 @@ def capture_graph(collection: Any) -> tuple[Any, Any, float]:
         If Dask would compute something before, such as quantiles for `set_index`.
     """
 
-    def take(graph: Any, keys: Any, **_: object) -> NoReturn:
+    def capture(graph: Any, keys: Any, **_: object) -> NoReturn:
         raise _Captured(graph, keys)
 
-    begin = monotonic()
+    start = monotonic()
     try:
         with dask.config.set(scheduler=_refuse):
-            getattr(collection, "compute", partial(dask.compute, collection))(scheduler=take)
+            getattr(collection, "compute", partial(dask.compute, collection))(scheduler=capture)
     except _Captured as captured:
-        return captured.graph, captured.keys, monotonic() - begin
-    return {}, [], monotonic() - begin
+        return captured.graph, captured.keys, monotonic() - start
+    return {}, [], monotonic() - start
 
 
 def optimised_expression(collection: Any) -> Any:
@@ -57,6 +61,33 @@ def optimised_expression(collection: Any) -> Any:
         return None
     with dask.config.set(scheduler=_refuse):
         return collection.optimize().expr
+
+
+def stop_at_first_compute(handle: Callable[[Any, Any], Any]) -> None:
+    """Pass each graph that this process would compute to a function, until the process ends.
+
+    Parameters
+    ----------
+    handle
+        Called with a graph and the requested keys. It raises what ends the program. Footers of
+        Parquet files are read nevertheless.
+    """
+    schedulers = names.ESTIMATES.find("named_schedulers")
+    wrap = partial(_intercepting, handle)
+    for name in schedulers:
+        Patch(Entries(schedulers), name, wrap)
+    dask.config.set(scheduler=wrap(dask.get))
+    Patch(Client, "_graph_to_futures", wrap)
+
+
+def _intercepting(handle: Callable[..., Any], original: Any, _: Patch | None = None) -> Any:
+    def get(*args: Any, **kwargs: Any) -> Any:
+        # The name of the graph's parameter differs between versions. A client may come before it.
+        given = [value for value in (*args, *kwargs.values()) if not isinstance(value, Client)]
+        keys = kwargs.get("keys", given[1])
+        return original(*args, **kwargs) if reads_footers(keys) else handle(given[0], keys)
+
+    return get
 
 
 def _refuse(graph: Any, keys: Any, **_: object) -> Any:

@@ -15,11 +15,6 @@ from collections.abc import Callable, Iterable
 from importlib.machinery import ModuleSpec
 from typing import Any, Generic, TypeVar
 
-# --- Patch: replaces one attribute of a module, class or object with a wrapper around it ----------
-#
-# Wrappers take ``*args, **kwargs`` and pass them on unchanged, as the signatures of Dask's private
-# functions may change with each release. They read the arguments within their error handling.
-
 _ABSENT = object()
 #: The attribute of a wrapper that holds its patch.
 _PATCH = "_dasfprof_patch"
@@ -47,14 +42,14 @@ class Patch:
         If there is no such attribute.
     """
 
-    __slots__ = ("_before", "_name", "_ours", "_owner", "_was_own", "active")
+    __slots__ = ("_before", "_name", "_ours", "_owner", "_was_declared", "active")
 
     def __init__(self, owner: Any, name: str, wrap: Callable[[Any, Patch], Any]) -> None:
         self.active = True
         self._owner, self._name = owner, name
-        before = _own(owner, name)
-        self._was_own = before is not _ABSENT
-        self._before = before if self._was_own else getattr(owner, name)
+        before = _declared(owner, name)
+        self._was_declared = before is not _ABSENT
+        self._before = before if self._was_declared else getattr(owner, name)
         if isinstance(before, classmethod | staticmethod):
             self._ours: Any = type(before)(self._wrapper(before.__func__, wrap))
         else:
@@ -71,19 +66,19 @@ class Patch:
         if not self.active:
             return
         self.active = False
-        if _own(self._owner, self._name) is not self._ours:
+        if _declared(self._owner, self._name) is not self._ours:
             return
         bottom = self
         while (below := _patch_of(bottom._before)) is not None and not below.active:
-            bottom = below  # it was removed while ours was wrapped around it
-        if bottom._was_own:
+            bottom = below  # It was removed while ours was wrapped around it.
+        if bottom._was_declared:
             setattr(self._owner, self._name, bottom._before)
         else:
             delattr(self._owner, self._name)
 
 
-def _own(owner: Any, name: str) -> Any:
-    """Return an object's own attribute, not an inherited one, unless the object has slots."""
+def _declared(owner: Any, name: str) -> Any:
+    """Return an attribute that is not inherited, unless the object has slots."""
     attributes = getattr(owner, "__dict__", None)
     if attributes is None:
         return getattr(owner, name, _ABSENT)
@@ -106,11 +101,12 @@ def unpatched(value: Any) -> Any:
 def takes(function: Any, *parameters: str) -> bool:
     """Return whether a function has exactly these parameters."""
     try:
-        found = inspect.signature(function).parameters.values()
+        known = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):
         return False
-    plain = all(one.kind is one.POSITIONAL_OR_KEYWORD for one in found)
-    return plain and tuple(one.name for one in found) == parameters
+    return [(item.name, item.kind) for item in known] == [
+        (name, inspect.Parameter.POSITIONAL_OR_KEYWORD) for name in parameters
+    ]
 
 
 class Entries:
@@ -120,19 +116,18 @@ class Entries:
         self.__dict__ = entries
 
 
-#: What is to be wrapped: a class, module or object, the name of its attribute, and what makes the
-#: wrapper.
+#: An object, the name of its attribute, and the function that returns the wrapper.
 Hook = tuple[Any, str, Callable[[Any, Patch], Any]]
 
 
 class SharedPatches:
-    """Patches with several users in a process: the first places them, the last removes them.
+    """Patches with several users in a process. The first places them, and the last removes them.
 
     Parameters
     ----------
     hooks
-        Returns what is to be wrapped, by whom: called for the first user and by `place_more`. What
-        is wrapped already, or not there, stays as it is.
+        Returns the hooks, for the first user and for `place_more`. Hooks that are placed already
+        and missing attributes are left out.
     removed
         Called after the last user has left and the patches are removed.
     """
@@ -146,7 +141,7 @@ class SharedPatches:
         self._lock = threading.RLock()
 
     def enter(self) -> None:
-        """Use the patches; each call must be undone by a call of `leave`."""
+        """Use the patches. Each call must be undone by a call of `leave`."""
         with self._lock:
             self._users += 1
             if self._users == 1:
@@ -160,14 +155,14 @@ class SharedPatches:
 
     def _place(self) -> None:
         for owner, name, wrap in self._hooks():
-            is_there = owner is not None and hasattr(owner, name)
-            if is_there and (owner, name) not in self._patches:
-                with contextlib.suppress(AttributeError, TypeError):  # it takes no attribute
+            exists = owner is not None and hasattr(owner, name)
+            if exists and (owner, name) not in self._patches:
+                with contextlib.suppress(AttributeError, TypeError):  # It accepts no attributes.
                     self._patches[owner, name] = Patch(owner, name, wrap)
 
     def wraps(self, owner: Any) -> bool:
         """Return whether anything of a class or module is wrapped."""
-        return any(owner is one for one, _ in self._patches)
+        return any(owner is other for other, _ in self._patches)
 
     def leave(self) -> None:
         """Stop using the patches."""
@@ -180,13 +175,13 @@ class SharedPatches:
 
 
 class SharedListeners(SharedPatches, Generic[Listener]):
-    """Those who listen by way of the same patches, which are there as long as any does."""
+    """Listeners that use the same patches, which are placed while there are any."""
 
-    #: Replaced as a whole: the wrappers go over it in any thread without a lock.
+    #: Replaced as a whole, because wrappers iterate over it in any thread without a lock.
     all: tuple[Listener, ...] = ()
 
     def add(self, listener: Listener) -> Callable[[], None]:
-        """Let one listen; return what ends that."""
+        """Add a listener. Return the function that removes it."""
         with self._lock:
             self.all = (*self.all, listener)
             self.enter()
@@ -198,21 +193,18 @@ class SharedListeners(SharedPatches, Generic[Listener]):
             self.leave()
 
 
-# --- WhenImported: calls back when modules have been imported, which it does not import itself ----
-
-
 class WhenImported:
-    """The first finder of modules of this process, which finds none itself.
+    """Calls a function when the program has imported modules.
 
-    Of the modules that it waits for, it has the loader that the others find call back after the
-    module's code has run.
+    It is the first of this process's finders of modules. It wraps the loaders that other finders
+    return for these modules.
 
     Parameters
     ----------
     names
         The modules.
     call
-        Called, without a right to raise, in the thread that imports, after each of them.
+        Called after each of them, in the importing thread. Must not raise.
     """
 
     def __init__(self, names: tuple[str, ...], call: Callable[[], object]) -> None:
@@ -229,7 +221,7 @@ class WhenImported:
             sys.meta_path.remove(self)
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
-        """Return what the other finders find."""
+        """Return the result of the other finders."""
         if name not in self._names:
             return None
         for finder in sys.meta_path.copy():
@@ -237,20 +229,20 @@ class WhenImported:
             if finder is not self and find is not None:
                 spec: ModuleSpec | None = find(name, path, target)
                 if spec is not None:
-                    self._have_called_back(spec.loader)
+                    self._wrap(spec.loader)
                     return spec
         return None
 
-    def _have_called_back(self, loader: Any) -> None:
-        # Loaders of source files are made for one module, and have attributes of their own.
-        own = getattr(loader, "__dict__", None)
-        if own is None or "exec_module" in own or not hasattr(loader, "exec_module"):
+    def _wrap(self, loader: Any) -> None:
+        # Each loader of a source file is used for one module only, and accepts attributes.
+        attributes = getattr(loader, "__dict__", None)
+        if attributes is None or "exec_module" in attributes or not hasattr(loader, "exec_module"):
             return
         execute = loader.exec_module
 
         def exec_module(module: Any) -> None:
-            own.pop("exec_module", None)
+            attributes.pop("exec_module", None)
             execute(module)
             self._call()
 
-        own["exec_module"] = exec_module
+        attributes["exec_module"] = exec_module

@@ -1,10 +1,10 @@
 """Observers of the tasks of a worker, called in the thread that runs each task.
 
-They wrap Dask's private `distributed.worker._run_task_simple`, and `_run_task_async` for tasks that
-are coroutines. All workers of a process share these functions, so each observer's wrapper passes on
-what other workers run. Wrappers come and go in any order: see `Patch`.
+They wrap Dask's private `distributed.worker._run_task_simple`, and `_run_task_async` for coroutine
+tasks. All workers of a process share these functions, so each observer's wrapper passes on the
+tasks of other workers. Wrappers can be removed in any order (see `Patch`).
 
-Tasks that Dask sends to a pool of processes are not observed: those processes have no worker.
+Tasks in a pool of processes are not observed, because those processes have no worker.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 import inspect
 import os
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import islice
 from types import CodeType, FunctionType, MethodType
@@ -27,17 +27,17 @@ from dasfprof.recording.dask_internals.patch import Patch
 RUN_TASK, RUN_COROUTINE = "_run_task_simple", "_run_task_async"
 
 Run = Callable[..., Any]
-#: Returns a wrapper of a function whose first positional argument is the task. It must raise only
-#: what the function raises. Around a coroutine function it is a coroutine function.
+#: Returns a wrapper of a function whose first positional argument is the task. The wrapper must
+#: raise only what the function raises. For a coroutine function, it is a coroutine function.
 Wrap = Callable[[Run], Run]
 
 _lock = threading.Lock()
-#: The wrappers of this process, in the order in which they came.
+#: The wrappers of this process, oldest first.
 _patches: list[Patch] = []
 
 
 def availability() -> str:
-    """Return ``available`` if tasks can be observed, else the reason."""
+    """Return ``available`` if tasks can be observed, or else the reason."""
     if names.RUN_TASK.exist():
         return "available"
     return "this version of Dask runs its tasks in another way"
@@ -46,20 +46,20 @@ def availability() -> str:
 def observe(
     worker: Any, wrap: Wrap, wrap_coroutine: Wrap | None = None
 ) -> Callable[[], None] | None:
-    """Wrap what runs a worker's tasks.
+    """Wrap the functions that run a worker's tasks.
 
     Parameters
     ----------
     worker
         The worker.
     wrap, wrap_coroutine
-        Of tasks that are functions, and of those that are coroutines; None: they are not observed.
+        Wrap the runs of functions and of coroutine tasks. With None, coroutines are not observed.
 
     Returns
     -------
     Callable or None
-        Ends it, but for running tasks, which are observed to their end. None if this Dask does not
-        have the functions to wrap.
+        Stops the observation, except of running tasks, which are observed to their end. None if
+        this Dask does not have the functions to wrap.
     """
     if availability() != "available":
         return None
@@ -82,10 +82,10 @@ def _around(worker: Any, wrap: Wrap, original: Any, patch: Patch) -> Any:
         if not args and first in kwargs:
             args = (kwargs.pop(first),)
         try:
-            own = bool(args) and patch.active and get_worker() is worker
-        except ValueError:  # a process of a pool has no worker
-            own = False
-        return (ours if own else original)(*args, **kwargs)
+            is_observed = bool(args) and patch.active and get_worker() is worker
+        except ValueError:  # A process of a pool has no worker.
+            is_observed = False
+        return (ours if is_observed else original)(*args, **kwargs)
 
     return run_observed
 
@@ -99,8 +99,8 @@ def _remove(placed: list[Patch]) -> None:
 
 
 def _abandon() -> None:
-    """Remove all wrappers in a forked child: the workers are the parent's."""
-    global _lock  # noqa: PLW0603  (another thread of the parent may have held it)
+    """Remove all wrappers in a forked child, because the workers belong to the parent."""
+    global _lock  # noqa: PLW0603  (Another thread of the parent may have held it.)
     _lock = threading.Lock()
     while _patches:
         _patches.pop().remove()
@@ -116,36 +116,30 @@ def _first_parameter(function: Any) -> str | None:
     return first.name if first is not None and by_both else None
 
 
-if hasattr(os, "register_at_fork"):  # not on Windows, where this is imported all the same
+if hasattr(os, "register_at_fork"):  # Windows has none, but this module can be imported there.
     os.register_at_fork(after_in_child=_abandon)
 
 
-# --- Which threads of a worker run a task now, and in which functions of Dask tasks begin ---------
+# --- Threads that run tasks -----------------------------------------------------------------------
 
 
 def are_known(worker: Any) -> bool:
-    """Return whether a worker tells which task runs in a thread."""
+    """Return whether a worker knows the task of each thread."""
     return hasattr(worker, "active_threads")
 
 
-def running_tasks(worker: Any) -> Mapping[int, Any]:
-    """Return the keys by the identities of their threads, as they change; empty: unknown."""
+def running_tasks(worker: Any) -> dict[int, Any]:
+    """Return the worker's dict of keys by thread identity, or an empty one if it is unknown."""
     return getattr(worker, "active_threads", {})
 
 
-def task_threads(worker: Any) -> dict[int, Any]:
-    """Return the key of the task that runs in each thread, by the thread's identity."""
-    running: dict[int, Any] = worker.active_threads
-    return running.copy()
-
-
 def first_functions() -> tuple[CodeType, ...]:
-    """Return the functions that call the functions of tasks and actors, as far as there are any."""
-    found = names.RUN_TASK.find("_run_task_simple"), names.RUN_ACTOR.find("_run_actor")
-    return tuple(inspect.unwrap(each).__code__ for each in found if each is not None)
+    """Return the functions of Dask that call the functions of tasks and actors, if they exist."""
+    callers = names.RUN_TASK.find("_run_task_simple"), names.RUN_ACTOR.find("_run_actor")
+    return tuple(inspect.unwrap(each).__code__ for each in callers if each is not None)
 
 
-# --- What a task's function is called with, as far as its specification tells ---------------------
+# --- Arguments of a task, according to its specification ------------------------------------------
 
 
 class Result(NamedTuple):
@@ -155,61 +149,61 @@ class Result(NamedTuple):
 
 
 class Part(NamedTuple):
-    """An argument that a part of the graph makes: a container of results, or a fused task."""
+    """An argument from a part of the graph: a container of results, or a fused task."""
 
     kind: str
 
 
 def arguments_of(task: Any, most: int) -> list[tuple[str, Any]]:
-    """Return name and value of the first arguments of a worker's task.
+    """Return names and values of the first arguments of a worker's task.
 
-    Positional ones have the names of the function's parameters, where it is plain Python, else
-    numbers. Values that are not at hand are a `Result` or a `Part`.
+    The name of a positional argument is that of the parameter if the function is plain Python, and
+    its position otherwise. Values that are not in the specification are a `Result` or a `Part`.
     """
     spec = getattr(task, "run_spec", None)
     node = names.CODE.find("GraphNode")
     if node is None or not isinstance(spec, node):
         return []
-    found = islice(_named(spec), most)
-    return [(name, _value(value, node)) for name, value in found]
+    return [(name, _value(value, node)) for name, value in islice(_named(spec), most)]
 
 
 def _named(spec: Any) -> Iterator[tuple[str, Any]]:
     function, kwargs = getattr(spec, "func", None), getattr(spec, "kwargs", None)
     code = function.__code__ if type(function) is FunctionType else None
     parameters = code.co_varnames[: code.co_argcount] if code is not None else ()
-    for place, value in enumerate(getattr(spec, "args", None) or ()):
-        yield parameters[place] if place < len(parameters) else str(place), value
+    for position, value in enumerate(getattr(spec, "args", None) or ()):
+        yield parameters[position] if position < len(parameters) else str(position), value
     if type(kwargs) is dict:
         yield from ((str(name), value) for name, value in kwargs.items())
 
 
 def _value(value: Any, node: type) -> Any:
-    if type(value) is names.ARGUMENTS.find("TaskRef"):
+    reference, alias, data = map(names.ARGUMENTS.find, ("TaskRef", "Alias", "DataNode"))
+    if type(value) is reference:
         return Result(value.key)
     if not isinstance(value, node):
         return value
-    if type(value) is names.ARGUMENTS.find("Alias"):
+    if type(value) is alias:
         return Result(getattr(value, "target", None))
-    if type(value) is names.ARGUMENTS.find("DataNode"):
+    if type(value) is data:
         return getattr(value, "value", None)
     kind = getattr(value, "klass", None)
     return Part(kind.__name__ if isinstance(kind, type) else "")
 
 
-# --- Which Python functions a task calls, as far as its specification names them ------------------
+# --- Python functions that a task calls, according to its specification ---------------------------
 
-#: The most parts of a specification that are looked at.
+#: Maximum number of parts of a specification that are visited.
 _MOST = 300
 
 
 def functions_of(task: Any) -> list[FunctionType]:
-    """Return the functions of a worker's task, those of fused tasks too, the outermost first.
+    """Return the functions of a worker's task, including fused tasks, the outermost first.
 
-    Only Dask's own specifications, containers and partial functions are looked into.
+    Only Dask's own specifications, containers and partial functions are entered.
     """
     node = names.CODE.find("GraphNode")
-    found: list[FunctionType] = []
+    functions: list[FunctionType] = []
     pending: list[Any] = [getattr(task, "run_spec", None)]
     for _ in range(_MOST):
         if not pending:
@@ -217,7 +211,7 @@ def functions_of(task: Any) -> list[FunctionType]:
         part = pending.pop(0)
         kind = type(part)
         if kind is FunctionType:
-            found.append(part)
+            functions.append(part)
         elif kind is MethodType:
             pending.append(part.__func__)
         elif kind is partial:
@@ -228,4 +222,4 @@ def functions_of(task: Any) -> list[FunctionType]:
             pending += list(part.values())[:_MOST]
         elif node is not None and isinstance(part, node):
             pending += [getattr(part, name, None) for name in ("func", "args", "kwargs")]
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(functions))

@@ -110,7 +110,7 @@ class WorkerTaskPlugin(RecordingPart):
 
     def _start(self, worker: Any) -> None:
         """Open the file and place the hooks."""
-        self._worker = with_correction(worker)
+        self._worker, self._data = with_correction(worker), worker.data
         header = {"run_queue": availability(), "actor_calls": worker_calls.can_observe(worker)}
         header["serialising"] = serialising.can_observe(worker)
         database, constants = self._open_database(worker, **header)
@@ -369,5 +369,5 @@ class WorkerTaskPlugin(RecordingPart):
             return
         if finish == "error" and self._tracebacks is not None:
             self._tracebacks.see(key, task.run_id, task.traceback_text)
-        facts = run_by_state(task, start, finish, self._worker.data, self._describe)
+        facts = run_by_state(task, start, finish, self._data, self._describe)
         self._note_run(facts, ())

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from dasfprof.recording.dask_internals.client_calls import has_pending, phase
 from dasfprof.recording.dask_internals.inspection.stacks import stack_of
-from dasfprof.recording.dask_internals.task_functions import first_functions, task_threads
+from dasfprof.recording.dask_internals.task_functions import first_functions, running_tasks
 from dasfprof.recording.dask_internals.undocumented import last_turn, turn_interval
 from dasfprof.recording.rows import UNKNOWN_STACK, StackRows
 from dasfprof.recording.stack_samples.os_threads import RESOLUTION, OsThreads, ThreadState
@@ -93,7 +93,7 @@ class TaskThreads(Subject):
         stacks: StackRows,
         write: Write,
     ) -> None:
-        self._worker = worker
+        self._running = running_tasks(worker)
         self._tasks = worker.state.tasks
         self._began, self._hidden = began, hidden
         self._write = write
@@ -103,10 +103,10 @@ class TaskThreads(Subject):
 
     def threads(self) -> dict[int, Any]:
         """Return those that run a task, each with its key."""
-        threads = task_threads(self._worker)
+        threads = self._running.copy()
         if not self._hidden:
             return threads
-        return {own: key for own, key in threads.items() if key not in self._hidden}
+        return {thread: key for thread, key in threads.items() if key not in self._hidden}
 
     def mode(self, thread: int, doing: Any, os_threads: OsThreads) -> SamplingMode:
         """Return that of the run of a key: its own or its function's, whichever is more often."""

@@ -1,14 +1,13 @@
-"""Requests of storage libraries, for the task runs that they serve, in any thread and event loop.
+"""Counts the requests of storage libraries for the task runs that they serve, in any thread.
 
-A context variable says which task run a coroutine or thread works for. It is set where work leaves
-the thread of a task: while `asyncio.run_coroutine_threadsafe` hands a coroutine to the event loop
-of another thread. asyncio copies it from there into tasks of the loop, and into the threads of
-`asyncio.to_thread`. In the thread of the task itself, the worker knows the task: so nothing is done
-for tasks that make no requests.
+A context variable holds the task run for which a coroutine or thread works. It is set when work
+leaves the thread of a task, while `asyncio.run_coroutine_threadsafe` passes a coroutine to the
+event loop of another thread. From there, asyncio copies it into tasks of the loop and into the
+threads of `asyncio.to_thread`. In the task's own thread, the worker knows the task. So tasks that
+make no requests cost nothing.
 
-Of requests within one another the outermost counts: within it the variable says that none does.
-Libraries are not imported for it: the wrappers are placed as soon as the program has imported one,
-and those of its later classes with these.
+Of nested requests, only the outermost is counted. The libraries are not imported for this: wrappers
+are placed as soon as the program has imported one, and when it defines further classes.
 """
 
 from __future__ import annotations
@@ -23,36 +22,36 @@ from functools import partial
 from typing import Any, Literal, TypeAlias
 
 from dasfprof.recording.dask_internals.patch import Hook, Patch, SharedListeners, WhenImported
-from dasfprof.recording.task_runs import fsspec_calls, zarr_calls
 from dasfprof.recording.task_runs.run_storage import Request, RunStorage
-from dasfprof.recording.task_runs.storage_kinds import BytesOf, RequestKind
+from dasfprof.recording.task_runs.storage_requests import MODULES, BytesOf, RequestKind, hooks
 
-#: Returns what the task run moves that runs in a thread; None: none does. Must not raise.
+#: Returns the storage of the task run in a thread, or None if there is none. Must not raise.
 Find: TypeAlias = Callable[[int], RunStorage | None]
 
-#: The run that is served; False: none, within a request that counts; None: that of the thread.
+#: The run that is served, or None for that of the thread. False within a request, in which no other
+#: requests are counted.
 _served: ContextVar[RunStorage | Literal[False] | None] = ContextVar("dasfprof", default=None)
 
 
 @contextlib.contextmanager
 def _serving(run: RunStorage | Literal[False]) -> Iterator[None]:
-    """Serve a run in the context of this thread or coroutine; False: count no requests."""
+    """Serve a run in the context of this thread or coroutine. With False, count no requests."""
     token = _served.set(run)
     try:
         yield
     finally:
-        with contextlib.suppress(ValueError):  # the coroutine is closed in another context
+        with contextlib.suppress(ValueError):  # The coroutine is closed in another context.
             _served.reset(token)
 
 
 @contextlib.contextmanager
 def _counting(run: RunStorage, request: Request, size_of: BytesOf) -> Iterator[Callable[..., Any]]:
-    """Count a request, and none within it; yield what takes and returns its result."""
+    """Count a request, but none within it. Yield a function that returns the result unchanged."""
     size: int | None = None
 
     def returned(result: Any) -> Any:
         nonlocal size
-        with contextlib.suppress(Exception):  # it stays unknown
+        with contextlib.suppress(Exception):  # The size stays unknown.
             size = size_of(result)
         return result
 
@@ -64,16 +63,16 @@ def _counting(run: RunStorage, request: Request, size_of: BytesOf) -> Iterator[C
 
 
 class _Calls(SharedListeners[Find]):
-    """The listeners of this process, and the wrappers that are there as long as any listens."""
+    """The listeners of this process, and the wrappers that exist while there are any."""
 
     def __init__(self) -> None:
         super().__init__(self._hooks_now, self._forget)
-        #: Classes whose objects were seen.
+        #: Classes of objects that were created.
         self._seen: set[type] = set()
-        self._imports = WhenImported((*fsspec_calls.MODULES, *zarr_calls.MODULES), self._imported)
+        self._imports = WhenImported(MODULES, self._imported)
 
     def add(self, listener: Find) -> Callable[[], None]:
-        """Let one listen; return what ends that."""
+        """Add a listener. Return the function that removes it."""
         self._imports.start()
         return super().add(listener)
 
@@ -84,38 +83,34 @@ class _Calls(SharedListeners[Find]):
     def _imported(self) -> None:
         try:
             self.place_more()
-        except Exception:  # a class that takes no attribute: it stays as it is
+        except Exception:  # A class does not accept attributes.
             self._imports.stop()
 
     def _hooks_now(self) -> Iterator[Hook]:
-        around = partial(partial, self._around_request)
-        hooks = [
-            *fsspec_calls.hooks(around, self._around_new),
-            *zarr_calls.hooks(around, self._around_new),
-        ]
-        if hooks:
+        placed = list(hooks(partial(partial, self._around_request), self._around_new))
+        if placed:
             yield asyncio, "run_coroutine_threadsafe", self._around_start
             yield asyncio, "to_thread", self._around_thread
-        yield from hooks
+        yield from placed
 
     def _run(self) -> RunStorage | None:
-        """Return what the task run moves that is served here; None if none is, or is to count."""
+        """Return the storage of the served task run, or None if no requests are counted."""
         run = _served.get()
         if run is None:
             thread = threading.get_ident()
-            run = next((found for find in self.all if (found := find(thread))), None)
+            run = next((storage for find in self.all if (storage := find(thread))), None)
         return run or None
 
     # --- wrappers --------------------------------------------------------------------------------
 
     def _around_new(self, original: Any, patch: Patch) -> Any:
-        """Wrap what makes objects of classes, or classes by their metaclass, to see new ones."""
+        """Wrap the `__init__` of a class or metaclass, to place hooks on new classes."""
 
         def make(*args: Any, **kwargs: Any) -> None:
             is_class = bool(args) and isinstance(args[0], type)
             if patch.active and args and not is_class and type(args[0]) not in self._seen:
                 self._seen.add(type(args[0]))
-                self._imported()  # before it keeps methods of its own
+                self._imported()  # Before the object stores bound methods.
             original(*args, **kwargs)
             if patch.active and is_class:
                 self._imported()
@@ -162,7 +157,7 @@ class _Calls(SharedListeners[Find]):
     def _begin(
         self, kind: RequestKind, args: tuple[Any, ...], kwargs: dict[str, Any], in_thread: bool
     ) -> tuple[RunStorage, Request, BytesOf] | None:
-        """Note that a request begins; return None if it does not count."""
+        """Record that a request starts. Return None if it is not counted."""
         run = self._run()
         if run is None:
             return None
@@ -181,5 +176,5 @@ _calls = _Calls()
 
 
 def listen(find: Find) -> Callable[[], None]:
-    """Count the requests of the task runs that a function finds; return what ends it."""
+    """Count the requests of the task runs that a function finds. Return what stops it."""
     return _calls.add(find)

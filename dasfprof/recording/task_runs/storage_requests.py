@@ -1,0 +1,256 @@
+"""Functions of fsspec and Zarr 3 that make requests to storage, and how requests are counted.
+
+In fsspec, these are the functions with which a file fetches and uploads blocks, and the methods of
+file systems for whole files and ranges of them. In asynchronous file systems, they are coroutines,
+which run in an event loop in a thread of its own. File systems of this host, and those that pass
+requests on to another file system, are left out.
+
+In Zarr 3, these are the methods of stores. Stores that pass requests on to a remote file system of
+fsspec or to another store are left out.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+import sys
+import zlib
+from collections.abc import Callable, Iterator
+from types import MethodType
+from typing import Any, NamedTuple, TypeAlias
+
+from dasfprof.recording.dask_internals.patch import Hook, Patch, unpatched
+
+#: Modules that have the hooked classes. When Zarr's second one is imported, its stores exist.
+MODULES = ("fsspec.spec", "fsspec.asyn", "zarr.abc.store", "zarr.storage")
+#: Protocols of file systems of this host, or that pass requests on to another file system.
+_NOT_REMOTE = frozenset(
+    (
+        *("file", "local", "memory", "arrow_hdfs_local", "dir", "zip", "tar", "libarchive"),
+        *("filecache", "simplecache", "blockcache", "cached", "async_wrapper", "asyncwrapper"),
+        *("generic", "git", "reference"),
+    )
+)
+#: Names of Zarr's and obstore's stores that differ from those of fsspec. Others are named after
+#: their class.
+_ZARR_NAMES = {
+    "LocalStore": "file",
+    "GCSStore": "gs",
+    "AzureStore": "az",
+    "ManagedMemoryStore": "memory",
+}
+#: Objects that hold no data of an array.
+_METADATA = ("zarr.json", ".zarray", ".zattrs", ".zgroup", ".zmetadata")
+
+_Args: TypeAlias = tuple[Any, ...]
+_Kwargs: TypeAlias = dict[str, Any]
+#: Returns the bytes of a request from its result, or None if they are unknown.
+BytesOf: TypeAlias = Callable[[Any], int | None]
+
+
+class RequestKind(NamedTuple):
+    """How the requests of a method are counted."""
+
+    is_write: bool
+    #: Returns the name of an object's store, or None if its requests are not counted.
+    store: Callable[[Any], str | None]
+    #: Called before the request, with its arguments. The first one is the object.
+    size: Callable[[_Args, _Kwargs], BytesOf]
+    #: Returns a text that identifies what is read, from the same arguments, or None.
+    item: Callable[[_Args, _Kwargs], str | None] = lambda _args, _kwargs: None
+
+
+#: Returns what wraps a function whose requests are of a kind.
+Around: TypeAlias = Callable[[RequestKind], Callable[[Any, Patch], Any]]
+
+
+def _argument(position: int, name: str, args: _Args, kwargs: _Kwargs) -> Any:
+    """Return an argument of a call, or None if it has none."""
+    return args[position] if len(args) > position else kwargs.get(name)
+
+
+def _hash_of(path: str, selection: str) -> str | None:
+    """Return a hash of the part of an object that is read, or None for metadata."""
+    if path.endswith(_METADATA):
+        return None
+    return f"{zlib.crc32(f'{path} {selection}'.encode(errors='replace')):x}"
+
+
+def family(base: type) -> Iterator[type]:
+    """Yield a class and all classes that are derived from it."""
+    pending, seen = [base], {base}
+    while pending:
+        current = pending.pop()
+        yield current
+        derived: list[type] = type.__subclasses__(current)
+        pending += [kind for kind in derived if kind not in seen]
+        seen.update(derived)
+
+
+def hooks(around: Around, new: Callable[..., Any]) -> Iterator[Hook]:
+    """Yield the hooks on the libraries that the program has imported.
+
+    `around` returns the wrapper of requests of a kind. `new` wraps functions that create objects or
+    classes.
+    """
+    spec, asyn, stores, _ = map(sys.modules.get, MODULES)
+    if hasattr(spec, "AbstractBufferedFile"):
+        yield type(spec.AbstractFileSystem), "__init__", new
+        yield spec.AbstractBufferedFile, "__init__", new
+        abstract = getattr(asyn, "AsyncFileSystem", None)
+        yield from _on_methods(spec.AbstractFileSystem, _OF_SYSTEMS, around, abstract)
+        yield from _on_methods(spec.AbstractBufferedFile, _OF_FILES, around)
+    if hasattr(asyn, "sync"):
+        yield asyn, "sync", _around_sync
+    if hasattr(stores, "Store"):
+        yield stores.Store, "__init__", new
+        yield from _on_methods(stores.Store, _OF_STORES, around, stores.Store)
+
+
+def _on_methods(
+    base: type, methods: dict[str, RequestKind], around: Around, abstract: type | None = None
+) -> Iterator[Hook]:
+    """Yield hooks on methods that a class or a derived class declares, except `abstract`."""
+    for kind in family(base):
+        for name, request in methods.items():
+            if kind is not abstract and inspect.isfunction(vars(kind).get(name)):
+                yield kind, name, around(request)
+
+
+# --- fsspec ---------------------------------------------------------------------------------------
+
+
+def _protocol(file_system: Any) -> str | None:
+    """Return the protocol of a file system, or None if its requests are not counted."""
+    protocol = getattr(type(file_system), "protocol", None)
+    if isinstance(protocol, list | tuple):
+        protocol = protocol[0] if protocol else None
+    return None if protocol in _NOT_REMOTE or not isinstance(protocol, str) else protocol
+
+
+def _protocol_of_file(file: Any) -> str | None:
+    return _protocol(getattr(file, "fs", None))
+
+
+def _length(value: Any) -> int | None:
+    """Return the bytes of a value, or None if it is of another type."""
+    if isinstance(value, memoryview):
+        return value.nbytes
+    return len(value) if isinstance(value, bytes | bytearray) else None
+
+
+def _result(_args: _Args, _kwargs: _Kwargs) -> BytesOf:
+    return _length
+
+
+def _value(args: _Args, kwargs: _Kwargs) -> BytesOf:
+    return lambda _result: _length(_argument(2, "value", args, kwargs))
+
+
+def _file(position: int, name: str) -> Callable[[_Args, _Kwargs], BytesOf]:
+    """Return the size of requests that copy from or to the local file that an argument names."""
+
+    def size_of(args: _Args, kwargs: _Kwargs) -> int | None:
+        path = _argument(position, name, args, kwargs)
+        is_file = isinstance(path, str | os.PathLike) and os.path.isfile(path)
+        return os.path.getsize(path) if is_file else None
+
+    return lambda args, kwargs: lambda _result: size_of(args, kwargs)
+
+
+def _range(args: _Args, kwargs: _Kwargs) -> str | None:
+    path = _argument(1, "path", args, kwargs)
+    limits = _argument(2, "start", args, kwargs), _argument(3, "end", args, kwargs)
+    return _hash_of(path, str(limits)) if isinstance(path, str) else None
+
+
+def _uploaded(args: _Args, kwargs: _Kwargs) -> BytesOf:
+    """Return the size of uploads of a block, which is in the file's buffer before the request."""
+    before = _buffered(args[0])
+
+    def sent(result: Any) -> int:
+        # False: the file empties its buffer itself, and may keep a part for the next request.
+        is_partial = result is False and not _argument(1, "final", args, kwargs)
+        return before - (_buffered(args[0]) if is_partial else 0)
+
+    return sent
+
+
+def _buffered(file: Any) -> int:
+    """Return the bytes that a file has yet to upload."""
+    with file.buffer.getbuffer() as held:
+        return int(held.nbytes)
+
+
+#: Methods of file systems. Those of asynchronous ones begin with an underscore.
+_OF_SYSTEMS = {
+    f"{prefix}{name}": kind
+    for prefix in ("", "_")
+    for name, kind in {
+        "cat_file": RequestKind(False, _protocol, _result, _range),
+        "get_file": RequestKind(False, _protocol, _file(2, "lpath")),
+        "put_file": RequestKind(True, _protocol, _file(1, "lpath")),
+        "pipe_file": RequestKind(True, _protocol, _value),
+    }.items()
+}
+_OF_FILES = {
+    "_fetch_range": RequestKind(False, _protocol_of_file, _result),
+    "_upload_chunk": RequestKind(True, _protocol_of_file, _uploaded),
+}
+
+
+def _around_sync(original: Any, patch: Patch) -> Any:
+    """Wrap the function that starts coroutines. Instances may have stored unwrapped methods."""
+
+    def sync(*args: Any, **kwargs: Any) -> Any:
+        if patch.active and len(args) > 1:
+            args = (args[0], _current(args[1]), *args[2:])
+        return original(*args, **kwargs)
+
+    return sync
+
+
+def _current(method: Any) -> Any:
+    """Return the wrapper of a bound method if its class has one now, or else the method."""
+    owner = type(getattr(method, "__self__", None))
+    function: Any = getattr(owner, getattr(method, "__name__", ""), None)
+    if type(method) is not MethodType or unpatched(function) is not unpatched(method.__func__):
+        return method
+    return MethodType(function, method.__self__)
+
+
+# --- Zarr 3 ---------------------------------------------------------------------------------------
+
+
+def _store(store: Any) -> str | None:
+    kind = type(store)
+    names = {base.__name__ for base in kind.__mro__}
+    if "FsspecStore" in names:  # Requests of fsspec to local files are not counted there.
+        files = getattr(store.fs, "sync_fs", store.fs)
+        return "file" if type(files).__name__ == "LocalFileSystem" else None
+    if "WrapperStore" in names:
+        return None
+    if kind.__name__ == "ObjectStore":  # It contains a store of obstore.
+        kind = type(store.store)
+    name = kind.__name__.removesuffix("Store").lower()
+    return _ZARR_NAMES.get(kind.__name__) or name or "zarr"
+
+
+def _chunk(_args: _Args, _kwargs: _Kwargs) -> BytesOf:
+    """Return the size of what was read. A missing object, which has fill values, counts as 0."""
+    return lambda result: 0 if result is None else len(result)
+
+
+def _stored(args: _Args, kwargs: _Kwargs) -> BytesOf:
+    return lambda _result: len(_argument(2, "value", args, kwargs))
+
+
+def _object(args: _Args, kwargs: _Kwargs) -> str | None:
+    key, selection = _argument(1, "key", args, kwargs), _argument(3, "byte_range", args, kwargs)
+    return _hash_of(f"{args[0]}/{key}", str(kwargs.get("byte_range", selection)))
+
+
+_OF_STORES = {
+    **dict.fromkeys(("get", "get_sync"), RequestKind(False, _store, _chunk, _object)),
+    **dict.fromkeys(("set", "set_if_not_exists", "set_sync"), RequestKind(True, _store, _stored)),
+}
