@@ -48,7 +48,7 @@ def held_by(key: Any) -> list[list[str]]:
     if not _held:
         return []
     held = list(_held.get(_task_name(key), ()))
-    return [[one.kind, one.name] for one in held if one.owner() is not None]
+    return [[lock.kind, lock.name] for lock in held if lock.owner() is not None]
 
 
 def _task_name(key: Any) -> str:
@@ -74,10 +74,10 @@ def _acquired(owner: Any, asked: float) -> None:
     task = _current_task()
     if task is not None:
         kind, now = _kind(owner), time()
-        wanted = owner.names if kind == "MultiLock" else [owner.name]
+        lock_names = owner.names if kind == "MultiLock" else [owner.name]
         limit = int(getattr(owner, "max_leases", 1) or 1)
         facts = limit, now, max(now - asked, 0.0)
-        held = [_Held(weakref.ref(owner), kind, str(name), *facts) for name in wanted]
+        held = [_Held(weakref.ref(owner), kind, str(name), *facts) for name in lock_names]
         with _lock:
             if task in _held or len(_held) < _MOST:
                 _held[task] = _held.get(task, []) + held
@@ -95,23 +95,20 @@ def _released(owner: Any) -> None:
     current = _current_task()
     with _lock:
         for task in sorted(_held, key=lambda task: task != current):
-            mine = [one for one in _held[task] if one.owner() is owner]
-            if not mine:
-                continue
-            gone = mine if mine[0].kind == "MultiLock" else mine[:1]
-            left = [one for one in _held[task] if not any(one is lost for lost in gone)]
-            if left:
-                _held[task] = left
-            else:
-                del _held[task]
-            break
+            released = [lock for lock in _held[task] if lock.owner() is owner]
+            if released:
+                break
         else:
             return
-    worker = get_worker()
-    for own, listener in _listeners.all:
-        if own is worker:
-            for one in gone:
-                listener(one._asdict())
+        if released[0].kind != "MultiLock":
+            del released[1:]
+        _held[task] = [lock for lock in _held[task] if all(lock is not gone for gone in released)]
+        if not _held[task]:
+            del _held[task]
+    current_worker = get_worker()
+    for worker, listener in _listeners.all:
+        for lock in released if worker is current_worker else ():
+            listener(lock._asdict())
 
 
 def _note_acquired(original: Any, patch: Patch) -> Any:
@@ -175,7 +172,7 @@ def watch_locks(worker: Any, listener: Callable[[dict[str, Any]], object]) -> Ca
     Parameters
     ----------
     worker, listener
-        The listener is called, in any thread, with what a task of this worker gave back: a dict
-        with ``kind, name, limit, since, waited``.
+        The listener is called in any thread when a task of this worker has released a lock, with a
+        dict of ``kind, name, limit, since, waited``.
     """
     return _listeners.add((worker, listener))

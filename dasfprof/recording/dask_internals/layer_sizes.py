@@ -1,8 +1,8 @@
-"""`BuiltLayer`: a layer of a collection's graph with the bytes of its chunks, as far as Dask knows.
+"""`BuiltLayer`: a layer of a collection's graph, with the bytes of its chunks if Dask knows them.
 
-Arrays know their chunks and types. Of dataframes, `from_pandas` and the footers of Parquet files
-show rows and bytes, which stay the same in operations on single rows. Nothing is computed, and no
-data is read.
+Arrays know their chunks and dtypes. For dataframes, `from_pandas` and the footers of Parquet files
+give rows and bytes, which operations on single rows do not change. Nothing is computed, and no data
+is read.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import reduce
+from itertools import chain
 from math import nan, prod
 from typing import Any
 
@@ -19,19 +20,19 @@ from dask.utils import key_split
 from dasfprof.recording.dask_internals import names
 from dasfprof.recording.dask_internals.graph_values import values_in
 
-#: The most files whose footers are read, and values of a column of text that are looked at.
+#: Maximum number of files whose footers are read, and of values of a text column that are sampled.
 MOST_FILES, _SAMPLE = 1000, 1000
-#: The beginnings of the names that indexes without a name have in files.
+#: Prefixes of the names that indexes without a name have in files.
 _UNNAMED = ("__index_level_", "__null_dask_index__")
-#: Layers of arrays whose chunks repeat one value that is in memory once.
+#: Layers of arrays whose chunks repeat one value, which is in memory once.
 _REPEATED = ("ones_like", "zeros_like", "full_like", "empty_like")
-#: Reductions whose parts are arrays of the result's type; parts of others are dicts of arrays.
+#: Reductions whose parts are arrays of the result's type. Parts of others are dicts of arrays.
 _PLAIN = {
     *("sum", "prod", "min", "max", "any", "all", "chunk_min", "chunk_max"),
     *("nansum", "nanprod", "nanmin", "nanmax"),
 }
-#: Expressions of dataframes whose results have at most the rows of what they take, those whose
-#: results are at most as large, and those that leave columns of text as they are.
+#: Dataframe expressions whose results have at most the rows of their input, those whose results
+#: have at most its bytes, and those that do not change text columns.
 _FEWER_ROWS = {"Filter", "BlockwiseHead", "BlockwiseTail", "DropnaFrame"}
 _SMALLER = {"TreeReduce", "Head", "Tail", "Projection"}
 _SAME_TEXT = {"Projection", "Assign", *_FEWER_ROWS}
@@ -42,20 +43,20 @@ class BuiltLayer:
     """A layer as the program built it, or an expression as Dask rewrote it."""
 
     name: str
-    #: The layer of a `HighLevelGraph`, or the expression; and the names of layers that it takes.
+    #: The layer of a `HighLevelGraph` or the expression, and the names of its input layers.
     source: Any
     inputs: tuple[str, ...]
-    #: How many chunks or partitions it has; None: unknown.
+    #: Number of chunks or partitions, or None if unknown.
     chunks: int | None = None
     tasks: int = 0
-    #: Bytes by block, or else upper bounds of them; None: unknown.
+    #: Bytes by chunk, and their upper bounds if only these are known. None if unknown.
     grid: np.ndarray | None = None
     most: np.ndarray | None = None
-    #: Whether results have at most the bytes of what they are made of.
+    #: Whether results have at most the bytes of their inputs.
     shrinks: bool = False
-    #: Why `grid` is unknown.
+    #: The reason if `grid` is unknown.
     reason: str = "only arrays and dataframes know the sizes of their results"
-    #: Of an array, the lengths of its chunks in each dimension.
+    #: For an array, the lengths of its chunks in each dimension.
     lengths: tuple[tuple[int, ...], ...] | None = None
 
     @property
@@ -65,15 +66,14 @@ class BuiltLayer:
 
     @property
     def largest(self) -> float:
-        """Return the bytes of the largest chunk; NaN: unknown."""
+        """Return the bytes of the largest chunk, or NaN if unknown."""
         return nan if self.grid is None else float(self.grid.max(initial=0.0))
 
     def values(self) -> Iterator[tuple[Any, int]]:
-        """Yield values in the layer, and how often each is there; of many, only some."""
+        """Yield values in the layer and their numbers of uses. Of many values, yield only some."""
         source = self.source
-        if _is_part(source):  # what is fused has expressions in lists, layers of their own
-            given = [item for item in source.operands if not isinstance(item, list)]
-            source = [item for item in given if not _is_part(item)]
+        if _is_part(source):  # Lists contain fused expressions, which are layers of their own.
+            source = [x for x in source.operands if not isinstance(x, list) and not _is_part(x)]
         elif hasattr(source, "mapping"):
             source = dict(source.mapping)
         yield from ((value, times) for _, value, times in values_in(source, self.tasks))
@@ -81,23 +81,23 @@ class BuiltLayer:
 
 def built_layers(sources: Iterable[Any]) -> dict[str, BuiltLayer]:
     """Return the layers of graphs and expressions, by name."""
-    found: dict[str, BuiltLayer] = {}
+    layers: dict[str, BuiltLayer] = {}
     frames: dict[str, _Rows | None] = {}
     for source in _graphs_and_expressions(sources):
         if _is_part(source):
-            found.setdefault(source._name, _of_expression(source, frames))
+            layers.setdefault(source._name, _of_expression(source, frames))
             continue
         for name, layer in source.layers.items():
-            if type(name) is str and name not in found:
-                found[name] = _of_layer(BuiltLayer(name, layer, tuple(source.dependencies[name])))
-    for layer in list(found.values()):
+            if type(name) is str and name not in layers:
+                layers[name] = _of_layer(BuiltLayer(name, layer, tuple(source.dependencies[name])))
+    for layer in list(layers.values()):
         if layer.function.endswith(("-partial", "-aggregate")):
-            _set_parts_right(layer, found)
-    return found
+            _correct_parts(layer, layers)
+    return layers
 
 
 def _graphs_and_expressions(sources: Iterable[Any]) -> Iterator[Any]:
-    """Yield the graphs of layers and the expressions in expressions, each once."""
+    """Yield the graphs with layers and the expressions within expressions, without duplicates."""
     waiting, seen, graph = list(sources), set(), names.GRAPH.find("HighLevelGraph")
     for part in waiting:
         if id(part) not in seen:
@@ -111,7 +111,7 @@ def _graphs_and_expressions(sources: Iterable[Any]) -> Iterator[Any]:
 
 
 def _is_part(value: Any) -> bool:
-    """Return whether a value is an expression; a delayed function has each attribute."""
+    """Return whether a value is an expression. An instance of `Delayed` has every attribute."""
     return hasattr(type(value), "_parameters")
 
 
@@ -142,8 +142,8 @@ def _of_array(layer: BuiltLayer, lengths: Any, dtype: Any) -> BuiltLayer:
     return replace(layer, grid=reduce(np.multiply.outer, axes, np.array(1.0)) * dtype.itemsize)
 
 
-def _set_parts_right(layer: BuiltLayer, layers: dict[str, BuiltLayer]) -> None:
-    """Set right the parts of a reduction: Dask notes them with the chunks of what is reduced."""
+def _correct_parts(layer: BuiltLayer, layers: dict[str, BuiltLayer]) -> None:
+    """Correct the sizes of the parts of a reduction, for which Dask stores those of its input."""
     is_plain = layer.function.rpartition("-")[0] in _PLAIN
     why = "the parts of this reduction have no known size"
     if layer.function.endswith("-partial") and not is_plain:
@@ -156,7 +156,7 @@ def _set_parts_right(layer: BuiltLayer, layers: dict[str, BuiltLayer]) -> None:
         if is_plain and layer.grid is not None and layer.grid.size:
             layers[name] = replace(part, grid=np.full(shape, layer.grid.mean()))
             continue
-        # Dask may make what is reduced in the same task.
+        # Dask may create the input of the reduction in the same task.
         grids = [layers[other].grid for other in part.inputs if other in layers]
         known = [grid for grid in grids if grid is not None and list(grid.shape) == shape]
         most = np.sum(known, axis=0) if grids and len(known) == len(grids) else None
@@ -168,14 +168,15 @@ def _set_parts_right(layer: BuiltLayer, layers: dict[str, BuiltLayer]) -> None:
 
 @dataclass(frozen=True)
 class _Rows:
-    """The rows of each partition, and the bytes of a row in each column of text; NaN: unknown."""
+    """The rows of each partition, and the bytes per row of text columns."""
 
     rows: np.ndarray
+    #: By text column. NaN if unknown.
     widths: dict[Any, float]
-    #: Bytes of a row in the index.
+    #: Bytes per row of the index.
     index: int
-    #: Whether there may be fewer rows.
-    are_most: bool = False
+    #: Whether the numbers of rows are upper bounds.
+    are_bounds: bool = False
 
 
 def _of_expression(part: Any, known: dict[str, _Rows | None]) -> BuiltLayer:
@@ -186,23 +187,22 @@ def _of_expression(part: Any, known: dict[str, _Rows | None]) -> BuiltLayer:
         layer = replace(layer, chunks=part.npartitions, tasks=part.npartitions)
         return _of_frame(layer, part, _rows(part, known))
     except (AttributeError, KeyError, NotImplementedError, TypeError, ValueError) as error:
-        # It is not lowered, or of another version of Dask.
+        # The expression is not lowered, or from another version of Dask.
         return replace(layer, reason=f"Dask does not know its partitions: {error!r:.200}")
 
 
 def _of_frame(layer: BuiltLayer, part: Any, rows: _Rows | None) -> BuiltLayer:
     if rows is None:
-        shrinks = (
-            bool(_kinds(part) & (_SMALLER | _FEWER_ROWS)) or type(part).__name__[-5:] == "Chunk"
-        )
+        is_chunk = type(part).__name__.endswith("Chunk")
+        shrinks = is_chunk or bool(_kinds(part) & (_SMALLER | _FEWER_ROWS))
         return replace(layer, shrinks=shrinks, reason="the number of its rows is unknown")
     text = [name for name, dtype in _columns(part) if not _is_fixed(dtype)]
     unknown = [name for name in text if not rows.widths.get(name, nan) >= 0]
     if unknown:
-        return replace(layer, reason=f"nothing shows the bytes of text in column {unknown[0]!r}")
+        return replace(layer, reason=f"the bytes of text are unknown in column {unknown[0]!r}")
     width = sum(dtype.itemsize for _, dtype in _columns(part) if _is_fixed(dtype))
     grid = rows.rows * (rows.index + width + sum(rows.widths[name] for name in text))
-    if rows.are_most:
+    if rows.are_bounds:
         return replace(layer, most=grid, reason="the number of its rows depends on values")
     return replace(layer, grid=grid)
 
@@ -235,22 +235,22 @@ def _rows_of(part: Any, known: dict[str, _Rows | None]) -> _Rows | None:
     if "FusedIO" in kinds:
         read = part.operand("_expr")
         inner = _rows(read, known)
-        places = {number: place for place, number in enumerate(read._partitions)}
-        buckets = [[places[number] for number in bucket] for bucket in part._fusion_buckets]
-        return inner and replace(inner, rows=np.array([inner.rows[own].sum() for own in buckets]))
+        index = {number: position for position, number in enumerate(read._partitions)}
+        buckets = [[index[number] for number in bucket] for bucket in part._fusion_buckets]
+        return inner and replace(inner, rows=np.array([inner.rows[x].sum() for x in buckets]))
     if kind == "Fused":
         return _rows(part.operand("exprs")[0], known)
     if not kinds & {"Elemwise", *_FEWER_ROWS}:
         return None
-    taken = [_rows(item, known) for item in part.operands if _is_part(item)]
-    first = taken[0] if taken else None
-    if first is None or any(x is None or len(x.rows) != part.npartitions for x in taken):
+    inputs = [_rows(item, known) for item in part.operands if _is_part(item)]
+    first = inputs[0] if inputs else None
+    if first is None or any(x is None or len(x.rows) != part.npartitions for x in inputs):
         return None
     assigned = set(part.operands[1::2]) if kind == "Assign" else set()
     widths = first.widths if kinds & _SAME_TEXT else {}
     widths = {name: width for name, width in widths.items() if name not in assigned}
-    are_most = bool(kinds & _FEWER_ROWS) or any(x is not None and x.are_most for x in taken)
-    return replace(first, widths=widths, are_most=are_most)
+    are_bounds = bool(kinds & _FEWER_ROWS) or any(x and x.are_bounds for x in inputs)
+    return replace(first, widths=widths, are_bounds=are_bounds)
 
 
 def _of_pandas(part: Any) -> _Rows:
@@ -259,7 +259,7 @@ def _of_pandas(part: Any) -> _Rows:
         if not _is_fixed(dtype) and len(frame):
             column = frame if frame.ndim == 1 else frame[name]
             values = column.iloc[:: max(len(column) // _SAMPLE, 1)]
-            # As Arrow has text: its bytes, and where it begins.
+            # Arrow stores the bytes of a text and its offset.
             is_text = all(isinstance(value, str) for value in values)
             widths[name] = float(np.mean([len(x.encode()) + 8 for x in values])) if is_text else nan
     return _Rows(np.array(part._get_lengths(), dtype=float), widths, _index_width(part))
@@ -273,24 +273,24 @@ def _of_footers(part: Any) -> _Rows | None:
     groups = row_groups(part)
     if groups is None:
         return None
-    rows = np.array([sum(group.num_rows for group in own) for own in groups], dtype=float)
+    rows = np.array([sum(x.num_rows for x in partition) for partition in groups], dtype=float)
     sums: dict[str, float] = {}
-    for group in (group for own in groups for group in own):
+    for group in chain.from_iterable(groups):
         for column in map(group.column, range(group.num_columns)):
-            # A dictionary has each value once.
+            # A dictionary has each value once, so its bytes do not show those of the column.
             is_plain = not any("DICTIONARY" in encoding for encoding in column.encodings)
             size = column.total_uncompressed_size + 4 * group.num_rows if is_plain else nan
             sums[column.path_in_schema] = sums.get(column.path_in_schema, 0.0) + size
     widths = {name: size / max(rows.sum(), 1.0) for name, size in sums.items()}
-    # An index without a name is in the files, and not in what Dask says of them.
+    # An index without a name is in the files, but not in Dask's metadata.
     index = 8 if any(name.startswith(_UNNAMED) for name in widths) else _index_width(part)
     return _Rows(rows, widths, index, bool(part.operand("filters")))
 
 
 def row_groups(part: Any) -> list[list[Any]] | None:
-    """Return the metadata of the row groups that each partition of a Parquet read has.
+    """Return the metadata of the row groups of each partition of a Parquet read.
 
-    None if there are too many files, or this version of Dask does not say which they are.
+    Returns None if there are too many files, or this version of Dask does not list them.
     """
     import pyarrow.parquet as pq
 
@@ -300,14 +300,15 @@ def row_groups(part: Any) -> list[list[Any]] | None:
             return None
         if hasattr(part, "fragments"):
             footers = [part.fragments[number] for number in partitions]
-            return [[x.metadata.row_group(own.id) for own in x.row_groups] for x in footers]
-        found = []
+            return [[x.metadata.row_group(group.id) for group in x.row_groups] for x in footers]
+        groups = []
         for number in partitions:
-            path, wanted, _ = part._plan["parts"][number]["piece"]
+            path, numbers, _ = part._plan["parts"][number]["piece"]
             with part._dataset_info["fs"].open(path, "rb") as file:
                 footer = pq.read_metadata(file)
-            own = range(footer.num_row_groups) if wanted in (None, [None]) else wanted
-            found.append([footer.row_group(group) for group in own])
-        return found
-    except Exception:  # another version of Dask, or a file system that does not answer
+            is_all = numbers in (None, [None])
+            selected = range(footer.num_row_groups) if is_all else numbers
+            groups.append([footer.row_group(group) for group in selected])
+        return groups
+    except Exception:  # Another version of Dask, or a file system that does not answer.
         return None

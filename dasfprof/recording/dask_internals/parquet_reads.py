@@ -1,4 +1,4 @@
-"""What the footers of Parquet files show of filters right after a read."""
+"""Filters right after a Parquet read that could skip row groups, according to the footers."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _Filters = list[tuple[str, str, Any]]
 
 
 def skippable_reads(expressions: Iterable[Any]) -> Iterator[tuple[str, _Filters, int, int]]:
-    """Yield filters right after reads that could skip row groups, by the footers of the files.
+    """Yield filters right after reads that could skip row groups.
 
-    Each is the name of the filter's layer, what to pass to ``filters=``, how many row groups that
-    would skip, and of how many.
+    Each item has the name of the filter's layer, the value for ``filters=``, the number of row
+    groups that it would skip, and the number of all row groups.
     """
     for part in expressions:
         if type(part).__name__ != "Filter":
@@ -31,14 +31,14 @@ def skippable_reads(expressions: Iterable[Any]) -> Iterator[tuple[str, _Filters,
         is_read = {"filters", "columns"} <= set(getattr(read, "_parameters", ()))
         if not filters or not is_read or read.operand("filters"):
             continue
-        groups = [group for own in row_groups(read) or () for group in own]
-        skipped = sum(any(_excludes(group, *one) for one in filters) for group in groups)
+        groups = [group for partition in row_groups(read) or () for group in partition]
+        skipped = sum(any(_excludes(group, *item) for item in filters) for group in groups)
         if skipped >= _SKIPPED * len(groups) > 0:
             yield part._name, filters, skipped, len(groups)
 
 
 def _comparisons(predicate: Any) -> _Filters:
-    """Return the comparisons that a predicate consists of; empty if there are others."""
+    """Return the comparisons in a predicate, or nothing if it contains anything else."""
     kind = type(predicate).__name__
     if kind == "And":
         sides = [_comparisons(side) for side in predicate.operands[:2]]
@@ -54,14 +54,14 @@ def _comparisons(predicate: Any) -> _Filters:
 def _excludes(group: Any, name: str, operator: str, value: Any) -> bool:
     """Return whether no row of a row group can satisfy a comparison, by its statistics."""
     columns = map(group.column, range(group.num_columns))
-    about = next((column.statistics for column in columns if column.path_in_schema == name), None)
-    if about is None or not about.has_min_max:
+    range_ = next((column.statistics for column in columns if column.path_in_schema == name), None)
+    if range_ is None or not range_.has_min_max:
         return False
     try:
         if operator == "==":
-            return not about.min <= value <= about.max
+            return not range_.min <= value <= range_.max
         if operator.startswith(">"):
-            return bool(about.max < value or (operator == ">" and about.max == value))
-        return bool(about.min > value or (operator == "<" and about.min == value))
+            return bool(range_.max < value or (operator == ">" and range_.max == value))
+        return bool(range_.min > value or (operator == "<" and range_.min == value))
     except TypeError:
         return False

@@ -16,43 +16,44 @@ from dasfprof.recording.dask_internals.captured_graphs import flat
 from dasfprof.recording.dask_internals.graphs import line_of
 from dasfprof.recording.steps.line import Place
 
-#: Functions that `compute` adds to put the results of a collection together.
+#: Functions that `compute` adds to combine the results of a collection.
 _JOINING = ("finalize", "repartitiontofewer")
 
-#: The most tasks whose arguments are compared, and types of arguments that can be.
+#: Maximum number of tasks whose arguments are compared, and types of arguments that are compared.
 _MOST_COMPARED = 100_000
 _PLAIN = (int, float, str, bytes, bool, type(None))
 
 
 @dataclass
 class SentLayer:
-    """Tasks of a layer; of tasks whose keys are text, those of a function that a line built."""
+    """The tasks of a layer. Tasks whose keys are text are grouped by function and line instead."""
 
-    #: NA of tasks whose keys are text.
+    #: None for tasks whose keys are text.
     name: str | None
     function: str
+    #: File, line and function that built it, or None if unknown.
     place: Place | None
-    #: The key of one of its tasks.
+    #: The key of its first task.
     key: Any
-    #: The numbers of its tasks and, unless they are text, what follows the name in their keys.
+    #: Numbers of its tasks and, unless the keys are text, their keys without the name.
     tasks: list[int] = field(default_factory=list)
     blocks: list[tuple[Any, ...]] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
 class SentGraph:
-    """A graph as Dask would send it; tasks and layers are numbers."""
+    """A graph as Dask would send it. Tasks and layers are numbered."""
 
     layers: list[SentLayer]
-    #: By task: its layer, and whether a client wants its result.
+    #: By task: its layer, and whether the client requests its result.
     layer_of: np.ndarray
     wanted: np.ndarray
-    #: The tasks whose results each takes, as compressed rows.
+    #: The dependencies of each task, as compressed rows.
     input_offsets: np.ndarray
     inputs: np.ndarray
-    #: Tasks that put the results of others together: aliases, and what `compute` adds.
+    #: By task: whether it only combines results, as aliases and tasks that `compute` adds do.
     joins: np.ndarray
-    #: Bytes of the objects in the graph that are tasks themselves; NaN of other tasks.
+    #: By task: bytes if it is an object in the graph, or else NaN.
     constants: np.ndarray
     specifications: Mapping[Any, Any]
 
@@ -65,7 +66,7 @@ class SentGraph:
         return np.array([ranks[key] for key in self.specifications], dtype=np.int64)
 
     def edges(self) -> Iterator[tuple[int, int]]:
-        """Yield pairs of layers: one that takes, and one whose results it takes; each once."""
+        """Yield pairs of a layer and a layer on which it depends, without duplicates."""
         takers = self.layer_of[np.repeat(np.arange(len(self)), np.diff(self.input_offsets))]
         pairs = np.sort(takers * len(self.layers) + self.layer_of[self.inputs])
         pairs = pairs[np.append(True, pairs[1:] != pairs[:-1])] if len(pairs) else pairs
@@ -83,13 +84,13 @@ def sent_graph(graph: Any, keys: Any) -> SentGraph:
     wanted = [key for key in dict.fromkeys(flat(keys)) if key in tasks]
     numbers = {key: number for number, key in enumerate(wanted)}
     work, inputs, offsets, joins, sizes = list(wanted), [], [0], [], []
-    for key in work:  # it grows
+    for key in work:  # It grows.
         task = tasks[key]
         for other in task.dependencies:
             number = numbers.get(other)
             if number is None:
                 if other not in tasks:
-                    continue  # a result that is there
+                    continue  # The result exists already.
                 number = numbers[other] = len(work)
                 work.append(other)
             inputs.append(number)
@@ -114,8 +115,8 @@ def sent_graph(graph: Any, keys: Any) -> SentGraph:
 def repeated_calls(sent: SentGraph) -> Iterator[tuple[str, list[str]]]:
     """Yield functions that are called several times with equal arguments, and the calls' keys.
 
-    Only delayed functions with arguments count, as chance may decide what others return. Arguments
-    are equal if they are plain values, or the result of the same task.
+    Only delayed functions with arguments count, because others may return random values. Arguments
+    are equal if they are equal plain values, or the result of the same task.
     """
     calls: dict[Any, list[str]] = {}
     for key, task in sent.specifications.items() if len(sent) <= _MOST_COMPARED else ():

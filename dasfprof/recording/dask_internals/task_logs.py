@@ -1,4 +1,4 @@
-"""What task runs log and print."""
+"""Observers of the log records and printed lines of task runs."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from typing import Any
 from dasfprof.recording.dask_internals.patch import Patch, SharedListeners
 from dasfprof.recording.guard import HookGuard
 
-# --- What task runs log: a task that catches its own error counts as done -------------------------
+# --- Log records ----------------------------------------------------------------------------------
 #
-# The standard library's `logging.Logger.callHandlers`, which each record reaches that is not
-# filtered, is wrapped in the processes of workers. A handler of ours would change what programs
-# see: `logging.basicConfig` does nothing where there is one, and records without any go to stderr.
+# `logging.Logger.callHandlers`, which receives each record that is not filtered, is wrapped in the
+# processes of workers. A handler would change what programs see: `logging.basicConfig` does nothing
+# if there is one, and records go to stderr only if there is none.
 
-#: Called with each record: the key and run id of the task, the record, and whether it is the task
-#: run's first error. The key is None where Dask logs an exception outside of tasks.
+#: Called with the key and run id of the task, the record, and whether it is the task run's first
+#: error. The key is None if Dask logs an exception outside of tasks.
 Listener = Callable[[Any, int, logging.LogRecord, bool], object]
 
 _OURS = "dasfprof."
-#: Loggers of Dask, and of those the ones of other processes than a worker.
+#: Loggers of Dask, and those of processes that are not workers.
 _DASK = "distributed."
 _OF_OTHERS = ("distributed.scheduler", "distributed.nanny", "distributed.client")
-#: The most records of a task run that a listener gets, its first error not counted.
+#: Maximum number of records of a task run, not counting its first error.
 MOST_OF_A_RUN = 20
 
 
 class _Run:
-    """A task run, and what it has logged."""
+    """A task run, with the number of its records so far."""
 
     __slots__ = ("has_erred", "identity", "records")
 
@@ -40,8 +40,8 @@ class _Run:
         self.has_erred = False
 
 
-class Ear:
-    """Calls a listener with what each task run of a worker logs, from a level on."""
+class _RecordHandler:
+    """Passes the log records of a worker's task runs to a listener, from a level on."""
 
     def __init__(
         self,
@@ -55,16 +55,16 @@ class Ear:
         self._tasks = worker.state.tasks
         self._level, self._listener, self._left_out = level, listener, left_out
         self._guard = guard
-        #: By thread: the last run that logged.
+        #: The last run that logged, by thread.
         self._last: dict[int, _Run] = {}
 
     def run_of(self, thread: int) -> tuple[Any, int] | None:
-        """Return key and run id of the task that a thread runs; None: of none, or a coroutine."""
+        """Return key and run id of the task that a thread runs, or None, also for coroutines."""
         key = self._threads.get(thread)
         return None if key is None else (key, getattr(self._tasks.get(key), "run_id", -1))
 
-    def hear(self, record: logging.LogRecord) -> None:
-        """Call the listener with a record of this thread, if it is of a task run."""
+    def handle(self, record: logging.LogRecord) -> None:
+        """Call the listener with a record of this thread if it belongs to a task run."""
         try:
             is_error = record.levelno >= logging.ERROR or bool(
                 record.exc_info and record.exc_info[0]
@@ -94,17 +94,17 @@ class Ear:
                 else:
                     self._listener(*identity, record, False)
         except Exception:
-            self._guard.caught("what a task logged")
+            self._guard.caught("a log record of a task")
 
 
-def _hearing(owner: Any, name: str, place: int) -> SharedListeners[Any]:
-    """Return listeners, each of which hears an argument of all calls of a function."""
+def _handlers_of(owner: Any, name: str, position: int) -> SharedListeners[Any]:
+    """Return listeners that handle one argument of all calls of a function."""
 
     def wrap(original: Any, patch: Patch) -> Any:
         def call(*args: Any, **kwargs: Any) -> Any:
-            if patch.active and len(args) > place:
+            if patch.active and len(args) > position:
                 for listener in listeners.all:
-                    listener.hear(args[place])
+                    listener.handle(args[position])
             return original(*args, **kwargs)
 
         return call
@@ -113,22 +113,22 @@ def _hearing(owner: Any, name: str, place: int) -> SharedListeners[Any]:
     return listeners
 
 
-_ears = _hearing(lambda: logging.Logger, "callHandlers", 1)
+_of_records = _handlers_of(lambda: logging.Logger, "callHandlers", 1)
 
 
 def listen(
     worker: Any, level: int, listener: Listener, left_out: Callable[[], object], guard: HookGuard
 ) -> Callable[[], None]:
-    """Call a listener, in the task's thread, with what each task run logs.
+    """Call a listener with the log records of each task run, in the task's thread.
 
     Parameters
     ----------
     worker
         The worker.
     level
-        The least level of a record; the first error of each task run is heard in any case.
+        Minimum level of a record. The first error of each task run is always included.
     listener
-        Gets the records.
+        Receives the records.
     left_out
         Called for each record beyond `MOST_OF_A_RUN` of a task run.
     guard
@@ -137,50 +137,51 @@ def listen(
     Returns
     -------
     Callable
-        Ends it.
+        Stops it.
     """
-    return _ears.add(Ear(worker, level, listener, left_out, guard))
+    return _of_records.add(_RecordHandler(worker, level, listener, left_out, guard))
 
 
-# --- What task runs print: text that their threads write to the standard output, line by line -----
+# --- Printed lines --------------------------------------------------------------------------------
 #
-# `sys.stdout.write` of the moment is wrapped in the processes of workers. A program that puts
-# another stream in its place later, such as `contextlib.redirect_stdout`, is not heard, nor is a
-# last line that has no end.
+# `sys.stdout.write` is wrapped in the processes of workers. If a program replaces the stream later,
+# as `contextlib.redirect_stdout` does, its lines are not recorded. Neither is a last line without
+# an end.
 
 #: The name of the level of these records, and that of their logger.
 LEVEL, LOGGER = "PRINT", "stdout"
-#: Characters of a line that has no end yet; what comes then is left out.
+#: Maximum number of characters of a line without an end. Further ones are left out.
 _LONGEST = 1000
 
 
-class _Lines:
+class _TextHandler:
     """Makes a record of each line that a task's thread writes."""
 
-    def __init__(self, ear: Ear, guard: HookGuard) -> None:
-        self._ear, self._guard = ear, guard
-        #: By thread: the run that has begun a line, and what it wrote of it.
-        self._begun: dict[int, tuple[tuple[Any, int], str]] = {}
+    def __init__(self, records: _RecordHandler, guard: HookGuard) -> None:
+        self._records, self._guard = records, guard
+        #: By thread: the run that has started a line, and the start of the line.
+        self._started: dict[int, tuple[tuple[Any, int], str]] = {}
 
-    def hear(self, text: str) -> None:
+    def handle(self, text: str) -> None:
+        """Pass on the lines that end in a text."""
         try:
             thread = threading.get_ident()
-            run = self._ear.run_of(thread)
+            run = self._records.run_of(thread)
             if run is None or type(text) is not str:
                 return
-            before, begun = self._begun.pop(thread, (run, ""))
-            *lines, rest = ((begun if before == run else "") + text[: _LONGEST * 20]).split("\n")
+            before, start = self._started.pop(thread, (run, ""))
+            *lines, start = ((start if before == run else "") + text[: _LONGEST * 20]).split("\n")
             for line in lines:
                 if line.strip():
-                    self._ear.hear(_record(line))
-            if rest:
-                self._begun[thread] = run, rest[:_LONGEST]
+                    self._records.handle(_record(line))
+            if start:
+                self._started[thread] = run, start[:_LONGEST]
         except Exception:
-            self._guard.caught("what a task prints")
+            self._guard.caught("a printed line of a task")
 
 
 def _record(line: str) -> logging.LogRecord:
-    frame = sys._getframe(3)  # of who wrote: below are this function, `hear` and `write`
+    frame = sys._getframe(3)  # Skip this function, `handle` and `write`.
     code = frame.f_code
     record = logging.LogRecord(
         *(LOGGER, logging.INFO, code.co_filename, frame.f_lineno, line, (), None),
@@ -190,28 +191,15 @@ def _record(line: str) -> logging.LogRecord:
     return record
 
 
-_listeners = _hearing(lambda: sys.stdout, "write", 0)  # the stream of that moment
+_of_texts = _handlers_of(lambda: sys.stdout, "write", 0)
 
 
 def listen_to_prints(
     worker: Any, listener: Listener, left_out: Callable[[], object], guard: HookGuard
 ) -> Callable[[], None]:
-    """Call a listener, in the task's thread, with a record of each line that a task run prints.
+    """Call a listener with a record of each line that a task run prints, in the task's thread.
 
-    Parameters
-    ----------
-    worker
-        The worker.
-    listener
-        Gets the records.
-    left_out
-        Called for each line beyond `MOST_OF_A_RUN` of a task run.
-    guard
-        Handles errors.
-
-    Returns
-    -------
-    Callable
-        Ends it.
+    See `listen` for the parameters.
     """
-    return _listeners.add(_Lines(Ear(worker, logging.INFO, listener, left_out, guard), guard))
+    records = _RecordHandler(worker, logging.INFO, listener, left_out, guard)
+    return _of_texts.add(_TextHandler(records, guard))

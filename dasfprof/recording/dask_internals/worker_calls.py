@@ -1,63 +1,62 @@
-"""What a worker does: calls of actors, P2P messages, outcomes of task runs and transfers."""
+"""Observers of a worker: actor calls, P2P messages, outcomes of task runs and transfers."""
 
 from __future__ import annotations
 
 import inspect
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from time import perf_counter, time
 from typing import Any
 
 from dasfprof.recording.dask_internals import names
 from dasfprof.recording.dask_internals.names import Names
-from dasfprof.recording.dask_internals.patch import Entries, Hook, Patch, SharedListeners
+from dasfprof.recording.dask_internals.patch import Entries, Patch, SharedListeners
 from dasfprof.recording.guard import HookGuard
 
-# --- Calls of actors' methods: observing each call that a worker answers --------------------------
+# --- Actor calls ----------------------------------------------------------------------------------
 #
-# They are no tasks: a worker gets them by messages of their own, which its `handlers` give to
-# `Worker.actor_execute`, and runs them on its event loop or in one thread of their own. A call that
-# an actor makes of another one on its own worker is no message: it is a part of the call around it.
-
-#: Start, seconds, the actor's key, the method, and ``success``, ``failed`` or ``unanswered``: it
-#: had no answer at the end, which is then that of its seconds.
-Call = tuple[float, float, Any, str, str]
+# Actor calls are not tasks. A worker receives them as messages, which its `handlers` pass to
+# `Worker.actor_execute`, and runs them on its event loop or in a thread for actors. A call of an
+# actor by another actor on the same worker is not a message, but a part of the outer call.
 
 
 def can_observe(worker: Any, request: str = "actor_execute") -> bool:
-    """Return whether requests to this worker can be observed: calls of actors, or functions."""
+    """Return whether requests to this worker can be observed (actor calls, or functions)."""
     handlers = getattr(worker, "handlers", None)
     return isinstance(handlers, dict) and request in handlers
 
 
 class ActorCalls:
-    """Calls an observer with each call of an actor of a worker, from now on until `stop`.
-
-    Made where `can_observe` says so.
+    """Passes each actor call of a worker to an observer until `stop`. Requires `can_observe`.
 
     Parameters
     ----------
-    worker, observer, guard
-        The worker; who gets the calls, as they end; what handles errors.
+    worker
+        The worker.
+    observer
+        Called with each call when it has ended: start, seconds, the actor's key, the method, and
+        ``success``, ``failed``, or ``unanswered`` if observation stopped before the answer.
+    guard
+        Handles errors.
     """
 
-    #: The message that asks for a call.
+    #: The request that is observed.
     _request = "actor_execute"
 
     def __init__(self, worker: Any, observer: Callable[[Any], None], guard: HookGuard) -> None:
         self._observer, self._guard = observer, guard
-        #: Calls that have no answer yet: start, begin by the clock of durations, actor, method.
+        #: Calls without an answer: start, start by the clock of durations, actor, method.
         self._open: dict[object, tuple[float, float, Any, str]] = {}
         self._patch = Patch(Entries(worker.handlers), self._request, self._wrap)
 
     def stop(self) -> None:
-        """Observe no more; the observer gets the calls that have no answer. Idempotent."""
+        """Stop observing, and pass on the calls without an answer. Idempotent."""
         self._patch.remove()
         for call in list(self._open):
             self._ended(call, "unanswered")
 
     def _wrap(self, original: Any, patch: Patch) -> Any:
-        # Dask's connections keep the last handler that they called, and what it refers to.
+        # Dask's connections keep a reference to the last handler that they called.
         reference = weakref.ref(self)
 
         def observed(*args: Any, **kwargs: Any) -> Any:
@@ -74,7 +73,7 @@ class ActorCalls:
             actor, method = kwargs.get("actor", given[0]), kwargs.get("function", given[1])
             self._open[call] = time(), perf_counter(), actor, str(method)
         except Exception:
-            self._guard.caught("a call of an actor")
+            self._guard.caught("an actor call")
         try:
             result = await answer
             state = outcome_of(result)
@@ -96,16 +95,16 @@ class ActorCalls:
 
 
 def outcome_of(result: Any) -> str:
-    """Return whether the method gave a result: what it raises is an answer too."""
+    """Return ``success`` or ``failed``: an answer may also be an exception."""
     ended_well = isinstance(result, dict) and result.get("status") == "OK"
     return "success" if ended_well else "failed"
 
 
-# --- Messages of P2P shuffles: observing what a worker sends to other workers ---------------------
+# --- Messages of P2P shuffles ---------------------------------------------------------------------
 #
-# P2P shuffles move rows and blocks between workers by messages of their own: they are no results of
-# tasks, and no transfers. Dask's private `CommShardsBuffer.process` sends one. All workers of a
-# process share it, so it is wrapped once, for the first worker, and restored after the last.
+# P2P shuffles move rows and blocks between workers in messages, which are neither results of tasks
+# nor transfers. Dask's private `CommShardsBuffer.process` sends them. All workers of a process
+# share it, so it is wrapped once.
 
 #: Start, seconds, the receiver's address, bytes, and ``success`` or ``failed``.
 Message = tuple[float, float, str, int, str]
@@ -115,7 +114,7 @@ Observer = Callable[[Message], None]
 def observe(worker: Any, observer: Observer, guard: HookGuard) -> Callable[[], None]:
     """Call an observer with each message of a P2P shuffle from this worker to another one.
 
-    It is never called if this Dask lacks a name that is needed.
+    It is never called if this Dask lacks a required name.
 
     Returns
     -------
@@ -127,23 +126,19 @@ def observe(worker: Any, observer: Observer, guard: HookGuard) -> Callable[[], N
     return _listeners.add((worker.address, observer, guard))
 
 
-def _hooks() -> list[Hook]:
-    return [(names.P2P.find("CommShardsBuffer"), "process", _wrap)]
-
-
 def _wrap(original: Any, patch: Patch) -> Any:
     async def observed(buffer: Any, *args: Any, **kwargs: Any) -> Any:
         if not patch.active:
             return await original(buffer, *args, **kwargs)
         start, begin = time(), perf_counter()
         sent = await original(buffer, *args, **kwargs)
-        _tell(buffer, args, kwargs, start, perf_counter() - begin)
+        _report(buffer, args, kwargs, start, perf_counter() - begin)
         return sent
 
     return observed
 
 
-def _tell(
+def _report(
     buffer: Any, args: tuple[Any, ...], kwargs: dict[str, Any], start: float, seconds: float
 ) -> None:
     listeners = _listeners.all
@@ -162,25 +157,23 @@ def _tell(
             guard.caught("a message of a P2P shuffle")
 
 
-#: Of each run that is recorded on a worker: the address of that one, and who is told.
-_listeners: SharedListeners[tuple[str, Observer, HookGuard]] = SharedListeners(_hooks)
+#: Addresses of the recorded workers, each with its observer.
+_listeners: SharedListeners[tuple[str, Observer, HookGuard]] = SharedListeners(
+    lambda: [(names.P2P.find("CommShardsBuffer"), "process", _wrap)]
+)
 
 
-# --- The worker's own metering: observing the outcomes of task runs and transfers -----------------
+# --- The worker's metering: outcomes of task runs and transfers -----------------------------------
 #
-# After each task run and each transfer the worker calls its private `_finalize_metrics` with the
-# outcome, an object of one of the classes here, and a ledger of metrics.
-#
-# A ledger's metrics are labels with a value and a unit; a label may occur more than once.
+# After each task run and each transfer, the worker calls its private `_finalize_metrics` with the
+# outcome, an object of one of the classes here, and a ledger of metrics. These are labels with a
+# value and a unit. A label may occur more than once.
 
 
-class _Unknown:
-    """Stands for a class that this Dask does not have, so that no object is of it."""
-
-
-def _outcome(of: Names, name: str) -> Any:
-    found = of.find(name) if of.exist() else None
-    return found if isinstance(found, type) else _Unknown
+def _outcome(used: Names, name: str) -> Any:
+    """Return a class of outcomes. If this Dask lacks it, return a class that no outcome has."""
+    kind = used.find(name) if used.exist() else None
+    return kind if isinstance(kind, type) else type(None)
 
 
 ExecuteSuccessEvent = _outcome(names.METERING, "ExecuteSuccessEvent")
@@ -192,7 +185,7 @@ GatherDepBusyEvent = _outcome(names.TRANSFERS, "GatherDepBusyEvent")
 
 
 def listen(worker: Any, observe: Callable[[Any, Any], None], guard: HookGuard) -> Patch | None:
-    """Call `observe` with each outcome and its ledger, before the worker's own metering.
+    """Call `observe` with each outcome and its ledger, before the worker's metering.
 
     The method is replaced on this worker only. The guard handles errors that `observe` raises.
 
@@ -200,7 +193,7 @@ def listen(worker: Any, observe: Callable[[Any, Any], None], guard: HookGuard) -
     -------
     Patch or None
         To be removed at the end. None if this Dask lacks the method or a class of outcomes of task
-        runs: use the public `transition` hook then.
+        runs. The public `transition` hook is used in that case.
     """
     if not names.METERING.exist():
         return None
@@ -210,7 +203,7 @@ def listen(worker: Any, observe: Callable[[Any, Any], None], guard: HookGuard) -
             if patch.active:
                 try:
                     given = args
-                    if len(args) < 2:  # passed by name
+                    if len(args) < 2:  # Some are passed by name.
                         bound = inspect.signature(original).bind(*args, **kwargs)
                         given = tuple(bound.arguments.values())
                     observe(given[0], given[1])
@@ -221,15 +214,3 @@ def listen(worker: Any, observe: Callable[[Any, Any], None], guard: HookGuard) -
         return observed
 
     return Patch(worker, "_finalize_metrics", wrap)
-
-
-def fetch_seconds(metrics: Iterable[tuple[Any, float, str]]) -> tuple[float, float]:
-    """Return a transfer's seconds on the network and of deserialising, from its ledger."""
-    network = deserialize = 0.0
-    for label, value, unit in metrics:
-        if unit == "seconds":
-            if label == "network":
-                network += value
-            elif label == "deserialize":
-                deserialize += value
-    return network, deserialize

@@ -1,8 +1,8 @@
 """Functions that clients run on a worker outside of tasks, as `Client.run` does.
 
-They come by messages, as calls of actors do. Dask's private `run` unpickles the function, and asks
-the module's `has_arg` for its parameters, which is where the function's name is seen. Its coroutine
-runs in steps, and others run on the event loop between these.
+Like actor calls, they arrive as messages. Dask's private `run` unpickles the function and passes it
+to the module's `has_arg`, whose wrapper records the function's name. Other coroutines run on the
+event loop between the steps of `run`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from dasfprof.recording.guard import HookGuard
 
 
 class FunctionRun:
-    """A function that runs on a worker: a coroutine that counts its thread's CPU seconds."""
+    """A function that runs on a worker. Awaiting it counts the CPU seconds of its steps."""
 
     def __init__(self, coroutine: Any) -> None:
         self._coroutine, self.cpu = coroutine, 0.0
@@ -49,9 +49,10 @@ _running: ContextVar[FunctionRun | None] = ContextVar("dasfprof_function", defau
 
 
 class FunctionRuns(ActorCalls):
-    """Calls an observer with each function that a worker runs outside of tasks, until `stop`.
+    """Passes each function that a worker runs outside of tasks to an observer, until `stop`.
 
-    Functions of dasfprof are left out.
+    The observer is called with start, seconds, name, CPU seconds and state. Functions of dasfprof
+    are left out.
     """
 
     _request = "run"
@@ -61,7 +62,7 @@ class FunctionRuns(ActorCalls):
         self._leave = _named.add(guard) if names.WORKER_FUNCTIONS.exist() else lambda: None
 
     def stop(self) -> None:
-        """Observe no more; the observer gets the functions that have not ended. Idempotent."""
+        """Stop observing, and pass on the functions that have not ended. Idempotent."""
         super().stop()
         self._leave()
         self._leave = lambda: None

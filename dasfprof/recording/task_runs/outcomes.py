@@ -1,4 +1,4 @@
-"""Facts about the ends of task runs and transfers on a worker, for `WorkerTaskPlugin`."""
+"""Facts about task runs and transfers that ended on a worker, for `WorkerTaskPlugin`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from dasfprof.recording.dask_internals.worker_calls import (
     ExecuteFailureEvent,
     GatherDepBusyEvent,
     GatherDepSuccessEvent,
-    fetch_seconds,
 )
 from dasfprof.recording.task_runs.logs import raised_at
 from dasfprof.recording.task_runs.results import ResultDescriber, type_name
@@ -24,7 +23,7 @@ STATES = {"memory": "memory", "error": "erred", "rescheduled": "rescheduled"}
 
 
 def failed_run(event: Any, task: Any) -> tuple[Any, ...]:
-    """Return the `FACTS` of a run that failed or was rescheduled; Dask times failed runs only."""
+    """Return the `FACTS` of a run that failed, or was rescheduled, which Dask does not time."""
     facts = {"key": event.key, "state": "rescheduled", "size": 0, **_inputs(task)}
     if type(event) is ExecuteFailureEvent:
         facts |= {"run_id": event.run_id, "state": "erred"}
@@ -41,14 +40,14 @@ def ends_here(task: Any, start: str, finish: str, executing: bool) -> bool:
     Parameters
     ----------
     task
-        The worker's.
+        The worker's task.
     start, finish
-        States; `finish` is one of `STATES`.
+        States. `finish` is one of `STATES`.
     executing
-        Whether the task was seen to begin on this worker.
+        Whether the task started on this worker while recording.
     """
     if start in _RUNNING:
-        # Where the worker could not store the result, a change to "error" follows.
+        # If the worker could not store the result, a change to "error" follows.
         return finish != "memory" or task.state == "memory"
     return executing
 
@@ -61,9 +60,9 @@ def run_by_state(
     Parameters
     ----------
     task
-        The worker's.
+        The worker's task.
     start, finish
-        States; `finish` is one of `STATES`.
+        States. `finish` is one of `STATES`.
     data
         The worker's mapping of results.
     describe
@@ -75,7 +74,7 @@ def run_by_state(
         (s for s in reversed(task.startstops) if s["action"] == "compute"), {}
     )
     if finish == "rescheduled":
-        span = {}  # Dask keeps none; any span belongs to an earlier run
+        span = {}  # Dask has none for this run. Any span belongs to an earlier run.
     _, dtype, shape = describe(value_in_memory(data, task.key) if is_stored else None)
     facts = {"key": task.key, "prefix": task.prefix, "run_id": task.run_id, "state": state}
     facts |= {"size": task.nbytes or 0 if is_stored else 0, "dtype": dtype, "shape": shape}
@@ -89,10 +88,10 @@ def run_by_state(
 
 
 def transfer(event: Any, ledger: Any) -> tuple[Any, ...]:
-    """Return the facts of a transfer.
+    """Return facts about a transfer.
 
-    These are its start, seconds, the other worker, keys, size, state, and the seconds on the
-    network and of deserialising.
+    These are its start, seconds, the other worker, keys, bytes, state, and the seconds on the
+    network and of deserializing.
     """
     kind = type(event)
     keys: tuple[Any, ...] = ()
@@ -103,8 +102,11 @@ def transfer(event: Any, ledger: Any) -> tuple[Any, ...]:
         state = "busy" if kind is GatherDepBusyEvent else "failed"
     seconds = perf_counter() - ledger.start
     size = event.total_nbytes if state == "success" else 0
-    told = fetch_seconds(ledger.metrics)
-    return (time() - seconds, seconds, event.worker, keys, size, state, *told)
+    spent = {"network": 0.0, "deserialize": 0.0}
+    for label, value, unit in ledger.metrics:
+        if unit == "seconds" and label in spent:
+            spent[label] += value
+    return (time() - seconds, seconds, event.worker, keys, size, state, *spent.values())
 
 
 def _inputs(task: Any) -> dict[str, Any]:
@@ -115,9 +117,9 @@ def _inputs(task: Any) -> dict[str, Any]:
     return {"dependencies": keys, "input_size": size}
 
 
-# --- What keeps tasks from being sent to a worker, as the scheduler knows it ----------------------
+# --- Tasks that the scheduler has not assigned to a worker ----------------------------------------
 
-#: States of tasks whose dependencies are in memory and that no worker has.
+#: States of unassigned tasks whose dependencies are in memory.
 HELD_BACK = ("queued", "no-worker")
 _UNSENT = ("waiting", *HELD_BACK)
 
@@ -125,7 +127,7 @@ _UNSENT = ("waiting", *HELD_BACK)
 def unsent_tasks(
     waiting: Mapping[Any, tuple[float, str]], tasks: Mapping[Any, Any]
 ) -> list[tuple[Any, ...]]:
-    """Return a row of `UNSENT_TASKS` for each prefix and state of tasks that no worker has.
+    """Return a row of `UNSENT_TASKS` for each prefix and state of unassigned tasks.
 
     Parameters
     ----------
@@ -134,29 +136,26 @@ def unsent_tasks(
     tasks
         The scheduler's tasks by key.
     """
-    found: dict[tuple[str, str], tuple[float, Any, int]] = {}
+    groups: dict[tuple[str, str], tuple[float, Any, int]] = {}
     for key, (since, _) in dict(waiting).items():
         task = tasks.get(key)
         if task is not None and task.state in _UNSENT:
             kind = task.prefix.name, task.state
-            begin, first, count = found.get(kind, (since, task, 0))
-            found[kind] = min(begin, since), first, count + 1
+            start, first, count = groups.get(kind, (since, task, 0))
+            groups[kind] = min(start, since), first, count + 1
     return [
-        (begin, name, state, count, first.key, restrictions(first))
-        for (name, state), (begin, first, count) in found.items()
+        (start, name, state, count, first.key, restrictions(first))
+        for (name, state), (start, first, count) in groups.items()
     ]
 
 
-# --- The annotation by which a client tells the scheduler in which step a graph was computed ------
-
-
 def take_step(annotations: Any, tasks: Mapping[Any, Any]) -> Any:
-    """Return the step of a graph, and remove its annotation from the tasks.
+    """Return the step in which a client computed a graph, and remove its annotation from the tasks.
 
     Parameters
     ----------
     annotations
-        Those of the graph: values by key, by name.
+        The graph's annotations: values by key, by name.
     tasks
         The scheduler's tasks by key.
     """
