@@ -27,11 +27,45 @@ async def in_thread(function: Callable[[], object]) -> None:
         await done
 
 
+class Catching:
+    """A context that passes errors to a function instead of raising them.
+
+    Parameters
+    ----------
+    handle
+        The function, which is called while the error is handled.
+    what
+        Its argument: what the context does.
+    """
+
+    __slots__ = ("_handle", "_what")
+
+    def __init__(self, handle: Callable[[str], object], what: str) -> None:
+        self._handle, self._what = handle, what
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
+        if isinstance(error, Exception):
+            self._handle(self._what)
+            return True
+        return False
+
+
+def logging_errors(what: str) -> Catching:
+    """Return a context that logs, at the level DEBUG, that something could not be recorded."""
+    return Catching(
+        lambda what: logger.debug("%s could not be recorded", what, exc_info=True), what
+    )
+
+
 class HookGuard:
     """Handles the errors of one plugin's hooks.
 
-    The body of each hook is in ``try: ... except Exception: guard.caught(...)``, which costs
-    nothing without an error. The number of errors is written to the trace.
+    The body of each hook is in a context of `catching`. Hooks that Dask calls for each task use
+    ``try: ... except Exception: guard.caught(...)``, which costs nothing without an error. The
+    number of errors is written to the trace.
 
     Parameters
     ----------
@@ -56,13 +90,15 @@ class HookGuard:
                 exc_info=True,
             )
 
+    def catching(self, where: str) -> Catching:
+        """Return a context that counts errors as `caught` does."""
+        return Catching(self.caught, where)
+
     def call_all(self, where: str, steps: list[Callable[[], object]]) -> None:
         """Remove and call all steps, from last to first, even if some fail."""
         while steps:
-            try:
+            with self.catching(where):
                 steps.pop()()
-            except Exception:
-                self.caught(where)
 
     async def end(self, worker: Any, steps: list[Callable[[], object]]) -> None:
         """Call all steps of a plugin's end, in a thread unless the worker is closing.

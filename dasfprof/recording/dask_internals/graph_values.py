@@ -23,6 +23,7 @@ from distributed import Client
 
 from dasfprof.recording.dask_internals import client_calls, names
 from dasfprof.recording.dask_internals.patch import Hook, Patch, SharedPatches
+from dasfprof.recording.guard import logging_errors
 from dasfprof.recording.steps import step as steps
 from dasfprof.recording.steps.step import SentValue, Submission
 
@@ -282,10 +283,8 @@ def _timing_optimisation(original: Any, patch: Patch) -> Any:
         finally:
             _thread.is_optimizing = False
             _thread.optimizing = (_thread.optimizing or 0.0) + monotonic() - begin
-            try:
+            with logging_errors("an optimization"):
                 client_calls.spent("optimising", client_calls.clock() - alone)
-            except Exception:
-                logger.debug("an optimization could not be recorded", exc_info=True)
 
     return optimize
 

@@ -32,6 +32,7 @@ from dasfprof.recording.dask_internals.local_task import (
     without_ours,
 )
 from dasfprof.recording.dask_internals.patch import Hook, Patch, SharedListeners
+from dasfprof.recording.guard import logging_errors
 
 logger = logging.getLogger(__name__)
 
@@ -221,10 +222,8 @@ def _count(keys: Any) -> int:
 
 def _notify(compute: Compute, method: str, *facts: Any) -> None:
     for listener in compute.listeners:
-        try:
+        with logging_errors("a computation"):
             getattr(listener, method)(compute, *facts)
-        except Exception:
-            logger.debug("a computation could not be recorded", exc_info=True)
 
 
 def _in_worker() -> bool:
@@ -286,10 +285,8 @@ def observe_first_build(call: Callable[[], object]) -> Callable[[], None]:
             if not patch.active:
                 return original(*args, **kwargs)
             patch.remove()
-            try:
+            with logging_errors("the first build"):
                 call()
-            except Exception:  # For example within an import.
-                logger.debug("the first build could not be recorded", exc_info=True)
             owner, *args_of_method = args
             return owner.from_collections(*args_of_method, **kwargs)
 

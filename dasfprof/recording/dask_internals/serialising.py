@@ -235,12 +235,10 @@ def _timing_results(
         with meter.add_callback(count):
             answer = await original(*args, **kwargs)
         for tasks, report, guard in listener if any(map(_Spent.is_slow, results)) else ():
-            try:
+            with guard.catching("the serializing of results"):
                 keys = kwargs["keys"] if "keys" in kwargs else args[1]
                 for facts in _slow_results(tasks, keys, results):
                     report({**facts, "target": kwargs.get("who")})
-            except Exception:
-                guard.caught("the serializing of results")
         return answer
 
     return get_data

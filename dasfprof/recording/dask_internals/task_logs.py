@@ -65,7 +65,7 @@ class _RecordHandler:
 
     def handle(self, record: logging.LogRecord) -> None:
         """Call the listener with a record of this thread if it belongs to a task run."""
-        try:
+        with self._guard.catching("a log record of a task"):
             is_error = record.levelno >= logging.ERROR or bool(
                 record.exc_info and record.exc_info[0]
             )
@@ -93,8 +93,6 @@ class _RecordHandler:
                     self._left_out()
                 else:
                     self._listener(*identity, record, False)
-        except Exception:
-            self._guard.caught("a log record of a task")
 
 
 def _handlers_of(owner: Any, name: str, position: int) -> SharedListeners[Any]:
@@ -164,7 +162,7 @@ class _TextHandler:
 
     def handle(self, text: str) -> None:
         """Pass on the lines that end in a text."""
-        try:
+        with self._guard.catching("a printed line of a task"):
             thread = threading.get_ident()
             run = self._records.run_of(thread)
             if run is None or type(text) is not str:
@@ -176,8 +174,6 @@ class _TextHandler:
                     self._records.handle(_record(line))
             if start:
                 self._started[thread] = run, start[:_LONGEST]
-        except Exception:
-            self._guard.caught("a printed line of a task")
 
 
 def _record(line: str) -> logging.LogRecord:

@@ -203,10 +203,8 @@ def observe_dropped_copies(
     def wrap(original: Any, patch: Patch) -> Any:
         def requested(*args: Any, **kwargs: Any) -> Any:
             if patch.active:
-                try:
+                with guard.catching("dropped copies"):
                     observer(args[0], list(args[1]))
-                except Exception:
-                    guard.caught("dropped copies")
             return original(*args, **kwargs)
 
         return requested
@@ -239,10 +237,8 @@ def observe_handler(
         def observed(*args: Any, **kwargs: Any) -> Any:
             answer = original(*args, **kwargs)
             if patch.active:
-                try:
+                with guard.catching(f"the answer to {name}"):
                     observer(answer)
-                except Exception:
-                    guard.caught(f"the answer to {name}")
             return answer
 
         return observed

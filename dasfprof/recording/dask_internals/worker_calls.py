@@ -69,11 +69,9 @@ class ActorCalls:
 
     async def _awaited(self, answer: Any, given: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         call, state = object(), "failed"
-        try:
+        with self._guard.catching("an actor call"):
             actor, method = kwargs.get("actor", given[0]), kwargs.get("function", given[1])
             self._open[call] = time(), perf_counter(), actor, str(method)
-        except Exception:
-            self._guard.caught("an actor call")
         try:
             result = await answer
             state = outcome_of(result)
@@ -82,13 +80,11 @@ class ActorCalls:
             self._ended(call, state)
 
     def _ended(self, call: object, state: str) -> None:
-        try:
+        with self._guard.catching("a call outside of tasks"):
             known = self._open.pop(call, None)
             if known is not None:
                 start, begin, *named = known
                 self._note(call, start, perf_counter() - begin, named, state)
-        except Exception:
-            self._guard.caught("a call outside of tasks")
 
     def _note(self, call: Any, start: float, seconds: float, named: list[Any], state: str) -> None:
         self._observer((start, seconds, *named, state))

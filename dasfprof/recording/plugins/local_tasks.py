@@ -124,7 +124,7 @@ class LocalTasks(RecordingPart):
             file = self._own_file()
             self._open[run.facts.thread] = run_id, None if file.was_brief else file.read()
         except Exception:
-            self._guard.caught("the begin of a task")
+            self._guard.caught("the start of a task")
 
     def ended(self, run: Run) -> int | None:
         """Note a task that has ended; return its number, None if it could not be noted."""

@@ -137,10 +137,8 @@ class ResourceMonitor(RecordingPart):
     def _run(self) -> None:
         due = monotonic()
         while not self._stopping.wait(max(0.0, due - monotonic())):
-            try:
+            with self._guard.catching("the sampler"):
                 self._sample()
-            except Exception:
-                self._guard.caught("the sampler")
             due += self.settings.sample_interval
             if due < monotonic():  # missed ticks are skipped
                 due = monotonic() + self.settings.sample_interval
@@ -157,10 +155,8 @@ class ResourceMonitor(RecordingPart):
         duty = is_due and self._duty.held()
         rows: list[Any] = []
         for probe in self._probes:
-            try:
+            with self._guard.catching(type(probe).__name__):
                 rows.extend(probe.sample(duty))
-            except Exception:
-                self._guard.caught(type(probe).__name__)
         self._source.rows.extend([*self._held_back, *rows] if is_due else [])
         self._held_back = [] if is_due else rows
         if is_due and 0 < _NEAR_LIMIT * self._memory_limit <= self._idleness.memory:

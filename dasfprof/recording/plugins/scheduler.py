@@ -154,13 +154,11 @@ class SchedulerTaskPlugin(SchedulerPlugin):
             self._guard.caught("start")
             self._guard.call_all("start", self._undo)
             return
-        try:
+        with self._guard.catching("dashboard"):
             if self._companion is not None:
                 told = scheduler, self.settings, self._companion
                 self._undo.append(add_page(*told))
                 self._undo.append(add_metrics(*told, self.database))
-        except Exception:
-            self._guard.caught("dashboard")
 
     def _tell_clients(self, scheduler: Any, rows: FileRows) -> Narrow | None:
         """Write whose tasks are known; return what leaves out the texts of hidden ones, if any."""
@@ -205,12 +203,10 @@ class SchedulerTaskPlugin(SchedulerPlugin):
 
     async def before_close(self) -> None:
         """Write what is under way as the scheduler begins to close; take what workers ship."""
-        try:
+        with self._guard.catching("before_close"):
             self._end_under_way()
             if self._receiver is not None:
                 await self._receiver.receive_last()
-        except Exception:
-            self._guard.caught("before_close")
 
     def _end_under_way(self) -> None:
         if self._under_way is not None:
@@ -222,14 +218,12 @@ class SchedulerTaskPlugin(SchedulerPlugin):
         A standalone scheduler learns that its workers have ended only after this call, so the file
         stays open until the scheduler has finished.
         """
-        try:
+        with self._guard.catching("close"):
             await in_thread(self.database.commit)
             if self._scheduler.workers:
                 self._end = asyncio.create_task(self._close_with_scheduler())
             else:
                 await self.stop()
-        except Exception:
-            self._guard.caught("close")
 
     async def _close_with_scheduler(self) -> None:
         try:
@@ -240,7 +234,7 @@ class SchedulerTaskPlugin(SchedulerPlugin):
 
     async def stop(self) -> None:
         """End the recording: Dask calls nothing when a plugin is unregistered."""
-        try:
+        with self._guard.catching("stop"):
             self._end_under_way()
             if self._scheduler.status.name == "running":
                 await asyncio.gather(*(e.finish() for e in (self._receiver, self._exits) if e))
@@ -248,8 +242,6 @@ class SchedulerTaskPlugin(SchedulerPlugin):
             if self.clients is not None:
                 self.clients.stop()
             await in_thread(partial(self._guard.call_all, "stop", self._undo))
-        except Exception:
-            self._guard.caught("stop")
 
     def add_client(self, scheduler: Any, client: str) -> None:
         """Note that a client connected: it may be that of the run, again."""
@@ -358,7 +350,7 @@ class SchedulerTaskPlugin(SchedulerPlugin):
 
     def log_event(self, topic: str, msg: Any) -> None:
         """Note a steal, which sets a new run_id, a client's end, or a change of the cluster."""
-        try:
+        with self._guard.catching("log_event"):
             if topic == "all" and self._under_way is not None:
                 self._under_way.note(msg)
             if topic == "stealing" and isinstance(msg, tuple) and msg[0] == "request":
@@ -375,27 +367,21 @@ class SchedulerTaskPlugin(SchedulerPlugin):
                 self.clients.announced(msg)
             elif isinstance(msg, dict) and self._changes is not None:
                 self._changes.logged(topic, msg)
-        except Exception:
-            self._guard.caught("log_event")
 
     def restart(self, scheduler: Any) -> None:
         """Note that a client restarts all workers."""
-        try:
+        with self._guard.catching("restart"):
             if self._changes is not None:
                 self._changes.restart()
-        except Exception:
-            self._guard.caught("restart")
 
     def add_worker(self, scheduler: Any, worker: str) -> None:
         """Note that a worker joined."""
-        try:
+        with self._guard.catching("add_worker"):
             state = scheduler.workers[worker]
             facts = (state.name, state.host, state.nthreads, state.memory_limit or 0)
             self._tell(WORKER_ADDED, worker, *facts, dict(state.resources))
             if self._exits is not None:
                 self._exits.joined(worker, state)
-        except Exception:
-            self._guard.caught("add_worker")
 
     def remove_worker(
         self, scheduler: Any, worker: str, *, stimulus_id: str = "", **kwargs: Any
@@ -405,7 +391,7 @@ class SchedulerTaskPlugin(SchedulerPlugin):
         Dask awaits the return value, so that everything that a retired worker recorded is on disk
         when the call that retires it returns.
         """
-        try:
+        with self._guard.catching("remove_worker"):
             reason = stimulus_id.rpartition("-")[0]  # the rest is a time
             self._tell(WORKER_REMOVED, worker, reason)
             if self._receiver is not None:
@@ -415,16 +401,12 @@ class SchedulerTaskPlugin(SchedulerPlugin):
                     return self._settle(worker)
                 if reason in _UNASKED and self._exits is not None:
                     self._exits.left(worker)
-        except Exception:
-            self._guard.caught("remove_worker")
         return None
 
     async def _settle(self, worker: str) -> None:
         """Let a leaving worker write what it has recorded."""
-        try:
+        with self._guard.catching("remove_worker"):
             arguments = dumps((self.settings.plugin_name(""),))
             function, limit = dumps(settle_worker), self.settings.response_timeout
             await ask_workers(function, arguments, limit, [worker], self._scheduler)
             await in_thread(self.database.commit)
-        except Exception:
-            self._guard.caught("remove_worker")

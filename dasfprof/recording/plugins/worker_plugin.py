@@ -138,10 +138,8 @@ class RecordingPart(ABC):
 
     async def teardown(self, worker: Any) -> None:
         """Stop recording, and return when everything that was recorded is on disk."""
-        try:
+        with self._guard.catching("teardown"):
             await self._guard.end(worker, self._undo)
-        except Exception:
-            self._guard.caught("teardown")
 
     def end(self) -> None:
         """Stop recording as `teardown` does, without an event loop."""

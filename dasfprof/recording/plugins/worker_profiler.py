@@ -74,14 +74,12 @@ class WorkerProfiler(WorkerPlugin):
             part.setup(worker)
         # Dask calls the recorder's method directly.
         self.transition: Callable[..., None] = self.recorder.transition
-        try:
+        with self._guard.catching("shipping"):
             databases = self._databases
             for part in self.parts:
                 if isinstance(part, ResourceMonitor):
                     part.writers = [database.writer for database in databases]
             self.sender = send_files_of_worker(self.settings, worker, databases)
-        except Exception:
-            self._guard.caught("shipping")
 
     def end_with(self, ending: dict[str, Any]) -> None:
         """Write the reason of an unrequested end into the files. See `TraceWriter.ending`."""
@@ -98,8 +96,6 @@ class WorkerProfiler(WorkerPlugin):
         """End all parts, and return when everything that they recorded is on disk."""
         for part in self.parts:
             await part.teardown(worker)
-        try:
+        with self._guard.catching("shipping"):
             if self.sender is not None:
                 await self.sender.end()
-        except Exception:
-            self._guard.caught("shipping")

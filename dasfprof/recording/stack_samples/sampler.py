@@ -160,11 +160,9 @@ class Sampler:
         for subject, guard, thread, doing, mode, seen in stacks:
             is_rare = mode is SamplingMode.RARELY
             since = schedule.last_rare if is_rare else schedule.number - 1
-            try:
+            with guard.catching("a sample of a stack"):
                 state = self._os_threads.state(thread, doing, schedule.number, since)
                 subject.write(now, intervals[is_rare], doing, seen, state)
-            except Exception:
-                guard.caught("a sample of a stack")
         if schedule.number % _FORGET_AFTER == 0:
             self._os_threads.forget(schedule.number - _FORGET_AFTER)
         schedule.go_on()
@@ -181,7 +179,7 @@ class Sampler:
         stacks, frames = [], None
         self.schedule.quiet += 1
         for subject, guard in self.subjects:
-            try:
+            with guard.catching("a sample of stacks"):
                 threads = subject.threads()
                 if threads:
                     self.schedule.quiet = 0
@@ -199,8 +197,6 @@ class Sampler:
                     doing = threads[thread]
                     if stack is not None and after.get(thread) is doing:
                         stacks.append((subject, guard, thread, doing, modes[thread], stack))
-            except Exception:
-                guard.caught("a sample of stacks")
         return stacks
 
 

@@ -57,7 +57,7 @@ class TaskArguments:
 
     def see(self, key: Any, run_id: int | None, task: Any) -> None:
         """Write the arguments of a task run; called on the event loop."""
-        try:
+        with self._guard.catching("the arguments of a task"):
             name = str(getattr(task, "prefix", None))
             number = self._told.get(name, 0)
             if number >= MOST_RUNS or (not number and len(self._told) >= MOST_FUNCTIONS):
@@ -69,8 +69,6 @@ class TaskArguments:
             )
             facts = {"key": key, "run_id": run_id, "arguments": _cut(text, LONGEST)}
             self._rows.write(TASK_ARGUMENTS, facts)
-        except Exception:
-            self._guard.caught("the arguments of a task")
 
     def _text(self, value: Any, types: dict[Any, type | None]) -> str:
         if type(value) is Part:

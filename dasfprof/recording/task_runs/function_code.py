@@ -72,7 +72,7 @@ class FunctionCode:
 
         Their code is kept, not they: a function holds what it closes over.
         """
-        try:
+        with self._guard.catching("the functions of a task"):
             self._seen_lambdas += name == _LAMBDA
             if name != _LAMBDA or self._seen_lambdas >= _MOST_LAMBDAS:
                 self._names.add(name)
@@ -88,8 +88,6 @@ class FunctionCode:
                 named = self._new_lambdas(named)
             if named or name != _LAMBDA:
                 self._writer.append(self._source, (time(), name, named))
-        except Exception:
-            self._guard.caught("the functions of a task")
 
     def _new_lambdas(self, named: list[tuple[str, CodeType]]) -> list[tuple[str, CodeType]]:
         """Return those that were not seen yet; look at no more once there are enough."""
