@@ -252,7 +252,7 @@ class _ThreadState(threading.local):
     #: Seconds of optimizing since its last graph, or None if it has not optimized.
     optimizing: float | None = None
     #: Of the graph that it is sending: bytes, and the functions that were pickled by value.
-    size: int | None = None
+    size: Any = None
     functions: list[FunctionType] | None = None
 
 

@@ -205,7 +205,7 @@ def _size(frames: Any) -> int:
 
 
 def _timing_results(
-    listener: list[tuple[Any, Report, HookGuard]], original: Any, patch: Patch
+    listener: Sequence[tuple[Any, Report, HookGuard]], original: Any, patch: Patch
 ) -> Any:
     """Return a wrapper of a worker's handler that serializes results.
 

@@ -125,7 +125,8 @@ def p2p_buffers(worker: Any) -> int | None:
     shuffles = getattr(worker, "plugins", {}).get("shuffle")
     limiters = [getattr(shuffles, f"memory_limiter_{name}", None) for name in ("comms", "disk")]
     sizes = [getattr(limiter, "_acquired", None) for limiter in limiters]
-    return None if None in sizes else sum(map(int, sizes))
+    known = [int(size) for size in sizes if size is not None]
+    return sum(known) if len(known) == len(sizes) else None
 
 
 # --- Plugins for workers that join ----------------------------------------------------------------

@@ -1,9 +1,9 @@
-"""`LocalRecorder`: records what runs without a cluster, on Dask's own schedulers.
+"""`LocalRecorder`: records programs without a cluster, on Dask's local schedulers.
 
-Each of them is as a worker of that name, with a thread for each slot of its pool; and the thread
-that computes is as the scheduler, which knows of graphs, of tasks that could run and of outcomes.
-So files, tables and findings are those of a cluster's. What a cluster alone has is in none of them:
-transfers, spilling, stealing, heartbeats.
+Each local scheduler is recorded as a worker of that name, with a thread for each slot of its pool.
+The computing thread is recorded as the scheduler, because it knows graphs, runnable tasks and
+outcomes. So files, tables and findings are the same as those of clusters, without transfers,
+spilling, stealing and heartbeats.
 """
 
 from __future__ import annotations
@@ -41,31 +41,31 @@ from dasfprof.recording.steps.step import Submission
 from dasfprof.recording.task_runs.task_notes import SENT_RUN, scheduler_notes
 from dasfprof.schema.tasks import GRAPH, WORKER_ADDED
 
-#: Stands for the id of a client, in the files of a run that has none.
+#: The id of the client in the files of a run without a cluster.
 NO_CLIENT = "no cluster"
 
 
 class LocalMonitor(ResourceMonitor):
-    """Samples the program's process, with those of its pools if tasks run there, and its host."""
+    """Samples the program's process, with those of its pool if it has one, and its host."""
 
     def _of_worker(self, worker: Any, usage: Callable[..., Probe]) -> list[Probe]:
         return [usage(FamilyUsage()) if worker.scheduler == PROCESSES else usage()]
 
 
 class ProgramThread(ClientThread):
-    """The main thread of a program, but for what it runs of tasks itself."""
+    """The main thread of a program while it runs no task itself."""
 
-    #: Replaced by the recorder: whether a thread runs a task.
+    #: Returns whether a thread runs a task. Replaced by the recorder.
     in_task: Callable[[int], bool] = staticmethod(lambda _: False)
 
     def threads(self) -> dict[int, Any]:
         """Return the main thread, unless it is in a task."""
-        found = super().threads()
-        return {thread: doing for thread, doing in found.items() if not self.in_task(thread)}
+        threads = super().threads()
+        return {thread: doing for thread, doing in threads.items() if not self.in_task(thread)}
 
 
 class SchedulerFile:
-    """What the computing thread knows of graphs and tasks, as the file of a scheduler.
+    """Writes graphs and tasks of computing threads, in the form of a scheduler's file.
 
     Parameters
     ----------
@@ -86,57 +86,51 @@ class SchedulerFile:
         self._note = writer.extender(source)
         self._append = FileRows.into(writer, constants).append
         self._numbers = itertools.count(1)
-        #: By compute that goes on: its number, and how many tasks have ended.
+        #: By computation in progress: its number, and the number of tasks that have ended.
         self._graphs: dict[Compute, list[int]] = {}
 
     def add_worker(self, worker: LocalWorker) -> None:
-        """Note a scheduler that tasks run on."""
+        """Record a local scheduler as a worker."""
         facts = worker.address, worker.name, self._host, worker.state.nthreads
         self._append((WORKER_ADDED, (time(), *facts, 0, {})))
 
     def begin(self, compute: Compute) -> None:
-        """Note that a graph is computed."""
+        """Record that a graph is being computed."""
         self._graphs[compute] = [next(self._numbers), 0]
 
     def end(self, compute: Compute) -> None:
-        """Note the graph of a compute that has ended: its tasks are known by now."""
+        """Record the graph of a computation that has ended, whose tasks are known now."""
         number, tasks = self._graphs.pop(compute, (0, 0))
         if number:
             facts = NO_CLIENT, tasks, compute.wanted, _stimulus(number), compute.step
             self._append((GRAPH, (compute.began, *facts)))
 
     def ended(self, compute: Compute, run: Run, run_id: int, address: str) -> None:
-        """Note a task run that has ended."""
+        """Record a task run that has ended."""
         graph = self._graphs.get(compute)
         if graph is None:
             return
         graph[1] += 1
         number, order = graph
-        facts = run.facts
-        failed = facts.exception is not None
         row = {
-            "key": facts.key,
+            **vars(run.facts),
             "timestamp": run.sent,
             "now": run.done,
             "cause": f"{_stimulus(number)}-sent-{order}",
             "run_id": run_id,
             "worker": address,
             "priority": (0, -number, order),
-            "state": "erred" if failed else "memory",
+            "state": "memory" if run.facts.exception is None else "erred",
             "waiting": run.graph_known,
             "graph": _stimulus(number),
             "queued": run.ready if run.ready < run.sent else None,
-            "start": facts.start,
-            "stop": facts.stop,
-            "size": None if failed else facts.size,
             "wanted": 0,
             "end_cause": f"{_stimulus(number)}-ended-{order}",
-            "exception": facts.exception,
         }
         self._note(tuple(map(row.get, SENT_RUN)))
 
     def close(self) -> None:
-        """Write what is pending, and the graphs that are still computed."""
+        """Write pending rows and the graphs of computations in progress."""
         for compute in list(self._graphs):
             self.end(compute)
         self.database.close()
@@ -147,7 +141,7 @@ def _stimulus(number: int) -> str:
 
 
 class LocalRecorder:
-    """Records the computes of this process on Dask's own schedulers, until `stop`.
+    """Records the computations of this process on Dask's local schedulers, until `stop`.
 
     Parameters
     ----------
@@ -159,23 +153,23 @@ class LocalRecorder:
         self.settings = settings
         self._lock = threading.Lock()
         self._guard = HookGuard()
-        #: By scheduler and slots: there is a pool for each.
+        #: By scheduler and number of slots. Each has a pool.
         self._tasks: dict[tuple[str, int], LocalTasks] = {}
         self._scheduler: SchedulerFile | None = None
         self._parts: list[RecordingPart] = []
         self._senders: list[Sender] = []
         self._stopped = False
         self._leave: Callable[[], None] = lambda: None
-        #: How many computes and tasks were recorded.
+        #: Number of computations.
         self.computes_seen = 0
 
     def start(self) -> None:
-        """Start to listen."""
+        """Start recording."""
         client_calls.of_dask.enter()
         self._leave = observe_computes(self)
 
     def stop(self) -> None:
-        """End the recording; when it returns, everything of ended tasks is on disk. Idempotent."""
+        """Stop recording, and return when all rows of ended tasks are on disk. Idempotent."""
         with self._lock:
             if self._stopped:
                 return
@@ -190,7 +184,7 @@ class LocalRecorder:
             self._guard.call_all("stop", [sender.finish])
 
     def commit(self) -> None:
-        """Write everything that has been recorded so far."""
+        """Write everything that was recorded before the call."""
         databases = [part.database for part in self._parts]
         if self._scheduler is not None:
             databases.append(self._scheduler.database)
@@ -205,7 +199,7 @@ class LocalRecorder:
         return any(tasks.runs_in(thread) for tasks in list(self._tasks.values()))
 
     def computes(self, compute: Compute) -> None:
-        """Open the files of a scheduler at its first compute."""
+        """Record a new computation, and open the files of its scheduler if it is the first."""
         opened = steps.current_step()
         compute.step = None if opened is None else opened.names
         with self._lock:
@@ -223,12 +217,12 @@ class LocalRecorder:
             observer.submitted(sent)
 
     def _open(self, scheduler: str, slots: int) -> None:
-        """Open the files of a scheduler."""
+        """Open the files of a local scheduler."""
         is_first = all(scheduler != name for name, _ in self._tasks)
         name = scheduler if is_first else f"{scheduler}-{slots}"
         worker = LocalWorker(scheduler, slots, name)
         parts: list[RecordingPart] = [LocalTasks(self.settings, worker)]
-        if not self._tasks:  # one process is sampled once
+        if not self._tasks:  # The process is sampled only once.
             parts.append(LocalMonitor(self.settings))
         for part in parts:
             part.plugins = [each.plugin for each in parts]
@@ -246,18 +240,18 @@ class LocalRecorder:
         self._senders += [] if sender is None else [sender]
 
     def began(self, compute: Compute, run: Run) -> None:
-        """Note that a task begins."""
+        """Record that a task starts."""
         self._tasks[_pool(compute)].began(run)
 
     def ended(self, compute: Compute, run: Run) -> None:
-        """Note that a task has ended."""
+        """Record that a task has ended."""
         tasks = self._tasks[_pool(compute)]
         run_id = tasks.ended(run)
         if run_id is not None and self._scheduler is not None:
             self._scheduler.ended(compute, run, run_id, tasks.address)
 
     def computed(self, compute: Compute, error: BaseException | None) -> None:
-        """Note a compute as a call of the program."""
+        """Record a computation as a call of the program."""
         if self._scheduler is not None:
             self._scheduler.end(compute)
         client_calls.waited(compute.began, compute.seconds, compute.wanted)

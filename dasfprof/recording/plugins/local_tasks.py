@@ -1,4 +1,4 @@
-"""`LocalTasks`: task runs of Dask's own schedulers, in a file as a worker's."""
+"""`LocalTasks`: records task runs of Dask's local schedulers, in the form of a worker's file."""
 
 from __future__ import annotations
 
@@ -33,26 +33,26 @@ from dasfprof.recording.task_runs.thread_time import (
     Reading,
     ThreadFile,
     availability,
-    open_own,
+    open_thread_file,
 )
 from dasfprof.recording.under_way.loop import Pulse
 from dasfprof.recording.under_way.tasks import TasksUnderWay
 from dasfprof.schema.profiles import TASK_SAMPLE
 
-#: Of a run in another process: no waits for a core are read there.
+#: Reading of a run in another process, whose CPU waits are unknown.
 _NOT_READ: Reading = (None, None, 0.0, False, 0.0)
 _NO_WAITS = "not read in processes of a pool"
 
 
 class LocalTasks(RecordingPart):
-    """Records the task runs of one of Dask's own schedulers into a file of its own.
+    """Records the task runs of one of Dask's local schedulers into a file of its own.
 
     Parameters
     ----------
     settings
         The run.
     worker
-        What stands for the scheduler.
+        The scheduler in the form of a worker.
     """
 
     plugin = "TracePlugin"
@@ -62,13 +62,13 @@ class LocalTasks(RecordingPart):
         self._worker = worker
         self._note: Callable[[tuple[Any, ...]], None] | None = None
         self._ids = itertools.count(1)
-        #: By thread, of the task that it runs: its number, and the waits of the thread before.
+        #: By thread: the number of the task that it runs, and the thread's CPU waits before.
         self._open: dict[int, tuple[int, bytes | None]] = {}
-        #: Owns the file of each thread.
+        #: Has the file of each thread.
         self._local = threading.local()
 
     def _start(self, worker: LocalWorker) -> None:
-        """Open the file and look at what is under way."""
+        """Open the file, and start recording tasks in progress and stacks."""
         waits = _NO_WAITS if worker.scheduler == PROCESSES else availability()
         header = {"local_scheduler": worker.scheduler, "run_queue": waits, "actor_calls": False}
         self._reads_waits = waits == "available"
@@ -103,7 +103,7 @@ class LocalTasks(RecordingPart):
 
     @property
     def address(self) -> str:
-        """The address of what stands for the scheduler."""
+        """The address of the worker that represents the scheduler."""
         return self._worker.address
 
     def runs_in(self, thread: int) -> bool:
@@ -115,19 +115,19 @@ class LocalTasks(RecordingPart):
         self._local = threading.local()
 
     def began(self, run: Run) -> None:
-        """Note that a task begins, in its thread."""
+        """Record that a task starts, in its thread."""
         if self._note is None:
             return
         try:
             run_id = next(self._ids)
             self._worker.begins(run, run_id, key_split(run.facts.key))
-            file = self._own_file()
+            file = self._thread_file()
             self._open[run.facts.thread] = run_id, None if file.was_brief else file.read()
         except Exception:
             self._guard.caught("the start of a task")
 
     def ended(self, run: Run) -> int | None:
-        """Note a task that has ended; return its number, None if it could not be noted."""
+        """Record a task that has ended. Return its number, or None if this failed."""
         note, facts = self._note, run.facts
         if note is None:
             return None
@@ -138,25 +138,25 @@ class LocalTasks(RecordingPart):
                 reading = self._waits(facts, before)
             else:
                 run_id = next(self._ids)
-            self._see(run, run_id, task)
+            self._record_texts(run, run_id, task)
             note(self._row(run, run_id, reading))
             return run_id
         except Exception:
             self._guard.caught("the end of a task")
             return None
 
-    def _own_file(self) -> ThreadFile:
-        """Return the file that tells of this thread's waits for a core."""
+    def _thread_file(self) -> ThreadFile:
+        """Return the file with this thread's CPU waits."""
         try:
             file: ThreadFile = self._local.file
         except AttributeError:
-            file = self._local.file = open_own(self._reads_waits)
+            file = self._local.file = open_thread_file(self._reads_waits)
             self._storage.begin_thread()
         return file
 
     def _waits(self, facts: TaskFacts, before: bytes | None) -> Reading:
-        """Read how long the thread waited for a core, as `RunQueue` does, in that thread."""
-        stop, file = facts.stop, self._own_file()
+        """Read the CPU waits of the calling thread, as `RunQueue` does."""
+        stop, file = facts.stop, self._thread_file()
         if stop is None:
             return before, file.read(), 0.0, False, facts.cpu or 0.0
         file.was_brief = stop - (facts.start or stop) < BRIEF
@@ -171,71 +171,62 @@ class LocalTasks(RecordingPart):
             self._storage.ended_brief(stop)
         return 0.0
 
-    def _see(self, run: Run, run_id: int, task: Any) -> None:
-        """Note the code, the arguments and the traceback of a task, where they are told."""
+    def _record_texts(self, run: Run, run_id: int, task: Any) -> None:
+        """Record the traceback, the code and the arguments of a task if they are known."""
         facts = run.facts
         if facts.traceback is not None:
-            self._tracebacks.see(facts.key, run_id, facts.traceback)
+            self._tracebacks.record(facts.key, run_id, facts.traceback)
         if task is None:
             return
         if self._code is not None and task.prefix not in self._code.known:
-            self._code.see(task.prefix, task)
+            self._code.record(task.prefix, task)
         if self._arguments is not None:
             seconds = (facts.stop or 0.0) - (facts.start or 0.0)
             if seconds >= LEAST or facts.exception is not None:
-                self._arguments.see(facts.key, run_id, task)
+                self._arguments.record(facts.key, run_id, task)
 
     def _row(self, run: Run, run_id: int, reading: Reading) -> tuple[Any, ...]:
         facts, failed = run.facts, run.facts.exception is not None
-        told = facts.start is not None
         moved = self._storage.moved
-        storage = self._storage.write(facts.key, run_id) if moved else 0.0
+        # A process of a pool receives a task when it starts it. It may be busy or not yet exist.
+        received = run.sent if self._is_here else max(run.sent, facts.taken)
         row = {
-            "key": facts.key,
+            **vars(facts),
             "run_id": run_id,
             "state": "erred" if failed else "memory",
-            "size": facts.size,
-            "type": facts.type,
-            "dtype": facts.dtype,
-            "shape": facts.shape,
             "dependencies": run.inputs,
             "input_size": run.input_size,
-            "start": facts.start,
-            "stop": facts.stop,
-            "exception": facts.exception,
             "raised_at": raised_at(facts.traceback) if failed else None,
-            # A process of a pool has it once it begins with it: it may be busy, or not there yet.
-            "received": run.sent if self._is_here else max(run.sent, facts.taken),
-            "ready": run.sent if self._is_here else max(run.sent, facts.taken),
+            "received": received,
+            "ready": received,
             "executing": facts.taken,
             "correction": 0,
             "done": facts.ended,
-            "thread": facts.thread if told else None,
+            "thread": None if facts.start is None else facts.thread,
             "reading": reading,
-            "cpu": facts.cpu,
-            "deserialize": facts.start - facts.taken if facts.start is not None else 0.0,
+            "deserialize": 0.0 if facts.start is None else facts.start - facts.taken,
             "disk_read": 0.0,
             "disk_read_size": 0,
             "executor": 0.0,
-            "storage": storage,
+            "storage": self._storage.write(facts.key, run_id) if moved else 0.0,
         }
         return tuple(map(row.get, RUN))
 
 
-# --- `LocalWorker`: what looks at workers sees one of Dask's own schedulers as one ----------------
+# --- LocalWorker ----------------------------------------------------------------------------------
 
 
 class LocalWorker:
-    """Stands for a worker: one of Dask's own schedulers in this process.
+    """One of Dask's local schedulers, with the attributes of a worker that the recorder reads.
 
     Parameters
     ----------
     scheduler
         ``threads``, ``sync`` or ``processes``.
     slots
-        How many tasks it runs at a time.
+        Number of tasks that it runs at the same time.
     name
-        What it is called.
+        Name of the worker.
     """
 
     def __init__(self, scheduler: str, slots: int, name: str) -> None:
@@ -245,13 +236,13 @@ class LocalWorker:
         self.local_directory = os.getcwd()
         self.data: dict[Any, Any] = {}
         self.state = SimpleNamespace(tasks={}, nthreads=slots, executing=(), waiting=())
-        #: Keys by the identities of threads that run them, and when runs began, by key.
+        #: Keys by thread identity, and the start of runs by key.
         self.active_threads: dict[int, Any] = {}
         self.active_threads_lock = threading.Lock()
         self.executing: dict[Any, float] = {}
 
     def begins(self, run: Run, run_id: int, prefix: str) -> None:
-        """Take in a task that begins in a thread of this process."""
+        """Add a task that starts in a thread of this process."""
         facts = run.facts
         self.state.tasks[facts.key] = SimpleNamespace(
             key=facts.key,
@@ -267,7 +258,7 @@ class LocalWorker:
             self.active_threads[facts.thread] = facts.key
 
     def ends(self, run: Run) -> Any:
-        """Forget a task; return what was known of it."""
+        """Remove a task and return it, or None if it is unknown."""
         with self.active_threads_lock:
             self.active_threads.pop(run.facts.thread, None)
         self.executing.pop(run.facts.key, None)

@@ -1,11 +1,11 @@
 """`GPUAnnotationPlugin`: each task run as a named range in NVIDIA Nsight Systems, through NVTX.
 
-The ranges are in the domain `DOMAIN`: the message is the task's prefix, the payload its run_id, and
-each prefix has one colour. `dasfprof.recording.plugins.nvtx` places them around the tasks.
+The ranges are in the domain `DOMAIN`. The message is the task's prefix, the payload its run_id, and
+each prefix has one colour.
 
 ``dask.annotate(nvtx_category=3)`` around the building of tasks puts their ranges in a category, a
-positive integer: one for each step of a pipeline, for example. Integers, because NVTX numbers
-named categories in the order of their first use, which differs between workers.
+positive integer, for example one per step of a pipeline. NVTX numbers named categories in the order
+of their first use, which differs between workers, so categories are integers.
 """
 
 from __future__ import annotations
@@ -25,16 +25,13 @@ from dasfprof.recording.guard import HookGuard
 from dasfprof.recording.plugins.worker_plugin import RecordingPart
 from dasfprof.schema.events import InstantEvent
 
-# --- NVTX ranges around the tasks of a process's workers ------------------------------------------
-#
 # Nsight assigns a kernel to the range that is open on the thread which launches it. So the thread
-# that runs the task pushes and pops the range: `TaskRanges` is an observer of tasks, see
-# `dasfprof.recording.dask_internals.task_functions`. Coroutines take turns on the event loop's
-# thread, where their ranges would overlap and not nest: they have start/end ranges, which belong to
+# that runs the task pushes and pops the range. Coroutines take turns on the event loop's thread,
+# where their ranges would overlap without nesting. So they have start/end ranges, which belong to
 # the process.
 
-#: The most prefixes of a process with ranges of their own name. NVTX keeps each name forever, and
-#: keys that users choose may all have different prefixes.
+#: Maximum number of prefixes of a process that name ranges. NVTX keeps each name forever, and keys
+#: that users choose may all have different prefixes.
 MAX_PREFIXES = 1000
 #: The name of the ranges of all further prefixes.
 OTHERS = "(other tasks)"
@@ -60,7 +57,7 @@ class TaskRanges:
 
     def __init__(self, worker: Any, domain: Any, guard: HookGuard) -> None:
         self._worker, self._domain, self._guard = worker, domain, guard
-        # Attributes are reused with another payload each time, so each thread has its own.
+        # Attributes are reused with another payload each time, so they are stored per thread.
         self._attributes = threading.local()
 
     def wrap(self, run: Callable[..., Any]) -> Callable[..., Any]:
@@ -98,7 +95,7 @@ class TaskRanges:
         return run_in_range
 
     def _next(self, task: Any) -> Any:
-        """Return the attributes of a task's range; None: it has no range."""
+        """Return the attributes of a task's range, or None if they could not be made."""
         try:
             state = self._worker.state.tasks[task.key]
             attributes = self._of_prefix(state.prefix)
@@ -136,7 +133,7 @@ def color_of(prefix: str) -> int:
 
 
 def _name_of(prefix: str) -> str:
-    """Return the name of a prefix's ranges: the prefix, or `OTHERS` if there are too many."""
+    """Return the name of a prefix's ranges, which is `OTHERS` if there are too many prefixes."""
     if prefix not in _named:
         if len(_named) >= MAX_PREFIXES:
             return OTHERS
@@ -153,7 +150,7 @@ DOMAIN = "dasfprof"
 
 
 class NvtxAvailability(str, Enum):
-    """Whether the tasks of a worker are shown as ranges, or the reason why not."""
+    """Whether the tasks of a worker are shown as ranges, or the reason if they are not."""
 
     AVAILABLE = "available"
     """A tool listens, and the tasks are annotated."""
@@ -190,7 +187,7 @@ class GPUAnnotationPlugin(RecordingPart):
         except ImportError:
             return NvtxAvailability.NO_BINDING
         domain = nvtx.get_domain(DOMAIN)
-        # NVTX looks for a tool at its first use in a process and then never again.
+        # NVTX looks for a tool only at its first use in a process.
         if domain.get_event_attributes() is None:
             return NvtxAvailability.NO_TOOL
         ranges = TaskRanges(worker, domain, self._guard)

@@ -29,15 +29,15 @@ from dasfprof.recording.settings import RunSettings
 from dasfprof.schema.resources import IDLE_INTERVAL
 from dasfprof.system import LINUX
 
-#: Seconds after which a worker without host duty tries to get it: its holder may have died.
+#: Seconds after which a worker without host duty tries to get it, as its holder may have died.
 _DUTY_INTERVAL = 1.0
 
 #: Seconds that a closing worker waits for the current sample.
 _LAST_TICK = 2.0
 
-#: Seconds without any change after which a worker is idle.
+#: Threshold (seconds without any change): the worker is idle.
 IDLE_AFTER = 10.0
-#: Share of a core, and bytes of memory, that are a change.
+#: Thresholds (fraction of a core, and bytes of memory): a larger change ends idleness.
 _BUSY, _MEMORY_CHANGE = 0.3, 1 << 24
 #: Threshold (fraction of the worker's memory limit) above which pending events are written after
 #: each sample: the nanny or the kernel may kill the worker before the flush interval has passed.
@@ -62,13 +62,13 @@ class Idleness:
         self._looked = self._changed = self._written = float("-inf")
 
     def is_due(self, now: float) -> bool:
-        """Return whether something has changed just now, or the last written sample is old."""
+        """Return whether a sample must be written, because of a change or an old last sample."""
         cpu, current = process_time(), activity(self._worker)
         self.memory = memory = resident_memory() or 0
         is_busy = cpu - self._cpu > _BUSY * (now - self._looked)
-        is_other = abs(memory - self._memory) >= _MEMORY_CHANGE or current != self._activity
+        is_changed = abs(memory - self._memory) >= _MEMORY_CHANGE or current != self._activity
         self._cpu, self._looked = cpu, now
-        if is_busy or is_other or current is None:
+        if is_busy or is_changed or current is None:
             self._changed, self._activity, self._memory = now, current, memory
         if now - self._changed >= IDLE_AFTER and now - self._written < IDLE_INTERVAL:
             return False
@@ -108,7 +108,7 @@ class ResourceMonitor(RecordingPart):
             *self._of_worker(worker, partial(ResourceProbe, self._gpu, pressure)),
             DiskProbe(worker.local_directory),
         ]
-        if LINUX:  # where files of /proc tell of all processes
+        if LINUX:  # Its /proc has files about all processes.
             self._probes.append(ProcessesProbe())
         self._idleness = Idleness(worker)
         self._memory_limit = memory_sizes(worker)["memory_limit"]
@@ -123,14 +123,14 @@ class ResourceMonitor(RecordingPart):
         self._undo += [self._sample, self._end_sampler]
 
     def _of_worker(self, worker: Any, usage: Callable[..., Probe]) -> list[Probe]:
-        """Return the probes of the worker, that of its process first, which is made by `usage`."""
+        """Return the probes of the worker. `usage` makes the first, that of its process."""
         return [usage(), WorkerProbe(worker), DeviceMemoryProbe(worker)]
 
     def _end_sampler(self) -> None:
         self._stopping.set()
         self._thread.join(_LAST_TICK)
         if self._thread.is_alive():
-            # The GPU driver hangs, as some do when a device is lost; another call would hang too.
+            # The GPU driver hangs, as some do when a device is lost. Another call would hang, too.
             self._undo.remove(self._sample)
             self._undo.remove(self._gpu.close)
 
@@ -140,14 +140,14 @@ class ResourceMonitor(RecordingPart):
             with self._guard.catching("the sampler"):
                 self._sample()
             due += self.settings.sample_interval
-            if due < monotonic():  # missed ticks are skipped
+            if due < monotonic():  # Skip missed samples.
                 due = monotonic() + self.settings.sample_interval
 
     def _sample(self) -> None:
-        """Read all probes; keep the sample of an idle worker until something changes.
+        """Read all probes, and hold the sample of an idle worker back until something changes.
 
-        The sample before a change holds until then, so it is written with the first one after it.
-        An idle worker leaves its host to others, which may be busy.
+        The last sample before a change is written with the first one after it. An idle worker
+        leaves the host duty to other workers, which may be busy.
         """
         is_due = self._idleness.is_due(monotonic()) or self._stopping.is_set()
         if not is_due:
@@ -166,7 +166,7 @@ class ResourceMonitor(RecordingPart):
             self._writer.threshold_reached(self._source)
 
 
-#: All duties that may hold a name.
+#: All duties, for forked children.
 _duties: weakref.WeakSet[HostDuty] = weakref.WeakSet()
 
 
@@ -180,16 +180,16 @@ if hasattr(os, "register_at_fork"):
 
 
 class HostDuty:
-    """Elects one process of a host: the one that has bound a name.
+    """Elects one process of a host, which is the one that has bound a name.
 
-    The name is a Linux abstract socket address: it leaves no file behind and is free as soon as its
-    owner dies. On other systems every process has the duty. A forked child closes the socket that
-    it inherits, or it would keep the duty after its parent is killed.
+    The name is a Linux abstract socket address. It leaves no file behind, and is free when its
+    owner has died. On other systems, every process has the duty. A forked child closes the socket
+    that it inherits, or it would keep the duty after its parent is killed.
 
     Parameters
     ----------
     election
-        Name of the election, in which all processes with an equal name compete.
+        All processes with the same name of an election compete.
     """
 
     def __init__(self, election: str) -> None:

@@ -1,9 +1,10 @@
-"""`SchedulerTaskPlugin`: records task runs, graphs, steals and workers as the scheduler sees them.
+"""`SchedulerTaskPlugin`: records task runs, graphs, steals and workers on the scheduler.
 
-Hooks run on the scheduler's event loop. They keep the times of tasks that have not ended and append
-a note of each task run that ends, and of each result that goes: what workers cannot know. Notes are
-stored flat in lists (`Source.width`), and tuples of plain values are kept for each task: tracked
-objects would trigger a full collection of the garbage collector, which stops the scheduler.
+Hooks run on the scheduler's event loop. They store the times of unfinished tasks, and append a note
+of each task run that ends and of each result that is released, with facts that workers do not know.
+Notes are stored flat in lists (`Source.width`), and the times of each task in tuples of plain
+values. Objects that the garbage collector tracks would trigger full collections, which stop the
+scheduler.
 """
 
 from __future__ import annotations
@@ -62,24 +63,24 @@ _OUTCOMES = ("memory", "erred")
 #: The cause, in Dask's stimulus id, of the removal of a worker by `retire_workers`.
 _RETIRED = "retire-workers"
 
-#: Those of workers whose process may have ended by itself: its connection was closed, or its nanny
-#: saw its end. Others were ended.
+#: Causes of removals of workers whose process may have died: its connection was closed, or its
+#: nanny reported its end.
 _UNASKED = ("handle-worker-cleanup", "nanny-close")
 
-#: Stands for the time and cause of a task that was known before recording began.
-_NOT_TOLD = (None, "")
+#: Time and cause of a task that was known before recording started.
+_UNKNOWN = (None, "")
 
 
 class SchedulerTaskPlugin(SchedulerPlugin):
-    """Records task runs, graphs, steals and workers as the scheduler sees them.
+    """Records task runs, graphs, steals and workers on the scheduler.
 
     Parameters
     ----------
     settings
         The run.
     companion
-        The module that answers for the run's page on the dashboard and analyses it for its metrics;
-        None: there are none.
+        The module that serves the run's page on the dashboard and analyses the run for its metrics,
+        or None if there are neither.
     """
 
     def __init__(self, settings: RunSettings, companion: str | None = None) -> None:
@@ -101,17 +102,17 @@ class SchedulerTaskPlugin(SchedulerPlugin):
         self.absence = Absence(settings)
         self._receiver: Receiver | None = None
         self.sender: Sender | None = None
-        #: For tasks that have not ended, by key: when and by which stimulus each became known, when
-        #: it was queued, when it was stolen, and when the scheduler asked to move it.
+        #: For unfinished tasks, by key: when and by which stimulus each became known, when it was
+        #: queued, when it was stolen, and when the scheduler requested the steal.
         self._waiting: dict[Any, tuple[float, str]] = {}
         self._queued: dict[Any, float] = {}
         self._stolen: dict[Any, float] = {}
         self._requested: dict[Any, float] = {}
-        #: For those on a worker: when and by which stimulus each was sent, and to which address.
+        #: For tasks on a worker: when and by which stimulus each was sent, and to which address.
         self._sent: dict[Any, tuple[float, str, str]] = {}
 
     async def start(self, scheduler: Any) -> None:
-        """Open the file and note the current workers."""
+        """Open the file and record the current workers."""
         try:
             use_dask_logging()
             self._scheduler = scheduler
@@ -134,11 +135,11 @@ class SchedulerTaskPlugin(SchedulerPlugin):
             released = Source(fold_releases, constants, width=RELEASE_WIDTH)
             writer.start(released)
             self._released = writer.extender(released)
-            exited, changed = partial(self._tell, WORKER_EXIT), partial(self._tell, CLUSTER_CHANGE)
+            exited, changed = (partial(self._write, kind) for kind in (WORKER_EXIT, CLUSTER_CHANGE))
             self._exits = WorkerExits(scheduler.connection_args, exited, self._guard)
             self._changes = ClusterChanges(scheduler, changed, self._guard)
             self._undo += [self._exits.stop, self._changes.stop]
-            narrowed = self._tell_clients(scheduler, rows)
+            narrowed = self._record_clients(scheduler, rows)
             for address in list(scheduler.workers):
                 self.add_worker(scheduler, address)
             self._under_way = SchedulerUnderWay(scheduler, rows, self._guard, narrowed)
@@ -156,13 +157,13 @@ class SchedulerTaskPlugin(SchedulerPlugin):
             return
         with self._guard.catching("dashboard"):
             if self._companion is not None:
-                told = scheduler, self.settings, self._companion
-                self._undo.append(add_page(*told))
-                self._undo.append(add_metrics(*told, self.database))
+                run = scheduler, self.settings, self._companion
+                self._undo.append(add_page(*run))
+                self._undo.append(add_metrics(*run, self.database))
 
-    def _tell_clients(self, scheduler: Any, rows: FileRows) -> Narrow | None:
-        """Write whose tasks are known; return what leaves out the texts of hidden ones, if any."""
-        self.clients = TaskClients(scheduler, self.settings, self._tell)
+    def _record_clients(self, scheduler: Any, rows: FileRows) -> Narrow | None:
+        """Record the clients of tasks. Return what removes the texts of hidden tasks, if any."""
+        self.clients = TaskClients(scheduler, self.settings, self._write)
         if not self.clients.hides:
             return None
         hide_rows(rows, self.clients)
@@ -170,14 +171,14 @@ class SchedulerTaskPlugin(SchedulerPlugin):
         self._note = hiding_runs(self._note, self.clients, of_worker=False)
         return self.clients.narrowed
 
-    def _tell(self, kind: Schema, *facts: Any) -> None:
+    def _write(self, kind: Schema, *facts: Any) -> None:
         self._append((kind, (time(), *facts)))
 
     def _note_no_more(self) -> None:
         self._note = self._released = self._append = discard
 
     def _upload(self) -> None:
-        """Put the file into the run's storage, if it has one."""
+        """Start uploading the file to the run's storage, if it has one."""
         self.sender = upload_files(
             self.settings,
             "the scheduler",
@@ -188,7 +189,7 @@ class SchedulerTaskPlugin(SchedulerPlugin):
             self._undo.append(self.sender.finish)
 
     def _receive(self, scheduler: Any) -> None:
-        """Receive what workers ship, from those that find no mark in their directories."""
+        """Start receiving the files of workers that find no mark in their directories."""
         if self.settings.ship in ("auto", "scheduler"):
             place_mark(self.settings.directory, self.settings.uuid)
             self._undo.append(partial(remove_mark, self.settings.directory, self.settings.uuid))
@@ -202,7 +203,7 @@ class SchedulerTaskPlugin(SchedulerPlugin):
                 part.commit()
 
     async def before_close(self) -> None:
-        """Write what is under way as the scheduler begins to close; take what workers ship."""
+        """Record the tasks in progress when the scheduler starts to close, and receive files."""
         with self._guard.catching("before_close"):
             self._end_under_way()
             if self._receiver is not None:
@@ -213,7 +214,7 @@ class SchedulerTaskPlugin(SchedulerPlugin):
             self._under_way.close()
 
     async def close(self) -> None:
-        """Write what is pending when the scheduler closes, and close the file with it.
+        """Write pending events when the scheduler closes, and close the file when it has closed.
 
         A standalone scheduler learns that its workers have ended only after this call, so the file
         stays open until the scheduler has finished.
@@ -228,12 +229,12 @@ class SchedulerTaskPlugin(SchedulerPlugin):
     async def _close_with_scheduler(self) -> None:
         try:
             await self._scheduler.finished()
-        finally:  # also if the event loop ends before and cancels this task
+        finally:  # Also if the event loop ends first and cancels this task.
             self._note_no_more()
             self._guard.call_all("close", self._undo)
 
     async def stop(self) -> None:
-        """End the recording: Dask calls nothing when a plugin is unregistered."""
+        """Stop recording. Dask calls no method when a plugin is unregistered."""
         with self._guard.catching("stop"):
             self._end_under_way()
             if self._scheduler.status.name == "running":
@@ -244,20 +245,20 @@ class SchedulerTaskPlugin(SchedulerPlugin):
             await in_thread(partial(self._guard.call_all, "stop", self._undo))
 
     def add_client(self, scheduler: Any, client: str) -> None:
-        """Note that a client connected: it may be that of the run, again."""
+        """Record that a client connected, which may be the run's client again."""
         self.absence.came(client)
 
     def remove_client(self, scheduler: Any, client: str) -> None:
-        """Note that a client left."""
+        """Record that a client left."""
         self.absence.left(client)
 
     def transition(
         self, key: Any, start: str, finish: str, *args: Any, stimulus_id: str = "", **kwargs: Any
     ) -> None:
-        """Keep the time of a task's transition; write a note for a run that ends."""
+        """Store the time of a task's transition, and append a note when a run ends."""
         try:
             if start == "processing":
-                if key in self._sent:  # else it was sent before recording began
+                if key in self._sent:  # If not, it was sent before recording started.
                     self._note(self._task_run(key, time(), finish, stimulus_id, kwargs))
             elif finish == "processing":
                 address = self._tasks[key].processing_on.address
@@ -269,7 +270,7 @@ class SchedulerTaskPlugin(SchedulerPlugin):
                     self._waiting[key] = time(), stimulus_id
             elif finish in HELD_BACK:
                 self._queued.setdefault(key, time())
-            elif start != "released":  # it never ran
+            elif start != "released":  # It never ran.
                 self._waiting.pop(key, None)
                 self._queued.pop(key, None)
                 if start != "erred" and self._changes is not None:
@@ -280,18 +281,18 @@ class SchedulerTaskPlugin(SchedulerPlugin):
     def _task_run(
         self, key: Any, now: float, state: str, end_cause: str, facts: dict[str, Any]
     ) -> tuple[Any, ...]:
-        """Return the note of a task run, and forget the task's times."""
+        """Return the note of a task run, and remove the task's times."""
         start = stop = None
         spans = facts.get("startstops")
         if spans:
-            # A worker may report earlier attempts as well: the last one is this one.
+            # A worker may also report earlier attempts. The last one is this run.
             span = spans[-1]
             if span["action"] != "compute":
                 span = next((s for s in reversed(spans) if s["action"] == "compute"), {})
             start, stop = span.get("start"), span.get("stop")
         task = self._tasks[key]
         timestamp, cause, worker = self._sent.pop(key)
-        waiting, graph = self._waiting.pop(key, _NOT_TOLD)
+        waiting, graph = self._waiting.pop(key, _UNKNOWN)
         return (
             key,
             timestamp,
@@ -315,7 +316,7 @@ class SchedulerTaskPlugin(SchedulerPlugin):
         )
 
     def _unfinished(self) -> Folded:
-        """Return rows of the tasks that have not ended when the file is closed."""
+        """Return rows of the unfinished tasks when the file is closed."""
         notes: list[Any] = []
         append: Callable[[tuple[Any, ...]], None] = notes.extend
         waiting = self._waiting
@@ -340,26 +341,26 @@ class SchedulerTaskPlugin(SchedulerPlugin):
         stimulus_id: str = "",
         **kwargs: Any,
     ) -> None:
-        """Note that a graph arrived."""
+        """Record that a graph was submitted."""
         try:
             step = take_step(annotations, self._tasks)
             if self.clients is None or not self.clients.sent(client, keys, tasks):
-                self._tell(GRAPH, client, len(tasks), len(keys), stimulus_id, step)
+                self._write(GRAPH, client, len(tasks), len(keys), stimulus_id, step)
         except Exception:
             self._guard.caught("update_graph")
 
     def log_event(self, topic: str, msg: Any) -> None:
-        """Note a steal, which sets a new run_id, a client's end, or a change of the cluster."""
+        """Record a steal, which sets a new run_id, a client's end, or a change of the cluster."""
         with self._guard.catching("log_event"):
             if topic == "all" and self._under_way is not None:
                 self._under_way.note(msg)
             if topic == "stealing" and isinstance(msg, tuple) and msg[0] == "request":
-                left = {key: at for key, at in self._requested.items() if key in self._sent}
-                self._requested = left | {key: at for at, _, key, *_ in msg[1]}
+                pending = {key: at for key, at in self._requested.items() if key in self._sent}
+                self._requested = pending | {key: at for at, _, key, *_ in msg[1]}
             elif topic == "stealing" and isinstance(msg, tuple) and msg[0] == "confirm":
                 _, key, _, victim, thief, *_ = msg
                 requested = self._requested.pop(key, None)
-                self._tell(STEAL, key, self._tasks[key].run_id, victim, thief, requested)
+                self._write(STEAL, key, self._tasks[key].run_id, victim, thief, requested)
                 if key in self._sent:
                     self._stolen[key] = time()
                     self._sent[key] = *self._sent[key][:2], thief
@@ -369,31 +370,31 @@ class SchedulerTaskPlugin(SchedulerPlugin):
                 self._changes.logged(topic, msg)
 
     def restart(self, scheduler: Any) -> None:
-        """Note that a client restarts all workers."""
+        """Record that a client restarts all workers."""
         with self._guard.catching("restart"):
             if self._changes is not None:
                 self._changes.restart()
 
     def add_worker(self, scheduler: Any, worker: str) -> None:
-        """Note that a worker joined."""
+        """Record that a worker joined."""
         with self._guard.catching("add_worker"):
             state = scheduler.workers[worker]
             facts = (state.name, state.host, state.nthreads, state.memory_limit or 0)
-            self._tell(WORKER_ADDED, worker, *facts, dict(state.resources))
+            self._write(WORKER_ADDED, worker, *facts, dict(state.resources))
             if self._exits is not None:
                 self._exits.joined(worker, state)
 
     def remove_worker(
         self, scheduler: Any, worker: str, *, stimulus_id: str = "", **kwargs: Any
     ) -> Awaitable[None] | None:
-        """Note that a worker left, and why.
+        """Record that a worker left, and the reason.
 
         Dask awaits the return value, so that everything that a retired worker recorded is on disk
         when the call that retires it returns.
         """
         with self._guard.catching("remove_worker"):
-            reason = stimulus_id.rpartition("-")[0]  # the rest is a time
-            self._tell(WORKER_REMOVED, worker, reason)
+            reason = stimulus_id.rpartition("-")[0]  # A time follows.
+            self._write(WORKER_REMOVED, worker, reason)
             if self._receiver is not None:
                 self._receiver.left(worker)
             if scheduler.status.name == "running":
@@ -404,7 +405,7 @@ class SchedulerTaskPlugin(SchedulerPlugin):
         return None
 
     async def _settle(self, worker: str) -> None:
-        """Let a leaving worker write what it has recorded."""
+        """Let a leaving worker write everything that it has recorded."""
         with self._guard.catching("remove_worker"):
             arguments = dumps((self.settings.plugin_name(""),))
             function, limit = dumps(settle_worker), self.settings.response_timeout

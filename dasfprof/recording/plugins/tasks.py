@@ -1,14 +1,14 @@
 """`WorkerTaskPlugin`: records each task run and each transfer on its worker.
 
-Its source is the worker's own metering, where this Dask has it: after each execution and transfer
-it gets the outcome, with the result, and the seconds of CPU, disk, network and deserialising (see
+It uses the worker's metering, if this Dask has it. After each execution and transfer, the metering
+provides the outcome with the result, and the seconds of CPU, disk, network and deserializing (see
 `dasfprof.recording.dask_internals.worker_calls`). Otherwise the public `transition` hook is used,
-which gives no such seconds.
+which provides no such seconds.
 
-Hooks run on the worker's event loop. They keep the times of tasks that have not ended and append
-one note for each that ends. In the writer's thread `TaskNotes` turns notes into rows. A note is a
-flat tuple of strings and numbers, which the garbage collector does not track: a few thousand
-tracked objects would trigger a full collection, which takes tens of milliseconds.
+Hooks run on the worker's event loop. They store the times of unfinished tasks, and append a note
+when a task ends. In the writer's thread, `TaskNotes` converts notes into rows. A note is a flat
+tuple of strings and numbers, which the garbage collector does not track. A few thousand tracked
+objects would trigger a full collection, which takes tens of milliseconds.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ from dasfprof.schema.profiles import LOOP_SAMPLE, TASK_SAMPLE
 from dasfprof.schema.tasks import ACTOR_CALL, CLOCK, SHUFFLE_MESSAGE, TRANSFER, WORKER_FUNCTION
 
 _READY = ("ready", "constrained")
-#: States of ended tasks, of which the metering says more.
+#: States of ended tasks, which the metering reports in more detail.
 _ENDS = frozenset(("memory", "error", "forgotten"))
 _NEVER_RAN = frozenset(("waiting", "ready", "constrained"))
 
@@ -89,7 +89,7 @@ class WorkerTaskPlugin(RecordingPart):
         self._note: Callable[[tuple[Any, ...]], None] = discard
         self._append: Callable[[SchemaRow], object] = discard
         self._by_state = False
-        self._not_kept = _ENDS
+        self._ignored = _ENDS
         #: When unfinished tasks entered a state on this worker, by key.
         self._received: dict[Any, float] = {}
         self._ready: dict[Any, float] = {}
@@ -98,14 +98,14 @@ class WorkerTaskPlugin(RecordingPart):
         self._clock = ClockCorrections()
         #: Readings of the run queue by key, until they are noted.
         self._readings: dict[Any, Reading] = {}
-        #: The last rescheduled task, which Dask may forget before its outcome is observed.
+        #: The last rescheduled task, which Dask may forget before the outcome is reported.
         self._rescheduled: Any = None
         self.call_profiles: CallProfiles | None = None
         self._code: FunctionCode | None = None
         self._arguments: TaskArguments | None = None
         self._tracebacks: Tracebacks | None = None
         self._actor_calls: worker_calls.ActorCalls | None = None
-        #: The keys of tasks of other clients, whose texts are not recorded.
+        #: Keys of tasks of other clients, whose texts are not recorded.
         self.hidden: Collection[Any] = ()
 
     def _start(self, worker: Any) -> None:
@@ -146,7 +146,7 @@ class WorkerTaskPlugin(RecordingPart):
             self._undo.append(metering.remove)
             self._measure_run_queue(worker)
         else:
-            self._by_state, self._not_kept = True, frozenset()
+            self._by_state, self._ignored = True, frozenset()
         self._watch(worker, constants, rows)
         if self.settings.record_code:
             self._code = FunctionCode(self._writer, constants, self._guard)
@@ -162,7 +162,7 @@ class WorkerTaskPlugin(RecordingPart):
         hide_rows(rows, self.hidden)
 
     def _watch(self, worker: Any, constants: dict[str, Any], rows: FileRows) -> None:
-        """Record what is under way, and sample stacks."""
+        """Record tasks in progress, logs, arguments and serialization, and sample stacks."""
         watch_worker(worker, self._received, rows, self._guard, self._undo)
         watch_logs(worker, self.settings, rows, self._guard, self._undo)
         self._tracebacks = Tracebacks(rows, self.settings.record_code)
@@ -197,21 +197,21 @@ class WorkerTaskPlugin(RecordingPart):
         await super().teardown(worker)
 
     def _stop_noting(self) -> None:
-        """Note nothing from now on: nobody would read it."""
+        """Discard notes from now on, because they would not be written."""
         self._note = self._append = discard
         self._by_state = False
 
     def transition(self, key: Any, start: str, finish: str, **kwargs: Any) -> None:
-        """Keep the time of a task's transition."""
+        """Store the time of a task's transition."""
         try:
-            if finish in self._not_kept:
+            if finish in self._ignored:
                 return
             if finish == "executing":
                 if self._worker.scheduler_delay != self._clock.current:
                     self._note_correction()
                 self._executing[key] = time()
             elif finish == "waiting":
-                # Not for a cancelled run that is wanted again before it ends, and goes on.
+                # Not for a cancelled run that is requested again before it ends, and continues.
                 if key not in self._executing:
                     self._received[key] = time()
             elif finish in _READY:
@@ -229,19 +229,19 @@ class WorkerTaskPlugin(RecordingPart):
             self._guard.caught("transition")
 
     def _note_correction(self) -> None:
-        """Note Dask's correction of this worker's clock, at the begin and at each change."""
+        """Record Dask's correction of this worker's clock, at the start and at each change."""
         self._clock.change(self._worker.scheduler_delay, self._executing)
         self._append((CLOCK, (time(), self._clock.current)))
 
     def _note_run(self, facts: tuple[Any, ...], metrics: Any) -> None:  # noqa: PLR0912
-        """Note a task run, of which these `FACTS` are known, with its times, and forget these."""
+        """Append the note of a task run from its `FACTS`, and remove its stored times."""
         key, prefix, run_id = facts[:3]
         clock = self._clock
         if self._worker.scheduler_delay != clock.current:
             self._note_correction()
         cpu, deserialize, disk_read, disk_read_size, executor = None, 0.0, 0.0, 0, 0.0
         within = False
-        for label, value, unit in metrics:  # a call would cost half as much
+        for label, value, unit in metrics:  # A function call would cost half as much.
             if unit == "seconds":
                 if label == "thread-cpu":
                     cpu = value if cpu is None else cpu + value
@@ -257,7 +257,7 @@ class WorkerTaskPlugin(RecordingPart):
                 disk_read_size += int(value)
         code = self._code
         if code is not None and prefix not in code.known and key not in self.hidden:
-            code.see(prefix, self._tasks.get(key))
+            code.record(prefix, self._tasks.get(key))
         storage = self._storage.write(key, run_id) if self._moved else 0.0
         collecting = self._collected.pop(key, 0.0) if self._collected else 0.0
         executing = self._executing.pop(key, None)
@@ -266,7 +266,7 @@ class WorkerTaskPlugin(RecordingPart):
             correction = clock.of_earlier.pop(key, correction)
         received, ready = self._received.pop(key, None), self._ready.pop(key, None)
         seceded = self._seceded.pop(key, None) if self._seceded else None
-        # Coroutines have no CPU seconds: many at a time share the event loop's thread.
+        # Coroutines have no CPU seconds, because several share the event loop's thread.
         thread = self._threads.get(key) if cpu is not None or not metrics else None
         reading, done = self._readings.pop(key, None), time()
         if reading is not None and reading != clock.current:
@@ -275,7 +275,7 @@ class WorkerTaskPlugin(RecordingPart):
                 clock.known.add(applied)
                 self._append((CLOCK, (executing or done, applied)))
         if within and cpu is not None:
-            # Dask takes from them whatever is metered within the task, waits too, as P2P does.
+            # Dask subtracts all that is metered within the task, such as the waits of P2P shuffles.
             cpu = cpu_seconds(reading, *facts[10:12])
         measured = (
             received,
@@ -294,22 +294,22 @@ class WorkerTaskPlugin(RecordingPart):
             collecting,
             storage,
         )
-        self._note(facts + measured)  # `RUN` names the items
+        self._note(facts + measured)  # In the order of `RUN`.
 
     def _finished(self, event: Any, ledger: Any) -> None:
-        """Note an instruction's outcome; called by the worker's metering."""
+        """Record an outcome that the worker's metering reports."""
         kind = type(event)
         if kind is ExecuteSuccessEvent:
             self._succeeded(event, ledger)
         elif kind is ExecuteFailureEvent:
-            task = self._tasks.get(event.key)  # None: it was cancelled, and is forgotten now
+            task = self._tasks.get(event.key)  # None if it was cancelled and forgotten.
             if self._arguments is not None and task is not None:
-                self._arguments.see(event.key, event.run_id, task)
+                self._arguments.record(event.key, event.run_id, task)
             if self._tracebacks is not None:
-                self._tracebacks.see(event.key, event.run_id, event.traceback_text)
+                self._tracebacks.record(event.key, event.run_id, event.traceback_text)
             self._note_run(failed_run(event, task), ledger.metrics)
         elif kind is RescheduleEvent:
-            # A closing worker reschedules in this way the tasks that it does not start any more.
+            # A closing worker reschedules the tasks that it no longer starts.
             if not event.stimulus_id.startswith("worker-closing"):
                 self._note_run(failed_run(event, self._rescheduled), ledger.metrics)
             self._rescheduled = None
@@ -334,16 +334,16 @@ class WorkerTaskPlugin(RecordingPart):
             prefix = task.prefix
             if task.state == "memory":
                 state = "memory"
-            elif task.state == "error":  # the result could not be stored
+            elif task.state == "error":  # The result could not be stored.
                 state, text = "erred", task.exception_text
             if task.dependencies:
-                found = []
-                for dependency in task.dependencies:  # a call would cost half as much
-                    found.append(dependency.key)
+                inputs = []
+                for dependency in task.dependencies:  # A function call would cost half as much.
+                    inputs.append(dependency.key)
                     size += dependency.nbytes or 0
-                keys = tuple(found)
+                keys = tuple(inputs)
             if self._arguments is not None and event.stop - event.start >= LEAST:
-                self._arguments.see(key, event.run_id, task)
+                self._arguments.record(key, event.run_id, task)
         facts = (
             key,
             prefix,
@@ -358,16 +358,16 @@ class WorkerTaskPlugin(RecordingPart):
             event.start,
             event.stop,
             text,
-            None,  # Dask's own error: its result could not be stored
+            None,  # No line raised it: Dask could not store the result.
         )
         self._note_run(facts, ledger.metrics)
 
     def _finished_by_state(self, key: Any, start: str, finish: str) -> None:
-        """Note a run that ended, by public means: without seconds of CPU, disk and network."""
+        """Record a run that ended from public attributes, without CPU, disk and network."""
         task = self._tasks[key]
         if not ends_here(task, start, finish, key in self._executing):
             return
         if finish == "error" and self._tracebacks is not None:
-            self._tracebacks.see(key, task.run_id, task.traceback_text)
+            self._tracebacks.record(key, task.run_id, task.traceback_text)
         facts = run_by_state(task, start, finish, self._data, self._describe)
         self._note_run(facts, ())

@@ -284,7 +284,7 @@ class StepRecorder:
         for value in sent.values:
             self._append((SENT_VALUE, (now, *astuple(value), *place)))
         if self._functions is not None:
-            self._functions.see(sent.functions)
+            self._functions.record(sent.functions)
 
     def called(self, call: ClientCall) -> None:
         """Record a call of Dask."""

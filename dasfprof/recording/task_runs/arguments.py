@@ -1,9 +1,8 @@
-"""`TaskArguments`: what task runs were called with, by type, dtype, shape and length.
+"""`TaskArguments`: the arguments of task runs, described by type, dtype, shape and length.
 
-Values may be secrets, so they are left out unless they are asked for, and then only those of plain
-types are written: the code of no other class is called. Results of other tasks are looked at only
-where they are in memory. A brief task would pay more for this than it takes, so it is told only of
-runs over `LEAST`, and of those that failed.
+Values may be secrets, so they are recorded only on request, and only those of plain types, because
+no code of other classes is called. Results of other tasks are described only if they are in memory.
+This would cost brief tasks too much, so it is done for failed runs and those of at least `LEAST`.
 """
 
 from __future__ import annotations
@@ -17,13 +16,13 @@ from dasfprof.recording.rows import FileRows
 from dasfprof.recording.task_runs.results import ResultDescriber, type_name
 from dasfprof.schema.tasks import TASK_ARGUMENTS
 
-#: Seconds of the briefest task run that is told of.
+#: Threshold (seconds): arguments of shorter task runs are not recorded, unless these failed.
 LEAST = 0.01
-#: The most task runs of a function of a worker, functions, arguments of each, and characters.
+#: Maximum numbers of task runs per function and worker, functions, arguments, and characters.
 MOST_RUNS, MOST_FUNCTIONS, MOST, LONGEST = 1000, 1000, 20, 500
-#: Characters of a value, items of a container that are written, and containers within each other.
+#: Maximum numbers of characters of a value, items of a container, and nested containers.
 _LONGEST_VALUE, _ITEMS, _DEEPEST = 80, 5, 2
-#: Bits from which an integer is told by its type alone: writing it takes long.
+#: Threshold (bits): only the type of a larger integer is recorded, because formatting takes long.
 _LONG = 256
 
 _SIZED = (str, bytes, bytearray, list, tuple, dict, set, frozenset)
@@ -52,57 +51,54 @@ class TaskArguments:
         self._with_values = with_values
         self._guard = guard
         self._describe = ResultDescriber()
-        #: How many runs of each function are told of.
-        self._told: dict[str, int] = {}
+        #: Number of recorded runs by function.
+        self._recorded: dict[str, int] = {}
 
-    def see(self, key: Any, run_id: int | None, task: Any) -> None:
-        """Write the arguments of a task run; called on the event loop."""
+    def record(self, key: Any, run_id: int | None, task: Any) -> None:
+        """Write the arguments of a task run. Called on the event loop."""
         with self._guard.catching("the arguments of a task"):
             name = str(getattr(task, "prefix", None))
-            number = self._told.get(name, 0)
-            if number >= MOST_RUNS or (not number and len(self._told) >= MOST_FUNCTIONS):
+            number = self._recorded.get(name, 0)
+            if number >= MOST_RUNS or (not number and len(self._recorded) >= MOST_FUNCTIONS):
                 return
-            self._told[name] = number + 1
+            self._recorded[name] = number + 1
             types = {each.key: each.type for each in task.dependencies}
             text = "; ".join(
                 f"{name}: {self._text(value, types)}" for name, value in arguments_of(task, MOST)
             )
-            facts = {"key": key, "run_id": run_id, "arguments": _cut(text, LONGEST)}
-            self._rows.write(TASK_ARGUMENTS, facts)
+            if len(text) > LONGEST:
+                text = f"{text[: LONGEST - 1]}…"
+            self._rows.write(TASK_ARGUMENTS, {"key": key, "run_id": run_id, "arguments": text})
 
     def _text(self, value: Any, types: dict[Any, type | None]) -> str:
         if type(value) is Part:
             return f"{value.kind} with results" if value.kind else "result of a fused task"
         if type(value) is not Result:
             return self._described(value)
-        known = value_in_memory(self._data, value.key)
-        if known is not None:
-            return f"result, {self._described(known, is_result=True)}"
+        result = value_in_memory(self._data, value.key)
+        if result is not None:
+            return f"result, {self._described(result, is_result=True)}"
         kind = types.get(value.key)
         return "result" if kind is None else f"result, {type_name(kind)}"
 
     def _described(self, value: Any, *, is_result: bool = False) -> str:
-        written = _written(value) if self._with_values and not is_result else None
-        if written is not None:
-            return written
+        text = _written(value) if self._with_values and not is_result else None
+        if text is not None:
+            return text
         if type(value) in _SIZED:
             return f"{type(value).__name__} of {len(value)}"
         kind, dtype, shape = self._describe(value)
         return " ".join(str(part) for part in (kind, dtype, shape) if part is not None)
 
 
-def _cut(text: str, most: int) -> str:
-    return text if len(text) <= most else f"{text[: most - 1]}…"
-
-
 def _written(value: Any, depth: int = 0) -> str | None:
-    """Return a value of plain types as Python writes it, cut; None: it is of another type."""
+    """Return a shortened ``repr`` of a value of plain types, or None for other types."""
     kind = type(value)
     if kind in _PLAIN or (kind is int and value.bit_length() < _LONG):
         return repr(value)
     if kind in (str, bytes):
-        cut = "..." if len(value) > _LONGEST_VALUE else ""
-        return f"{value[:_LONGEST_VALUE]!r}{cut}"
+        ellipsis_ = "..." if len(value) > _LONGEST_VALUE else ""
+        return f"{value[:_LONGEST_VALUE]!r}{ellipsis_}"
     if depth >= _DEEPEST or kind not in (*_BRACKETS, dict):
         return None
     if kind is dict:

@@ -1,7 +1,7 @@
-"""Tasks of other clients: what a recording of one client's own work leaves out of its files.
+"""Tasks of other clients, whose texts a recording of one client leaves out of its files.
 
-On the scheduler `TaskClients` marks such tasks by an annotation, which travels with them to
-workers. There `HiddenTasks` knows their keys. Of their task runs times are written, and no texts.
+On the scheduler, `TaskClients` marks such tasks with an annotation, which is sent to workers with
+them. On workers, `HiddenTasks` has their keys. Only the times of their task runs are written.
 """
 
 from __future__ import annotations
@@ -19,37 +19,36 @@ from dasfprof.schema.tasks import OTHER_CLIENTS
 Note = tuple[Any, ...]
 Append = Callable[[Note], None]
 
-#: What is written of a hidden task run in place of texts and sizes, by workers and schedulers.
-_OF_WORKER = {"prefix": OTHER_CLIENTS, "state": "memory", "size": 0, "type": None, "dtype": None}
-_OF_WORKER |= {"shape": None, "dependencies": (), "input_size": 0, "exception": None}
-_OF_WORKER |= {"raised_at": None}
+#: Values that replace texts and sizes in notes of hidden task runs, by workers and schedulers.
+_OF_WORKER = {
+    **{"prefix": OTHER_CLIENTS, "state": "memory", "size": 0, "dependencies": (), "input_size": 0},
+    **dict.fromkeys(("type", "dtype", "shape", "exception", "raised_at")),
+}
 _OF_SCHEDULER = {"annotations": None, "exception": None}
 
 
 def hiding_runs(append: Append, hidden: Container[Any], *, of_worker: bool) -> Append:
-    """Return a function that appends notes of task runs, those of hidden tasks without texts.
+    """Return a function that appends notes of task runs, without the texts of hidden tasks.
 
     Parameters
     ----------
     append
         Appends a note.
     hidden
-        The keys of hidden tasks.
+        Keys of hidden tasks.
     of_worker
-        Whether the notes are a worker's; else they are a scheduler's.
+        Whether the notes are those of a worker, or of the scheduler.
     """
-    fields, nothing = (RUN, _OF_WORKER) if of_worker else (SENT_RUN, _OF_SCHEDULER)
-    run_id, places = (
-        fields.index("run_id"),
-        [(fields.index(name), nothing[name]) for name in nothing],
-    )
+    fields, replaced = (RUN, _OF_WORKER) if of_worker else (SENT_RUN, _OF_SCHEDULER)
+    run_id = fields.index("run_id")
+    replacements = [(fields.index(name), value) for name, value in replaced.items()]
 
     def hide(note: Note) -> None:
         if note[0] in hidden:
             items = list(note)
             items[0] = f"{OTHER_CLIENTS}-{-1 if note[run_id] is None else note[run_id]}"
-            for place, value in places:
-                items[place] = value
+            for position, value in replacements:
+                items[position] = value
             note = tuple(items)
         append(note)
 
@@ -57,17 +56,17 @@ def hiding_runs(append: Append, hidden: Container[Any], *, of_worker: bool) -> A
 
 
 def hide_rows(rows: FileRows, hidden: Container[Any]) -> None:
-    """Leave rows about hidden tasks out of a file, and their keys out of rows of several keys."""
+    """Leave rows about hidden tasks out of a file, and their keys out of rows with several keys."""
     append = rows.append
     rows.hidden = hidden
 
     def hide(row: SchemaRow) -> object:
         schema, values = row
-        key, keys = _places(schema)
+        key, keys = _key_columns(schema)
         if key is not None and values[key] in hidden:
             return None
         if keys is not None:
-            shown = tuple([one for one in values[keys] or () if one not in hidden])
+            shown = tuple([item for item in values[keys] or () if item not in hidden])
             if values[keys] and not shown:
                 return None
             row = schema, (*values[:keys], shown, *values[keys + 1 :])
@@ -77,14 +76,14 @@ def hide_rows(rows: FileRows, hidden: Container[Any]) -> None:
 
 
 @cache
-def _places(schema: Schema) -> tuple[int | None, int | None]:
-    """Return the places of the columns ``key`` and ``keys`` of a kind of event."""
+def _key_columns(schema: Schema) -> list[int | None]:
+    """Return the positions of the columns ``key`` and ``keys`` of a kind of event, or None."""
     names = [name for name, _ in (*schema.fields, *schema.args)]
-    return tuple(names.index(name) if name in names else None for name in ("key", "keys"))  # type: ignore[return-value]
+    return [names.index(name) if name in names else None for name in ("key", "keys")]
 
 
 class HiddenTasks:
-    """The keys of a worker's tasks that are of other clients, and of results that only these take.
+    """The keys of a worker's tasks that belong to other clients, and of their own dependencies.
 
     Parameters
     ----------
@@ -93,7 +92,7 @@ class HiddenTasks:
     mark
         The annotation of such tasks.
     known
-        Those that had been sent to workers before the scheduler could mark them.
+        Keys of tasks that were sent to workers before the scheduler could mark them.
     guard
         Handles errors.
     """
@@ -103,12 +102,12 @@ class HiddenTasks:
         self.keys = set(known)
 
     def noting(self, transition: Callable[..., None]) -> Callable[..., None]:
-        """Return a hook of a worker's transitions that notes tasks that come, and calls another."""
+        """Return a hook of a worker's transitions that records new tasks and calls another hook."""
 
         def hook(key: Any, start: str, finish: str, **kwargs: Any) -> None:
             try:
                 if finish == "waiting":
-                    self._see(key)
+                    self._received(key)
                 elif finish == "forgotten":
                     self.keys.discard(key)
             except Exception:
@@ -117,12 +116,12 @@ class HiddenTasks:
 
         return hook
 
-    def _see(self, key: Any) -> None:
+    def _received(self, key: Any) -> None:
         task = self._tasks.get(key)
-        if task is None or task.annotations is None:  # a result of another worker
+        if task is None or task.annotations is None:  # It is a result of another worker.
             return
         if self._mark not in task.annotations:
             self.keys.discard(key)
             return
         self.keys.add(key)
-        self.keys.update(one.key for one in task.dependencies if one.annotations is None)
+        self.keys.update(each.key for each in task.dependencies if each.annotations is None)

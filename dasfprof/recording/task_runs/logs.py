@@ -1,4 +1,4 @@
-"""What task runs log and print, exceptions that workers log, and tracebacks of failed task runs."""
+"""Log records and prints of task runs, exceptions that workers log, and tracebacks."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from dasfprof.recording.settings import RunSettings
 from dasfprof.recording.task_runs.results import type_name
 from dasfprof.schema.tasks import LOG_RECORD, TRACEBACK, WORKER_ERROR
 
-#: Characters of a message that are kept.
+#: Maximum number of characters of a message.
 _LONGEST = 500
-#: The most records of a worker, the first errors of task runs not counted.
+#: Maximum number of records of a worker, not counting the first errors of task runs.
 MOST = 10_000
-#: The most errors of a worker itself.
+#: Maximum number of errors of a worker itself.
 _MOST_ERRORS = 100
-#: Values of these types are filled into a message without calling code of the program.
+#: Types whose values can be formatted without calling code of the program.
 _PLAIN = (str, int, float, bool, type(None))
 
 
@@ -34,18 +34,20 @@ def watch_logs(
     guard: HookGuard,
     undo: list[Callable[[], object]],
 ) -> None:
-    """Record what each task run of a worker logs, and exceptions that Dask logs there itself.
+    """Record the log records of a worker's task runs, and exceptions that Dask logs.
 
     Parameters
     ----------
-    worker, guard
-        The worker, and what handles errors.
+    worker
+        The worker.
     settings
-        Which records, and whether with their values.
+        The run, with the minimum level and whether to record values.
     rows
-        Of the file of the plugin.
+        The rows of the plugin's file.
+    guard
+        Handles errors.
     undo
-        Gets what ends it.
+        Receives what stops the recording.
     """
     written = errors = 0
 
@@ -102,11 +104,11 @@ def _message(record: logging.LogRecord, with_values: bool) -> str:
     return record.msg
 
 
-# --- `Tracebacks`: the whole traceback of each failed attempt, as text ----------------------------
+# --- Tracebacks of failed task runs ---------------------------------------------------------------
 
-#: The most tracebacks of a worker, and the characters of their begin and end that are kept.
+#: Maximum number of tracebacks of a worker, and of characters of their start and end.
 MOST_TRACEBACKS, BEGIN, END = 1000, 2000, 6000
-#: How a line of a traceback begins that says where, not what.
+#: Start of a traceback's lines that name file and line.
 _PLACE = '  File "'
 
 
@@ -116,9 +118,9 @@ class Tracebacks:
     Parameters
     ----------
     rows
-        Of the file of the plugin.
+        The rows of the plugin's file.
     with_code
-        Whether the lines of the source are written.
+        Whether to write lines of source code.
     """
 
     def __init__(self, rows: FileRows, with_code: bool) -> None:
@@ -126,8 +128,8 @@ class Tracebacks:
         self._with_code = with_code
         self._written = 0
 
-    def see(self, key: Any, run_id: int | None, text: str | None) -> None:
-        """Write the traceback of a failed task run, if there is any."""
+    def record(self, key: Any, run_id: int | None, text: str | None) -> None:
+        """Write the traceback of a failed task run, if it has one."""
         if not text:
             return
         if self._written >= MOST_TRACEBACKS:
@@ -143,7 +145,7 @@ class Tracebacks:
         self._rows.write(TRACEBACK, {"key": key, "run_id": run_id, "text": text})
 
 
-# --- Where an exception was raised: the line of a traceback that its reader can change ------------
+# --- The line of user code at which an exception was raised ---------------------------------------
 
 _FRAME = re.compile(r'^  File "(.+)", line (\d+), in (.+)$', re.MULTILINE)
 #: Libraries: those of Python, and those that are installed.
@@ -155,18 +157,18 @@ _INSTALLED = ("/site-packages/", "/dist-packages/")
 
 
 def raised_at(traceback: str | None) -> str | None:
-    """Return the last line of user code of a traceback's text; without any, its last line.
+    """Return the last line of user code in a traceback's text, or its last line if it has none.
 
-    It is written ``file:line function``.
+    The form is ``file:line function``.
     """
     frames = _FRAME.findall(traceback or "")
     if not frames:
         return None
-    own = [frame for frame in frames if not of_library(frame[0])]
-    path, line, function = (own or frames)[-1]
+    users = [frame for frame in frames if not of_library(frame[0])]
+    path, line, function = (users or frames)[-1]
     return f"{path}:{line} {function}"
 
 
 def of_library(path: str) -> bool:
-    """Return whether a file is of Python or of an installed package."""
+    """Return whether a file belongs to Python or an installed package."""
     return path.startswith(_LIBRARIES) or any(part in path for part in _INSTALLED)

@@ -1,10 +1,9 @@
-"""The type, dtype and shape of a task's result, read without touching the data.
+"""The type, dtype and shape of a task's result, without reading its data.
 
-``getattr(value, "dtype")`` is not safe for every value: a DataFrame may have a column of that name,
-a Delayed has every attribute, and a property may compute or wait. So the way to read a value is
-chosen once for each type: properties that are implemented in C (as in numpy, cupy, torch and
-pyarrow), and those of packages whose properties are known to be fast. No code of other classes is
-called.
+``getattr(value, "dtype")`` is not safe for every value. A DataFrame may have a column of that name,
+a Delayed has every attribute, and a property may compute or wait. So a reader is chosen once for
+each type. It uses properties that are implemented in C (as in numpy, cupy, torch and pyarrow), and
+those of packages whose properties are known to be fast. No code of other classes is called.
 """
 
 from __future__ import annotations
@@ -21,18 +20,10 @@ Reader = Callable[[Any], Description]
 _MAX_TYPES = 10_000
 
 #: Packages whose properties `shape` and `dtype`, in Python, neither compute nor wait.
-_ANSWER_AT_ONCE = frozenset(
+_FAST = frozenset(
     (
-        "anndata",
-        "cudf",
-        "cupy",
-        "geopandas",
-        "numpy",
-        "pandas",
-        "polars",
-        "scipy",
-        "sparse",
-        "xarray",
+        *("anndata", "cudf", "cupy", "geopandas", "numpy"),
+        *("pandas", "polars", "scipy", "sparse", "xarray"),
     )
 )
 
@@ -41,7 +32,7 @@ _ask_type = type.__getattribute__
 
 
 class ResultDescriber:
-    """Describes results; caches one reader for each type."""
+    """Describes results. Caches one reader for each type."""
 
     def __init__(self) -> None:
         self._known: dict[type, Reader] = {}
@@ -49,11 +40,11 @@ class ResultDescriber:
         self.plain: dict[type, Description] = {}
 
     def __call__(self, value: Any) -> Description:
-        """Return the value's type name, dtype object and shape, None for those that it lacks."""
+        """Return the value's type name, dtype object and shape, with None for those it lacks."""
         kind = type(value)
         reader = self._known.get(kind)
         if reader is None:
-            if len(self._known) >= _MAX_TYPES:  # types created at run time must not accumulate
+            if len(self._known) >= _MAX_TYPES:  # Types created at run time must not accumulate.
                 self._known.clear()
                 self.plain.clear()
             read_shape = _find(kind, "shape")
@@ -64,7 +55,7 @@ class ResultDescriber:
 
 
 def type_name(kind: type | None) -> str:
-    """Return a type's name as ``module.qualname``; Dask passes None for the type of None."""
+    """Return a type's name as ``module.qualname``. Dask passes None for the type of None."""
     if kind is None:
         return "NoneType"
     module, name = _ask_type(kind, "__module__"), _ask_type(kind, "__qualname__")
@@ -82,13 +73,13 @@ def _choose_reader(kind: type, read_shape: Callable[[Any, type], Any] | None) ->
 
 
 def _find(kind: type, name: str) -> Callable[[Any, type], Any] | None:
-    """Return what reads an attribute without `__getattribute__`; None where it is not safe."""
+    """Return a function that reads an attribute directly, or None if this is not safe."""
     for base in _ask_type(kind, "__mro__"):
         declared = _ask_type(base, "__dict__")
         if name in declared:
             descriptor = declared[name]
             package = str(_ask_type(base, "__module__")).partition(".")[0]
-            if isinstance(descriptor, GetSetDescriptorType) or package in _ANSWER_AT_ONCE:
+            if isinstance(descriptor, GetSetDescriptorType) or package in _FAST:
                 return getattr(descriptor, "__get__", None)
             return None
     return None

@@ -93,7 +93,8 @@ def hooks(around: Around, new: Callable[..., Any]) -> Iterator[Hook]:
     `around` returns the wrapper of requests of a kind. `new` wraps functions that create objects or
     classes.
     """
-    spec, asyn, stores, _ = map(sys.modules.get, MODULES)
+    modules: list[Any] = [sys.modules.get(name) for name in MODULES]
+    spec, asyn, stores, _ = modules
     if hasattr(spec, "AbstractBufferedFile"):
         yield type(spec.AbstractFileSystem), "__init__", new
         yield spec.AbstractBufferedFile, "__init__", new
