@@ -1,8 +1,8 @@
-"""`RunStorage`: what one task run read from storage and wrote to it, and for how long it waited.
+"""`RunStorage`: what one task run read from storage and wrote to it, and how long it waited.
 
 Requests of a run are made in its thread, in other threads, and by coroutines of event loops, often
-several at a time. The run waits for storage while any of them is in progress, but for what is
-computed for it meanwhile, as by Zarr's threads that decompress what has arrived.
+several at the same time. The run waits for storage while any of them is in progress. Time in which
+other threads compute for it, as Zarr's threads that decompress chunks, is subtracted.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from time import perf_counter, thread_time
 from typing import Any
 
 from dasfprof.recording.guard import HookGuard
-from dasfprof.recording.task_runs.thread_time import ThreadFile, open_own, run_queue_seconds
+from dasfprof.recording.task_runs.thread_time import ThreadFile, open_thread_file, run_queue_seconds
 
-#: Stands for the store where the kernel counted.
+#: Name of the store for bytes that the kernel counted.
 DISK = "disk"
-#: Limit of the items that are recorded of a run.
+#: Maximum number of items that are recorded of a run.
 _MOST_ITEMS = 16
-#: The columns of requests, bytes and seconds, of those that read and those that write.
+#: Columns with the number, bytes and seconds of requests that read, and of those that write.
 _READS, _WRITES = ("reads", "read_size", "reading"), ("writes", "write_size", "writing")
 _NOTHING: dict[str, Any] = dict.fromkeys((*_READS, *_WRITES, "unsized"), 0)
 
@@ -32,35 +32,35 @@ class Request:
     def __init__(self, store: str, is_write: bool) -> None:
         self.store, self.is_write = store, is_write
         self.begin = 0.0
-        #: CPU seconds of the run's thread; None: another one makes the request, or a coroutine.
+        #: CPU seconds of the run's thread, or None if another thread or a coroutine waits.
         self.cpu: float | None = None
 
 
 class RunStorage:
-    """The storage requests of one task run, of any thread. Errors are the guard's.
+    """The storage requests of one task run, from any thread.
 
     Parameters
     ----------
     guard
         Handles errors.
     local
-        Owns the file of each thread that computes for a run.
+        Has the file of each thread that computes for a run.
     """
 
     def __init__(self, guard: HookGuard, local: threading.local) -> None:
         self._guard, self._local = guard, local
-        # Taken for a few instructions. A finalizer may make a request while its thread holds it.
+        # Held for a few instructions. A finalizer may make a request while its thread holds it.
         self._lock = threading.RLock()
         self._open: set[Request] = set()
-        #: Identities of other threads that compute for the run now.
+        #: Identities of other threads that are computing for the run.
         self._helpers: set[int] = set()
         self._since = 0.0
-        #: Seconds while requests were in progress, while helpers were there, and while both were.
+        #: Seconds with requests in progress, with helpers, and with both.
         self._waiting = self._helped = self._both = 0.0
         self._helpers_cpu = self._helpers_queue = 0.0
         #: By store, see `_NOTHING`.
         self._sums: dict[str, dict[str, Any]] = {}
-        #: Hashes of objects, and ranges of them, that were read.
+        #: Hashes of objects, or ranges of objects, that were read.
         self._items: dict[str, None] = {}
 
     def caught(self) -> None:
@@ -68,7 +68,7 @@ class RunStorage:
         self._guard.caught("what a task moved")
 
     def begin(self, store: str, is_write: bool, item: str | None, in_thread: bool) -> Request:
-        """Note that a request begins; `in_thread`: the calling thread waits for its end."""
+        """Record that a request starts. `in_thread`: whether the calling thread waits for it."""
         request = Request(store, is_write)
         with self._lock:
             request.begin = self._turn()
@@ -80,10 +80,10 @@ class RunStorage:
         return request
 
     def end(self, request: Request, size: int | None) -> None:
-        """Note that a request has ended; of unknown size if it is None."""
+        """Record that a request has ended. Its bytes are None if unknown."""
         cpu = 0.0 if request.cpu is None else thread_time() - request.cpu
         with self._lock:
-            if request not in self._open:  # the run has ended before it
+            if request not in self._open:  # The run has ended before the request.
                 return
             self._count(request, size, self._turn())
             self._waiting -= cpu
@@ -101,7 +101,7 @@ class RunStorage:
         try:
             file = getattr(self._local, "helper", None)
             if file is None:
-                file = self._local.helper = open_own()
+                file = self._local.helper = open_thread_file()
             begun = file, file.read(), file.cpu
             with self._lock:
                 self._turn()
@@ -130,15 +130,15 @@ class RunStorage:
             sums["write_size"] += written
 
     def close(self) -> list[dict[str, Any]]:
-        """Return a row for each store, now that the run has ended.
+        """Return a row for each store when the run has ended.
 
-        Requests that are still in progress count until now, and are of unknown size.
+        Requests that are still in progress are counted until now, with unknown bytes.
         """
         with self._lock:
             now = self._turn()
             while self._open:
                 self._count(next(iter(self._open)), None, now)
-            # They may compute side by side.
+            # Several helpers may compute at the same time.
             cpu = min(self._helped, self._helpers_cpu)
             queue = min(self._helped - cpu, self._helpers_queue)
             meanwhile = (cpu + queue) * self._both / max(self._helped, 1e-9)
@@ -158,7 +158,7 @@ class RunStorage:
             ]
 
     def _turn(self) -> float:
-        """Add the time since the last change; return the time."""
+        """Add the time since the last change, and return the current time."""
         now = perf_counter()
         passed, self._since = now - self._since, now
         if self._open:

@@ -1,4 +1,4 @@
-"""The notes of task runs by workers and the scheduler, made rows of in the writer's thread."""
+"""Notes of task runs by workers and the scheduler, which the writer's thread converts into rows."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from dasfprof.recording.task_runs.thread_time import correction_of, run_queue_se
 from dasfprof.schema.events import Schema
 from dasfprof.schema.tasks import COMPUTE, MARK, RESULT_RELEASED, TASK_RUN
 
-#: The items of notes: a list for each field, by the field's name.
+#: The items of notes by field.
 Fields = dict[str, list[Any]]
 
 
 class FlatNotes:
-    """Notes that lie flat in one list, an item for each field, and their conversion into rows.
+    """Converts notes, which are stored flat in one list with an item per field, into rows.
 
-    `Source.width` says why.
+    See `Source.width` for the reason.
 
     Parameters
     ----------
@@ -35,7 +35,7 @@ class FlatNotes:
     make_columns
         Converts fields into the schema's columns, by their names.
     guard
-        Handles the errors that a note causes; the other notes are still converted.
+        Handles the error of a note. The other notes are still converted.
     """
 
     def __init__(
@@ -56,12 +56,12 @@ class FlatNotes:
             yield self._schema, rows, range(len(rows))
 
     def _columns(self, notes: list[Any]) -> list[Sequence[Any]]:
-        """Convert notes into columns; leave out those that fail."""
+        """Convert notes into columns, without the notes that fail."""
         width = len(self._fields)
         try:
             fields = {name: notes[at::width] for at, name in enumerate(self._fields)}
-            made = self._make_columns(fields)
-            return [made[name] for name, _ in self._schema.fields + self._schema.args]
+            columns = self._make_columns(fields)
+            return [columns[name] for name, _ in self._schema.fields + self._schema.args]
         except Exception:
             if len(notes) <= width:
                 self._guard.caught("folding a note")
@@ -73,37 +73,37 @@ class FlatNotes:
         return [[*a, *b] for a, b in zip(first, second, strict=True)]
 
 
-# --- Dask's correction of a worker's clock, and how to subtract it from a task's start again ------
+# --- Dask's correction of a worker's clock --------------------------------------------------------
 #
 # A worker shifts the start and stop of each task by its estimate of the scheduler's clock, Dask's
 # ``scheduler_delay``, which each heartbeat may change.
 
-#: Stands for the number of a correction where a task was running before recording began.
+#: Number of the correction of a task that was running before recording started.
 UNKNOWN = 0
 
-#: Corrections that are kept: those of more than an hour.
+#: Maximum number of stored corrections, which are those of more than an hour.
 _MOST_CORRECTIONS = 10_000
 
 
 class ClockCorrections:
     """Dask's corrections of one worker's clock, numbered from 1.
 
-    Changed on the worker's event loop alone.
+    They change only on the worker's event loop.
     """
 
     def __init__(self) -> None:
-        #: The correction in force, seconds, and its number.
+        #: The current correction (seconds) and its number.
         self.current, self.number = 0.0, UNKNOWN
-        #: The latest corrections by number, seconds.
+        #: The latest corrections (seconds) by number.
         self.by_number: dict[int, float] = {}
-        #: The latest corrections, seconds. One may come and go while no task begins or ends, so
-        #: that only the thread that was given it has seen it: the worker's hooks add that one.
+        #: The latest corrections (seconds). The worker's hooks add a correction that changed while
+        #: no task started or ended, so that only the thread of a task has read it.
         self.known: set[float] = set()
-        #: Numbers of earlier corrections, by key of the running task that was given a thread then.
+        #: Numbers of earlier corrections, by key of the running task that got its thread then.
         self.of_earlier: dict[Any, int] = {}
 
     def change(self, correction: float, running: Iterable[Any]) -> None:
-        """Set the correction in force; `running` holds the keys of the running tasks."""
+        """Set the current correction. `running` are the keys of the running tasks."""
         for key in running:
             self.of_earlier.setdefault(key, self.number)
         self.current = correction
@@ -115,68 +115,36 @@ class ClockCorrections:
         self.by_number.pop(self.number - _MOST_CORRECTIONS, None)
 
 
-def uncorrected(
-    start: float,
-    duration: float,
-    executing: float | None,
-    done: float,
-    corrections: Sequence[float],
-) -> float:
-    """Return a task's start in the worker's own time, where the correction is not recorded.
+# --- Notes of the worker's hooks ------------------------------------------------------------------
 
-    Dask reads its correction a little after the task got a thread, and a heartbeat may have changed
-    it in between: the first correction is used that fits the other times.
-
-    Parameters
-    ----------
-    start
-        The start by Dask, seconds.
-    duration
-        The task's duration, seconds.
-    executing, done
-        When the task got a thread and when the worker knew that it had ended, in the worker's own
-        time.
-    corrections
-        The correction in force when the task got a thread and all later ones, seconds.
-    """
-    earliest, latest = executing or 0.0, done - duration
-    for correction in corrections:
-        if earliest <= start - correction <= latest:
-            return start - correction
-    # The clock was set, or the correction in force is unknown.
-    return max(earliest, min(start - corrections[-1], latest))
-
-
-# --- The notes of the worker's hooks, and their conversion into rows in the writer's thread -------
-
-#: What Dask knows of a task run that ended, in the order of a note.
+#: Facts that Dask has about a task run that ended, in the order of a note.
 FACTS = (
     "key",
-    "prefix",  # None: unknown
+    "prefix",  # None if unknown.
     "run_id",
     "state",
     "size",
     "type",
-    "dtype",  # the object
+    "dtype",  # The object.
     "shape",
     "dependencies",
     "input_size",
-    "start",  # by Dask; None if Dask has none
+    "start",  # By Dask, or None if Dask has none.
     "stop",
     "exception",
     "raised_at",
 )
-#: A note: these facts, and what `WorkerTaskPlugin._note_run` adds to them.
+#: A note: these facts, and the ones that `WorkerTaskPlugin._note_run` adds.
 RUN = (
     *FACTS,
     "received",
     "ready",
     "executing",
-    "correction",  # number of the one in force when the task got a thread
+    "correction",  # Number of the current one when the task got a thread.
     "seceded",
     "done",
     "thread",
-    "reading",  # see `run_queue.Reading`
+    "reading",  # See `thread_time.Reading`.
     "cpu",
     "deserialize",
     "disk_read",
@@ -186,7 +154,7 @@ RUN = (
     "storage",
 )
 
-#: The most dtypes whose text is cached.
+#: Maximum number of dtypes whose text is cached.
 _MAX_TEXTS = 10_000
 
 
@@ -196,9 +164,9 @@ class TaskNotes(FlatNotes):
     Parameters
     ----------
     guard
-        Handles the errors that a note causes; the other notes are still converted.
+        Handles the error of a note. The other notes are still converted.
     corrections
-        Dask's corrections of the worker's clock by number, seconds; the worker's hooks add them.
+        Dask's corrections of the worker's clock (seconds) by number. The worker's hooks add them.
     """
 
     def __init__(self, guard: HookGuard, corrections: dict[int, float]) -> None:
@@ -217,11 +185,9 @@ class TaskNotes(FlatNotes):
             # The clock may have been set back.
             durations: Any = np.maximum(number_array(stops, "<f8") - begins, 0.0)
             begins = begins - number_array(corrections, "<f8")
-        except struct.error:  # None is among them
-            known = zip(starts, stops, executing, done, strict=True)
-            durations = [_duration(*times) for times in known]
+        except struct.error:  # Some are None.
             facts = (starts, stops, executing, done, runs["correction"], corrections)
-            begins = list(map(self._begin, *facts))
+            begins, durations = zip(*map(self._times, *facts), strict=True)
         return {
             **runs,
             "timestamp": begins,
@@ -241,34 +207,39 @@ class TaskNotes(FlatNotes):
             return prefixes
         return [prefix or key_split(k) for prefix, k in zip(prefixes, runs["key"], strict=True)]
 
-    def _begin(  # noqa: PLR0917
+    def _times(  # noqa: PLR0917
         self,
         start: float | None,
         stop: float | None,
         executing: float | None,
         done: float,
-        correction: int,
-        corrected_by: float | None,
-    ) -> float:
-        """Return a run's start on the worker's own clock."""
-        if start is None or stop is None:  # see `_duration`
-            return executing or done
-        if corrected_by is not None:
-            return start - corrected_by
-        return uncorrected(start, stop - start, executing, done, self._since(correction))
+        number: int,
+        correction: float | None,
+    ) -> tuple[float, float]:
+        """Return a run's start on the worker's clock, and its duration.
 
-    def _since(self, number: int) -> list[float]:
-        """Return the corrections from this number on, as far as they are kept."""
-        kept = self._corrections.copy()  # a hook may add one meanwhile
-        return [seconds for at, seconds in kept.items() if at >= number]
+        Dask has no times of runs that were rescheduled, or failed before their function was called.
+        They count from when they got a thread. The correction of a coroutine was not read, so it is
+        the one with the number. A heartbeat may have changed it before Dask read it, so the other
+        times limit the start.
+        """
+        if start is None or stop is None:
+            start = executing or done
+            return start, max(0.0, done - start)
+        duration = max(0.0, stop - start)  # The clock may have been set back.
+        if correction is not None:
+            return start - correction, duration
+        known = self._corrections.copy()  # A hook may add one meanwhile.
+        correction = next(seconds for at, seconds in known.items() if at >= number)
+        return max(executing or 0.0, min(start - correction, done - duration)), duration
 
     def _dtype_texts(self, dtypes: list[Any]) -> list[str | None]:
-        if set(map(type, dtypes)) == {type(None)}:  # `np.dtype(float) == None` is true
+        if set(map(type, dtypes)) == {type(None)}:  # `np.dtype(float) == None` is true.
             return dtypes
         return [dtype if dtype is None else self._dtype_text(dtype) for dtype in dtypes]
 
     def _dtype_text(self, dtype: Any) -> str:
-        """Return the text of a dtype. Those of pandas may hold data, so they are not cached."""
+        """Return the text of a dtype. Those of pandas may contain data, so they are not cached."""
         if not isinstance(dtype, np.dtype):
             return str(dtype)
         text = self._texts.get(dtype)
@@ -287,7 +258,7 @@ def _run_queue(readings: list[Any], durations: Any, cpu: list[Any]) -> Any:
 
 
 def _of_threads(values: list[Any], threads: list[str | None]) -> list[Any]:
-    """Return values, None of coroutines: they have no thread of their own."""
+    """Return values, with None for coroutines, which have no thread of their own."""
     pairs = zip(values, threads, strict=True)
     return [None if thread is None else value for value, thread in pairs]
 
@@ -299,28 +270,17 @@ def _or_minus_one(run_ids: list[Any]) -> Any:
         return [-1 if run_id is None else run_id for run_id in run_ids]
 
 
-def _duration(
-    start: float | None, stop: float | None, executing: float | None, done: float
-) -> float:
-    """Return a run's seconds. For runs that were rescheduled, or failed before their function was
-    called, Dask has no times: they count from when they got a thread.
-    """
-    if start is None or stop is None:
-        start, stop = executing or done, done
-    return max(0.0, stop - start)  # the clock may have been set back
+# --- Notes of the scheduler's hooks ---------------------------------------------------------------
 
-
-# --- The notes of the scheduler's hooks -----------------------------------------------------------
-
-#: A task run that ended, which `SchedulerTaskPlugin._task_run` writes as a tuple.
+#: A task run that ended, in the order of `SchedulerTaskPlugin._task_run`.
 SENT_RUN = (
     "key",
     "timestamp",
-    "now",  # when it ended
+    "now",  # When it ended.
     "cause",
     "run_id",
     "worker",
-    "priority",  # a tuple of three
+    "priority",  # A tuple of three.
     "annotations",
     "state",
     "waiting",
@@ -329,13 +289,13 @@ SENT_RUN = (
     "stolen",
     "start",
     "stop",
-    "size",  # None: no result
+    "size",  # None if it has no result.
     "wanted",
     "end_cause",
     "exception",
 )
 
-#: One object for all rows: the encoder compares by identity first.
+#: One object for all rows, because the encoder compares by identity first.
 _NO_ANNOTATIONS: dict[str, Any] = {}
 
 
@@ -351,34 +311,34 @@ def _task_run_columns(runs: Fields) -> dict[str, Any]:
     return {
         **runs,
         "timestamp": begins,
-        "duration": np.maximum(ends - begins, 0.0),  # the clock may be set back
+        "duration": np.maximum(ends - begins, 0.0),  # The clock may have been set back.
         "size": sizes if all(sizes) else [size or 0 for size in sizes],
         "priority_user": user,
         "priority_generation": generation,
         "priority_order": order,
-        "annotations": [_without_marks(told) for told in annotations]
+        "annotations": [_without_marks(each) for each in annotations]
         if any(annotations)
         else [_NO_ANNOTATIONS] * len(annotations),
     }
 
 
 def _without_marks(annotations: dict[str, Any] | None) -> dict[str, Any]:
-    """Return annotations but those by which recordings mark tasks for workers."""
+    """Return annotations without those with which recordings mark tasks for workers."""
     if annotations and any(name.startswith(MARK) for name in annotations):
         annotations = {key: annotations[key] for key in annotations if not key.startswith(MARK)}
     return annotations or _NO_ANNOTATIONS
 
 
-# --- Results that were let go: as many as task runs, so that they have a source of their own ------
+# --- Notes of released results --------------------------------------------------------------------
 
-#: Items of such a note: Dask's number of the attempt, and when.
+#: Number of items of such a note: the run id and the time.
 RELEASE_WIDTH = 2
-#: Parts of a second to which their times are rounded: the exact ones would be half of the bytes.
+#: Fractions of a second to which their times are rounded. Exact times would take half of the bytes.
 _PARTS = 1024.0
 
 
 def fold_releases(notes: list[Any]) -> Folded:
-    """Return the rows of results that were let go; those that no task made are left out."""
+    """Return the rows of released results, without those that no task computed."""
     runs, times = notes[::RELEASE_WIDTH], notes[1::RELEASE_WIDTH]
     if None in runs:
         known = [(run, at) for run, at in zip(runs, times, strict=True) if run is not None]

@@ -1,4 +1,4 @@
-"""`TaskStorage`: what each task run of a worker read from storage and wrote to it."""
+"""`TaskStorage`: records what each task run of a worker read from storage and wrote to it."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ from dasfprof.recording.task_runs.storage_calls import listen
 from dasfprof.schema.tasks import STORAGE
 from dasfprof.system import PROC
 
-#: What a thread has moved, by the kernel's count; resolved when it is opened.
+#: The kernel's counts of a thread's I/O. Opening it returns the opening thread's file.
 THREAD_IO = f"{PROC}/thread-self/io"
-#: Bytes to read, more than the file has.
+#: Maximum number of bytes to read, more than the file has.
 _LENGTH = 400
-#: The most task runs that have not been written. With more, the event loop is not taking any.
+#: Maximum number of task runs that wait to be written. If there are more, the event loop writes none.
 _MOST = 10_000
-#: Seconds after which the count of a thread is read again whose tasks are brief.
+#: Seconds after which the counts of a thread with brief tasks are read again.
 _STALE = 0.1
 
 
 class _ThreadDisk:
-    """One thread's bytes of disks by the kernel's count; its file is closed with it."""
+    """The disk bytes of one thread according to the kernel, with the open file."""
 
     __slots__ = ("at", "descriptor", "read", "written")
 
     def __init__(self) -> None:
         self.descriptor: int | None = None
         self.read = self.written = 0
-        #: When it was last read, on the clock of tasks' stops.
+        #: Time of the last reading, on the clock of tasks' stops.
         self.at = 0.0
         with contextlib.suppress(OSError):
             self.descriptor = os.open(THREAD_IO, os.O_RDONLY | os.O_CLOEXEC)
@@ -58,14 +58,14 @@ class _ThreadDisk:
 
 
 class TaskStorage:
-    """Sums up by task run, and writes a row for each protocol when the run has ended.
+    """Adds up requests and bytes by task run, and writes a row per store when the run has ended.
 
     Parameters
     ----------
     worker
         The worker.
     rows
-        Of the file of the plugin.
+        The rows of the plugin's file.
     guard
         Handles errors.
     """
@@ -74,13 +74,13 @@ class TaskStorage:
         self._threads = running_tasks(worker)
         self._rows = rows
         self._guard = guard
-        #: Owns files of each thread.
+        #: Has the files of each thread.
         self._local = threading.local()
-        #: By key, of runs that may have moved anything and are not written.
+        #: Storage of runs that have not been written, by key.
         self.moved: dict[Any, RunStorage] = {}
 
     def listen(self) -> Callable[[], None]:
-        """Count requests; return what ends it, and closes the files of threads."""
+        """Count requests. Return the function that stops it and closes the files of threads."""
         leave = listen(self._in_thread)
 
         def end() -> None:
@@ -90,7 +90,7 @@ class TaskStorage:
         return end
 
     def _in_thread(self, thread: int) -> RunStorage | None:
-        """Return what the run in a thread moves; None: none is there, or too many are open."""
+        """Return the storage of the run in a thread, or None without a run or with too many."""
         key = self._threads.get(thread)
         return None if key is None else self._of(key)
 
@@ -103,16 +103,13 @@ class TaskStorage:
         return run
 
     def begin_thread(self) -> None:
-        """Take note of a thread's count: it is about to run its first task."""
+        """Read the counts of a thread that is about to run its first task."""
         self._local.disk = _ThreadDisk()
 
     def ended(self, key: Any, stop: float) -> None:
-        """Add what the thread moved to and from disks since it was last asked.
-
-        Called in its thread at the end of a task.
-        """
+        """Add the disk bytes of the calling thread since the last reading to the task that ended."""
         try:
-            disk = getattr(self._local, "disk", None)  # none after the end
+            disk = getattr(self._local, "disk", None)  # There is none after the end.
             read, written = (0, 0) if disk is None else disk.moved(stop)
             run = self._of(key) if read or written else None
             if run is not None:
@@ -121,7 +118,7 @@ class TaskStorage:
             self._guard.caught("what a task moved")
 
     def ended_brief(self, stop: float) -> None:
-        """Leave out what brief tasks have moved, now and then: to read at each would be dear."""
+        """Leave out the bytes of brief tasks, because reading at each would be expensive."""
         try:
             disk = getattr(self._local, "disk", None)
             if disk is not None and not 0 <= stop - disk.at < _STALE:
@@ -130,7 +127,7 @@ class TaskStorage:
             self._guard.caught("what a task moved")
 
     def write(self, key: Any, run_id: int | None) -> float:
-        """Write what a run has moved that has ended; return for how long it waited for that.
+        """Write the rows of a run that has ended, and return the seconds that it waited.
 
         Called on the event loop.
         """

@@ -1,4 +1,4 @@
-"""What threads of tasks waited for a core, and what the garbage collector took in them."""
+"""CPU waits of the threads of tasks, and time of the garbage collector in these threads."""
 
 from __future__ import annotations
 
@@ -9,50 +9,50 @@ import os
 import threading
 from collections.abc import Callable
 from time import thread_time
-from typing import Any, Protocol
+from typing import Any
 
 from dasfprof.recording.dask_internals import task_functions
 from dasfprof.recording.dask_internals.task_functions import RUN_TASK, Run, running_tasks
 from dasfprof.recording.guard import HookGuard
 from dasfprof.system import PROC
 
-# --- RunQueue: how long the threads of tasks waited for a core ------------------------------------
+# --- RunQueue -------------------------------------------------------------------------------------
 #
-# Linux counts for each thread the time that it was runnable without a core: the second number in
-# ``/proc/thread-self/schedstat``, in nanoseconds. The thread that runs the task reads the file by a
-# descriptor that stays open, as opening it again would cost ten times as much. The writer's thread
-# parses the text.
+# Linux counts the time for which each thread was runnable without a CPU. It is the second number in
+# ``/proc/thread-self/schedstat``, in nanoseconds. The thread that runs the task reads the file
+# through a descriptor that stays open, because opening it costs ten times as much. The writer's
+# thread parses the text.
 #
-# For brief tasks, reading would be most of the cost of recording, for waits no longer than the
-# tasks. So tasks shorter than `BRIEF` get no wait, and the next task of their thread is read at its
-# end only: if it is not brief, its wait counts from the thread's last reading, which is at most
-# `STALE` seconds of the thread's work older. After a task that is not brief, the next one is also
-# read at its begin.
+# For brief tasks, reading would be most of the cost of recording, and their waits are short. So
+# tasks shorter than `BRIEF` have no wait, and the file is not read when the next task of the thread
+# starts, but only when it ends. If that task is not brief, its wait counts from the thread's last
+# reading, which is at most `STALE` seconds of the thread's work older. After a task that is not
+# brief, the file is also read when the next one starts.
 
-#: Resolved when it is opened: the descriptor stays that of the thread that opened it.
+#: Opening it returns a descriptor of the opening thread's file.
 SCHEDSTAT = f"{PROC}/thread-self/schedstat"
 
-#: Bytes to read, more than the length of three numbers of 64 bits.
+#: Maximum number of bytes to read, more than the length of three numbers of 64 bits.
 _LENGTH = 80
 
-#: Tasks shorter than this are brief, seconds.
+#: Threshold (seconds): shorter tasks are brief.
 BRIEF = 0.001
 
-#: Seconds after which a thread whose tasks are brief is read again.
+#: Seconds after which the file of a thread with brief tasks is read again.
 STALE = 0.005
 
-#: The most readings that wait for the event loop. With more, it is not taking any.
+#: Maximum number of readings that wait for the event loop. If there are more, it reads none.
 _MOST = 10_000
 
-#: For a task that is not brief: the text read at its begin or before, the text read at its end
-#: (None: there is no such file), the correction of the clock that Dask adds to the task's start and
-#: stop in seconds (None: this Dask has none), whether the first text was read at its begin, and the
-#: thread's CPU seconds between the two. For a brief task the correction only.
+#: For a task that is not brief: the text at its start or before; the text at its end, or None if
+#: there is no such file; the correction of the clock (seconds) that Dask adds to the task's start
+#: and stop, or None if this Dask has none; whether the first text was read at its start; and the
+#: thread's CPU seconds between the two. For a brief task, only the correction.
 Reading = tuple[bytes | None, bytes | None, float | None, bool, float] | float
 
 
 def availability() -> str:
-    """Return ``available`` if waits for a core can be recorded, else the reason."""
+    """Return ``available`` if CPU waits can be recorded, or else the reason."""
     observed = task_functions.availability()
     if observed != "available":
         return observed
@@ -69,18 +69,18 @@ def availability() -> str:
 def run_queue_seconds(
     reading: Reading | None, duration: float = float("inf"), cpu: float | None = None
 ) -> float | None:
-    """Return the seconds for which the thread of a task waited for a core.
+    """Return the seconds for which the thread of a task waited for CPU.
 
-    None if nothing was read or if the kernel does not count: then the time on a core is zero, too.
-    For a brief task, 0 seconds.
+    It is 0 for a brief task. It is None if nothing was read, or if the kernel does not count, so
+    that the time on CPU is zero, too.
 
     Parameters
     ----------
     reading
         The reading of the task.
     duration, cpu
-        The task's duration and CPU time, seconds. Their difference limits the wait if the first
-        reading was taken before the task began.
+        The task's duration and CPU time in seconds. Their difference limits the wait if the first
+        text was read before the task started.
     """
     if type(reading) is not tuple:
         return None if reading is None else 0.0
@@ -90,7 +90,7 @@ def run_queue_seconds(
     try:
         (_, first, *_), (ran, last, *_) = before.split(), after.split()
         waited = (int(last) - int(first)) * 1e-9 if int(ran) else None
-    except ValueError:  # not in the format of Linux
+    except ValueError:  # It is not in the format of Linux.
         return None
     if waited is None or was_read:
         return waited
@@ -98,9 +98,9 @@ def run_queue_seconds(
 
 
 def cpu_seconds(reading: Reading | None, start: float | None, stop: float | None) -> float | None:
-    """Return the CPU seconds of a task's thread; None if they were not read.
+    """Return the CPU seconds of a task's thread, or None if they were not read.
 
-    Of a task whose begin was not read, those of up to `STALE` seconds before it are among them.
+    If the file was not read at the start of the task, up to `STALE` seconds before it are included.
     """
     if type(reading) is not tuple or reading[1] is None or start is None or stop is None:
         return None
@@ -113,15 +113,15 @@ def correction_of(reading: Reading | None) -> float | None:
 
 
 class ThreadFile:
-    """One thread's file, closed with the last reference to it, and the last text."""
+    """The open file of one thread with its last text. It is closed with its last reference."""
 
     __slots__ = ("cpu", "descriptor", "last", "read_at", "was_brief")
 
     def __init__(self, descriptor: int | None) -> None:
-        #: None: there is no such file, or the recording has ended.
+        #: None if there is no such file, or the recording has ended.
         self.descriptor = descriptor
         self.last: bytes | None = None
-        #: The thread's CPU seconds then.
+        #: The thread's CPU seconds at that time.
         self.cpu = thread_time()
         #: The stop of the task after which the file was last read, on the clock of tasks' stops.
         self.read_at = 0.0
@@ -129,7 +129,7 @@ class ThreadFile:
         self.was_brief = False
 
     def read(self) -> bytes | None:
-        """Return the file's text; None if there is none."""
+        """Return the file's text, or None if there is no file."""
         if self.descriptor is None:
             return None
         self.last = os.pread(self.descriptor, _LENGTH, 0)
@@ -141,43 +141,29 @@ class ThreadFile:
             close(self.descriptor)
 
 
-class Storage(Protocol):
-    """Is told of threads and tasks in these threads; must not raise."""
-
-    def begin_thread(self) -> None:
-        """Note that a thread is about to run its first task."""
-
-    def ended(self, key: Any, stop: float) -> None:
-        """Note that a task has ended."""
-
-    def ended_brief(self, stop: float) -> None:
-        """Note now and then that a brief task has ended."""
-
-
 class RunQueue:
-    """Observes how long the threads that run a worker's tasks wait for a core.
+    """Observes the CPU waits of the threads that run a worker's tasks.
 
     Parameters
     ----------
     guard
-        Handles the errors.
+        Handles errors.
     storage
-        Is told, in their threads, of threads that are about to run their first task, of the ends
-        of tasks, and of some of those of brief ones.
+        A `TaskStorage`, whose `begin_thread`, `ended` and `ended_brief` are called in the threads.
     """
 
-    def __init__(self, guard: HookGuard, storage: Storage | None = None) -> None:
-        #: By key, of the tasks that have ended and whose outcome the event loop does not know: it
-        #: takes them out. A worker runs a key once at a time.
+    def __init__(self, guard: HookGuard, storage: Any = None) -> None:
+        #: Readings of tasks that have ended, by key. The event loop removes them when it handles
+        #: the outcome. A worker has only one run of a key at a time.
         self.readings: dict[Any, Reading] = {}
         self._has_schedstat = availability() == "available"
         self._guard, self._storage = guard, storage
-        #: Owns the file of each thread.
+        #: Has the file of each thread.
         self._local = threading.local()
         self._stopped = False
 
     def wrap(self, run: Run) -> Run:
-        """Return a function that runs another, whose first argument is a task, between readings."""
+        """Return a wrapper of a function that runs a task, its first argument, with readings."""
 
         @functools.wraps(run)
         def run_measured(task: Any, /, *args: Any, **kwargs: Any) -> Any:
@@ -197,7 +183,7 @@ class RunQueue:
                     self._ended(file, before, task.key, outcome, args)
                 return outcome
             finally:
-                file = None  # the traceback of a task's error keeps this frame
+                file = None  # The traceback of a task's error keeps this frame.
 
         return run_measured
 
@@ -226,41 +212,40 @@ class RunQueue:
             self._guard.caught(RUN_TASK)
 
     def stop(self) -> None:
-        """Stop reading. Files are closed, those of running tasks when the tasks end."""
+        """Stop reading, and close the files. Those of running tasks are closed when these end."""
         self._stopped = True
         self._local = threading.local()
         self.readings.clear()
 
     def _open(self) -> ThreadFile:
-        """Return this thread's file, opened once; without it the thread has no readings."""
+        """Return the file of this thread, which is opened once."""
         if self._storage is not None:
             self._storage.begin_thread()
-        return open_own(self._has_schedstat and not self._stopped)
+        return open_thread_file(self._has_schedstat and not self._stopped)
 
 
-def open_own(is_there: bool = True) -> ThreadFile:
-    """Return the file of the thread that calls; one that says nothing where there is none."""
+def open_thread_file(exists: bool = True) -> ThreadFile:
+    """Return the file of the calling thread. If there is none, its text is None."""
     descriptor = None
-    if is_there:
+    if exists:
         with contextlib.suppress(OSError):
             descriptor = os.open(SCHEDSTAT, os.O_RDONLY | os.O_CLOEXEC)
     return ThreadFile(descriptor)
 
 
-# --- CPU seconds of Python's garbage collector in the threads of tasks ----------------------------
+# --- CPU seconds of the garbage collector in the threads of tasks ---------------------------------
 #
-# The interpreter calls `gc.callbacks` before and after each collection, in the thread that happens
-# to have made one object too many: nothing is called as long as nothing is collected. What is
-# called must neither wait nor take a lock, which that thread may hold. It is CPU that is counted:
-# between its two calls other threads may get the interpreter's lock, or the core. Collections of
-# the youngest generation are left out, as Dask does: they are many, and to read the clock would
-# take a part of them. Of what programs of small objects compute they take 8 % at most.
+# The interpreter calls `gc.callbacks` before and after each collection, in the thread whose new
+# object triggered it. The callback must not take a lock, because the thread may hold it. CPU time is
+# counted, because other threads may get the GIL or the CPU in between. Collections of the youngest
+# generation are left out, as in Dask. They are frequent, and reading the clock would take a large
+# part of their time. They take at most 8 % of the time of programs that create small objects.
 
 
 def collections_of(
     worker: Any, guard: HookGuard, undo: list[Callable[[], object]]
 ) -> dict[Any, float]:
-    """Return the CPU seconds of collections by the key of the task in whose thread they ran.
+    """Start counting the CPU seconds of collections, by the task in whose thread they ran.
 
     Parameters
     ----------
@@ -269,21 +254,21 @@ def collections_of(
     guard
         Handles errors.
     undo
-        Gets what ends it.
+        Receives what stops it.
 
     Returns
     -------
     dict
-        Grows with collections; whoever notes the end of a task run takes its seconds out.
+        Seconds by key. The caller removes those of a task run that has ended.
     """
-    found = _Collections(worker, guard)
-    gc.callbacks.append(found.called)
-    undo.append(found.stop)
-    return found.seconds
+    collections = _Collections(worker, guard)
+    gc.callbacks.append(collections.called)
+    undo.append(collections.stop)
+    return collections.seconds
 
 
 class _Collections:
-    """Hears of each collection of this process; one goes on at a time."""
+    """Counts the collections of this process, of which only one runs at a time."""
 
     def __init__(self, worker: Any, guard: HookGuard) -> None:
         self.seconds: dict[Any, float] = {}
@@ -292,21 +277,21 @@ class _Collections:
         self._begin: float | None = None
 
     def called(self, phase: str, info: dict[str, int]) -> None:
-        """Take note of the begin or the end of a collection."""
+        """Record the start or the end of a collection."""
         try:
             if info["generation"] == 0:
                 return
             if phase == "start":
                 self._begin = thread_time()
             elif self._begin is not None:
-                lasted, self._begin = thread_time() - self._begin, None
+                spent, self._begin = thread_time() - self._begin, None
                 key, seconds = self._threads.get(threading.get_ident()), self.seconds
                 if key is not None and (key in seconds or len(seconds) < _MOST):
-                    seconds[key] = seconds.get(key, 0.0) + lasted
+                    seconds[key] = seconds.get(key, 0.0) + spent
         except Exception:
             self._guard.caught("garbage collections")
 
     def stop(self) -> None:
-        """Hear no more."""
-        with contextlib.suppress(ValueError):  # somebody has cleared the list
+        """Stop counting."""
+        with contextlib.suppress(ValueError):  # Other code has cleared the list.
             gc.callbacks.remove(self.called)
