@@ -1,7 +1,7 @@
 """`GpuProbe`: reads the GPUs that a worker may use, in the sampler's thread.
 
-What prevents reading (no library, no driver, no permission, no device) is recorded in a row of "GPU
-Devices" and does not raise. The probe also runs on workers without a GPU.
+If they cannot be read (no library, driver, permission or device), a row of "GPU Devices" has the
+reason, and nothing is raised. The probe also runs on workers without a GPU.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from time import monotonic, perf_counter, thread_time, time
-from typing import Any, Protocol
+from typing import Any
 
 import dask.config
 
@@ -36,52 +36,40 @@ from dasfprof.schema.resources import (
     GpuAvailability,
 )
 
-#: Seconds after which a worker also reads devices that it may use and that no worker reads: by then
-#: each worker has taken the duty of its own device.
+#: Seconds after which a worker also reads devices that it may use and that no worker reads. By
+#: then, each worker has taken the duty of its own device.
 OTHERS_AFTER = 1.0
 
-#: Seconds between two checks whether CUDA has been initialised in this process.
+#: Seconds between two checks whether CUDA has been initialized in this process.
 CUDA_INTERVAL = 1.0
 
-#: The share of a core that readings may take. The cost of a driver's calls differs by a factor of
-#: ten between devices, so the next readings wait until the share is kept.
+#: Maximum fraction of a core that readings may take. The cost of a driver's calls differs by a
+#: factor of ten between devices, so the next readings are delayed accordingly.
 CPU_SHARE = 0.003
 
 _NOTHING = (None, None, None, None)
 
 
-class Duty(Protocol):
-    """The duty to read something, which one process of a host has at a time."""
-
-    def held(self) -> bool:
-        """Return whether this process has the duty; take it if it is free."""
-        ...
-
-    def release(self) -> None:
-        """Release the duty for another process."""
-        ...
-
-
 class GpuProbe:
-    """Reads each device of a host once a tick, however many workers may use it.
+    """Reads each device of a host once per sample, even if several workers may use it.
 
-    Unlike the host duty, there is a duty for each device. So each worker of LocalCUDACluster reads
-    its own device, and one of the workers that share a device reads it.
+    There is a host duty for each device. So each worker of LocalCUDACluster reads its own device,
+    and one of the workers that share a device reads it.
 
     Parameters
     ----------
     elect
-        Returns the duty of a device, by its UUID.
+        Returns the `HostDuty` of a device, by its UUID.
     """
 
-    def __init__(self, elect: Callable[[str], Duty]) -> None:
+    def __init__(self, elect: Callable[[str], Any]) -> None:
         self._elect = elect
         self._nvml: Any = None
         self._installed: list[Device] = []
         self._visible: VisibleDevices | None = None
-        self._readers: dict[str, tuple[GpuReader, Duty]] = {}
-        #: The values of the worker's own device at this tick, None if not read: NVML index,
-        #: utilisation in %, used bytes, and bytes that this process uses.
+        self._readers: dict[str, tuple[GpuReader, Any]] = {}
+        #: Values of the worker's device in this sample: NVML index, utilization in %, used bytes,
+        #: and bytes that this process uses. None if it was not read.
         self.own_usage: tuple[Any, ...] = _NOTHING
         self._due = 0.0
         self._others_due = 0.0
@@ -89,7 +77,7 @@ class GpuProbe:
         self._cuda_asked = False
 
     def sample(self, host_duty: bool) -> Iterator[tuple[Schema, tuple[Any, ...]]]:
-        """Read the devices whose duty this worker has; the first call initialises NVML."""
+        """Read the devices whose duty this worker has. The first call initializes NVML."""
         now = monotonic()
         if self._visible is None:
             self._others_due = now + OTHERS_AFTER
@@ -104,7 +92,7 @@ class GpuProbe:
             self._due = now + (thread_time() - begin) / CPU_SHARE
 
     def _read(self, others: bool) -> Iterator[tuple[Schema, tuple[Any, ...]]]:
-        """Read the worker's own device, and the others if `others`."""
+        """Read the worker's device, and other devices if `others`."""
         for uuid, (reader, duty) in list(self._readers.items()):
             is_own = self._own is not None and uuid == self._own.uuid
             if reader.lost or not (is_own or others) or not duty.held():
@@ -126,7 +114,7 @@ class GpuProbe:
         self._readers.clear()
         if self._nvml is not None:
             nvml, self._nvml = self._nvml, None
-            with contextlib.suppress(nvml.NVMLError):  # other code has shut it down already
+            with contextlib.suppress(nvml.NVMLError):  # Other code has shut it down already.
                 nvml.nvmlShutdown()
 
     @property
@@ -134,7 +122,7 @@ class GpuProbe:
         return self._visible.own if self._visible else None
 
     def _connect(self) -> tuple[Schema, tuple[Any, ...]]:
-        """Initialise NVML and find the devices; return a row of "GPU Devices"."""
+        """Initialize NVML, find the devices, and return a row of "GPU Devices"."""
         self._visible = VisibleDevices((), GpuAvailability.FAILED)
         if not dask.config.get("distributed.diagnostics.nvml", True):
             return self._describe(GpuAvailability.TURNED_OFF)
@@ -160,7 +148,7 @@ class GpuProbe:
         return self._describe(self._visible.availability)
 
     def _consult_cuda(self) -> Iterator[tuple[Schema, tuple[Any, ...]]]:
-        """Use the devices that CUDA reports, once it is initialised in this process."""
+        """Use the devices that CUDA reports once it is initialized in this process."""
         uuids = ask_cuda()
         if uuids is None:
             return
@@ -174,7 +162,7 @@ class GpuProbe:
         self._visible = visible
         devices: Sequence[Device] = visible.devices
         if visible.availability is GpuAvailability.ORDER_UNKNOWN:
-            # One of them is the worker's own, still unknown: read them all.
+            # Read all of them, because it is not yet known which one is the worker's.
             devices = with_instances(self._installed)
         shown = {device.uuid: device for device in devices}
         for uuid in self._readers.keys() - shown.keys():
@@ -186,16 +174,14 @@ class GpuProbe:
     def _describe(
         self, availability: GpuAvailability, detail: str | None = None
     ) -> tuple[Schema, tuple[Any, ...]]:
-        own = self._own
+        device = self._own
         visible = self._visible or VisibleDevices((), availability)
         return GPU_DEVICES, (
             time(),
             availability.value,
             detail,
             visible.match.value if visible.match else None,
-            own.uuid if own else None,
-            own.index if own else None,
-            own.name if own else None,
+            *((device.uuid, device.index, device.name) if device else (None, None, None)),
             [device.uuid for device in visible.devices],
             [device.index for device in visible.devices],
             [device.name for device in visible.devices],
@@ -212,15 +198,15 @@ def list_devices(nvml: Any) -> tuple[list[Device], Any]:
         try:
             handle = nvml.nvmlDeviceGetHandleByIndex(index)
             bus = nvml.nvmlDeviceGetPciInfo(handle)
-            place = bus.domain, bus.bus, bus.device
-            instances = _list_instances(nvml, handle, index, place)
+            position = bus.domain, bus.bus, bus.device
+            instances = _list_instances(nvml, handle, index, position)
             devices.append(
                 Device(
                     handle,
                     nvml.nvmlDeviceGetUUID(handle),
                     index,
                     nvml.nvmlDeviceGetName(handle),
-                    place,
+                    position,
                     mig_mode=instances is not None,
                     instances=instances or (),
                 )
@@ -231,12 +217,12 @@ def list_devices(nvml: Any) -> tuple[list[Device], Any]:
 
 
 def _list_instances(
-    nvml: Any, handle: Any, index: int, place: tuple[int, int, int]
+    nvml: Any, handle: Any, index: int, position: tuple[int, int, int]
 ) -> tuple[Device, ...] | None:
-    """Return the MIG instances of a GPU; None if it is not in MIG mode."""
+    """Return the MIG instances of a GPU, or None if it is not in MIG mode."""
     try:
         current, _ = nvml.nvmlDeviceGetMigMode(handle)
-    except nvml.NVMLError:  # GPUs without MIG
+    except nvml.NVMLError:  # The GPU does not support MIG.
         return None
     if current != nvml.NVML_DEVICE_MIG_ENABLE:
         return None
@@ -245,9 +231,9 @@ def _list_instances(
         try:
             part = nvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, number)
             uuid, name = nvml.nvmlDeviceGetUUID(part), nvml.nvmlDeviceGetName(part)
-        except nvml.NVMLError:  # no instance with this number
+        except nvml.NVMLError:  # There is no instance with this number.
             continue
-        instances.append(Device(part, uuid, index, name, place, is_instance=True))
+        instances.append(Device(part, uuid, index, name, position, is_instance=True))
     return tuple(instances)
 
 
@@ -258,13 +244,15 @@ def _driver_version(nvml: Any) -> str | None:
         return None
 
 
-# --- `DeviceMemoryProbe`: what dask-cuda's `DeviceHostFile` holds, and what it moves --------------
+# --- dask-cuda's `DeviceHostFile` -----------------------------------------------------------------
 
 Values = tuple[float, int, int]
 
 
 class DeviceMemoryProbe:
-    """Reads a worker whose data is a `DeviceHostFile`; has no rows for any other worker.
+    """Reads the results of a worker in device memory, on the host and on disk, and their moves.
+
+    It has no rows if the worker's data is not a `DeviceHostFile` of dask-cuda.
 
     Parameters
     ----------
@@ -274,7 +262,7 @@ class DeviceMemoryProbe:
 
     def __init__(self, worker: Any) -> None:
         data = worker.data
-        # By its attributes, as dask-cuda cannot be imported without a GPU's libraries.
+        # Recognized by its attributes, because dask-cuda cannot be imported without CUDA libraries.
         moves = getattr(data, "device_host_func", None)
         self._data: Any = None
         self._meters: list[FuncMeter] = []
@@ -309,11 +297,11 @@ class FuncMeter:
     Parameters
     ----------
     func
-        The mapping; None for no conversions.
+        The mapping, or None if there are no conversions.
     """
 
     def __init__(self, func: Any) -> None:
-        #: Seconds, bytes and number of the dumps, and of the loads.
+        #: Seconds, bytes and number of dumps and of loads.
         self.moved: dict[str, Values] = {"dump": (0.0, 0, 0), "load": (0.0, 0, 0)}
         self._patches = [
             Patch(func, name, partial(self._metering, name))
@@ -341,7 +329,7 @@ class FuncMeter:
 
 
 def _size(stored: Any) -> int:
-    """Return the bytes of a result on the host or on disk: frames, or an object made of frames."""
+    """Return the bytes of a result on the host or on disk, which consists of frames."""
     frames = getattr(stored, "frames", stored)
     if isinstance(frames, list | tuple):
         return sum(memoryview(frame).nbytes for frame in frames)
@@ -349,6 +337,6 @@ def _size(stored: Any) -> int:
 
 
 def _weight(buffer: Any) -> float | None:
-    """Return the bytes in a buffer's fast part, as Dask measures them; None without a limit."""
+    """Return the bytes in a buffer's fast part according to Dask, or None without a limit."""
     weight = getattr(getattr(buffer, "fast", None), "total_weight", None)
     return None if weight is None else float(weight)

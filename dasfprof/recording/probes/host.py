@@ -1,4 +1,4 @@
-"""Probes: what the resource monitor reads at each tick, in its own thread."""
+"""Probes of a worker, its process and its host, which the resource monitor reads in its thread."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from dasfprof.schema.resources import (
 )
 from dasfprof.system import PROC
 
-# --- DiskProbe: the free space of each disk of a host, and what was read and written --------------
+# --- Disks ----------------------------------------------------------------------------------------
 
 #: Prefixes of devices that are not disks.
 _NO_DISKS = ("loop", "ram", "zram", "fd", "sr")
@@ -41,7 +41,7 @@ Row = tuple[Any, ...]
 
 
 class DiskProbe:
-    """Reads the disks of the host, on the worker with host duty only.
+    """Reads free space and I/O counters of the host's disks, on the worker with host duty.
 
     Network file systems are left out, because a missing server would block the sampler forever.
     The file system of the worker's local directory is always read, as the worker depends on it.
@@ -60,7 +60,7 @@ class DiskProbe:
         self._due = monotonic()
 
     def sample(self, host_duty: bool) -> Iterator[tuple[Schema, Row]]:
-        """Yield a row of "Disk Usage" for each disk, when they are due."""
+        """Yield a row of "Disk Usage" for each disk when they are due."""
         now = monotonic()
         if not host_duty or now < self._due:
             return
@@ -70,7 +70,7 @@ class DiskProbe:
             yield DISK_USAGE, (timestamp, *row)
 
     def close(self) -> None:
-        """Do nothing: the probe holds no resources."""
+        """Do nothing, because the probe holds no resources."""
 
     def _disks(self) -> Iterator[Row]:
         counters = _read_counters()
@@ -78,25 +78,27 @@ class DiskProbe:
         for device, (point, file_system, local) in mounted.items():
             yield device, point, file_system, local, *_space(point), *_counted(counters.get(device))
         for device, counter in counters.items():
-            idle = not any(getattr(counter, name, 0) for name in _COUNTERS)
-            if device not in mounted and not device.startswith(_NO_DISKS) and not idle:
+            is_used = any(getattr(counter, name, 0) for name in _COUNTERS)
+            if device not in mounted and not device.startswith(_NO_DISKS) and is_used:
                 yield device, None, None, 0, *_NO_SPACE, *_counted(counter)
 
     def _mounted(self) -> dict[str, tuple[str, str, int]]:
-        """Return where each device is mounted, the shortest path if there are several."""
+        """Return mount point, file system and 1 for the local directory's disk, by device.
+
+        If a device has several mount points, the shortest is returned.
+        """
         spilled_to = max(
             (part for part in psutil.disk_partitions(all=True) if self._holds(part.mountpoint)),
             key=lambda part: len(part.mountpoint),
             default=None,
         )
-        found: dict[str, tuple[str, str, int]] = {}
+        mounted: dict[str, tuple[str, str, int]] = {}
         if spilled_to is not None:
-            device = _name(spilled_to.device)
-            found[device] = spilled_to.mountpoint, spilled_to.fstype, 1
+            mounted[_name(spilled_to.device)] = spilled_to.mountpoint, spilled_to.fstype, 1
         for part in sorted(psutil.disk_partitions(), key=lambda part: len(part.mountpoint)):
             if not part.device.startswith("/dev/loop"):
-                found.setdefault(_name(part.device), (part.mountpoint, part.fstype, 0))
-        return found
+                mounted.setdefault(_name(part.device), (part.mountpoint, part.fstype, 0))
+        return mounted
 
     def _holds(self, mountpoint: str) -> bool:
         above = mountpoint.rstrip(os.sep) + os.sep
@@ -111,15 +113,14 @@ def _name(device: str) -> str:
 
 
 def _read_counters() -> dict[str, Any]:
-    # Without psutil's correction of overflows: it keeps one last reading for all callers, and the
-    # resource probe calls it too.
+    # Without psutil's correction of overflows, which stores one last reading for all callers.
     with contextlib.suppress(OSError, RuntimeError, NotImplementedError, psutil.Error):
         return dict(psutil.disk_io_counters(perdisk=True, nowrap=False))
     return {}
 
 
 def _counted(counter: Any) -> Row:
-    """Return operations, bytes and seconds; psutil has milliseconds, on some systems only."""
+    """Return operations, bytes and seconds. psutil has milliseconds, and only on some systems."""
     times = (getattr(counter, name, None) for name in ("read_time", "write_time"))
     return (
         *(getattr(counter, name, None) for name in _COUNTERS),
@@ -135,57 +136,55 @@ def _space(mountpoint: str) -> Row:
     return usage.total, usage.used, usage.free
 
 
-# --- Probes: what the resource monitor reads at each tick, in its own thread ----------------------
-
-# How long a host's tasks were held up for want of CPU, memory or I/O: Linux's pressure totals.
+# --- Pressure: how long processes of the host waited for CPU, memory or I/O -----------------------
 #
 # Each file under ``/proc/pressure`` counts the microseconds since boot in which some of the host's
-# tasks waited for the resource, and in which all that had work did so at a time ("full"; of CPU the
-# kernel has none for a whole host). The totals are of the host, seen from a container too. See
-# https://docs.kernel.org/accounting/psi.html.
+# processes waited for the resource, and in which all that had work waited at the same time
+# ("full", which the kernel does not count for the CPU of a host). The totals are those of the host,
+# also within a container. See https://docs.kernel.org/accounting/psi.html.
 
-#: The resources, each a file.
+#: Names of the files.
 _RESOURCES = ("cpu", "memory", "io")
 
 #: The totals that are recorded.
 _RECORDED = frozenset(column.name for column in HOST_PRESSURE)
 
-#: More than two lines of four numbers.
+#: Maximum number of bytes to read, more than two lines of four numbers.
 _LENGTH = 256
 
 
 class HostPressure:
-    """Reads the totals through descriptors that it keeps: the kernel makes the text at each read.
+    """Reads the totals through descriptors that stay open. Each read returns the current text.
 
     Parameters
     ----------
     directory
-        Where the files are.
+        The directory of the files.
     """
 
     def __init__(self, directory: Path = Path(PROC, "pressure")) -> None:
         self._descriptors: dict[str, int] = {}
-        #: ``available``, or why there are no totals.
+        #: ``available``, or the reason if there are no totals.
         self.availability = "available"
         try:
             for name in _RESOURCES:
                 self._descriptors[name] = os.open(directory / name, os.O_RDONLY | os.O_CLOEXEC)
                 os.pread(self._descriptors[name], _LENGTH, 0)
-        except OSError as error:  # no Linux, or one that was built or started without it
+        except OSError as error:  # Not Linux, or a kernel that was built or started without it.
             self.availability = f"{directory}: {error.strerror}"
             self.close()
 
     def totals(self) -> dict[str, float]:
-        """Return seconds since boot, by the names of the columns; without what is not told."""
-        told = {}
+        """Return the known totals (seconds since boot) by column."""
+        totals = {}
         for name, descriptor in self._descriptors.items():
             for line in os.pread(descriptor, _LENGTH, 0).decode().splitlines():
-                kind, _, rest = line.partition(" ")
+                kind, _, values = line.partition(" ")
                 column = f"host_{name}_pressure.{kind}"
                 if column in _RECORDED:
-                    with contextlib.suppress(ValueError):  # not a line as it should be
-                        told[column] = int(rest.rpartition("total=")[2]) * 1e-6
-        return told
+                    with contextlib.suppress(ValueError):  # The line has another format.
+                        totals[column] = int(values.rpartition("total=")[2]) * 1e-6
+        return totals
 
     def close(self) -> None:
         """Close the files."""
@@ -193,15 +192,17 @@ class HostPressure:
             os.close(self._descriptors.popitem()[1])
 
 
+# --- Probes of the process, the host and the worker -----------------------------------------------
+
 Rows = Iterable[tuple[Schema, tuple[Any, ...]]]
 
-#: What a row of "Resource Usage" consists of, in its order; what a reading lacks is None.
+#: Columns of "Resource Usage", in their order.
 _COLUMNS = [name for name, _ in RESOURCE_USAGE.fields + RESOURCE_USAGE.args]
 _OWN_GPU = [column.name for column in OWN_GPU]
 
 
 class Probe(Protocol):
-    """A source of samples. Called in the sampler's thread alone."""
+    """A source of samples. Called only in the sampler's thread."""
 
     def sample(self, host_duty: bool) -> Rows:
         """Read once.
@@ -209,12 +210,12 @@ class Probe(Protocol):
         Parameters
         ----------
         host_duty
-            True on the one worker of each host that reads what is the same for all of them.
+            Whether this worker is the one that reads values of the host.
         """
         ...
 
     def close(self) -> None:
-        """Release what the probe holds."""
+        """Release the resources of the probe."""
         ...
 
 
@@ -224,19 +225,19 @@ class ResourceProbe:
     Parameters
     ----------
     gpu
-        The probe, asked before this one, whose reading of the worker's own GPU goes into the row.
+        The probe of GPUs, which is read first. The row includes its reading of the worker's GPU.
     pressure
-        The host's, closed with the probe.
+        The host's pressure. It is closed with the probe.
     usage
-        What reads the process; None: `ProcessUsage`.
+        Reads the process. By default, a `ProcessUsage`.
     """
 
     #: Seconds between two readings of the host, which cost ten times those of the process, and
-    #: between two of the process's control group.
+    #: of the process's control group.
     HOST_INTERVAL = 1.0
     #: Seconds between two counts of the process's connections, which cost as much as a sample.
     CONNECTIONS_INTERVAL = 5.0
-    #: Seconds below which a share of CPU says nothing: the kernel counts in ticks of 10 ms.
+    #: Minimum seconds for a CPU percentage, because the kernel counts in ticks of 10 ms.
     MIN_CPU_INTERVAL = 0.02
 
     def __init__(
@@ -286,7 +287,7 @@ class ResourceProbe:
         self._pressure.close()
 
     def _cpu_percent(self, clock: float, seconds: float) -> float | None:
-        """Return the share of one core since the last reading; None where that was just now."""
+        """Return the percentage of a core since the last reading, or None if that was just now."""
         last_clock, last_seconds = self._last_cpu
         if clock - last_clock < self.MIN_CPU_INTERVAL:
             return None
@@ -301,12 +302,12 @@ class ResourceProbe:
 
     def _host(self, clock: float) -> dict[str, Any]:
         memory = psutil.virtual_memory()
-        # Dask reads these as well, in its own thread. psutil's watch for counters that wrap keeps
-        # one memory for all threads and takes readings that cross for a wrap: both would leap.
+        # Dask reads these in another thread. psutil's correction of counters that wrap stores one
+        # last reading for all threads, and would take concurrent readings for a wrap.
         net = psutil.net_io_counters(nowrap=False)
         disk = _or_none(lambda: psutil.disk_io_counters(nowrap=False))
         cpu: float | None = psutil.cpu_percent()
-        if self._last is None:  # psutil counts from this thread's last call: there was none
+        if self._last is None:  # psutil counts from this thread's last call, which is missing.
             cpu = None
         last_clock, last_net, last_disk = self._last or (clock, net, disk)
         self._last = clock, net, disk
@@ -316,7 +317,7 @@ class ResourceProbe:
             if seconds <= 0 or counters is None or last is None:
                 return None
             moved = getattr(counters, name) - getattr(last, name)
-            return float(moved) / seconds if moved >= 0 else None  # it wrapped, or a device left
+            return float(moved) / seconds if moved >= 0 else None  # Wrapped, or a device left.
 
         tcp, udp = _host_sockets()
         return {
@@ -342,12 +343,12 @@ class ResourceProbe:
 
 
 class WorkerProbe:
-    """Reads what a worker holds and does, and how late its event loop is.
+    """Reads a worker's results and tasks, and the delay of its event loop.
 
     Parameters
     ----------
     worker
-        The Dask worker; only read, from another thread than its own.
+        The Dask worker, which is only read, from the sampler's thread.
     """
 
     def __init__(self, worker: Any) -> None:
@@ -378,14 +379,17 @@ class WorkerProbe:
         yield MANAGED_MEMORY, row
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing, because the probe holds no resources."""
 
     def _loop_lag(self) -> float | None:
-        """Return how late the loop ran the last call that was posted to it; post the next."""
-        if self._asked is not None:  # still unanswered: at least so late
+        """Return the delay (seconds) of the last call posted to the loop, and post another.
+
+        If the last one has not run yet, it is the delay so far.
+        """
+        if self._asked is not None:
             return monotonic() - self._asked
         lag, self._asked = self._lag, monotonic()
-        with contextlib.suppress(RuntimeError):  # the loop is closed
+        with contextlib.suppress(RuntimeError):  # The loop is closed.
             self._worker.loop.asyncio_loop.call_soon_threadsafe(self._answer)
         return lag
 
@@ -396,7 +400,7 @@ class WorkerProbe:
 
 
 def _or_none(read: Any) -> Any:
-    """Read what some systems do not offer or do not permit."""
+    """Return a reading, or None if the system does not offer or permit it."""
     try:
         return read()
     except (psutil.Error, OSError, AttributeError, NotImplementedError, RuntimeError):
@@ -404,14 +408,11 @@ def _or_none(read: Any) -> Any:
 
 
 def _host_sockets() -> tuple[int | None, int | None]:
-    """Count TCP and UDP sockets of the host, where Linux tells; listing them would cost more."""
+    """Return Linux's numbers of TCP and UDP sockets of the host, or None."""
     counts: dict[str, int] = {}
-    try:
+    with contextlib.suppress(OSError, ValueError):
         for line in Path(PROC, "net/sockstat").read_text().splitlines():
-            protocol, _, rest = line.partition(":")
-            words = rest.split()
-            if words[:1] == ["inuse"]:
-                counts[protocol] = int(words[1])
-    except (OSError, ValueError):
-        pass
+            protocol, _, values = line.partition(": inuse ")
+            if values:
+                counts[protocol] = int(values.split()[0])
     return counts.get("TCP"), counts.get("UDP")

@@ -1,4 +1,4 @@
-"""GPUs by NVML: which a process may use, and `GpuReader`, which reads one as far as it can."""
+"""The GPUs that a process may use, and `GpuReader`, which reads one of them through NVML."""
 
 from __future__ import annotations
 
@@ -12,16 +12,15 @@ from typing import Any
 
 from dasfprof.schema.resources import GpuAvailability, GpuMatch
 
-# --- Which GPUs a process may use, in CUDA's order, and which one is its own ----------------------
+# --- The GPUs that a process may use, in CUDA's order ---------------------------------------------
 #
-# CUDA has its own order of the GPUs that a process may use: with
-# ``CUDA_DEVICE_ORDER=FASTEST_FIRST``, the default, the fastest first, else by their place on the
-# bus. NVML has another order. ``CUDA_VISIBLE_DEVICES`` selects and reorders devices, by CUDA's
-# numbers or by UUID. The two orders are matched by UUID, by the place on the bus where that is
-# enough, or by asking CUDA. Where none of these is possible yet, the match is unknown.
+# CUDA orders the GPUs that a process may use by speed (``CUDA_DEVICE_ORDER=FASTEST_FIRST``, the
+# default) or by their position on the bus. NVML has another order. ``CUDA_VISIBLE_DEVICES`` selects
+# and reorders devices, by CUDA's numbers or by UUID. The two orders are matched by UUID, by the
+# position on the bus if that is sufficient, or by asking CUDA. Otherwise the match is unknown.
 #
-# Nothing here initialises CUDA: that would take memory on a device and fix CUDA's view of the
-# environment before the user's code is ready.
+# Nothing here initializes CUDA, because this would take memory on a device and fix CUDA's view of
+# the environment before the user's code is ready.
 
 
 @dataclass(frozen=True)
@@ -30,11 +29,11 @@ class Device:
 
     handle: Any = field(compare=False)
     uuid: str
-    #: NVML's index; for a MIG instance, that of its GPU.
+    #: NVML's index. For a MIG instance, that of its GPU.
     index: int
     name: str
-    #: The place on the bus: domain, bus and device.
-    place: tuple[int, int, int]
+    #: Position on the bus: domain, bus and device.
+    position: tuple[int, int, int]
     #: Whether it is an instance of a GPU in MIG mode.
     is_instance: bool = False
     mig_mode: bool = False
@@ -43,7 +42,7 @@ class Device:
 
 @dataclass(frozen=True)
 class VisibleDevices:
-    """The devices that a process may use, in CUDA's order, or why there are none."""
+    """The devices that a process may use, in CUDA's order, or the reason if there are none."""
 
     devices: tuple[Device, ...]
     availability: GpuAvailability
@@ -51,7 +50,7 @@ class VisibleDevices:
 
     @property
     def own(self) -> Device | None:
-        """The device that Dask's worker computes on by convention: the first."""
+        """The device that Dask's worker uses by convention, which is the first."""
         return self.devices[0] if self.devices else None
 
 
@@ -60,8 +59,8 @@ def visible_devices(
 ) -> VisibleDevices:
     """Return the devices that CUDA will show to a process with this environment.
 
-    As with CUDA, a list ends at the first entry that is not a device: ``0,1,-1,2`` shows two
-    devices, and an empty list or ``-1`` none. UUIDs may be abbreviated if they are unambiguous.
+    As in CUDA, a list ends at the first entry that is not a device. ``0,1,-1,2`` shows two devices,
+    and an empty list or ``-1`` none. UUIDs may be abbreviated if they are unambiguous.
 
     Parameters
     ----------
@@ -91,11 +90,9 @@ def visible_devices(
 
 
 def devices_of_cuda(installed: Sequence[Device], uuids: Sequence[str]) -> VisibleDevices:
-    """Return the devices with the UUIDs that CUDA reports; see `ask_cuda`."""
-    # CUDA has them without their prefix.
-    by_uuid = {
-        device.uuid.partition("-")[2].lower(): device for device in with_instances(installed)
-    }
+    """Return the devices with the UUIDs that CUDA reports. See `ask_cuda`."""
+    all_devices = with_instances(installed)
+    by_uuid = {device.uuid.partition("-")[2].lower(): device for device in all_devices}
     devices = [by_uuid[bare] for bare in uuids if bare in by_uuid]
     if len(devices) < len(uuids):
         return VisibleDevices((), GpuAvailability.NOT_FOUND)
@@ -105,8 +102,8 @@ def devices_of_cuda(installed: Sequence[Device], uuids: Sequence[str]) -> Visibl
 def ask_cuda() -> list[str] | None:
     """Return the UUIDs, without prefix, of this process's devices in CUDA's order.
 
-    None while no library of this process has initialised CUDA: the driver is called only if it is
-    already loaded, and then answers without initialising anything.
+    It is None until a library of this process has initialized CUDA. The driver is called only if it
+    is already loaded, and answers without initializing anything.
     """
     try:
         cuda = ctypes.CDLL("libcuda.so.1", mode=getattr(os, "RTLD_NOLOAD", 0))
@@ -143,20 +140,20 @@ def _visible(
 
 
 def _named_devices(entries: Sequence[str], installed: Sequence[Device]) -> list[Device]:
-    found: list[Device] = []
+    named: list[Device] = []
     for entry in entries:
-        same = [device for device in with_instances(installed) if device.uuid.startswith(entry)]
-        if len(same) != 1 or entry in ("", "GPU-", "MIG-"):
+        matches = [device for device in with_instances(installed) if device.uuid.startswith(entry)]
+        if len(matches) != 1 or entry in ("", "GPU-", "MIG-"):
             break
-        found += same
-    return found
+        named += matches
+    return named
 
 
 def _in_cuda_order(
     installed: Sequence[Device], order: str
 ) -> tuple[Sequence[Device], GpuMatch | None]:
-    """Return all devices in CUDA's order; no match if that order is unknown without CUDA."""
-    on_bus = sorted(installed, key=lambda device: device.place)
+    """Return all devices in CUDA's order, without a match if only CUDA knows the order."""
+    on_bus = sorted(installed, key=lambda device: device.position)
     if len(on_bus) == 1:
         # CUDA uses the first instance of a GPU in MIG mode.
         return on_bus[0].instances[:1] or on_bus, GpuMatch.ONLY
@@ -173,7 +170,7 @@ def _number(entry: str) -> int | None:
     return int(entry) if entry.isdecimal() else None
 
 
-# --- GpuReader: reads one device through NVML; each reading may fail ------------------------------
+# --- GpuReader ------------------------------------------------------------------------------------
 
 #: Seconds between two readings that take milliseconds or wait in the driver.
 SLOW_INTERVAL = 1.0
@@ -181,32 +178,32 @@ SLOW_INTERVAL = 1.0
 Values = tuple[Any, ...]
 
 
-#: Return codes of NVML as in nvml.h: older versions of pynvml lack some of their names.
+#: Return codes of NVML in nvml.h. Older versions of pynvml lack some of their names.
 _INVALID_ARGUMENT = 2
 _REASONS = {
     3: GpuAvailability.NOT_SUPPORTED,
     4: GpuAvailability.NO_PERMISSION,
     6: GpuAvailability.NOT_FOUND,
-    9: GpuAvailability.NO_DRIVER,  # not loaded
+    9: GpuAvailability.NO_DRIVER,  # It is not loaded.
     12: GpuAvailability.NO_LIBRARY,
-    13: GpuAvailability.NOT_SUPPORTED,  # a function that the library does not have
+    13: GpuAvailability.NOT_SUPPORTED,  # The library lacks the function.
     15: GpuAvailability.LOST,
-    16: GpuAvailability.LOST,  # until the device is reset
-    18: GpuAvailability.NO_DRIVER,  # of another version than its library
-    25: GpuAvailability.NOT_SUPPORTED,  # a structure that the library does not know
+    16: GpuAvailability.LOST,  # Until the device is reset.
+    18: GpuAvailability.NO_DRIVER,  # Its version differs from that of the library.
+    25: GpuAvailability.NOT_SUPPORTED,  # The library does not know the structure.
 }
 
 
 def reason_of(error: Exception) -> GpuAvailability:
     """Return the reason for an exception of a call through pynvml."""
-    if isinstance(error, AttributeError):  # a function that pynvml does not have
+    if isinstance(error, AttributeError):  # pynvml lacks the function.
         return GpuAvailability.NOT_SUPPORTED
     return _REASONS.get(getattr(error, "value", 0), GpuAvailability.FAILED)
 
 
 @dataclass
 class _Reading:
-    """Values that are read together, and the functions to read them, the best first."""
+    """Values that are read together, with functions that read them, in order of preference."""
 
     name: str
     width: int
@@ -215,7 +212,7 @@ class _Reading:
 
 
 class GpuReader:
-    """Reads one device; used in the sampler's thread only.
+    """Reads one device in the sampler's thread. Each reading may fail.
 
     Parameters
     ----------
@@ -229,9 +226,9 @@ class GpuReader:
         self.device = device
         #: Whether the device fell off the bus and must not be read again.
         self.lost = False
-        #: Rows of "GPU Failure" that are not yet recorded.
+        #: Rows of "GPU Failure" that are not yet written.
         self.failures: list[Values] = []
-        #: Utilisation in percent, used bytes and bytes of this process, from the last sample.
+        #: Utilization in percent, used bytes and bytes of this process, from the last sample.
         self.summary: tuple[float | None, float | None, float | None] = (None, None, None)
         self._nvml = nvml
         self._handle = device.handle
@@ -239,7 +236,7 @@ class GpuReader:
         self._pcie_last: tuple[float, int, int] | None = None
         self._readings = [
             _Reading("utilization", 2, [self._utilization]),
-            # Drivers before 510 have no version of it.
+            # Drivers before 510 lack version 2.
             _Reading("memory", 2, [lambda: self._memory(nvml.nvmlMemory_v2), self._memory]),
             _Reading("power", 1, [lambda: (nvml.nvmlDeviceGetPowerUsage(device.handle) / 1000,)]),
             _Reading("sm_clock", 1, [lambda: self._clock(nvml.NVML_CLOCK_SM)]),
@@ -250,7 +247,7 @@ class GpuReader:
         ]
 
     def sample(self) -> Values | None:
-        """Return a row of "GPU Usage"; None if the device is lost."""
+        """Return a row of "GPU Usage", or None if the device is lost."""
         device = self.device
         row: list[Any] = [time(), device.uuid, device.index, device.name]
         for reading in self._readings:
@@ -270,7 +267,7 @@ class GpuReader:
                 if not self._is_final(error, reason):
                     self._report(reading, reason, error)
                     break
-                # It would fail each time: go on with the next best function.
+                # The function would always fail, so use the next one.
                 reading.ways.pop(0)
                 if not reading.ways:
                     self._report(reading, reason, error)
@@ -305,7 +302,7 @@ class GpuReader:
         return (nvml.nvmlDeviceGetTemperature(self._handle, nvml.NVML_TEMPERATURE_GPU),)
 
     def _pcie_counters(self) -> Values:
-        """Return the rates since the last sample, from counters of bytes."""
+        """Return the rates (bytes per second) since the last sample, from counters."""
         nvml = self._nvml
         now = monotonic()
         fields = nvml.nvmlDeviceGetFieldValues(
@@ -317,13 +314,13 @@ class GpuReader:
                 raise nvml.NVMLError(item.nvmlReturn)
         sent, received = (int(_field_value(nvml, item)) for item in fields)
         last, self._pcie_last = self._pcie_last, (now, sent, received)
-        if last is None or sent < last[1] or received < last[2]:  # the counters wrap
+        if last is None or sent < last[1] or received < last[2]:  # A counter has wrapped.
             return None, None
         seconds = max(now - last[0], 1e-6)
         return (sent - last[1]) / seconds, (received - last[2]) / seconds
 
     def _pcie_throughput(self) -> Values:
-        """Return the driver's rates, for which it counts for 20 ms in each of two calls."""
+        """Return the driver's rates, which it measures for 20 ms in each of two calls."""
         if not self._is_due("pcie"):
             return None, None
         nvml = self._nvml
@@ -332,7 +329,7 @@ class GpuReader:
         return sent * 1024.0, received * 1024.0
 
     def _processes(self) -> Values:
-        """Return the memory of each process. In a container the driver may know other pids."""
+        """Return the memory of each process. In a container, the driver may use other pids."""
         if not self._is_due("processes"):
             return (None,)
         running = self._nvml.nvmlDeviceGetComputeRunningProcesses(self._handle)

@@ -1,8 +1,8 @@
-"""`ProcessUsage`: what this process uses; its job; CPU of its threads; connections; kills.
+"""Readings of this process: usage, job, connections, control groups, CPU of Dask's threads.
 
-On Linux it reads files of ``/proc/self`` through descriptors that stay open: psutil opens and
-parses more than is needed, which would take more than half of a tick (`benchmarks/`). On other
-systems psutil is used.
+On Linux, `ProcessUsage` reads files of ``/proc/self`` through descriptors that stay open. psutil
+opens and parses more than is needed, which would take more than half of the time of a sample. On
+other systems, psutil is used.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ import psutil
 from dasfprof.system import CONTROL_GROUPS, LINUX, PROC
 
 _PROTOCOL = "system.sockprotoname"
-#: Prefixes of protocols, also of those over IPv6.
+#: Prefixes of protocols, including those over IPv6.
 _INTERNET = (b"TCP", b"UDP", b"MPTCP")
 
-#: Bytes to read, more than the length of any of the files.
+#: Maximum number of bytes to read, more than the length of any of the files.
 _LENGTH = 1024
 
 
-#: Variables in which batch systems and clouds say which job a process belongs to. No other variable
-#: of the environment is recorded.
+#: Environment variables with the job to which batch systems and clouds assign a process. No other
+#: variables are recorded.
 JOB_VARIABLES = (
     "SLURM_JOB_ID",
     "SLURM_ARRAY_JOB_ID",
@@ -46,25 +46,28 @@ JOB_VARIABLES = (
     "DASK_GATEWAY_CLUSTER_NAME",
     "POD_NAME",
 )
-#: Characters of a value.
+#: Maximum number of characters of a value.
 _LONGEST_VALUE = 200
 
 
 def job_of_process(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """Return the `JOB_VARIABLES` that are set; in a pod that does not name it, its ``HOSTNAME``.
+    """Return the `JOB_VARIABLES` that are set. A pod without ``POD_NAME`` gets its ``HOSTNAME``.
 
-    Grid Engine sets ``SGE_TASK_ID`` to ``undefined`` in jobs without tasks, LSF ``LSB_JOBINDEX`` to
-    0 in those without an array: these tell nothing.
+    Grid Engine sets ``SGE_TASK_ID`` to ``undefined`` in jobs without tasks, and LSF sets
+    ``LSB_JOBINDEX`` to 0 in jobs without an array. These values are left out.
     """
-    told = {name: environment.get(name, "")[:_LONGEST_VALUE] for name in JOB_VARIABLES}
-    if "KUBERNETES_SERVICE_HOST" in environment and not told["POD_NAME"]:
-        told["POD_NAME"] = environment.get("HOSTNAME", "")[:_LONGEST_VALUE]
-    nothing = {("SGE_TASK_ID", "undefined"), ("LSB_JOBINDEX", "0")}
-    return {name: value for name, value in told.items() if value and (name, value) not in nothing}
+    job = {name: environment.get(name, "") for name in JOB_VARIABLES}
+    if "KUBERNETES_SERVICE_HOST" in environment:
+        job["POD_NAME"] = job["POD_NAME"] or environment.get("HOSTNAME", "")
+    return {
+        name: value[:_LONGEST_VALUE]
+        for name, value in job.items()
+        if value and (name, value) not in {("SGE_TASK_ID", "undefined"), ("LSB_JOBINDEX", "0")}
+    }
 
 
 class Usage(NamedTuple):
-    """One reading; None for values that the system does not provide."""
+    """One reading. Values are None if the system does not provide them."""
 
     #: User and system time since the start of the process.
     cpu_seconds: float
@@ -72,7 +75,7 @@ class Usage(NamedTuple):
     memory: int
     descriptors: int
     threads: int
-    #: From and to storage since the start of the process.
+    #: Bytes from and to storage since the start of the process.
     read_bytes: int | None
     write_bytes: int | None
 
@@ -80,8 +83,8 @@ class Usage(NamedTuple):
 class ProcessUsage:
     """Reads the usage of this process."""
 
-    #: Seconds between two counts of descriptors and threads, which cost more than everything else;
-    #: in between, `read` returns the last ones.
+    #: Seconds between two counts of descriptors and threads, which cost more than everything else.
+    #: In between, `read` returns the last counts.
     COUNT_INTERVAL = 1.0
 
     def __init__(self) -> None:
@@ -90,7 +93,7 @@ class ProcessUsage:
         self._descriptors = self._threads = 0
         if LINUX:
             self._page = os.sysconf("SC_PAGE_SIZE")
-            with contextlib.suppress(OSError):  # not permitted: psutil returns what it can
+            with contextlib.suppress(OSError):  # Not permitted. psutil returns what it can.
                 for name in ("statm", "stat", "io"):
                     path = f"{PROC}/self/{name}"
                     self._files[name] = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -109,8 +112,8 @@ class ProcessUsage:
         if now >= self._count_due:
             self._count_due = now + self.COUNT_INTERVAL
             self._descriptors = len(os.listdir(f"{PROC}/self/fd"))
-            # After the command's name, which may hold any characters: field 20, counted from 1
-            # (https://man7.org/linux/man-pages/man5/proc_pid_stat.5.html).
+            # Field 20, counted from 1. The command's name before it may contain any characters.
+            # See https://man7.org/linux/man-pages/man5/proc_pid_stat.5.html.
             self._threads = int(self._text("stat").rpartition(b")")[2].split()[17])
         resident = int(self._text("statm").split(None, 2)[1]) * self._page
         counters = self._read_io()
@@ -133,27 +136,26 @@ class ProcessUsage:
 
 
 class FamilyUsage(ProcessUsage):
-    """Reads the usage of this process and of those that it has begun, such as a pool's."""
+    """Reads the usage of this process and of its descendants, such as those of a pool."""
 
-    #: Seconds between two looks for new ones: the parents of all processes are read for it.
+    #: Seconds between two searches for new ones, which read the parents of all processes.
     LOOK_INTERVAL = 1.0
 
     def __init__(self) -> None:
         super().__init__()
         self._look_due = 0.0
         self._children: dict[int, psutil.Process] = {}
-        #: By child: its CPU seconds and bytes of disks when it was last read; they count on after
-        #: its end.
+        #: CPU seconds and disk bytes at the last reading of each child. They count after its end.
         self._used: dict[psutil.Process, tuple[float, int, int]] = {}
 
     def read(self) -> Usage:
-        """Read once; a child's bytes of disks count where this process may read them."""
-        own, now = super().read(), time.monotonic()
+        """Read once. A child's disk bytes are included if this process may read them."""
+        usage, now = super().read(), time.monotonic()
         if now >= self._look_due:
             self._look_due = now + self.LOOK_INTERVAL
-            found = {each.pid: each for each in psutil.Process().children(recursive=True)}
-            self._children = {pid: self._children.get(pid, each) for pid, each in found.items()}
-        memory, descriptors, threads = own.memory, own.descriptors, own.threads
+            children = {each.pid: each for each in psutil.Process().children(recursive=True)}
+            self._children = {pid: self._children.get(pid, each) for pid, each in children.items()}
+        memory, descriptors, threads = usage.memory, usage.descriptors, usage.threads
         for child in self._children.values():
             with contextlib.suppress(psutil.Error, OSError), child.oneshot():
                 times, before = child.cpu_times(), self._used.get(child, (0.0, 0, 0))
@@ -168,17 +170,17 @@ class FamilyUsage(ProcessUsage):
         used = self._used.values()
         seconds, read, written = (sum(each) for each in zip((0.0, 0, 0), *used, strict=True))
         return Usage(
-            own.cpu_seconds + seconds,
+            usage.cpu_seconds + seconds,
             memory,
             descriptors,
             threads,
-            None if own.read_bytes is None else own.read_bytes + int(read),
-            None if own.write_bytes is None else own.write_bytes + int(written),
+            None if usage.read_bytes is None else usage.read_bytes + int(read),
+            None if usage.write_bytes is None else usage.write_bytes + int(written),
         )
 
 
 def resident_memory() -> int | None:
-    """Return the resident bytes of this process; None where the system does not tell."""
+    """Return the resident bytes of this process, or None if they are unknown."""
     try:
         with open(f"{PROC}/self/statm", "rb") as file:
             return int(file.read().split(None, 2)[1]) * os.sysconf("SC_PAGE_SIZE")
@@ -188,10 +190,29 @@ def resident_memory() -> int | None:
     return None
 
 
-def oom_kills() -> int | None:
-    """Return how many processes of this one's control group the kernel killed for want of memory.
+# --- Control groups -------------------------------------------------------------------------------
 
-    None where no file of the group tells: outside of Linux, or in its root.
+
+def _groups(
+    controller: str, groups: Path = Path(PROC, "self/cgroup"), root: Path = Path(CONTROL_GROUPS)
+) -> Iterator[tuple[Path, str, bool]]:
+    """Yield directory, name and whether it is version 1 of this process's group and its parents."""
+    with contextlib.suppress(OSError):
+        for line in groups.read_text().splitlines():
+            _, _, fields = line.partition(":")
+            controllers, _, name = fields.partition(":")
+            is_first = controller in controllers.split(",")
+            if name and (is_first or not controllers):
+                mounted = root / controller if is_first else root
+                group = PurePosixPath(name)
+                for parent in (group, *group.parents):
+                    yield mounted / str(parent).lstrip("/"), str(parent), is_first
+
+
+def oom_kills() -> int | None:
+    """Return how many processes of this control group the kernel's OOM killer has ended.
+
+    It is None if no file of the group has the number, as outside of Linux or in the root group.
     """
     for path in _memory_files():
         with contextlib.suppress(OSError, ValueError):
@@ -204,52 +225,32 @@ def oom_kills() -> int | None:
 
 @lru_cache(maxsize=1)
 def _memory_files() -> tuple[Path, ...]:
-    """Return the files that may tell; a container often sees its own group as the root."""
-    found = []
-    for place, group, is_first in _groups("memory"):
-        name = "memory.oom_control" if is_first else "memory.events"
-        found += [place / group.lstrip("/") / name, place / name]
-    return tuple(path for path in found if path.exists())
+    """Return the files that may have the number. A container often sees its group as the root."""
+    names = ("memory.events", "memory.oom_control")
+    paths = [directory / names[is_first] for directory, _, is_first in _groups("memory")]
+    return tuple(path for path in paths if path.exists())
 
 
-def _groups(
-    controller: str, groups: Path = Path(PROC, "self/cgroup"), root: Path = Path(CONTROL_GROUPS)
-) -> Iterator[tuple[Path, str, bool]]:
-    """Yield where groups of a controller are, this process's, and if they are of version 1."""
-    with contextlib.suppress(OSError):
-        for line in groups.read_text().splitlines():
-            fields = line.split(":", 2)
-            if len(fields) < 3:  # such as nothing that the kernel writes
-                continue
-            _, controllers, group = fields
-            if controller in controllers.split(","):
-                yield root / controller, group, True
-            elif not controllers:
-                yield root, group, False
-
-
-#: Limits from which on a control group has none: the kernel's greatest number of bytes is near it.
+#: Threshold (bytes): a larger limit is none. The kernel's largest number is near it.
 _NO_LIMIT = 1 << 60
 
 
 def memory_group(
     groups: Path = Path(PROC, "self/cgroup"), root: Path = Path(CONTROL_GROUPS)
 ) -> tuple[str, int] | None:
-    """Return the control group that limits the memory of this process, and its bytes; None: none.
+    """Return name and limit (bytes) of the control group with the lowest memory limit, or None.
 
-    That is the one with the least limit of its own group and those around it. Its name is a path as
-    this process sees it: within a container often ``/``.
+    It is this process's group or a parent. The name is a path as this process sees it, which is
+    often ``/`` within a container.
     """
-    found = []
-    for place, group, is_first in _groups("memory", groups, root):
-        name = "memory.limit_in_bytes" if is_first else "memory.max"
-        own = PurePosixPath(group)
-        for around in (own, *own.parents):
-            with contextlib.suppress(OSError, ValueError):  # "max" is no limit
-                limit = int((place / str(around).lstrip("/") / name).read_text())
-                if 0 < limit < _NO_LIMIT:
-                    found.append((limit, str(around)))
-    return min(found)[::-1] if found else None
+    limits = []
+    for directory, name, is_first in _groups("memory", groups, root):
+        with contextlib.suppress(OSError, ValueError):  # "max" is no limit.
+            file = "memory.limit_in_bytes" if is_first else "memory.max"
+            limit = int((directory / file).read_text())
+            if 0 < limit < _NO_LIMIT:
+                limits.append((limit, name))
+    return min(limits)[::-1] if limits else None
 
 
 class CpuGroup(NamedTuple):
@@ -262,7 +263,7 @@ class CpuGroup(NamedTuple):
     statistics: Path
 
     def throttled(self) -> float | None:
-        """Return the seconds for which its quota was used up, summed over cores."""
+        """Return the seconds for which its quota was used up, summed over cores, or None."""
         with contextlib.suppress(OSError, ValueError):
             for line in self.statistics.read_text().splitlines():
                 name, _, number = line.partition(" ")
@@ -271,63 +272,60 @@ class CpuGroup(NamedTuple):
         return None
 
 
-#: The lines of both versions that say so, and their units in seconds.
+#: Names of the number in both versions, and its unit in seconds.
 _THROTTLED = {"throttled_usec": 1e-6, "throttled_time": 1e-9}
 
 
 def cpu_group(
     groups: Path = Path(PROC, "self/cgroup"), root: Path = Path(CONTROL_GROUPS)
 ) -> CpuGroup | None:
-    """Return the group with the lowest CPU quota among this process's own and those around it."""
+    """Return the group with the lowest CPU quota among this process's group and its parents."""
     limited = []
-    for place, group, is_first in _groups("cpu", groups, root):
-        own = PurePosixPath(group)
-        for around in (own, *own.parents):
-            directory = place / str(around).lstrip("/")
-            names = ("cpu.cfs_quota_us", "cpu.cfs_period_us") if is_first else ("cpu.max",)
-            with contextlib.suppress(OSError, ValueError):  # "max" is no quota
-                words = " ".join((directory / name).read_text() for name in names).split()
-                quota, period = map(int, words)
-                if quota > 0 and period > 0:
-                    limited.append(CpuGroup(quota / period, str(around), directory / "cpu.stat"))
+    for directory, group, is_first in _groups("cpu", groups, root):
+        names = ("cpu.cfs_quota_us", "cpu.cfs_period_us") if is_first else ("cpu.max",)
+        with contextlib.suppress(OSError, ValueError):  # "max" is no quota.
+            words = " ".join((directory / name).read_text() for name in names).split()
+            quota, period = map(int, words)
+            if quota > 0 and period > 0:
+                limited.append(CpuGroup(quota / period, group, directory / "cpu.stat"))
     return min(limited, default=None)
 
 
 class ServiceCpu:
     """Reads the CPU seconds of the threads that serve all tasks of this process.
 
-    These are those of event loops, Dask's and dasfprof's own, and the main thread. Not among them
-    are those that run tasks, and those that tasks and their libraries start.
+    These are event loops, threads of Dask and dasfprof, and the main thread. Threads that run tasks
+    and threads that tasks and their libraries start are left out.
     """
 
-    #: Seconds between two looks for new threads.
+    #: Seconds between two searches for new threads.
     LOOK_INTERVAL = 1.0
-    #: How the names of such threads begin; the main thread has any.
+    #: Prefixes of the names of such threads, except of the main thread.
     NAMES = ("IO loop", "Profile", "Dask-Offload", "Dask-Callback", "dasfprof")
 
     def __init__(self) -> None:
         self._look_due = 0.0
-        #: By the kernel's number of a thread: its clock, and what that said.
+        #: Last reading of the clock of each thread (nanoseconds), by the kernel's number.
         self._read: dict[int, int] = {}
         self._total = 0
 
     def read(self) -> float | None:
-        """Return what they have used since the first reading; None where the system has no such.
+        """Return their CPU seconds since the first reading, or None if this is not Linux.
 
-        What a thread used before it was found, or after the last reading before its end, is lost.
+        The time of a thread before it was found, and after its last reading, is missing.
         """
         if not LINUX:
             return None
         now = time.monotonic()
         if now >= self._look_due:
             self._look_due = now + self.LOOK_INTERVAL
-            found = {each.native_id for each in threading.enumerate() if self._serves(each)}
-            self._read = {one: self._read.get(one, -1) for one in found if one is not None}
+            serving = {each.native_id for each in threading.enumerate() if self._serves(each)}
+            self._read = {native: self._read.get(native, -1) for native in serving if native}
         for native, before in list(self._read.items()):
             try:
                 # The kernel's number of the clock of a thread's CPU time, see clock_getres(2).
                 spent = time.clock_gettime_ns((~native << 3) | 6)
-            except OSError:  # it has ended
+            except OSError:  # It has ended.
                 del self._read[native]
                 continue
             self._total += spent - before if before >= 0 else 0
@@ -341,9 +339,9 @@ class ServiceCpu:
 def count_connections() -> int:
     """Return the number of this process's TCP and UDP sockets.
 
-    On Linux the protocol of a socket is an extended attribute of its descriptor. Looking it up in
-    ``/proc/net/tcp``, as psutil does, takes fifty times as long, as the kernel walks the table of
-    all connections.
+    On Linux, the protocol of a socket is an extended attribute of its descriptor. A search in
+    ``/proc/net/tcp``, as in psutil, takes fifty times as long, because the kernel walks the table
+    of all connections.
 
     Raises
     ------
@@ -354,7 +352,7 @@ def count_connections() -> int:
         return len(psutil.Process().net_connections("inet"))
     count = 0
     for descriptor in os.listdir(f"{PROC}/self/fd"):
-        with contextlib.suppress(OSError):  # not a socket, or closed in the meantime
+        with contextlib.suppress(OSError):  # Not a socket, or closed meanwhile.
             name = os.getxattr(f"{PROC}/self/fd/{descriptor}", _PROTOCOL)
             count += name.startswith(_INTERNET)
     return count

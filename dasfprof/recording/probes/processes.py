@@ -1,4 +1,4 @@
-"""`ProcessesProbe`: which processes of a host hold its memory, and use its cores while busy."""
+"""`ProcessesProbe`: the processes of a host that use most memory, and most CPU while it is busy."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from dasfprof.schema.events import Schema
 from dasfprof.schema.resources import HOST_PROCESS
 from dasfprof.system import PROC
 
-#: Places in ``/proc/PID/stat`` behind the name in brackets: parent, user and system time, resident.
+#: Fields in ``/proc/PID/stat`` after the name: parent, user and system time, resident pages.
 _PARENT, _USER, _SYSTEM, _RESIDENT = 1, 11, 12, 21
-#: The most ancestors that are listed.
+#: Maximum number of ancestors that are listed.
 _MOST_ANCESTORS = 16
 
 
@@ -25,25 +25,25 @@ _MOST_ANCESTORS = 16
 class _Process:
     name: str
     parent: int
-    #: CPU time since it began.
+    #: CPU seconds since its start.
     seconds: float
     memory: int
 
 
 class ProcessesProbe:
-    """Looks at all processes that are seen from here, on duty.
+    """Reads all visible processes, on the worker with host duty. Requires Linux.
 
-    A look opens a file of each process (some 20 us): it is made every 5 s where the host's cores
-    were busy for half of the time since, else every 30 s, for memory alone. Of each process its
-    name and its owner are recorded, never its command line, which may hold secrets. On Linux alone.
+    A sample opens a file of each process (about 20 µs). It is taken every 5 s if the host's cores
+    were busy for half of the time since the last one, and otherwise every 30 s, only for memory.
+    Name and owner of a process are recorded, but not its command line, which may contain secrets.
     """
 
-    #: Seconds between two looks, and between those for memory alone.
+    #: Seconds between two samples, and between two samples of memory.
     INTERVAL, QUIET_INTERVAL = 5.0, 30.0
-    #: The share of the time of all cores for which these were busy.
+    #: Threshold (fraction of the time of all cores): the host is busy.
     BUSY = 0.5
-    #: The most processes of a look, by CPU and by memory, and from which percent of a core and
-    #: share of the host's memory on.
+    #: Maximum number of processes by CPU and by memory, with thresholds (percent of a core, and
+    #: fraction of the host's memory).
     MOST_BY_CPU, LEAST_CPU = 12, 5.0
     MOST_BY_MEMORY, LEAST_MEMORY = 4, 0.05
 
@@ -55,7 +55,7 @@ class ProcessesProbe:
         self._page, self._tick = os.sysconf("SC_PAGE_SIZE"), os.sysconf("SC_CLK_TCK")
 
     def sample(self, host_duty: bool) -> Iterator[tuple[Schema, tuple[Any, ...]]]:
-        """Yield a row of "Host Process" for each process that uses much, when they are due."""
+        """Yield a row of "Host Process" for each process with high usage, when they are due."""
         now = monotonic()
         if not host_duty or now < self._due:
             return
@@ -64,64 +64,52 @@ class ProcessesProbe:
         self._cores = cores
         idle = before is not None and cores[0] - before[0] < self.BUSY * (cores[1] - before[1])
         if idle and now < self._quiet_due:
-            self._before = None  # what was used meanwhile is of no interest
+            self._before = None  # The CPU time meanwhile is not needed.
             return
         self._quiet_due = now + self.QUIET_INTERVAL
-        found = self._processes()
-        last, self._before = self._before, (now, found)
-        if idle or last is None:
-            yield from self._rows(0.0, {}, found)
+        processes = self._processes()
+        last, self._before = self._before, (now, processes)
+        if idle or last is None:  # A sample of memory has no sample before.
+            yield from self._rows(0.0, {}, processes)
         else:
-            yield from self._rows(now - last[0], last[1], found)
+            yield from self._rows(now - last[0], last[1], processes)
 
     def close(self) -> None:
-        """Do nothing: the probe holds no resources."""
+        """Do nothing, because the probe holds no resources."""
 
     def _rows(
-        self, interval: float, before: dict[int, _Process], found: dict[int, _Process]
+        self, interval: float, before: dict[int, _Process], processes: dict[int, _Process]
     ) -> Iterator[tuple[Schema, tuple[Any, ...]]]:
-        # Of a look for memory alone there is no look before.
         used = {
             pid: 100 * (process.seconds - before[pid].seconds) / interval
-            for pid, process in found.items()
-            if pid in before and process.seconds >= before[pid].seconds  # else it is another
+            for pid, process in processes.items()
+            # If it has used less, it is another process with the same number.
+            if pid in before and process.seconds >= before[pid].seconds
         }
         least = self.LEAST_MEMORY * psutil.virtual_memory().total
+        memory = {pid: each.memory for pid, each in processes.items() if each.memory >= least}
         by_cpu = sorted((pid for pid in used if used[pid] >= self.LEAST_CPU), key=used.__getitem__)
-        by_memory = sorted(
-            (pid for pid in found if found[pid].memory >= least), key=lambda pid: found[pid].memory
-        )
-        told = {*by_cpu[-self.MOST_BY_CPU :], *by_memory[-self.MOST_BY_MEMORY :], os.getpid()}
+        by_memory = sorted(memory, key=memory.__getitem__)
+        selected = {*by_cpu[-self.MOST_BY_CPU :], *by_memory[-self.MOST_BY_MEMORY :], os.getpid()}
         timestamp = time()
-        for pid in sorted(told & found.keys()):
-            process = found[pid]
-            yield (
-                HOST_PROCESS,
-                (
-                    timestamp,
-                    pid,
-                    process.name,
-                    self._owner(pid),
-                    used.get(pid),
-                    process.memory,
-                    interval,
-                    _ancestors(pid, found),
-                ),
-            )
+        for pid in sorted(selected & processes.keys()):
+            process, ancestors = processes[pid], _ancestors(pid, processes)
+            facts = process.name, self._owner(pid), used.get(pid), process.memory
+            yield HOST_PROCESS, (timestamp, pid, *facts, interval, ancestors)
 
     def _processes(self) -> dict[int, _Process]:
-        found = {}
+        processes = {}
         for entry in os.listdir(PROC):
             if entry.isdecimal():
-                with contextlib.suppress(OSError, ValueError, IndexError):  # it has just ended
-                    found[int(entry)] = self._read(entry)
-        return found
+                with contextlib.suppress(OSError, ValueError, IndexError):  # It has just ended.
+                    processes[int(entry)] = self._read(entry)
+        return processes
 
     def _read(self, pid: str) -> _Process:
         with open(f"{PROC}/{pid}/stat", "rb") as file:
-            begin, _, rest = file.read().rpartition(b")")
-        name = begin.partition(b"(")[2].decode("utf-8", "replace")
-        facts = rest.split()
+            start, _, fields = file.read().rpartition(b")")
+        name = start.partition(b"(")[2].decode("utf-8", "replace")
+        facts = fields.split()
         seconds = (int(facts[_USER]) + int(facts[_SYSTEM])) / self._tick
         return _Process(name, int(facts[_PARENT]), seconds, int(facts[_RESIDENT]) * self._page)
 
@@ -131,7 +119,7 @@ class ProcessesProbe:
         except OSError:
             return None
         if number not in self._owners:
-            import pwd  # not where this module is imported and never used
+            import pwd  # Windows has none, but this module can be imported there.
 
             try:
                 self._owners[number] = pwd.getpwuid(number).pw_name
@@ -141,20 +129,20 @@ class ProcessesProbe:
 
 
 def _core_seconds() -> tuple[float, float]:
-    """Return the seconds that all cores were busy, and were there, since the host's boot."""
+    """Return the busy seconds and all seconds of all cores since the host's boot."""
     times = psutil.cpu_times()
     idle = times.idle + getattr(times, "iowait", 0.0)
     # A guest's time is part of the user's.
-    whole = sum(times) - getattr(times, "guest", 0.0) - getattr(times, "guest_nice", 0.0)
-    return whole - idle, whole
+    total = sum(times) - getattr(times, "guest", 0.0) - getattr(times, "guest_nice", 0.0)
+    return total - idle, total
 
 
 def _ancestors(pid: int, processes: dict[int, _Process]) -> list[int]:
-    """Return the processes that a process descends from, the nearest first, without the first."""
-    found: list[int] = []
-    while pid in processes and len(found) < _MOST_ANCESTORS:
+    """Return the ancestors of a process, the nearest first, without the init process."""
+    ancestors: list[int] = []
+    while pid in processes and len(ancestors) < _MOST_ANCESTORS:
         pid = processes[pid].parent
-        if pid <= 1 or pid in found:
+        if pid <= 1 or pid in ancestors:
             break
-        found.append(pid)
-    return found
+        ancestors.append(pid)
+    return ancestors

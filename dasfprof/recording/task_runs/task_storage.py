@@ -20,7 +20,7 @@ from dasfprof.system import PROC
 THREAD_IO = f"{PROC}/thread-self/io"
 #: Maximum number of bytes to read, more than the file has.
 _LENGTH = 400
-#: Maximum number of task runs that wait to be written. If there are more, the event loop writes none.
+#: Maximum number of task runs that wait to be written by the event loop.
 _MOST = 10_000
 #: Seconds after which the counts of a thread with brief tasks are read again.
 _STALE = 0.1
@@ -107,7 +107,7 @@ class TaskStorage:
         self._local.disk = _ThreadDisk()
 
     def ended(self, key: Any, stop: float) -> None:
-        """Add the disk bytes of the calling thread since the last reading to the task that ended."""
+        """Add the disk bytes of the calling thread since its last reading to a task."""
         try:
             disk = getattr(self._local, "disk", None)  # There is none after the end.
             read, written = (0, 0) if disk is None else disk.moved(stop)

@@ -236,10 +236,11 @@ def open_thread_file(exists: bool = True) -> ThreadFile:
 # --- CPU seconds of the garbage collector in the threads of tasks ---------------------------------
 #
 # The interpreter calls `gc.callbacks` before and after each collection, in the thread whose new
-# object triggered it. The callback must not take a lock, because the thread may hold it. CPU time is
-# counted, because other threads may get the GIL or the CPU in between. Collections of the youngest
-# generation are left out, as in Dask. They are frequent, and reading the clock would take a large
-# part of their time. They take at most 8 % of the time of programs that create small objects.
+# object triggered it. The callback must not take a lock, because the thread may hold it. CPU time
+# is counted, because other threads may get the GIL or the CPU in between. Collections of the
+# youngest generation are left out, as in Dask. They are frequent, and reading the clock would take
+# a large part of their time. They take at most 8 % of the time of programs that create small
+# objects.
 
 
 def collections_of(
