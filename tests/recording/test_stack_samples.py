@@ -464,7 +464,7 @@ def test_threads_whose_files_cannot_be_read(monkeypatch: pytest.MonkeyPatch) -> 
 def see(reader: StackReader, function: Any, *args: Any) -> Any:
     """Give what a reader sees of this thread inside of a function that calls its argument."""
     found: list[Any] = []
-    function(lambda: found.append(reader.see(sys._getframe())), *args)
+    function(lambda: found.append(reader.read(sys._getframe())), *args)
     return found[-1]
 
 
@@ -510,14 +510,14 @@ def test_a_call_that_has_run_nothing_is_its_callers() -> None:
     found: list[Any] = []
 
     def callee() -> None:
-        found.append(reader.see(sys._getframe()))
+        found.append(reader.read(sys._getframe()))
 
     def caller() -> None:
         callee()
 
     def at_the_begin(frame: Any, event: str, _: Any) -> None:
         if event == "call" and frame.f_code is callee.__code__:
-            found.append(reader.see(frame))
+            found.append(reader.read(frame))
 
     sys.setprofile(at_the_begin)
     try:

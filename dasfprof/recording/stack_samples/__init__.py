@@ -1,6 +1,6 @@
-"""Samples of stacks: in which lines tasks, event loops and the client's program spend their time.
+"""Stack samples: the lines in which tasks, event loops and the client's program spend their time.
 
-One thread of each process looks at its other threads some 20 times a second (`sampler`); what it
-looks at are `Subject`s: the threads of a worker's tasks, an event loop that does not turn, the main
-thread of a client.
+One thread of each process samples the stacks of other threads about 20 times per second (`sampler`).
+It samples `Subject`s: the threads of a worker's tasks, a blocked event loop, or the main thread of a
+client.
 """

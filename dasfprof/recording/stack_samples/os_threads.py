@@ -1,10 +1,10 @@
 """What the operating system reports about the threads of this process.
 
-Linux counts for each thread its time on a core, and the time that it was runnable without one, in
-``/proc/self/task/TID/schedstat``. ``/proc/self/task/TID/syscall`` has the system call that the
-thread is in, with its arguments: a thread that waits for the GIL waits at an address within the
-interpreter. Elsewhere all of this is unknown. `OsThreads` keeps the files open, and reads them
-without giving up the GIL: otherwise another thread would take it for its switch interval.
+Linux counts the time of each thread on a CPU, and the time for which it was runnable without one,
+in ``/proc/self/task/TID/schedstat``. ``/proc/self/task/TID/syscall`` has the current system call of
+the thread with its arguments. A thread that waits for the GIL waits at an address within the
+interpreter. On other systems, all of this is unknown. `OsThreads` keeps the files open, and reads
+them without giving up the GIL, which another thread would take for its switch interval.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ _EXTENT = 1 << 20
 
 
 class ThreadState(NamedTuple):
-    """What is known of a thread."""
+    """The state of a thread at a sample."""
 
     #: Its identity.
     thread: int
     #: ``running``, ``lock`` (it waits for the GIL), ``waiting``, or None if unknown.
     activity: str | None
-    #: Time (seconds) on a core, and runnable without one, since an earlier sample, or None.
+    #: Seconds on a CPU, and runnable without one, since an earlier sample, or None.
     cpu: float | None
     run_queue: float | None
 
@@ -50,7 +50,7 @@ class _Thread:
     def __init__(self, schedstat: int, syscall: int | None) -> None:
         self.schedstat, self.syscall = schedstat, syscall
         self.cpu = self.run_queue = 0
-        #: The number of its last sample, and what it did then.
+        #: The number of its last sample, and the object for its activity then.
         self.sample, self.doing = -1, None
 
     def close(self) -> None:
@@ -77,20 +77,20 @@ class OsThreads:
         Parameters
         ----------
         ident, doing
-            The identity of the thread, and an object that stands for what it does.
+            The identity of the thread, and an object for its activity.
         sample, since
             The number of this sample, and of the one from which times are counted. The times are
-            None if the thread was not sampled then, or did something else.
+            None if the thread was not sampled then, or had another activity.
         """
         thread = self._threads.get(ident) or self._open(ident)
         if thread is None:
             return ThreadState(ident, None, None, None)
         words = (self._read(thread.schedstat) or b"").split()
-        if len(words) < 3:  # the thread has ended
+        if len(words) < 3:  # The thread has ended.
             self._threads.pop(ident).close()
             return ThreadState(ident, None, None, None)
         cpu, run_queue = (int(word) * RESOLUTION // 1_000_000_000 for word in words[:2])
-        # 0: the kernel does not count. A thread that has only slept has less than the resolution.
+        # 0: the kernel does not count. A thread that only slept may have less than the resolution.
         counts = thread.sample == since and thread.doing is doing and words[0] != b"0"
         state = ThreadState(
             ident,
@@ -103,7 +103,7 @@ class OsThreads:
         return state
 
     def activity(self, ident: int) -> str | None:
-        """Return what a thread does now, as in `ThreadState`."""
+        """Return the current activity of a thread. See `ThreadState`."""
         thread = self._threads.get(ident) or self._open(ident)
         if thread is None or thread.syscall is None:
             return None
@@ -112,7 +112,7 @@ class OsThreads:
             return None
         if text.startswith(b"running"):
             return "running"
-        if _FUTEX is None:  # any wait may be for the GIL
+        if _FUTEX is None:  # Any wait may be for the GIL.
             return None
         words = text.split(None, 2)
         if words[0] != _FUTEX or self._interpreter is None:
@@ -134,7 +134,7 @@ class OsThreads:
     def _open(self, ident: int) -> _Thread | None:
         native = {thread.ident: thread.native_id for thread in threading.enumerate()}.get(ident)
         if ident == threading.main_thread().ident:
-            native = os.getpid()  # after a fork Python reports the identity of the parent's
+            native = os.getpid()  # After a fork, Python has the parent's identity.
         if native is None or len(self._threads) >= _MOST:
             return None
         schedstat = _open_file(native, "schedstat")
@@ -154,7 +154,7 @@ def _open_file(native: int, name: str) -> int | None:
 def _reader() -> Callable[[int], bytes | None]:
     """Return a function that reads a file by its descriptor, or returns None if it cannot."""
     try:
-        pread = ctypes.PyDLL(None).pread  # keeps the GIL
+        pread = ctypes.PyDLL(None).pread  # It keeps the GIL.
     except (OSError, AttributeError, TypeError):
         return lambda _: None
     pread.argtypes = (ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_long)

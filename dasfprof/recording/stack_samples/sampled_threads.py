@@ -1,4 +1,4 @@
-"""The threads that are sampled: those of a worker's tasks, event loops, a client's main thread."""
+"""The sampled threads: those of a worker's tasks, event loops, and a client's main thread."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from dasfprof.recording.stack_samples.os_threads import RESOLUTION, OsThreads, T
 SLOW, BRIEF = 0.03, 0.003
 #: Number of samples in a row that find younger runs of a function, after which it is less slow.
 _YOUNG = 20
-#: Maximum number of functions that are known.
+#: Maximum number of functions whose mode is stored.
 _MOST_FUNCTIONS = 4096
 #: Threshold (seconds): an event loop is blocked if it has not turned for so long, beyond the
 #: interval at which Dask records its turns.
@@ -34,7 +34,7 @@ Write = Callable[[tuple[Any, ...]], None]
 
 
 class SamplingMode(IntEnum):
-    """How often a thread is sampled, as long as it does what it does."""
+    """How often a thread is sampled while it runs the same task."""
 
     NEVER = 0
     RARELY = 1
@@ -48,9 +48,9 @@ class Subject(Protocol):
     stacks: StackReader
 
     def threads(self) -> dict[int, Any]:
-        """Return the threads to sample now, by identity, each with an object for what it does.
+        """Return the threads to sample now, by identity, each with an object for its activity.
 
-        A thread is left out if this is another object after the sample than it was before.
+        A sample is discarded if the object differs after the sample.
         """
         ...
 
@@ -66,21 +66,21 @@ class Subject(Protocol):
 
 
 class TaskThreads(Subject):
-    """The threads of a worker's tasks. Made on the worker's loop.
+    """The threads of a worker's tasks. Created on the worker's event loop.
 
-    Those of slow functions are always sampled, from the start of their runs on; those of others
-    rarely; those of brief runs never, as a sample would take longer.
+    Threads of slow functions are always sampled, from the start of a run on. Threads of other
+    functions are sampled rarely. Brief runs are never sampled, because a sample would take longer.
 
     Parameters
     ----------
     worker
-        The worker; only read.
+        The worker, which is only read.
     began
-        By key: when runs in progress started, Unix seconds. The event loop adds and removes them.
+        Start (Unix seconds) of runs in progress by key. The event loop adds and removes them.
     hidden
         Keys of tasks that are not sampled.
     stacks
-        Of the file.
+        The file's stacks.
     write
         Takes rows of `TASK_SAMPLE`.
     """
@@ -97,19 +97,19 @@ class TaskThreads(Subject):
         self._tasks = worker.state.tasks
         self._began, self._hidden = began, hidden
         self._write = write
-        #: By function: its mode, and how many samples in a row have found younger runs.
+        #: By function: its mode, and the number of samples in a row that found younger runs.
         self._modes: dict[Any, tuple[SamplingMode, int]] = {}
         self.stacks = StackReader(stacks, first_functions())
 
     def threads(self) -> dict[int, Any]:
-        """Return those that run a task, each with its key."""
+        """Return the threads that run a task, each with its key."""
         threads = self._running.copy()
         if not self._hidden:
             return threads
         return {thread: key for thread, key in threads.items() if key not in self._hidden}
 
     def mode(self, thread: int, doing: Any, os_threads: OsThreads) -> SamplingMode:
-        """Return that of the run of a key: its own or its function's, whichever is more often."""
+        """Return the mode of a run or of its function, whichever is more frequent."""
         age, task = time() - self._began.get(doing, -inf), self._tasks.get(doing)
         mode = SamplingMode((age >= BRIEF) + (age >= SLOW))
         function = None if task is None else task.prefix
@@ -133,14 +133,14 @@ class TaskThreads(Subject):
 
 
 class EventLoop(Subject):
-    """The thread of an event loop, while the loop is blocked. Made on that loop.
+    """The thread of an event loop while the loop is blocked. Created on that loop.
 
     Parameters
     ----------
     server
-        The worker or scheduler of the loop; only read.
+        The worker or scheduler of the loop, which is only read.
     stacks
-        Of the file.
+        The file's stacks.
     write
         Takes rows of `LOOP_SAMPLE`.
     """
@@ -155,7 +155,7 @@ class EventLoop(Subject):
         self.stacks = StackReader(stacks)
 
     def threads(self) -> dict[int, Any]:
-        """Return the loop's if it is blocked, with the time of its last turn."""
+        """Return the loop's thread if the loop is blocked, with the time of its last turn."""
         turned = last_turn(self._server)
         if turned is None:
             return {}
@@ -166,7 +166,7 @@ class EventLoop(Subject):
         return {self._thread: turned} if time() - turned > self._limit else {}
 
     def mode(self, thread: int, doing: Any, os_threads: OsThreads) -> SamplingMode:
-        """Return that of a loop that is blocked."""
+        """Return the mode of a blocked loop."""
         return SamplingMode.ALWAYS
 
     def write(
@@ -181,16 +181,15 @@ class EventLoop(Subject):
 class ClientThread(Subject):
     """The main thread of a client's process.
 
-    It is always sampled while it waits, or while the cluster has nothing to do for it, and rarely
-    at other times. A rare sample stands for the time that the others leave, so that all together
-    stand for the time that has passed.
+    It is always sampled while it waits or has nothing on the cluster, and rarely at other times. A
+    rare sample represents the time since the last one that other samples do not represent.
 
     Parameters
     ----------
     client
-        The client; only read.
+        The client, which is only read.
     stacks
-        Of the file.
+        The file's stacks.
     write
         Takes rows of `CLIENT_SAMPLE`.
     """
@@ -200,7 +199,7 @@ class ClientThread(Subject):
         self._write = write
         self._mode = SamplingMode.NEVER
         self._sampled = monotonic()
-        #: The seconds for which no sample stands yet.
+        #: Seconds that no sample represents yet.
         self._owed = 0.0
         self.stacks = StackReader(stacks, describe=phase)
 
@@ -210,7 +209,7 @@ class ClientThread(Subject):
         return {main.ident: main} if main.ident is not None and main.is_alive() else {}
 
     def mode(self, thread: int, doing: Any, os_threads: OsThreads) -> SamplingMode:
-        """Return that of a program that waits, or that keeps the cluster waiting."""
+        """Return ALWAYS if the program waits or has nothing on the cluster, and else RARELY."""
         is_rare = has_pending(self._client) and os_threads.activity(thread) != "waiting"
         self._mode = SamplingMode.RARELY if is_rare else SamplingMode.ALWAYS
         return self._mode
@@ -225,36 +224,36 @@ class ClientThread(Subject):
         if self._mode is SamplingMode.RARELY:
             owed = max(round(self._owed * RESOLUTION) / RESOLUTION, 0.0)
             if owed < interval:
-                cpu = run_queue = None  # these are of all the time since the last rare sample
+                cpu = run_queue = None  # They cover the whole time since the last rare sample.
             interval = owed
         self._owed -= interval
         self._write((now, seen[1], seen[0], state.activity, interval, cpu, run_queue))
 
 
-#: The most frames that are walked through; a deeper stack is unknown.
+#: Maximum number of frames of a stack. Deeper stacks are unknown.
 _DEEPEST = range(5000)
-#: The most stacks that are remembered by their places in code.
+#: Maximum number of stacks that are cached.
 _MOST = 4096
 
-#: The instruction at the begin of calls, from Python 3.11 on.
+#: The first instruction of a call, from Python 3.11 on.
 _BEGIN = opmap.get("RESUME")
 
-#: The number of a stack, and what `StackReader.describe` says of it.
+#: The number of a stack, and the result of `StackReader.describe`.
 Seen = tuple[int, str | None]
 
 
 class StackReader:
-    """Finds the numbers of stacks in a file.
+    """Returns the numbers of stacks in a file.
 
     Parameters
     ----------
     rows
         The file's stacks.
     begins
-        The functions in whose innermost call stacks begin, if there are any: a thread that is in
-        none of them is left out.
+        Functions whose innermost call is where stacks start, if there are any. Threads that run
+        none of them are left out.
     describe
-        Says a word of a stack, given its frames from the outermost on.
+        Returns a word for a stack, given its frames with the outermost first.
     """
 
     def __init__(
@@ -267,60 +266,60 @@ class StackReader:
         self._begins = begins
         self._begin_ids = frozenset(map(id, begins))
         self._describe = describe
-        #: By identity of code and place in it, from the innermost frame on. The code is kept, or
-        #: another might get its identity.
+        #: By identities of code and instructions, the innermost frame first. The code is stored, so
+        #: that no other code gets its identity.
         self._known: dict[tuple[int, ...], tuple[Seen, list[CodeType]]] = {}
 
-    def see(self, frame: FrameType | None) -> Seen | None:
-        """Return what is known of a stack, given its innermost frame; None if it is left out."""
-        place = self._place(frame)
-        if place is None:
+    def read(self, frame: FrameType | None) -> Seen | None:
+        """Return number and word of a stack, given its innermost frame, or None if left out."""
+        position = self._position(frame)
+        if position is None:
             return None
-        if not place:
+        if not position:
             return UNKNOWN_STACK, None
-        known = self._known.get(place)
-        return known[0] if known is not None else self._see_new(frame, place)
+        known = self._known.get(position)
+        return known[0] if known is not None else self._read_new(frame, position)
 
-    def _place(self, frame: FrameType | None) -> tuple[int, ...] | None:
-        """Return codes and places in them; empty for a stack that is too deep or has no frame."""
+    def _position(self, frame: FrameType | None) -> tuple[int, ...] | None:
+        """Return identities of code and instructions, or nothing if there are no or many frames."""
         begins = self._begin_ids
-        place: list[int] = []
+        position: list[int] = []
         for _ in _DEEPEST:
             if frame is None:
-                return None if begins else tuple(place)
+                return None if begins else tuple(position)
             code = id(frame.f_code)
             if code in begins:
-                return tuple(place)
-            place += code, frame.f_lasti
+                return tuple(position)
+            position += code, frame.f_lasti
             frame = frame.f_back
         return ()
 
-    def _see_new(self, frame: FrameType | None, place: tuple[int, ...]) -> Seen:
+    def _read_new(self, frame: FrameType | None, position: tuple[int, ...]) -> Seen:
         innermost, frames = frame, []
-        for _ in range(len(place) // 2):
+        for _ in range(len(position) // 2):
             if frame is not None:
                 frames.append(frame)
                 frame = frame.f_back
         codes = [each.f_code for each in frames]
-        if len(frames) > 1 and not _has_run(codes[0], place[1]):
+        if len(frames) > 1 and not _has_run(codes[0], position[1]):
             del frames[0]
         frames.reverse()
         word = self._describe(frames) if self._describe is not None else None
         seen = self._rows.number(stack_of(frames)), word
-        # Meanwhile the thread may have run on.
-        if self._place(innermost) == place and seen[0] != UNKNOWN_STACK:
+        # The thread may have continued meanwhile.
+        if self._position(innermost) == position and seen[0] != UNKNOWN_STACK:
             if len(self._known) >= _MOST:
                 self._known.clear()
-            self._known[place] = seen, codes
+            self._known[position] = seen, codes
         return seen
 
 
-def _has_run(code: CodeType, place: int) -> bool:
-    """Return whether a call has run anything, given the place of its instruction.
+def _has_run(code: CodeType, instruction: int) -> bool:
+    """Return whether a call has run more than its first instruction.
 
-    A thread gives the GIL to the sampler between some instructions, of which the
-    first of a call is one. What it did until then is the caller's.
+    A thread gives the GIL to the sampler between some instructions, for example at the first one of
+    a call. The time before it belongs to the caller.
     """
     if _BEGIN is None:
-        return place >= 0
-    return code.co_code[place : place + 2] != bytes((_BEGIN, 0))
+        return instruction >= 0
+    return code.co_code[instruction : instruction + 2] != bytes((_BEGIN, 0))

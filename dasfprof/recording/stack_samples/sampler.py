@@ -1,14 +1,14 @@
 """The thread that samples the stacks of this process: `sample` starts it for a subject.
 
 One thread samples all subjects of a process, such as the threads of a worker's tasks. It sleeps
-until the next sample is due, takes the stacks of all threads that are slow, and writes them.
+until the next sample is due, reads the stacks of all slow threads, and writes them.
 
-A sampler needs the GIL. It gets it where a thread gives it up, in a call that waits, or after the
-interpreter's switch interval (5 ms) wherever the holder is. So a line that gives the GIL up, and C
-code that keeps it, get some of the time of the Python lines before them: up to 5 ms for each call.
+A sampler needs the GIL. It gets the GIL when a thread gives it up in a call that waits, or after the
+interpreter's switch interval (5 ms). So a line that gives the GIL up, and C code that keeps it, are
+assigned part of the time of the Python lines before them, up to 5 ms per call.
 
-The times of samples are random, and are drawn beforehand. A late sample stands for all that were
-due until then, such as while a call of C code kept the GIL: that call's line is what it finds.
+The times of samples are random. A late sample represents all samples that were due until then, for
+example while a call of C code kept the GIL. It finds the line of this call.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ from dasfprof.schema.events import Schema
 
 #: Maximum fraction of a core that sampling may take. Where samples are expensive, there are fewer.
 BUDGET = 0.005
-#: Times between two samples, as multiples of their mean, in random order: a loop of the program
-#: may be as long as the mean.
+#: Times between two samples as multiples of their mean, in random order, because a loop of the
+#: program may take as long as the mean.
 _SPACINGS = random.sample([0.5 + n / 100 for n in range(101)], 101)
 #: Samples from one rare one to the next, in random order.
 _BETWEEN_RARE = random.sample(range(8, 25), 17)
 #: The weight of the last sample in the mean cost of samples.
 _WEIGHT = 0.1
-#: Number of samples in a row that find no thread at work, after which a process is idle, and how
-#: many times as far apart its samples are then.
+#: Threshold (samples in a row without a working thread): the process is idle. Factor by which the
+#: time between samples is longer then.
 _QUIET, _IDLE_FACTOR = 10, 4
 #: Number of samples after which the files of a thread that was not sampled are closed.
 _FORGET_AFTER = 200
@@ -50,7 +50,7 @@ _LAST_SAMPLE = 2.0
 
 
 class Schedule:
-    """The times of samples (monotonic seconds), and how much time each stands for.
+    """The times of samples (monotonic seconds), and the time that each represents.
 
     Parameters
     ----------
@@ -68,7 +68,7 @@ class Schedule:
         self._answered = self._answered_rarely = now
         #: When the next sample is due.
         self.due = now + interval
-        #: How many samples in a row have found no thread at work.
+        #: Number of samples in a row without a working thread.
         self.quiet = 0
         #: The numbers of this sample, of the last rare one, and of the next.
         self.number = self.last_rare = 0
@@ -80,9 +80,9 @@ class Schedule:
         return self.number == self._next_rare
 
     def answer(self, now: float) -> tuple[float, float]:
-        """Return the seconds that a sample stands for, and a rare one; then find the next time.
+        """Return the seconds that a sample and a rare sample represent, and set the next time.
 
-        They are whole multiples of 1 / `RESOLUTION`. The second is 0 unless the sample is rare.
+        They are multiples of 1 / `RESOLUTION`. The second is 0 unless the sample is rare.
         """
         mean = max(self.interval, self._cost / BUDGET)
         if self.quiet >= _QUIET:
@@ -131,7 +131,7 @@ class Sampler:
         #: Held until the thread has to end. Waiting for a lock costs less than for an event.
         self._running = threading.Lock()
         self._running.acquire()
-        #: To be started by who made it.
+        #: Started by the creator.
         self.thread = threading.Thread(target=self._run, name="dasfprof-stacks", daemon=True)
 
     def stop(self) -> None:
@@ -170,8 +170,8 @@ class Sampler:
     def _stacks(self) -> list[tuple[Subject, HookGuard, int, Any, SamplingMode, Seen]]:
         """Return the stacks of the threads that have to be sampled now.
 
-        A thread that began something else meanwhile is left out. Frames are let go at once: they
-        keep the objects of their functions alive.
+        Threads whose activity changed meanwhile are left out. Frames are released immediately,
+        because they keep the objects of their functions alive.
         """
         sampled = {SamplingMode.ALWAYS}
         if self.schedule.is_rare:
@@ -191,7 +191,7 @@ class Sampler:
                 for thread in (thread for thread, mode in modes.items() if mode in sampled):
                     if frames is None:
                         frames = current_frames()
-                    seen[thread] = subject.stacks.see(frames.get(thread))
+                    seen[thread] = subject.stacks.read(frames.get(thread))
                 after = subject.threads() if seen else {}
                 for thread, stack in seen.items():
                     doing = threads[thread]
@@ -219,7 +219,7 @@ class _ProcessSampler:
 
     def remove(self, subject: Subject, sampler: Sampler) -> None:
         with self._lock:
-            if sampler is not self._sampler:  # of the parent of a forked process
+            if sampler is not self._sampler:  # It belongs to the parent of a forked process.
                 return
             sampler.subjects = tuple(each for each in sampler.subjects if each[0] is not subject)
             if not sampler.subjects:
@@ -227,7 +227,7 @@ class _ProcessSampler:
                 sampler.stop()
 
     def forget(self) -> None:
-        """Forget the parent's sampler in a forked child, which has no such thread."""
+        """Remove the parent's sampler in a forked child, which has no such thread."""
         self._lock, self._sampler = threading.Lock(), None
 
 
@@ -250,7 +250,7 @@ def sample(subject: Subject, frequency: float, guard: HookGuard) -> Callable[[],
     Returns
     -------
     Callable
-        Stops it. In a forked child, which has no such thread, it does nothing.
+        Stops sampling. It does nothing in a forked child, which has no such thread.
     """
     return partial(_process.remove, subject, _process.add(subject, frequency, guard))
 
@@ -269,7 +269,7 @@ class SampleFile:
     #: The file's stacks.
     stacks: StackRows
     guard: HookGuard
-    #: Samples per second. 0: nothing is sampled.
+    #: Samples per second. If it is 0, nothing is sampled.
     frequency: float
 
     def sample(
@@ -280,14 +280,14 @@ class SampleFile:
         Parameters
         ----------
         schema
-            Of its rows.
+            The schema of its rows.
         make
-            Makes the subject, given the file's stacks and what takes its rows.
+            Returns the subject, given the file's stacks and the function that takes its rows.
 
         Returns
         -------
         Callable
-            Stops it.
+            Stops sampling.
         """
         if not self.frequency:
             return lambda: None
