@@ -108,7 +108,7 @@ SITES: list[tuple[Any, str]] = [
     (TaskNotes, "fold"),
     (WorkerTaskPlugin, "_note_run"),
     (TaskNotes, "_run_columns"),
-    (TaskNotes, "_begin"),
+    (TaskNotes, "_times"),
     (FlatNotes, "fold"),
     (FlatNotes, "_columns"),
     ("dasfprof.recording.task_runs.task_notes", "run_queue_seconds"),
