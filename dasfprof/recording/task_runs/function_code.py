@@ -131,10 +131,9 @@ class SentFunctions:
         """Yield a row for a function and for each function that is defined in it."""
         for inner in codes_in(code):
             reason = "not recorded" if inner is code else "within another function"
-            described = inner.co_filename, inner.co_firstlineno, None, reason
-            if inner is code and self._with_source:
-                described = _described(code)
-            file, line, *source = described
+            unread = inner.co_filename, inner.co_firstlineno, None, reason
+            is_read = inner is code and self._with_source
+            file, line, *source = _described(code) if is_read else unread
             name = f"{module}.{getattr(inner, 'co_qualname', inner.co_name)}"
             last = max((number for *_, number in inner.co_lines() if number), default=line)
             yield when, name, file, line, last, *source
