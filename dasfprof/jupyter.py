@@ -72,7 +72,7 @@ class RunView:
     """
 
     def __init__(self, analyser: TraceAnalyser, report: Path, title: str) -> None:
-        #: Analyser for further questions.
+        #: Analyser of the run.
         self.analyser = analyser
         #: Findings of the run.
         self.findings = analyser.diagnose()
@@ -92,12 +92,12 @@ class RunView:
                 page = self.report.read_text(encoding="utf-8")
                 title = f"Report of {self._title}"
                 frame = frame_html(page, title, empty=not len(self.analyser.run.tasks))
-            where = f"{'is too large to be shown here' if large else 'as a file'}: "
-            where += _link(self.report)
+            note = f"{'is too large to be shown here' if large else 'as a file'}: "
+            note += _link(self.report)
         except OSError as error:
-            where = f"was deleted: {escape(error)}"
-        words = run_html(self.analyser, self.findings, self._title, folded=bool(frame))
-        return f"{words}<p>The report {where}</p>{frame}"
+            note = f"was deleted: {escape(error)}"
+        summary = run_html(self.analyser, self.findings, self._title, folded=bool(frame))
+        return f"{summary}<p>The report {note}</p>{frame}"
 
 
 def show(run: ProfiledRun | Any) -> RunView:
@@ -106,20 +106,21 @@ def show(run: ProfiledRun | Any) -> RunView:
     Parameters
     ----------
     run
-        A `ProfiledRun`, or what `TraceAnalyser` takes: a database, a path, a run's name. The report
-        is written beside the files of a `ProfiledRun`, else into the working directory.
+        A `ProfiledRun`, or an argument of `TraceAnalyser`, such as a database, a path or a run's
+        name. The report is written next to the files of a `ProfiledRun`, or else to the working
+        directory.
     """
     if isinstance(run, ProfiledRun):
-        place = Path() if is_url(run.source) else run.directory
-        return RunView(run.analyser(), place / f"{run.name}.html", run.name)
+        directory = Path() if is_url(run.source) else run.directory
+        return RunView(run.analyser(), directory / f"{run.name}.html", run.name)
     analyser = run if isinstance(run, TraceAnalyser) else TraceAnalyser(run)
     return RunView(analyser, Path("dasfprof-report.html"), title_of(analyser.run))
 
 
 def _link(path: Path) -> str:
     """Return a link to a file relative to the notebook. Jupyter follows no other links to files."""
-    where = os.path.relpath(path)
-    return f'<a href="{escape(quote(where))}" target="_blank"><code>{escape(where)}</code></a>'
+    link = os.path.relpath(path)
+    return f'<a href="{escape(quote(link))}" target="_blank"><code>{escape(link)}</code></a>'
 
 
 # --- ``%dasfprof_compare``: comparison of two groups of runs in a notebook ------------------------
@@ -135,15 +136,13 @@ def dasfprof_compare(line: str) -> RunComparison:
         %dasfprof_compare BEFORE AFTER
         %dasfprof_compare BEFORE... -- AFTER...
 
-    Each is what `dasfprof.open_run` takes, or a directory with several runs.
+    Each source is an argument of `dasfprof.open_run`, or a directory with several runs.
     """
     sources = shlex.split(line)
-    if "--" in sources:
-        place = sources.index("--")
-        before, after = sources[:place], sources[place + 1 :]
-    else:
-        before, after = sources[:1], sources[1:]
-    if not before or not after or ("--" not in sources and len(after) > 1):
+    separator = sources.index("--") if "--" in sources else None
+    before = sources[: 1 if separator is None else separator]
+    after = sources[1 if separator is None else separator + 1 :]
+    if not before or not after or (separator is None and len(after) > 1):
         raise UsageError(
             "%dasfprof_compare takes two sources, or several for each side with -- between them."
         )
@@ -181,7 +180,7 @@ class CellMagic:
         self._shell = shell
 
     def dasfprof(self, line: str, cell: str) -> None:
-        """Profile a cell on the current Dask client; show its findings and its timeline.
+        """Profile a cell on the current Dask client, and show its findings and its timeline.
 
         ::
 
@@ -189,9 +188,9 @@ class CellMagic:
 
         NAME is the prefix of the run's file names. The files and the report go to DIRECTORY
         (default: Dask's config ``dasfprof.directory``, else the working directory). VARIABLE
-        (default: ``_dasfprof``) is set to the displayed object, whose ``analyser`` answers further
-        questions. With --live the run is shown while the cell runs, too. What is recorded is chosen
-        by the flags that ``dasfprof run --help`` lists.
+        (default: ``_dasfprof``) is set to the displayed object, whose ``analyser`` has further
+        analyses. With --live, the run is also shown while the cell runs. ``dasfprof run --help``
+        lists the flags that set what is recorded.
 
         The cell runs as it would without the magic. If it raises, recording ends, the run so far is
         shown, and the exception is raised. The magic uses the client made last, which must be
@@ -233,14 +232,12 @@ class CellMagic:
         number = len(shell.history_manager.input_hist_parsed) - 1
         name = shell.compile.cache(source, number, raw_code=cell)
         body = shell.transform_ast(shell.compile.ast_parse(source, filename=name)).body
-        whole = ast.Module(body, [])
-        awaiting = compile(whole, name, "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
-        if awaiting.co_flags & inspect.CO_COROUTINE:
+        flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
+        if compile(ast.Module(body, []), name, "exec", flags).co_flags & inspect.CO_COROUTINE:
             raise UsageError(f"%%dasfprof cannot run a cell that awaits. Instead, {_INSTEAD}")
-        shown: list[ast.stmt] = []
-        silent = DisplayHook.semicolon_at_end_of_expression(cell)
-        if body and isinstance(body[-1], ast.Expr) and not silent:
-            shown = [body.pop()]
+        is_silent = DisplayHook.semicolon_at_end_of_expression(cell)
+        has_value = body and isinstance(body[-1], ast.Expr) and not is_silent
+        shown = [body.pop()] if has_value else []
         codes = [shell.compile(ast.Module(body, []), name, "exec")]
         return codes + [shell.compile(ast.Interactive([node]), name, "single") for node in shown]
 
@@ -253,8 +250,8 @@ class CellMagic:
             view = show(run)
         except Exception as error:
             logger.debug("the run could not be shown", exc_info=True)
-            told = f"dasfprof could not show the run: {type(error).__name__}: {error}"
-            display({"text/plain": told}, raw=True)
+            message = f"dasfprof could not show the run: {type(error).__name__}: {error}"
+            display({"text/plain": message}, raw=True)
         else:
             self._shell.user_ns[variable] = view
             display(view)

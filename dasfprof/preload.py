@@ -1,20 +1,20 @@
 """``--preload dasfprof.preload``: starts recording with a scheduler, a worker or a client.
 
 ============================================  =====================================================
-``dask scheduler --preload dasfprof.preload``  the whole cluster, every worker that joins, until the
-                                              scheduler closes; workers need no preload of their own
-``dask worker --preload dasfprof.preload``     this worker, if the scheduler records nothing; such
-                                              workers of one scheduler make one run
-``distributed.client.preload`` in the config   whatever cluster a client connects to, until that
+``dask scheduler --preload dasfprof.preload``  the cluster with every worker that joins, until the
+                                              scheduler closes; workers need no preload
+``dask worker --preload dasfprof.preload``     this worker, unless the cluster is recorded already;
+                                              such workers of one scheduler share a run
+``distributed.client.preload`` in the config   the cluster that a client connects to, until that
                                               client closes
 ============================================  =====================================================
 
-Settings are read from Dask's config, ``dasfprof.*``, of the process with the preload. That of a
-scheduler records runs of a day each, and removes the oldest: ``dask scheduler --preload
-dasfprof.preload --run-length 12h --keep-size 50GB --keep-days 30``. If the
-cluster is already being recorded, no recording is started. Runs that clients register later are
-recorded beside that of a preload, which goes on. Workers without dasfprof work unrecorded. A client
-that is killed cannot end its run: that ends by itself after ``dasfprof.orphan-timeout``.
+Settings are read from Dask's config, ``dasfprof.*``, of the process with the preload. A scheduler's
+preload starts a new run every day and removes the oldest runs: ``dask scheduler --preload
+dasfprof.preload --run-length 12h --keep-size 50GB --keep-days 30``. If the cluster is already being
+recorded, no recording is started. Runs that clients register later are recorded at the same time.
+Workers without dasfprof work unrecorded. The run of a killed client ends automatically after
+``dasfprof.orphan-timeout``.
 """
 
 from __future__ import annotations
@@ -65,14 +65,14 @@ async def _start(service: Any, **limits: str | None) -> None:
 
 
 def _with_options(setup: Any) -> Any:
-    """Return a setup as a command with options, which Dask calls with those that were given."""
+    """Return a setup as a command with options. Dask calls it with the options that were passed."""
     for option in _OPTIONS:
         setup = click.option(option)(setup)
     return click.command()(setup)
 
 
-#: What Dask calls. It refuses commands in which two preloads accept options, such as those of
-#: `dask_cuda.initialize` or dask-gateway, so this preload accepts them only where they are given.
+#: Function that Dask calls. Dask refuses commands in which two preloads accept options, such as
+#: `dask_cuda.initialize` or dask-gateway, so this preload only accepts options if they are passed.
 dask_setup: Any = (
     _with_options(_start)
     if {argument.partition("=")[0] for argument in sys.argv} & set(_OPTIONS)
@@ -100,12 +100,12 @@ async def _record_cluster(scheduler: Scheduler, limits: dict[str, Any]) -> None:
     from dasfprof.recording.cluster.calls import aside, check_process
 
     names = [option.removeprefix("--").replace("-", "_") for option in _OPTIONS]
-    limit = Limits(**{name: setting(name, limits.get(name)) for name in names})
+    run_limits = Limits(**{name: setting(name, limits.get(name)) for name in names})
     settings = _new_run()
     reason = check_process(settings.directory, settings.storage)
     if reason is None and settings.storage:
-        where = settings.storage, f"{settings.stored_directory}/begun"
-        reason = await aside(why_not_writable, *where)
+        target = settings.storage, f"{settings.stored_directory}/begun"
+        reason = await aside(why_not_writable, *target)
     if reason is not None:
         raise RegistrationError(
             f"dasfprof records nothing here: {reason}. Set the directory for the trace files with "
@@ -113,12 +113,10 @@ async def _record_cluster(scheduler: Scheduler, limits: dict[str, Any]) -> None:
         )
     await _begin(scheduler, settings)
 
-    async def begin_another() -> RunSettings:
-        another = _new_run()
-        await _begin(scheduler, another)
-        return another
+    async def begin_next() -> RunSettings:
+        return await _begin(scheduler, _new_run())
 
-    Rotation(scheduler, limit, settings, begin_another).start()
+    Rotation(scheduler, run_limits, settings, begin_next).start()
 
 
 def _new_run() -> RunSettings:
@@ -128,7 +126,8 @@ def _new_run() -> RunSettings:
     return replace(make_settings(), owner=PRELOAD, removable=True)
 
 
-async def _begin(scheduler: Scheduler, settings: RunSettings) -> None:
+async def _begin(scheduler: Scheduler, settings: RunSettings) -> RunSettings:
+    """Start recording a run, and return its settings."""
     from distributed.diagnostics.plugin import SchedulerPlugin
     from distributed.protocol.pickle import dumps
 
@@ -145,6 +144,7 @@ async def _begin(scheduler: Scheduler, settings: RunSettings) -> None:
                 None, dumps(plugin), name=plugin.name, idempotent=False
             )
     logger.info("dasfprof records run %r in %s", settings.name, settings.source)
+    return settings
 
 
 async def _record_worker(worker: Worker) -> None:

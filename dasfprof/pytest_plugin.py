@@ -1,6 +1,6 @@
-"""The pytest fixture `dasfprof_run`: what a test computes is profiled, and can be asserted on.
+"""The pytest fixture `dasfprof_run`, which profiles a part of a test for assertions.
 
-pytest loads this module in every session of an environment that has dasfprof: it imports nothing
+pytest loads this module in every session of an environment that has dasfprof, so it imports nothing
 else before the fixture is used.
 """
 
@@ -43,7 +43,7 @@ class ProfiledTest:
 
     @property
     def analyser(self) -> TraceAnalyser:
-        """The analyser of the run, for all other questions."""
+        """The analyser of the run, for all other analyses."""
         if self._analyser is None:
             from dasfprof.handles.analyser import TraceAnalyser
 
@@ -65,7 +65,7 @@ class ProfiledTest:
         Raises
         ------
         InvalidArgumentError
-            If nothing of that name ran: a misspelt name would pass every test.
+            If nothing with that name ran. A misspelt name would otherwise pass every test.
         """
         import numpy as np
 
@@ -74,15 +74,15 @@ class ProfiledTest:
 
         tasks = self.analyser.trace.tasks
         codes, steps = step_groups(tasks)
-        wanted = np.array([step == name or step.startswith(f"{name}/") for step in steps])
-        own = (tasks["function"] == name).to_numpy(dtype=bool) | wanted[codes]
-        if not own.any():
-            known = sorted({*tasks["function"].astype(str), *steps[:-1]})
+        is_step = np.array([step == name or step.startswith(f"{name}/") for step in steps])
+        selected = (tasks["function"] == name).to_numpy(dtype=bool) | is_step[codes]
+        if not selected.any():
+            names = sorted({*tasks["function"].astype(str), *steps[:-1]})
             raise InvalidArgumentError(
                 f"no function or step {name!r} ran. Functions and steps of this run: "
-                f"{', '.join(known) or 'none'}."
+                f"{', '.join(names) or 'none'}."
             )
-        return float(tasks["duration"].to_numpy(dtype=float)[own].sum())
+        return float(tasks["duration"].to_numpy(dtype=float)[selected].sum())
 
     def assert_no_finding(self, severity: str = "high") -> None:
         """Fail the test if a finding has at least this severity."""
@@ -93,11 +93,11 @@ class ProfiledTest:
             raise InvalidArgumentError(
                 f"severity={severity!r}: expected one of {', '.join(SEVERITIES)}."
             )
-        grave = SEVERITIES[: SEVERITIES.index(severity) + 1]
+        severities = SEVERITIES[: SEVERITIES.index(severity) + 1]
         findings = self.analyser.diagnose()
-        found = findings[findings["Severity"].isin(grave)]
-        lines = found["Severity"] + ": " + found["Finding"] + " " + found["Suggestion"]
-        assert not len(found), "\n".join(lines)
+        severe = findings[findings["Severity"].isin(severities)]
+        lines = severe["Severity"] + ": " + severe["Finding"] + " " + severe["Suggestion"]
+        assert not len(severe), "\n".join(lines)
 
     def assert_not_slower(
         self, baseline: Sources, limit: float = 0.1, *, others: Iterable[ProfiledTest] = ()
@@ -109,12 +109,12 @@ class ProfiledTest:
         Parameters
         ----------
         baseline
-            What `dasfprof.compare` takes: best a directory with five runs of the same test, as
-            ``--dasfprof-traces`` writes them.
+            An argument of `dasfprof.compare`. A directory with five runs of the same test is best,
+            as ``--dasfprof-traces`` writes them.
         limit
-            The share: 0.1 is 10 %.
+            The fraction, such as 0.1 for 10 %.
         others
-            Further runs of the same, profiled in the same test.
+            Further runs of the same computation, profiled in the same test.
         """
         from dasfprof import compare
         from dasfprof.analysis.comparison import check_slower
@@ -136,9 +136,9 @@ def dasfprof_run(request: pytest.FixtureRequest, tmp_path: Path) -> Profile:
     ``run.assert_no_finding("high")``, ``run.assert_not_slower("baseline", 0.1, others=runs)``,
     ``run.analyser``.
     """
-    kept = request.config.getoption(_OPTION, None)
+    traces = request.config.getoption(_OPTION, None)
     name = "".join(sign if sign.isalnum() else "_" for sign in request.node.name)
-    root = Path(os.fspath(kept)) / name if kept else tmp_path / "dasfprof"
+    root = Path(os.fspath(traces)) / name if traces else tmp_path / "dasfprof"
 
     @contextmanager
     def profiled(client: Client | None = None) -> Iterator[ProfiledTest]:

@@ -1,8 +1,8 @@
-"""What this operating system offers beyond what Python offers on all of them.
+"""Functions of specific operating systems.
 
-Names that only some systems have are used here alone, and paths below ``/proc`` begin with `PROC`.
-Where something is not offered, its function returns None, or opening its file raises OSError: the
-value is NA in the trace, which lists it with the system's name (`header_facts`).
+Only this module uses names that some systems lack, and paths below ``/proc`` begin with `PROC`. If
+a system lacks a feature, the function returns None, or opening the file raises an OSError. The
+value is NA in the trace, whose header lists such values with the system's name (`header_facts`).
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from typing import Any
 
 from dasfprof.errors import RegistrationError
 
-with contextlib.suppress(ImportError):  # Windows lacks it
+with contextlib.suppress(ImportError):  # Windows lacks it.
     import resource
 
-#: The system's name for people.
+#: Display name of the operating system.
 NAME = {"linux": "Linux", "darwin": "macOS", "win32": "Windows"}.get(sys.platform, sys.platform)
 LINUX = NAME == "Linux"
-#: Linux's files about processes and hosts.
+#: Directory of Linux's files about processes and hosts.
 PROC = "/proc"
-#: Linux's files about control groups.
+#: Directory of Linux's files about control groups.
 CONTROL_GROUPS = "/sys/fs/cgroup"
 
-#: Facts that only Linux tells.
+#: Facts that only Linux reports.
 _ONLY_LINUX = (
     "waits for a core (they are part of Blocked)",
     "whether a thread waits for the GIL",
@@ -39,7 +39,7 @@ _ONLY_LINUX = (
     "limits and kills of control groups",
 )
 
-#: `fallocate(2)` of the C library, which Python does not offer; None if there is none.
+#: `fallocate(2)` of the C library, which Python lacks, or None if the system lacks it.
 fallocate: Any = ctypes.CDLL(None, use_errno=True).fallocate if LINUX else None
 
 
@@ -58,7 +58,7 @@ def check_recording() -> None:
 
 
 def thread_usage() -> tuple[float, float]:
-    """Return the CPU seconds of the calling thread, and how often it went to sleep, or NaN."""
+    """Return the CPU seconds of the calling thread, and how often it slept, or NaN if unknown."""
     if not hasattr(resource, "RUSAGE_THREAD"):
         return time.thread_time(), math.nan
     used = resource.getrusage(resource.RUSAGE_THREAD)
@@ -86,7 +86,7 @@ def children_cpu() -> float:
 
 
 def file_size_limit() -> float:
-    """Return the maximum size (bytes) of a file that this process writes; not on Windows."""
+    """Return the maximum size (bytes) of a file that this process may write. Not on Windows."""
     limit, _ = resource.getrlimit(resource.RLIMIT_FSIZE)
     return math.inf if limit == resource.RLIM_INFINITY else limit
 
@@ -101,6 +101,6 @@ def descriptor_limit() -> int | None:
 
 
 def lower_priority(pid: int, niceness: int) -> None:
-    """Let a process yield cores to others, where the system permits it."""
+    """Lower the priority of a process, if the system permits it."""
     with contextlib.suppress(AttributeError, OSError):
         os.setpriority(os.PRIO_PROCESS, pid, niceness)

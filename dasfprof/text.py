@@ -1,7 +1,7 @@
-"""One way to write a size, a duration, a count, a share and a date; and text that is safe to show.
+"""Formats of sizes, durations, counts, fractions and dates, and text that is safe to display.
 
-Names of files, workers and tasks come from whoever wrote the trace. A terminal and a notebook show
-them, but must not obey them: `clean`, `elide` and `escape` make any text harmless.
+Names of files, workers and tasks come from the writer of the trace. They must not act as control
+sequences of a terminal or as HTML in a notebook: `clean`, `elide` and `escape` make text harmless.
 
 The HTML report writes numbers in the same way (``report/page/format.js``).
 """
@@ -20,17 +20,17 @@ _ELLIPSIS = "…"
 _PREFIXES = ("", "k", "M", "G", "T", "P")
 #: Smallest number that three digits round to 1000.
 _NEXT_PREFIX = 999.5
-#: Smaller shares are written as under it: no share of time is measured so finely.
+#: Threshold (fraction): times are not measured more precisely, so smaller fractions are not shown.
 _LEAST_SHARE = 0.001
-#: Seconds from which minutes are easier to read.
+#: Threshold (seconds): longer durations are shown in minutes.
 _MINUTES = 120
 
 
 def clean(text: object) -> str:
     r"""Make any text one line of visible characters.
 
-    What is not printable (control characters, escape sequences, line breaks, marks that change the
-    direction of text, lone surrogates) is shown as Python writes it: ``\x1b``, ``\n``, ``\u202e``.
+    Characters that are not printable (control characters, escape sequences, line breaks, marks that
+    change the direction of text, lone surrogates) are escaped as in Python: ``\x1b``, ``\u202e``.
     """
     text = str(text)
     if text.isprintable():
@@ -51,45 +51,45 @@ def escape(text: object) -> str:
 
 
 def elide(text: object, width: int) -> str:
-    """Clean a text and leave out its middle where it is wider than `width` columns.
+    """Clean a text, and omit its middle if it is wider than `width` columns.
 
-    Beginning and end are kept: the last numbers of a key tell which chunk it is.
+    The end is shown because the last numbers of a key identify its chunk.
     """
     text = str(text)
-    if len(text) > 4 * width:  # a character takes at most two columns: no more can be shown
+    if len(text) > 4 * width:  # A character takes at most two columns.
         text = f"{text[: 2 * width]}{_ELLIPSIS}{text[-2 * width :]}"
     text = clean(text)
     if display_width(text) <= width:
         return text
-    tail = _take(text[::-1], (width - 1) // 3)[::-1]
-    head = _take(text, width - 1 - display_width(tail))
+    tail = _cut(text[::-1], (width - 1) // 3)[::-1]
+    head = _cut(text, width - 1 - display_width(tail))
     return f"{head}{_ELLIPSIS}{tail}"
 
 
 def excerpt(text: object, length: int = 200) -> str:
-    """Write the begin of a text that may be long, such as that of an exception, in one line."""
+    """Return the start of a long text, such as the message of an exception, as one line."""
     line = " ".join(str(text).split())
     return line if len(line) <= length else line[: length - 1] + _ELLIPSIS
 
 
 def display_width(text: str) -> int:
-    """Count the terminal's columns that a clean text takes."""
+    """Return the number of terminal columns that a clean text takes."""
     return len(text) if text.isascii() else sum(map(_character_width, text))
 
 
 def count_of(number: float, noun: str) -> str:
-    """Write a number of things: ``1 file``, ``1,200 files``."""
+    """Format a number of things: ``1 file``, ``1,200 files``."""
     return f"{number:,.0f} {noun}" + "s" * (number != 1)
 
 
 def name_first(names: Sequence[str], most: int = 3) -> str:
-    """Name the first of some things, and say how many more there are."""
+    """Return the first names and the number of further ones: ``a, b, c and 2 more``."""
     more = len(names) - most
     return ", ".join(names[:most]) + (f" and {more:,} more" if more > 0 else "")
 
 
 def format_size(nbytes: float) -> str:
-    """Write a number of bytes in three digits, a kB being 1000: ``312 B``, ``29.1 kB``."""
+    """Format a number of bytes with three digits (1 kB is 1000 B): ``312 B``, ``29.1 kB``."""
     if not math.isfinite(nbytes):
         return "unknown"
     step = 0
@@ -99,7 +99,7 @@ def format_size(nbytes: float) -> str:
 
 
 def format_duration(seconds: float) -> str:
-    """Write a duration in three digits: ``52.1 µs``, ``4.08 s``, ``2 min 5 s``, ``3 h 20 min``."""
+    """Format a duration: ``52.1 µs``, ``4.08 s``, ``2 min 5 s``, ``3 h 20 min``."""
     if not math.isfinite(seconds):
         return "unknown"
     if seconds < 0:
@@ -112,13 +112,13 @@ def format_duration(seconds: float) -> str:
         return f"{_digits(seconds * 1e3)} ms"
     if seconds < _MINUTES:
         return f"{_digits(seconds)} s"
-    minutes, rest = divmod(round(seconds), 60)
+    minutes, remainder = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s"
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min {remainder} s"
 
 
 def format_share(share: float) -> str:
-    """Write a fraction in percent, whole from 10 % on: ``36 %``, ``2.4 %``, ``under 0.1 %``."""
+    """Format a fraction as a percentage: ``36 %``, ``2.4 %``, ``under 0.1 %``."""
     if not math.isfinite(share):
         return "unknown"
     if 0 < share < _LEAST_SHARE:
@@ -127,12 +127,12 @@ def format_share(share: float) -> str:
 
 
 def format_factor(factor: float) -> str:
-    """Write by how much something is more: ``1.3``, ``12``."""
+    """Format a ratio: ``1.3``, ``12``."""
     return f"{factor:.2g}" if factor < 10 else f"{factor:,.0f}"
 
 
 def format_date(seconds: float) -> str:
-    """Write Unix seconds as a date and time in UTC; a trace may claim any."""
+    """Format Unix seconds as a date and time in UTC, or as a number if they are out of range."""
     try:
         return f"{datetime.fromtimestamp(seconds, timezone.utc):%Y-%m-%d %H:%M:%S}"
     except (ValueError, OverflowError, OSError):
@@ -140,15 +140,16 @@ def format_date(seconds: float) -> str:
 
 
 def _digits(number: float) -> str:
-    """Write three significant digits, without a power of ten."""
+    """Format a number with three significant digits, without an exponent."""
     return f"{number:,.0f}" if abs(number) >= 99.95 else f"{number:.3g}"
 
 
-def _take(text: str, width: int) -> str:
-    taken = 0
+def _cut(text: str, width: int) -> str:
+    """Return the longest start of a text that takes at most this number of columns."""
+    columns = 0
     for position, character in enumerate(text):
-        taken += _character_width(character)
-        if taken > width:
+        columns += _character_width(character)
+        if columns > width:
             return text[:position]
     return text
 
@@ -160,13 +161,13 @@ def _character_width(character: str) -> int:
 
 
 def file_part(text: str) -> str:
-    """Return text as a safe part of a file's name; of an address without its scheme."""
-    scheme, _, rest = str(text).rpartition("://")
-    return re.sub(r"[^A-Za-z0-9_.]+", "_", rest if scheme else str(text))[:80] or "_"
+    """Return text as a safe part of a file name. The scheme of an address is removed."""
+    scheme, _, address = str(text).rpartition("://")
+    return re.sub(r"[^A-Za-z0-9_.]+", "_", address if scheme else str(text))[:80] or "_"
 
 
 def job_words(job: Any) -> str:
-    """Write the variables that name a process's job; empty: it has none, or nothing tells."""
+    """Format the variables that identify a batch job, or return an empty text without a job."""
     if not isinstance(job, dict):
         return ""
     return ", ".join(f"{name} {value}" for name, value in job.items())

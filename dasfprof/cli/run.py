@@ -15,7 +15,7 @@ from dasfprof.cli import ScriptInterrupted
 from dasfprof.config.kinds import Choice, Frequency, Option, Seconds, Size, Switch, Whole
 from dasfprof.config.options import RECORDING
 from dasfprof.errors import DasfprofError, InvalidArgumentError
-from dasfprof.handles.script import observe_clients, run_script, take_config
+from dasfprof.handles.script import apply_config, observe_clients, run_script
 from dasfprof.report.terminal.answers import DEFAULT_ROWS, print_answers
 from dasfprof.report.terminal.console import echo, say
 from dasfprof.text import clean, count_of, format_size
@@ -180,7 +180,7 @@ def run(
         directory.mkdir(parents=True, exist_ok=True)
         options["directory"] = directory.absolute()
     name = options.pop("name") or (target if module else Path(target).stem)
-    arguments = take_config(config, args)
+    arguments = apply_config(config, args)
     recorder = observe_clients(name, options)
     outcome = run_script(target, arguments, as_module=module)
     sys.stdout.flush()

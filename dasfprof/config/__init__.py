@@ -21,14 +21,14 @@ def setting(name: str, given: Any = None) -> Any:
     Parameters
     ----------
     name
-        As a keyword, or as in the config.
+        Name of the setting, as a keyword or in the config.
     given
-        An argument.
+        The value of an argument.
 
     Raises
     ------
     InvalidArgumentError
-        If this is no value of the setting.
+        If the value is not valid.
     """
     option = SETTINGS[name.replace("-", "_")]
     return option.check(_configured(option.config_name) if given is None else given)

@@ -19,8 +19,8 @@ from dasfprof.errors import InvalidArgumentError
 #: Maximum bytes of a run's name. File names add the plugin, the host and the worker, and most file
 #: systems allow 255 bytes.
 _LONGEST_NAME = 100
-#: Minimum size of a file in bytes: more than a header.
-_LEAST_SEGMENT = 1000
+#: Minimum size of a file in bytes, which is more than a header.
+_SMALLEST_SEGMENT = 1000
 #: Maximum sampling rate in Hz. Each sample takes up to 6 ms of waiting.
 _HIGHEST_FREQUENCY = 100
 
@@ -50,9 +50,9 @@ class Option:
         """Return the checked value as a run uses it, or raise an `InvalidArgumentError`."""
         return value
 
-    def refuse(self, value: Any, words: str) -> InvalidArgumentError:
+    def refuse(self, value: Any, expected: str) -> InvalidArgumentError:
         """Return the error for a wrong value, with a description of valid values."""
-        return InvalidArgumentError(f"{self.name}={value!r} must be {words}.")
+        return InvalidArgumentError(f"{self.name}={value!r} must be {expected}.")
 
 
 class RunName(Option):
@@ -91,7 +91,7 @@ class Pages(Option):
     def check(self, value: Any) -> bool | str:
         """Return the value."""
         if value == "counts" or isinstance(value, bool):
-            return bool(value) if isinstance(value, bool) else "counts"
+            return value
         raise self.refuse(value, "True, False or 'counts'")
 
 
@@ -155,7 +155,7 @@ class Size(Option):
             size = int(parse_bytes(value))
         except (ValueError, TypeError, OverflowError):
             size = 0
-        if isinstance(value, bool) or size < _LEAST_SEGMENT:
+        if isinstance(value, bool) or size < _SMALLEST_SEGMENT:
             raise self.refuse(value, "a size of at least 1 kB, such as '256MB'")
         return size
 
@@ -197,17 +197,12 @@ class Frequency(Option):
 
     def check(self, value: Any) -> float:
         """Return the rate in Hz."""
-        number = 0 if value is False or value == "off" else value
-        if (
-            not isinstance(number, int | float)
-            or number is True
-            or not 0 <= number <= _HIGHEST_FREQUENCY
-        ):
-            words = (
-                f"a number of samples per second from 0 (off) to {_HIGHEST_FREQUENCY}, such as 20"
-            )
-            raise self.refuse(value, words)
-        return float(number)
+        rate = 0 if value is False or value == "off" else value
+        is_number = isinstance(rate, int | float) and rate is not True
+        if not (is_number and 0 <= rate <= _HIGHEST_FREQUENCY):
+            expected = f"a rate in Hz from 0 (off) to {_HIGHEST_FREQUENCY}, such as 20"
+            raise self.refuse(value, expected)
+        return float(rate)
 
 
 class Price(NamedTuple):
@@ -239,15 +234,15 @@ class PriceOption(Option):
         """Return the price, or None if there is none."""
         if value is None:
             return None
-        words = (
-            "the price of a worker per hour, such as 0.12 or '0.12 EUR', or of a thread, such as "
-            "'0.03 EUR/thread'"
-        )
-        found = None if isinstance(value, bool) else _PRICE.fullmatch(str(value))
+        match = None if isinstance(value, bool) else _PRICE.fullmatch(str(value))
         try:
-            amount = float(found[1]) if found else math.nan
+            amount = float(match[1]) if match else math.nan
         except ValueError:
             amount = math.nan
-        if found is None or not 0 <= amount < math.inf:
-            raise self.refuse(value, words)
-        return Price(amount, found[2], found[3] in {"thread", "core"})
+        if match is None or not 0 <= amount < math.inf:
+            expected = (
+                "the price of a worker per hour, such as 0.12 or '0.12 EUR', or of a thread, such "
+                "as '0.03 EUR/thread'"
+            )
+            raise self.refuse(value, expected)
+        return Price(amount, match[2], match[3] in {"thread", "core"})

@@ -1,8 +1,8 @@
-"""All settings: their types, and where they may be given; `dasfprof.yaml` has the defaults.
+"""All settings with their types. `dasfprof.yaml` has the defaults.
 
-From these come the defaults of Dask's config, the keywords of
-`register_default_profiler` and `profile` with their checks and their help, the flags of ``dasfprof
-run`` and ``%%dasfprof``, and the fields of a run's settings.
+These declarations are the source of the defaults in Dask's config, the keywords of
+`register_default_profiler` and `profile` with their checks and help, the flags of ``dasfprof run``
+and ``%%dasfprof``, and the fields of a run's settings.
 """
 
 from __future__ import annotations
@@ -128,9 +128,9 @@ class RunOptions:
 YAML = Path(__file__).parents[1] / "dasfprof.yaml"
 
 
-def _written() -> dict[str, tuple[Any, str]]:
-    """Read the default and meaning of each setting. Lines are simple, so YAML is not needed."""
-    found: dict[str, tuple[Any, str]] = {}
+def _read_yaml() -> dict[str, tuple[Any, str]]:
+    """Read the default and meaning of each setting, without the slow import of a YAML library."""
+    settings: dict[str, tuple[Any, str]] = {}
     meaning: list[str] = []
     for line in YAML.read_text(encoding="utf-8").splitlines():
         if line.startswith("  # "):
@@ -141,24 +141,24 @@ def _written() -> dict[str, tuple[Any, str]]:
                 default = json.loads(text)
             except ValueError:
                 default = text.strip("'")
-            found[name.replace("-", "_")] = default, " ".join(meaning)
+            settings[name.replace("-", "_")] = default, " ".join(meaning)
             meaning = []
-    return found
+    return settings
 
 
-_WRITTEN = _written()
+_DEFAULTS = _read_yaml()
 
 
 def _declared(kind: type) -> dict[str, Option]:
-    found: dict[str, Option] = {}
+    options: dict[str, Option] = {}
     for name, hint in get_type_hints(kind, include_extras=True).items():
         (option,) = hint.__metadata__
         if isinstance(option, Choice):
             texts = [text for part in get_args(hint.__origin__) for text in get_args(part)]
             option = replace(option, choices=tuple(filter(str.islower, texts)))
-        default, meaning = _WRITTEN[name]
-        found[name] = replace(option, name=name, default=default, meaning=meaning)
-    return found
+        default, meaning = _DEFAULTS[name]
+        options[name] = replace(option, name=name, default=default, meaning=meaning)
+    return options
 
 
 #: All options of a recording by name, in the order of their keywords. They are flags of ``dasfprof

@@ -15,33 +15,34 @@ class TraceAnalyser(Analyser):
     Parameters
     ----------
     source
-        A `Trace`; a `MultiEventDatabase`, an `EventProfiler` or another database of events; a
-        list of databases or paths; or what `dasfprof.open_run` takes: a file, a directory, a
-        glob, or a run's name.
+        A `Trace`, a `MultiEventDatabase`, an `EventProfiler` or another database of events, a list
+        of databases or paths, or an argument of `dasfprof.open_run`: a file, a directory, a glob,
+        or a run's name.
     client
-        The name of a client, such as ``"ann"``: the analysis is of its tasks alone, errors and
-        findings too. The tasks of all others are the thread time *Other clients*. Or a Dask client,
-        whose cluster then analyses the run part by part, on the workers that see all of its files.
+        The name of a client, such as ``"ann"``. Then only its tasks, errors and findings are
+        analysed, and the thread time of all other tasks is the category *Other clients*. Or a Dask
+        client, whose cluster then analyses the run part by part, on the workers that see all of its
+        files.
     progress
-        Whether to show progress bars on standard error; None leaves it to the config's
-        ``dasfprof.progress``, whose null means: when a person is watching.
+        Whether to show progress bars on standard error. None uses ``dasfprof.progress`` in Dask's
+        config, where null shows them in a terminal and in a notebook.
 
     Raises
     ------
     InvalidArgumentError
-        If the source is of another type, or stands for several runs, or has no client of the name.
+        If the source has another type, contains several runs, or has no client with this name.
     SourceNotFoundError, NotATraceError
         If there is no such trace, or no worker of the client's cluster sees all of its files.
 
     Notes
     -----
-    A run that would take more memory than the setting ``dasfprof.analysis-memory`` (by default a
-    quarter of what is free) is analysed part by part: questions that sum up, count and rank have
-    the same answers then, but tables with a row a task run end after 10,000 rows, with a warning.
-    Others are answered in memory, if that is enough.
+    A run that needs more memory than ``dasfprof.analysis-memory`` in Dask's config (by default a
+    quarter of the free memory) is analysed part by part. Sums, counts and rankings are the same as
+    in memory, but tables with one row per task run end after 10,000 rows, with a warning. Other
+    analyses run in memory if it is sufficient.
 
-    Where evidence is missing (no GPU, no scheduler's file, a worker that was killed) the tables
-    have NA, and ``analyser.trace.notes`` says why.
+    Values without evidence are NA, for example without a GPU, without the scheduler's file, or
+    after a worker was killed. ``analyser.trace.notes`` lists the reasons.
 
     Examples
     --------
@@ -54,9 +55,9 @@ class TraceAnalyser(Analyser):
         Parameters
         ----------
         path
-            The file; an existing one is replaced.
+            The file. An existing file is replaced.
         title
-            What to call the run; None: as its files do.
+            Title of the report. The default is the run's name.
 
         Raises
         ------
@@ -77,12 +78,12 @@ class TraceAnalyser(Analyser):
         Parameters
         ----------
         path
-            The file or directory to write, as the format has it.
+            The file or directory to write, depending on the format.
         to
-            The format, ``"perfetto"`` for example; None: by the path's ending. `dasfprof.export`
-            lists all.
+            The format, for example ``"perfetto"``. The default depends on the path's suffix.
+            `dasfprof.export` lists all formats.
         title
-            Name of the run in the output. Default: the name in the trace files.
+            Name of the run in the output. The default is the name in the trace files.
 
         Raises
         ------

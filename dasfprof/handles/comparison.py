@@ -1,4 +1,4 @@
-"""`compare`: two sides of runs, side by side, and the page of it."""
+"""`compare`: compares two groups of runs, and writes the comparison as a page."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from dasfprof.analysis.comparison.runs import Sources, open_side
 
 
 def compare(before: Sources, after: Sources) -> RunComparison:
-    """Compare two runs, or several of each of two sides.
+    """Compare two runs, or two groups of runs.
 
     Parameters
     ----------
     before, after
-        What `open_run` takes, a `TraceAnalyser`, a `Trace`, or a list of those. A directory with
-        several runs, or of directories with a run each, stands for all of them.
+        An argument of `open_run`, a `TraceAnalyser`, a `Trace`, or a list of these. For a directory
+        with several runs, or with one run per subdirectory, all of its runs are compared.
 
     Returns
     -------
     RunComparison
-        Its tables answer what differs; ``print(comparison)`` is the verdict.
+        Tables of the differences. ``print(comparison)`` prints the verdict.
 
     Raises
     ------
     SourceNotFoundError, NotATraceError
         If there is no such trace.
     InvalidArgumentError
-        If a side has no run, or a source is of another type.
+        If a side has no run, or a source has another type.
 
     Examples
     --------
@@ -38,7 +38,7 @@ def compare(before: Sources, after: Sources) -> RunComparison:
 
 
 class RunComparison(Comparison):
-    """Two sides of runs of a pipeline, before and after a change; see `compare`."""
+    """Two groups of runs of a pipeline, before and after a change. See `compare`."""
 
     def report(self, path: str | os.PathLike[str]) -> Path:
         """Write the comparison as one HTML file that needs neither server nor network.
@@ -46,7 +46,7 @@ class RunComparison(Comparison):
         Parameters
         ----------
         path
-            The file; an existing one is replaced.
+            The file. An existing file is replaced.
 
         Raises
         ------

@@ -38,37 +38,37 @@ def stuck(client: object, *, limit: float = LIMIT) -> pd.DataFrame:
     Returns
     -------
     pandas.DataFrame
-        A row for each cause: *Certainty* (certain: proved; likely; open: seen, but a healthy run
-        may show it as well), *Cause*, *Waiting Tasks*, *Time (s)*, *Function*, *Worker*, *Line*,
-        *Suggestion*, *Evidence*, *Kind*. What is certain or likely comes first, then by the number
-        of tasks that wait for it. Empty if nothing is under way. For an asynchronous client, an
-        awaitable of it.
+        One row per cause, empty if nothing is in progress. For an asynchronous client, an awaitable
+        of it. Columns: *Certainty*, *Cause*, *Waiting Tasks*, *Time (s)*, *Function*, *Worker*,
+        *Line*, *Suggestion*, *Evidence*, *Kind*. A certainty is certain (proven), likely or open
+        (a healthy run may look the same). Certain and likely causes come first, then causes with
+        many waiting tasks.
 
     Raises
     ------
     NoClientError
         If there is no Dask client.
     InvalidArgumentError
-        If the limit is no number above 0.
+        If the limit is not a positive number.
     NoSchedulerError
         If there is no scheduler at the client's address.
     """
     if not isinstance(limit, int | float) or not 0 < limit < math.inf:
         raise InvalidArgumentError(f"limit={limit!r}: expected a positive number of seconds.")
-    asked = client if isinstance(client, Cluster) else find_client(client)[0]
+    target = client if isinstance(client, Cluster) else find_client(client)[0]
 
-    async def look() -> pd.DataFrame:
-        if isinstance(asked, Cluster):
-            security = getattr(asked, "security", None) or Security()
-            address, arguments = asked.scheduler_address, security.get_connection_args("client")
+    async def find() -> pd.DataFrame:
+        if isinstance(target, Cluster):
+            security = getattr(target, "security", None) or Security()
+            address, arguments = target.scheduler_address, security.get_connection_args("client")
         else:
-            if asked.status != "running":
-                await asked
-            address, arguments = asked.scheduler.address, asked.connection_args
+            if target.status != "running":
+                await target
+            address, arguments = target.scheduler.address, target.connection_args
         state = await look_at(str(address), arguments, float(limit))
         return await asyncio.to_thread(lambda: causes_table(find_causes(state)))
 
-    return asked.sync(look)
+    return target.sync(find)
 
 
 async def look_at(

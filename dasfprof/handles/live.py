@@ -50,7 +50,7 @@ class LiveView:
     Parameters
     ----------
     find_files
-        Returns the run's files; none until the first was created.
+        Returns the run's files, or an empty list until the first was created.
     """
 
     def __init__(self, find_files: Callable[[], Sequence[Path]]) -> None:
@@ -84,8 +84,8 @@ class LiveView:
         state = self.state()
         if state is None:
             return _NOTHING_YET
-        words = ", ".join([counts_in_words(state), *pace_in_words(state)])
-        return f"{clean(state.run)} {state_in_words(state)}\n{words}"
+        progress = ", ".join([counts_in_words(state), *pace_in_words(state)])
+        return f"{clean(state.run)} {state_in_words(state)}\n{progress}"
 
     def _html(self) -> str:
         state = self.state()
@@ -107,11 +107,11 @@ class LiveView:
 
     def _update(self, handle: Any) -> None:
         try:
-            over = False
-            while not over:
-                over = self._stopped.wait(_INTERVAL)
+            has_ended = False
+            while not has_ended:
+                has_ended = self._stopped.wait(_INTERVAL)
                 handle.update(self._bundle(), raw=True)
-                over = over or (self._state is not None and self._state.goes_on is False)
+                has_ended |= self._state is not None and self._state.goes_on is False
         except Exception:
             logger.debug("a run is no longer shown", exc_info=True)
 
@@ -125,8 +125,8 @@ WHEN = "Findings so far: after a minute, or later for a large run."
 #: Seconds between two diagnoses, as a multiple of a diagnosis's CPU seconds, which limits them to 2
 #: % of a core.
 _TIMES = 50.0
-#: Minimum CPU seconds of a diagnosis, and expected CPU seconds per byte of files.
-_LEAST, _A_BYTE = 1.0, 1e-6
+#: Expected CPU seconds of a diagnosis: a minimum, and the seconds per byte of files.
+_FIXED_SECONDS, _SECONDS_PER_BYTE = 1.0, 1e-6
 #: Time limit of a diagnosis (seconds).
 _LONGEST = 600.0
 
@@ -164,7 +164,8 @@ class FindingsSoFar:
         """
         process = self._process
         if not process.is_running() and state.goes_on is not False:
-            pause = _TIMES * max(process.cpu_seconds, _LEAST + _A_BYTE * self._run.size())
+            expected = _FIXED_SECONDS + _SECONDS_PER_BYTE * self._run.size()
+            pause = _TIMES * max(process.cpu_seconds, expected)
             is_due = time.monotonic() - process.since >= pause
             if is_due or state.stands_still != self._stood_still:
                 self._stood_still = state.stands_still
@@ -172,24 +173,28 @@ class FindingsSoFar:
         return process.result
 
 
-def main(what: str, source: str, *others: str) -> None:
+def main(command: str, source: str, *others: str) -> None:
     """Print the answer on standard output. See the docstring of the module."""
-    if what in ("state", "counts"):
-        _print_states([source, *others], counts=what == "counts")
+    if command in ("state", "counts"):
+        _print_states([source, *others], counts=command == "counts")
         return
     from dasfprof.database import open_run
     from dasfprof.handles.analyser import TraceAnalyser
     from dasfprof.report.run_summary import title_of
 
     analyser = TraceAnalyser(open_run(source))
-    if what == "findings":
+    if command == "findings":
         sys.stdout.write(json_of(records(analyser.diagnose())))
-    elif what == "metrics":
-        tables = {"findings": analyser.diagnose(), "time_accounting": analyser.time_accounting()}
-        told: dict[str, Any] = {name: records(table) for name, table in tables.items()}
+    elif command == "metrics":
+        findings, thread_time = analyser.diagnose(), analyser.time_accounting()
         now = time.time()
-        told |= {"analysed": now, "seconds": now - psutil.Process().create_time()}
-        sys.stdout.write(json_of(told))
+        document = {
+            "findings": records(findings),
+            "time_accounting": records(thread_time),
+            "analysed": now,
+            "seconds": now - psutil.Process().create_time(),
+        }
+        sys.stdout.write(json_of(document))
     else:
         title = title_of(analyser.in_memory, default=Path(source).resolve().name)
         analyser.report(others[0], title=title)

@@ -62,13 +62,13 @@ def register_default_profiler(
     """Record everything that a cluster does, until `stop()` is called or the cluster closes.
 
     On a cluster that this process did not create, tasks of other processes' clients are recorded
-    without names, errors and source: they are the thread time *Other clients*.
+    without names, errors and source. Their thread time is the category *Other clients*.
 
-    If this process is gone for `orphan_timeout`, the run ends by itself.
+    If this process is gone for `orphan_timeout`, the run ends automatically.
 
     Options that are None are read from Dask's config, ``dasfprof.*``. A run of the same process
-    that is still being recorded on the cluster is stopped first, with a warning; its files are
-    complete. Runs of preloads and of other processes go on, each with its own files.
+    that is still being recorded on the cluster is stopped first, with a warning, and its files are
+    complete. Runs of preloads and of other processes continue with their own files.
 
     Parameters
     ----------
@@ -86,14 +86,14 @@ def register_default_profiler(
     Raises
     ------
     NoClientError
-        If the object has no Dask client to observe, as one with a local executor.
+        If the object has no Dask client to observe, for example a pipeline with a local executor.
     RegistrationError
-        If the cluster is closed or does not answer, or if the scheduler, or every worker, cannot
-        record: dasfprof is not installed there, or the directory is not writable. Nothing is left
+        If the cluster is closed or does not answer, or if the scheduler or all workers cannot
+        record, because dasfprof is not installed or the directory is not writable. Nothing is left
         on the cluster then. If only some workers can record, the others work unrecorded, and a
-        warning names them.
+        warning lists them.
     InvalidArgumentError
-        If the value of an option is invalid, or there is no such option.
+        If an option or its value is invalid.
     """
     settings = make_settings(
         name=name, enable_nvtx=enable_nvtx, add_time_suffix=add_time_suffix, **options
@@ -177,7 +177,7 @@ async def _register(
             await client
         if is_on_network(client):
             settings = replace(settings, client=client.id)
-        if not owned and client.cluster is None:  # it may be the cluster of others as well
+        if not owned and client.cluster is None:  # Others may use the cluster as well.
             settings = replace(settings, process=this_process())
         plugins = default_plugins(settings)
         link = ClusterLink(client, settings.response_timeout)

@@ -107,8 +107,8 @@ class ProfiledRun:
     def unanswered(self) -> dict[str, str]:
         """Addresses of processes that did not answer the last call in time, with reasons.
 
-        The time limit is ``dasfprof.response-timeout``. Their files contain what they write at each
-        flush interval.
+        The time limit is ``dasfprof.response-timeout``. These processes continue to write their
+        files at each flush interval.
         """
         return dict(self._unanswered)
 
@@ -178,7 +178,8 @@ class ProfiledRun:
         Raises
         ------
         SourceNotFoundError
-            If there are none: nothing was recorded, or it is on other hosts (`flush`, `collect`).
+            If there are no files because nothing was recorded, or because they are on other hosts
+            (see `flush` and `collect`).
         """
         files = self.files()
         if not files:
@@ -195,21 +196,23 @@ class ProfiledRun:
         return TraceAnalyser(self.database(), **options)
 
     def progress(self) -> dict[str, pd.DataFrame]:
-        """Return how far the run is, from its files on this machine: what ``dasfprof watch`` shows.
+        """Return the progress of the run from its files on this host, as ``dasfprof watch`` shows.
 
-        Each call reads what was written since the last one: the scheduler counts once a second.
+        Each call reads the data that was written since the last one. The scheduler counts tasks
+        once per second.
 
         Returns
         -------
         dict of DataFrame
-            ``total`` (one row), ``functions``, ``workers``, and ``long_tasks`` (over 10 s and
-            three times the mean of their function), see
-            `dasfprof.analysis.live.RunState.tables`. Unknown is NA.
+            ``total`` (one row), ``functions``, ``workers``, and ``long_tasks`` (longer than 10 s
+            and three times the mean of their function). See
+            `dasfprof.analysis.live.RunState.tables`. Unknown values are NA.
 
         Raises
         ------
         SourceNotFoundError
-            If there are no files: the workers are on other hosts, or nothing was written yet.
+            If there are no files because the workers are on other hosts, or nothing was written
+            yet.
         """
         from dasfprof.analysis.live import LiveRun
 
@@ -235,25 +238,25 @@ class ProfiledRun:
         return LiveView(self.files)
 
     def __repr__(self) -> str:
-        return f"<ProfiledRun {clean(self.name)!r}: {self._in_words()}>"
+        return f"<{self._description()}>"
 
     def _repr_html_(self) -> str:
-        caption = f"ProfiledRun {clean(self.name)!r}: {self._in_words()}"
+        caption = self._description()
         try:
             return files_html(caption, self.files())
         except (OSError, TraceError):
             return f"<p>{escape(caption)}</p>"
 
-    def _in_words(self) -> str:
-        state = self._state()
+    def _description(self) -> str:
+        description = f"ProfiledRun {clean(self.name)!r}: {self._state()}"
         try:
             files = files_of_run(self.directory, self._settings.uuid)
             size = format_size(sum(path.stat().st_size for path in files))
         except (OSError, TraceError) as error:
-            return f"{state}, {clean(self.directory)} cannot be read: {type(error).__name__}"
+            return f"{description}, {clean(self.directory)} cannot be read: {type(error).__name__}"
         if self._settings.storage:
-            return f"{state}, in {clean(self.source)}"
-        return f"{state}, {count_of(len(files), 'file')}, {size} in {clean(self.directory)}"
+            return f"{description}, in {clean(self.source)}"
+        return f"{description}, {count_of(len(files), 'file')}, {size} in {clean(self.directory)}"
 
     def _sync(self, function: Callable[..., Coroutine[Any, Any, T]], *args: Any) -> T:
         """Return a coroutine's result, or an awaitable of it if the client is asynchronous."""
@@ -287,11 +290,11 @@ class ProfiledRun:
                 self._link.on_workers(commit_on_worker, self._plugins),
             )
         except GONE as error:
-            self._miss({SCHEDULER: error_text(error)})
+            self._add_unanswered({SCHEDULER: error_text(error)})
         else:
-            self._miss({**answers.silent, **await self._home.collect(self._link)})
+            self._add_unanswered({**answers.silent, **await self._home.collect(self._link)})
 
-    def _miss(self, silent: dict[str, str]) -> None:
+    def _add_unanswered(self, silent: dict[str, str]) -> None:
         """Store and log which processes did not answer, unless the cluster has closed."""
         self._unanswered.update({} if self._link.is_closed else silent)
         if self._unanswered:
@@ -307,15 +310,22 @@ class ProfiledRun:
         if self._steps is not None:
             await in_thread(self._steps.stop)
         silent, self._obstacle, self._unanswered = self._unanswered, "", {}
-        began = monotonic()
+        start = monotonic()
         try:
             answers = Answers()
             if not self._link.is_closed:
                 answers = await remove_plugins(self._link, self._plugins, silent)
             self._unanswered = answers.silent
-            await self._bring_home(answers)
+            silent = await self._home.collect(self._link, answers.results)
+            if silent and not self._link.is_closed:
+                logger.warning(
+                    "run %r: some of its files could not be copied here: no answer from %s. Call "
+                    "run.collect(destination) to try again.",
+                    self.name,
+                    silent_processes(silent),
+                )
         except GONE as error:
-            if not await wait_for_end(self._link, self.files, began + self._link.limit):
+            if not await wait_for_end(self._link, self.files, start + self._link.limit):
                 self._unanswered = {SCHEDULER: error_text(error)}
         if self._unanswered:
             self._obstacle = f"{silent_processes(self._unanswered)} did not answer"
@@ -331,17 +341,6 @@ class ProfiledRun:
         if self._owns_client and self._client.status != "closed":
             await self._client.close()
 
-    async def _bring_home(self, stopped: Answers) -> None:
-        """Copy files from other hosts to the run's directory, if they are in other directories."""
-        silent = await self._home.collect(self._link, stopped.results)
-        if silent and not self._link.is_closed:
-            logger.warning(
-                "run %r: some of its files could not be copied here: no answer from %s. Call "
-                "run.collect(destination) to try again.",
-                self.name,
-                silent_processes(silent),
-            )
-
     async def _collect(self, destination: Path) -> list[Path]:
         destination.mkdir(parents=True, exist_ok=True)
         await self._flush()
@@ -350,16 +349,16 @@ class ProfiledRun:
         collector = FileCollector(self._settings, destination, self._home.copies)
         silent = await collector.collect(self._link, without=self._unanswered)
         if silent:
-            self._miss(silent)
+            self._add_unanswered(silent)
         return sorted(path for path in collector.files.values() if path.suffix == ".msgpack")
 
 
 def recorded_runs(client: Client) -> list[ProfiledRun]:
     """Return handles of all runs that are being recorded on a cluster, whoever registered them."""
-    if not client.run_on_scheduler(running_plugins):  # nor may dasfprof be installed there
+    if not client.run_on_scheduler(running_plugins):  # dasfprof may not be installed there.
         return []
-    found: list[tuple[RunSettings, list[str]]] = client.run_on_scheduler(runs_on_scheduler)
-    return [ProfiledRun(client, settings, plugins, False) for settings, plugins in found]
+    runs: list[tuple[RunSettings, list[str]]] = client.run_on_scheduler(runs_on_scheduler)
+    return [ProfiledRun(client, settings, plugins, False) for settings, plugins in runs]
 
 
 if TYPE_CHECKING:

@@ -35,12 +35,11 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
-def take_config(config: Path | None, args: list[str]) -> tuple[str, ...]:
+def apply_config(config: Path | None, args: list[str]) -> tuple[str, ...]:
     """Apply a file of Dask's config to the script, and return its arguments as changed by the file.
 
-    Dask reads the file when it is imported. A resource profile also contains what Dask takes from
-    no file: options of local clusters, which any other file of Dask's config may contain as well,
-    environment variables, and arguments.
+    Dask reads the file when it is imported. A resource profile also contains settings that Dask
+    does not read from files: options of local clusters, environment variables, and arguments.
     """
     change_clusters({})
     if config is None:
@@ -48,7 +47,7 @@ def take_config(config: Path | None, args: list[str]) -> tuple[str, ...]:
     import yaml
 
     try:
-        found = yaml.safe_load(config.read_text(encoding="utf-8"))
+        content = yaml.safe_load(config.read_text(encoding="utf-8"))
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise InvalidArgumentError(f"--config {config}: not valid YAML: {error}") from error
     os.environ["DASK_CONFIG"] = str(config.absolute())
@@ -57,15 +56,15 @@ def take_config(config: Path | None, args: list[str]) -> tuple[str, ...]:
 
         dask.config.refresh(paths=[*dask.config.paths, str(config.absolute())])
 
-    def told(*places: str) -> dict[str, str]:
-        data = found
-        for place in places:
-            data = data.get(place) if isinstance(data, dict) else None
+    def texts_at(*path: str) -> dict[str, str]:
+        data = content
+        for key in path:
+            data = data.get(key) if isinstance(data, dict) else None
         return {str(n): str(v) for n, v in data.items()} if isinstance(data, dict) else {}
 
-    for variable, value in told("distributed", "nanny", "pre-spawn-environ").items():
+    for variable, value in texts_at("distributed", "nanny", "pre-spawn-environ").items():
         os.environ.setdefault(variable, value)
-    return with_arguments(args, told("dasfprof", "tuned", "arguments"))
+    return with_arguments(args, texts_at("dasfprof", "tuned", "arguments"))
 
 
 def change_clusters(settings: dict[str, Any]) -> list[ChangedOptions]:
@@ -74,31 +73,32 @@ def change_clusters(settings: dict[str, Any]) -> list[ChangedOptions]:
     Parameters
     ----------
     settings
-        Keywords of `ChangedOptions`; empty: of no trial, so that only Dask's config may say some.
+        Keywords of `ChangedOptions`. If empty, only Dask's config may contain options.
 
     Returns
     -------
     list
-        Of `ChangedOptions` with these settings, as soon as Dask's cluster has been imported.
+        Empty at first. A `ChangedOptions` with these settings is added when Dask's cluster has been
+        imported.
     """
-    found: list[ChangedOptions] = []
+    changes: list[ChangedOptions] = []
 
     def place() -> None:
         import dask
 
-        if found or not (settings or dask.config.get("dasfprof.tuned", default=None)):
+        if changes or not (settings or dask.config.get("dasfprof.tuned", default=None)):
             return
         try:
             from dasfprof.recording.cluster.changed_options import ChangedOptions
 
-            found.append(ChangedOptions(**settings))
-            found[0].place()
+            changes.append(ChangedOptions(**settings))
+            changes[0].place()
         except Exception:  # The script must import Dask even if this fails.
             logger.warning("options of local clusters are not changed", exc_info=True)
 
     # The modules of Dask have been imported when `distributed` has.
     when_imported("distributed", place)
-    return found
+    return changes
 
 
 def when_imported(module: str, call: Callable[[], object]) -> None:
@@ -114,17 +114,17 @@ def with_arguments(given: Sequence[str], changed: Mapping[str, str]) -> tuple[st
 
     New arguments come last.
     """
-    found = list(given)
+    arguments = list(given)
     for name, value in changed.items():
-        places = [at for at, one in enumerate(found) if one == name or one.startswith(f"{name}=")]
-        for at in places:
-            if "=" in found[at]:
-                found[at] = f"{name}={value}"
+        indices = [i for i, argument in enumerate(arguments) if argument.partition("=")[0] == name]
+        for i in indices:
+            if "=" in arguments[i]:
+                arguments[i] = f"{name}={value}"
             else:
-                found[at + 1 : at + 2] = [value]
-        if not places:
-            found += [name, value]
-    return tuple(found)
+                arguments[i + 1 : i + 2] = [value]
+        if not indices:
+            arguments += [name, value]
+    return tuple(arguments)
 
 
 # --- Running a script as Python would -------------------------------------------------------------
@@ -323,7 +323,7 @@ class ClientRecorder:
     name
         Name of the runs; numbers are added to it for those after the first.
     options
-        Further options of a recording; those that are None: by the config.
+        Further options of a recording. Options that are None come from Dask's config.
     """
 
     #: Recorder of this process, after `observe_clients` was called.
@@ -341,7 +341,7 @@ class ClientRecorder:
     _leave: list[Callable[[], None]] = field(default_factory=list)
 
     def listen(self) -> None:
-        """Wait for the first compute on one of Dask's own schedulers; once Dask is imported."""
+        """Wait for the first computation on one of Dask's local schedulers."""
         from dasfprof.recording.dask_internals.local_schedulers import (
             availability,
             observe_computes,
@@ -370,8 +370,7 @@ class ClientRecorder:
                 return
             self._is_local = True
             name = f"{self.name}-local" if self._seen else self.name
-            if not self._seen:
-                self._seen.add("local")
+            self._seen = self._seen or {"local"}
             try:
                 run = LocalRun(make_settings(name=name, **self.options))
             except DasfprofError as error:
@@ -382,13 +381,13 @@ class ClientRecorder:
         run.listener.computes(compute)
 
     def began(self, compute: Compute, run: Run) -> None:
-        """Do nothing: the run's recorder observes tasks."""
+        """Do nothing, because the run's recorder observes tasks."""
 
     def ended(self, compute: Compute, run: Run) -> None:
-        """Do nothing, likewise."""
+        """Do nothing, because the run's recorder observes tasks."""
 
     def computed(self, compute: Compute, error: BaseException | None) -> None:
-        """Do nothing, likewise."""
+        """Do nothing, because the run's recorder observes tasks."""
 
     async def follow(self, client: Client) -> None:
         """Start recording the cluster that the client is connected to."""
@@ -400,9 +399,9 @@ class ClientRecorder:
         except DasfprofError as error:
             self.refusals.append(f"{address} was not recorded: {error}")
         except Exception as error:  # For example, a scheduler that does not belong to distributed.
-            what = f"{type(error).__name__}: {error}"
+            answer = f"{type(error).__name__}: {error}"
             self.refusals.append(
-                f"{address} was not recorded, because its scheduler answers: {what}"
+                f"{address} was not recorded, because its scheduler answers: {answer}"
             )
 
     async def _record(self, client: Client, address: str) -> None:

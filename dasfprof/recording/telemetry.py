@@ -33,29 +33,29 @@ _INTERVAL, _TIMES, _LONGEST = 60.0, 10.0, 1800.0
 #: Maximum number of functions with their own series of open tasks, and the label of the others.
 _MOST_FUNCTIONS, _OTHERS = 50, "(other functions)"
 
-#: The metrics by name, with their meanings and their labels besides ``run``. All are gauges, since
-#: an analysis covers the run so far and may correct the results of an earlier one.
+#: The metrics by name, with their meanings and their labels in addition to ``run``. All are gauges,
+#: because an analysis covers the run so far and may correct the results of an earlier one.
 METRICS = {
     "dasfprof_open_tasks": (
-        "Tasks that have not ended, by function and Dask's state.",
+        "Unfinished tasks, by function and Dask's state.",
         ("function", "state"),
     ),
     "dasfprof_findings": (
-        "Findings so far, as last analysed; client is empty unless several are known.",
+        "Findings of the last analysis. client is empty unless several are known.",
         ("rule", "severity", "client"),
     ),
     "dasfprof_finding_seconds": (
-        "Seconds that findings so far put at stake, as far as they can tell.",
+        "Potential savings of the findings in seconds, if known.",
         ("rule",),
     ),
     "dasfprof_thread_seconds": (
-        "Seconds of all threads of workers so far, by what became of them, as last analysed.",
+        "Thread time of all workers by category, from the last analysis.",
         ("class",),
     ),
-    "dasfprof_begin_timestamp_seconds": ("When the recording began, Unix seconds.", ()),
-    "dasfprof_analysed_timestamp_seconds": ("When the run was last analysed, Unix seconds.", ()),
-    "dasfprof_analysis_duration_seconds": ("How long the last analysis took.", ()),
-    "dasfprof_lost_facts": ("Facts that the scheduler's recorder could not write.", ()),
+    "dasfprof_begin_timestamp_seconds": ("Start of the recording in Unix seconds.", ()),
+    "dasfprof_analysed_timestamp_seconds": ("Time of the last analysis in Unix seconds.", ()),
+    "dasfprof_analysis_duration_seconds": ("Duration of the last analysis in seconds.", ()),
+    "dasfprof_lost_facts": ("Dropped events of the scheduler's file.", ()),
 }
 
 #: A metric's name, the values of its labels, and its value.

@@ -113,11 +113,14 @@ class TaskClients:
             {**worker, "keys": [key for key in worker["keys"] if key_split(key) in shown]}
             for worker in view["workers"]
         ]
+        unfinished = [states.get(state, 0) for states in tasks.values() for state in UNFINISHED]
         return {
             **view,
             "tasks": tasks,
-            "finished": {name: own for name, own in view["finished"].items() if name in shown},
-            "unfinished": sum(own.get(state, 0) for own in tasks.values() for state in UNFINISHED),
+            "finished": {
+                name: view["finished"][name] for name in view["finished"] if name in shown
+            },
+            "unfinished": sum(unfinished),
             "held_back": [task for task in view["held_back"] if task["function"] in shown],
             "clients": [each for each in view["clients"] if not self._is_other(each["client"])],
             "workers": workers,
