@@ -135,10 +135,8 @@ def fat_partitions(run: RunFigures) -> Iterator[Finding]:
 
 def _by_shuffles(run: RunFigures, rows: Array) -> tuple[set[str], bool]:
     """Return the functions of the shuffles that made the partitions, and whether one was by key."""
-    (lengths, items), keys = run.trace.task_dependencies, run.trace.tasks["key_id"].to_numpy()
-    of_run = np.repeat(np.arange(len(lengths)), np.maximum(lengths, 0))
     outputs = p2p_outputs(run.trace)
-    made = outputs & np.isin(keys, items[np.isin(of_run, rows)])
+    made = outputs & run.inputs_of(rows)
     made[rows] |= outputs[rows]
     names = {str(name) for name in run.function_names[run.functions.codes[made]]}
     return names, bool(names) and not any("rechunk" in name for name in names)
@@ -149,14 +147,12 @@ def _transfers_of_joins(run: RunFigures, rows: Array) -> tuple[Array, float]:
 
     The bytes are infinite if not exactly two sides, of known sizes, were shuffled.
     """
-    (lengths, items), keys = run.trace.task_dependencies, run.trace.tasks["key_id"].to_numpy()
-    of_run = np.repeat(np.arange(len(lengths)), np.maximum(lengths, 0))
     codes, names = run.functions.codes, run.function_names.astype(str)
     joins = rows[np.array([name.startswith(_JOINS) for name in names], dtype=bool)[codes[rows]]]
-    barriers = np.flatnonzero(np.isin(keys, items[np.isin(of_run, joins)]))
-    before = np.isin(keys, items[np.isin(of_run, barriers)])
+    before = run.inputs_of(np.flatnonzero(run.inputs_of(joins)))
     transfers = np.flatnonzero(before & np.char.endswith(names, "transfer")[codes])
-    sides, heads = np.unique(run.trace.keys.head_ids[keys[transfers]], return_inverse=True)
+    keys = run.trace.tasks["key_id"].to_numpy()[transfers]
+    sides, heads = np.unique(run.trace.keys.head_ids[keys], return_inverse=True)
     sizes = np.bincount(heads, weights=run.task_column("input_size")[transfers])
     known = len(sides) == 2 and np.isfinite(sizes).all()
     return transfers, float(sizes.min()) if known else float("inf")
@@ -173,8 +169,8 @@ def straggling_tasks(run: RunFigures) -> Iterator[Finding]:
         return
     worst, rows = int(np.flatnonzero(slow)[0]), stragglers.rows[slow]
     row, counts = stragglers.rows[worst], _by_function(run, rows)
-    own = slow & (run.functions.codes[stragglers.rows] == run.functions.codes[row])
-    cause = Counter(stragglers.cause[own].tolist()).most_common(1)[0][0]
+    alike = slow & (run.functions.codes[stragglers.rows] == run.functions.codes[row])
+    cause = Counter(stragglers.cause[alike].tolist()).most_common(1)[0][0]
     by_layer, longest_by_layer = _in_layers(run, rows), _in_layers(run, rows[:1])
     layer = " in the same layer of the graph"
     yield Finding.of(
@@ -216,11 +212,11 @@ def slow_worker(run: RunFigures) -> Iterator[Finding]:
     )
     by_worker = np.bincount(slowness.place, weights=excess, minlength=len(workers))
     for numbers in _slow_places(run, by_worker)[:_MOST_SLOW]:
-        own = np.isin(slowness.place, numbers) & slowness.slow
+        cells = np.isin(slowness.place, numbers) & slowness.slow
         seconds = _slow_gain(run, numbers, float(by_worker[numbers].sum()))
         if seconds < _GAIN * run.wall:
             continue
-        worst = np.flatnonzero(own)[np.argmax(excess[own])]
+        worst = np.flatnonzero(cells)[np.argmax(excess[cells])]
         here, elsewhere = slowness.median[worst], slowness.median_elsewhere[worst]
         name = str(run.function_names[slowness.function[worst]])
         label = str(workers.labels[numbers[0]]) if len(numbers) == 1 else None
@@ -271,10 +267,12 @@ def _slow_places(run: RunFigures, excess: Array) -> list[Array]:
     places: dict[object, list[int]] = {}
     for number in np.flatnonzero(excess > 0).tolist():
         of_host = worked[hosts[worked] == hosts[number]]
-        whole = len(of_host) > 1 and len(of_host) < len(worked) and (excess[of_host] > 0).all()
-        places.setdefault(hosts[number] if whole else number, []).append(number)
-    found = [np.array(numbers, dtype=np.int64) for numbers in places.values()]
-    return sorted(found, key=lambda numbers: -float(excess[numbers].sum()))
+        is_whole_host = (
+            len(of_host) > 1 and len(of_host) < len(worked) and (excess[of_host] > 0).all()
+        )
+        places.setdefault(hosts[number] if is_whole_host else number, []).append(number)
+    slow_places = [np.array(numbers, dtype=np.int64) for numbers in places.values()]
+    return sorted(slow_places, key=lambda numbers: -float(excess[numbers].sum()))
 
 
 @rule(
@@ -289,8 +287,8 @@ def imbalance(run: RunFigures) -> Iterator[Finding]:
     busy = run.accounts.of_lives[:, : run.BUSY].sum(axis=1)
     workers = Groups(run.workers.of_lives[lives.ids], len(run.workers))
     load = workers.sum(busy) / np.maximum(workers.max(lives.threads.astype(float)), 1)
-    kept = (workers.sizes > 0) & ~_cannot_be_compared(run)
-    load = np.nan_to_num(load[kept])
+    comparable = (workers.sizes > 0) & ~_cannot_be_compared(run)
+    load = np.nan_to_num(load[comparable])
     idle = run.seconds_of(ThreadTime.NO_RUNNABLE_TASK, ThreadTime.RUNNABLE_ELSEWHERE)
     if len(load) < 2 or idle < _UNEVEN_IDLE * run.wall or load.max() <= 0:
         return
@@ -303,7 +301,7 @@ def imbalance(run: RunFigures) -> Iterator[Finding]:
     lost = load.max() - load.mean()
     if lost / load.max() < _UNEVEN:
         return
-    labels = run.workers.labels[kept]
+    labels = run.workers.labels[comparable]
     busiest = str(labels[load.argmax()])
     yield Finding.of(
         "load-imbalance",
@@ -339,13 +337,13 @@ def _cannot_be_compared(run: RunFigures) -> Array:
     unfinished = run.trace.whole.unfinished
     rows = [lives.ids[(lives.begin > middle) | (lives.end < middle)]]
     rows.append(unfinished.worker[unfinished.taken & (unfinished.worker >= 0)])
-    found = np.zeros(len(run.workers), dtype=bool)
-    found[run.workers.of_lives[np.concatenate(rows).astype(np.int64)]] = True
-    return found
+    mask = np.zeros(len(run.workers), dtype=bool)
+    mask[run.workers.of_lives[np.concatenate(rows).astype(np.int64)]] = True
+    return mask
 
 
 def _gain(
-    run: RunFigures, found: StragglerRuns, kept: Array, is_done_elsewhere: bool = False
+    run: RunFigures, stragglers: StragglerRuns, selected: Array, is_done_elsewhere: bool = False
 ) -> float:
     """Estimate the wall seconds that stragglers cost.
 
@@ -353,9 +351,9 @@ def _gain(
     been free for other work. If the excess is work that another thread would have to do
     (`is_done_elsewhere`), only the idle time counts.
     """
-    if not kept.any():
+    if not selected.any():
         return 0.0
-    rows, excess = found.rows[kept], found.excess[kept]
+    rows, excess = stragglers.rows[selected], stragglers.excess[selected]
     idle, shared = run.idle_behind(rows, excess), float(excess.sum()) / run.threads
     usual = run.with_durations(rows, run.layers.median(run.working)[run.layers.codes[rows]])
     if is_done_elsewhere:
@@ -370,10 +368,10 @@ def _slow_gain(run: RunFigures, numbers: Array, excess: float) -> float:
     on their own threads, limited by the idle time of the other threads.
     """
     lives, slowness = run.accounts.lives, run.slowness
-    own = float(lives.threads[np.isin(run.workers.of_lives[lives.ids], numbers)].sum())
+    slow_threads = float(lives.threads[np.isin(run.workers.of_lives[lives.ids], numbers)].sum())
     spread = excess / run.threads
     idle = run.seconds_of(ThreadTime.NO_RUNNABLE_TASK, ThreadTime.RUNNABLE_ELSEWHERE)
-    estimate = max(spread, min(excess / max(own, 1.0), spread + idle))
+    estimate = max(spread, min(excess / max(slow_threads, 1.0), spread + idle))
     slow = slowness.slow & np.isin(slowness.place, numbers)
     rows = np.flatnonzero(slow[slowness.of_run])
     factor = (slowness.median_elsewhere / slowness.median)[slowness.of_run[rows]]
@@ -428,11 +426,11 @@ def first_use(run: RunFigures) -> Iterator[Finding]:
         return
     codes = run.functions.codes[first.rows]
     most = int(np.bincount(codes, weights=first.excess).argmax())
-    name, own = str(run.function_names[most]), codes == most
+    name, of_function = str(run.function_names[most]), codes == most
     worker = run.trace.tasks["worker_id"].to_numpy()
     others = ", as did the first runs of {more_functions:more function}"
     more = others if len(np.unique(codes)) > 1 else ""
-    library = imported_by(run.trace, name, _IMPORTS * float(first.excess[own].sum()))
+    library = imported_by(run.trace, name, _IMPORTS * float(first.excess[of_function].sum()))
     did = (
         f"They import {library}. " if library.isidentifier() else "What they did is not recorded. "
     )
@@ -447,10 +445,10 @@ def first_use(run: RunFigures) -> Iterator[Finding]:
         "Prepare workers before {function} runs: import libraries (client.run, or a worker "
         "plugin), compile (Numba: cache=True), open files, and fill caches. Reuse workers "
         "instead of starting new ones.",
-        took=Seconds(np.median(first.excess[own] + first.usual[own])),
-        usual=Seconds(first.usual[own][0]),
-        runs=Count(own.sum()),
-        workers=Count(len(np.unique(worker[first.rows[own]]))),
+        took=Seconds(np.median(first.excess[of_function] + first.usual[of_function])),
+        usual=Seconds(first.usual[of_function][0]),
+        runs=Count(of_function.sum()),
+        workers=Count(len(np.unique(worker[first.rows[of_function]]))),
         workers_of_function=Count(len(np.unique(worker[run.functions.codes == most]))),
         more_functions=Count(len(np.unique(codes)) - 1),
         lost=Seconds(lost),
@@ -472,7 +470,8 @@ def _imports_as_tasks_arrive(run: RunFigures) -> Iterator[Finding]:
         return
     # Modules of the program and of Python have no name here.
     names = [name for name in libraries if name.isidentifier()][:_MOST_SLOW]
-    module = repr(names[0]) if names else "..."
+    # Workers have imported Dask itself, so that another import of it would do nothing.
+    module = next((repr(name) for name in names if name not in {"dask", "distributed"}), "...")
     yield Finding.of(
         "warm-up",
         f"Workers imported {', '.join(names) or 'modules'} when their first tasks arrived. These "

@@ -274,10 +274,10 @@ def _sent_at(run: RunFigures, calls: pd.DataFrame) -> str:
     if not len(values) or not isinstance(first["file"], str):
         return ""
     there = (values["file"].astype(object) == first["file"]) & (values["line"] == first["line"])
-    own = values[there.to_numpy()]
-    if not len(own):
+    sent_here = values[there.to_numpy()]
+    if not len(sent_here):
         return ""
-    largest = own.iloc[int(np.argmax(own["size"].to_numpy(dtype=float)))]
+    largest = sent_here.iloc[int(np.argmax(sent_here["size"].to_numpy(dtype=float)))]
     return f"A {largest['held']} of {Bytes(largest['size'])}"
 
 
@@ -333,25 +333,25 @@ _TRAVERSING = (
 @rule("slow-startup")
 def late_start(run: RunFigures) -> Iterator[Finding]:
     """Find a long delay before the first task reaches the scheduler."""
-    found = find_first_task(run.trace)
-    if found is None:
+    first_task = find_first_task(run.trace)
+    if first_task is None:
         return
-    whole = run.wall + found.late
-    if not found.late > _LATE * whole:
+    total = run.wall + first_task.late
+    if not first_task.late > _LATE * total:
         return
     first = float(run.trace.graphs["time"].min())
-    client = client_meanwhile(run.trace, np.array([first - found.late]), np.array([first]))
+    client = client_meanwhile(run.trace, np.array([first - first_task.late]), np.array([first]))
     longest = max(
-        (stage for stage in _CHANGES if np.isfinite(found.stages[stage])),
-        key=lambda stage: found.stages[stage],
+        (stage for stage in _CHANGES if np.isfinite(first_task.stages[stage])),
+        key=lambda stage: first_task.stages[stage],
         default=Stage.PROGRAM,
     )
     builds = longest is Stage.PROGRAM and BUILDS in client
     imports = longest is Stage.PROGRAM and IMPORTS in client
-    over_items = traversing(run.trace, first - found.late, first) if builds else 0.0
-    over_items = over_items if over_items >= _TRAVERSED * found.late else 0.0
+    over_items = traversing(run.trace, first - first_task.late, first) if builds else 0.0
+    over_items = over_items if over_items >= _TRAVERSED * first_task.late else 0.0
     build = _TRAVERSING if over_items else _BUILDING
-    at = client_line(run.trace, first - found.late, first)
+    at = client_line(run.trace, first - first_task.late, first)
     change, value = _IMPORTING if imports else build if builds else _CHANGES[longest], ""
     sent = run.trace.sent_values
     sent = sent[sent["time"].to_numpy(dtype=float) <= first]
@@ -364,23 +364,23 @@ def late_start(run: RunFigures) -> Iterator[Finding]:
         )
         if longest not in (Stage.PICKLING, Stage.SENDING):
             change = f"{_CHANGES[Stage.PICKLING]} {change}"
-    parts = ", ".join(f"{stage.value} {Seconds(found.stages[stage])}" for stage in _CHANGES)
+    parts = ", ".join(f"{stage.value} {Seconds(first_task.stages[stage])}" for stage in _CHANGES)
     yield Finding.of(
         "slow-startup",
         "The first task reaches the scheduler only after {late}, which is {share} of the time "
         f"until the {'last task finishes' if run.end is None else 'run ends'}.",
         f"Times that the client measured: {parts}. {{client}}{value}See time_to_first_task().",
         change,
-        late=Seconds(found.late),
-        share=Share(found.late / whole),
+        late=Seconds(first_task.late),
+        share=Share(first_task.late / total),
         ended=run.end is None,
-        stages={stage.value: Seconds(found.stages[stage]) for stage in _CHANGES},
+        stages={stage.value: Seconds(first_task.stages[stage]) for stage in _CHANGES},
         client=client,
         by_value=Bytes(size.sum()) if carries else None,
         holds=elide(str(sent["name"].iloc[size.argmax()]), 60) if carries else None,
         at="several lines" if at is None else write_frame(at),
         seconds=over_items or float("nan"),
-        costs=found.late,
+        costs=first_task.late,
         of_client=bool(over_items),
         at_most="low" if imports else "high" if over_items else "medium",
     )

@@ -12,6 +12,7 @@ from dasfprof.analysis.model.processes import host_programs, other_threads_cpu, 
 from dasfprof.analysis.model.thread_time import ThreadTime
 from dasfprof.analysis.model.transfers import p2p_runs
 from dasfprof.analysis.numeric.groups import Groups, ratio
+from dasfprof.analysis.numeric.intervals import union
 from dasfprof.analysis.stack_samples.places import all_stacks, library_of
 from dasfprof.analysis.stack_samples.spent import parts_of, samples_of, split
 from dasfprof.analysis.wording import Count, Factor, Figures, Seconds, Share
@@ -65,11 +66,11 @@ def lock_bound(run: RunFigures) -> Iterator[Finding]:
     lasted = groups.sum(run.lasted)
     blocked = ratio(seconds - groups.sum(run.cpu), lasted)
     at_a_time = ratio(groups.sum(beside * using), groups.sizes.astype(float))
-    found = (at_a_time >= _BESIDE) & (cores <= _CORES_OF_A_LOCK) & (blocked >= _LOCKED)
-    lost = float((seconds - groups.sum(run.cpu))[found].sum()) / run.threads
-    if not found.any() or lost < 0.05 * run.wall:
+    contended = (at_a_time >= _BESIDE) & (cores <= _CORES_OF_A_LOCK) & (blocked >= _LOCKED)
+    lost = float((seconds - groups.sum(run.cpu))[contended].sum()) / run.threads
+    if not contended.any() or lost < 0.05 * run.wall:
         return
-    rows = np.flatnonzero(found[worker] & using)
+    rows = np.flatnonzero(contended[worker] & using)
     lock, others = _sampled_waits(run, np.unique(run.functions.codes[rows]))
     if lock < others:
         return  # These tasks sleep, or wait for something other than the GIL.
@@ -101,11 +102,11 @@ def lock_bound(run: RunFigures) -> Iterator[Finding]:
         f"processes instead of threads: {processes}",
         function=most_of(run, rows),
         sampled=Share(lock) if by_samples else None,
-        at_a_time=Factor(at_a_time[found].mean()),
-        cores=Factor(cores[found].mean()),
-        blocked=Share(blocked[found].mean()),
+        at_a_time=Factor(at_a_time[contended].mean()),
+        cores=Factor(cores[contended].mean()),
+        blocked=Share(blocked[contended].mean()),
         tasks=Count(len(rows)),
-        workers=Count(found.sum()),
+        workers=Count(contended.sum()),
         core_wait=waits,
         threads=threads_per_worker(run),
         settings=[
@@ -126,13 +127,13 @@ def _sampled_waits(run: RunFigures, functions: Array) -> tuple[float, float]:
     Both are NaN if there are too few samples or if the state of the threads is unknown.
     """
     samples, of_function = samples_of(run.trace)
-    own = np.isin(of_function - 1, functions)
-    samples, of_function = samples.take(own), of_function[own]
+    selected = np.isin(of_function - 1, functions)
+    samples, of_function = samples.take(selected), of_function[selected]
     if len(samples) < _FEWEST:
         return np.nan, np.nan
-    one = np.zeros(len(samples), dtype=np.int64)
-    found = split(parts_of(samples, of_function).summed(one, 1))
-    lock, others = (ratio(each, found.seconds)[0] for each in (found.lock_wait, found.waiting))
+    one_group = np.zeros(len(samples), dtype=np.int64)
+    parts = split(parts_of(samples, of_function).summed(one_group, 1))
+    lock, others = (ratio(each, parts.seconds)[0] for each in (parts.lock_wait, parts.waiting))
     return float(lock), float(others)
 
 
@@ -151,16 +152,17 @@ def cpu_oversubscribed(run: RunFigures) -> Iterator[Finding]:
     lost = waited / run.threads
     if not seconds > 0 or waited < _CORE_WAIT * seconds or lost < 0.05 * run.wall:
         return
-    own, process = float(run.cpu[using].sum()), run.process_cpu_seconds
-    own_threads, others = _beyond_tasks(run, own) > (_NATIVE - 1) * own, _other_programs(run)
+    task_cpu, process = float(run.cpu[using].sum()), run.process_cpu_seconds
+    more_threads = _beyond_tasks(run, task_cpu) > (_NATIVE - 1) * task_cpu
+    others = _other_programs(run)
     cores, threads = sum(run.trace.surroundings.cores.values()), round(run.threads)
     # In this case, neither the threads of tasks nor other programs are known to be too many.
-    enough = threads <= cores and not own_threads and not (others and others.cores >= BLAMED)
+    enough = threads <= cores and not more_threads and not (others and others.cores >= BLAMED)
     unlimited = _unlimited(run)
     changes: list[Change] = []
-    if own_threads and (names := LIMITS if unlimited is None else unlimited):
+    if more_threads and (names := LIMITS if unlimited is None else unlimited):
         changes = [Change(dict.fromkeys(names, "1"), ("threads_per_worker",))]
-    elif not enough and not own_threads:
+    elif not enough and not more_threads:
         changes = _no_more_than_cores(run, cores, others)
     programs, blamed = _programs_in_words(others)
     move = "Move other programs off the host ({_blamed})"
@@ -169,7 +171,7 @@ def cpu_oversubscribed(run: RunFigures) -> Iterator[Finding]:
             "Check what else runs on the hosts, such as the scheduler and the client: what used "
             "the cores was not recorded. Fewer threads would gain nothing by themselves."
         )
-    elif own_threads:
+    elif more_threads:
         advice = _limit_in_words(unlimited) + (f" {move}." if blamed else "")
     elif blamed:
         advice = (
@@ -199,8 +201,8 @@ def cpu_oversubscribed(run: RunFigures) -> Iterator[Finding]:
         lasted=Seconds(seconds),
         share_of_all=Share(run.share_of(ThreadTime.WAITING_FOR_A_CORE)),
         processes=Seconds(process),
-        tasks=Seconds(own),
-        own_threads=own_threads,
+        tasks=Seconds(task_cpu),
+        own_threads=more_threads,
         unlimited=unlimited,
         settings=changes,
         other_programs=others,
@@ -224,20 +226,20 @@ def _no_more_than_cores(run: RunFigures, cores: int, others: Figures | None) -> 
     return [Change.of_cluster(threads_per_worker=max(most // workers, 1), **fewer)]
 
 
-def _beyond_tasks(run: RunFigures, own: float) -> float:
+def _beyond_tasks(run: RunFigures, task_cpu: float) -> float:
     """Return the CPU seconds of threads that libraries started while tasks ran.
 
     Imports and unpickling in a process without a running task do not count, and neither do the
     threads of P2P shuffles. If the CPU time of Dask's threads was not recorded, each event loop
     counts as one core.
     """
-    found, shuffles = process_cpu(run.trace), np.unique(run.functions.codes[p2p_runs(run.trace)])
-    if not len(found.processes) or found.processes["service"].isna().any():
-        return run.process_cpu_seconds - own - run.wall * len(run.accounts.lives.ids)
+    usage, shuffles = process_cpu(run.trace), np.unique(run.functions.codes[p2p_runs(run.trace)])
+    if not len(usage.processes) or usage.processes["service"].isna().any():
+        return run.process_cpu_seconds - task_cpu - run.wall * len(run.accounts.lives.ids)
     of_shuffles = set(run.function_names[shuffles].tolist())
     by_function = other_threads_cpu(run.trace)
     certain = sum(cpu for name, cpu in by_function.items() if name not in of_shuffles)
-    shared = 0.0 if of_shuffles else float(found.processes["unapportioned"].sum())
+    shared = 0.0 if of_shuffles else float(usage.processes["unapportioned"].sum())
     return certain + shared if certain + shared >= _NATIVE_LEAST else 0.0
 
 
@@ -246,7 +248,8 @@ def _unlimited(run: RunFigures) -> tuple[str, ...] | None:
 
     They belong to the libraries with thread pools in the tasks' samples, or else are `LIMITS`.
     """
-    wanted = _pools_of(run) or LIMITS
+    libraries = sampled_libraries(run)
+    wanted = [name for library, name in _POOLS.items() if library in libraries] or LIMITS
     ran = np.unique(run.trace.tasks["worker_id"].to_numpy())
     limits = run.trace.workers["thread_limits"].iloc[ran].tolist()
     if not all(isinstance(each, dict) for each in limits):
@@ -254,13 +257,12 @@ def _unlimited(run: RunFigures) -> tuple[str, ...] | None:
     return tuple(name for name in wanted if any(each.get(name) != "1" for each in limits))
 
 
-def _pools_of(run: RunFigures) -> tuple[str, ...]:
-    """Return the variables of the libraries with pools that samples of tasks are in."""
-    seen = np.unique(samples_of(run.trace)[0].stack)
+def sampled_libraries(run: RunFigures, function: str | None = None) -> set[str]:
+    """Return the libraries that samples of tasks, or of one function, are in."""
+    seen = np.unique(samples_of(run.trace, function)[0].stack)
     stacks = all_stacks(run.trace)
     frames = (frame for number in seen[seen >= 0].tolist() for frame in stacks[number])
-    libraries = {library_of(frame.file) for frame in frames}
-    return tuple(name for library, name in _POOLS.items() if library in libraries)
+    return {library_of(frame.file) for frame in frames}
 
 
 def _limit_in_words(unlimited: tuple[str, ...] | None) -> str:
@@ -282,8 +284,8 @@ def _limit_in_words(unlimited: tuple[str, ...] | None) -> str:
 
 def _other_programs(run: RunFigures) -> Figures | None:
     """Return what other programs used on the host where they used most, or None if unknown."""
-    found = host_programs(run.trace)
-    others = found.others()
+    known = host_programs(run.trace)
+    others = known.others()
     if others is None:
         return None
     host, programs = others
@@ -296,7 +298,7 @@ def _other_programs(run: RunFigures) -> Figures | None:
         for name, cores in zip(names[:_MOST_NAMED], programs["cores"], strict=False)
         if cores >= _NAMED or name == names[0]
     }
-    cores, looks = Factor(programs["cores"].sum()), Count(found.looks[host])
+    cores, looks = Factor(programs["cores"].sum()), Count(known.looks[host])
     return Figures(host=str(host), cores=cores, looks=looks, programs=used)
 
 
@@ -390,17 +392,16 @@ def _beside(run: RunFigures) -> Array:
 
 def _covered(run: RunFigures, groups: Groups) -> Array:
     """Return the seconds for which at least one task run of each group was running."""
-    start = run.slots.times.start[: len(groups.codes)]
-    stop = start + run.lasted
     rows = np.flatnonzero(groups.codes >= 0)
-    order = rows[np.lexsort((start[rows], groups.codes[rows]))]
-    codes = groups.codes[order]
-    # Shift each group behind the groups before it, so that a single running maximum is enough.
-    span = float(stop.max(initial=0.0)) + 1.0
-    latest = np.maximum.accumulate(stop[order] + codes * span)
-    before = np.append(-np.inf, latest[:-1])
-    fresh = np.maximum(latest - np.maximum(start[order] + codes * span, before), 0.0)
-    return np.bincount(codes, weights=fresh, minlength=groups.count)
+    start, lasted = run.slots.times.start[rows], run.lasted[rows]
+    if not len(rows):
+        return np.zeros(groups.count)
+    # Shift each group behind the groups before it.
+    span = float((start + lasted).max() - start.min()) + 1.0
+    shifted = start - start.min() + 0.5 + groups.codes[rows] * span
+    begins, ends = union(shifted, shifted + lasted)
+    of_range = (begins // span).astype(np.int64)
+    return np.bincount(of_range, weights=ends - begins, minlength=groups.count)
 
 
 def most_of(run: RunFigures, rows: Array) -> str:

@@ -41,7 +41,7 @@ _EVEN, _FEW, _MOSTLY, _NEAR = 2, 4, 0.75, 1.25
 
 def find_rhythm(run: RunFigures, departures: Mapping[int, Departure]) -> Figures | None:
     """Return the intervals of regular losses for an unknown reason, or None if irregular."""
-    lives = [life for life, one in departures.items() if one.why is Why.UNKNOWN]
+    lives = [life for life, departure in departures.items() if departure.why is Why.UNKNOWN]
     gaps = np.diff(np.sort(run.trace.workers["left"].to_numpy(dtype=float)[lives]))
     if len(gaps) < _EVEN or not gaps.min() > 0:
         return None
@@ -104,7 +104,7 @@ def lost_workers(run: RunFigures) -> Iterator[Finding]:
     if {str(labels[life]) for life in lives} <= {c.worker for c in causes if c.kind == HOLDER_DIED}:
         return  # The finding about tasks that wait for a lock of such a worker reports it.
     departures = departures_of(run.trace)
-    whys = [one.why for one in departures.values()]
+    whys = [each.why for each in departures.values()]
     first = {Why.AGE} & set(whys) or set(Why) - {Why.UNKNOWN}
     named = np.array([why in first for why in whys])
     of_them = np.where(named, counts, 0) if named.any() else counts
@@ -117,7 +117,8 @@ def lost_workers(run: RunFigures) -> Iterator[Finding]:
     ended, longest = departures[worst], _there_longest(run, lost)
     function = str(Counter(longest["function"].tolist()).most_common(1)[0][0])
     on_worst = longest[(longest["life"] == worst).to_numpy(dtype=bool)]
-    kill = next((one for one in memory_kills(run.trace) if one.life == worst and one.suspect), None)
+    kills = (kill for kill in memory_kills(run.trace) if kill.life == worst and kill.suspect)
+    kill = next(kills, None)
     function = function if kill is None else str(kill.suspect)
     alone, there = len(lives) == 1, [run.text_of_key(int(key)) for key in on_worst["key_id"]]
     rhythm, how = find_rhythm(run, departures), clause(list(departures.values()))
@@ -181,15 +182,15 @@ def _there_longest(run: RunFigures, lost: pd.DataFrame) -> pd.DataFrame:
     These are the tasks that were seen in progress. For a worker without such tasks, they are the
     tasks that were assigned to it first, one per thread.
     """
-    found: list[int] = []
+    indices: list[int] = []
     lost = lost.sort_values("start", kind="stable", ignore_index=True)
     for life in lost["life"].unique().tolist():
-        own = lost[(lost["life"] == life).to_numpy(dtype=bool)]
-        seen = own[np.isfinite(own["run"].to_numpy(dtype=float))]
+        of_life = lost[(lost["life"] == life).to_numpy(dtype=bool)]
+        seen = of_life[np.isfinite(of_life["run"].to_numpy(dtype=float))]
         threads = run.trace.workers["nthreads"].iloc[life]
-        first = seen if len(seen) else own.head(1 if pd.isna(threads) else max(int(threads), 1))
-        found += first.index.tolist()
-    return lost.loc[found]
+        first = seen if len(seen) else of_life.head(1 if pd.isna(threads) else max(int(threads), 1))
+        indices += first.index.tolist()
+    return lost.loc[indices]
 
 
 @rule("cancelled-tasks")
@@ -232,15 +233,15 @@ def _restarted(run: RunFigures) -> Iterator[Finding]:
     states = runs["state"].astype(object).to_numpy()[cancelled_runs(run.trace, runs, RESTARTED)]
     went_on = states[np.isin(states, ("memory", "erred"))]
     restarts = changes.to_dict("records")
-    never_sent = int(sum(one["number"] for one in restarts if one["number"] > 0))
+    never_sent = int(sum(restart["number"] for restart in restarts if restart["number"] > 0))
     tasks, begun = len(taken) + len(went_on) + never_sent, int((taken["run"] > 0).sum())
     if not tasks:
         return
     at = float(restarts[0]["time"]) if restarts else float("nan")
     joined = run.trace.workers["joined"].to_numpy(dtype=float)
     back = joined[joined > at]
-    who = [one["who"] for one in restarts if isinstance(one["who"], str)]
-    workers = sum(len(one["workers"] or ()) for one in restarts)
+    who = [restart["who"] for restart in restarts if isinstance(restart["who"], str)]
+    workers = sum(len(restart["workers"] or ()) for restart in restarts)
     when = "The restart was at {at} of the trace{_times}. " if restarts else ""
     times = f", the first of {Count(len(restarts)):restart}" if len(restarts) != 1 else ""
     seen = (
@@ -298,9 +299,9 @@ def recomputation(run: RunFigures) -> Iterator[Finding]:
     once = run.with_durations(rows, run.task_column("duration")[rows] - repeated[rows])
     code = int(by_function.argmax())
     function = str(run.function_names[code])
-    own = (repeated > 0) & (run.functions.codes == code)
-    fused = bool(inside[own].sum() > seconds[own & again].sum())
-    built = lines if fused else _built(run, np.where(own & again, seconds, 0.0))
+    of_function = (repeated > 0) & (run.functions.codes == code)
+    fused = bool(inside[of_function].sum() > seconds[of_function & again].sum())
+    built = lines if fused else _built(run, np.where(of_function & again, seconds, 0.0))
     what = "the collection that is built at {_lines}"
     unknown = ""
     if not built:
@@ -326,7 +327,7 @@ def recomputation(run: RunFigures) -> Iterator[Finding]:
         f"needs it to one dask.compute().{unknown}",
         function=function,
         tasks=Count((repeated > 0).sum()),
-        tasks_of_function=Count(own.sum()),
+        tasks_of_function=Count(of_function.sum()),
         lost=Seconds(lost),
         share=Share(lost / seconds.sum()),
         fused=fused,
@@ -385,8 +386,8 @@ def _built(run: RunFigures, seconds: Array) -> list[str]:
     if not has_lines(run.trace):
         return []
     codes, names = line_groups(run.trace.tasks)
-    whole = np.bincount(codes, weights=seconds, minlength=len(names))
-    known = [at for at in np.argsort(-whole, kind="stable").tolist() if whole[at] > 0]
+    by_line = np.bincount(codes, weights=seconds, minlength=len(names))
+    known = [at for at in np.argsort(-by_line, kind="stable").tolist() if by_line[at] > 0]
     lines = [names[at] for at in known if names[at] not in NO_LINES]
     return [line_words(run.trace, line) for line in lines[:_MOST_NAMED]]
 

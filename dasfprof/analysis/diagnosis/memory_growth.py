@@ -113,8 +113,8 @@ def _of_unmanaged(run: RunFigures, growth: MemoryGrowth, processes: ProcessGrowt
             "with dask.sizeof.sizeof.register.",
             **figures,
         )
-    by_runs = [one for one in growth_by_runs(run.trace) if _much(one.drift)]
-    one = by_runs[0] if len(by_runs) == 1 else None
+    by_runs = [culprit for culprit in growth_by_runs(run.trace) if _much(culprit.drift)]
+    culprit = by_runs[0] if len(by_runs) == 1 else None
     named = (
         "Each run of {function} leaves {a_run} behind, measured in {runs:run} during which no "
         "other function ran. "
@@ -124,20 +124,20 @@ def _of_unmanaged(run: RunFigures, growth: MemoryGrowth, processes: ProcessGrowt
         "memory-growth",
         f"Unmanaged memory of the workers grows with each computation, {_COURSE}{of_limits}.",
         f"{together}. In the second half of the run they rose by {{since_half}}. "
-        f'{named if one else ""}See memory_growth() and memory_growth("function").',
+        f'{named if culprit else ""}See memory_growth() and memory_growth("function").',
         _TRIM,
         **figures,
-        function=one and one.function,
-        a_run=one and Bytes(one.drift.each),
-        runs=one and Count(one.alone),
+        function=culprit and culprit.function,
+        a_run=culprit and Bytes(culprit.drift.each),
+        runs=culprit and Count(culprit.alone),
     )
 
 
 def _of_results(run: RunFigures, growth: MemoryGrowth, processes: ProcessGrowth) -> Finding:
     rise = processes.results.last - processes.results.first
-    rising = [one for one in growth.functions if one.size.course is Course.RISES]
+    rising = [growth_of for growth_of in growth.functions if growth_of.size.course is Course.RISES]
     most: FunctionGrowth | None = max(
-        rising, key=lambda one: one.size.last - one.size.first, default=None
+        rising, key=lambda growth_of: growth_of.size.last - growth_of.size.first, default=None
     )
     if most is not None and most.size.last - most.size.first < _MOST * rise:
         most = None
@@ -212,7 +212,7 @@ def _stays(run: RunFigures) -> Iterator[Finding]:
     trace = run.trace
     if not len(trace.samples) or not len(trace.managed_memory):
         return
-    found: list[tuple[float, float, float, float, int]] = []
+    candidates: list[tuple[float, float, float, float, int]] = []
     for life in np.unique(trace.tasks["worker_id"].to_numpy()).tolist():
         quiet = _quiet(trace.managed_memory, life)
         memory = trace.samples.reindex(columns=["worker_id", "time", "memory"]).dropna()
@@ -231,10 +231,10 @@ def _stays(run: RunFigures) -> Iterator[Finding]:
         left = float(within["memory"].min()) - results - first
         limit = float(trace.workers["memory_limit"].iloc[life])
         if left >= _MUCH_UNMANAGED and not left < _UNMANAGED_OF_LIMIT * limit:
-            found.append((left, results, limit, end - begin, life))
-    if not found:
+            candidates.append((left, results, limit, end - begin, life))
+    if not candidates:
         return
-    left, results, limit, lasted, life = max(found)
+    left, results, limit, lasted, life = max(candidates)
     known = np.isfinite(limit) and limit > 0
     of_limit = ", {share} of its limit of {limit}" if known else ""
     yield Finding.of(
@@ -253,7 +253,7 @@ def _stays(run: RunFigures) -> Iterator[Finding]:
         limit=Bytes(limit) if known else None,
         share=Share(left / limit) if known else None,
         lasted=Seconds(lasted),
-        workers=Count(len(found)),
+        workers=Count(len(candidates)),
         severity="medium",
     )
 
@@ -265,12 +265,12 @@ def _quiet(held: pd.DataFrame, life: int) -> tuple[float, float, float] | None:
     range. The range is after the worker's last task. If results were released, as at the end of the
     program, their memory was not kept.
     """
-    own = held[(held["worker_id"] == life).to_numpy(dtype=bool)]
-    times = own["time"].to_numpy(dtype=float)
-    spilled = np.nan_to_num(own["spilled_size"].to_numpy(dtype=float))
+    of_worker = held[(held["worker_id"] == life).to_numpy(dtype=bool)]
+    times = of_worker["time"].to_numpy(dtype=float)
+    spilled = np.nan_to_num(of_worker["spilled_size"].to_numpy(dtype=float))
     # The size of results changes by a few bytes when they are spilled.
-    results = np.maximum(own["size"].to_numpy(dtype=float) - spilled, 0.0)
-    busy = np.flatnonzero(~(own["executing"].to_numpy(dtype=float) == 0))
+    results = np.maximum(of_worker["size"].to_numpy(dtype=float) - spilled, 0.0)
+    busy = np.flatnonzero(~(of_worker["executing"].to_numpy(dtype=float) == 0))
     first = int(busy[-1]) + 1 if len(busy) else 0
     changes = np.flatnonzero(np.diff(results[first:])) + first + 1
     bounds = [first, *changes.tolist(), len(times)]

@@ -39,10 +39,10 @@ def find_limit(run: RunFigures, name: str, category: object) -> Figures | None:
     """
     if not is_time_out(category):
         return None
-    own = run.attempts[(run.attempts["function"] == name).to_numpy(dtype=bool)]
-    seconds = own["run"].to_numpy(dtype=float)
-    late = np.array([is_time_out(category) for category in own["category"]], dtype=bool)
-    ran, took = seconds[late], seconds[own["succeeded"].to_numpy(dtype=bool)]
+    of_function = run.attempts[(run.attempts["function"] == name).to_numpy(dtype=bool)]
+    seconds = of_function["run"].to_numpy(dtype=float)
+    late = np.array([is_time_out(category) for category in of_function["category"]], dtype=bool)
+    ran, took = seconds[late], seconds[of_function["succeeded"].to_numpy(dtype=bool)]
     most = Seconds(np.fmax.reduce(took, initial=np.nan))
     return Figures(ran=_median(ran), took=_median(took), most=most)
 
@@ -93,12 +93,12 @@ def failed_attempts(run: RunFigures) -> Iterator[Finding]:
         lost < _FAILED_SECONDS * seconds.sum() and failed.mean() < _FAILED_ATTEMPTS
     ):
         return
-    kept = failed & attempts["key_id"].duplicated(keep="last").to_numpy()
-    if not kept.any():
+    is_retried = failed & attempts["key_id"].duplicated(keep="last").to_numpy()
+    if not is_retried.any():
         return
-    own = attempts[kept]
-    name, category = _most(own["function"]), _most(own["category"])
-    message = own["message"].to_numpy()[(own["category"] == category).to_numpy()][0]
+    retried = attempts[is_retried]
+    name, category = _most(retried["function"]), _most(retried["category"])
+    message = retried["message"].to_numpy()[(retried["category"] == category).to_numpy()][0]
     limit = find_limit(run, name, category)
     yield Finding.of(
         "retried-tasks",
@@ -111,18 +111,18 @@ def failed_attempts(run: RunFigures) -> Iterator[Finding]:
         "{function} and retry only the step that fails. retries= runs the complete task "
         "again.",
         function=name,
-        attempts=Count(kept.sum()),
+        attempts=Count(is_retried.sum()),
         category=category,
-        lost=Seconds(seconds[kept].sum()),
-        share=Share(kept.mean()),
+        lost=Seconds(seconds[is_retried].sum()),
+        share=Share(is_retried.mean()),
         message=excerpt(message),
         limit=limit,
         seconds=run.saved(
-            float(seconds[kept].sum()) / run.threads,
+            float(seconds[is_retried].sum()) / run.threads,
             running=run.with_durations((run.trace.tasks["state"] == "erred").to_numpy(bool), 0.0),
         ),
         at_least="medium",
-        places=_failures(run, own),
+        places=_failures(run, retried),
     )
 
 
@@ -228,9 +228,9 @@ def swallowed_errors(run: RunFigures) -> Iterator[Finding]:
     codes = tasks["function"].cat.codes.to_numpy()
     numbers, counts = np.unique(codes[silent], return_counts=True)
     for code, count in zip(numbers.tolist(), counts.tolist(), strict=True):
-        own = codes == code
-        total, empty = int((own & ended).sum()), int((own & nothing).sum())
-        first = logged[loggers.isin(runs[own & silent])].iloc[0]
+        of_function = codes == code
+        total, empty = int((of_function & ended).sum()), int((of_function & nothing).sum())
+        first = logged[loggers.isin(runs[of_function & silent])].iloc[0]
         name = str(run.function_names[code])
         yield Finding.of(
             "swallowed-errors",

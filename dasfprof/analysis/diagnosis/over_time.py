@@ -159,10 +159,10 @@ def _of_a_known_client(run: RunFigures, rows: Array, begin: Array) -> Array:
     for stimulus, client, time in sorted(zip(*columns, strict=True), key=lambda graph: graph[2]):
         first.setdefault(client, trace.seconds_at(time))
         clients.setdefault(stimulus, client)
-    own = rows < len(trace.tasks)
-    stimuli = trace.tasks["graph"].to_numpy()[rows[own]]
-    since = np.array([first.get(clients.get(one), np.nan) for one in stimuli.tolist()], dtype=float)
-    known[own] = ~(since > begin[own])
+    of_tasks = rows < len(trace.tasks)
+    stimuli = trace.tasks["graph"].to_numpy()[rows[of_tasks]]
+    since = [first.get(clients.get(stimulus), np.nan) for stimulus in stimuli.tolist()]
+    known[of_tasks] = ~(np.array(since, dtype=float) > begin[of_tasks])
     return known
 
 
@@ -283,8 +283,8 @@ def _without_workers(run: RunFigures) -> tuple[Array, Array]:
     stayed = np.where(np.isnan(left), run.begin + run.wall, left)
     begins, ends = union(np.fmax(lives.begin, joined), stayed)
     first, last = np.append(run.begin, ends), np.append(begins, run.begin + run.wall)
-    kept = last > first
-    return first[kept], last[kept]
+    lasting = last > first
+    return first[lasting], last[lasting]
 
 
 @rule(
@@ -298,16 +298,16 @@ def degrading_functions(run: RunFigures) -> Iterator[Finding]:
     for place in trends.order[rising[trends.order]].tolist():
         name = str(trends.functions[place])
         code = int(np.flatnonzero(run.function_names == name)[0])
-        own = run.functions.codes == code
+        of_function = run.functions.codes == code
         # The function may do other work in other layers of the graph, so few task runs are not a
         # trend.
         layers = int(run.layers_of_functions[code])
         if layers > 1 and not (layers >= FEWEST and trends.count_falls[place]):
             continue
-        first, excess = _excess(run, own)
+        first, excess = _excess(run, of_function)
         if excess <= 0:
             continue
-        durations = np.where(own, np.minimum(run.task_column("duration"), first), np.nan)
+        durations = np.where(of_function, np.minimum(run.task_column("duration"), first), np.nan)
         seconds = run.saved(excess * run.path_seconds_of(code), running=durations)
         if seconds < _DEGRADES * run.wall:
             continue
@@ -318,7 +318,7 @@ def degrading_functions(run: RunFigures) -> Iterator[Finding]:
             "starts": trends.count_change,
         }
         changes = {n: Factor(by[place]) for n, by in named.items() if np.isfinite(by[place])}
-        alike = _are_called_alike(run, own)
+        alike = _are_called_alike(run, of_function)
         by_name = ", ".join(f"{quantity} {times}" for quantity, times in changes.items())
         why = (
             "All of its tasks had arguments of the same types and sizes. "
@@ -363,9 +363,9 @@ _TELLING = re.compile(
 )
 
 
-def _are_called_alike(run: RunFigures, own: Array) -> bool:
+def _are_called_alike(run: RunFigures, of_function: Array) -> bool:
     """Return whether all task runs of a function had equal arguments, as far as recorded."""
-    table, rows = run.trace.arguments, np.flatnonzero(own & run.succeeded)
+    table, rows = run.trace.arguments, np.flatnonzero(of_function & run.succeeded)
     if not len(table):
         return False
     tasks = run.trace.tasks[["key_id", "run_id"]].iloc[rows]
@@ -375,7 +375,7 @@ def _are_called_alike(run: RunFigures, own: Array) -> bool:
     return alike and all(_TELLING.fullmatch(part) for part in texts.pop().split("; "))
 
 
-def _excess(run: RunFigures, own: Array) -> tuple[float, float]:
+def _excess(run: RunFigures, of_function: Array) -> tuple[float, float]:
     """Return the seconds of a function's first runs, and the fraction of its time above these.
 
     The first third of the task runs has to be faster than the last third. The seconds of the first
@@ -383,7 +383,7 @@ def _excess(run: RunFigures, own: Array) -> tuple[float, float]:
     wait is not counted, since a busier host is not the function's fault. If the function does not
     get slower without it, the fraction is 0.
     """
-    rows = np.flatnonzero(own & run.succeeded)
+    rows = np.flatnonzero(of_function & run.succeeded)
     rows = rows[np.argsort(run.slots.times.start[rows], kind="stable")]
     seconds, third = run.working[rows], max(len(rows) // 3, 1)
     first, last = float(seconds[:third].mean()), float(seconds[-third:].mean())

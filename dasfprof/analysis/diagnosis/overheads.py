@@ -62,16 +62,16 @@ def tasks_too_small(run: RunFigures) -> Iterator[Finding]:
     # More messages take more time in transit. A blocked event loop has its own causes, and so does
     # a process pool whose processes have not started.
     received = 0.0 if run.has_process_pools else 1.0 - _blocked_share(run)
-    whole = run.seconds_of(*HANDLING) + received * run.seconds_of(ThreadTime.ON_ITS_WAY)
+    handled = run.seconds_of(*HANDLING) + received * run.seconds_of(ThreadTime.ON_ITS_WAY)
     share = run.share_of(*HANDLING) + received * run.share_of(ThreadTime.ON_ITS_WAY)
     # What they carry is a cause of its own; so are calls that the scheduler answers meanwhile, and
     # results that workers' event loops serialise. Of fewer tasks fewer results are fetched.
     calls, fetching = run.fetched_singly
     of_each = calls >= _EACH * len(durations)
     others = (0.0 if of_each else _asked(run)) + _serialising(run) + _of_few(run)
-    others = min(others, max(whole - _EMPTY * len(durations), 0.0))
-    overhead = max(whole - run.carrying - others, 0.0)
-    share *= overhead / whole if whole > 0 else 0.0
+    others = min(others, max(handled - _EMPTY * len(durations), 0.0))
+    overhead = max(handled - run.carrying - others, 0.0)
+    share *= overhead / handled if handled > 0 else 0.0
     if not (median < _SMALL and overhead > _BY_COMPUTE * compute and share >= _SHARE):
         return
     costs = run.chunk_costs
@@ -133,11 +133,11 @@ def _asked(run: RunFigures) -> float:
 
 def _serialising(run: RunFigures) -> float:
     """Return the seconds in which workers serialized results, as a mean over all threads."""
-    told, threads = run.trace.serialised, run.trace.workers["nthreads"].to_numpy(dtype=float)
-    if not len(told) or not run.threads > 0:
+    rows, threads = run.trace.serialised, run.trace.workers["nthreads"].to_numpy(dtype=float)
+    if not len(rows) or not run.threads > 0:
         return 0.0
-    theirs = np.nan_to_num(threads[told["worker_id"].to_numpy(dtype=np.int64)], nan=1.0)
-    return float((told["seconds"].to_numpy(dtype=float) * theirs).sum()) / run.threads
+    theirs = np.nan_to_num(threads[rows["worker_id"].to_numpy(dtype=np.int64)], nan=1.0)
+    return float((rows["seconds"].to_numpy(dtype=float) * theirs).sum()) / run.threads
 
 
 def _costly(run: RunFigures) -> str:

@@ -67,8 +67,8 @@ def serial_chain(run: RunFigures) -> Iterator[Finding]:
     rows = on_path[mine]
     by_function = np.bincount(run.functions.codes[rows], weights=alone[mine])
     name = str(run.function_names[int(by_function.argmax())])
-    own = rows[run.functions.codes[rows] == int(by_function.argmax())]
-    size = float(np.nan_to_num(run.task_column("size")[own]).max(initial=0.0))
+    of_function = rows[run.functions.codes[rows] == int(by_function.argmax())]
+    size = float(np.nan_to_num(run.task_column("size")[of_function]).max(initial=0.0))
     reduces = name.endswith(_REDUCTION) and size >= _LARGE_RESULT
     waits = run.waits_for_cores
     yield Finding.of(
@@ -116,10 +116,10 @@ def too_few_tasks(run: RunFigures) -> Iterator[Finding]:
     name, runs = str(run.function_names[name_code]), int(run.functions.sizes[name_code])
     chunk = np.fmax(run.task_column("size"), run.task_column("input_size"))
     usual = float(np.nan_to_num(run.functions.mean(chunk)[name_code]))
-    own = rows[codes == name_code]
+    of_function = rows[codes == name_code]
     times = Count(max(int(np.ceil(3 * run.threads / max(runs, 1))), 2))
     sized = f", chunks of {Bytes(usual / times)} instead of {{chunk}}" if usual > _CHUNK else ""
-    begins, waits = not run.trace.task_dependencies[0][own].any(), run.waits_for_cores
+    begins, waits = not run.trace.task_dependencies[0][of_function].any(), run.waits_for_cores
     yield Finding.of(
         "too-few-tasks",
         "There are too few tasks for {threads:thread}: idle threads cost {lost} of the run's "
@@ -146,8 +146,8 @@ def too_few_tasks(run: RunFigures) -> Iterator[Finding]:
         begins=begins,
         seconds=seconds,
         function=name,
-        start=float(run.slots.times.executing[own].min()),
-        stop=float(run.slots.times.done[own].max()),
+        start=float(run.slots.times.executing[of_function].min()),
+        stop=float(run.slots.times.done[of_function].max()),
     )
 
 
@@ -161,20 +161,21 @@ def dominating_function(run: RunFigures) -> Iterator[Finding]:
     if not total.sum() > 0:
         return
     code = int(total.argmax())
-    own = run.functions.codes == code
+    of_function = run.functions.codes == code
     share = float(total[code] / total.sum())
-    rest, median = int(np.count_nonzero(~own)), float(np.median(working[own]))
-    others = float(total.sum() - total[code])
-    if share < _DOMINATES or median * rest < _TIMES_OTHERS * others:
+    median, others = float(np.median(working[of_function])), float(total.sum() - total[code])
+    others_count = int(np.count_nonzero(~of_function))
+    if share < _DOMINATES or median * others_count < _TIMES_OTHERS * others:
         return
-    name, mean = str(run.function_names[code]), float(working[own].mean())
+    name, mean = str(run.function_names[code]), float(working[of_function].mean())
     frame = hottest_frame(run.trace, name)
-    if not rest and not frame:
+    if not others_count and not frame:
         return  # It is obvious that the only function takes all of the time.
     if waits_of(run.trace, name).get(OTHER_TASKS, 0.0) >= 0.5:
         return  # The tasks that it waits for take the time.
     uneven = ", and {mean} on average" if mean > _UNEVEN * median else ""
-    p2p = bool(p2p_runs(run.trace)[own].any())
+    beside = ". Tasks of other functions take {others} on average" if others_count else ""
+    p2p = bool(p2p_runs(run.trace)[of_function].any())
     faster = run.saved(0.5 * run.path_seconds_of(code), speedup={name: 2.0})
     if faster < MEDIUM * run.wall:
         return
@@ -183,9 +184,8 @@ def dominating_function(run: RunFigures) -> Iterator[Finding]:
         "One function takes most of the time: {function} takes {share} of all seconds of tasks, "
         f"with {{median}} per task (the median{uneven}).",
         "{tasks:task} took {lasted} in total, without first uses and CPU "
-        f"wait{'. Tasks of other functions take {others} on average' if rest else ''}. It uses "
-        "the CPU for {on_cpu} of its time. {hottest}See per_function_bottleneck(), hot_lines() "
-        "and per_task_bottleneck().",
+        f"wait{beside}. It uses the CPU for {{on_cpu}} of its time. {{hottest}}See "
+        "per_function_bottleneck(), hot_lines() and per_task_bottleneck().",
         "Shuffle less: {function} is a part of Dask's P2P shuffle. Shuffle fewer columns and "
         "rows, or fewer and larger partitions, and give workers a local disk."
         if p2p
@@ -196,8 +196,8 @@ def dominating_function(run: RunFigures) -> Iterator[Finding]:
         mean=Seconds(mean) if uneven else None,
         tasks=Count(run.functions.sizes[code]),
         lasted=Seconds(total[code]),
-        others=Seconds(others / rest) if rest else None,
-        on_cpu=Share(run.cpu[own].sum() / run.working[own].sum()),
+        others=Seconds(others / others_count) if others_count else None,
+        on_cpu=Share(run.cpu[of_function].sum() / run.working[of_function].sum()),
         hottest=hottest_line(run.trace, name),
         _frame=frame or name,
         faster=Seconds(faster),

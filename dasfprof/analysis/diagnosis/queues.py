@@ -46,11 +46,11 @@ def cluster_lock(run: RunFigures) -> Iterator[Finding]:
     by_name = Groups(names.codes.to_numpy(), len(names.categories))
     waited = by_name.sum(np.nan_to_num(table["waited"].to_numpy(dtype=float)))
     code = int(waited.argmax())
-    own = table[names.codes == code]
-    share, limit = run.share(float(waited[code])), int(own["limit"].iloc[0])
+    of_lock = table[names.codes == code]
+    share, limit = run.share(float(waited[code])), int(of_lock["limit"].iloc[0])
     if share < _WAITED:
         return
-    held = float((own["time"] - own["since"]).sum())
+    held = float((of_lock["time"] - of_lock["since"]).sum())
     at_a_time = "one task" if limit == 1 else "{limit:task}"
     yield Finding.of(
         "distributed-lock",
@@ -61,14 +61,14 @@ def cluster_lock(run: RunFigures) -> Iterator[Finding]:
         "Hold {name!r} for a shorter time: read and compute before you acquire it, and protect "
         "only what must not run concurrently. Or use one lock per file or part. Additional "
         "threads or workers would wait for the same lock.",
-        kind=str(own["kind"].iloc[0]),
+        kind=str(of_lock["kind"].iloc[0]),
         name=elide(str(names.categories[code]), 60),
         limit=Count(limit),
         waited=Seconds(waited[code]),
         share=Share(share),
         held=Seconds(held),
-        times=Count(len(own)),
-        each=Seconds(held / len(own)),
+        times=Count(len(of_lock)),
+        each=Seconds(held / len(of_lock)),
         costs=share * run.wall,
     )
 
@@ -90,13 +90,17 @@ def waits_for_tasks(run: RunFigures) -> Iterator[Finding]:
             return
         name, rows = str(run.function_names[code]), np.flatnonzero(run.functions.codes == code)
         stands = waits_of(run.trace, name).get(OTHER_TASKS, 0.0)
-        kept = stands * float(run.working[rows].sum())
+        waited_for_others = stands * float(run.working[rows].sum())
         # Seconds for which other task runs were runnable but had no thread while these ran.
         others = np.setdiff1d(np.arange(len(begun)), rows)
         span = float(begun[rows].min()), float(run.slots.end[rows].max())
         waited_for = np.clip(begun[others], *span) - np.clip(runnable[others], *span)
         queued = float(np.nan_to_num(np.clip(waited_for, 0.0, None)).sum())
-        if stands < _STANDS or run.share(kept) < _WAITED or queued < _QUEUED * kept:
+        if (
+            stands < _STANDS
+            or run.share(waited_for_others) < _WAITED
+            or queued < _QUEUED * waited_for_others
+        ):
             continue
         yield Finding.of(
             "missing-secede",
@@ -112,11 +116,11 @@ def waits_for_tasks(run: RunFigures) -> Iterator[Finding]:
             function=name,
             tasks=Count(len(rows)),
             stands=Share(stands),
-            kept=Seconds(kept),
-            share=Share(run.share(kept)),
+            kept=Seconds(waited_for_others),
+            share=Share(run.share(waited_for_others)),
             queued=Seconds(queued),
             hottest=hottest_line(run.trace, name),
-            costs=run.share(kept) * run.wall,
+            costs=run.share(waited_for_others) * run.wall,
         )
 
 
@@ -135,8 +139,8 @@ def resource_limit(run: RunFigures) -> Iterator[Finding]:
         resources = value.get("resources") if isinstance(value, dict) else None
         for name in resources if isinstance(resources, dict) else ():
             asked.setdefault(str(name), []).append(place)
-    for name, own in asked.items():
-        rows = np.flatnonzero(np.isin(places, own))
+    for name, numbers in asked.items():
+        rows = np.flatnonzero(np.isin(places, numbers))
         idle, most = _idle_beside(run, rows)
         if run.share(idle) < _WAITED:
             continue
@@ -173,10 +177,10 @@ def _idle_beside(run: RunFigures, rows: Array) -> tuple[float, int]:
     times, count = run.slots.times, len(run.trace.tasks)
     worker = run.trace.tasks["worker_id"].to_numpy()
     begin, ready, end = times.executing[:count], times.ready[:count], run.slots.end[:count]
-    found = []
+    by_worker = []
     for life in np.unique(worker[rows]).tolist():
-        here, own = np.flatnonzero(worker == life), rows[worker[rows] == life]
-        times_of = (begin[here], end[here], begin[own], end[own], ready[own])
+        here, selected = np.flatnonzero(worker == life), rows[worker[rows] == life]
+        times_of = (begin[here], end[here], begin[selected], end[selected], ready[selected])
         at, counts = np.concatenate(times_of), list(map(len, times_of))
         # What changes at each time: number of runs on threads, of runs that request it, and of
         # ready ones.
@@ -186,8 +190,8 @@ def _idle_beside(run: RunFigures, rows: Array) -> tuple[float, int]:
         running, of_them, waiting = np.cumsum(changes[order], axis=0)[:-1].T
         threads = float(run.trace.workers["nthreads"].iloc[life])
         idle = np.nan_to_num(np.minimum(np.clip(threads - running, 0, None), waiting))
-        found.append((np.diff(at[order]), of_them, idle))
-    lasts, of_them, idle = (np.concatenate(each) for each in zip(*found, strict=True))
+        by_worker.append((np.diff(at[order]), of_them, idle))
+    lasts, of_them, idle = (np.concatenate(each) for each in zip(*by_worker, strict=True))
     levels = np.bincount(of_them, weights=lasts)
     # A thread counts as occupied until shortly after the next run has started on another thread.
     usual = np.flatnonzero(levels >= _A_MOMENT * levels[1:].sum())

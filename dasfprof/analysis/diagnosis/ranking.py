@@ -74,21 +74,21 @@ logger = logging.getLogger(__name__)
 def find(run: Run, rules: Mapping[str, Find] = RULES, least: float = NEGLIGIBLE) -> list[Finding]:
     """Return the problems of a run, most severe first. See `TraceAnalyser.diagnose`."""
     figures = RunFigures(run)
-    found = [one for slug, rule in rules.items() for one in _ask(slug, rule, figures)]
-    wall = figures.wall if found else 0.0
-    found = [one.within(wall) for one in found]
-    found = [one for one in found if one.rule in FIRST or not one.weight < least]
-    found = without_general(found, wall)
-    priced = [_priced(one) for one in without_refuted(found, _facts(figures))]
+    findings = [finding for slug, rule in rules.items() for finding in _ask(slug, rule, figures)]
+    wall = figures.wall if findings else 0.0
+    findings = [finding.within(wall) for finding in findings]
+    findings = [each for each in findings if each.rule in FIRST or not each.weight < least]
+    findings = without_general(findings, wall)
+    priced = [_priced(finding) for finding in without_refuted(findings, _facts(figures))]
     return in_order(with_causes(priced), wall)
 
 
 def table_of(findings: Sequence[Finding]) -> pd.DataFrame:
     """Return findings as the table of `TraceAnalyser.diagnose`."""
     columns = list(Finding("", "", "", ()).row())
-    table = pd.DataFrame([one.row() for one in findings], columns=columns, dtype=object)
-    if any("wanted_by" in one.figures for one in findings):
-        table["Client"] = [one.figures.get("wanted_by") for one in findings]
+    table = pd.DataFrame([finding.row() for finding in findings], columns=columns, dtype=object)
+    if any("wanted_by" in finding.figures for finding in findings):
+        table["Client"] = [finding.figures.get("wanted_by") for finding in findings]
     return table.astype({name: float for name in columns if name.endswith("(s)")})
 
 
@@ -104,8 +104,8 @@ def _ask(slug: str, rule: Find, run: RunFigures) -> list[Finding]:
     try:
         # For example, times that no clock can have.
         with np.errstate(over="ignore", invalid="ignore"):
-            found = [dataclasses.replace(one, rule=one.rule or slug) for one in rule(run)]
-        return [located(one, run) for one in found if one.rule == slug]
+            findings = [dataclasses.replace(each, rule=each.rule or slug) for each in rule(run)]
+        return [located(each, run) for each in findings if each.rule == slug]
     except Exception as error:
         logger.debug("the rule %s failed", slug, exc_info=True)
         text = f"The rule {slug} could not be applied to this trace."
@@ -148,8 +148,8 @@ def _most(function: str, run: RunFigures, codes: Array, names: Sequence[str]) ->
 
     The name is empty if the function has no seconds.
     """
-    own = run.rows_of(function)
-    seconds = np.bincount(codes[own], weights=run.working[own], minlength=len(names))
+    rows = run.rows_of(function)
+    seconds = np.bincount(codes[rows], weights=run.working[rows], minlength=len(names))
     most = int(seconds.argmax())
     if not seconds[most] > 0:
         return "", Share(0)
@@ -162,30 +162,35 @@ def without_general(findings: Sequence[Finding], wall: float) -> list[Finding]:
     Others explain a function if their rules explain such findings, and they are not low. They
     explain idle threads if they are not about the recording.
     """
-    others = [one for one in findings if not _is_general(one) and one.rule not in OF_RECORDING]
-    severe = [one for one in others if one.severity_in(wall) in {"high", "medium"}]
+    others = [
+        finding
+        for finding in findings
+        if not _is_general(finding) and finding.rule not in OF_RECORDING
+    ]
+    severe = [finding for finding in others if finding.severity_in(wall) in {"high", "medium"}]
 
     def is_explained(general: Finding) -> bool:
         if general.function is None:
             return len(others) > 0
         return any(
-            _explains(one, general) and one.function in {None, general.function} for one in severe
+            _explains(finding, general) and finding.function in {None, general.function}
+            for finding in severe
         )
 
-    return [one for one in findings if not (_is_general(one) and is_explained(one))]
+    return [finding for finding in findings if not (_is_general(finding) and is_explained(finding))]
 
 
-def _is_general(one: Finding) -> bool:
-    return one.rule in RULES and RULES[one.rule].general
+def _is_general(finding: Finding) -> bool:
+    return finding.rule in RULES and RULES[finding.rule].general
 
 
-def _priced(one: Finding) -> Finding:
+def _priced(finding: Finding) -> Finding:
     """Explain in a finding why it is ranked by measured seconds and has no potential savings."""
-    if one.rule in FIRST or not np.isnan(one.seconds) or np.isnan(one.costs):
-        return one
-    measured = Seconds(one.costs)
+    if finding.rule in FIRST or not np.isnan(finding.seconds) or np.isnan(finding.costs):
+        return finding
+    measured = Seconds(finding.costs)
     words = f"Measured: {measured}. How much of this a change would save cannot be predicted."
-    return one.adding(words, measured=measured)
+    return finding.adding(words, measured=measured)
 
 
 # --- Findings that refute advice ------------------------------------------------------------------
@@ -211,28 +216,29 @@ def _facts(run: RunFigures) -> set[str]:
 
 def without_refuted(findings: Sequence[Finding], facts: set[str]) -> list[Finding]:
     """Replace advice that other findings refute by the reason. Refuted advice refutes no other."""
-    kept = list(findings)
+    remaining = list(findings)
     for kind in ADVICE:
-        known = facts | {part.kind for one in kept for part in one.advice}
-        why = {name: why for name, (own, why) in _FACTS.items() if own == kind and name in known}
-        for one in kept:
-            rule = RULES.get(one.rule)
+        known = facts | {part.kind for finding in remaining for part in finding.advice}
+        facts_of_kind = {name: why for name, (of, why) in _FACTS.items() if of == kind}
+        why = {name: because for name, because in facts_of_kind.items() if name in known}
+        for finding in remaining:
+            rule = RULES.get(finding.rule)
             if rule and kind in rule.refutes:
-                why.setdefault(one.rule, rule.because)
-        kept = [_refuted(one, kind, why) for one in kept]
-    return kept
+                why.setdefault(finding.rule, rule.because)
+        remaining = [_refuted(finding, kind, why) for finding in remaining]
+    return remaining
 
 
-def _refuted(one: Finding, kind: str, why: Mapping[str, str]) -> Finding:
-    reasons = [because for name, because in why.items() if name != one.rule]
-    refuted = [part for part in one.advice if part.kind == kind] if reasons else []
+def _refuted(finding: Finding, kind: str, why: Mapping[str, str]) -> Finding:
+    reasons = [because for name, because in why.items() if name != finding.rule]
+    refuted = [part for part in finding.advice if part.kind == kind] if reasons else []
     if not refuted:
-        return one
+        return finding
     instead = f"{ADVICE[kind]}: {reasons[0]}."
-    parts = [instead if part in refuted else part for part in one.suggestion]
+    parts = [instead if part in refuted else part for part in finding.suggestion]
     promised = any(part.promises for part in refuted)
-    seconds = float("nan") if promised else one.seconds
-    return dataclasses.replace(one, suggestion=parts, seconds=seconds)
+    seconds = float("nan") if promised else finding.seconds
+    return dataclasses.replace(finding, suggestion=parts, seconds=seconds)
 
 
 # --- Findings that cause other findings, and their order ------------------------------------------
@@ -248,50 +254,52 @@ def with_causes(findings: Sequence[Finding]) -> list[Finding]:
     seconds are equal. Or its rule explains the symptom, and it has at least a fraction of the
     symptom's seconds: such a cause comes before other causes. No finding is its own cause.
     """
-    ranked = sorted(findings, key=lambda one: -_seconds(one))
+    ranked = sorted(findings, key=lambda finding: -_seconds(finding))
     above: dict[int, list[int]] = {}
-    for place, one in enumerate(ranked):
+    for place, finding in enumerate(ranked):
         causes = [
             other
             for other in range(len(ranked))
-            if _causes(ranked[other], one, earlier=other < place)
+            if _causes(ranked[other], finding, earlier=other < place)
             and place not in _line(other, above)
         ]
         if causes:
-            above[place] = sorted(causes, key=lambda n: not _explains(ranked[n], one))
+            above[place] = sorted(causes, key=lambda n: not _explains(ranked[n], finding))
     done: dict[int, Finding] = {}
 
     def beneath(place: int) -> Finding:
         if place not in done:
-            one, causes = ranked[place], above.get(place, [])
+            finding, causes = ranked[place], above.get(place, [])
             if causes:
                 names = list(dict.fromkeys(ranked[cause].rule for cause in causes))
-                explained = _explains(ranked[causes[0]], one)
-                one = one.beneath(beneath(causes[0]), names, explained)
-            done[place] = one
+                explained = _explains(ranked[causes[0]], finding)
+                finding = finding.beneath(beneath(causes[0]), names, explained)
+            done[place] = finding
         return done[place]
 
     return [beneath(place) for place in range(len(ranked))]
 
 
-def _seconds(one: Finding) -> float:
-    return float(np.nan_to_num(one.weight))
+def _seconds(finding: Finding) -> float:
+    return float(np.nan_to_num(finding.weight))
 
 
-def _explains(cause: Finding, one: Finding) -> bool:
+def _explains(cause: Finding, finding: Finding) -> bool:
     rule = RULES.get(cause.rule)
-    return rule is not None and one.rule in rule.explains
+    return rule is not None and finding.rule in rule.explains
 
 
-def _causes(cause: Finding, one: Finding, earlier: bool) -> bool:
-    if cause.isolated or (one.rule in FIRST and cause.rule not in FIRST):
+def _causes(cause: Finding, finding: Finding, earlier: bool) -> bool:
+    if cause.isolated or (finding.rule in FIRST and cause.rule not in FIRST):
         return False
-    if _explains(cause, one):
+    if _explains(cause, finding):
         # A cause without seconds does not outweigh a symptom that has some.
         known = not np.isnan(cause.weight)
-        return np.isnan(one.weight) or (known and _seconds(cause) >= _A_PART * _seconds(one))
+        return np.isnan(finding.weight) or (
+            known and _seconds(cause) >= _A_PART * _seconds(finding)
+        )
     rule = RULES.get(cause.rule)
-    return earlier and rule is not None and one.rule in rule.causes
+    return earlier and rule is not None and finding.rule in rule.causes
 
 
 def _line(place: int, above: Mapping[int, Sequence[int]]) -> Iterator[int]:
@@ -305,15 +313,17 @@ def _line(place: int, above: Mapping[int, Sequence[int]]) -> Iterator[int]:
 def in_order(findings: Sequence[Finding], wall: float) -> list[Finding]:
     """Sort findings by severity, then by potential savings. Each comes after its cause."""
 
-    def rank(one: Finding) -> tuple[bool, int, int, float]:
-        place = FIRST.index(one.rule) if one.rule in FIRST else len(FIRST)
-        severity = SEVERITIES.index(one.severity_in(wall))
-        return _is_general(one), severity, place, -_seconds(one)
+    def rank(finding: Finding) -> tuple[bool, int, int, float]:
+        place = FIRST.index(finding.rule) if finding.rule in FIRST else len(FIRST)
+        severity = SEVERITIES.index(finding.severity_in(wall))
+        return _is_general(finding), severity, place, -_seconds(finding)
 
     ordered: list[Finding] = []
     waiting = sorted(findings, key=rank)
     while waiting:
-        following = next(one for one in waiting if not any(one.cause is each for each in waiting))
-        waiting = [one for one in waiting if one is not following]
+        following = next(
+            finding for finding in waiting if not any(finding.cause is each for each in waiting)
+        )
+        waiting = [finding for finding in waiting if finding is not following]
         ordered.append(following)
-    return [dataclasses.replace(one, severity=one.severity_in(wall)) for one in ordered]
+    return [dataclasses.replace(finding, severity=finding.severity_in(wall)) for finding in ordered]

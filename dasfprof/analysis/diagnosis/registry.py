@@ -142,7 +142,7 @@ class Finding:
         """
         if "severity" in more:
             more["at_most"] = more["at_least"] = more.pop("severity")
-        own = {name: more.pop(name) for name in _FIELDS & more.keys()}
+        fields = {name: more.pop(name) for name in _FIELDS & more.keys()}
         parts = [
             part._replace(text=part.text.format_map(more))
             if isinstance(part, Advice)
@@ -150,7 +150,7 @@ class Finding:
             for part in ([suggestion] if isinstance(suggestion, str) else suggestion)
             if part
         ]
-        return cls(rule, text.format_map(more), evidence.format_map(more), parts, more, **own)
+        return cls(rule, text.format_map(more), evidence.format_map(more), parts, more, **fields)
 
     @property
     def function(self) -> str | None:
@@ -205,11 +205,11 @@ class Finding:
         If its cause explains it, the finding is evidence of the cause and gives no advice.
         """
         words = f"This may follow from {', '.join(causes)}."
-        found = self.adding(words, may_follow_from=tuple(causes))
+        symptom = self.adding(words, may_follow_from=tuple(causes))
         if explained:
             advice = [f"Follow the advice of {cause.rule} first, which may cause this."]
-            found = dataclasses.replace(found, suggestion=advice, settings=())
-        return dataclasses.replace(found, at_most="low", at_least="info", cause=cause)
+            symptom = dataclasses.replace(symptom, suggestion=advice, settings=())
+        return dataclasses.replace(symptom, at_most="low", at_least="info", cause=cause)
 
     def row(self) -> dict[str, Any]:
         """Return the finding's row in the table of `TraceAnalyser.diagnose`."""

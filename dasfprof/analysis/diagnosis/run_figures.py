@@ -68,11 +68,11 @@ class UnusualRuns(TaskFigures):
         CPU wait is not counted, and a worker with larger partitions is not slow.
         """
         worker = self.workers.numbers(self.trace.tasks)
-        found = measure_slowness(self.functions.codes, worker, self.working)
+        measured = measure_slowness(self.functions.codes, worker, self.working)
         sizes = np.fmax(self.task_column("input_size"), self.task_column("size"))
-        here = Groups(found.of_run, len(found.runs)).median(sizes)
-        larger = here >= TIMES_OTHERS * self.functions.median(sizes)[found.function]
-        return dataclasses.replace(found, slow=found.slow & ~larger)
+        here = Groups(measured.of_run, len(measured.runs)).median(sizes)
+        larger = here >= TIMES_OTHERS * self.functions.median(sizes)[measured.function]
+        return dataclasses.replace(measured, slow=measured.slow & ~larger)
 
     @cached_property
     def on_slow_worker(self) -> Array:
@@ -91,13 +91,13 @@ class UnusualRuns(TaskFigures):
         The partition is its input or its result, whichever is further above the median.
         """
         rows = self.stragglers.rows
-        codes, found, factors = self.layers.codes[rows], np.zeros(len(rows)), np.zeros(len(rows))
+        codes, largest, factors = self.layers.codes[rows], np.zeros(len(rows)), np.zeros(len(rows))
         for column in ("input_size", "size"):
             sizes = self.task_column(column)
             factor = np.nan_to_num(ratio(sizes[rows], self.layers.median(sizes)[codes]))
-            found = np.where(factor > factors, sizes[rows], found)
+            largest = np.where(factor > factors, sizes[rows], largest)
             factors = np.maximum(factors, factor)
-        return found, factors
+        return largest, factors
 
     @property
     def fat(self) -> Array:
@@ -145,8 +145,8 @@ class UnusualRuns(TaskFigures):
         slow = np.flatnonzero(first & long)
         typical = Groups(functions.codes[slow], functions.count).median(seconds[slow])
         late = later.mean((seconds * _TIMES > typical[functions.codes]).astype(float))
-        found = (share >= _WORKERS) & (late <= _LATER)
-        rows = np.flatnonzero(first & long & found[functions.codes])
+        slow_first = (share >= _WORKERS) & (late <= _LATER)
+        rows = np.flatnonzero(first & long & slow_first[functions.codes])
         return FirstUses(rows, (seconds - usual)[rows], usual[rows])
 
 
@@ -247,8 +247,8 @@ class RunFigures(UnusualRuns):
 
     def path_seconds(self, kind: SegmentKind) -> float:
         """Return the seconds of a kind of segment on the critical path."""
-        found = self.path_segments
-        return float(found.length[found.kind == kind].sum())
+        path = self.path_segments
+        return float(path.length[path.kind == kind].sum())
 
     def saved(self, estimate: float, **change: Any) -> float:
         """Return the wall seconds that a change saves, by a replay of the run.
@@ -262,8 +262,8 @@ class RunFigures(UnusualRuns):
         """
         if len(self.trace.tasks) > _MOST_REPLAYED:
             return estimate
-        found = gain(self.trace, **change)
-        return max(found, 0.0) if np.isfinite(found) else estimate
+        gained = gain(self.trace, **change)
+        return max(gained, 0.0) if np.isfinite(gained) else estimate
 
     @property
     def waits_for_cores(self) -> Share | None:
@@ -285,9 +285,11 @@ class RunFigures(UnusualRuns):
 
     def path_seconds_of(self, function: int) -> float:
         """Return the seconds of the critical path for which a function ran."""
-        found = self.path_segments
-        own = (found.kind == SegmentKind.COMPUTE) & (self.slots.function[found.rows] == function)
-        return float(found.length[own].sum())
+        path = self.path_segments
+        of_function = (path.kind == SegmentKind.COMPUTE) & (
+            self.slots.function[path.rows] == function
+        )
+        return float(path.length[of_function].sum())
 
     # --- the cluster -----------------------------------------------------------------------------
 

@@ -8,10 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from dasfprof.analysis.diagnosis.cores import sampled_libraries
 from dasfprof.analysis.diagnosis.registry import MORE, Advice, Change, Finding, rule
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
-from dasfprof.analysis.stack_samples.places import all_stacks, library_of
-from dasfprof.analysis.stack_samples.spent import samples_of
 from dasfprof.analysis.wording import Bytes, Count, Factor, Rate, Seconds, Share
 from dasfprof.database.columns import Array
 
@@ -77,7 +76,7 @@ def small_requests(run: RunFigures) -> Iterator[Finding]:
     times = max(min(wanted, np.floor(reads.count / (2 * run.threads))), 2.0)
     more = min(wanted, np.floor(len(rows) / (2 * run.threads)))
     at_a_time = reads.seconds / max(reads.waiting, 1e-9)
-    zarr = _reads_zarr(run, name)
+    zarr = "zarr" in sampled_libraries(run, name)
     in_tasks = ""
     if zarr and at_a_time < _SIDE_BY_SIDE and more >= 2:
         in_tasks = (
@@ -119,14 +118,6 @@ def small_requests(run: RunFigures) -> Iterator[Finding]:
         costs=reads.waiting / run.threads,
         at_least="medium",
     )
-
-
-def _reads_zarr(run: RunFigures, function: str) -> bool:
-    """Return whether samples of a function show it in Zarr."""
-    stacks = all_stacks(run.trace)
-    seen = np.unique(samples_of(run.trace, function)[0].stack)
-    frames = (frame for number in seen[seen >= 0].tolist() for frame in stacks[number])
-    return any(library_of(frame.file) == "zarr" for frame in frames)
 
 
 @rule("chunk-mismatch", explains="small-requests io-bound dominant-function blocked-tasks")
@@ -184,12 +175,12 @@ def _read_items(run: RunFigures) -> pd.DataFrame:
     ``layer, key_id, item``.
     """
     table, tasks = run.trace.storage, run.trace.tasks
-    told = table[np.array([isinstance(each, str) and each != "" for each in table["items"]], bool)]
+    named = table[np.array([isinstance(each, str) and each != "" for each in table["items"]], bool)]
     layers = np.full(len(run.trace.keys), -1, dtype=np.int64)
     layers[tasks["key_id"].to_numpy()] = run.layers.codes
-    keys = told["key_id"].to_numpy(dtype=np.int64)
+    keys = named["key_id"].to_numpy(dtype=np.int64)
     pairs = pd.DataFrame(
-        {"layer": layers[keys], "key_id": keys, "item": told["items"].astype(str).str.split()}
+        {"layer": layers[keys], "key_id": keys, "item": named["items"].astype(str).str.split()}
     )
     pairs = pairs[run.trace.keys.are_tuples(keys) & (pairs["layer"].to_numpy() >= 0)]
     return pairs.explode("item").drop_duplicates()

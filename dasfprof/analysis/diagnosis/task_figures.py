@@ -199,6 +199,12 @@ class TaskFigures(SampledFigures):
         """Return the rows of the task runs of a function."""
         return np.flatnonzero((self.function_names == function)[self.functions.codes])
 
+    def inputs_of(self, rows: Array) -> Array:
+        """Return a mask of the task runs on whose results other task runs depend."""
+        lengths, items = self.trace.task_dependencies
+        of_run = np.repeat(np.arange(len(lengths)), np.maximum(lengths, 0))
+        return np.isin(self.trace.tasks["key_id"].to_numpy(), items[np.isin(of_run, rows)])
+
     @cached_property
     def layers(self) -> Groups:
         """Task runs by function and graph layer. The task runs of a group do the same work."""

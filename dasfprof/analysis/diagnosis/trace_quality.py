@@ -39,9 +39,9 @@ _ADVICE: dict[NoteKind, str] = {
 @rule("incomplete-trace")
 def missing_evidence(run: RunFigures) -> Iterator[Finding]:
     """Find files, events and samples that the trace lacks."""
-    told = [note for note in run.trace.notes if note.kind not in _NO_FAULT]
-    told.sort(key=lambda note: (note.kind != "client-gone", note.kind != "lost-events"))
-    notes = [note.text for note in told]
+    gaps = [note for note in run.trace.notes if note.kind not in _NO_FAULT]
+    gaps.sort(key=lambda note: (note.kind != "client-gone", note.kind != "lost-events"))
+    notes = [note.text for note in gaps]
     workers = run.trace.workers
     cut = ~workers["closed"].fillna(True).to_numpy(dtype=bool)
     died = bool(
@@ -49,7 +49,7 @@ def missing_evidence(run: RunFigures) -> Iterator[Finding]:
         and cut.any()
         and np.isfinite(workers["left"].to_numpy(dtype=float)[cut]).all()
     )
-    kinds = {note.kind for note in told} - (_OF_THE_DEAD if died else set())
+    kinds = {note.kind for note in gaps} - (_OF_THE_DEAD if died else set())
     if not len(run.trace.samples):
         notes.append("no resource samples: memory, spilling and files were not analysed.")
     if not notes:

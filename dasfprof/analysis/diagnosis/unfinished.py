@@ -300,12 +300,12 @@ def _deaths(run: RunFigures, cause: Cause) -> list[Figures]:
     """Return the workers that died, with the time, the reason, and their memory."""
     attempts, workers = run.attempts, run.trace.workers
     keys = run.trace.keys.texts(attempts["key_id"].to_numpy())
-    own = attempts[(keys == cause.keys[0]) & attempts["category"].notna().to_numpy()]
+    of_task = attempts[(keys == cause.keys[0]) & attempts["category"].notna().to_numpy()]
     return [
         Figures(
             worker=elide(clean(workers["worker"].iloc[life]), 60),
             left=Seconds(float(run.trace.left[life])),
             exit=in_words(departure_of(run.trace, life)),
         )
-        for life in dict.fromkeys(own["life"].tolist())
+        for life in dict.fromkeys(of_task["life"].tolist())
     ]

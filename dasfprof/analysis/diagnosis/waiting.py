@@ -141,25 +141,26 @@ def waiting(run: RunFigures) -> Iterator[Finding]:
         return
     waits, name = float((run.working[rows] - run.cpu[rows]).sum()), most_of(run, rows)
     in_calls = waits > 0 and float(run.storage[rows].sum()) >= _SHOWN * waits
-    own, share = np.intersect1d(rows, run.rows_of(name)), Share(run.share(lost * run.threads))
-    if (turn := _turns(run, own)[0]) is not None:
-        yield _in_turn(run, name, own, waiting=share, turn=Seconds(turn))
-    elif (sampled := _in_reader(run, name, own)) or in_calls or _waits_for_files(run, rows):
+    name_rows = np.intersect1d(rows, run.rows_of(name))
+    share = Share(run.share(lost * run.threads))
+    if (turn := _turns(run, name_rows)[0]) is not None:
+        yield _in_turn(run, name, name_rows, waiting=share, turn=Seconds(turn))
+    elif (sampled := _in_reader(run, name, name_rows)) or in_calls or _waits_for_files(run, rows):
         seconds = run.saved(lost, running=without_waiting(run, rows))
         sampled = 0.0 if in_calls else sampled
         yield _for_storage(run, rows, in_calls, sampled, waiting=share, seconds=seconds)
     else:
-        yield _blocked(run, name, rows, own, share)
+        yield _blocked(run, name, rows, name_rows, share)
 
 
-def _in_reader(run: RunFigures, name: str, own: Array) -> float:
+def _in_reader(run: RunFigures, name: str, name_rows: Array) -> float:
     """Return the fraction of time in which samples of a function wait in a library that reads.
 
     The fraction is 0 if they mostly wait for other things, or if other threads compute meanwhile.
     """
     waits, others = waits_of(run.trace, name), other_threads_cpu(run.trace).get(name, 0.0)
     sampled = waits.get(READER, 0.0)
-    computed = others >= _OTHER_THREADS * (run.working - run.cpu)[own].sum()
+    computed = others >= _OTHER_THREADS * (run.working - run.cpu)[name_rows].sum()
     return 0.0 if computed or sampled < _SHOWN * sum(waits.values()) else sampled
 
 
@@ -168,7 +169,8 @@ def _for_storage(
 ) -> Finding:
     """Return the finding about functions that wait for requests, a reading library, or files."""
     name = most_of(run, rows[run.storage[rows] > 0] if in_calls else rows)
-    failed, own, moved = _share_failed(run, name), run.rows_of(name), float(run.file_bytes.sum())
+    failed, moved = _share_failed(run, name), float(run.file_bytes.sum())
+    name_rows = run.rows_of(name)
     cause, more = (
         (
             "and spends {in_storage} of its time waiting for requests to storage.",
@@ -197,7 +199,9 @@ def _for_storage(
         ],
         function=name,
         on_cpu=cpu_share(run, name),
-        in_storage=Share(run.storage[own].sum() / run.working[own].sum()) if in_calls else None,
+        in_storage=Share(run.storage[name_rows].sum() / run.working[name_rows].sum())
+        if in_calls
+        else None,
         sampled=Share(sampled) if sampled else None,
         hottest=hottest_line(run.trace, name) if sampled else "",
         failed=failed,
@@ -208,9 +212,9 @@ def _for_storage(
     )
 
 
-def _in_turn(run: RunFigures, name: str, own: Array, **figures: Any) -> Finding:
+def _in_turn(run: RunFigures, name: str, name_rows: Array, **figures: Any) -> Finding:
     """Return the finding about tasks that wait for something that serves one of them at a time."""
-    workers = len(np.unique(run.trace.tasks["worker_id"].to_numpy()[own]))
+    workers = len(np.unique(run.trace.tasks["worker_id"].to_numpy()[name_rows]))
     if_lock = (
         ". If it is a lock of the process, use more processes with one thread, which have a lock "
         "each"
@@ -226,8 +230,8 @@ def _in_turn(run: RunFigures, name: str, own: Array, **figures: Any) -> Finding:
         "request cheaper, or provide more than one instance. Additional threads or workers would "
         f"only join the queue{if_lock if workers == 1 else ''}.",
         function=name,
-        tasks=Count(len(own)),
-        lasted=Seconds(run.working[own].sum()),
+        tasks=Count(len(name_rows)),
+        lasted=Seconds(run.working[name_rows].sum()),
         workers=Count(workers),
         hottest=hottest_line(run.trace, name),
         costs=figures["waiting"] * run.wall,
@@ -236,17 +240,17 @@ def _in_turn(run: RunFigures, name: str, own: Array, **figures: Any) -> Finding:
     )
 
 
-def _blocked(run: RunFigures, name: str, rows: Array, own: Array, share: Share) -> Finding:
+def _blocked(run: RunFigures, name: str, rows: Array, name_rows: Array, share: Share) -> Finding:
     """Return the finding about functions that sleep or wait for something unknown."""
     waits, on_cpu = waits_of(run.trace, name), cpu_share(run, name)
     failed = _share_failed(run, name)
     others, threads = other_threads_cpu(run.trace).get(name, 0.0), threads_per_worker(run)
-    of_others = others >= _OTHER_THREADS * (run.working - run.cpu)[own].sum()
+    of_others = others >= _OTHER_THREADS * (run.working - run.cpu)[name_rows].sum()
     in_pool = waits.get(OWN_POOL, 0.0) >= _LOCKED
     shown = max(waits.get(SLEEP, 0.0), waits.get(NETWORK, 0.0)) >= _SHOWN * sum(waits.values())
     more = min(max(round(threads / max(on_cpu, 0.1)), 2 * threads), 10 * threads)
     advised = bool(waits) and shown and not of_others and not in_pool and failed is None
-    advised = advised and _backlog(run, own)
+    advised = advised and _backlog(run, name_rows)
     actors = len(run.trace.actor_calls) > 0
     called = "calls of actors (each actor answers one call at a time), " if actors else ""
     look = f"Find what {{function}} waits for: {called}sleeps, locks, a service, or the network."
@@ -319,10 +323,12 @@ _TURNED_DOWN = (
 
 def _share_failed(run: RunFigures, name: str) -> Share | None:
     """Return the fraction of a function's finished attempts that failed, or None if negligible."""
-    own = run.attempts[run.attempts["function"] == name]
-    raised = (own["status"] == "erred") & ~own["category"].isin([WORKER_LOST, WORKER_CLOSED])
+    of_function = run.attempts[run.attempts["function"] == name]
+    raised = (of_function["status"] == "erred") & ~of_function["category"].isin(
+        [WORKER_LOST, WORKER_CLOSED]
+    )
     # Count results even if their worker died later.
-    ended = raised | (own["status"] == "memory") | own["succeeded"]
+    ended = raised | (of_function["status"] == "memory") | of_function["succeeded"]
     share = float(raised.sum() / max(ended.sum(), 1))
     return Share(share) if share >= _FAILED else None
 
@@ -348,12 +354,12 @@ def _turns(run: RunFigures, rows: Array) -> tuple[float | None, float]:
     if turn is not None or len(lanes) < 2:
         return turn, 0.0
     each = [find_turn(start[own], stop[own]) for own in lanes]
-    if any(one is None for one in each):
+    if any(interval is None for interval in each):
         return None, 0.0
     # A run that is served immediately lasts one interval, plus its other work.
     least = [float((stop - start)[own].min()) for own in lanes]
-    lasts = [max(one or 0.0, other) for one, other in zip(each, least, strict=True)]
-    served = sum(one * len(own) for one, own in zip(lasts, lanes, strict=True))
+    lasts = [max(interval or 0.0, other) for interval, other in zip(each, least, strict=True)]
+    served = sum(interval * len(own) for interval, own in zip(lasts, lanes, strict=True))
     return None, float((stop - start).sum()) - served
 
 
