@@ -35,7 +35,7 @@ from dasfprof.text import elide
 Source = str | os.PathLike[str] | Sequence[Path]
 
 #: Seconds between two checks of the processes that write.
-_LOOK = 3.0
+_CHECK_INTERVAL = 3.0
 #: Seconds without new events after which a run with processes on other hosts counts as ended, if
 #: the scheduler's file is closed.
 _SILENCE = 60.0
@@ -66,13 +66,14 @@ class RunFiles:
     Parameters
     ----------
     source
-        As for `open_run`, or files. Of a directory with several runs the newest is taken. New files
-        of the run are found in the directory of its first, unless the source is a single file.
+        What `open_run` accepts, or the files. If a directory contains several runs, the newest is
+        followed. New files of the run are found in the directory of its first file, unless the
+        source is a single file.
 
     Raises
     ------
     SourceNotFoundError, NotATraceError, InvalidArgumentError
-        As `open_run` does.
+        If there is no run. See `open_run`.
     """
 
     def __init__(self, source: Source) -> None:
@@ -84,7 +85,7 @@ class RunFiles:
         alone = isinstance(source, str | os.PathLike) and Path(source).is_file()
         self._directory = None if alone or not paths else paths[0].parent
         self._uuid: str | None = None
-        self._looked = -_LOOK
+        self._checked = -_CHECK_INTERVAL
         self._writers: dict[Path, Writer] = {}
 
     def __iter__(self) -> Iterator[FollowedFile]:
@@ -120,8 +121,8 @@ class RunFiles:
     def ends(self) -> list[FileEnd]:
         """Return how each file has ended so far. Processes are checked at intervals."""
         now, files = time.monotonic(), [file for file in self if file.header]
-        if now - self._looked >= _LOOK:
-            self._looked = now
+        if now - self._checked >= _CHECK_INTERVAL:
+            self._checked = now
             self._writers = {file.path: writer_of(file.header) for file in files if not file.closed}
         return [
             FileEnd.from_header(
@@ -161,8 +162,8 @@ class LiveRun:
     Parameters
     ----------
     source
-        A directory, a run's name, a file or a glob, see `dasfprof.open_run`; or the run's files.
-        Of a directory with several runs the newest is taken.
+        A directory, a run's name, a file or a glob (see `dasfprof.open_run`), or the run's files.
+        If a directory contains several runs, the newest is followed.
 
     Raises
     ------

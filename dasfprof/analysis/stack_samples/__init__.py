@@ -1,1 +1,1 @@
-"""What samples of stacks say: whose they are, which lines they name, how their time was spent."""
+"""Stack samples: their task runs, lines, functions and libraries, and how their time was spent."""

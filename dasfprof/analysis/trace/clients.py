@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections import defaultdict
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -63,9 +65,9 @@ class TaskClients:
     ) -> None:
         self._runs, self._names = runs, names
         #: Codes of sets of names.
-        self._numbers: dict[tuple[str, ...], int] = {}
+        self._codes: defaultdict[tuple[str, ...], int] = defaultdict(count().__next__)
         ids = graphs["client"].astype(object).tolist()
-        of_graph = [self._number((self.name(client),)) for client in ids]
+        of_graph = [self._codes[self.name(client),] for client in ids]
         #: Code of the client of each graph. The last one is for no graph.
         self._of_graph = np.array([*of_graph, -1], dtype=np.int64)
         nested = np.flatnonzero([str(client).startswith(_OF_TASKS) for client in ids])
@@ -89,9 +91,9 @@ class TaskClients:
         InvalidArgumentError
             If no client has this name.
         """
-        codes = [number for names, number in self._numbers.items() if name in names]
+        codes = [code for names, code in self._codes.items() if name in names]
         if not codes:
-            known = ", ".join(sorted({each for names in self._numbers for each in names}))
+            known = ", ".join(sorted({each for names in self._codes for each in names}))
             raise InvalidArgumentError(
                 f"client={name!r}: no client of this name sent tasks in this trace. Its clients: "
                 f"{known or 'none'}."
@@ -104,13 +106,13 @@ class TaskClients:
         codes = self._of_graph[self._runs.find(runs)]
         if self._more:
             rows = np.flatnonzero(np.isin(key_ids, list(self._more)))
-            names = list(self._numbers)
+            names = list(self._codes)
             for row, key, code in zip(
                 rows.tolist(), key_ids[rows].tolist(), codes[rows].tolist(), strict=True
             ):
                 of_graph = names[code] if code >= 0 else ()
-                codes[row] = self._number(tuple(sorted({*of_graph, *self._more[key]})))
-        return make_categorical(codes.astype(np.int32), [", ".join(each) for each in self._numbers])
+                codes[row] = self._codes[tuple(sorted({*of_graph, *self._more[key]}))]
+        return make_categorical(codes.astype(np.int32), [", ".join(each) for each in self._codes])
 
     def _inherit(self, nested: Array, recorded: Columns) -> None:
         """Assign graphs of tasks to a client, if it was the only one with tasks on workers."""
@@ -127,6 +129,3 @@ class TaskClients:
         ).reshape(len(persons), len(nested))
         alone = active.sum(axis=0) == 1
         self._of_graph[nested[alone]] = persons[active[:, alone].argmax(axis=0)]
-
-    def _number(self, names: tuple[str, ...]) -> int:
-        return self._numbers.setdefault(names, len(self._numbers))

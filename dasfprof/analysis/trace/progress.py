@@ -22,8 +22,8 @@ def is_wanted(progress: bool | None = None) -> bool:
     Parameters
     ----------
     progress
-        True or False decides; None leaves it to the config's ``dasfprof.progress``, and if that
-        is null as well to whether standard error is a terminal or this is a notebook.
+        True or False. None uses the setting ``dasfprof.progress``. If that is null as well,
+        progress is shown if standard error is a terminal, or in a notebook.
     """
     wanted = setting("progress", progress)
     if wanted is None:

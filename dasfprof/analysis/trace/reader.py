@@ -107,14 +107,14 @@ def widened(begin: float, end: float, events: pd.DataFrame) -> tuple[float, floa
     Parameters
     ----------
     begin, end
-        Of all other facts, NaN where there are none: all events count then.
+        Time range of all other events, or NaN if there are none. Then no event is far away.
     events
-        As `UserEvents.table` gives them.
+        See `UserEvents.table`.
 
     Returns
     -------
     begin, end, left_out
-        The span, and the number of events that are too far away.
+        The time range, and the number of events that are too far away.
     """
     starts = events["time"].to_numpy(dtype=float)
     stops = starts + np.nan_to_num(events["duration"].to_numpy(dtype=float))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -335,13 +336,12 @@ class TaskSteps:
         graphs: pd.DataFrame,
         runs: RunGraphs,
     ) -> None:
-        self._numbers: dict[str, int] = {}
+        #: Codes of steps.
+        self._codes: defaultdict[str, int] = defaultdict(count().__next__)
         self._runs = runs
         self._layer_of_key, identities = known.of_keys, known.of_layers
-        number_of = {
-            number: self._number(path)
-            for number, path in zip(steps["id"].tolist(), steps["step"], strict=True)
-        }
+        ids = zip(steps["id"].tolist(), steps["step"], strict=True)
+        number_of = {number: self._codes[path] for number, path in ids}
         step = codes_of(layers.columns["id"], number_of)
         layer, time = identities[layers.columns["layer"]], layers.columns["timestamp"]
         built = np.flatnonzero((step >= 0) & (layer > 0))
@@ -361,12 +361,12 @@ class TaskSteps:
         self._computed = np.full(len(graphs) + 1, -1, dtype=np.int64)
         for row, names in enumerate(graphs.get("step", ())):
             if isinstance(names, tuple | list) and names:
-                self._computed[row] = self._number(SEPARATOR.join(map(str, names)))
+                self._computed[row] = self._codes[SEPARATOR.join(map(str, names))]
 
     def find(self, runs: Columns) -> pd.Categorical:
         """Return the step of each task run, or NA if unknown."""
         key_ids = runs["key_id"]
-        if not self._numbers and "annotations" not in runs:
+        if not self._codes and "annotations" not in runs:
             return make_categorical(np.broadcast_to(np.int32(-1), len(key_ids)), [])
         graph = self._runs.find(runs)
         computed, arrival = self._computed[graph], self._runs.arrivals[graph]
@@ -376,7 +376,7 @@ class TaskSteps:
         step = np.where(step >= 0, step, self._annotated(runs))
         rows = np.flatnonzero(step < 0)
         step[rows] = self._inherited.find(layer[rows], step[rows], arrival[rows])
-        return make_categorical(step.astype(np.int32), list(self._numbers))
+        return make_categorical(step.astype(np.int32), list(self._codes))
 
     def _annotated(self, runs: Columns) -> Array:
         """Return the steps in the user's own annotations."""
@@ -392,11 +392,8 @@ class TaskSteps:
             return -1
         step, span = annotations.get("step"), annotations.get("span")
         if isinstance(step, str) and step:
-            return self._number(step)
+            return self._codes[step]
         names = span.get("name") if isinstance(span, dict) else None
         if isinstance(names, tuple | list) and names and tuple(names) != _NO_SPAN:
-            return self._number(SEPARATOR.join(map(str, names)))
+            return self._codes[SEPARATOR.join(map(str, names))]
         return -1
-
-    def _number(self, path: str) -> int:
-        return self._numbers.setdefault(path, len(self._numbers))
