@@ -171,19 +171,21 @@ arguments       text     text     name, type, dtype, shape or length of the firs
 """,
 )
 
+#: Prefix of the hash of a chunk that is stored in an HDF5 file.
+STORED_CHUNK = "h"
 STORAGE = event_kind(
     "Storage",
-    "Data that a task run read from and wrote to one store, by outermost requests of fsspec and "
-    "Zarr 3 in any thread or event loop; or, for runs of at least a millisecond, data that its "
-    "thread moved from and to disks of its host.",
+    "Data that a task run read from and wrote to one store, by outermost requests of fsspec, "
+    "Zarr 3 and h5py in any thread or event loop; or, for runs of at least a millisecond, data "
+    "that its thread moved from and to disks of its host.",
     recorder="TracePlugin",
     columns="""
 key             key      key      the key
 run_id          int      id       Dask's number of the attempt
 protocol        text     text     protocol of the file system, such as s3, gs or https; file, memory
-    or zip for stores of Zarr; disk for the kernel's count of bytes from and to block devices, which
-    omits reads of cached files, includes writes immediately, and may include tasks under a
-    millisecond in the 0.1 s before this run on its thread
+    or zip for stores of Zarr; hdf5 for bytes in memory; disk for the kernel's count of bytes from
+    and to block devices, which omits reads of cached files, includes writes immediately, and may
+    include tasks under a millisecond in the 0.1 s before this run on its thread
 reads           int      count    number of read requests, 0 for disk
 read_size       int      bytes    bytes read
 reading         float32  seconds  total time of read requests, also parallel ones, 0 for disk
@@ -198,7 +200,8 @@ helpers_cpu     float32  seconds  CPU time of threads that the run started by as
 helpers_queue   float32  seconds  time for which these threads waited for a CPU core, at most the
     remainder of that time
 items           text     text     hashes of the first 16 objects or ranges of objects that it read
-    from all stores, without metadata of Zarr. Empty for disk
+    from all stores, without metadata of Zarr. Empty for disk. Hashes of stored chunks of HDF5
+    begin with h, and are recorded if the cache of the dataset cannot hold what was read
 """,
 )
 

@@ -13,6 +13,7 @@ from dasfprof.analysis.diagnosis.registry import MORE, Advice, Change, Finding, 
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
 from dasfprof.analysis.wording import Bytes, Count, Factor, Rate, Seconds, Share
 from dasfprof.database.columns import Array
+from dasfprof.schema.tasks import STORED_CHUNK
 
 #: Thresholds of small requests: maximum bytes, maximum bytes per second, and minimum seconds.
 _SMALL, _SLOW, _LATENCY = 1e6, 5e6, 0.005
@@ -133,6 +134,7 @@ def chunk_mismatch(run: RunFigures) -> Iterator[Finding]:
         by_item = of_layer.groupby("item")["alone"].agg(["size", "mean"])
         # What most of the tasks read besides their chunks, such as a table, is no chunk.
         is_chunk = (by_item["size"] <= of_layer["key_id"].nunique() / 2) | (by_item["mean"] > 0.5)
+        is_chunk |= by_item.index.str.startswith(STORED_CHUNK)
         readers = by_item["size"][is_chunk]
         if len(readers) >= _FEWEST and readers.median() >= 2:
             rows = np.flatnonzero(run.layers.codes == layer)
@@ -155,7 +157,7 @@ def chunk_mismatch(run: RunFigures) -> Iterator[Finding]:
         "{moved} were read. Reading each stored chunk once would be {once}. Only the first 16 "
         "objects or ranges of each task were compared. See storage().",
         "Choose chunks of {function} that are multiples of the stored chunks along each axis: "
-        "open the array without chunks= (da.from_zarr), or with chunks={{}} (xarray.open_zarr). "
+        "open the array without chunks= (dask.array), or with chunks={{}} (xarray). "
         "When you write, rechunk() to multiples of the chunks (or shards) of the target array.",
         function=name,
         tasks=Count(tasks),

@@ -13,12 +13,11 @@ from time import perf_counter, thread_time
 from typing import Any
 
 from dasfprof.recording.guard import HookGuard
+from dasfprof.recording.task_runs.storage_requests import MOST_ITEMS
 from dasfprof.recording.task_runs.thread_time import ThreadFile, open_thread_file, run_queue_seconds
 
 #: Name of the store for bytes that the kernel counted.
 DISK = "disk"
-#: Maximum number of items that are recorded of a run.
-_MOST_ITEMS = 16
 #: Columns with the number, bytes and seconds of requests that read, and of those that write.
 _READS, _WRITES = ("reads", "read_size", "reading"), ("writes", "write_size", "writing")
 _NOTHING: dict[str, Any] = dict.fromkeys((*_READS, *_WRITES, "unsized"), 0)
@@ -73,7 +72,7 @@ class RunStorage:
         with self._lock:
             request.begin = self._turn()
             self._open.add(request)
-            if item is not None and len(self._items) < _MOST_ITEMS:
+            if item is not None and len(self._items) < MOST_ITEMS:
                 self._items[item] = None
             if in_thread and threading.get_ident() not in self._helpers:
                 request.cpu = thread_time()

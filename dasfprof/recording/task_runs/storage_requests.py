@@ -1,4 +1,4 @@
-"""Functions of fsspec and Zarr 3 that make requests to storage, and how requests are counted.
+"""Functions of fsspec, Zarr 3 and h5py that access storage, and how requests are counted.
 
 In fsspec, these are the functions with which a file fetches and uploads blocks, and the methods of
 file systems for whole files and ranges of them. In asynchronous file systems, they are coroutines,
@@ -7,11 +7,16 @@ requests on to another file system, are left out.
 
 In Zarr 3, these are the methods of stores. Stores that pass requests on to a remote file system of
 fsspec or to another store are left out.
+
+In h5py, these are the functions that read and write datasets. Their bytes are those of the arrays
+in memory.
 """
 
 from __future__ import annotations
 
 import inspect
+import itertools
+import math
 import os
 import sys
 import zlib
@@ -20,9 +25,10 @@ from types import MethodType
 from typing import Any, NamedTuple, TypeAlias
 
 from dasfprof.recording.dask_internals.patch import Hook, Patch, unpatched
+from dasfprof.schema.tasks import STORED_CHUNK
 
 #: Modules that have the hooked classes. When Zarr's second one is imported, its stores exist.
-MODULES = ("fsspec.spec", "fsspec.asyn", "zarr.abc.store", "zarr.storage")
+MODULES = ("fsspec.spec", "fsspec.asyn", "zarr.abc.store", "zarr.storage", "h5py._hl.dataset")
 #: Protocols of file systems of this host, or that pass requests on to another file system.
 _NOT_REMOTE = frozenset(
     (
@@ -39,6 +45,8 @@ _ZARR_NAMES = {
     "AzureStore": "az",
     "ManagedMemoryStore": "memory",
 }
+#: Maximum number of items that are recorded of a task run.
+MOST_ITEMS = 16
 #: Objects that hold no data of an array.
 _METADATA = ("zarr.json", ".zarray", ".zattrs", ".zgroup", ".zmetadata")
 
@@ -56,7 +64,8 @@ class RequestKind(NamedTuple):
     store: Callable[[Any], str | None]
     #: Called before the request, with its arguments. The first one is the object.
     size: Callable[[_Args, _Kwargs], BytesOf]
-    #: Returns a text that identifies what is read, from the same arguments, or None.
+    #: Returns a text that identifies what is read, from the same arguments, or None. It may have
+    #: several parts, separated by spaces.
     item: Callable[[_Args, _Kwargs], str | None] = lambda _args, _kwargs: None
 
 
@@ -94,7 +103,7 @@ def hooks(around: Around, new: Callable[..., Any]) -> Iterator[Hook]:
     classes.
     """
     modules: list[Any] = [sys.modules.get(name) for name in MODULES]
-    spec, asyn, stores, _ = modules
+    spec, asyn, stores, _, hdf5 = modules
     if hasattr(spec, "AbstractBufferedFile"):
         yield type(spec.AbstractFileSystem), "__init__", new
         yield spec.AbstractBufferedFile, "__init__", new
@@ -106,6 +115,9 @@ def hooks(around: Around, new: Callable[..., Any]) -> Iterator[Hook]:
     if hasattr(stores, "Store"):
         yield stores.Store, "__init__", new
         yield from _on_methods(stores.Store, _OF_STORES, around, stores.Store)
+    if hasattr(hdf5, "Dataset"):
+        for name, request in _OF_DATASETS.items():
+            yield hdf5.Dataset, name, around(request)
 
 
 def _on_methods(
@@ -254,4 +266,46 @@ def _object(args: _Args, kwargs: _Kwargs) -> str | None:
 _OF_STORES = {
     **dict.fromkeys(("get", "get_sync"), RequestKind(False, _store, _chunk, _object)),
     **dict.fromkeys(("set", "set_if_not_exists", "set_sync"), RequestKind(True, _store, _stored)),
+}
+
+
+# --- HDF5 -----------------------------------------------------------------------------------------
+
+
+def _in_memory(_args: _Args, _kwargs: _Kwargs) -> BytesOf:
+    return lambda result: getattr(result, "nbytes", None)
+
+
+def _assigned(args: _Args, kwargs: _Kwargs) -> BytesOf:
+    return lambda _result: getattr(_argument(2, "val", args, kwargs), "nbytes", None)
+
+
+def _stored_chunks(args: _Args, _kwargs: _Kwargs) -> str | None:
+    """Return hashes of the first stored chunks of a selection of integers and slices.
+
+    Return None if HDF5 can hold all of its chunks in its cache, and so need not read them again.
+    """
+    dataset, selection = args[:2]
+    chunks, selection = dataset.chunks, selection if type(selection) is tuple else (selection,)
+    if chunks is None or not all(isinstance(index, int | slice) for index in selection):
+        return None
+    slices = (
+        index if isinstance(index, slice) else slice(index, index + 1 or None)
+        for index in selection
+    )
+    spans = []
+    for length, size, index in itertools.zip_longest(dataset.shape, chunks, slices):
+        start, stop, _ = (index or slice(None)).indices(length)
+        spans.append(range(start // size, -(-stop // size)))
+    nbytes = math.prod(map(len, spans)) * math.prod(chunks) * dataset.dtype.itemsize
+    if nbytes <= dataset.id.get_access_plist().get_chunk_cache()[1]:
+        return None
+    path = f"{dataset.file.filename}{dataset.name}"
+    indices = itertools.islice(itertools.product(*spans), MOST_ITEMS)
+    return " ".join(f"{STORED_CHUNK}{_hash_of(path, str(index))}" for index in indices)
+
+
+_OF_DATASETS = {
+    "__getitem__": RequestKind(False, lambda _dataset: "hdf5", _in_memory, _stored_chunks),
+    "__setitem__": RequestKind(True, lambda _dataset: "hdf5", _assigned),
 }

@@ -1,0 +1,79 @@
+"""What tasks read from HDF5 files and write to them, and which stored chunks they read again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import dask.array as da
+import numpy as np
+import pytest
+from clusters import new_client
+from refuters import refute
+from test_storage_calls import heard_of
+
+import dasfprof
+from dasfprof import TraceAnalyser
+
+h5py = pytest.importorskip("h5py")
+
+#: A dataset of 4 x 4 stored chunks of 8 MB, as numbers that take long to decompress.
+SHAPE, STORED = (256, 256, 256), (256, 64, 64)
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    path = tmp_path_factory.mktemp("hdf5") / "data.h5"
+    data = np.random.default_rng(0).integers(0, 1000, SHAPE).astype("f8")
+    with h5py.File(path, "w") as opened:
+        opened.create_dataset("x", data=data, chunks=STORED, compression="gzip")
+    yield path
+
+
+@pytest.mark.parametrize(("chunks", "again"), [((32, 256, 256), 8), ((256, 128, 64), 1)])
+def test_stored_chunks_that_many_tasks_read(
+    file: Path, chunks: tuple[int, ...], again: int, tmp_path: Path
+) -> None:
+    """Each of eight slabs reads all stored chunks, and each of eight columns reads two."""
+    with (
+        new_client(n_workers=1, threads_per_worker=2, processes=False) as client,
+        h5py.File(file) as opened,
+        dasfprof.profile(client, directory=tmp_path),
+    ):
+        da.from_array(opened["x"], chunks=chunks).sum().compute()
+    analyser = TraceAnalyser(tmp_path, progress=False)
+    assert not refute(tmp_path, analyser.findings())
+    (row,) = analyser.storage().query("Storage == 'hdf5'").to_dict("records")
+    assert (row["Reads"], row["Read (MB)"]) == (8, pytest.approx(np.prod(SHAPE) * 8 / 1e6))
+    mismatch = [finding for finding in analyser.findings() if finding.rule == "chunk-mismatch"]
+    assert len(mismatch) == (again > 1)
+    for finding in mismatch:
+        figures = finding.to_dict()["Figures"]
+        assert (figures["chunks"]["value"], figures["times"]["value"]) == (16, again)
+
+
+@pytest.mark.parametrize(
+    ("selection", "cache", "stored"),
+    [
+        (np.s_[0:1], 0, 16),
+        (np.s_[:, 64:128, 60:70], 0, 2),
+        (np.s_[3, -1], 0, 4),
+        (np.s_[..., 0], 0, 0),  # an ellipsis is not looked into
+        (np.s_[:, :64, :64], 2**23, 0),  # HDF5 can keep it
+        (np.s_[:, :65, :64], 2**23, 2),
+    ],
+)
+def test_stored_chunks_of_a_selection(file: Path, selection: Any, cache: int, stored: int) -> None:
+    with h5py.File(file, rdcc_nbytes=cache) as opened:
+        heard = heard_of(lambda: opened["x"][selection])
+        assert heard.calls == [("hdf5", False, opened["x"][selection].nbytes)]
+    (row,) = heard.close()
+    assert len(row["items"].split()) == stored
+
+
+def test_writes_are_counted(tmp_path: Path) -> None:
+    with h5py.File(tmp_path / "new.h5", "w") as opened:
+        dataset = opened.create_dataset("x", (10, 10), "f8")
+        heard = heard_of(lambda: dataset.__setitem__(slice(0, 4), np.ones((4, 10))))
+    assert heard.calls == [("hdf5", True, 320)]
