@@ -142,8 +142,7 @@ def _recorded(run: Run, origins: dict[str, Array], ended: int) -> dict[str, Arra
     elapsed = np.maximum(elapsed, length)
     elapsed[ended:] = length[ended:]
     state = _objects(tasks["state"])
-    lost = np.zeros(len(tasks), dtype=bool)
-    lost[ended:] = state[ended:] == LOST
+    lost = (state == LOST) & (np.arange(len(tasks)) >= ended)
     return {
         "key_id": tasks["key_id"].to_numpy(),
         "worker_id": tasks["worker_id"].to_numpy(),

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from dasfprof.analysis.model.links import CLIENT, NOTHING, find_predecessors
-from dasfprof.analysis.model.thread_time import RunningSeconds, running_seconds
+from dasfprof.analysis.model.thread_time import RunningSeconds, recorded_column, running_seconds
 from dasfprof.analysis.numeric.groups import ratio
 from dasfprof.analysis.run import Run
 from dasfprof.analysis.run.open_runs import taken_back
@@ -111,9 +111,8 @@ def find_path(run: Run) -> CriticalPath:
     end = np.minimum.accumulate(end[::-1])[::-1]
     begin = np.append(run.first_arrival, end[:-1])[: len(path)]
     edges = np.empty((len(_STEPS), len(path)))
-    disk = np.zeros(len(slots.worker))
-    disk[: len(run.tasks)] = np.nan_to_num(run.tasks["disk_read"].to_numpy(dtype=float))
-    unspilled = to_ticks(np.minimum(times.executing + np.maximum(disk, 0.0), times.start))
+    disk = recorded_column(run, "disk_read", len(slots.worker))
+    unspilled = to_ticks(np.minimum(times.executing + disk, times.start))
     by_client = np.isin(predecessors.kind[path], (CLIENT, NOTHING))
     lost = _lost_before(run, predecessors.asked)
     stages = {**vars(times), "unspilled": unspilled, "sent": slots.sent, **lost}

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dasfprof.analysis.numeric.groups import ratio
+from dasfprof.analysis.numeric.groups import Groups, ratio
 from dasfprof.analysis.numeric.intervals import SampledIntervals, held_until, union
 from dasfprof.analysis.run import Run
 from dasfprof.analysis.run.workers import NamedWorkers
@@ -168,17 +168,13 @@ class GpuSamples:
             samples = self.of_worker(number)
             times = samples["time"].to_numpy(dtype=float)
             begun, ended = starts[rows], stops[rows]
-            # Usually, all values of a sample are known.
-            intervals: dict[bytes, SampledIntervals] = {}
             for reading, (integral, covered) in sums.items():
                 values = samples[reading].to_numpy(dtype=float)
                 known = ~np.isnan(values)
                 if known.any():
-                    mask = known.tobytes()
-                    if mask not in intervals:
-                        intervals[mask] = SampledIntervals(times[known], begun, ended)
-                    integral[rows] = intervals[mask].integrals(values[known])
-                    covered[rows] = intervals[mask].covered
+                    intervals = SampledIntervals(times[known], begun, ended)
+                    integral[rows] = intervals.integrals(values[known])
+                    covered[rows] = intervals.covered
         return sums
 
     def counts(self, tasks: pd.DataFrame) -> Array:
@@ -313,7 +309,7 @@ def _integrate(samples: pd.DataFrame, edges: Array, running: tuple[Array, Array]
     cuts = np.unique(np.concatenate([edges, times, ends, *running]))
     cuts = cuts[(cuts >= edges[0]) & (cuts <= edges[-1])]
     begins, seconds = cuts[:-1], np.diff(cuts)
-    window = np.searchsorted(edges, begins, side="right") - 1
+    windows = Groups(np.searchsorted(edges, begins, side="right") - 1, len(edges) - 1)
     sample = np.searchsorted(times, begins, side="right") - 1
     sampled = sample >= 0
     sampled[sampled] = begins[sampled] < ends[sample[sampled]]
@@ -326,17 +322,8 @@ def _integrate(samples: pd.DataFrame, edges: Array, running: tuple[Array, Array]
             values[sampled] = samples[name].to_numpy(dtype=float)[sample[sampled]]
         return values
 
-    def total(weights: Array) -> Array:
-        return np.bincount(window, weights, len(edges) - 1).astype(float)
-
     def mean(values: Array) -> Array:
-        known = ~np.isnan(values)
-        return ratio(total(np.where(known, values, 0.0) * seconds), total(known * seconds))
-
-    def highest(values: Array) -> Array:
-        maxima = np.full(len(edges) - 1, np.nan)
-        np.fmax.at(maxima, window, values)
-        return maxima
+        return ratio(windows.sum(values * seconds), windows.sum(~np.isnan(values) * seconds))
 
     utilization, memory = reading("gpu_utilization"), reading("gpu_memory_used")
     # In a second with a utilization of 30 %, the device was idle for 0.7 s.
@@ -344,14 +331,14 @@ def _integrate(samples: pd.DataFrame, edges: Array, running: tuple[Array, Array]
     inside = (times >= edges[0]) & (times <= edges[-1])
     indices = np.minimum(np.searchsorted(edges, times[inside], side="right"), len(edges) - 1) - 1
     return {
-        "seconds": total(sampled * seconds),
+        "seconds": windows.sum(sampled * seconds),
         "mean_utilization": mean(utilization),
-        "max_utilization": highest(utilization),
+        "max_utilization": windows.max(utilization),
         "mean_memory": mean(memory),
-        "max_memory": highest(memory),
-        "memory_total": highest(reading("memory_total")),
+        "max_memory": windows.max(memory),
+        "memory_total": windows.max(reading("memory_total")),
         "means": {name: mean(reading(name)) for name in READINGS},
-        "max_temperature": highest(reading("temperature")),
+        "max_temperature": windows.max(reading("temperature")),
         "tasks_ran": mean(np.where(sampled, 100.0 * busy, np.nan)),
         "idle_while_tasks_ran": mean(idle * busy),
         "idle_while_no_task_ran": mean(idle * ~busy),

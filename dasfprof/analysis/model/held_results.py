@@ -149,10 +149,8 @@ class _Dependents:
 
     def __init__(self, run: Run, keys: Array) -> None:
         times, only = run.times, run.scheduler_only
-        asked = np.zeros(len(run.keys), dtype=bool)
-        asked[keys] = True
-        ran = np.flatnonzero(asked[run.tasks["key_id"].to_numpy()])
-        only = only[asked[only["key_id"].to_numpy()]]
+        ran = np.flatnonzero(np.isin(run.tasks["key_id"], keys))
+        only = only[np.isin(only["key_id"], keys)]
         sent, known, began, waiting = (
             run.since_begin(only[name])
             for name in ("sent", "known", "scheduler_start", "scheduler_waiting")

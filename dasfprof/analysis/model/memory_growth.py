@@ -144,10 +144,7 @@ def _moments(run: Run, processes: list[ProcessMemory]) -> Moments:
         return none
     # After the last computation, the program may release everything.
     between = Moments(ends[:-1], begins[1:], np.ones(max(len(ends) - 2, 0)), float("nan"))
-    seen = np.ones(len(between), dtype=bool)
-    for process in processes:
-        seen &= between.has_any(process.time)
-    chosen = np.flatnonzero(seen)
+    chosen = np.flatnonzero(np.all([between.has_any(p.time) for p in processes], axis=0))
     if len(chosen) >= FEWEST:
         indices = np.unique(np.linspace(0, len(chosen) - 1, min(len(chosen), _MOST)).astype(int))
         return between.select(chosen[indices])

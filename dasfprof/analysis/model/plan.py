@@ -10,6 +10,7 @@ import pandas as pd
 from dasfprof.analysis.model.critical_path import find_path
 from dasfprof.analysis.model.links import DEPENDENCY, ResultsByKey, find_predecessors
 from dasfprof.analysis.model.steps import groups_of, line_groups, number_layers, step_groups
+from dasfprof.analysis.model.thread_time import recorded_column
 from dasfprof.analysis.numeric.groups import Groups
 from dasfprof.analysis.run import Run
 from dasfprof.analysis.run.times import to_ticks
@@ -89,9 +90,7 @@ def find_plan(run: Run) -> Plan:
     codes = pd.factorize(codes)[0].astype(np.int64)
     nodes = Groups(codes, int(codes.max(initial=-1)) + 1)
     order = np.argsort(nodes.min(rows("start")), kind="stable")
-    indices = np.empty(nodes.count, dtype=np.int64)
-    indices[order] = np.arange(nodes.count)
-    codes, first = indices[codes], nodes.order[nodes.begins[:-1]][order]
+    codes, first = np.argsort(order)[codes], nodes.order[nodes.begins[:-1]][order]
     return Plan(
         codes[rows_of_all],
         codes[rows_of_trace],
@@ -133,8 +132,7 @@ def find_edges(run: Run) -> PlanEdges:
     users, sources = users[known], sources[known]
     pairs = plan.of_slots[users] * len(plan) + plan.of_slots[sources]
     codes, distinct = pd.factorize(pairs, sort=True)
-    edges, size = Groups(codes, len(distinct)), np.full(len(slots.worker), np.nan)
-    size[: len(run.tasks)] = run.tasks["size"].to_numpy(dtype=float)
+    edges, size = Groups(codes, len(distinct)), recorded_column(run, "size", len(starts), np.nan)
     once = ~pd.DataFrame({"edge": codes, "of": sources}).duplicated().to_numpy()
     handed = Groups(codes[once], len(distinct))
     sizes = size[sources[once]]

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from dasfprof.analysis.numeric.groups import as_type, is_nothing, ratio
+from dasfprof.analysis.numeric.groups import Groups, as_type, is_nothing, ratio
 from dasfprof.analysis.run import Run
 from dasfprof.analysis.run.slots import TaskSlots
 from dasfprof.database.columns import Array
@@ -254,7 +254,7 @@ COSTS = {"cpu": np.nan, "run_queue": 0.0, "storage": 0.0, "deserialize": 0.0, "d
 
 def recorded_costs(run: Run, count: int) -> dict[str, Array]:
     """Return the costs of a trace's task runs. They are missing without a worker's file."""
-    return {name: _column(run, name, count, missing) for name, missing in COSTS.items()}
+    return {name: recorded_column(run, name, count, missing) for name, missing in COSTS.items()}
 
 
 def uses_of(
@@ -284,7 +284,7 @@ def uses_of(
 
 def unspill_seconds(run: Run, before: Array) -> Array:
     """Return for how many seconds before its function the inputs of each run were unspilled."""
-    return np.minimum(_column(run, "disk_read", len(before)), before)
+    return np.minimum(recorded_column(run, "disk_read", len(before)), before)
 
 
 class RunningSeconds(NamedTuple):
@@ -351,16 +351,14 @@ def spilling_shares(run: Run, finishing: Array) -> Array:
     memory, count = run.managed_memory, len(run.workers)
     if "spill_write" not in memory or not len(memory):
         return np.zeros(count)
-    worker, written = memory["worker_id"].to_numpy(), memory["spill_write"].to_numpy(dtype=float)
-    known = np.isfinite(written)
-    most, least = np.full(count, -np.inf), np.full(count, np.inf)
-    np.maximum.at(most, worker[known], written[known])
-    np.minimum.at(least, worker[known], written[known])
-    spilled = np.where(most > least, most - least, 0.0)
+    workers = Groups(memory["worker_id"].to_numpy(), count)
+    written = memory["spill_write"].to_numpy(dtype=float)
+    written[~np.isfinite(written)] = np.nan
+    spilled = workers.max(written) - workers.min(written)
     return np.minimum(np.nan_to_num(ratio(spilled, finishing)), 1.0)
 
 
-def _column(run: Run, name: str, count: int, unknown: float = 0.0) -> Array:
+def recorded_column(run: Run, name: str, count: int, unknown: float = 0.0) -> Array:
     """Return a non-negative column of the task runs, with `unknown` (0 or NaN) for missing values.
 
     Values are missing for runs without a worker's file.

@@ -138,22 +138,14 @@ def _p2p_parts(run: Run) -> tuple[Array, Array, Array]:
     key_ids = run.tasks["key_id"].to_numpy()
     lengths, items = run.task_dependencies
     row = np.repeat(np.arange(len(key_ids)), np.maximum(lengths, 0))
-    handed = np.zeros(len(run.keys), dtype=bool)
-    handed[items[barrier[row]]] = True
-    of_barrier = np.zeros(len(run.keys), dtype=bool)
-    of_barrier[key_ids[barrier]] = True
-    takes = np.zeros(len(key_ids), dtype=bool)
-    takes[row[of_barrier[items]]] = True
-    return barrier, takes, handed[key_ids]
+    takes = np.isin(np.arange(len(key_ids)), row[np.isin(items, key_ids[barrier])])
+    return barrier, takes, np.isin(key_ids, items[barrier[row]])
 
 
 def _alike(run: Run, rows: Array) -> Array:
     """Return all runs of these runs' functions, because some dependencies may not be recorded."""
     codes = run.tasks["function"].cat.codes.to_numpy()
-    functions = np.zeros(codes.max(initial=-1) + 2, dtype=bool)
-    functions[codes[rows]] = True
-    functions[-1] = False
-    return functions[codes]
+    return np.isin(codes, codes[rows]) & (codes >= 0)
 
 
 @once_per_trace

@@ -124,7 +124,7 @@ class Groups:
         return np.where(total > 0, np.maximum(gini, 0.0), np.nan)
 
 
-def ratio(part: Array, total: Array) -> Array:
+def ratio(part: Array, total: Array | float) -> Array:
     """Return the ratio, or NaN if the denominator is 0 or unknown."""
     quotient = np.full(np.broadcast(part, total).shape, np.nan)
     with np.errstate(invalid="ignore"):

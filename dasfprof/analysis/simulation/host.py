@@ -7,9 +7,10 @@ from functools import cached_property
 
 import numpy as np
 
+from dasfprof.analysis.model.thread_time import recorded_column
 from dasfprof.analysis.run import Run
 from dasfprof.analysis.simulation.changes import changed_cluster
-from dasfprof.analysis.simulation.inputs import ReplayCluster, recorded_column
+from dasfprof.analysis.simulation.inputs import ReplayCluster
 from dasfprof.analysis.simulation.replay import MOST_ERROR, replay_of
 from dasfprof.database.columns import Array
 

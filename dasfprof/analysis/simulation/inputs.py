@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from dasfprof.analysis.model.links import dependency_rows, last_slots
+from dasfprof.analysis.model.thread_time import recorded_column
 from dasfprof.analysis.numeric.groups import distinct
 from dasfprof.analysis.run import Run
 from dasfprof.analysis.run.slots import TaskSlots
@@ -64,8 +65,7 @@ class ReplayInputs:
 def replay_inputs(run: Run, slots: TaskSlots, lives: WorkerLives) -> ReplayInputs:
     """Return the inputs of a replay of a run."""
     times, count = slots.times, len(slots.worker)
-    begun = np.empty(count, dtype=np.int64)
-    begun[np.lexsort((np.arange(count), times.known, times.executing))] = np.arange(count)
+    begun = np.argsort(np.lexsort((times.known, times.executing)))
     offsets, inputs = _input_rows(run, begun)
     place_of = np.zeros(len(run.workers), dtype=np.int64)
     place_of[lives.ids] = np.arange(len(lives.ids))
@@ -144,15 +144,6 @@ def takers_of(inputs: ReplayInputs, priority: Array) -> tuple[list[int], list[in
     return offsets.tolist(), takers[order].tolist()
 
 
-def recorded_column(run: Run, column: str, count: int) -> Array:
-    """Return a column of the trace's tasks for all runs, with 0 if unknown or negative."""
-    filled = np.zeros(count)
-    if column in run.tasks:
-        values = np.nan_to_num(run.tasks[column].to_numpy(dtype=float))
-        filled[: len(values)] = np.maximum(values, 0.0)
-    return filled
-
-
 def _input_rows(run: Run, begun: Array) -> tuple[Array, Array]:
     """Return the runs that each run waits for: of its inputs, and the earlier run of its key."""
     count = len(begun)
@@ -170,22 +161,11 @@ def _input_rows(run: Run, begun: Array) -> tuple[Array, Array]:
 
 def _priorities(run: Run, begun: Array) -> Array:
     """Return ranks of runs by Dask's priorities, or by the order in which they ran if unknown."""
-    count = len(begun)
-    names = ("priority_user", "priority_generation", "priority_order")
-    keys = [begun]
-    for name in reversed(names):
-        values = np.zeros(count)
-        if name in run.tasks:
-            recorded = run.tasks[name].to_numpy(dtype=float)
-            if np.isnan(recorded).any():
-                return begun
-            values[: len(recorded)] = recorded
-        keys.append(values)
-    if len(run.tasks) < count:
+    names = ("priority_order", "priority_generation", "priority_user")
+    keys = [run.tasks[name].to_numpy(dtype=float) for name in names if name in run.tasks]
+    if len(run.tasks) < len(begun) or np.isnan(keys).any():
         return begun
-    ranks = np.empty(count, dtype=np.int64)
-    ranks[np.lexsort(keys)] = np.arange(count)
-    return ranks
+    return np.argsort(np.lexsort([begun, *keys]))
 
 
 def _root_group_sizes(groups: Array, graph: Array, offsets: Array, inputs: Array) -> Array:

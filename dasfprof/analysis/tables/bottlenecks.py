@@ -13,12 +13,9 @@ from dasfprof.analysis.model.steps import has_steps, step_groups
 from dasfprof.analysis.model.thread_time import running_seconds
 from dasfprof.analysis.numeric.groups import Groups, GroupSums, distinct, ratio
 from dasfprof.analysis.run import Run
-from dasfprof.analysis.tables.columns import RUNNING, integers, text
+from dasfprof.analysis.tables.columns import RUNNING, integers, run_of_rows, text
 from dasfprof.analysis.tables.questions import InParts, question
 from dasfprof.database.columns import Array
-
-#: Columns that identify a task run on a worker.
-_RUN = ["key_id", "run_id", "worker_id"]
 
 
 def _sums(run: Run, *, progress: bool = False) -> GroupSums:
@@ -59,17 +56,9 @@ def _sums(run: Run, *, progress: bool = False) -> GroupSums:
 
 def _by_task_run(run: Run, recorded: pd.DataFrame) -> Array:
     """Return the seconds that rows record for each task run, or NaN if they were not recorded."""
-    tasks = run.tasks
-    sums = np.full(len(tasks), 0.0 if run.knows_serialising else np.nan)
-    if not len(recorded):
-        return sums
-    rows = np.flatnonzero(np.isin(tasks["key_id"].to_numpy(), recorded["key_id"].to_numpy()))
-    runs = tasks[_RUN].iloc[rows].assign(row=rows).drop_duplicates(_RUN)
-    matches = runs.merge(recorded[[*_RUN, "seconds"]], on=_RUN)
-    at = matches["row"].to_numpy(dtype=np.int64)
-    sums[at] = np.nan_to_num(sums[at])
-    np.add.at(sums, at, matches["seconds"].to_numpy(dtype=float))
-    return sums
+    groups = Groups(run_of_rows(run, recorded), len(run.tasks))
+    sums = groups.sum(recorded["seconds"].to_numpy(dtype=float))
+    return sums if run.knows_serialising else np.where(groups.sizes > 0, sums, np.nan)
 
 
 def _table(run: Run, parts: Sequence[GroupSums], **_: Any) -> pd.DataFrame:
@@ -222,8 +211,7 @@ def per_step_bottleneck(run: Run) -> pd.DataFrame:
         {
             "Step": text(names),
             "Duration (s)": seconds,
-            "Percentage of all task time (%)": ratio(seconds, np.full(len(names), seconds.sum()))
-            * 100,
+            "Percentage of all task time (%)": ratio(seconds, seconds.sum()) * 100,
             "Num Tasks (chunks)": groups.sizes,
             "Mean Task time (s)": groups.mean(duration),
             "Functions": _distinct(codes, tasks["function"].cat.codes.to_numpy(), len(names)),

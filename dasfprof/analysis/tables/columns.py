@@ -12,6 +12,7 @@ import pandas as pd
 from dasfprof.analysis.model.steps import client_groups, has_clients, has_steps, step_groups
 from dasfprof.analysis.model.thread_time import RunningSeconds
 from dasfprof.analysis.run import Run
+from dasfprof.analysis.trace.under_way import RUN
 from dasfprof.database.columns import Array
 from dasfprof.text import count_of
 
@@ -86,6 +87,14 @@ def of_function(run: Run, events: pd.DataFrame, function: str | None) -> tuple[p
         return table, functions
     selected = functions == function
     return table[selected], functions[selected]
+
+
+def run_of_rows(run: Run, table: pd.DataFrame) -> Array:
+    """Return the row of `Trace.tasks` for each row of a table of task runs, or -1."""
+    rows = np.flatnonzero(np.isin(run.tasks["key_id"], table["key_id"]))
+    runs = run.tasks[RUN].iloc[rows].assign(row=rows).drop_duplicates(RUN)
+    matches = table[RUN].merge(runs, how="left", on=RUN)["row"]
+    return matches.fillna(-1).to_numpy(dtype=np.int64)
 
 
 def running_columns(running: RunningSeconds, summed: Callable[[Array], Array]) -> dict[str, Array]:

@@ -275,34 +275,27 @@ def per_worker_task_balance(run: Run) -> pd.DataFrame:
     worker, time = workers.numbers(memory), memory["time"].to_numpy()
     tasks = memory["tasks"].to_numpy(dtype=float)
     known = np.isfinite(time) & np.isfinite(tasks)
-    if not known.all():
-        worker, time, tasks = worker[known], time[known], tasks[known]
+    worker, time, tasks = worker[known], time[known], tasks[known]
     if not len(time):
         return pd.DataFrame({INTERVAL: np.empty(0, dtype=np.int64)})
     begin, last = time.min(), float(_seconds(time.max() - time.min()))
-    columns = np.flatnonzero(np.bincount(worker))
     # A worker that left holds no tasks. Workers that left in the last second keep their counts.
     left = run.workers["left"].to_numpy()
     gone = np.flatnonzero((left >= begin) & (_seconds(left - begin) < last))
-    gone = gone[np.isin(workers.of_lives[gone], columns)]
-    if len(gone):
-        worker = np.concatenate([worker, workers.of_lives[gone]])
-        time, tasks = np.concatenate([time, left[gone]]), np.append(tasks, np.zeros(len(gone)))
-    every = (last + 1) * len(columns) <= MAX_CELLS
-    listed = np.arange(int(last) + 1) if every else np.unique(_seconds(time - begin))
-    counts = np.full((len(listed), len(columns)), np.nan)
-    index = np.zeros(len(workers), dtype=np.int64)
-    index[columns] = np.arange(len(columns))
+    gone = gone[np.isin(workers.of_lives[gone], worker)]
+    worker = np.append(worker, workers.of_lives[gone])
+    time, tasks = np.append(time, left[gone]), np.append(tasks, np.zeros(len(gone)))
     order = np.argsort(time, kind="stable")
-    row = _seconds(time[order] - begin)
-    row = row.astype(np.int64) if every else np.searchsorted(listed, row)
-    # The latest of several counts in one second is assigned last.
-    counts[row, index[worker[order]]] = tasks[order]
+    seconds = _seconds(time[order] - begin).astype(np.int64)
+    cells = pd.DataFrame({"second": seconds, "worker": worker[order], "tasks": tasks[order]})
+    cells = cells.drop_duplicates(["second", "worker"], keep="last")
+    counts = cells.pivot(index="second", columns="worker", values="tasks")
+    if (last + 1) * counts.shape[1] <= MAX_CELLS:
+        counts = counts.reindex(np.arange(int(last) + 1))
     titles = workers.titles()
-    table = pd.DataFrame(counts, columns=pd.Index([titles[at] for at in columns], dtype=object))
-    table = table.ffill().fillna(0.0).sort_index(axis=1)
-    table.insert(0, INTERVAL, listed.astype(np.int64))
-    return table
+    counts.columns = pd.Index([titles[number] for number in counts.columns], dtype=object)
+    counts = counts.ffill().fillna(0.0).sort_index(axis=1)
+    return counts.reset_index(names=INTERVAL)
 
 
 def _seconds(time: Array) -> Array:

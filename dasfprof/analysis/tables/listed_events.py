@@ -12,10 +12,16 @@ import pandas as pd
 from dasfprof.analysis.model.steps import annotation_texts
 from dasfprof.analysis.numeric.groups import Groups
 from dasfprof.analysis.run import Run
-from dasfprof.analysis.tables.columns import integers, known_texts, of_function, of_workers, text
+from dasfprof.analysis.tables.columns import (
+    integers,
+    known_texts,
+    of_function,
+    of_workers,
+    run_of_rows,
+    text,
+)
 from dasfprof.analysis.tables.questions import question
 from dasfprof.analysis.trace.under_way import RUN
-from dasfprof.database.columns import Array
 
 
 @question("Log records of task runs", "events", expendable=("Logger", "Line"), needs="logs")
@@ -294,13 +300,3 @@ def task_arguments(run: Run, function: str | None = None) -> pd.DataFrame:
             "Task Key": text(run.keys.texts(table["key_id"].to_numpy(dtype=np.int64)[at])),
         }
     )
-
-
-def run_of_rows(run: Run, table: pd.DataFrame) -> Array:
-    """Return the row of `Trace.tasks` for each row of a table of task runs, or -1."""
-    if not len(table) or not len(run.tasks):
-        return np.full(len(table), -1, dtype=np.int64)
-    runs = pd.MultiIndex.from_frame(run.tasks[RUN])
-    first = np.flatnonzero(~runs.duplicated())
-    indices = runs[first].get_indexer(pd.MultiIndex.from_frame(table[RUN]))
-    return np.where(indices >= 0, first[indices], -1)

@@ -284,7 +284,7 @@ def cost(run: Run, by: Spender = "step", price: float | str | None = None) -> pd
         {
             by.capitalize(): text(list(hours)),
             "Worker Hours": spent,
-            "Share (%)": ratio(spent, np.full(len(spent), total)) * 100,
+            "Share (%)": ratio(spent, total) * 100,
         }
     )
     if declared is not None:
@@ -304,7 +304,7 @@ def _cost_of_workers(run: Run, price: Price | None) -> pd.DataFrame:
         {
             **places_of(run, accounts.lives.ids),
             "Worker Hours": hours,
-            "Share (%)": ratio(hours, np.full(len(hours), hours.sum())) * 100,
+            "Share (%)": ratio(hours, hours.sum()) * 100,
             "Busy (%)": ratio(seconds[:, :USES].sum(axis=1), totals) * 100,
         }
     )

@@ -315,7 +315,7 @@ def _by_output(run: Run, label: str, codes: Array, names: list[str]) -> pd.DataF
             "Keys Moved": moved.keys,
             "Moves": moved.moves,
             "Size (MB)": moved.size / 1e6,
-            "Share of Size (%)": ratio(moved.size, np.full(len(names), moved.total)) * 100,
+            "Share of Size (%)": ratio(moved.size, moved.total) * 100,
             "Time (s)": moved.seconds,
             "Bandwidth (MB/s)": ratio(moved.size, moved.seconds) / 1e6,
             "Serialize (s)": moved.serialising,

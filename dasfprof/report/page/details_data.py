@@ -10,7 +10,8 @@ import pandas as pd
 from dasfprof.analysis.model.steps import annotation_texts
 from dasfprof.analysis.run import Run
 from dasfprof.analysis.run.worker_exits import exit_words
-from dasfprof.analysis.tables.listed_events import function_code, run_of_rows
+from dasfprof.analysis.tables.columns import run_of_rows
+from dasfprof.analysis.tables.listed_events import function_code
 from dasfprof.analysis.trace.under_way import RUN
 from dasfprof.database.columns import Array
 from dasfprof.report.page.document import PackedColumn, texts, whole_numbers
