@@ -16,6 +16,7 @@ import pandas as pd
 from dasfprof.analysis.large.windows import Window
 from dasfprof.analysis.model.accounting import Part, part_of
 from dasfprof.analysis.model.attempts import at_keys, earlier_attempts, live_at_counts
+from dasfprof.analysis.numeric.groups import Groups
 from dasfprof.analysis.run import Run
 from dasfprof.analysis.run.open_runs import appended, with_open_runs
 from dasfprof.analysis.run.run_end import (
@@ -142,19 +143,16 @@ def _early(runs: pd.DataFrame, begins: Array, since: float, threads: int) -> pd.
 
 def _seen(run: Run) -> Bounds:
     """Return the start and end of the task runs and transfers of each worker."""
-    count = len(run.workers)
-    first, last = np.full(count, np.nan), np.full(count, np.nan)
     only = run.scheduler_only
     spans = [
         (table["worker_id"], table["start"], table["start"] + table["duration"])
         for table in (run.tasks, run.transfers)
     ]
-    for columns in [*spans, (only["worker_id"], only["sent"], only["known"])]:
-        who, begins, ends = (column.to_numpy() for column in columns)
-        known = np.isfinite(begins) & np.isfinite(ends)
-        np.fmin.at(first, who[known], begins[known])
-        np.fmax.at(last, who[known], ends[known])
-    return first, last
+    spans.append((only["worker_id"], only["sent"], only["known"]))
+    who, begins, ends = (np.concatenate(columns) for columns in zip(*spans, strict=True))
+    known = np.isfinite(begins) & np.isfinite(ends)
+    workers = Groups(np.where(known, who, -1), len(run.workers))
+    return workers.min(begins), workers.max(ends)
 
 
 # --- Extent: facts about the full run, merged from all windows ------------------------------------
@@ -336,9 +334,7 @@ class Extent:
                 early = earliest(more, *CAME, *SENT) < until
                 more = more[(begins >= until) & early].reset_index(drop=True)
                 tables[name] = appended(tables[name], more)
-        lengths = np.full(len(tables["tasks"]), -1, dtype=np.int32)
-        nothing = np.empty(0, dtype=np.int64)
-        return dataclasses.replace(around, **tables, task_dependencies=(lengths, nothing))
+        return _without_graph(around, tables)
 
 
 def _of_several(attempts: Sequence[pd.DataFrame]) -> pd.DataFrame:
@@ -354,9 +350,14 @@ def _taken(run: Run, tasks: Array, only: Array, transfers: Array) -> Run:
         name: getattr(run, name) if rows.all() else getattr(run, name)[rows].reset_index(drop=True)
         for name, rows in tables.items()
     }
-    lengths = np.full(len(taken["tasks"]), -1, dtype=np.int32)
+    return _without_graph(run, taken)
+
+
+def _without_graph(run: Run, tables: dict[str, pd.DataFrame]) -> Run:
+    """Return a trace with other tables, without the dependencies of its tasks."""
+    lengths = np.full(len(tables["tasks"]), -1, dtype=np.int32)
     nothing = np.empty(0, dtype=np.int64)
-    return dataclasses.replace(run, **taken, task_dependencies=(lengths, nothing))
+    return dataclasses.replace(run, **tables, task_dependencies=(lengths, nothing))
 
 
 def _narrowest(bounds: Sequence[Bounds]) -> Bounds:

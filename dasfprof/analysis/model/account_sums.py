@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -201,13 +201,14 @@ def worker_causes_of(
 ) -> Iterator[tuple[Array, idle_time.WorkerCauses]]:
     """Yield for each worker instance the rows of its slots, and the causes of its idle threads."""
     workers, others = len(run.workers), run.others
-    rows_of = _rows_by(np.where(np.isfinite(slots.end), slots.worker, -1), workers)
-    others_of = _rows_by(others["worker_id"].to_numpy(), workers)
+    of_slots = Groups(np.where(np.isfinite(slots.end), slots.worker, -1), workers)
+    of_others = Groups(others["worker_id"].to_numpy(), workers)
     offsets = np.where(others["by_worker"], run.offsets[others["worker_id"].to_numpy()], 0.0)
     begun, ended = (run.since_begin(others[name]) - offsets for name in ("begin", "end"))
-    taken_of = _rows_by(np.where(unfinished.taken, unfinished.worker, -1), workers)
+    of_unfinished = Groups(np.where(unfinished.taken, unfinished.worker, -1), workers)
     for index, number in enumerate(lives.ids.tolist()):
-        rows, taken, foreign = rows_of(number), taken_of(number), others_of(number)
+        rows, taken = of_slots.rows(number), of_unfinished.rows(number)
+        foreign = of_others.rows(number)
         times, sent = slots.times, slots.sent[rows]
         received = times.received[rows]
         unknown = slots.reception_unknown[rows]
@@ -254,13 +255,6 @@ def slot_groups(run: Run, slots: TaskSlots) -> tuple[Array, list[Group]]:
 def knows_tasks(run: Run) -> bool:
     """Return whether the scheduler's file contains tasks. Without them, idle has no known cause."""
     return "sent" in run.tasks or len(run.scheduler_states) > 0
-
-
-def _rows_by(numbers: Array, count: int) -> Callable[[int], Array]:
-    """Return a function that returns the rows with a given number."""
-    order = np.argsort(numbers, kind="stable")
-    bounds = np.searchsorted(numbers[order], np.arange(count + 1))
-    return lambda number: order[bounds[number] : bounds[number + 1]]
 
 
 def used_time(slots: TaskSlots, threads: list[tuple[Array, idle_time.IdleThreads]]) -> Array:

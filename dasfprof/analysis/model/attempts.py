@@ -217,22 +217,26 @@ def _name_outcomes(columns: dict[str, Any]) -> None:
     loss = columns.pop("loss")
     codes, states = pd.factorize(columns["status"], sort=True)
     columns["status"] = make_categorical(codes, list(states))
+
+    def has_state(*names: str) -> Array:
+        return np.append(np.isin(states, names), False)[codes]
+
     # Traces without states in events contain only finished tasks.
-    succeeded = ((codes < 0) | np.append(states == "memory", False)[codes]) & (loss == "")
+    succeeded = ((codes < 0) | has_state("memory")) & (loss == "")
     columns["succeeded"] = succeeded
-    open_ = np.append(np.isin(states, (RUNNING, WAITING)), False)[codes] & (loss == "")
-    columns["open"] = open_ | (np.append(states == RELEASED, False)[codes] & (loss == ""))
+    open_ = has_state(RUNNING, WAITING) & (loss == "")
+    columns["open"] = has_state(RUNNING, WAITING, RELEASED) & (loss == "")
     messages, texts = pd.factorize(columns["message"])
     categories = [error_category(text) for text in texts]
     named = np.append(np.array(categories, dtype=object), UNKNOWN)[messages]
     silent = (messages < 0) & ~succeeded
     of_states = {"cancelled": CANCELLED, RELEASED: CANCELLED, "rescheduled": RESCHEDULED}
     for state, category in of_states.items():
-        named[silent & np.append(states == state, False)[codes]] = category
+        named[silent & has_state(state)] = category
     named[loss != ""] = loss[loss != ""]
     named[succeeded | open_] = None
-    codes, names = pd.factorize(named)
-    columns["category"] = make_categorical(codes, list(names))
+    kinds, names = pd.factorize(named)
+    columns["category"] = make_categorical(kinds, list(names))
     columns["message"][succeeded] = None
     for name in ("message", "raised_at"):
         columns[name] = pd.Series(columns[name], dtype=object, copy=False)
@@ -263,10 +267,8 @@ def live_at_counts(run: Run) -> Array:
     times, more = run.slots.times, run.unfinished
     order = np.argsort(at, kind="stable")
     live = np.zeros(len(at), dtype=np.int64)
-    for sign, moments in (
-        *((1, arrivals) for arrivals in (times.arrival, more.arrival)),
-        *((-1, ends) for ends in (times.known, more.known)),
-    ):
+    came, ended = np.append(times.arrival, more.arrival), np.append(times.known, more.known)
+    for sign, moments in ((1, came), (-1, ended)):
         passed = np.bincount(np.searchsorted(at[order], moments), minlength=len(at) + 1)
         live[order] += sign * np.cumsum(passed[:-1])
     return live

@@ -196,11 +196,9 @@ class GpuSamples:
 
     def _rows(self, tasks: pd.DataFrame) -> Iterator[tuple[int, Array]]:
         """Return the number of each worker that has samples, and the rows of its task runs."""
-        numbers = self._workers.numbers(tasks)
-        order = np.argsort(numbers, kind="stable")
-        bounds = np.searchsorted(numbers[order], np.arange(len(self._workers) + 1))
+        workers = Groups(self._workers.numbers(tasks), len(self._workers))
         for number in self._sampled:
-            yield number, order[bounds[number] : bounds[number + 1]]
+            yield number, workers.rows(number)
 
     def _of_host(self, number: int) -> pd.DataFrame:
         hosts, labels = self._workers.hosts, self._workers.labels
@@ -328,8 +326,6 @@ def _integrate(samples: pd.DataFrame, edges: Array, running: tuple[Array, Array]
     utilization, memory = reading("gpu_utilization"), reading("gpu_memory_used")
     # In a second with a utilization of 30 %, the device was idle for 0.7 s.
     idle = 100.0 - utilization
-    inside = (times >= edges[0]) & (times <= edges[-1])
-    indices = np.minimum(np.searchsorted(edges, times[inside], side="right"), len(edges) - 1) - 1
     return {
         "seconds": windows.sum(sampled * seconds),
         "mean_utilization": mean(utilization),
@@ -342,5 +338,5 @@ def _integrate(samples: pd.DataFrame, edges: Array, running: tuple[Array, Array]
         "tasks_ran": mean(np.where(sampled, 100.0 * busy, np.nan)),
         "idle_while_tasks_ran": mean(idle * busy),
         "idle_while_no_task_ran": mean(idle * ~busy),
-        "samples": np.bincount(indices, minlength=len(edges) - 1),
+        "samples": np.histogram(times, edges)[0],
     }

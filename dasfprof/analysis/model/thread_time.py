@@ -353,7 +353,7 @@ def spilling_shares(run: Run, finishing: Array) -> Array:
         return np.zeros(count)
     workers = Groups(memory["worker_id"].to_numpy(), count)
     written = memory["spill_write"].to_numpy(dtype=float)
-    written[~np.isfinite(written)] = np.nan
+    written = np.where(np.isfinite(written), written, np.nan)
     spilled = workers.max(written) - workers.min(written)
     return np.minimum(np.nan_to_num(ratio(spilled, finishing)), 1.0)
 

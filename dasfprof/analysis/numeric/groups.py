@@ -46,6 +46,10 @@ class Groups:
         """The start of each group in `order`. The last entry is the end of all."""
         return np.r_[0, np.cumsum(self.sizes)]
 
+    def rows(self, group: int) -> Array:
+        """Return the rows of a group."""
+        return self.order[self.begins[group] : self.begins[group + 1]]
+
     def known(self, values: Array) -> Array:
         """Return the number of values of each group."""
         if is_constant(values):

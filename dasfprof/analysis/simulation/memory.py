@@ -130,8 +130,7 @@ class MemoryForecast:
         with np.errstate(divide="ignore"):
             logs = np.log(inputs.running)
         logs[~np.isfinite(logs)] = np.nan
-        middle = groups.median(np.abs(logs - groups.median(logs)[inputs.function]))
-        return np.clip(np.nan_to_num(1.5 * middle), *_SPREAD)[inputs.function]
+        return np.clip(np.nan_to_num(1.5 * groups.deviation(logs)), *_SPREAD)[inputs.function]
 
     @cached_property
     def _residents(self) -> _Residents:

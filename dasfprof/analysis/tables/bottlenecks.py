@@ -11,7 +11,7 @@ import pandas as pd
 from dasfprof.analysis.model.gpus import gpu_samples
 from dasfprof.analysis.model.steps import has_steps, step_groups
 from dasfprof.analysis.model.thread_time import running_seconds
-from dasfprof.analysis.numeric.groups import Groups, GroupSums, distinct, ratio
+from dasfprof.analysis.numeric.groups import Groups, GroupSums, ratio
 from dasfprof.analysis.run import Run
 from dasfprof.analysis.tables.columns import RUNNING, integers, run_of_rows, text
 from dasfprof.analysis.tables.questions import InParts, question
@@ -247,6 +247,4 @@ def _entered(run: Run, names: list[str]) -> tuple[Array, Array]:
 
 def _distinct(codes: Array, values: Array, count: int) -> Array:
     """Return the number of distinct values in each group."""
-    span = int(values.max(initial=0)) + 2
-    pairs = distinct(codes * span + values + 1)
-    return np.bincount(pairs // span, minlength=count)
+    return pd.Series(values).groupby(codes).nunique().reindex(range(count), fill_value=0).to_numpy()

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from dasfprof.analysis.model.client_time import ClientTime, client_time_of, find_calls, find_sent
+from dasfprof.analysis.numeric.groups import Groups
 from dasfprof.analysis.numeric.intervals import union
 from dasfprof.analysis.run import Run
 from dasfprof.analysis.tables.columns import integers, known_texts, of_workers, text
@@ -252,18 +253,6 @@ def call_profiles(run: Run) -> pd.DataFrame:
 
 By = Literal["method", "actor"]
 
-#: Columns that sum up actor calls, with their types.
-_SUMS = {
-    "Calls": "int64",
-    "Failed": "int64",
-    "Unanswered": "int64",
-    "Time (s)": "float64",
-    "Under Way (s)": "float64",
-    "Mean (s)": "float64",
-    "Median (s)": "float64",
-    "Longest (s)": "float64",
-}
-
 
 @question("Actor calls", "balance", needs="actor_calls")
 def actor_calls(run: Run, by: By = "method") -> pd.DataFrame:
@@ -302,16 +291,27 @@ def actor_calls(run: Run, by: By = "method") -> pd.DataFrame:
     else:
         actor = run.keys.texts(calls["key_id"].to_numpy())
         second, other = "Worker", of_workers(run, calls["worker_id"])
-    whose = pd.DataFrame({"Actor": text(actor), second: other})
-    rows, groups = [], dict[Any, Any](whose.groupby(["Actor", second]).indices)
-    for names, indices in groups.items():
-        of_group = calls.iloc[indices]
-        state, seconds = of_group["state"], of_group["duration"].to_numpy(dtype=float)
-        start = of_group["start"].to_numpy(dtype=float)
-        begins, ends = union(start, start + seconds)
-        counts = len(state), (state == "failed").sum(), (state == "unanswered").sum()
-        sums = seconds.sum(), (ends - begins).sum(), seconds.mean(), np.median(seconds)
-        rows.append((*names, *counts, *sums, seconds.max()))
-    dtypes: dict[str, Any] = {"Actor": object, second: object, **_SUMS}
-    table = pd.DataFrame(rows, columns=list(dtypes)).astype(dtypes)
-    return table.sort_values("Time (s)", ascending=False, kind="stable", ignore_index=True)
+    codes, names = pd.factorize(pd.Series(list(zip(actor, other, strict=True)), dtype=object))
+    groups, start = Groups(codes, len(names)), calls["start"].to_numpy(dtype=float)
+    state, seconds = calls["state"].to_numpy(), calls["duration"].to_numpy(dtype=float)
+    in_progress = []
+    for group in range(len(names)):
+        rows = groups.rows(group)
+        begins, ends = union(start[rows], (start + seconds)[rows])
+        in_progress.append(float((ends - begins).sum()))
+    table = pd.DataFrame(
+        {
+            "Actor": text([name for name, _ in names]),
+            second: text([name for _, name in names]),
+            "Calls": groups.sizes,
+            "Failed": groups.sum(state == "failed").astype(np.int64),
+            "Unanswered": groups.sum(state == "unanswered").astype(np.int64),
+            "Time (s)": groups.sum(seconds),
+            "Under Way (s)": np.array(in_progress, dtype=float),
+            "Mean (s)": groups.mean(seconds),
+            "Median (s)": groups.median(seconds),
+            "Longest (s)": groups.max(seconds),
+        }
+    )
+    order = sorted(range(len(names)), key=lambda row: (-table["Time (s)"][row], names[row]))
+    return table.take(order).reset_index(drop=True)
