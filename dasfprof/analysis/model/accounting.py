@@ -38,7 +38,7 @@ class IdleCells:
     #: Row of `Trace.workers`.
     worker: int
     threads: int
-    #: Times from the trace's start, over the life of the worker instance.
+    #: Times since the start of the run, over the life of the worker instance.
     edges: Array
     #: Thread-seconds between each edge and the next, by category. See `by_class`.
     seconds: Array

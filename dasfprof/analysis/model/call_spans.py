@@ -15,7 +15,8 @@ from dasfprof.database.columns import Array
 def call_spans(run: Run) -> tuple[Array, Array]:
     """Return the times at which each call arrived at its worker and at which it was answered.
 
-    In seconds from the trace's start, by the scheduler's clock. Calls without times are left out.
+    In seconds since the start of the run, by the scheduler's clock. Calls without times are left
+    out.
     """
     return _spans(run, run.actor_calls)
 

@@ -71,7 +71,7 @@ class PathSegments:
     #: Rows of `TaskSlots`, and the `SegmentKind` of each segment.
     rows: Array
     kind: Array
-    #: Start in seconds from the trace's start, and duration in seconds.
+    #: Start in seconds since the start of the run, and duration in seconds.
     begin: Array
     length: Array
 

@@ -44,7 +44,7 @@ class HeldResults(NamedTuple):
 
 
 def held_at(run: Run, time: float) -> HeldResults:
-    """Return the results that were held at a time, in seconds from the trace's start."""
+    """Return the results that were held at a time, in seconds since the start of the run."""
     tasks, times, release = run.tasks, run.times, release_times(run)
     state = tasks["state"].cat
     made = np.append(np.array(state.categories == "memory"), True)[state.codes.to_numpy()]
@@ -234,7 +234,7 @@ OTHERS = "other functions"
 class ResultsOverTime:
     """Bytes of results by function, each counted once, in memory or spilled."""
 
-    #: Seconds from the trace's start, ascending. The moment of the peak is one of them.
+    #: Seconds since the start of the run, ascending. The moment of the peak is one of them.
     times: Array
     #: Functions by their maximum bytes, largest first, and bytes with one row per function.
     functions: list[str]

@@ -95,7 +95,7 @@ class MemoryKill:
 
     #: Its row in `Trace.workers`.
     life: int
-    #: Seconds from the trace's begin.
+    #: Seconds since the start of the run.
     left: float
     #: Bytes in its last sample, its limit, and its results in memory at that time, or NaN if
     #: unknown.

@@ -189,7 +189,7 @@ NEAR, _SAMPLE_HOLDS = 2.0, 61.0
 
 
 class Samples(NamedTuple):
-    """Samples of workers: seconds from the trace's start, on the scheduler's clock."""
+    """Samples of workers: seconds since the start of the run, on the scheduler's clock."""
 
     life: Array
     time: Array
@@ -222,7 +222,7 @@ class ProcessMemory(NamedTuple):
 
     #: Rows of `Trace.workers` of its workers.
     lives: Array
-    #: Seconds from the trace's begin.
+    #: Seconds since the start of the run.
     time: Array
     memory: Array
     #: Results in memory, and spilled to disk, of all its workers.
@@ -297,7 +297,7 @@ class Readings(NamedTuple):
     """Occasional samples of a process's memory in bytes, by time."""
 
     host: str
-    #: Seconds from the trace's begin.
+    #: Seconds since the start of the run.
     time: Array
     memory: Array
 

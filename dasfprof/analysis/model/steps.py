@@ -33,7 +33,7 @@ def step_groups(*tables: pd.DataFrame) -> tuple[Array, list[str]]:
     Returns
     -------
     codes, names
-        Row ``i`` belongs to ``names[codes[i]]``; the last name is `NO_STEP`.
+        Row ``i`` has the step ``names[codes[i]]``. The last name is `NO_STEP`.
     """
     return groups_of("step", NO_STEP, tables)
 
@@ -46,7 +46,7 @@ def groups_of(
     Returns
     -------
     codes, names
-        Row ``i`` has ``names[codes[i]]``; the last name is `nothing`, of rows that have none.
+        Row ``i`` has ``names[codes[i]]``. The last name is `nothing`, for rows without a text.
     """
     texts = joined_categoricals(*(table[column].array for table in tables))
     named = np.array([*(name != nothing for name in texts.categories), False])
@@ -91,7 +91,7 @@ def line_groups(*tables: pd.DataFrame) -> tuple[Array, list[str]]:
     Returns
     -------
     codes, names
-        Row ``i`` belongs to ``names[codes[i]]``; the last names are `NO_LINES`.
+        Row ``i`` has the line ``names[codes[i]]``. The last names are `NO_LINES`.
     """
     codes, names = groups_of("line", "", tables)
     why, reasons = groups_of("no_line", "", tables)
@@ -127,7 +127,7 @@ def annotation_texts(run: Run) -> tuple[Array, list[str]]:
     Returns
     -------
     codes, texts
-        Row ``i`` has ``texts[codes[i]]``; the first text is empty: it has none, or none is known.
+        Row ``i`` has ``texts[codes[i]]``. The first text is empty, for rows without annotations.
     """
     indices, values = distinct_annotations(run)
     texts = {"": 0}
@@ -232,21 +232,21 @@ def task_layers(run: Run) -> Groups:
 def number_layers(keys: KeyTable, key_ids: Array, functions: Array) -> Array:
     """Return a code for the graph layer of each task run.
 
-    The mean of ``x`` and that of ``x ** 3`` are layers with tasks that are all called
-    ``mean_chunk`` but do other work. Tasks of a collection's layer have tuples as keys with the
-    same head. Tasks of a function whose keys are texts count as one layer.
+    The tasks of ``x.mean()`` and of ``(x ** 3).mean()`` have the same name, ``mean_chunk``, but do
+    different work. Keys of a collection's layer are tuples with the same head. Tasks of a function
+    with text keys count as one layer.
 
     Parameters
     ----------
     keys
         The keys of the trace.
     key_ids, functions
-        Of each task run.
+        Key and function code of each task run.
 
     Returns
     -------
     array
-        The number of each task run's layer, from 0.
+        Layer of each task run, from 0.
     """
     others = len(keys.heads) + functions.astype(np.int64)
     layers = np.where(keys.are_tuples(key_ids), keys.head_ids[key_ids], others)

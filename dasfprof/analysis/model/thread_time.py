@@ -237,7 +237,7 @@ def busy_seconds(run: Run, slots: TaskSlots, before: Array, inside: Array, after
     Returns
     -------
     array
-        Seconds, of shape (`USES`, runs); they sum to those given.
+        Seconds with the shape (`USES`, runs). They sum to the given seconds.
     """
     costs = recorded_costs(run, len(inside))
     seconds = uses_of(slots.times.stop - slots.times.start, costs, before, inside, after)
@@ -338,13 +338,13 @@ def _split_running(
 def spilling_shares(run: Run, finishing: Array) -> Array:
     """Estimate the fraction of the time after functions in which each worker wrote to disk.
 
-    A result is stored, and others are spilled to make room, before the run's thread is released.
+    A result is stored, and other results are spilled to make room, before the thread is released.
     The time of spilling is only known per worker, so it is spread over its runs.
 
     Parameters
     ----------
     run
-        The run, which need not have its task runs.
+        The run. Its task runs are not used.
     finishing
         Thread-seconds of each worker after functions.
     """
