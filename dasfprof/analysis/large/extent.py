@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -353,7 +353,7 @@ def _taken(run: Run, tasks: Array, only: Array, transfers: Array) -> Run:
     return _without_graph(run, taken)
 
 
-def _without_graph(run: Run, tables: dict[str, pd.DataFrame]) -> Run:
+def _without_graph(run: Run, tables: dict[str, Any]) -> Run:
     """Return a trace with other tables, without the dependencies of its tasks."""
     lengths = np.full(len(tables["tasks"]), -1, dtype=np.int32)
     nothing = np.empty(0, dtype=np.int64)

@@ -292,8 +292,8 @@ def per_worker_task_balance(run: Run) -> pd.DataFrame:
     counts = cells.pivot(index="second", columns="worker", values="tasks")
     if (last + 1) * counts.shape[1] <= MAX_CELLS:
         counts = counts.reindex(np.arange(int(last) + 1))
-    titles = workers.titles()
-    counts.columns = pd.Index([titles[number] for number in counts.columns], dtype=object)
+    titles = np.array(workers.titles(), dtype=object)
+    counts.columns = pd.Index(titles[counts.columns.to_numpy(dtype=np.int64)], dtype=object)
     counts = counts.ffill().fillna(0.0).sort_index(axis=1)
     return counts.reset_index(names=INTERVAL)
 
