@@ -101,11 +101,6 @@ class Compute:
         """Add a listener. Must be called when the computation starts."""
         self.listeners = (*self.listeners, listener)
 
-    @property
-    def seconds(self) -> float:
-        """Seconds since it began."""
-        return max(time() - self.began, 0.0)
-
     def submit(self, function: Any, batch: Any, *more: Any) -> Any:
         """Pass a batch to the pool, and return the future that the scheduler expects."""
         try:

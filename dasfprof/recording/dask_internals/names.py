@@ -282,38 +282,27 @@ REWRITING = ("simplify_once", "lower_once", "rewrite", "lower_completely", "opti
 FUSING = "fuse"
 
 
-def _of_expressions(base: str) -> list[str]:
-    """Return the paths of a class of expressions and its attributes that are used."""
-    used = ("_name", "operands", "operand", "_parameters", *REWRITING)
-    return [base, *(f"{base}.{name}" for name in used)]
+def _of_expressions(tasks: str, module: str, collection: str, expression: str, *more: str) -> Names:
+    """Return the names of a class of collections and its class of expressions.
+
+    Their modules are not imported, because programs may not use such collections.
+    """
+    base = f"{module}._expr:{expression}"
+    used = ("_name", "operands", "operand", "_parameters", *REWRITING, *more)
+    return _OfSteps(
+        f"tasks of {tasks} may belong to the step that computes them, not to the one that built "
+        "them, and to no line",
+        f"{module}._collection:{collection}",
+        base,
+        *(f"{base}.{name}" for name in used),
+        is_imported=False,
+    )
 
 
-#: Programs that have no dataframes do not import the module.
-FRAMES = _OfSteps(
-    "dataframe tasks may belong to the step that computes them, not to the one that built them, "
-    "and to no line",
-    f"{_FRAMES}._collection:FrameBase",
-    *_of_expressions(f"{_FRAMES}._expr:Expr"),
-    is_imported=False,
-)
-_LOST_ARRAYS = (
-    "tasks of array expressions may belong to the step that computes them, not to the one that "
-    "built them, and to no line"
-)
+FRAMES = _of_expressions("dataframes", _FRAMES, "FrameBase", "Expr")
 #: Arrays with ``array.query-planning``, and those of the package dask-array.
-ARRAYS = _OfSteps(
-    _LOST_ARRAYS,
-    f"{_ARRAYS}._collection:Array",
-    *_of_expressions(f"{_ARRAYS}._expr:ArrayExpr"),
-    is_imported=False,
-)
-DASK_ARRAYS = _OfSteps(
-    _LOST_ARRAYS,
-    "dask_array._collection:Array",
-    *_of_expressions("dask_array._expr:ArrayExpr"),
-    f"dask_array._expr:ArrayExpr.{FUSING}",
-    is_imported=False,
-)
+ARRAYS = _of_expressions("array expressions", _ARRAYS, "Array", "ArrayExpr")
+DASK_ARRAYS = _of_expressions("array expressions", "dask_array", "Array", "ArrayExpr", FUSING)
 #: The modules of collections of expressions, with the collection and the expression.
 EXPRESSIONS = {
     f"{_FRAMES}._collection": (FRAMES, "FrameBase", "Expr"),

@@ -254,7 +254,8 @@ class LocalRecorder:
         """Record a computation as a call of the program."""
         if self._scheduler is not None:
             self._scheduler.end(compute)
-        client_calls.waited(compute.began, compute.seconds, compute.wanted)
+        seconds = max(time() - compute.began, 0.0)
+        client_calls.waited(compute.began, seconds, compute.wanted)
 
 
 def _pool(compute: Compute) -> tuple[str, int]:

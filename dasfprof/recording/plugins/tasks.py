@@ -144,7 +144,10 @@ class WorkerTaskPlugin(RecordingPart):
         metering = listen(worker, self._finished, self._guard)
         if metering is not None:
             self._undo.append(metering.remove)
-            self._measure_run_queue(worker)
+            run_queue = RunQueue(self._guard, self._storage)
+            self._readings = run_queue.readings
+            leave = observe(worker, run_queue.wrap)
+            self._undo += [run_queue.stop] if leave is None else [run_queue.stop, leave]
         else:
             self._by_state, self._ignored = True, frozenset()
         self._watch(worker, constants, rows)
@@ -180,14 +183,6 @@ class WorkerTaskPlugin(RecordingPart):
                     TASK_SAMPLE, partial(TaskThreads, worker, self._executing, self.hidden)
                 )
             )
-
-    def _measure_run_queue(self, worker: Any) -> None:
-        run_queue = RunQueue(self._guard, self._storage)
-        self._undo.append(run_queue.stop)
-        leave = observe(worker, run_queue.wrap)
-        if leave is not None:
-            self._undo.append(leave)
-        self._readings = run_queue.readings
 
     async def teardown(self, worker: Any) -> None:
         """Remove the hooks and return when everything recorded is on disk."""

@@ -11,6 +11,7 @@ import ctypes
 import os
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from itertools import chain
 from time import monotonic, perf_counter, thread_time, time
 from typing import Any
 
@@ -263,12 +264,16 @@ class DeviceMemoryProbe:
     def __init__(self, worker: Any) -> None:
         data = worker.data
         # Recognized by its attributes, because dask-cuda cannot be imported without CUDA libraries.
-        moves = getattr(data, "device_host_func", None)
-        self._data: Any = None
-        self._meters: list[FuncMeter] = []
-        if moves is not None and hasattr(data, "device"):
-            self._data = data
-            self._meters = [FuncMeter(moves), FuncMeter(getattr(data, "disk_func", None))]
+        funcs = [getattr(data, name, None) for name in ("device_host_func", "disk_func")]
+        self._data = data if funcs[0] is not None and hasattr(data, "device") else None
+        #: Seconds, bytes and number of dumps and of loads, between device and host, and to disk.
+        self._moved: dict[tuple[int, str], Values] = {}
+        self._patches: list[Patch] = []
+        for number, func in enumerate(funcs if self._data is not None else ()):
+            for name in ("dump", "load"):
+                self._moved[number, name] = (0.0, 0, 0)
+                if func is not None:
+                    self._patches.append(Patch(func, name, partial(self._metering, number, name)))
 
     def sample(self, host_duty: bool) -> Iterator[tuple[Schema, tuple[Any, ...]]]:
         """Yield one row of "Device Memory"."""
@@ -282,38 +287,16 @@ class DeviceMemoryProbe:
             _weight(data.host_buffer),
             len(data.disk) if data.disk is not None else 0,
         )
-        moved = (value for meter in self._meters for each in meter.moved.values() for value in each)
-        yield DEVICE_MEMORY, (time(), *held, *moved)
+        yield DEVICE_MEMORY, (time(), *held, *chain.from_iterable(self._moved.values()))
 
     def close(self) -> None:
         """Restore the wrapped functions."""
-        while self._meters:
-            self._meters.pop().close()
-
-
-class FuncMeter:
-    """Counts and times the conversions of a `zict.Func`, whose `dump` and `load` it wraps.
-
-    Parameters
-    ----------
-    func
-        The mapping, or None if there are no conversions.
-    """
-
-    def __init__(self, func: Any) -> None:
-        #: Seconds, bytes and number of dumps and of loads.
-        self.moved: dict[str, Values] = {"dump": (0.0, 0, 0), "load": (0.0, 0, 0)}
-        self._patches = [
-            Patch(func, name, partial(self._metering, name))
-            for name in (self.moved if func is not None else ())
-        ]
-
-    def close(self) -> None:
-        """Restore the functions, unless other code has wrapped ours since."""
         while self._patches:
             self._patches.pop().remove()
 
-    def _metering(self, name: str, original: Any, patch: Patch) -> Any:
+    def _metering(self, number: int, name: str, original: Any, patch: Patch) -> Any:
+        """Return a wrapper that counts and times a conversion of a `zict.Func`."""
+
         def metered(*args: Any, **kwargs: Any) -> Any:
             start = perf_counter()
             result = original(*args, **kwargs)
@@ -321,8 +304,8 @@ class FuncMeter:
                 with contextlib.suppress(Exception):
                     took, stored = perf_counter() - start, (*args, *kwargs.values())[0]
                     size = _size(result if name == "dump" else stored)
-                    seconds, sizes, number = self.moved[name]
-                    self.moved[name] = seconds + took, sizes + size, number + 1
+                    seconds, sizes, count = self._moved[number, name]
+                    self._moved[number, name] = seconds + took, sizes + size, count + 1
             return result
 
         return metered

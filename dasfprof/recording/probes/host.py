@@ -319,6 +319,14 @@ class ResourceProbe:
             moved = getattr(counters, name) - getattr(last, name)
             return float(moved) / seconds if moved >= 0 else None  # Wrapped, or a device left.
 
+        io: dict[str, Any] = {}
+        for prefix, counters, last_counters, names in (
+            ("host_net_io", net, last_net, ("bytes_recv", "bytes_sent")),
+            ("host_disk_io", disk, last_disk, ("read_bytes", "write_bytes")),
+        ):
+            for kind, name in zip(("read", "write"), names, strict=True):
+                io[f"{prefix}.{kind}_bps"] = rate(counters, last_counters, name)
+                io[f"{prefix}.{kind}_size"] = getattr(counters, name, None)
         tcp, udp = _host_sockets()
         return {
             "host_cpu": cpu,
@@ -326,14 +334,7 @@ class ResourceProbe:
             "host_memory_available": memory.available,
             "host_memory_total": memory.total,
             "host_swap_used": _or_none(lambda: psutil.swap_memory().used),
-            "host_net_io.read_bps": rate(net, last_net, "bytes_recv"),
-            "host_net_io.write_bps": rate(net, last_net, "bytes_sent"),
-            "host_net_io.read_size": getattr(net, "bytes_recv", None),
-            "host_net_io.write_size": getattr(net, "bytes_sent", None),
-            "host_disk_io.read_bps": rate(disk, last_disk, "read_bytes"),
-            "host_disk_io.write_bps": rate(disk, last_disk, "write_bytes"),
-            "host_disk_io.read_size": getattr(disk, "read_bytes", None),
-            "host_disk_io.write_size": getattr(disk, "write_bytes", None),
+            **io,
             "host_disk_io.read_count": getattr(disk, "read_count", None),
             "host_disk_io.write_count": getattr(disk, "write_count", None),
             "host_tcp_connections": tcp,

@@ -188,9 +188,7 @@ def _worker(worker: Any) -> dict[str, Any]:
 MOST = 100
 
 
-def tasks_under_way(
-    worker: Any, older_than: float = 1.0, cpu: dict[Any, float] | None = None
-) -> list[dict[str, Any]]:
+def tasks_under_way(worker: Any, older_than: float, cpu: dict[Any, float]) -> list[dict[str, Any]]:
     """Return the tasks that the worker has started and not finished, one dict per task.
 
     Parameters
@@ -201,7 +199,7 @@ def tasks_under_way(
         Tasks that have run for fewer seconds are left out.
     cpu
         By thread and key: CPU seconds of the thread when the task was first seen. The caller passes
-        the same dict to each call. Without it, the CPU seconds of the tasks are unknown.
+        the same dict to each call.
 
     Returns
     -------
@@ -231,7 +229,7 @@ def _is_younger(worker: Any, key: Any, since: float) -> bool:
 
 
 def _threads(
-    worker: Any, cpu: dict[Any, float] | None
+    worker: Any, cpu: dict[Any, float]
 ) -> dict[int, tuple[Any, list[FrameType], float | None]]:
     """Return key, frames and CPU seconds of the task in each thread.
 
@@ -244,14 +242,11 @@ def _threads(
         active = dict(worker.active_threads)
         frames = current_frames() if active else {}
         for ident, key in active.items():
-            seconds = None
-            if cpu is not None:
-                used = thread_cpu(ident)
-                seconds = None if used is None else used - cpu.setdefault((ident, key), used)
+            used = thread_cpu(ident)
+            seconds = None if used is None else used - cpu.setdefault((ident, key), used)
             tasks[ident] = key, frames_of_thread(frames.get(ident), code), seconds
-    if cpu is not None:
-        for thread, key in [item for item in cpu if active.get(item[0]) != item[1]]:
-            del cpu[thread, key]
+    for thread, key in [item for item in cpu if active.get(item[0]) != item[1]]:
+        del cpu[thread, key]
     return tasks
 
 
@@ -308,9 +303,7 @@ def _fetching(worker: Any) -> list[dict[str, Any]]:
     return rows
 
 
-def worker_view(
-    worker: Any, most_known: int = 2000, cpu: dict[Any, float] | None = None
-) -> dict[str, Any]:
+def worker_view(worker: Any, most_known: int, cpu: dict[Any, float]) -> dict[str, Any]:
     """Return a worker's state and its tasks.
 
     Parameters
@@ -355,7 +348,7 @@ def _holders(worker: Any, tasks: list[dict[str, Any]]) -> list[dict[str, Any]]:
     running = [row["key"] for row in tasks if row["thread"] is not None]
     owners: dict[int, list[Any]] = {}
     if sys.version_info >= (3, 13):  # Reading a frame's variables has no side effects.
-        for key, frames, _ in _threads(worker, None).values():
+        for key, frames, _ in _threads(worker, {}).values():
             for frame in frames:
                 for value in list(frame.f_locals.values()):
                     owners.setdefault(id(value), []).append(key)
