@@ -103,7 +103,6 @@ class WorkerTaskPlugin(RecordingPart):
         self.call_profiles: CallProfiles | None = None
         self._code: FunctionCode | None = None
         self._arguments: TaskArguments | None = None
-        self._tracebacks: Tracebacks | None = None
         self._actor_calls: worker_calls.ActorCalls | None = None
         #: Keys of tasks of other clients, whose texts are not recorded.
         self.hidden: Collection[Any] = ()
@@ -300,8 +299,7 @@ class WorkerTaskPlugin(RecordingPart):
             task = self._tasks.get(event.key)  # None if it was cancelled and forgotten.
             if self._arguments is not None and task is not None:
                 self._arguments.record(event.key, event.run_id, task)
-            if self._tracebacks is not None:
-                self._tracebacks.record(event.key, event.run_id, event.traceback_text)
+            self._tracebacks.record(event.key, event.run_id, event.traceback_text)
             self._note_run(failed_run(event, task), ledger.metrics)
         elif kind is RescheduleEvent:
             # A closing worker reschedules the tasks that it no longer starts.
@@ -362,7 +360,7 @@ class WorkerTaskPlugin(RecordingPart):
         task = self._tasks[key]
         if not ends_here(task, start, finish, key in self._executing):
             return
-        if finish == "error" and self._tracebacks is not None:
+        if finish == "error":
             self._tracebacks.record(key, task.run_id, task.traceback_text)
         facts = run_by_state(task, start, finish, self._data, self._describe)
         self._note_run(facts, ())

@@ -212,11 +212,9 @@ class Probe(Protocol):
         host_duty
             Whether this worker is the one that reads values of the host.
         """
-        ...
 
     def close(self) -> None:
         """Release the resources of the probe."""
-        ...
 
 
 class ResourceProbe:

@@ -31,20 +31,9 @@ _LENGTH = 1024
 #: Environment variables with the job to which batch systems and clouds assign a process. No other
 #: variables are recorded.
 JOB_VARIABLES = (
-    "SLURM_JOB_ID",
-    "SLURM_ARRAY_JOB_ID",
-    "SLURM_ARRAY_TASK_ID",
-    "PBS_JOBID",
-    "LSB_JOBID",
-    "LSB_JOBINDEX",
-    "JOB_ID",
-    "SGE_TASK_ID",
-    "OAR_JOB_ID",
-    "AWS_BATCH_JOB_ID",
-    "COILED_CLUSTER_ID",
-    "COILED_INSTANCE_ID",
-    "DASK_GATEWAY_CLUSTER_NAME",
-    "POD_NAME",
+    *("SLURM_JOB_ID", "SLURM_ARRAY_JOB_ID", "SLURM_ARRAY_TASK_ID", "PBS_JOBID", "LSB_JOBID"),
+    *("LSB_JOBINDEX", "JOB_ID", "SGE_TASK_ID", "OAR_JOB_ID", "AWS_BATCH_JOB_ID"),
+    *("COILED_CLUSTER_ID", "COILED_INSTANCE_ID", "DASK_GATEWAY_CLUSTER_NAME", "POD_NAME"),
 )
 #: Maximum number of characters of a value.
 _LONGEST_VALUE = 200

@@ -52,17 +52,14 @@ class Subject(Protocol):
 
         A sample is discarded if the object differs after the sample.
         """
-        ...
 
     def mode(self, thread: int, doing: Any, os_threads: OsThreads) -> SamplingMode:
         """Return how often a thread is sampled."""
-        ...
 
     def write(
         self, now: float, interval: float, doing: Any, seen: Seen, state: ThreadState
     ) -> None:
         """Write a sample."""
-        ...
 
 
 class TaskThreads(Subject):
