@@ -262,6 +262,9 @@ def test_tree_of_calls(tmp_path: Path) -> None:
     assert table["Share (%)"].tolist() == pytest.approx([60, 40, 20])
     few = analyser(tmp_path / "few", samples).call_tree(least=30)
     assert few["Code"].tolist() == ["step", "norm"]
+    none = analyser(tmp_path / "none", []).call_tree()
+    assert none.empty
+    assert none.dtypes.equals(table.dtypes)
 
 
 def test_what_the_client_did(tmp_path: Path) -> None:
