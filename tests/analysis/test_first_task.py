@@ -133,7 +133,7 @@ def test_delayed_goes_over_the_items_of_a_dict(tmp_path: Path, is_traversed: boo
     assert stake == pytest.approx(2.0) if is_traversed else np.isnan(stake)
     advised = "traverse=False) before the calls that share it" in late["Suggestion"]
     assert advised == is_traversed
-    assert ("Most of it is at /mine.py:7 main." in late["Suggestion"]) == is_traversed
+    assert ("Most of this time is spent at /mine.py:7 main." in late["Suggestion"]) == is_traversed
 
 
 def test_nothing_is_guessed(tmp_path: Path) -> None:

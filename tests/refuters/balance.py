@@ -19,7 +19,7 @@ _BLOCKED = 0.3
 
 
 @refuter("data-skew")
-def fat_partitions(said: Said, evidence: Evidence) -> Iterator[str]:
+def data_skew(said: Said, evidence: Evidence) -> Iterator[str]:
     """Compare sizes of inputs and results with the medians of the function in that layer."""
     row = _row_of(said, evidence)
     if row is None:
@@ -55,7 +55,7 @@ def _is_divided(row: dict[str, Any]) -> bool:
 
 
 @refuter("stragglers")
-def straggling_tasks(said: Said, evidence: Evidence) -> Iterator[str]:
+def stragglers(said: Said, evidence: Evidence) -> Iterator[str]:
     """Compare the longest with the median of its layer, and the cause with its own times."""
     by_function = said["by_function"]
     if sum(by_function.values()) > said["tasks"]:
@@ -141,7 +141,7 @@ def slow_worker(said: Said, evidence: Evidence) -> Iterator[str]:
 
 
 @refuter("load-imbalance")
-def imbalance(said: Said, evidence: Evidence) -> Iterator[str]:
+def load_imbalance(said: Said, evidence: Evidence) -> Iterator[str]:
     """Sum for how long tasks held the threads of each worker."""
     least, most = _loads(evidence, open_=False), _loads(evidence, open_=True)
     out = _not_comparable(evidence)

@@ -19,7 +19,7 @@ def _total(rows: Rows, name: str) -> float:
 
 
 @refuter("repeated-gathers", "large-gathers")
-def results(said: Said, evidence: Evidence) -> Iterator[str]:
+def repeated_gathers(said: Said, evidence: Evidence) -> Iterator[str]:
     """Compare with all calls in which results came."""
     came = evidence.rows("Client Calls").where(lambda row: row["receiving"] > 0)
     yield from exceeds(said["receiving"], _total(came, "receiving"), "seconds of receiving")
@@ -37,7 +37,7 @@ def results(said: Said, evidence: Evidence) -> Iterator[str]:
 
 
 @refuter("slow-tokenization")
-def tokenising(said: Said, evidence: Evidence) -> Iterator[str]:
+def slow_tokenization(said: Said, evidence: Evidence) -> Iterator[str]:
     """Compare with all seconds of it."""
     hashed = _total(evidence.rows("Client Calls"), "tokenising")
     yield from differs(said["hashing"], hashed, "seconds of making names")
@@ -46,7 +46,7 @@ def tokenising(said: Said, evidence: Evidence) -> Iterator[str]:
 
 
 @refuter("large-objects-in-graph")
-def sent_by_value(said: Said, evidence: Evidence) -> Iterator[str]:
+def large_objects_in_graph(said: Said, evidence: Evidence) -> Iterator[str]:
     """Compare with the values of that name."""
     sent = evidence.rows("Sent Value").where(lambda row: row["name"] == said["name"])
     whole = sum(row["size"] * row["tasks"] for row in sent)

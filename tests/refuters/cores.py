@@ -299,7 +299,7 @@ def garbage_collection(said: Said, evidence: Evidence) -> Iterator[str]:
 
 
 @refuter("per-process-lock")
-def process_lock(said: Said, evidence: Evidence) -> Iterator[str]:
+def per_process_lock(said: Said, evidence: Evidence) -> Iterator[str]:
     """Look for samples in a lock; without any, for turns of each process."""
     own = evidence.functions.get(str(said.function), Rows([]))
     if max(life[2] for life in evidence.lives.values()) < 2:
@@ -350,7 +350,7 @@ def stacks_of(runs: Rows, evidence: Evidence) -> list[list[list[Any]]]:
 
 
 @refuter("gil-contention")
-def lock_bound(said: Said, evidence: Evidence) -> Iterator[str]:
+def gil_contention(said: Said, evidence: Evidence) -> Iterator[str]:
     """Compare with how many tasks ran at a time, and what they did not use of their time.
 
     That the interpreter's lock kept them is told by samples of stacks alone.

@@ -101,7 +101,7 @@ def _disk_needed(told: dict[str, Any], evidence: Evidence) -> Iterator[str]:
 
 
 @refuter("paused-workers")
-def memory_pressure(said: Said, evidence: Evidence) -> Iterator[str]:
+def paused_workers(said: Said, evidence: Evidence) -> Iterator[str]:
     """Sum the time for which samples say that workers were paused; or compare with limits."""
     if "limit" in said.figures:
         yield from _near_limit(said, evidence)

@@ -15,7 +15,7 @@ from refuters.steps import Steps
 
 
 @refuter("client-bound")
-def client_gaps(said: Said, evidence: Evidence) -> Iterator[str]:
+def client_bound(said: Said, evidence: Evidence) -> Iterator[str]:
     """Compare with the time in which nothing was known to the scheduler that was not over."""
     begin, end = evidence.span
     idle, calls = evidence.idle.where(lambda number: number > 0), _called(evidence)
@@ -31,7 +31,7 @@ def client_gaps(said: Said, evidence: Evidence) -> Iterator[str]:
 
 
 @refuter("sequential-submission")
-def one_at_a_time(said: Said, evidence: Evidence) -> Iterator[str]:
+def sequential_submission(said: Said, evidence: Evidence) -> Iterator[str]:
     """Compare with the graphs that came, and with how long a thread idled."""
     begin, end = evidence.span
     idle = evidence.idle.where(lambda number: number > 0).integral(begin, end)
@@ -129,7 +129,7 @@ def no_workers(said: Said, evidence: Evidence) -> Iterator[str]:
 
 
 @refuter("work-outside-tasks", "idle-threads")
-def outside_tasks(said: Said, evidence: Evidence) -> Iterator[str]:
+def work_outside_tasks(said: Said, evidence: Evidence) -> Iterator[str]:
     """Compare with the time in which threads idled, and with the calls that workers recorded."""
     begin, end = _recorded(evidence)
     there = evidence.threads_there.integral(begin, end)

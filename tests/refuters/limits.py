@@ -13,7 +13,7 @@ from refuters.registry import refuter
 
 
 @refuter("distributed-lock")
-def cluster_lock(said: Said, evidence: Evidence) -> Iterator[str]:
+def distributed_lock(said: Said, evidence: Evidence) -> Iterator[str]:
     """Add up what the workers noted of the lock."""
     named = (said["kind"], said["name"])
     own = evidence.rows("Lock Held").where(lambda row: (row["kind"], row["name"]) == named)
@@ -29,7 +29,7 @@ def cluster_lock(said: Said, evidence: Evidence) -> Iterator[str]:
 
 
 @refuter("missing-secede")
-def waits_for_tasks(said: Said, evidence: Evidence) -> Iterator[str]:
+def missing_secede(said: Said, evidence: Evidence) -> Iterator[str]:
     """Look for samples in Dask's client, and for tasks that it could have been waited for."""
     own = evidence.functions.get(str(said.function), Rows([]))
     yield from differs(said["tasks"], len(own), "its tasks")

@@ -12,7 +12,7 @@ from refuters.registry import refuter
 
 
 @refuter("memory-growth")
-def memory_grows(said: Said, evidence: Evidence) -> Iterator[str]:
+def memory_growth(said: Said, evidence: Evidence) -> Iterator[str]:
     """Compare with what processes had in each third of the run, whatever ran then."""
     if said["of"] == "stays":
         yield from _stays(said, evidence)

@@ -29,7 +29,7 @@ _AT_THE_END = 3.5
 
 
 @refuter("retried-tasks")
-def failed_attempts(said: Said, evidence: Evidence) -> Iterator[str]:
+def retried_tasks(said: Said, evidence: Evidence) -> Iterator[str]:
     """Count attempts that erred and were followed by another of their key, and their seconds."""
     every = attempts(evidence)
     last = {repr(row["key"]): number for number, row in enumerate(every)}
@@ -68,7 +68,7 @@ def _time_outs(said: Said, evidence: Evidence) -> Iterator[str]:
 
 
 @refuter("failed-tasks")
-def errors(said: Said, evidence: Evidence) -> Iterator[str]:
+def failed_tasks(said: Said, evidence: Evidence) -> Iterator[str]:
     """Count keys whose last attempt erred, but for those under which workers died.
 
     What a worker's own file says was raised there, though the client may have left before the
@@ -224,7 +224,7 @@ def recomputation(said: Said, evidence: Evidence) -> Iterator[str]:
 
 
 @refuter("cancelled-tasks")
-def given_up_tasks(said: Said, evidence: Evidence) -> Iterator[str]:
+def cancelled_tasks(said: Said, evidence: Evidence) -> Iterator[str]:
     """Count tasks that clients gave up before they ended."""
     if "restarts" in said.figures:
         yield from _restarted(said, evidence)

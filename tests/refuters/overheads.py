@@ -80,7 +80,7 @@ def scheduler_bound(said: Said, evidence: Evidence) -> Iterator[str]:
 
 
 @refuter("slow-dispatch")
-def late_receipt(said: Said, evidence: Evidence) -> Iterator[str]:
+def slow_dispatch(said: Said, evidence: Evidence) -> Iterator[str]:
     """Compare with the time between being sent and being received, and with lags of loops."""
     late = evidence.idle_by_worker("sent", "received")
     yield from exceeds(said["idle"], late / evidence.thread_seconds, "idle threads")
@@ -98,7 +98,7 @@ def late_receipt(said: Said, evidence: Evidence) -> Iterator[str]:
 
 
 @refuter("slow-deserialization")
-def deserialising(said: Said, evidence: Evidence) -> Iterator[str]:
+def slow_deserialization(said: Said, evidence: Evidence) -> Iterator[str]:
     """Sum what was recorded of deserialising."""
     seconds = np.nan_to_num(evidence.runs.numbers("deserialize"))
     total = float(seconds.sum())

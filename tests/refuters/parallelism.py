@@ -72,7 +72,7 @@ def too_few_tasks(said: Said, evidence: Evidence) -> Iterator[str]:
 
 
 @refuter("slowing-functions")
-def degrading_functions(said: Said, evidence: Evidence) -> Iterator[str]:
+def slowing_functions(said: Said, evidence: Evidence) -> Iterator[str]:
     """Compare the last third of a function's runs with the first."""
     own = evidence.functions.get(str(said.function), Rows([]))
     own = own.where(lambda row: row["state"] in ("memory", None))

@@ -14,7 +14,7 @@ from refuters.registry import refuter
 
 
 @refuter("incomplete-trace")
-def missing_evidence(said: Said, evidence: Evidence) -> Iterator[str]:
+def incomplete_trace(said: Said, evidence: Evidence) -> Iterator[str]:
     """Look for what is said to be missing."""
     text = " ".join(said["notes"])
     if "client-gone" in said["kinds"]:
@@ -59,7 +59,7 @@ def _client_gone(note: str, evidence: Evidence) -> Iterator[str]:
 
 
 @refuter("clock-skew")
-def clocks_apart(said: Said, evidence: Evidence) -> Iterator[str]:
+def clock_skew(said: Said, evidence: Evidence) -> Iterator[str]:
     """Compare with what messages between workers and the scheduler allow."""
     delays = np.abs(evidence.rows("Clock").numbers("scheduler_delay"))
     runs = evidence.runs

@@ -14,7 +14,7 @@ _PROMPTS = ("ipykernel", "IPython", "_pyrepl", "prompt_toolkit")
 
 
 @refuter("slow-startup")
-def late_start(said: Said, evidence: Evidence) -> Iterator[str]:
+def slow_startup(said: Said, evidence: Evidence) -> Iterator[str]:
     """Compare with when the client's recording began, and when the first graph was known."""
     graph = min(evidence.rows("Graph"), key=lambda row: row["timestamp"])
     known = float(graph["timestamp"])

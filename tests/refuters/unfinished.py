@@ -112,7 +112,7 @@ def _no_strangers(said: Said, evidence: Evidence) -> Iterator[str]:
 
 
 @refuter("killed-worker-errors")
-def killed_workers(said: Said, evidence: Evidence) -> Iterator[str]:
+def killed_worker_errors(said: Said, evidence: Evidence) -> Iterator[str]:
     """Look for the workers that died, and for a result that came after the task was given up."""
     killed = [
         row

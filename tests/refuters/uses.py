@@ -44,7 +44,7 @@ def first_runs(evidence: Evidence) -> tuple[Rows, Rows]:
 
 
 @refuter("warm-up")
-def first_use(said: Said, evidence: Evidence) -> Iterator[str]:
+def warm_up(said: Said, evidence: Evidence) -> Iterator[str]:
     """Compare first runs on each worker with those that follow; imports with ways and blocks."""
     if said["longest"] is not None:
         way = evidence.runs.numbers("received") - evidence.runs.numbers("sent")
@@ -87,7 +87,7 @@ def first_use(said: Said, evidence: Evidence) -> Iterator[str]:
 
 
 @refuter("dominant-function")
-def dominating_function(said: Said, evidence: Evidence) -> Iterator[str]:
+def dominant_function(said: Said, evidence: Evidence) -> Iterator[str]:
     """Sum the seconds of each function; how much of it are first uses, only bounds can tell."""
     own = evidence.functions.get(str(said.function), Rows([]))
     rest = evidence.runs.where(lambda row: row["function"] != said.function)

@@ -80,7 +80,7 @@ _WHY_UNKNOWN = "Profile one of the slow tasks of {function}: their cause is not 
     explains="stragglers load-imbalance poor-placement dominant-function blocked-tasks",
     causes="serial-chain too-few-tasks transfer-bound",
 )
-def fat_partitions(run: RunFigures) -> Iterator[Finding]:
+def data_skew(run: RunFigures) -> Iterator[Finding]:
     """Find partitions that are far larger than others and make their tasks take longer."""
     stragglers, (sizes, times) = run.stragglers, run.partitions
     fat = run.fat & ~run.on_slow_worker[stragglers.rows]
@@ -159,7 +159,7 @@ def _transfers_of_joins(run: RunFigures, rows: Array) -> tuple[Array, float]:
 
 
 @rule("stragglers", causes="load-imbalance too-few-tasks")
-def straggling_tasks(run: RunFigures) -> Iterator[Finding]:
+def stragglers(run: RunFigures) -> Iterator[Finding]:
     """Find tasks that take far longer than others of their layer and make other tasks wait."""
     stragglers = run.stragglers
     slow = ~run.fat & ~np.isin(stragglers.cause, _NOT_SLOW)
@@ -281,7 +281,7 @@ def _slow_places(run: RunFigures, excess: Array) -> list[Array]:
     refutes="more-threads",
     because="threads are idle while others work",
 )
-def imbalance(run: RunFigures) -> Iterator[Finding]:
+def load_imbalance(run: RunFigures) -> Iterator[Finding]:
     """Find workers that have more to do than others, which are idle meanwhile."""
     lives = run.accounts.lives
     busy = run.accounts.of_lives[:, : run.BUSY].sum(axis=1)
@@ -413,7 +413,7 @@ def _each(counts: Mapping[str, Count]) -> str:
     causes="dominant-function stragglers slowing-functions slow-worker load-imbalance "
     "serial-chain too-few-tasks slow-dispatch gil-contention io-bound blocked-tasks poor-placement",
 )
-def first_use(run: RunFigures) -> Iterator[Finding]:
+def warm_up(run: RunFigures) -> Iterator[Finding]:
     """Find costs that each worker pays once, in slow first runs and in imports as tasks arrive."""
     yield from _imports_as_tasks_arrive(run)
     first = run.first_uses

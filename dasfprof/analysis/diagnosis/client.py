@@ -44,7 +44,7 @@ _BY_ITEM = ("builtins.dict", "builtins.list", "builtins.tuple", "builtins.set")
     explains="client-bound scheduler-bound",
     causes="tasks-too-small slow-dispatch too-few-tasks serial-chain load-imbalance",
 )
-def single_gathers(run: RunFigures) -> Iterator[Finding]:
+def repeated_gathers(run: RunFigures) -> Iterator[Finding]:
     """Find a program that fetches its results one at a time."""
     calls = single_calls(run.trace)
     seconds = float(calls["in_vain"].sum())
@@ -82,7 +82,7 @@ def single_gathers(run: RunFigures) -> Iterator[Finding]:
 
 
 @rule("large-gathers", explains="client-bound", causes="slow-dispatch too-few-tasks load-imbalance")
-def large_results(run: RunFigures) -> Iterator[Finding]:
+def large_gathers(run: RunFigures) -> Iterator[Finding]:
     """Find a program that fetches much data from the cluster."""
     calls = find_calls(run.trace)
     calls = calls[(calls["receiving"] > 0).to_numpy()]
@@ -112,7 +112,7 @@ def large_results(run: RunFigures) -> Iterator[Finding]:
     explains="client-bound slow-startup",
     causes="too-few-tasks serial-chain load-imbalance",
 )
-def tokenising(run: RunFigures) -> Iterator[Finding]:
+def slow_tokenization(run: RunFigures) -> Iterator[Finding]:
     """Find a program that hashes large objects to generate task keys."""
     calls = find_calls(run.trace).sort_values("tokenising", ascending=False, kind="stable")
     seconds = float(calls["tokenising"].sum())
@@ -195,7 +195,7 @@ def _handed_by(run: RunFigures, calls: pd.DataFrame) -> str:
     causes="tasks-too-small slow-startup client-bound too-few-tasks load-imbalance "
     "slow-tokenization",
 )
-def sent_by_value(run: RunFigures) -> Iterator[Finding]:
+def large_objects_in_graph(run: RunFigures) -> Iterator[Finding]:
     """Find large functions and arguments that are embedded in each of many tasks."""
     table = find_carried(run.trace)
     if not len(table):
@@ -286,7 +286,7 @@ def _sent_at(run: RunFigures, calls: pd.DataFrame) -> str:
 #: Threshold (fraction of the time from the start of recording to the end of the last task): delay
 #: of the first task.
 _LATE = 0.1
-#: Threshold (fraction of the delay): delayed() goes over items of values.
+#: Threshold (fraction of the delay): time in which delayed() goes over items of values.
 _TRAVERSED = 0.3
 #: Threshold (bytes): values in the first graph that are reported.
 _LARGE_VALUES = 10_000_000
@@ -322,16 +322,16 @@ _IMPORTING = (
 )
 
 
-#: Advice if it mostly builds graphs as delayed() goes over the items of values.
+#: Advice if the script built graphs, mostly because delayed() went over the items of values.
 _TRAVERSING = (
-    "Hand over large lists and dicts as one object, dask.delayed(value, traverse=False) before the "
-    "calls that share it: each call of a delayed function goes over all items of what it is given. "
-    "Most of it is at {at}."
+    "Wrap large lists and dicts once, with dask.delayed(value, traverse=False), before the calls "
+    "that share them: each call of a delayed function goes over all items of its arguments. Most "
+    "of this time is spent at {at}."
 )
 
 
 @rule("slow-startup")
-def late_start(run: RunFigures) -> Iterator[Finding]:
+def slow_startup(run: RunFigures) -> Iterator[Finding]:
     """Find a long delay before the first task reaches the scheduler."""
     first_task = find_first_task(run.trace)
     if first_task is None:

@@ -56,7 +56,7 @@ _NAMED, _MOST_NAMED = 0.05, 3
     refutes="more-threads share-memory",
     because="threads of one process compete for a lock",
 )
-def lock_bound(run: RunFigures) -> Iterator[Finding]:
+def gil_contention(run: RunFigures) -> Iterator[Finding]:
     """Find threads of one process that compete for the GIL or another lock."""
     worker, beside = run.trace.tasks["worker_id"].to_numpy(), _beside(run)
     using = run.on_cpu * beside >= _USES_CPU

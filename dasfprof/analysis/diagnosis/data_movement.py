@@ -225,7 +225,7 @@ def _more_memory(run: RunFigures, wanted: float, why: str = "") -> tuple[str, li
     refutes="more-threads",
     because="the memory of workers was nearly full",
 )
-def memory_pressure(run: RunFigures) -> Iterator[Finding]:
+def paused_workers(run: RunFigures) -> Iterator[Finding]:
     """Find workers that paused because memory ran out, or that came near their limit."""
     share = run.share_of(ThreadTime.PAUSED_FOR_MEMORY)
     state = run.trace.managed_memory.get("state")

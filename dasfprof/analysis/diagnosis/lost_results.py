@@ -194,7 +194,7 @@ def _there_longest(run: RunFigures, lost: pd.DataFrame) -> pd.DataFrame:
 
 
 @rule("cancelled-tasks")
-def given_up_tasks(run: RunFigures) -> Iterator[Finding]:
+def cancelled_tasks(run: RunFigures) -> Iterator[Finding]:
     """Find unfinished tasks that a client cancelled or released, or that a restart cancelled."""
     yield from _restarted(run)
     if run.end is not None and run.end.how is How.LEFT:

@@ -50,7 +50,7 @@ _HISTORIES = (
 
 
 @rule("memory-growth", explains="paused-workers")
-def memory_grows(run: RunFigures) -> Iterator[Finding]:
+def memory_growth(run: RunFigures) -> Iterator[Finding]:
     """Find memory that rises with each computation, or that stays when its tasks have finished."""
     growth = memory_growth_of(run.trace) if len(run.trace.samples) else None
     processes = None if growth is None else growth.together

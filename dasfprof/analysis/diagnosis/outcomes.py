@@ -82,7 +82,7 @@ _NAMED_KINDS = 3
 
 
 @rule("retried-tasks", causes="recomputation stragglers load-imbalance too-few-tasks")
-def failed_attempts(run: RunFigures) -> Iterator[Finding]:
+def retried_tasks(run: RunFigures) -> Iterator[Finding]:
     """Find attempts that failed and were repeated, and the seconds that they cost."""
     attempts = run.attempts
     erred = (attempts["status"] == "erred") & (attempts["category"] != WORKER_LOST)
@@ -127,7 +127,7 @@ def failed_attempts(run: RunFigures) -> Iterator[Finding]:
 
 
 @rule("failed-tasks")
-def errors(run: RunFigures) -> Iterator[Finding]:
+def failed_tasks(run: RunFigures) -> Iterator[Finding]:
     """Find tasks that failed, and were not retried successfully."""
     attempts = run.attempts
     last = attempts.drop_duplicates("key_id", keep="last")

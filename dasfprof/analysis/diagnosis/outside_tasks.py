@@ -1,4 +1,4 @@
-"""Rules about threads that are idle as the work is not done by tasks, or for other reasons."""
+"""Rules about idle threads: because work runs outside of tasks, or for an unknown reason."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from dasfprof.analysis.under_way.state import write_frame
 from dasfprof.analysis.wording import Seconds, Share
 from dasfprof.text import excerpt
 
-#: Thresholds: fraction of the threads' time for which they are idle, that of work which is certain
-#: to be done elsewhere, and seconds.
+#: Thresholds: fraction of thread time that is idle, fraction of it for which work provably runs
+#: outside of tasks, and seconds.
 _IDLE, _ELSEWHERE, _LONG = 0.5, 0.2, 1.0
-#: Modules of Dask's own schedulers, and the threshold (fraction of the client's time) of these.
+#: Modules of Dask's local schedulers, and threshold (fraction of the client's time): it runs them.
 _LOCAL, _MOSTLY = re.compile(r"/dask/(?:local|threaded|multiprocessing)\.py$"), 0.5
 #: Categories in which threads could run no task.
 _NO_THREAD = (ThreadTime.STARTING, ThreadTime.CLOSING, ThreadTime.UNRECORDED)
@@ -28,7 +28,7 @@ _OUTSIDE = "The work runs outside of tasks: "
 
 
 @rule("work-outside-tasks", explains="client-bound slow-startup too-few-tasks load-imbalance")
-def outside_tasks(run: RunFigures) -> Iterator[Finding]:
+def work_outside_tasks(run: RunFigures) -> Iterator[Finding]:
     """Find workers without tasks while the client, actors or functions do the work.
 
     Other rules handle the client's work before its first task and between tasks.

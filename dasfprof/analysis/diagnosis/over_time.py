@@ -63,7 +63,7 @@ _NOT_SAMPLED = (
     refutes="more-threads",
     because="the cluster waits for the client",
 )
-def client_gaps(run: RunFigures) -> Iterator[Finding]:
+def client_bound(run: RunFigures) -> Iterator[Finding]:
     """Find times when the cluster had nothing to do because the client had not submitted more."""
     idle, path = run.seconds_of(ThreadTime.NOTHING_SUBMITTED), run.path_segments
     gaps = np.flatnonzero((path.kind == SegmentKind.CLIENT) & (path.length >= _GAP))
@@ -173,7 +173,7 @@ def _of_a_known_client(run: RunFigures, rows: Array, begin: Array) -> Array:
     refutes="more-threads",
     because="the client submits fewer tasks at a time than there are threads",
 )
-def one_at_a_time(run: RunFigures) -> Iterator[Finding]:
+def sequential_submission(run: RunFigures) -> Iterator[Finding]:
     """Find clients that submit a little work, wait for it, and only then submit more."""
     if run.threads < 2 or len(run.trace.graphs) < _ROUNDS:
         return
@@ -291,7 +291,7 @@ def _without_workers(run: RunFigures) -> tuple[Array, Array]:
     "slowing-functions",
     causes="stragglers dominant-function blocked-tasks load-imbalance too-few-tasks",
 )
-def degrading_functions(run: RunFigures) -> Iterator[Finding]:
+def slowing_functions(run: RunFigures) -> Iterator[Finding]:
     """Find functions whose tasks take longer and longer during the run."""
     trends = find_trends(run.attempts)
     rising = trends.rises["run"] & ~trends.rises["input_size"]

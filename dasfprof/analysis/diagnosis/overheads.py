@@ -64,8 +64,8 @@ def tasks_too_small(run: RunFigures) -> Iterator[Finding]:
     received = 0.0 if run.has_process_pools else 1.0 - _blocked_share(run)
     handled = run.seconds_of(*HANDLING) + received * run.seconds_of(ThreadTime.ON_ITS_WAY)
     share = run.share_of(*HANDLING) + received * run.share_of(ThreadTime.ON_ITS_WAY)
-    # What they carry is a cause of its own; so are calls that the scheduler answers meanwhile, and
-    # results that workers' event loops serialise. Of fewer tasks fewer results are fetched.
+    # Large values, requests that the scheduler answers meanwhile, and results that event loops of
+    # workers serialize have other causes. Fewer tasks have fewer results to fetch.
     calls, fetching = run.fetched_singly
     of_each = calls >= _EACH * len(durations)
     others = (0.0 if of_each else _asked(run)) + _serialising(run) + _of_few(run)
@@ -257,7 +257,7 @@ def scheduler_bound(run: RunFigures) -> Iterator[Finding]:
 
 
 @rule("slow-dispatch")
-def late_receipt(run: RunFigures) -> Iterator[Finding]:
+def slow_dispatch(run: RunFigures) -> Iterator[Finding]:
     """Find threads that are idle while tasks for them are in transit from the scheduler.
 
     Time that workers need for imports is not counted, because warm-up reports it.
@@ -300,7 +300,7 @@ def late_receipt(run: RunFigures) -> Iterator[Finding]:
 
 
 @rule("slow-deserialization", explains="tasks-too-small scheduler-bound")
-def deserialising(run: RunFigures) -> Iterator[Finding]:
+def slow_deserialization(run: RunFigures) -> Iterator[Finding]:
     """Find threads that spend much of their time on deserializing tasks."""
     share = run.share_of(ThreadTime.DESERIALIZE)
     if share < 0.1:

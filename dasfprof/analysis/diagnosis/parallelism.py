@@ -38,8 +38,6 @@ _CHUNK = 10_000
 _REDUCTION, _LARGE_RESULT = "-tree", 10_000_000
 #: Threshold (multiple of the median): the mean is reported as well.
 _UNEVEN = 3.0
-
-
 #: Maximum number of functions that are searched for row-wise code, and the threshold (fraction of
 #: wall time) of its cost.
 _MOST_ROW_WISE, _ROW_WISE = 5, 0.05
@@ -152,7 +150,7 @@ def too_few_tasks(run: RunFigures) -> Iterator[Finding]:
 
 
 @rule("dominant-function", general=True)
-def dominating_function(run: RunFigures) -> Iterator[Finding]:
+def dominant_function(run: RunFigures) -> Iterator[Finding]:
     """Find a function that takes most of the time and whose tasks are far longer than others."""
     # The cost of a function's first use on a worker is not part of its work.
     working, first = run.working.copy(), run.first_uses

@@ -36,7 +36,7 @@ _QUEUED = 0.25
     refutes="more-threads",
     because="tasks wait for a lock of Dask's",
 )
-def cluster_lock(run: RunFigures) -> Iterator[Finding]:
+def distributed_lock(run: RunFigures) -> Iterator[Finding]:
     """Find a distributed lock that tasks wait for while they occupy their threads."""
     table = run.trace.locks_held
     # A task that seceded waits without a thread.
@@ -80,7 +80,7 @@ def cluster_lock(run: RunFigures) -> Iterator[Finding]:
     refutes="more-threads",
     because="tasks occupy their threads while they wait for others",
 )
-def waits_for_tasks(run: RunFigures) -> Iterator[Finding]:
+def missing_secede(run: RunFigures) -> Iterator[Finding]:
     """Find tasks that wait for other tasks and occupy their threads while some of these queue."""
     waited = run.functions.sum(np.clip(run.working - run.cpu, 0.0, None))
     times, count = run.slots.times, len(run.trace.tasks)

@@ -37,7 +37,7 @@ _ADVICE: dict[NoteKind, str] = {
 
 
 @rule("incomplete-trace")
-def missing_evidence(run: RunFigures) -> Iterator[Finding]:
+def incomplete_trace(run: RunFigures) -> Iterator[Finding]:
     """Find files, events and samples that the trace lacks."""
     gaps = [note for note in run.trace.notes if note.kind not in _NO_FAULT]
     gaps.sort(key=lambda note: (note.kind != "client-gone", note.kind != "lost-events"))
@@ -85,7 +85,7 @@ def missing_evidence(run: RunFigures) -> Iterator[Finding]:
 
 
 @rule("clock-skew")
-def clocks_apart(run: RunFigures) -> Iterator[Finding]:
+def clock_skew(run: RunFigures) -> Iterator[Finding]:
     """Find hosts whose clocks differ much from the scheduler's clock."""
     offsets = run.trace.offsets
     if not len(offsets) or "sent" not in run.trace.tasks:

@@ -268,7 +268,7 @@ def _client_elsewhere(run: RunFigures, cause: Cause) -> Finding:
     refutes="more-threads",
     because="workers died with the tasks that they ran",
 )
-def killed_workers(run: RunFigures) -> Iterator[Finding]:
+def killed_worker_errors(run: RunFigures) -> Iterator[Finding]:
     """Find tasks that failed because the workers that ran them died one after another."""
     causes = find_causes(run.state) if run.state is not None else []
     # A task that waits for a lock of such a worker comes first, since it keeps the run from ending.

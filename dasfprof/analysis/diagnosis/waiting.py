@@ -68,7 +68,7 @@ _FAILED = 0.05
     refutes="more-threads share-memory",
     because="tasks wait for a lock of their process",
 )
-def process_lock(run: RunFigures) -> Iterator[Finding]:
+def per_process_lock(run: RunFigures) -> Iterator[Finding]:
     """Find functions that run one task at a time per process, while others wait for a lock.
 
     Either samples show tasks waiting for the lock, or tasks end one after another at regular

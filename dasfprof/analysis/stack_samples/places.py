@@ -297,7 +297,7 @@ BUILDS = "builds graphs"
 #: Activity of the client by phase. See `CLIENT_SAMPLE` in the schema.
 _DOING = {
     "program": "runs the program's own code",
-    "waiting": "waits for the cluster",
+    "waiting": "waits in a call of Dask",
     "pickling": "pickles what it sends",
     "optimising": "optimises graphs",
     "hashing": "hashes values to generate task keys",
