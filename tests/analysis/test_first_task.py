@@ -131,7 +131,7 @@ def test_delayed_goes_over_the_items_of_a_dict(tmp_path: Path, is_traversed: boo
     ]
     stake = late["Seconds at stake (s)"]
     assert stake == pytest.approx(2.0) if is_traversed else np.isnan(stake)
-    advised = "traverse=False) before the calls that share it" in late["Suggestion"]
+    advised = "traverse=False), before the calls that share them" in late["Suggestion"]
     assert advised == is_traversed
     assert ("Most of this time is spent at /mine.py:7 main." in late["Suggestion"]) == is_traversed
 
