@@ -135,7 +135,10 @@ def decode(encoded: Any, rows: int, limit: int) -> Column:
         if tag == CONSTANT and encoded[1] is None:
             return nothing(rows)
         if tag == DICTIONARY:
-            return _decode_dictionary(encoded, rows)
+            entries = encoded[2]
+            if not isinstance(entries, list):
+                raise CorruptBlockError("a dictionary that is not a list")
+            return DictionaryColumn(_decode_small(encoded[1], rows, len(entries), "codes"), entries)
         if tag == KEYS:
             return _decode_keys(encoded, rows)
         if tag == LIST:
@@ -239,13 +242,6 @@ def _narrowest(columns: list[Array]) -> np.dtype[Any]:
         for column in columns
     ]
     return np.result_type(*types)
-
-
-def _decode_dictionary(encoded: Any, rows: int) -> DictionaryColumn:
-    entries = encoded[2]
-    if not isinstance(entries, list):
-        raise CorruptBlockError("a dictionary that is not a list")
-    return DictionaryColumn(_decode_small(encoded[1], rows, len(entries), "codes"), entries)
 
 
 def _decode_keys(encoded: Any, rows: int) -> KeyColumn:

@@ -76,15 +76,12 @@ class Completion:
             if plugin == "ResourceMonitor" and _is_usage(batch):
                 _fill(batch, events, known)
             elif plugin == "TracePlugin" and _is_compute(batch):
-                self._add_dependents(events)
+                if self._dependents is None:
+                    self._dependents = _dependents(self._paths)
+                for _, event in events:
+                    with suppress(TypeError):  # Not a key of Dask.
+                        event.args["dependents"] = list(self._dependents.get(event.args["key"], ()))
             yield batch.sequence.tolist(), events
-
-    def _add_dependents(self, events: list[_Placed]) -> None:
-        if self._dependents is None:
-            self._dependents = _dependents(self._paths)
-        for _, event in events:
-            with suppress(TypeError):  # Not a key of Dask.
-                event.args["dependents"] = list(self._dependents.get(event.args["key"], ()))
 
     def _known_in(self, path: Path) -> _Known:
         """Return the known values of a process and its host."""

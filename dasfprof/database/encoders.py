@@ -148,7 +148,9 @@ class _NumberEncoder(Encoder):
     def convert(self, items: Sequence[Any]) -> Array:
         if type(items) in (list, tuple) and items:
             first = items[0]
-            if (first is None or (type(first) is int and self._is_integer)) and _are_equal(items):
+            is_simple = first is None or (type(first) is int and self._is_integer)
+            # The first check is fast, and sufficient if the values differ.
+            if is_simple and first is items[-1] and items.count(first) == len(items):
                 return np.array([first], dtype=self._dtype).repeat(len(items))
             try:
                 return number_array(items, self._dtype)
@@ -201,16 +203,13 @@ class _ValueEncoder(Encoder):
 
     def _code(self, item: Any) -> int:
         if item is not self._last[0]:  # Many rows often share one object.
-            self._last = item, self._new_code(item)
+            packed = values.pack_any(item)
+            code = self._codes.get(packed)
+            if code is None:
+                self._entries.append(values.as_read(item, packed))
+                code = self._codes[packed] = len(self._codes)
+            self._last = item, code
         return self._last[1]
-
-    def _new_code(self, item: Any) -> int:
-        packed = values.pack_any(item)
-        code = self._codes.get(packed)
-        if code is None:
-            self._entries.append(values.as_read(item, packed))
-            code = self._codes[packed] = len(self._codes)
-        return code
 
     def finish(self) -> list[Any]:
         return [DICTIONARY, encode_numbers(_joined(self._slices)), self._entries]
@@ -271,11 +270,6 @@ CODECS: dict[str, Callable[[], Encoder]] = {
     "keys": _KeyListEncoder,  # a list of Dask keys
     "value": _ValueEncoder,  # anything, see `dasfprof.database.values`
 }
-
-
-def _are_equal(items: Sequence[Any]) -> bool:
-    """Return whether all values equal the first, if the last is the same object as the first."""
-    return items[0] is items[-1] and items.count(items[0]) == len(items)
 
 
 def _is_one_object(items: Sequence[Any]) -> bool:

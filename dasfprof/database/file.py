@@ -60,7 +60,8 @@ def files_html(caption: str, paths: Sequence[Path]) -> str:
 def _file_row(path: Path) -> tuple[object, ...]:
     """Return the cells of one file, or why it cannot be read."""
     try:
-        header = {"plugin": "DASF"} if is_dasf_trace(path) else TraceFile(path).read_header()
+        is_dasf = path.is_file() and is_dasf_trace(path)
+        header = {"plugin": "DASF"} if is_dasf else TraceFile(path).read_header()
         worker = header.get("worker")
         name = worker.get("name", "") if isinstance(worker, dict) else ""
         size = format_size(path.stat().st_size)

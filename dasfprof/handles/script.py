@@ -272,9 +272,11 @@ class RecordedCluster:
         from distributed import Client
 
         from dasfprof.database.storage import is_url
+        from dasfprof.recording.cluster.link import status_of
 
         self.run.end_steps()
-        if self._is_known_to_be_closed():
+        cluster = self.cluster() if self.cluster is not None else None
+        if status_of(cluster) in ("closed", "failed"):
             return
         try:
             client = Client(
@@ -291,12 +293,6 @@ class RecordedCluster:
             run.stop()
             if not is_url(run.source):
                 run.collect(run.directory)
-
-    def _is_known_to_be_closed(self) -> bool:
-        from dasfprof.recording.cluster.link import status_of
-
-        cluster = self.cluster() if self.cluster is not None else None
-        return status_of(cluster) in ("closed", "failed")
 
 
 @dataclass

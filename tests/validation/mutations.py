@@ -285,7 +285,7 @@ MUTATIONS = [
     ),
     Mutation(
         "minutes lose their seconds",
-        'else f"{minutes} min {rest} s"',
+        'else f"{minutes} min {remainder} s"',
         'else f"{minutes} min {minutes} s"',
         "report/test_text.py",
     ),

@@ -114,8 +114,15 @@ class ClusterLink:
         asyncio.TimeoutError, OSError
             If the scheduler did not answer in time, or cannot be reached.
         """
-        limit = self.limit if limit is None else limit
-        return await within(limit, self._run_function(function, args))
+
+        async def run() -> Any:
+            async with self._scheduler() as scheduler:
+                response = await scheduler.run_function(
+                    function=dumps(function), args=dumps(args), kwargs=dumps({})
+                )
+            return _result(response)
+
+        return await within(self.limit if limit is None else limit, run())
 
     async def on_workers(
         self, function: Callable[..., Any], *args: Any, workers: list[str] | None = None
@@ -148,31 +155,18 @@ class ClusterLink:
             raise OSError(answers.silent.get(process, f"{process} has left the cluster"))
         return answers.results[process]
 
-    async def _run_function(self, function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
-        async with self._scheduler() as scheduler:
-            response = await scheduler.run_function(
-                function=dumps(function), args=dumps(args), kwargs=dumps({})
-            )
-        return _result(response)
-
     @asynccontextmanager
     async def _scheduler(self) -> AsyncIterator[Any]:
         if self._client.status == "running":
             yield self._client.scheduler
         else:
-            await self._check_listening()
+            # Dask would try again and again if nothing listens. This is not checked with TLS, where
+            # a scheduler would log a warning about a connection without a handshake.
+            if self.address.startswith("tcp://"):
+                _, writer = await asyncio.open_connection(*get_address_host_port(self.address))
+                writer.close()
             async with rpc(self.address, connection_args=self._connection_args) as scheduler:
                 yield scheduler
-
-    async def _check_listening(self) -> None:
-        """Raise an error immediately if nothing listens. Dask would try again and again.
-
-        With TLS this is not checked: a scheduler logs a warning about a connection without a
-        handshake.
-        """
-        if self.address.startswith("tcp://"):
-            _, writer = await asyncio.open_connection(*get_address_host_port(self.address))
-            writer.close()
 
 
 async def ask_workers(
@@ -185,9 +179,12 @@ async def ask_workers(
     connection_args, answers = dask_scheduler.connection_args, Answers()
 
     async def ask(address: str) -> None:
+        async def run() -> Any:
+            async with rpc(address, connection_args=connection_args) as worker:
+                return _result(await worker.run(function=function, args=args))
+
         try:
-            call = _run_on(address, connection_args, function, args)
-            answers.results[address] = await within(limit, call)
+            answers.results[address] = await within(limit, run())
         except asyncio.TimeoutError as error:
             answers.silent[address] = str(error)
         except Exception as error:
@@ -198,11 +195,6 @@ async def ask_workers(
     for address in answers.silent.keys() - dask_scheduler.workers.keys():
         del answers.silent[address]
     return answers
-
-
-async def _run_on(address: str, connection_args: Any, function: bytes, args: bytes) -> Any:
-    async with rpc(address, connection_args=connection_args) as worker:
-        return _result(await worker.run(function=function, args=args))
 
 
 def _result(response: dict[str, Any]) -> Any:

@@ -84,7 +84,10 @@ def current_line(above: int = 1) -> Line | None:
         if file in user_files:
             if library is None:
                 return line_at(frame.f_code, frame.f_lasti)
-            return _line(frame, library)
+            key = id(frame.f_code), frame.f_lasti, id(library.f_code), library.f_lasti
+            if key in _cache:
+                return _cache[key][0]
+            return _add(key, (frame.f_code, frame.f_lasti), (library.f_code, library.f_lasti))
         if file in _library_files:
             library = library or frame
         elif file not in ignored_files:
@@ -103,14 +106,6 @@ def line_at(code: CodeType, instruction: int) -> Line:
 def place_of(line: Line | None) -> tuple[str | None, int, str | None]:
     """Return file, line and function as columns of a row, also for an unknown line."""
     return _NO_PLACE if line is None else line.place
-
-
-def _line(frame: FrameType, library: FrameType) -> Line:
-    key = id(frame.f_code), frame.f_lasti, id(library.f_code), library.f_lasti
-    cached = _cache.get(key)
-    if cached is None:
-        return _add(key, (frame.f_code, frame.f_lasti), (library.f_code, library.f_lasti))
-    return cached[0]
 
 
 def _add(key: tuple[int, ...], user: _Instruction, library: _Instruction | None) -> Line:
