@@ -43,9 +43,10 @@ class FirstOptions(TypedDict, total=False):
     add_time_suffix: Annotated[bool | None, Switch()]
 
 
-class Recorded(TypedDict, total=False):
-    """Options that set what is recorded and where it is written, as keywords and flags."""
+class Options(TypedDict, total=False):
+    """Keyword-only arguments of `register_default_profiler`."""
 
+    # What is recorded, and where it is written.
     directory: Annotated[str | Path | None, Option()]
     sample_interval: Annotated[str | float | None, Seconds()]
     stack_frequency: Annotated[float | Literal["off"] | None, Frequency()]
@@ -58,17 +59,9 @@ class Recorded(TypedDict, total=False):
     record_prints: Annotated[bool | None, Switch()]
     arguments: Annotated[ArgumentsKept | None, Choice()]
     record_code: Annotated[bool | None, Switch()]
-
-
-class Shown(TypedDict, total=False):
-    """Options that set where a run is also shown while it is in progress, as keywords and flags."""
-
+    # Where a run is shown while it is in progress.
     prometheus: Annotated[bool | None, Switch()]
-
-
-class Tuning(TypedDict, total=False):
-    """Options that set how a run is written, as keywords and flags."""
-
+    # How a run is written.
     commit_threshold: Annotated[int | None, Whole()]
     flush_interval: Annotated[str | float | None, Seconds()]
     max_pending: Annotated[int | None, Whole()]
@@ -76,10 +69,6 @@ class Tuning(TypedDict, total=False):
     response_timeout: Annotated[str | float | None, Seconds()]
     orphan_timeout: Annotated[str | float | None, Seconds()]
     ship: Annotated[ShipName | None, Ship()]
-
-
-class Options(Recorded, Shown, Tuning, total=False):
-    """Keyword-only arguments of `register_default_profiler`."""
 
 
 class AllOptions(FirstOptions, Options, total=False):

@@ -184,8 +184,10 @@ def find_runs(directory: Path, among: Iterable[Path] | None = None) -> list[Run]
     runs: dict[tuple[str, str], Run] = {}
     # If the header is damaged, only the file's name shows its run.
     for path, header in sorted(headers, key=lambda pair: not pair[1]):
-        name = _text(header.get("run")) or _PLUGINS.split(path.name)[0].removesuffix(".msgpack")
-        identity = name, _text(header.get("run_uuid"))
+        name, run_uuid = header.get("run"), header.get("run_uuid")
+        if not (isinstance(name, str) and name):
+            name = _PLUGINS.split(path.name)[0].removesuffix(".msgpack")
+        identity = name, run_uuid if isinstance(run_uuid, str) else ""
         if not header:
             same_name = [known for known in runs if known[0] == name]
             identity = max(same_name, key=lambda known: runs[known].created, default=identity)
@@ -276,10 +278,6 @@ def _header(path: Path) -> dict[str, Any] | None:
         why = error.strerror or error
         warnings.warn(f"{path} is skipped because it cannot be read: {why}.", stacklevel=2)
     return header
-
-
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else ""
 
 
 def _seconds(value: Any) -> float:

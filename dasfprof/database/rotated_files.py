@@ -97,7 +97,9 @@ class Segments:
             ordered = [segments[number] for number in sorted(segments)]
             for before, after in pairwise([_NOTHING, *ordered]):
                 # For a time range, only some events were read.
-                events = _gone(before, after) if window is None else None
+                events = None
+                if window is None and before.before is not None and after.before is not None:
+                    events = max(after.before - before.before - before.events, 0)
                 if after.number == before.number + 1:
                     if events:
                         text = _describe_part(before, after, events)
@@ -137,13 +139,6 @@ def _segments_of(file: TraceFile, owner: int | None) -> Iterator[Segment]:
             before.get("gone") is True,
             max(until - first, 0),
         )
-
-
-def _gone(before: Segment, after: Segment) -> int | None:
-    """Return the number of lost events between two segments, or before the first."""
-    if before.before is None or after.before is None:
-        return None
-    return max(after.before - before.before - before.events, 0)
 
 
 def _matters(window: Window | None, begin: float | None, end: float | None) -> bool:

@@ -277,7 +277,7 @@ class TraceWriter:
             source.rows.clear()
             return
         steps, since = self._steps, time.monotonic()
-        while not (source.pending + source.in_flight < self.commit_threshold or self.closed):
+        while not (self._has_room(source) or self.closed):
             thread = self._thread
             # The thread could not be started, or has ended.
             if thread is None or not thread.is_alive():
@@ -313,6 +313,9 @@ class TraceWriter:
                 since = self._waits_since
                 silent = since is not None and time.monotonic() - since > PATIENCE / 2
                 self.losses.add("disk gone" if silent else "too fast")
+
+    def _has_room(self, source: Source) -> bool:
+        return source.pending + source.in_flight < self.commit_threshold
 
     def withdraw(self, source: Source, row: Any) -> bool:
         """Remove a row that was appended after closing, and return whether it still existed."""

@@ -95,7 +95,7 @@ class Rotation:
 
     async def check(self) -> None:
         """Start another run if this one is long or large enough, and remove old ones."""
-        size = await aside(_bytes_of, self.settings)
+        size = await aside(_size_of, self.settings)
         age = self._clock() - self._since
         if age < self._limits.run_length and size < _SHARE * self._limits.keep_size:
             return
@@ -110,7 +110,8 @@ class Rotation:
             await aside(remove_old_runs, self.settings, self._limits, now)
 
 
-def _bytes_of(settings: RunSettings) -> int:
+def _size_of(settings: RunSettings) -> int:
+    """Return the size of a run's files in bytes."""
     files = Path(settings.directory).glob(f"{escape(settings.name)}-*")
     return sum(path.stat().st_size for path in files)
 

@@ -255,14 +255,15 @@ def start_run(client: Client, **options: Any) -> Any:
 
 
 @dataclass
-class RecordedCluster:
-    """A cluster that a script's client connected to, and its run."""
+class RecordedRun:
+    """The run of a cluster that a script's client connected to, or of the script's own process."""
 
     run: ProfiledRun
+    #: Address of the scheduler, or a description of the process.
     address: str
-    security: Any
+    security: Any = None
     #: Cluster object, if the client was created from one.
-    cluster: weakref.ref[Any] | None
+    cluster: weakref.ref[Any] | None = None
 
     def finish(self) -> None:
         """End the recording and copy the files of other hosts here, unless the cluster has closed.
@@ -272,8 +273,12 @@ class RecordedCluster:
         from distributed import Client
 
         from dasfprof.database.storage import is_url
+        from dasfprof.handles.local_run import LocalRun
         from dasfprof.recording.cluster.link import status_of
 
+        if isinstance(self.run, LocalRun):
+            self.run.stop()
+            return
         self.run.end_steps()
         cluster = self.cluster() if self.cluster is not None else None
         if status_of(cluster) in ("closed", "failed"):
@@ -293,18 +298,6 @@ class RecordedCluster:
             run.stop()
             if not is_url(run.source):
                 run.collect(run.directory)
-
-
-@dataclass
-class RecordedProcess:
-    """Computations without a cluster in the script's own process, and their run."""
-
-    run: ProfiledRun
-    address: str = "the script's own process"
-
-    def finish(self) -> None:
-        """End the recording."""
-        self.run.stop()
 
 
 @dataclass
@@ -328,7 +321,7 @@ class ClientRecorder:
     name: str
     options: dict[str, Any] = field(default_factory=dict)
     pid: int = field(default_factory=os.getpid)
-    clusters: list[RecordedCluster | RecordedProcess] = field(default_factory=list)
+    clusters: list[RecordedRun] = field(default_factory=list)
     #: Messages about why clusters were not recorded.
     refusals: list[str] = field(default_factory=list)
     _seen: set[str] = field(default_factory=set)
@@ -372,7 +365,7 @@ class ClientRecorder:
             except DasfprofError as error:
                 self.refusals.append(f"computations without a cluster were not recorded: {error}")
                 return
-            self.clusters.append(RecordedProcess(run))
+            self.clusters.append(RecordedRun(run, "the script's own process"))
         compute.add_listener(run.listener)
         run.listener.computes(compute)
 
@@ -413,7 +406,7 @@ class ClientRecorder:
         name = self.name if number == 1 else f"{self.name}-{number}"
         run = await start_run(client, name=name, **self.options)
         cluster = None if client.cluster is None else weakref.ref(client.cluster)
-        self.clusters.append(RecordedCluster(run, address, client.security, cluster))
+        self.clusters.append(RecordedRun(run, address, client.security, cluster))
 
     def finish(self) -> None:
         """End all runs. When it returns, every event of finished work is on disk."""

@@ -276,8 +276,11 @@ def watch_pipeline(pipeline: Any) -> Callable[[], None] | None:
         A function that restores the pipeline, or None if it is not a DASF pipeline.
     """
     try:
-        plugin_class = _plugin_class(pipeline)
-        if plugin_class is None:
+        modules = [sys.modules.get(base.__module__) for base in type(pipeline).__mro__]
+        classes = (getattr(module, "PipelinePlugin", None) for module in modules)
+        # DASF's class of callbacks, without importing DASF.
+        plugin_class = next((each for each in classes if isinstance(each, type)), None)
+        if plugin_class is None or not callable(getattr(pipeline, "register_plugin", None)):
             return None
         plugin = type("PipelineSteps", (PipelineSteps, plugin_class), {})()
         pipeline.register_plugin(plugin)
@@ -291,12 +294,3 @@ def watch_pipeline(pipeline: Any) -> Callable[[], None] | None:
             callbacks.remove(plugin)
 
     return restore
-
-
-def _plugin_class(pipeline: Any) -> Any:
-    """Return DASF's class of callbacks without importing DASF, or None if there is none."""
-    if not callable(getattr(pipeline, "register_plugin", None)):
-        return None
-    modules = [sys.modules.get(base.__module__) for base in type(pipeline).__mro__]
-    classes = (getattr(module, "PipelinePlugin", None) for module in modules)
-    return next((each for each in classes if isinstance(each, type)), None)
