@@ -136,7 +136,7 @@ def measure(ships: bool, count: int, seconds: float, client: Client, pid: int) -
             late = client.run_on_scheduler(end_measuring)
             for worker, shipper in zip(workers, shippers, strict=False):
                 client.sync(shipper.end)
-                assert not shipper.unshipped()
+                assert not shipper.unsent_files()
                 client.sync(worker.scheduler.close_rpc)
         if ships:  # all has arrived, once
             sent, received = (

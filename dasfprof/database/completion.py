@@ -4,8 +4,8 @@ A file contains what its process knew when it recorded, and the analysis combine
 that processes events one by one, as analyses of DASF's events do, cannot look at other events. For
 such code, each "Resource Usage" event has the last known value of each of its fields, because a
 process samples some of them less often, and one process per host samples common values. Each
-"Compute" event has its ``dependents``: the keys of the tasks that use its key's result, as far as
-these files show. A key that ran again has the same dependents at each run.
+"Compute" event has its ``dependents``: the keys of the tasks in these files that depend on its key.
+All runs of a key have the same dependents.
 """
 
 from __future__ import annotations

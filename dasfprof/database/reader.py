@@ -28,7 +28,7 @@ from dasfprof.errors import InvalidArgumentError, NotATraceError
 #: Unix seconds, or a date and time in ISO 8601. Without a time zone, it is UTC.
 Time: TypeAlias = float | datetime | str
 
-#: Kinds of events that are valid beyond their time: what exists, what was built, and what changed.
+#: Kinds of events that stay valid after their time, for example about workers, graphs and changes.
 #: They are few, and may have been recorded long before a time range that they apply to.
 LASTING = frozenset(
     (

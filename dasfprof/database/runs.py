@@ -29,16 +29,16 @@ AnyRun = TypeVar("AnyRun", bound=Run)
 
 
 def choose_run(runs: Sequence[AnyRun], prefix: str, place: str, source: str) -> AnyRun:
-    """Return the run whose name is a text or starts with it, or the newest of a place.
+    """Return the run with a name or a prefix of it, or the newest run of a directory.
 
-    A warning is given if there are others.
+    Warns if there are others.
 
     Parameters
     ----------
     runs
-        The runs of one place, the newest first.
+        The runs of one directory, newest first.
     prefix
-        The text, or an empty text for the newest run of the place.
+        The name or prefix, or an empty text for the newest run.
     place
         The directory, or its URL.
     source

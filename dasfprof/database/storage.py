@@ -170,7 +170,7 @@ def _missing_package(url: str, what: object) -> MissingExtraError:
 
 
 def reason(error: BaseException) -> str:
-    """Return why a storage did not do what was requested."""
+    """Return a description of an error of a storage, with its cause if known."""
     name = type(error).__name__
     text = f"{name}: {shown(str(error))}" if str(error) else name
     if "Credential" in name:
@@ -399,7 +399,7 @@ def open_stored(url: str) -> list[Path]:
 def stored_run(storage: Storage, directory: str) -> StoredRun:
     """Return the run of a directory, which may have no files yet.
 
-    It is the same object each time, because it stores what was copied.
+    It is the same object each time, because it knows the existing copies.
     """
     return _runs.setdefault((storage.url, directory), StoredRun(storage, directory))
 

@@ -74,8 +74,8 @@ def register_default_profiler(
     ----------
     pipeline
         A DASF ``Pipeline``, any object with a ``.client``, a Dask ``Client`` or a ``Cluster``.
-        Default: the client that Dask itself would use; without one, what this process computes on
-        Dask's own schedulers (threads, processes, sync).
+        The default is the client that Dask itself would use. Without a client, computations of this
+        process on Dask's local schedulers (threads, processes, sync) are recorded.
     {options}
 
     Returns

@@ -16,8 +16,7 @@ from dasfprof.recording.guard import in_thread
 def check_process(directory: str, storage: str) -> str | None:
     """Return why this process cannot record, or None if it can.
 
-    With a storage's URL, the directory may be empty: it is this host's directory for temporary
-    files.
+    With a storage's URL, an empty directory stands for this host's directory for temporary files.
     """
     import os
     import tempfile

@@ -43,8 +43,8 @@ class ChangedOptions:
     #: Environment variables, and settings of Dask's config, with the requested values.
     environment: Mapping[str, str] = field(default_factory=dict)
     config: Mapping[str, Any] = field(default_factory=dict)
-    #: For each cluster: what the program passed for `options` as text, what did not reach it, and
-    #: whether its workers are separate processes.
+    #: For each cluster: the program's own values of `options` as texts (``given``), requested
+    #: settings without effect (``missed``), and whether its workers are ``processes``.
     clusters: list[dict[str, Any]] = field(default_factory=list)
     _patch: Patch | None = None
 

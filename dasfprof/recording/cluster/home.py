@@ -34,7 +34,7 @@ _LIMIT, _CHECK_INTERVAL = 30.0, 0.25
 
 
 async def check_storage(link: ClusterLink, settings: RunSettings) -> None:
-    """Raise an error if the scheduler, whose file is needed, cannot write to the storage.
+    """Raise an error if the scheduler cannot write to the storage, because its file is needed.
 
     Raises
     ------

@@ -41,7 +41,7 @@ class OverError(NotTakenError):
 
 
 class Sender(ABC):
-    """Sends the files of one process from a thread of its own.
+    """Sends the files of one process in a background thread.
 
     Parameters
     ----------

@@ -1,1 +1,1 @@
-"""Steps of the user's pipeline, and what was built and submitted in them."""
+"""Steps of the user's pipeline, and the layers and graphs that belong to them."""
