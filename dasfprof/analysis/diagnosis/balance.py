@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -97,7 +97,7 @@ def data_skew(run: RunFigures) -> Iterator[Finding]:
     if gain < _GAIN * run.wall:
         return
     worst = int(np.flatnonzero(fat)[0])
-    row, counts = stragglers.rows[worst], _by_function(run, stragglers.rows[fat])
+    row = stragglers.rows[worst]
     usual = Bytes(sizes[worst] / times[worst])
     shuffle = "A shuffle by key made the partitions, so a few keys have most of the rows. "
     held = shuffle if of_key else ""
@@ -122,8 +122,7 @@ def data_skew(run: RunFigures) -> Iterator[Finding]:
         usual=usual,
         longer=Seconds(stragglers.excess[worst]),
         tasks=Count(fat.sum()),
-        by_function=counts,
-        _most=_each(counts),
+        **_by_function(run, stragglers.rows[fat]),
         of_key=of_key,
         joined=joined,
         smaller=Bytes(smaller) if broadcast else None,
@@ -168,7 +167,7 @@ def stragglers(run: RunFigures) -> Iterator[Finding]:
     if not slow.any() or gain < _GAIN * run.wall:
         return
     worst, rows = int(np.flatnonzero(slow)[0]), stragglers.rows[slow]
-    row, counts = stragglers.rows[worst], _by_function(run, rows)
+    row = stragglers.rows[worst]
     alike = slow & (run.functions.codes[stragglers.rows] == run.functions.codes[row])
     cause = Counter(stragglers.cause[alike].tolist()).most_common(1)[0][0]
     by_layer, longest_by_layer = _in_layers(run, rows), _in_layers(run, rows[:1])
@@ -188,8 +187,7 @@ def stragglers(run: RunFigures) -> Iterator[Finding]:
         median=Seconds(stragglers.median[worst]),
         cause=cause,
         tasks=Count(slow.sum()),
-        by_function=counts,
-        _most=_each(counts),
+        **_by_function(run, rows),
         by_layer=by_layer,
         seconds=gain,
         # A longer run would not lose more time to what happens once per worker.
@@ -398,14 +396,11 @@ def _place(run: RunFigures, row: int) -> dict[str, Any]:
     }
 
 
-def _by_function(run: RunFigures, rows: Array) -> dict[str, Count]:
-    """Return the three functions with the most task runs, each with its number of task runs."""
-    counts = Counter(_function(run, row) for row in rows.tolist())
-    return {name: Count(number) for name, number in counts.most_common(3)}
-
-
-def _each(counts: Mapping[str, Count]) -> str:
-    return ", ".join(f"{number} of {name}" for name, number in counts.items())
+def _by_function(run: RunFigures, rows: Array) -> dict[str, Any]:
+    """Return figures of the three functions with the most task runs, and these as text."""
+    counts = Counter(_function(run, row) for row in rows.tolist()).most_common(3)
+    text = ", ".join(f"{Count(number)} of {name}" for name, number in counts)
+    return {"by_function": {name: Count(number) for name, number in counts}, "_most": text}
 
 
 @rule(

@@ -39,11 +39,8 @@ def cpu_quota(run: RunFigures) -> Iterator[Finding]:
     seconds = min(float(stopped.max()), run.wall)
     if seconds < _THROTTLED * run.wall:
         return
-    same = limited[
-        (
-            (limited["host"] == worst["host"]) & (limited["cpu_group"] == worst["cpu_group"])
-        ).to_numpy()
-    ]
+    group = ["host", "cpu_group"]
+    same = limited[(limited[group] == worst[group]).all(axis=1).to_numpy(dtype=bool)]
     quota, threads = float(worst["cpu_quota"]), int(same["nthreads"].fillna(1).sum())
     fewer = max(int(quota) // len(same), 1)
     too_many = fewer * len(same) < threads

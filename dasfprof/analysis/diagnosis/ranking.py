@@ -117,24 +117,26 @@ def _ask(slug: str, rule: Find, run: RunFigures) -> list[Finding]:
 def located(finding: Finding, run: RunFigures) -> Finding:
     """Add the pipeline step and the source line with most of the function's seconds."""
     name = finding.function
-    if name is not None and has_steps(run.trace):
+    if name is None:
+        return finding
+    if has_steps(run.trace):
         step, share = _most(name, run, *step_groups(run.trace.tasks))
         if step not in ("", NO_STEP):
             words = f"{name} ran in the step {excerpt(step)}{_part(share)}."
             finding = finding.adding(words, step=excerpt(step), share_in_step=share)
-    if name is not None and has_lines(run.trace):
+    if has_lines(run.trace):
         line, share = _most(name, run, *line_groups(run.trace.tasks))
         if line not in ("", *NO_LINES):
             words = f"{name} was built at {line_words(run.trace, line)}{_part(share)}."
             finding = finding.adding(words, built_at=excerpt(line), share_of_line=share)
-    if name is not None and has_clients(run.trace):
+    if has_clients(run.trace):
         client, share = _most(name, run, *client_groups(run.trace.tasks))
         if not client:  # none of its task runs ended
             only = run.trace.scheduler_only
             wanted = only["client"][(only["function"] == name).to_numpy()].dropna()
             client, share = (str(wanted.iloc[0]), Share(1)) if len(wanted) else ("", share)
         if client not in ("", NO_CLIENT):
-            words = f"{name} is of the client {excerpt(client)}{_part(share)}."
+            words = f"{name} belongs to the client {excerpt(client)}{_part(share)}."
             finding = finding.adding(words, wanted_by=client, share_of_client=share)
     return finding
 

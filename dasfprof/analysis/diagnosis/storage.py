@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
@@ -29,29 +28,13 @@ _SIDE_BY_SIDE = 4.0
 _FEWEST, _AGAIN = 2, 0.05
 
 
-@dataclass(frozen=True)
-class _Requests:
-    """Requests with which task runs of a function read."""
-
-    count: int
-    size: float
-    #: Seconds of all requests, and seconds for which the runs' threads waited for requests.
-    seconds: float
-    waiting: float
-
-
-def _reads(run: RunFigures, rows: Array) -> _Requests:
-    """Return the sums over the requests of some task runs.
-
-    Requests of unknown size are left out.
-    """
+def _reads(run: RunFigures, rows: Array) -> tuple[int, float, float]:
+    """Return the number, bytes and seconds of the requests of known size with which runs read."""
     table = run.trace.storage
     keys = run.trace.tasks["key_id"].to_numpy()[rows]
     table = table[np.isin(table["key_id"], keys) & (table["unsized"] == 0) & (table["reads"] > 0)]
-    sums = table[["reads", "read_size", "reading"]].astype(float).sum()
-    return _Requests(
-        int(sums["reads"]), sums["read_size"], sums["reading"], float(run.storage[rows].sum())
-    )
+    count, size, seconds = table[["reads", "read_size", "reading"]].astype(float).sum()
+    return int(count), size, seconds
 
 
 @rule("small-requests", explains="io-bound dominant-function blocked-tasks")
@@ -63,20 +46,17 @@ def small_requests(run: RunFigures) -> Iterator[Finding]:
     code = int(waited.argmax())
     name = str(run.function_names[code])
     rows = run.rows_of(name)
-    reads = _reads(run, rows)
-    if (
-        reads.count < max(_MANY, 2 * run.threads)
-        or waited[code] < _MOSTLY * run.working[rows].sum()
-    ):
+    (count, read, seconds), waiting = _reads(run, rows), float(waited[code])
+    if count < max(_MANY, 2 * run.threads) or waiting < _MOSTLY * run.working[rows].sum():
         return
-    size, each = reads.size / reads.count, reads.seconds / reads.count
+    size, each = read / count, seconds / count
     if not 0 < size < _SMALL or each < _LATENCY or size / each > _SLOW:
         return
     # Limit the size so that each thread still has two requests.
     wanted = float(2 ** round(np.log2(_LARGE / size)))
-    times = max(min(wanted, np.floor(reads.count / (2 * run.threads))), 2.0)
+    times = max(min(wanted, np.floor(count / (2 * run.threads))), 2.0)
     more = min(wanted, np.floor(len(rows) / (2 * run.threads)))
-    at_a_time = reads.seconds / max(reads.waiting, 1e-9)
+    at_a_time = seconds / max(waiting, 1e-9)
     zarr = "zarr" in sampled_libraries(run, name)
     in_tasks = ""
     if zarr and at_a_time < _SIDE_BY_SIDE and more >= 2:
@@ -108,15 +88,15 @@ def small_requests(run: RunFigures) -> Iterator[Finding]:
             ),
         ],
         function=name,
-        requests=Count(reads.count),
+        requests=Count(count),
         size=Bytes(size),
         each=Seconds(each),
         rate=Rate(size / each),
-        waiting=Share(run.share(reads.waiting)),
+        waiting=Share(run.share(waiting)),
         at_a_time=Factor(at_a_time),
         times=Factor(times),
         more=Factor(more) if in_tasks else None,
-        costs=reads.waiting / run.threads,
+        costs=waiting / run.threads,
         at_least="medium",
     )
 
@@ -146,7 +126,7 @@ def chunk_mismatch(run: RunFigures) -> Iterator[Finding]:
     if cost < _AGAIN * run.wall:
         return
     name = str(run.function_names[run.functions.codes[rows[0]]])
-    moved = _reads(run, rows).size
+    moved = _reads(run, rows)[1]
     tasks = len(np.unique(run.trace.tasks["key_id"].to_numpy()[rows]))
     passes = len(rows) / tasks * float(readers.mean())
     once = run.task_column("duration")[rows] - lost[rows] * (1.0 - len(readers) / readers.sum())
