@@ -36,7 +36,7 @@ from dasfprof.recording.shipping.targets import upload_files
 from dasfprof.recording.stack_samples.sampled_threads import EventLoop
 from dasfprof.recording.stack_samples.sampler import SampleFile
 from dasfprof.recording.task_runs.hidden_tasks import hide_rows, hiding_runs
-from dasfprof.recording.task_runs.outcomes import HELD_BACK, take_step, unsent_tasks
+from dasfprof.recording.task_runs.outcomes import HELD_BACK, remove_step, unsent_tasks
 from dasfprof.recording.task_runs.task_notes import (
     RELEASE_WIDTH,
     SENT_RUN,
@@ -343,7 +343,7 @@ class SchedulerTaskPlugin(SchedulerPlugin):
     ) -> None:
         """Record that a graph was submitted."""
         try:
-            step = take_step(annotations, self._tasks)
+            step = remove_step(annotations, self._tasks)
             if self.clients is None or not self.clients.sent(client, keys, tasks):
                 self._write(GRAPH, client, len(tasks), len(keys), stimulus_id, step)
         except Exception:

@@ -149,7 +149,7 @@ def unsent_tasks(
     ]
 
 
-def take_step(annotations: Any, tasks: Mapping[Any, Any]) -> Any:
+def remove_step(annotations: Any, tasks: Mapping[Any, Any]) -> Any:
     """Return the step in which a client computed a graph, and remove its annotation from the tasks.
 
     Parameters

@@ -32,7 +32,7 @@ class Thread(NamedTuple):
     cpu: float
     #: Seconds for which it waited for CPU.
     delayed: float
-    place: str
+    waits_in: str
 
 
 Threads = dict[str, Thread]
@@ -70,7 +70,7 @@ def _judge(before: Threads, after: Threads, ready: set[str], seconds: float) -> 
     """Return the state that readings of the threads show. `ready`: runnable at each reading."""
     if not after:
         return "gone"
-    if all(thread.letter in "Tt" or thread.place in _FREEZERS for thread in after.values()):
+    if all(thread.letter in "Tt" or thread.waits_in in _FREEZERS for thread in after.values()):
         return "stopped"
     used = {name: after[name].cpu - before[name].cpu for name in after.keys() & before.keys()}
     if not ready and sum(used.values()) <= _SLEEPS * seconds:
