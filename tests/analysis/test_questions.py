@@ -119,3 +119,11 @@ def test_an_answer_is_that_of_the_method() -> None:
     analyser = TraceAnalyser(made_trace([]))
     answer = questions.parse('time_accounting("host")').table(analyser)
     pd.testing.assert_frame_equal(answer, analyser.time_accounting("host"))
+
+
+@pytest.mark.parametrize(
+    "name", [question.name for question in questions.all() if not question.needs_arguments]
+)
+def test_a_trace_without_events_has_an_answer_to_each_question(name: str) -> None:
+    table = getattr(TraceAnalyser(made_trace([])), name)()
+    assert isinstance(table, pd.DataFrame)

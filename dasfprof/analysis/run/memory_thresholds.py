@@ -59,7 +59,7 @@ def memory_thresholds(run: Any, life: int | None = None) -> MemoryThresholds:
     rows = run.workers if life is None else run.workers.iloc[[life]]
     fractions: dict[str, list[float]] = {}
     for sizes in rows["memory_sizes"]:
-        limit = (sizes or {}).get("memory_limit")
+        limit = sizes.get("memory_limit") if isinstance(sizes, dict) else None
         for field in fields(MemoryThresholds) if limit else ():
             size = sizes.get(f"memory_{field.name}")
             if size is not None:  # Rounded, because a size is an integer number of bytes.
