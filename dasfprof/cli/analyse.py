@@ -60,7 +60,7 @@ def _list_questions(ctx: click.Context, _: click.Parameter, wanted: bool) -> Non
 
 _IN_PARTS = (
     "This run is analysed in time windows, since it would take too much memory otherwise. By "
-    "default, only tables of sums, counts and rankings are shown. Other questions (-a) are "
+    "default, only tables of sums, counts and rankings are shown. Other tables (-a) are "
     "computed in memory, if they fit."
 )
 
@@ -85,10 +85,11 @@ def _requests(analyses: tuple[str, ...], analyser: TraceAnalyser) -> list[Reques
     "-a",
     "--analysis",
     "analyses",
-    metavar="QUESTION",
+    metavar="TABLE",
     multiple=True,
-    help="Question to answer, by name or with arguments. Repeat the option for several "
-    "questions. --questions lists all of them. The default is an overview.",
+    help="Table to print: a name such as function, or a call such as "
+    "'transfers(\"time\", interval=1.0)'. Repeat the option for several tables. --questions lists "
+    "all of them. The default is an overview.",
 )
 @click.option(
     "--finding",
@@ -108,7 +109,7 @@ def _requests(analyses: tuple[str, ...], analyser: TraceAnalyser) -> list[Reques
     is_eager=True,
     expose_value=False,
     callback=_list_questions,
-    help="List the questions with their arguments, and exit.",
+    help="List the tables with their arguments, and exit.",
 )
 @click.option(
     "-o",
@@ -131,8 +132,8 @@ def _requests(analyses: tuple[str, ...], analyser: TraceAnalyser) -> list[Reques
 @click.option(
     "--patch",
     is_flag=True,
-    help="Print only a unified diff of the program, for findings that one edit of a line follows, "
-    "such as larger chunks. `dasfprof try --patch` tests it.",
+    help="Print only a unified diff of the program. It follows the advice that needs the edit of a "
+    "single line, such as larger chunks. `dasfprof try --patch` tests it.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 @between_option
@@ -157,8 +158,9 @@ def analyse(  # noqa: PLR0917
     tables. To go deeper, use --finding for one finding, and --function for one function and its
     task runs. Each view prints the commands for the next step.
 
-    SOURCE is a trace file, a directory, a quoted glob pattern, or the prefix of a run's name, with
-    or without its directory. For a directory with several runs, the newest is read.
+    SOURCE is a trace file, a directory, a quoted glob pattern, or the beginning of a run's name,
+    which may include the path of its directory. For a directory with several runs, the newest is
+    read.
 
     The JSON document has "schema" (its name and version), "run", "summary", "findings", "tables"
     (named like their CSV files, each a list of rows), "notes" and "next" (commands for the next

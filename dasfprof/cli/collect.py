@@ -25,9 +25,9 @@ from dasfprof.text import clean, count_of, format_size
 def collect(address: str | None, directory: Path) -> None:
     """Copy the files of all runs that are being recorded on a cluster.
 
-    All processes first write what they have recorded. Files come from the disks of the scheduler
-    and of all workers, also of those that were restarted. Only what DIRECTORY lacks is copied. The
-    recording continues.
+    All processes first write what they have recorded. Files are copied from the disks of the
+    scheduler and of all workers, including workers that were restarted. Files that are already in
+    the directory (-d) are not copied again. The recording continues.
 
     ADDRESS is the address of the scheduler, such as tcp://host:8786, or a scheduler file. The
     default is scheduler-address in Dask's configuration.

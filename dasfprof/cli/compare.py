@@ -80,8 +80,8 @@ def _sides(sources: tuple[str, ...]) -> tuple[list[str], list[str]]:
     "page",
     metavar="FILE",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Also write an HTML page with the waterfall, both timelines and all tables. It works "
-    "offline.",
+    help="Also write an HTML page with a chart of what became slower or faster, both timelines, "
+    "and all tables. It works offline.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document, with all rows.")
 def compare(
@@ -89,14 +89,15 @@ def compare(
 ) -> None:
     """Compare two groups of runs, and test the difference.
 
-    BEFORE and AFTER are as for `dasfprof analyse`. A directory stands for all runs in it. Separate
-    several sources for each side with --. A difference between single runs may be chance.
-    Record five runs for each side to be certain. If `dasfprof history` has summarized five
-    runs of the pipeline in the same directory, single runs are compared with their spread.
+    BEFORE and AFTER are as for `dasfprof analyse`. A directory means all runs in it. If a side has
+    several sources, put -- between the two sides. A difference between single runs may be chance,
+    so record five runs for each side to be certain. If `dasfprof history` has summarized at least
+    five earlier runs in the same directory, single runs are compared with the variation of these.
 
-    The JSON document has "schema", "verdict", "gate", "sentences", "notes", and the tables "runs",
-    "waterfall", "waterfall_by_step", "thread_time", "functions", "steps", "memory", "hot_lines",
-    "findings" and "surroundings".
+    The JSON document has "schema", "verdict", "gate" (the result of --fail-if-slower), "sentences",
+    "notes", and the tables "runs", "waterfall", "waterfall_by_step", "thread_time", "functions",
+    "steps", "memory", "hot_lines", "findings" and "surroundings" (differences of hosts, versions
+    and settings).
 
     \b
     Examples:

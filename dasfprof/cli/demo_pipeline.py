@@ -119,7 +119,7 @@ def summarise(points: da.Array, centres: Points) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        A row a cluster: the number of its points, and the mean of each coordinate.
+        One row per cluster, with the number of its points and the mean of each coordinate.
     """
     import dask.dataframe as dd
 

@@ -38,11 +38,12 @@ def estimate(
     module: bool,
     as_json: bool,
 ) -> None:
-    """Estimate the first computation of a Python script, and compute nothing.
+    """Estimate the tasks and memory of a script's first computation, without computing anything.
 
-    The script runs up to its first compute, persist or submit, and ends there. The estimate has the
-    tasks and bytes of each layer with the line that built it, the peak of memory, and warnings
-    about operations that will need too much. Of files, Dask reads only metadata.
+    The script runs up to its first compute, persist or submit, and ends there. For each layer, the
+    estimate shows the number of tasks, the bytes, and the line that built it. It also shows the
+    peak memory, and warns of operations that need more memory than there is. Dask reads only the
+    metadata of files.
 
     The JSON document has "schema", "tasks", "peak_bytes", "peak_unknown", "graph_bytes",
     "optimize_seconds", "threads", "memory_limit", and the tables "warnings" and "layers".

@@ -63,14 +63,14 @@ def report(
     "--to",
     required=True,
     type=click.Choice(list(FORMATS)),
-    help="; ".join(f"{each.name}: {each.about}" for each in FORMATS.values()) + ".",
+    help="Format. " + " ".join(f"{each.name}: {each.about}." for each in FORMATS.values()),
 )
 @click.option(
     "-o",
     "--output",
     type=click.Path(path_type=Path),
-    help="File or directory to write. The default is in the working directory, and is the run's "
-    "name with " + " or ".join(f"{each.ending} ({each.name})" for each in FORMATS.values()) + ".",
+    help="File or directory to write. The default is the run's name in the working directory, with "
+    "the ending of the format: " + ", ".join(each.ending for each in FORMATS.values()) + ".",
 )
 @click.option(
     "--endpoint",

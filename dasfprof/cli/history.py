@@ -34,7 +34,7 @@ _EXPENDABLE = (
     type=click.IntRange(min=1),
     default=30,
     show_default=True,
-    help="Number of the newest runs of each pipeline to show.",
+    help="Show only this many of the newest runs of each pipeline.",
 )
 @click.option(
     "--html",
@@ -53,9 +53,9 @@ def history(directory: str, by: str, last: int, page: Path | None, *, as_json: b
     summaries of its runs, so that only new runs are read. With a price, the cost of each run
     is listed.
 
-    The JSON document has "schema", "runs" and "trends". The HTML page links to existing reports:
-    files with a run's name and .html, as `dasfprof report` writes them, next to the run's files or
-    next to the page.
+    The JSON document has "schema", "runs" and "trends". The HTML page links to reports
+    that are named like the run, as `dasfprof report` names them, in the directory of the run or of
+    the page.
 
     \b
     Examples:

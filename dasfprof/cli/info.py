@@ -45,9 +45,9 @@ _PACKAGES = ("dasfprof", "dask", "distributed", "python")
 def info(source: str, name: str | None, *, as_json: bool) -> None:
     """Show what trace files contain and which events were lost.
 
-    SOURCE is as for `dasfprof analyse`. The default is the working directory, or the only
-    directory in it that has runs. If a directory contains several runs, they are listed and the
-    newest is shown.
+    SOURCE is as for `dasfprof analyse`. The default is the working directory. If it has no runs,
+    and only one of its subdirectories has some, this subdirectory is used. If a directory contains
+    several runs, they are listed and the newest is shown.
 
     The JSON document has "schema", "runs" and, for a single run, "files". Unknown values are null.
 
@@ -187,7 +187,7 @@ def _print_run(source: str, contents: list[FileContents], is_whole: bool) -> Non
     open_files = sum(file.goes_on for file in contents)
     if open_files:
         words = f"{count_of(open_files, 'file')} of {len(contents)} still being written"
-        _entry("goes on", f"{words}; dasfprof watch {clean(source)}")
+        _entry("in progress", f"{words}; dasfprof watch {clean(source)}")
     from dasfprof.cli.contents import absences
 
     absent = list(absences(contents)) if is_whole else []

@@ -41,8 +41,9 @@ client_option = click.option(
     "--client",
     "name",
     metavar="NAME",
-    help="Analyse only the tasks of this client, such as ann of Client(name='ann'). The tasks of "
-    "other clients are shown as thread time without names.",
+    help="Analyse only the tasks of the client with this name, such as ann if it was created by "
+    "Client(name='ann'). Tasks of other clients count as busy thread time, but their names are "
+    "hidden.",
 )
 
 

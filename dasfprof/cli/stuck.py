@@ -54,9 +54,9 @@ def stuck(source: str | None, *, as_json: bool, watch: bool, limit: float) -> No
     DUMP is a file or URL that Client.dump_cluster_state() wrote. Dumps contain no stacks, so fewer
     causes can be found in them.
 
-    Causes are ordered by the number of tasks that wait for them. Certain causes are proven. Likely
-    causes fit the evidence. Open causes fit the evidence too, but a healthy run can look the
-    same.
+    Causes that block the most tasks come first. A cause marked "certain" is proven. A cause marked
+    "likely" fits the evidence. A cause marked "open" fits it as well, but a healthy run can look
+    the same.
 
     \b
     Examples:

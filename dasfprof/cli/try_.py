@@ -33,8 +33,8 @@ _COLOURS = {"gained": "green", "lost": "red"}
     "threads_per_worker, processes or memory_limit of a local cluster, an environment "
     "variable such as OMP_NUM_THREADS, a setting of Dask's configuration such as "
     "array.chunk-size, or an argument of the script such as --chunk. VALUE may also "
-    "be more or fewer: twice or half as many workers, threads or bytes. Default: the "
-    "changes that the findings suggest.",
+    "be the word more or fewer, for twice or half the current value. Default: the changes that "
+    "the findings suggest.",
 )
 @click.option(
     "--parameter",
@@ -68,25 +68,26 @@ def try_(
     as_json: bool,
     **options: Any,
 ) -> None:
-    """Run a script with and without a change, and report the gain.
+    """Run a script with and without a change, and report the time that the change saves.
 
-    A change is a setting (--change), a patch of the code (--patch), or another script (--with). For
-    a setting, dasfprof overrides the options of the script's LocalCluster, or of the Client that
-    creates one, in the script's process. After a first run, three to nine pairs of runs follow,
-    until it is certain whether the change gains time. Without any change, those that the findings
-    suggest are tested, the most promising first, until one gains time.
+    A change is a setting (--change), a patch of the code (--patch), or another script (--with). To
+    test a setting, dasfprof runs the script and overrides the options that it passes to
+    LocalCluster() or Client(). After a first run, three to nine pairs of runs follow, until it is
+    certain whether the change saves time. If you name no change, the changes that the findings
+    suggest are tested, the most promising first, until one saves time.
 
-    The script must print the same each time, and write the same files below its working directory.
-    Files are compared by content. --tolerance applies to floating-point numbers in text, .npy and
-    .parquet files. For a patch or another script, the findings of both sides are compared.
+    The script must print the same output each time, and write the same files below its working
+    directory. Files are compared by content. --tolerance applies to floating-point numbers in
+    text, .npy and .parquet files. For a patch or another script, the findings of both sides are
+    compared.
 
     The script runs several times, in the working directory and with empty standard input. It
     writes its files each time. With --patch, both sides run in copies of that directory.
 
     The JSON document has "schema", "program", "tried" (for each change "verdict", "change", "rule",
     "promised", "gain", "gain_of_program", "results", "findings", "obstacle", "sentences", "notes",
-    "runs"). The exit code is 1 if the script fails or its results differ with the change, the
-    patch does not apply, or the change never reached its cluster.
+    "runs"). The exit code is 1 if the script fails, if its results differ with the change, if
+    the patch does not apply, or if the script created no cluster to which the change applies.
 
     \b
     Examples:

@@ -51,18 +51,19 @@ def tune(
     as_json: bool,
     **options: Any,
 ) -> None:
-    """Find the fastest workers, threads and memory for a script.
+    """Find the workers, threads and memory limit with which a script runs fastest.
 
-    You do not need to change the script. dasfprof overrides the options of its LocalCluster, or of
-    the Client that creates one, in the script's process. It records one run, and one for each
-    value of a script parameter. Replays predict the time for each number of workers and
-    threads that fits on this host. A setting that replays cannot predict runs once. The best
-    three settings, and the changes that findings suggest, then run in turns with the unchanged
-    script, three to nine times, until it is certain which is best. The script must print the
-    same each time.
+    You do not need to change the script. dasfprof runs it, and overrides the options that it passes
+    to LocalCluster() or Client(). It records one run, and one for each value of a script
+    parameter. From these, it predicts the time for each number of workers and threads that fits on
+    this host, by simulating the recorded run. If a setting cannot be predicted, the script runs
+    once with it. The script then runs with the three best settings, with the changes that
+    findings suggest, and unchanged, in turn. This is repeated three to nine times, until it is
+    certain which is best. The script must print the same output each time.
 
-    The output is the line to paste and the reason. The resource profile is a Dask configuration
-    file for `dasfprof run --config`. If the runs vary too much, nothing is advised.
+    It prints the line of code for your script, such as LocalCluster(n_workers=4), and the reason.
+    The resource profile is a Dask configuration file for `dasfprof run --config`. If the runs vary
+    too much, nothing is advised.
 
     The script runs several times, in the working directory and with empty standard input. It
     writes its files each time.

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from dasfprof.analysis.model.accounting import hours_of_run, make_accounts
-from dasfprof.analysis.model.client_time import find_first_task
+from dasfprof.analysis.model.client_time import Stage, find_first_task
 from dasfprof.analysis.model.thread_time import RUNNING
 from dasfprof.analysis.model.transfers import shuffled_bytes
 from dasfprof.analysis.run import Run
@@ -19,42 +19,55 @@ from dasfprof.text import clean, count_of, format_date, format_duration, format_
 
 # --- Key figures of a run: summarise, and the same in words ---------------------------------------
 
-#: The least share of the time to the first task that is told.
-_WORTH_TELLING = 0.01
-#: Most names of events that are listed.
+#: Threshold (fraction): shorter stages of the time to the first task are not mentioned.
+_SHORTEST_STAGE = 0.01
+#: Maximum number of event names that are listed.
 _MOST_NAMES = 8
+#: Descriptions of the stages before the first task, which follow their durations.
+_STAGES = {
+    Stage.PROMPT: "at a prompt",
+    Stage.PROGRAM: "until the program sent a graph",
+    Stage.OPTIMISING: "optimizing it",
+    Stage.PICKLING: "pickling it",
+    Stage.SENDING: "sending it",
+    Stage.SCHEDULER: "preparing it on the scheduler",
+    Stage.WORKERS: "waiting for a worker",
+    Stage.STARTING: "until a worker started the task",
+}
 
 
 def title_of(run: Run, default: str = "Dask run") -> str:
-    """Return the run's name; `default` where the files name none, or several."""
+    """Return the run's name, or the default if the files have no name or several names."""
     return run.run or default
 
 
 def summarise(run: Run) -> dict[str, Any]:
-    """Sum up a run: what ran, when, on what, for how long, and how well threads were used.
+    """Return the key figures of a run. None stands for an unknown figure.
 
     Returns
     -------
     dict
-        ``begin`` (Unix seconds), ``seconds``, ``tasks`` (runs that ended), ``unseen`` (those of
-        them that no worker's file holds, of which only the scheduler tells), ``unfinished`` (tasks
-        that had not), ``functions``, ``failed``, ``hosts``, ``workers``, ``threads``, ``compute``
-        (seconds in tasks, of all threads), ``held`` (those for which they held one, by the
-        accounts), ``capacity`` (seconds that threads were there), ``cpu`` (CPU seconds in tasks),
-        ``moved`` (bytes between workers), ``shuffled`` (those of them by P2P shuffles; None: they
-        are not among them), ``results`` (bytes of all results), ``cores`` (of all hosts of
-        workers), ``versions`` (of packages, by name), ``command`` (the client's program; empty:
-        unknown), ``events`` (of user code, the number by name), ``first_task`` (see
-        `find_first_task`: ``seconds`` to it from the begin of recording, and those of each of its
-        ``stages``; None where tasks ran before), ``cost`` (None without a price: see `run_cost`).
-        None: unknown.
+        - ``begin`` (Unix seconds), ``seconds`` (from the first to the last recorded event)
+        - ``tasks``: finished task runs; ``unseen``: those of them that only the scheduler recorded;
+          ``unfinished``: unfinished tasks; ``failed``: failed task runs
+        - ``functions``, ``workers``, ``threads``: their number; ``hosts``: names; ``cores``: of all
+          hosts of workers
+        - ``compute``: seconds in functions of tasks; ``held``: seconds in which these occupied a
+          thread; ``capacity``: seconds for which threads existed; ``cpu``: CPU seconds in functions
+        - ``moved``: bytes sent between workers; ``shuffled``: those sent by P2P shuffles, None if
+          they are not included; ``results``: bytes of all results
+        - ``versions`` of packages by name; ``command`` of the client's program, or an empty text;
+          ``events`` of user code, their number by name
+        - ``first_task``: ``seconds`` from the start of the recording to the first task, and the
+          seconds of each of its ``stages``; None if tasks ran before the recording
+        - ``cost``: see `run_cost`, None without a price.
     """
     tasks, end = run.whole.tasks, run.ending
     unseen = len(run.unseen)
     functions = {*tasks["function"].unique(), *run.unseen["function"].unique()}
     workers = run.workers[run.workers["kind"] == "worker"]
     unfinished = None if end is None else end.unfinished
-    # As time_accounting() has it, so that the same share is not shown as two.
+    # The same accounts as in time_accounting(), so that both show the same fraction.
     accounts = make_accounts(run).of_lives
     arrived = run.transfers[run.transfers["state"] == "success"]
     shuffled = shuffled_bytes(run)
@@ -87,13 +100,13 @@ def summarise(run: Run) -> dict[str, Any]:
 
 
 def run_cost(run: Run) -> dict[str, Any] | None:
-    """Return what a run cost, where the setting ``dasfprof.price`` tells what a worker does.
+    """Return the cost of a run, or None if the setting ``dasfprof.price`` has no price.
 
     Returns
     -------
     dict or None
-        ``amount``, ``currency`` (a label, or empty), ``words`` (both), ``worker_hours`` and, of
-        these, ``idle_hours`` (no task held the thread).
+        ``amount``, ``currency`` (a label, or empty), ``words`` (both), ``worker_hours``, and
+        ``idle_hours``: the worker-hours in which no task occupied the thread.
     """
     price: Price | None = setting("price")
     if price is None:
@@ -110,36 +123,38 @@ def run_cost(run: Run) -> dict[str, Any] | None:
 
 
 def _cores(run: Run, hosts: set[str]) -> int | None:
-    """Return how many cores hosts have; None if that is unknown of one."""
+    """Return the number of cores of hosts, or None if it is unknown for a host."""
     cores = [run.surroundings.cores.get(host) for host in hosts]
     known = [number for number in cores if number is not None]
     return sum(known) if known and len(known) == len(cores) else None
 
 
 def _first_task(run: Run) -> dict[str, Any] | None:
-    found = find_first_task(run)
-    if found is None:
+    first = find_first_task(run)
+    if first is None:
         return None
-    stages = {stage.value: _known(seconds) for stage, seconds in found.stages.items()}
-    return {"seconds": _known(found.seconds), "stages": stages}
+    stages = {stage.value: _known(seconds) for stage, seconds in first.stages.items()}
+    return {"seconds": _known(first.seconds), "stages": stages}
 
 
 def when(facts: dict[str, Any]) -> str:
-    """Write when a run was and how long it took; empty if that is unknown."""
+    """Return the date and duration of a run as text, or an empty text if unknown."""
     if facts["begin"] is None or facts["seconds"] is None:
         return ""
     return f"{format_date(facts['begin'])} UTC, {format_duration(facts['seconds'])}"
 
 
 def in_words(facts: dict[str, Any]) -> str:
-    """Write what a run computed, and on what, in a sentence or two."""
+    """Return sentences about the work of a run and its workers."""
     used = ""
     if facts["capacity"] and facts["held"] is not None:
         share = format_share(facts["held"] / facts["capacity"])
-        used = f" Tasks held {share} of the threads' time."
+        used = f" Threads were busy for {share} of their time."
     if facts["cost"] is not None:
         used += f" {cost_in_words(facts['cost'])}"
-    failed = f", {facts['unseen']:,} of them in no worker's file" if facts["unseen"] else ""
+    failed = ""
+    if facts["unseen"]:
+        failed = f", {facts['unseen']:,} of them missing from the workers' files"
     failed += f", {facts['failed']:,} failed" if facts["failed"] else ""
     failed += f", {count_of(facts['unfinished'], 'task')} unfinished" if facts["unfinished"] else ""
     threads = f", {count_of(facts['threads'], 'thread')}," if facts["threads"] else ""
@@ -155,131 +170,151 @@ def in_words(facts: dict[str, Any]) -> str:
 
 
 def cost_in_words(cost: dict[str, Any]) -> str:
-    """Write what a run cost, in a sentence."""
+    """Return a sentence about the cost of a run."""
     hours, idle = cost["worker_hours"], cost["idle_hours"]
     share = f", {format_share(idle / hours)} of them idle" if hours > 0 else ""
     return f"It cost {cost['words']}: {hours:.3g} worker-hours{share}."
 
 
 def start_in_words(facts: dict[str, Any]) -> str:
-    """Write how long it took to the first task, and what took long; empty if nobody recorded it."""
-    found = facts["first_task"]
-    if found is None:
+    """Return a sentence about the time to the first task, or an empty text if not recorded."""
+    first = facts["first_task"]
+    if first is None:
         return ""
-    known = {stage: seconds for stage, seconds in found["stages"].items() if seconds is not None}
-    unknown = [stage for stage in found["stages"] if stage not in known]
-    parts = ", ".join(
-        f"{stage} {format_duration(seconds)}"
+    known = {stage: seconds for stage, seconds in first["stages"].items() if seconds is not None}
+    unknown = [stage for stage in first["stages"] if stage not in known]
+    shortest = _SHORTEST_STAGE * sum(known.values())
+    stages = ", ".join(
+        f"{format_duration(seconds)} {_STAGES[Stage(stage)]}"
         for stage, seconds in known.items()
-        if seconds > 0 and seconds >= _WORTH_TELLING * sum(known.values())
+        if seconds > 0 and seconds >= shortest
     )
-    if found["seconds"] is None:
-        begin = "Of the time to the first task"
-    else:
-        begin = f"The first task began {format_duration(found['seconds'])} after recording did"
-    return f"{begin}: {parts}" + (f"; unknown: {', '.join(unknown)}." if unknown else ".")
+    begin = "Time to the first task"
+    if first["seconds"] is not None:
+        seconds = format_duration(first["seconds"])
+        begin = f"The first task started {seconds} after the recording started"
+    return f"{begin}: {stages}." + (f" Not recorded: {', '.join(unknown)}." if unknown else "")
 
 
 def no_findings(run: Run) -> str:
-    """Write what it means that nothing was found in a run."""
+    """Return a sentence for a run without findings."""
     if not len(run.tasks) and not len(run.scheduler_only):
-        return "No task runs: there is nothing to judge."
-    return "None of the known faults was found."
+        return "No task ran, so there is nothing to diagnose."
+    return "No known problem was found."
 
 
 def _events_in_words(counts: dict[str, int]) -> str:
-    """Write how many events user code recorded, by name; empty if none."""
+    """Return a sentence about the events that user code recorded, or an empty text."""
     if not counts:
         return ""
     named = [f"{clean(name)} {count:,}" for name, count in list(counts.items())[:_MOST_NAMES]]
     more = f" and {len(counts) - _MOST_NAMES} more names" if len(counts) > _MOST_NAMES else ""
-    return f"{count_of(sum(counts.values()), 'event')} of user code: {', '.join(named)}{more}."
+    events = count_of(sum(counts.values()), "event")
+    return f"{events} recorded by user code: {', '.join(named)}{more}."
 
 
 def _known(number: Any) -> float | None:
     return None if pd.isna(number) else float(number)
 
 
-# --- verdict: in a few sentences, how a run went, what to do, and what its time was spent on ------
+# --- verdict: what to do, why, and how the time was spent, in a few sentences ---------------------
 
-#: The class that is always told of, and the share from which the largest others are.
+#: Category that is always mentioned.
 _COMPUTING = "Computing"
-_LEAST_SHARE, _MOST = 0.05, 3
+#: Threshold (fraction) and maximum number of the other categories that are mentioned.
+_SMALLEST_SHARE, _MOST_CATEGORIES = 0.05, 3
+#: Severities of findings that are worth a change.
+_WORTH_A_CHANGE = ("high", "medium")
 
 
 class Verdict(NamedTuple):
-    """How a run went."""
+    """The first sentences of a report."""
 
-    #: What failed, what is at stake, and what to do, in a few sentences.
+    #: What to do and what it saves, and why; and what failed.
     headline: str
-    #: The run's length, its threads, and what took most of their time; empty if nothing ran.
+    #: The run's duration, its threads, and the largest categories of their time, or empty if no
+    #: task ran.
     spent: str
+    #: The longest stage before the first task, or empty if unknown.
+    start: str
 
 
 def verdict(summary: dict[str, Any], accounting: pd.DataFrame, findings: pd.DataFrame) -> Verdict:
-    """Write how a run went: whether all ended well, what to do, what its threads did.
+    """Return the first sentences of a report.
 
     Parameters
     ----------
     summary
         See `summarise`.
     accounting
-        What `TraceAnalyser.time_accounting` returns, of the whole cluster.
+        The table `TraceAnalyser.time_accounting` of the cluster.
     findings
-        What `TraceAnalyser.diagnose` returns.
+        The table `TraceAnalyser.diagnose`.
     """
     tasks, failed, unfinished = (summary[name] for name in ("tasks", "failed", "unfinished"))
     if not tasks and not unfinished:
-        return Verdict("No task ran.", "")
+        return Verdict("No task ran.", "", "")
     first = str(findings["Rule"].iloc[0]) if len(findings) else ""
     sentences = []
     if unfinished and first != "unfinished-run":
-        sentences.append(f"{count_of(unfinished, 'task')} had not ended.")
+        sentences.append(f"{count_of(unfinished, 'task')} did not finish.")
     if failed and first != "failed-tasks":
         sentences.append(f"{failed:,} of {count_of(tasks, 'task run')} failed.")
-    sentences += _to_do(summary, findings)
-    return Verdict(
-        " ".join(sentences or ["Nothing to change was found."]),
-        f"{_length(summary)}{_classes(accounting)}.",
-    )
+    severe = len(findings) > 0 and findings["Severity"].iloc[0] in _WORTH_A_CHANGE
+    if severe:
+        sentences += _to_do(summary, findings.iloc[0])
+    elif not sentences and len(findings):
+        sentences.append("No severe problem was found, so no change is expected to save much time.")
+    elif not sentences:
+        sentences.append("No known problem was found, so nothing needs to be changed.")
+    spent = f"{_length(summary)}{_categories(accounting)}."
+    return Verdict(" ".join(sentences), spent, _longest_stage(summary))
 
 
 def _length(summary: dict[str, Any]) -> str:
     seconds, threads = summary["seconds"], summary["threads"]
-    length = "A run of unknown length" if seconds is None else format_duration(seconds)
+    length = "A run of unknown duration" if seconds is None else format_duration(seconds)
     return f"{length} on {count_of(int(threads), 'thread')}" if threads else length
 
 
-def _classes(accounting: pd.DataFrame) -> str:
+def _categories(accounting: pd.DataFrame) -> str:
     if not len(accounting):
         return ""
     shares = dict(zip(accounting["Class"], accounting["Share (%)"] / 100, strict=True))
     others = sorted((name for name in shares if name != _COMPUTING), key=lambda name: -shares[name])
-    told = [name for name in others[:_MOST] if shares[name] >= _LEAST_SHARE]
+    largest = [name for name in others[:_MOST_CATEGORIES] if shares[name] >= _SMALLEST_SHARE]
     first = [_COMPUTING] if _COMPUTING in shares else []
     parts = [
-        f"{format_share(shares[name])} {name[0].lower()}{name[1:]}" for name in [*first, *told]
+        f"{format_share(shares[name])} {name[0].lower()}{name[1:]}" for name in [*first, *largest]
     ]
-    return f": {', '.join(parts)}" if parts else ""
+    return f". Thread time: {', '.join(parts)}" if parts else ""
 
 
-def _to_do(summary: dict[str, Any], findings: pd.DataFrame) -> list[str]:
-    """Say the first finding in short: what it may cost, what it is, what to change.
+def _longest_stage(summary: dict[str, Any]) -> str:
+    """Return the longest stage before the first task with its duration, or an empty text."""
+    stages = (summary["first_task"] or {}).get("stages", {})
+    known = {stage: seconds for stage, seconds in stages.items() if seconds is not None}
+    if not known:
+        return ""
+    longest = max(known, key=lambda stage: known[stage])
+    return f"{format_duration(known[longest])} {_STAGES[Stage(longest)]}"
 
-    What of the time of a run that did not end could have been saved, nothing tells.
+
+def _to_do(summary: dict[str, Any], finding: pd.Series[Any]) -> list[str]:
+    """Return the advice of a finding with what it saves, and the problem.
+
+    Savings are unknown for a run that did not finish.
     """
-    if not len(findings):
-        return []
-    first = findings.iloc[0]
-    stake, whole = first["Seconds at stake (s)"], summary["seconds"]
-    told = [_beginning(str(first[name])) for name in ("Finding", "Suggestion")]
-    if pd.isna(stake) or whole is None or summary["unfinished"]:
-        return told
-    # What the client does before the first task, or after the last, may take longer than the run.
-    of = format_duration(whole) if stake <= whole else "the client's time"
-    return [f"About {format_duration(float(stake))} of {of} could be saved.", *told]
+    saved, total = finding["Seconds at stake (s)"], summary["seconds"]
+    problem, advice = (_beginning(str(finding[name])) for name in ("Finding", "Suggestion"))
+    if pd.isna(saved) or total is None or summary["unfinished"]:
+        return [advice, problem]
+    # Work of the client before the first task, or after the last, may take longer than the run.
+    of = format_duration(total) if saved <= total else "the client's time"
+    advice = f"{advice[:1].lower()}{advice[1:]}"
+    return [f"To save about {format_duration(float(saved))} of {of}, {advice}", problem]
 
 
 def _beginning(text: str) -> str:
-    """Return a text as far as its first full stop or colon, whichever ends a clause."""
+    """Return a text up to its first full stop, colon or semicolon at the end of a clause."""
     return re.split(r"[.:;](?=\s|$)", text, maxsplit=1)[0] + "."

@@ -128,7 +128,7 @@ def test_a_finding_is_a_paragraph(columns: int, capsys: pytest.CaptureFixture[st
         print_findings(FINDINGS, 1)
     text = capsys.readouterr().out
     lines = text.splitlines()
-    assert lines[1] == "Findings (first 1 of 2); shares are from first to last task"
+    assert lines[1] == "Findings (first 1 of 2); percentages: first to last task"
     assert lines[2].startswith("  high        12.3 s  Half of the run \\x1b[2J waits")
     assert "                      → Split load into more tasks." in lines
     assert "Chunks" not in text
@@ -159,7 +159,9 @@ def test_a_lock_is_a_line_of_what_is_under_way(capsys: pytest.CaptureFixture[str
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("COLUMNS", "100")
         print_causes(state, find_causes(state), "tcp://here")
-    causes, under_way = capsys.readouterr().out.split("Tasks under way, the oldest first\n")
+    causes, under_way = capsys.readouterr().out.split(
+        "Unfinished tasks on workers, the oldest first\n"
+    )
     assert causes.count("wait for the Lock 'a'") == 1
     assert " ".join(under_way.split()) == (
         "20 s waits in Lock a at /home/me/load.py:12 load. 9 tasks: take-…000, take-…001, "
@@ -182,11 +184,11 @@ def test_bars_are_as_long_as_their_shares(
     monkeypatch.setenv("COLUMNS", "140")
     print_time(accounting)
     _, head, *lines = capsys.readouterr().out.splitlines()
-    assert head == "Where the time of all threads went, 10 s of workers' lives"
+    assert head == "Where the thread time went, 10 s in total"
     assert [line.count("█") for line in lines] == [18, 6]  # of 24
     assert [" ".join(line.replace("█", "").split()) for line in lines] == [
-        "Computing 7.500 s 75.0 % A task's function used the CPU.",
-        "Waiting for client 2.500 s 25.0 % The client had no unfinished task.",
+        "Computing 7.500 s 75.0 %",
+        "Waiting for client 2.500 s 25.0 %",
     ]
 
 

@@ -46,10 +46,10 @@ def test_an_analysis_fills_one_screen(tmp_path: Path) -> None:
     assert len(lines) <= LINES, "\n".join(lines)
     text = "\n".join(lines)
     assert "Findings" in text
-    assert "More than a screen: -a " in text
-    assert "task, balance; or --head 10 for all." in text
+    assert "Not shown: -a " in text
+    assert "task, balance. Use --head 10 to print everything." in " ".join(text.split())
     whole = shell("dasfprof", "analyse", "run", cwd=tmp_path).stdout
-    assert "More than a screen" not in whole
+    assert "print everything" not in whole
     assert len(whole.splitlines()) > LINES
     asked = on_a_screen("dasfprof", "analyse", "--head", "10", "run", cwd=tmp_path)
     assert [line.rstrip() for line in asked] == [line.rstrip() for line in whole.splitlines()]

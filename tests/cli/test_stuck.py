@@ -197,7 +197,7 @@ def test_what_is_printed(cluster: SpecCluster, tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
     first, *rest = done.stdout.splitlines()
     assert first == cluster.scheduler_address
-    assert "tasks under way" in rest[0]
+    assert "unfinished tasks" in rest[0]
     text = " ".join(done.stdout.split())
     assert "5 workers with 25 threads, 3 of which do not answer" in text
     assert "wait for each other's locks, so none of them can continue." in text
@@ -335,7 +335,7 @@ def test_an_idle_cluster(tmp_path: Path) -> None:
         done = stuck("scheduler.json", "--limit", LIMIT, cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.splitlines()[0] == address
-    assert "Nothing is under way" in done.stdout
+    assert "There are no unfinished tasks" in done.stdout
 
 
 def test_the_configured_address_is_the_default(tmp_path: Path) -> None:

@@ -90,10 +90,10 @@ def test_the_gain_of_what_a_finding_says(tmp_path: Path) -> None:
     assert len(list((traces / "first").iterdir())) == 1
     compared = dasfprof.compare(traces / "as-it-is", traces / "changed")
     assert compared.verdict.kind == "faster"
-    assert "run 1, as it is: " in done.stderr
+    assert "run 1, unchanged: " in done.stderr
     for place in range(gain["pairs"]):
         turn = f"(turn {place + 1} of at most 9), "
-        assert f"{turn}as it is: " in done.stderr
+        assert f"{turn}unchanged: " in done.stderr
         assert f"{turn}with threads_per_worker=10: " in done.stderr
 
 

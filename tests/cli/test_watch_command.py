@@ -121,10 +121,10 @@ def test_a_state_as_json_while_the_run_goes_on(client: Client, tmp_path: Path) -
         assert waiting.result()
         assert failed.status == "error"
         told = shell("dasfprof", "analyse", ".", cwd=tmp_path).stdout
-        assert told.splitlines()[0].endswith(", goes on")
+        assert told.splitlines()[0].endswith(", in progress")
         assert "ended without closing" not in told
         about = shell("dasfprof", "info", ".", cwd=tmp_path).stdout
-        assert re.search(r"goes on +\d files of \d still being written", about)
+        assert re.search(r"in progress +\d files of \d still being written", about)
         assert re.search(r"lost +nothing", about)
 
 
@@ -184,7 +184,7 @@ def test_a_killed_run_ends_the_view(tmp_path: Path) -> None:
 
             wait_until(counted)
             with in_terminal(BIN / "dasfprof", "watch", tmp_path) as (watch, shown):
-                wait_until(lambda: "goes on" in shown())
+                wait_until(lambda: "in progress" in shown())
                 script.kill()
                 assert watch.wait(DEADLINE) == 0
                 wait_until(lambda: "1 task run of 1 function" in ESCAPES.sub("", shown()))
@@ -231,13 +231,13 @@ def test_crossed_locks_whose_client_is_killed(tmp_path: Path) -> None:
         document = shell("dasfprof", "watch", "--once", "--json", "traces", cwd=tmp_path).stdout
     # What still waits in the workers' threads would do so for ever.
     first, verdict = hung.splitlines()[0], " ".join(hung.split())
-    assert re.search(r"  goes on, .* since the first task$", first)
+    assert re.search(r"  in progress, .* since the first task$", first)
     cause = (
         "2 tasks wait for each other's locks, so none of them can continue. → Acquire the locks in"
     )
     assert cause in verdict
     assert verdict.index(cause) < verdict.index("1 of 3 done, 2 on workers")
-    assert "goes on without its client, whose process is gone" in killed
+    assert "in progress without its client, which has died" in killed
     assert cause in " ".join(killed.split())
     told = json.loads(document)
     assert (told["goes_on"], told["client_is_gone"], told["done"]) == (True, True, 1)

@@ -141,8 +141,8 @@ def test_a_cell_that_fails_before_any_task_leaves_nothing_to_judge(cells: list[A
     text = shown(cell(cells, "%%dasfprof idle"))["text/plain"]
 
     assert "0 task runs" in text
-    assert "No task runs: there is nothing to judge." in text
-    assert "None of the known faults" not in text
+    assert "No task ran, so there is nothing to diagnose." in text
+    assert "No known problem" not in text
     assert "first task" not in text
 
 

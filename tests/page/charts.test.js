@@ -40,8 +40,8 @@ test("calls by their depths are a tree", () => {
 test("what seconds were spent with is told as far as it is known", () => {
   const spent = { seconds: 4, computing: 2, core: 1, lock: 0, uncertain: 0 };
   assert.equal(spentWords({ ...spent, computing: NaN }), "computing or waiting: unknown");
-  assert.equal(spentWords(spent), "50 % computing, 25 % waiting for a core, 25 % waiting");
-  assert.equal(spentWords({ ...spent, uncertain: 1 }), "75 % computing or waiting for a core, 25 % waiting");
+  assert.equal(spentWords(spent), "50 % computing, 25 % waiting for CPU, 25 % waiting");
+  assert.equal(spentWords({ ...spent, uncertain: 1 }), "75 % computing or waiting for CPU, 25 % waiting");
 });
 
 test("an axis has up to three round values", () => {
@@ -51,10 +51,11 @@ test("an axis has up to three round values", () => {
   assert.deepEqual(axisValues(0, "B"), []);
 });
 
-test("numbers of a column have as many decimals as the middling one needs", () => {
+test("numbers of a column have three digits, and no more decimals than its median", () => {
   assert.equal(decimalsOf([1, 2, null]), 0);
-  assert.equal(decimalsOf([0.5, 123.25, 2.5]), 3);
-  assert.equal(decimalsOf([0.00001, 0.5]), 4);
-  assert.equal(cellText(0.0001, 2), "< 0.01");
-  assert.equal(cellText(null, 2), "NA");
+  assert.equal(decimalsOf([0.5, 123.25, 2.5]), 2);
+  assert.equal(decimalsOf([0.0321, 0.0456, 0, NaN]), 4);
+  assert.equal(decimalsOf(Float64Array.from({ length: 5000 }, () => 0.25)), 3);
+  const shown = [[0.0001, "< 0.01"], [null, "NA"], [0, "0"], [1.5, "1.50"], [12.345, "12.3"], [1234.5, "1,235"]];
+  for (const [value, text] of shown) assert.equal(cellText(value, 2), text);
 });

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
-import { asTold, findRows } from "../../dasfprof/report/page/timeline/search.js";
+import { asShown, findRows } from "../../dasfprof/report/page/timeline/search.js";
 import { tasksWithKeys } from "./tasks.js";
 
 const KEYS = [
@@ -35,7 +35,7 @@ test("errors and lines are found, names not by digits alone", async () => {
 
 test("of a crowded page the first half of a hash is told", () => {
   const tasks = { facts: { crowded: true } };
-  assert.equal(asTold(tasks, "mean-0123456789abcdef0123456789abcdef"), "mean-0123456789abcdef…");
-  assert.equal(asTold(tasks, "f-01234567-89ab-cdef-0123-456789abcdef"), "f-01234567-89ab-cdef…");
-  assert.equal(asTold({ facts: { crowded: false } }, "as it is"), "as it is");
+  assert.equal(asShown(tasks, "mean-0123456789abcdef0123456789abcdef"), "mean-0123456789abcdef…");
+  assert.equal(asShown(tasks, "f-01234567-89ab-cdef-0123-456789abcdef"), "f-01234567-89ab-cdef…");
+  assert.equal(asShown({ facts: { crowded: false } }, "as it is"), "as it is");
 });

@@ -124,7 +124,7 @@ def test_cursor_and_selection_are_linked(opened: Opener, slower: RunComparison) 
     # Of the runs that are drawn, not of all: their own tables tell.
     drawn = compare(*(run.trace for run in slower.typical)).functions.set_index("Function")
     for label in ("Total Before (s)", "Total After (s)"):
-        assert f"{drawn.loc['load', label]:.3g} s in all" in told
+        assert f"{drawn.loc['load', label]:.3g} s in total" in told
     page.tab.locator("#functions-table .rows .row", has_text="clean").click()
     page.until(lambda: page.text(".chosen").startswith("clean: before 24 "))
     page.tab.locator("[data-side=after] .overlay").focus()

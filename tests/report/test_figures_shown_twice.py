@@ -70,11 +70,11 @@ def test_page_terminal_and_tables_agree(
 
     assert f"{tiles['Task runs']} task run" in terminal
     assert tiles["Run time"].replace("—", "unknown") in terminal
-    busy = re.search(r"held (.*?) of the threads' time", terminal)
+    busy = re.search(r"Threads were busy for (.*?) of their time", terminal)
     assert (busy is None) == (tiles["Threads busy"] in ("—", "unknown"))
 
     if "First task" in tiles:
-        assert f"The first task began {tiles['First task']} after recording did" in terminal
+        assert f"first task started {tiles['First task']} after the recording started" in terminal
         whole = analyser.time_to_first_task()["Time (s)"].sum()
         assert shown(tiles["First task"]).shows(whole)
     assert ("First task" in tiles) == (made is recorded)
@@ -101,5 +101,5 @@ def test_page_terminal_and_tables_agree(
         words = re.sub(r"\s+", " ", finding["Finding"])
         assert told.count(words) >= 2, words
     moved = analyser.transfers("function")["Size (MB)"].sum() * 1e6
-    if "Moved" in tiles and moved:
-        assert shown(tiles["Moved"]).shows(moved)
+    if "Transferred" in tiles and moved:
+        assert shown(tiles["Transferred"]).shows(moved)

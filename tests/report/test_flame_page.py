@@ -52,7 +52,7 @@ def test_calls_and_how_they_were_spent(page: OpenedPage, analyser: TraceAnalyser
     assert widths[0] / widths[1] == pytest.approx(0.5, abs=0.01)
     hatching = "one => getComputedStyle(one).backgroundImage"
     assert "repeating-linear-gradient" in first.locator("i").evaluate(hatching)
-    assert page.tab.locator("#flame i.untold").count() > 0
+    assert page.tab.locator("#flame i.unknown").count() > 0
     assert page.tab.locator("#flame-section img").count() == 0
     # As the table of calls has it.
     calls = analyser.call_tree(least=0).set_index("Code")["Time (s)"]
@@ -78,7 +78,7 @@ def test_what_cannot_be_told_apart_is_dotted(open_page: Opener, tmp_path: Path) 
     assert shown[f"first ({WORK})"] == f"first ({WORK}): 2 s, 66.7 %; {either}"
     kinds = "all => all.map((one) => [...one.querySelectorAll('i')].map((i) => i.className))"
     found = page.tab.eval_on_selector_all("#flame button", kinds)
-    assert found == [["ready"], ["untold"], ["untold"]]
+    assert found == [["ready"], ["unknown"], ["unknown"]]
 
 
 def test_views(page: OpenedPage) -> None:
@@ -98,7 +98,7 @@ def test_a_call_shows_its_lines_beside_the_source(page: OpenedPage) -> None:
     page.tab.locator("#flame button").nth(1).click()
     told = page.text("#flame-frame p")
     assert told.startswith(f"({WORK}): 3.5 s, 82.4 %;")
-    assert told.endswith("2 s in itself.")
+    assert told.endswith("2 s without the calls that it makes.")
     rows = page.tab.locator("#flame-frame tr")
     cells = [rows.nth(n).locator("td").all_text_contents() for n in range(rows.count())]
     source = SOURCE.splitlines()
@@ -114,7 +114,7 @@ def test_a_call_shows_its_lines_beside_the_source(page: OpenedPage) -> None:
     assert page.texts("#flame-frame td")[:2] == ["2800", "1.5 s"]
     page.tab.click("#flame-whole")
     assert len(page.texts("#flame button")) > 3
-    assert page.text("#flame-frame") == "Choose a call to see its lines."
+    assert page.text("#flame-frame") == "Click a call to see its lines."
 
 
 def test_search(page: OpenedPage) -> None:
@@ -148,7 +148,7 @@ def test_keyboard(page: OpenedPage) -> None:
     assert page.text("#flame-frame h3") == "nearest"
     page.tab.keyboard.press("Escape")
     page.tab.keyboard.press("Escape")
-    assert page.text("#flame-frame") == "Choose a call to see its lines."
+    assert page.text("#flame-frame") == "Click a call to see its lines."
     assert focused().startswith("nearest")
     assert page.tab.locator("#flame [tabindex='0']").count() == 1
 

@@ -36,10 +36,10 @@ def test_the_drawer_tells_of_all_task_runs(opened: Opener, analyser: TraceAnalys
     assert page.text("#function-title") == "nearest"
     assert figures(page) == {
         "Task runs": "4",
-        "In all": "10 s",
-        "CPU": "unknown",
+        "Total time": "10 s",
+        "CPU time": "unknown",
         "Median": "2.5 s",
-        "95 % within": "4 s",
+        "95th percentile": "4 s",
     }
     bars = page.tab.locator("#function .histogram i")
     counts = [
@@ -87,7 +87,7 @@ def test_ways_into_the_drawer_and_out_of_it(opened: Opener) -> None:
     page.until(lambda: page.details().get("Key") == "nearest-2")
     assert not is_open(page)
     page.tab.click("#details dd button")
-    page.tab.click("#function button:has-text('In the flame graph')")
+    page.tab.click("#function button:has-text('Show in flame graph')")
     assert page.text("#flame-frame h3") == "nearest"
     # From a finding, and a table by function.
     page.tab.evaluate("for (const each of document.querySelectorAll('details')) each.open = true")
@@ -140,7 +140,7 @@ def test_details_are_those_of_one_run_of_a_key(opened: Opener) -> None:
     page.search("load-1", "2 found")
     told = set()
     for _ in range(2):
-        state = page.follow("load-1")["Ended in"]
+        state = page.follow("load-1")["Final state"]
         traceback = page.texts("#details details.traceback pre")
         told.add((state, *traceback, *page.texts("#details ul.logs li")))
     logged = f"ERROR no chunk {HOSTILE} (OSError) {WORK}:41 nearest"

@@ -63,7 +63,7 @@ def test_selecting_in_the_chart_marks_the_table(page: OpenedPage) -> None:
     # The first track, two of ten seconds: LOAD 0 runs from 1 to 3 on worker 0.
     page.tab.mouse.click(*page.at(0.2, RULER + 10))
     page.until(lambda: page.details().get("Key") == LOAD_0)
-    assert page.details()["Ran for"] == "2 s"
+    assert page.details()["Duration"] == "2 s"
     assert page.details()["Worker"] == "worker-node-0"
     assert page.details()["Result"] == "2 MB"
     assert page.details()["Shape"] == "(500, 500)"

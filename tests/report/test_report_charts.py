@@ -64,7 +64,7 @@ def test_outliers_are_named_where_only_some_fit(open_page: Opener, tmp_path: Pat
     page = open_page(plan.write(tmp_path / "traces").report(tmp_path / "outliers.html"))
     shown = [text.strip() for text in page.texts("#charts .chart >> nth=0 >> output >> span")]
     assert shown[:3] == ["one core: 100 %", "worker-node1-3", "worker-node1-11"]
-    assert shown[-1] == "and 13 more, closer to the median than these"
+    assert shown[-1] == "13 others are closer to the median"
 
 
 def test_who_held_memory_at_the_peak_is_a_click_away(open_page: Opener, tmp_path: Path) -> None:
@@ -92,7 +92,7 @@ def test_who_held_memory_at_the_peak_is_a_click_away(open_page: Opener, tmp_path
     page.until(lambda: chart.locator("output b").all_text_contents() == ["300 MB", "100 MB", "0 B"])
     page.tab.mouse.move(box["x"] + GUTTER + 5.5 / 8 * width, box["y"] + 30)
     page.until(lambda: chart.locator("output b").all_text_contents() == ["300 MB", "0 B", "0 B"])
-    chart.get_by_role("button", name="most 400 MB at 4 s: what held memory").click()
+    chart.get_by_role("button", name="Peak 400 MB at 4 s: show what held memory").click()
     title = page.tab.locator("#memory-peak-table-title")
     page.until(lambda: 0 <= title.bounding_box()["y"] < page.tab.evaluate("innerHeight"))
     table = page.text("#memory-peak-table")

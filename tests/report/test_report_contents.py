@@ -32,7 +32,7 @@ def test_a_section_is_one_click_away_from_anywhere(open_page: Opener, report: Pa
             "Thread time",
             "Flame graph",
             "Task runs",
-            "Not known",
+            "Missing data",
         ),
     ]
     for name in ("tasks", "findings", "accounting"):

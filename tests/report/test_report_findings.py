@@ -178,5 +178,5 @@ def test_a_run_without_a_fault(open_page: Opener, report: Path, analyser: Diagno
     sound = Diagnosed(analyser.trace)
     sound.found = ()
     page = open_page(sound.report(report.with_name("sound.html")), "#finding=7")
-    assert page.text("#findings").startswith("No problem found")
+    assert page.text("#findings").startswith("No known problem was found")
     assert page.tab.locator("#findings a").count() == 0

@@ -41,7 +41,7 @@ def test_a_run_is_needed_by_those_that_took_its_result(
     open_page: Opener, report: Path, fragment: str, start: str, takers: list[str]
 ) -> None:
     page = open_page(report, quote(fragment, safe="#=&"))
-    page.until(lambda: page.details().get("Started", "").startswith(f"{start}.000 s"))
+    page.until(lambda: page.details().get("Start", "").startswith(f"{start}.000 s"))
     assert sorted(page.texts("#details ul.needed button")) == takers
 
 
@@ -49,17 +49,17 @@ def test_needs_lead_to_the_run_that_was_taken(open_page: Opener, report: Path) -
     page = open_page(report, "#task=take-1")
     page.until(lambda: page.details().get("Key") == "take-1")
     page.tab.click("#details ul.needs button")
-    page.until(lambda: page.details().get("Started", "").startswith("3.000 s"))
+    page.until(lambda: page.details().get("Start", "").startswith("3.000 s"))
     assert "Run 2 of 3 of this key" in page.texts("#details h4")
     page.tab.click("#details ul.runs button >> nth=1")
-    page.until(lambda: page.details().get("Started", "").startswith("6.000 s"))
+    page.until(lambda: page.details().get("Start", "").startswith("6.000 s"))
 
 
 def test_what_no_run_made_leads_nowhere(open_page: Opener, report: Path) -> None:
     page = open_page(report, "#task=early-0")
     page.until(lambda: page.details().get("Key") == "early-0")
     assert page.texts("#details ul.needs button") == ["take-2"]
-    assert page.texts("#details ul.needs li") == ["late-0 run not known", "take-2 1 kB"]
+    assert page.texts("#details ul.needs li") == ["late-0 task run unknown", "take-2 1 kB"]
 
 
 def test_the_window_ends_with_the_run(open_page: Opener, report: Path) -> None:

@@ -145,7 +145,7 @@ def test_a_table_that_is_too_wide_says_what_is_not_in_it() -> None:
         "rechunk-merge          0          NA",
         "NA in every row: GPU.",
         "Host is c096 in every row.",
-        "Too wide to show: Num Tasks (chunks).",
+        "Not shown: Num Tasks (chunks).",
     ]
 
 
@@ -162,7 +162,7 @@ def test_long_text_is_shortened_before_numbers_go() -> None:
 
 def test_expendable_columns_go_first() -> None:
     text = format_table(FRAME, 40, expendable=("Percentage of total time (%)",))
-    assert "Too wide to show: Percentage of total time (%)." in " ".join(text.split())
+    assert "Not shown: Percentage of total time (%)." in " ".join(text.split())
     assert "(chunks)" in text
 
 

@@ -65,7 +65,7 @@ def test_the_lanes_of_a_worker_are_its_accounts(page: OpenedPage, analyser: Trac
     page.tab.mouse.move(*page.at(1.0, 24 + (height - 24) * 0.6))
     page.tab.mouse.up()
     page.until(lambda: page.tab.locator("#area").is_visible())
-    assert "2 lanes" in page.text("#area h3")
+    assert "2 tracks" in page.text("#area h3")
     table = analyser.time_accounting("worker")
     own = table[(table["Worker"] == "worker-node1-1") & (table["Thread Time (s)"] > 0.05)]
     classes = sums_of(page, "classes-in")

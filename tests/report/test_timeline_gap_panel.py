@@ -82,14 +82,14 @@ def test_a_click_pins_what_the_gap_was_and_what_the_client_did(page: OpenedPage)
     assert page.details() == {
         "Worker": "worker-node1-0",
         "Thread": "0",
-        "From": "4.000 s after the begin",
-        "Until": "12.000 s",
+        "Start": "4.000 s",
+        "End": "12.000 s",
     }
     classes = page.texts("#details .gap-classes b")
     assert classes and all(page.texts("#details .gap-classes li"))
     # Of the compute three seconds of four are in the gap; of fifty calls it is not known when.
     assert page.texts("#details .client-calls li") == [
-        "compute 3 s of its 4 s mine.py:7 main",
+        "compute 3 s of 4 s mine.py:7 main",
         "submit up to 1 s, 50 calls in a row mine.py:20 prepare",
     ]
     assert page.texts("#details .line-list .seconds") == ["4 s", "3 s"]
@@ -114,15 +114,15 @@ def test_it_is_said_why_nothing_is_told(
     click(page, 8.0)
     page.until(lambda: page.texts("#details .absent"))
     assert page.texts("#details .absent") == [
-        "What it calls was not recorded in this run.",
-        "Its stack was not sampled in this run.",
+        "Client calls were not recorded in this run.",
+        "The client's stack was not sampled in this run.",
     ]
     # Of a page that lacks the briefer calls nobody can say that there was none.
     monkeypatch.setattr(flame_data, "MOST_CALLS", 0)
     page = open_page(write(tmp_path / "full").report(tmp_path / "few.html"), "#view=flatten")
     click(page, 8.0)
     page.until(lambda: page.texts("#details .absent"))
-    assert "3 briefer ones may be of this time" in page.text("#details .absent")
+    assert "without 3 shorter calls" in page.text("#details .absent")
 
 
 def test_in_a_folded_lane_the_shortest_gap_is_told(open_page: Opener, tmp_path: Path) -> None:
@@ -133,7 +133,7 @@ def test_in_a_folded_lane_the_shortest_gap_is_told(open_page: Opener, tmp_path: 
     page.tab.click("#fold-all")
     click(page, 8.0)
     page.until(lambda: page.text("#details h3") == "7 s without a task")
-    assert page.details()["From"].startswith("6.000 s")
+    assert page.details()["Start"].startswith("6.000 s")
 
 
 async def naps(seconds: float) -> None:

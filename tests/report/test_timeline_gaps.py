@@ -79,7 +79,7 @@ def test_the_legend_of_gaps_is_the_table(
     assert len(running) == len(RUNNING)
     names = [name for name in table["Class"] if name not in running]
     shown = page.texts("#gap-legend li")
-    shown = shown[shown.index("Idle:") :]
+    shown = shown[shown.index("Between functions:") :]
     assert [text.startswith(name) for text, name in zip(shown[1:], names, strict=True)]
 
 

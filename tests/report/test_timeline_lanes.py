@@ -69,7 +69,7 @@ def test_all_workers_fold_and_their_lanes_are_the_accounts(
     page.tab.click("#fold-all")
     page.tab.locator("#timeline .overlay").focus()
     page.tab.keyboard.press("m")
-    assert ", 3 lanes: 6 task runs" in page.text("#area h3")
+    assert ", 3 tracks: 6 task runs" in page.text("#area h3")
     table = analyser.time_accounting().set_index("Class")["Thread Time (s)"]
     sums = sums_of(page, "classes-in")
     assert set(sums) == set(table.index[table > 0])

@@ -25,7 +25,8 @@ class ThreadTime(IntEnum):
 
     Each has its label, a colour (an index in the page's palette), a meaning, and whether it is
     hatched backwards, because there are more idle categories than colours. Categories have muted
-    colours that no function, step or worker has: eight of them, starting at `FIRST_COLOUR`.
+    colours that no function, step or worker has, starting at `FIRST_COLOUR`. Frequent categories
+    share their colour with none of the others.
     """
 
     label: str
@@ -97,29 +98,29 @@ class ThreadTime(IntEnum):
     )
     WORKER_LATENCY = (
         "Task start delay",
-        4,
+        8,
         "A task was ready on the worker, but the worker had not started it.",
     )
     TRANSFER_WAIT = (
         "Waiting for transfer",
-        1,
+        9,
         "The worker's next task waited for inputs from other workers.",
     )
     ON_ITS_WAY = (
         "Task in transit",
-        2,
+        10,
         "The scheduler had sent a task, but the worker had not received it: an event loop or the "
         "network was busy. In a process pool without a cluster, no process existed or was free.",
     )
     SCHEDULER_LATENCY = (
         "Waiting for scheduler",
-        0,
+        11,
         "A task was runnable, but the scheduler had not sent it, or had not learned that another "
         "task finished.",
     )
     RUNNABLE_ELSEWHERE = (
         "Tasks queued elsewhere",
-        3,
+        12,
         "Runnable tasks were queued on other workers.",
     )
     NO_RUNNABLE_TASK = (

@@ -28,7 +28,7 @@ _TOOLS = {
     "git": (("git", "apply", "--recount", "--whitespace=nowarn"), "--check"),
     "patch": (("patch", "--force", "--reject-file=-", "--input"), "--dry-run"),
 }
-#: What is said about a patch whose file names are right.
+#: Parts of error messages about a patch with correct file names.
 _TELLING = ("patch failed", "corrupt", "No valid patches", "FAILED")
 
 
@@ -58,7 +58,7 @@ def with_patch(program: Program, patch: Path, work: Path) -> tuple[Program, Prog
     if len(names) > _MOST:
         raise TrialError(
             f"{clean(root)} has more than {_MOST:,} files, so it was not copied. Put the script "
-            "into a git repository or a directory of its own, or use --with."
+            "into a git repository or a separate directory, or use --with."
         )
     places = [start]
     if here.is_relative_to(root):
@@ -142,7 +142,7 @@ def _apply(patch: Path, directories: Sequence[Path]) -> None:
     if tool is None:
         raise TrialError("Patches require git or patch. Install one of them, or use --with.")
     command, check = _TOOLS[tool]
-    # A copy may lie within a repository, of which it is no part.
+    # A copy may be inside another repository.
     ceiling = os.pathsep.join(str(directory.parent) for directory in directories)
     environment = {**os.environ, "GIT_CEILING_DIRECTORIES": ceiling}
     complaints = []

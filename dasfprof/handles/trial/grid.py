@@ -48,7 +48,7 @@ class Host:
 
 
 def cluster_sizes(host: Host, parameters: Mapping[str, Sequence[Value]]) -> list[tuple[int, int]]:
-    """Return the workers and threads to look at: what is given, or powers of two that fit."""
+    """Return the given numbers of workers and threads, or powers of two that fit on the host."""
     least, most = (host.cores * times for times in _THREADS)
     given = [[int(x) for x in parameters.get(n, ())] for n in ("n_workers", "threads_per_worker")]
     workers = given[0] or sorted({*_powers(host.cores), host.cores})

@@ -42,9 +42,9 @@ class Program:
     function: str = ""
     #: Options of the recording.
     options: Mapping[str, Any] = field(default_factory=dict)
-    #: The directory in which it runs; empty: that of this process.
+    #: Its working directory, or empty for that of this process.
     directory: str = ""
-    #: The directory that was copied, and the copy that it runs in; empty: it runs in no copy.
+    #: The directory that was copied, and the copy, or empty if it does not run in a copy.
     moved: tuple[str, ...] = ()
     #: The files of the copy that a patch changed, relative to the copy.
     patched: tuple[str, ...] = ()
@@ -81,7 +81,7 @@ class Done:
     runs: list[ComparedRun]
     #: File with the value that a function returned.
     value: Path
-    #: The contents of files that it wrote below its working directory; None: too many to look at.
+    #: Contents of the files that it wrote below its working directory, or None if too many.
     written: Mapping[str, list[Any]] | None = field(default_factory=dict)
     #: Files that a patch changes in the copy, but which were imported from their original place.
     unpatched: list[str] = field(default_factory=list)
@@ -95,19 +95,19 @@ def run_program(
     Parameters
     ----------
     program
-        What to run.
+        The program.
     settings
-        What to change.
+        The settings to change.
     work
-        A new directory for what the two processes tell each other.
+        A new directory for files that the two processes exchange.
     traces
-        The directory for the trace files.
+        Directory for the trace files.
     limit
-        Seconds after which it is ended as by Ctrl-C.
+        Seconds after which the program is interrupted, as with Ctrl-C.
     """
     work.mkdir(parents=True)
     traces.mkdir(parents=True)
-    plan, told, value = work / "plan.json", work / "told.json", work / "value"
+    plan, result, value = work / "plan.json", work / "result.json", work / "value"
     options = {**program.options, "directory": str(traces.absolute())}
     directory = Path(program.directory or ".")
     files = files_below(directory)
@@ -116,7 +116,7 @@ def run_program(
             {
                 "program": {**asdict(program), "options": options},
                 "settings": asdict(settings),
-                "told": str(told),
+                "result": str(result),
                 "value": str(value),
             }
         )
@@ -134,26 +134,26 @@ def run_program(
         )
         try:
             is_late = not _ended(process, limit)
-            # A process that is ended prints that it was, and when.
-            came_to_end = told.exists()
+            # A program that is interrupted below writes its result as well.
+            has_ended = result.exists()
         finally:
             _end(process)
             left_behind = _end_group(process.pid)
     runs = _recorded(traces)
-    is_whole = bool(runs) and all(run.is_complete for run in runs)
-    found: dict[str, Any] = json.loads(told.read_text()) if told.exists() else {}
+    is_complete = bool(runs) and all(run.is_complete for run in runs)
+    facts: dict[str, Any] = json.loads(result.read_text()) if result.exists() else {}
     return Done(
-        exit_code=found["exit_code"] if found else process.returncode,
+        exit_code=facts["exit_code"] if facts else process.returncode,
         is_late=is_late,
-        program_seconds=found["seconds"] if found and came_to_end else float("nan"),
+        program_seconds=facts["seconds"] if facts and has_ended else float("nan"),
         left_behind=[] if is_late else left_behind,
         printed=(work / "stdout").read_text(errors="replace"),
         complaint=_last_line((work / "stderr").read_text(errors="replace")),
-        clusters=found.get("clusters", []),
-        missed_config=found.get("missed_config", []),
-        unpatched=found.get("unpatched", []),
-        refusals=found.get("refusals", []),
-        seconds=sum(run.seconds for run in runs) if is_whole else float("nan"),
+        clusters=facts.get("clusters", []),
+        missed_config=facts.get("missed_config", []),
+        unpatched=facts.get("unpatched", []),
+        refusals=facts.get("refusals", []),
+        seconds=sum(run.seconds for run in runs) if is_complete else float("nan"),
         recorded=len(runs),
         tasks=sum(len(run.trace.tasks) for run in runs),
         runs=runs,
@@ -186,19 +186,19 @@ def _end_group(group: int) -> list[str]:
     program, such as its workers, have some time to do so.
     """
     left = []
-    for one in psutil.process_iter():
+    for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error, ProcessLookupError):
-            if os.getpgid(one.pid) == group and one.status() != psutil.STATUS_ZOMBIE:
-                left.append(one)
+            if os.getpgid(process.pid) == group and process.status() != psutil.STATUS_ZOMBIE:
+                left.append(process)
     _, left = psutil.wait_procs(left, _GRACE[-1])
     commands = []
-    for one in left:
+    for process in left:
         with contextlib.suppress(psutil.Error):
-            commands.append(" ".join(one.cmdline()))
-            one.terminate()
-    for one in psutil.wait_procs(left, _GRACE[-1])[1]:
+            commands.append(" ".join(process.cmdline()))
+            process.terminate()
+    for process in psutil.wait_procs(left, _GRACE[-1])[1]:
         with contextlib.suppress(psutil.Error):
-            one.kill()
+            process.kill()
     return [command for command in commands if command and _HELPER not in command]
 
 

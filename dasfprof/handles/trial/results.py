@@ -38,13 +38,13 @@ def compare_outputs(
     tolerance: float,
     verbs: tuple[str, str] = ("prints", "printed"),
 ) -> Agreement:
-    """Compare what a program printed, returned and wrote as it is, and with a change.
+    """Compare the results of a program without and with a change.
 
-    Whole numbers have to be the same, others may differ by a share `tolerance`. Lines that are
-    others in each run as it is cannot be compared; those that are the same each time are.
+    Integers must be equal, and floating-point numbers within a relative tolerance. Only lines that
+    are equal in all runs without the change are compared.
     """
     first = plain[0]
-    # For each line of what has as many each time, whether it is the same each time.
+    # For each line of results with a constant number of lines, whether it is equal in all runs.
     steady = {
         name: [
             all(same_value(one, each[name][at], tolerance) for each in plain)
@@ -113,7 +113,7 @@ def _same_number(one: str, other: str, tolerance: float) -> bool:
 
 
 def same_value(one: object, other: object, tolerance: float) -> bool:
-    """Return whether two values are the same but for the last digits of floats, also within."""
+    """Return whether two values, or containers of values, are equal up to a tolerance of floats."""
     if isinstance(one, str) and isinstance(other, str):
         return same_line(one, other, tolerance)
     if isinstance(one, pd.DataFrame | pd.Series | pd.Index):

@@ -40,13 +40,13 @@ class Variant:
     settings: Settings
     #: Description in a sentence: ``with n_workers=4``.
     how: str
-    #: Directory of their traces.
+    #: Directory of its traces.
     directory: str
-    #: The program with other code; None: its code is as it is.
+    #: The program with other code, or None if the code is unchanged.
     program: Program | None = None
 
 
-PLAIN = Variant(Settings(), "as it is", _AS_IT_IS)
+PLAIN = Variant(Settings(), "unchanged", _AS_IT_IS)
 
 
 @dataclass
@@ -56,17 +56,17 @@ class ProgramRuns:
     Parameters
     ----------
     program
-        What to run.
+        The program.
     work
-        A directory for what is not kept.
+        Directory for temporary files.
     traces
-        The directory of the traces.
+        Directory of the traces.
     time_limit
         Seconds for all runs.
     tolerance
-        The share by which numbers of results may differ.
+        Relative tolerance for floating-point numbers in results.
     tell
-        Called with a sentence of each run that has ended.
+        Called with a sentence about each finished run.
     """
 
     program: Program
@@ -122,7 +122,7 @@ class ProgramRuns:
     ) -> Done:
         """Run the program again, with a limit that is a multiple of its usual time.
 
-        `turn` is the number of this run on its side, or 0 if it is not part of a comparison.
+        `turn` is the number of this run of its variant, or 0 if it is not part of a comparison.
         """
         done = self._run(side, patience * self.usual + _PATIENCE_SECONDS, turn)
         if side is PLAIN and not done.is_late and done.exit_code == 0:
@@ -145,7 +145,7 @@ class ProgramRuns:
         return done
 
     def _why_not(self, done: Done) -> str:
-        """Return why a program with such a baseline run cannot be compared, or an empty text."""
+        """Return why the program cannot be compared after this baseline run, or an empty text."""
         if done.is_late and math.isfinite(done.program_seconds):
             return (
                 f"The program ended after {format_duration(done.program_seconds)}, but its process "
@@ -212,11 +212,11 @@ class ProgramRuns:
         return ""
 
     def agreement(self, changed: Sequence[Done]) -> Agreement:
-        """Compare what runs with a change printed, wrote or returned with those as they are."""
+        """Compare the results of runs with a change with those of baseline runs."""
         verbs = ("returns", "returned") if self.program.function else ("prints", "printed")
         try:
             plain, others = (list(map(self._outputs, side)) for side in (self.plain, changed))
-        except Exception:  # of values that no pickle takes, or that unpickle nowhere else
+        except Exception:  # Values may fail to be pickled or unpickled in any way.
             text = "What the function returns cannot be pickled, so results cannot be compared."
             return Agreement("not comparable", text)
         agreement = compare_outputs(plain, others, self.tolerance, verbs)
@@ -231,7 +231,7 @@ class ProgramRuns:
             result = [pickle.loads(done.value.read_bytes())]
         return {"": result, **(done.written or {})}
 
-    def told(
+    def trial(
         self,
         change: Mapping[str, Value],
         about: Mapping[str, object],
@@ -241,22 +241,22 @@ class ProgramRuns:
         notes: Sequence[str] = (),
         tests: int = 1,
     ) -> Trial:
-        """Return what runs as they are and with a change have shown.
+        """Return the result of baseline runs and runs with a change.
 
         Parameters
         ----------
         change
             The change.
         about
-            What else `Trial` takes: the finding.
+            Fields of `Trial` about the finding that suggests it.
         sides
-            The runs as they are, and those with it.
+            The baseline runs, and the runs with the change.
         obstacle
-            Why they show nothing.
+            Why there is no result, or an empty text.
         notes
-            What to know besides.
+            Notes of the trial.
         tests
-            How many changes are compared with the same runs as they are.
+            Number of changes that are compared with the same baseline runs.
         """
         notes = [*notes, *_already(sides[1], change), *self._same_chunks(sides[1], change)]
         if not obstacle and not all(sides):
@@ -315,7 +315,7 @@ class ProgramRuns:
 def gain_of(
     sides: tuple[Sequence[Done], Sequence[Done]], *, of_program: bool = False, tests: int = 1
 ) -> Gain:
-    """Judge what runs of the second side gained, by as many runs of each."""
+    """Return the time that runs of the second side saved, from equally many runs of both."""
     pairs = min(map(len, sides))
     before, after = (
         np.array([done.program_seconds if of_program else done.seconds for done in side[:pairs]])
@@ -325,7 +325,7 @@ def gain_of(
 
 
 def shape_of(done: Done) -> Shape:
-    """Return the cluster of a run: of several the largest."""
+    """Return the largest cluster of a run."""
     tables = [run.trace.workers for run in done.runs]
     # A scheduler has no threads for tasks.
     workers = max((table[table["nthreads"] > 0] for table in tables), key=len)

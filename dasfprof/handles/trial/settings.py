@@ -55,8 +55,8 @@ class Settings:
         arguments = {n: str(value) for n, value in change.items() if _ARGUMENT.fullmatch(n)}
         others = {*options, *environment, *arguments}
         config = {n: value for n, value in change.items() if n not in others}
-        kept = {n: value for n, value in (defaults or {}).items() if n not in options}
-        return cls(options, kept, environment, config, arguments)
+        unset = {n: value for n, value in (defaults or {}).items() if n not in options}
+        return cls(options, unset, environment, config, arguments)
 
     @property
     def variables(self) -> dict[str, str]:
@@ -74,7 +74,7 @@ def read_change(text: str) -> tuple[str, Value]:
     Raises
     ------
     InvalidArgumentError
-        If it has no value, or a name that says nothing.
+        If it has no value, or an unknown name.
     """
     name, equals, value = text.partition("=")
     if not equals or not value:
@@ -88,13 +88,13 @@ def read_values(text: str) -> tuple[str, list[Value]]:
     Raises
     ------
     InvalidArgumentError
-        If it has no value, or a name or a value that says nothing.
+        If it has no value, or an unknown name or value.
     """
     name, _, values = text.partition("=")
-    found = [read_change(f"{name}={value.strip()}")[1] for value in values.split(",")]
-    if relative := [value for value in found if name in OF_CLUSTERS and value in _RELATIVE]:
+    parsed = [read_change(f"{name}={value.strip()}")[1] for value in values.split(",")]
+    if relative := [value for value in parsed if name in OF_CLUSTERS and value in _RELATIVE]:
         raise InvalidArgumentError(f"{name}={relative[0]}: expected numbers.")
-    return name, found
+    return name, parsed
 
 
 def checked_parameter(name: str) -> None:
@@ -155,10 +155,10 @@ def _whole(name: str, value: Value) -> int:
 
 
 def _switch(name: str, value: Value) -> bool:
-    found = value if isinstance(value, bool) else _SWITCHES.get(str(value).lower())
-    if found is None:
+    switch = value if isinstance(value, bool) else _SWITCHES.get(str(value).lower())
+    if switch is None:
         raise InvalidArgumentError(f"{name}={value!r}: expected true or false.")
-    return found
+    return switch
 
 
 def _size(name: str, value: Value) -> Value:
@@ -179,7 +179,7 @@ def in_numbers(change: Mapping[str, Value], shape: Shape) -> dict[str, Value]:
     Raises
     ------
     InvalidArgumentError
-        If there is nothing to take half of, or no limit to be more than.
+        If the current value cannot be halved, or is unknown.
     """
     had = {
         "n_workers": shape.workers,

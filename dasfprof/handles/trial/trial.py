@@ -40,7 +40,7 @@ class Suggested:
     finding: str = ""
     promised: float = math.nan
     condition: str = ""
-    #: The program with other code; None: the change sets only settings.
+    #: The program with other code, or None if the change has only settings.
     program: Program | None = None
 
     @property
@@ -49,14 +49,14 @@ class Suggested:
         return {"rule": self.rule, "finding": self.finding, "promised": self.promised}
 
     def variant(self, change: Mapping[str, Value], shape: Shape) -> Variant:
-        """Return the variant of the program that its change, in numbers, makes.
+        """Return the variant of the program with a change in numbers.
 
-        What findings say is of a cluster as large as it was, also where Dask chose how large.
+        Findings refer to the recorded number of workers and threads, even if Dask chose these.
         """
-        of_findings = {"n_workers": shape.workers, "threads_per_worker": shape.threads}
+        recorded = {"n_workers": shape.workers, "threads_per_worker": shape.threads}
         settings = {name: value for name, value in change.items() if name not in OF_CODE}
         return Variant(
-            Settings.of(settings, defaults=of_findings if self.rule else None),
+            Settings.of(settings, defaults=recorded if self.rule else None),
             f"with {in_words(change)}",
             "changed",
             self.program,
@@ -80,9 +80,9 @@ class Trials:
         Parameters
         ----------
         change
-            Settings and code by name; None: what findings say.
+            Settings and code by name, or None for the changes that findings suggest.
         program
-            The program with other code, if the change names one.
+            The program with other code, if the change contains code.
 
         Raises
         ------
@@ -90,30 +90,29 @@ class Trials:
             If the program fails as it is, does not end, or computes nothing that is recorded.
         """
         first = self.runs.begin()
-        found, unfit = [], ""
         if change is not None:
-            found = [Suggested(change, program=program)]
-        if change is None:
+            changes, obstacle = [Suggested(change, program=program)], ""
+        else:
             arguments = self.runs.program.command[1:]
             as_setting = partial(as_parameter, self.parameter, arguments)
-            found, unfit = suggestions(first, as_setting if self.parameter else None)
-        if not found:
-            return [Trial({}, obstacle=unfit)]
-        tried = self._try_each(found)
+            changes, obstacle = suggestions(first, as_setting if self.parameter else None)
+        if not changes:
+            return [Trial({}, obstacle=obstacle)]
+        tried = self._try_each(changes)
         tried[-1].notes.extend(self.runs.notes_of_all())
         return tried
 
-    def _try_each(self, found: Sequence[Suggested]) -> list[Trial]:
+    def _try_each(self, changes: Sequence[Suggested]) -> list[Trial]:
         tried: list[Trial] = []
-        for suggested in found:
+        for suggested in changes:
             if tried and self.runs.left < 2 * LOOKS[0] * self.runs.usual:
                 break
             tried.append(self._try(suggested))
             if tried[-1].kind == "gained":
                 break
-        left = found[len(tried) :]
+        left = changes[len(tried) :]
         if left:
-            words = "; ".join(f"{in_words(one.change)} ({one.rule})" for one in left)
+            words = "; ".join(f"{in_words(change.change)} ({change.rule})" for change in left)
             tried[-1].notes.append(f"Other suggestions of findings that were not tested: {words}.")
         return tried
 
@@ -147,7 +146,7 @@ class Trials:
                 break
         words = suggested.condition
         notes = [f"This suggestion applies if {words}."] if words else []
-        trial = runs.told(change, about, sides, obstacle=obstacle, notes=notes)
+        trial = runs.trial(change, about, sides, obstacle=obstacle, notes=notes)
         if suggested.program is None or trial.gain is None or trial.gain.pairs < LOOKS[0]:
             return trial
         before, after = ([run for done in side for run in done.runs] for side in sides)
@@ -173,33 +172,34 @@ _AsSetting: TypeAlias = Callable[[Mapping[str, Any]], Mapping[str, Value] | None
 
 
 def suggestions(done: Done, as_setting: _AsSetting | None = None) -> tuple[list[Suggested], str]:
-    """Return what the findings of a run say to set, by seconds at stake; or why there is nothing.
+    """Return the settings that the findings of a run suggest, or why there are none.
 
-    What has no seconds, as it cures no loss of time, is not tried.
+    Settings are ordered by potential savings. Findings without potential savings are ignored.
     """
     findings = [finding for run in done.runs for finding in run.findings]
-    found: list[tuple[float, Suggested]] = []
-    own: list[str] = []
+    weighted: list[tuple[float, Suggested]] = []
+    in_code: list[str] = []
     for finding in findings:
         for data in finding.to_dict()["Changes"]:
             change = (as_setting and as_setting(data)) or data["settings"]
             if any(name in OF_PROGRAMS for name in change):
-                own.append(f"{in_words(change)} ({finding.rule})")
+                in_code.append(f"{in_words(change)} ({finding.rule})")
             elif finding.weight > 0:
                 about = finding.rule, finding.text, finding.seconds, data["condition"] or ""
-                found.append((finding.weight, Suggested(change, *about)))
-    found.sort(key=lambda each: -each[0])
-    distinct = {in_words(one.change): one for _, one in reversed(found)}
-    best = [one for _, one in found if distinct[in_words(one.change)] is one]
-    if best:
-        return best, ""
+                weighted.append((finding.weight, Suggested(change, *about)))
+    weighted.sort(key=lambda each: -each[0])
+    distinct: dict[str, Suggested] = {}
+    for _, suggested in weighted:
+        distinct.setdefault(in_words(suggested.change), suggested)
+    if distinct:
+        return [*distinct.values()], ""
     count = len(findings)
     if not count:
         return [], "No known problem was found, so there is nothing to test."
-    said = f" In the program's own code: {'; '.join(own)}." if own else ""
-    if any("persist" in words for words in own):
+    said = f" In the program's own code: {'; '.join(in_code)}." if in_code else ""
+    if any("persist" in words for words in in_code):
         said += " Add persist() yourself, because only the program knows what it uses again."
-    if any(name in words for words in own for name in ("chunks", "batch")):
+    if any(name in words for words in in_code for name in ("chunks", "batch")):
         said += (
             " If an argument or an environment variable sets their size, pass its name with "
             "--parameter."
@@ -218,7 +218,7 @@ def as_parameter(
     Raises
     ------
     InvalidArgumentError
-        If the program is given no whole number by it.
+        If the value of the parameter is not an integer.
     """
     if not data["times"]:
         return None
@@ -233,11 +233,11 @@ def as_parameter(
 
 def given_value(name: str, arguments: Sequence[str]) -> str:
     """Return the value that a program gets by an argument or an environment variable."""
-    for place, one in enumerate(arguments):
-        if one == name:
+    for place, argument in enumerate(arguments):
+        if argument == name:
             return "".join(arguments[place + 1 : place + 2])
-        if one.startswith(f"{name}="):
-            return one.partition("=")[2]
+        if argument.startswith(f"{name}="):
+            return argument.partition("=")[2]
     return os.environ.get(name, "")
 
 
@@ -256,41 +256,44 @@ def try_(
 ) -> Trial:
     """Run a function with and without a change, and report the time that the change saves.
 
-    Each run is in a process of its own, with a cluster of its own, and recorded; runs as it is and
-    with the change are in turns, three to nine pairs. What the function returns has to be equal.
+    Each run is recorded in a separate process, with a new cluster. Three to nine pairs of runs
+    without and with the change follow, until the result is certain. The function must return the
+    same value each time.
 
     Parameters
     ----------
     function
-        What to run. It makes its own ``Client`` or ``LocalCluster``; or, if it has a parameter
-        without a default, is given a client. It is pickled, with what it needs of a notebook.
+        The function. It creates its own ``Client`` or ``LocalCluster``. If it has a parameter
+        without a default, it gets a client instead. It is pickled, with the parts of a notebook
+        that it uses.
     changes
-        What to change together, by name: ``n_workers``, ``threads_per_worker``, ``processes`` and
-        ``memory_limit`` of local clusters (``"more"``: twice as many, ``"fewer"``: half);
-        variables of the environment, in capitals; settings of Dask's config, with dots. None: what
-        the findings of a first run say, the best first, until one gains.
+        Settings to change together, by name: ``n_workers``, ``threads_per_worker``, ``processes``
+        and ``memory_limit`` of local clusters (also ``"more"`` for twice the value, and ``"fewer"``
+        for half of it), environment variables in capitals, and settings of Dask's config with
+        dots. By default, the changes that the findings of a first run suggest are tested, the most
+        promising first, until one saves time.
     cluster
-        Options of the ``LocalCluster`` whose client the function is given.
+        Options of the ``LocalCluster`` of the client that the function gets.
     directory
-        Where to keep the traces; None: they are not kept.
+        Directory for the traces. By default, they are deleted.
     time_limit
         Seconds for all runs.
     tolerance
-        The share by which floats of results may differ.
+        Relative tolerance for floating-point numbers in results.
     parameter
-        The variable of the environment by which the function takes a whole number that says how
-        large its chunks or batches are: what findings say of these is tried by it.
+        Name of an environment variable with which the function gets the size of its chunks or
+        batches as an integer. The sizes that findings suggest are tested with it.
 
     Returns
     -------
     Trial
-        ``print(trial)`` says what it gained; ``kind``, ``gain``, ``results``, ``promised``,
-        ``runs`` and ``notes`` have it as data.
+        ``print(trial)`` shows the time saved. ``kind``, ``gain``, ``results``, ``promised``,
+        ``runs`` and ``notes`` have the result as data.
 
     Raises
     ------
     TrialError
-        If the function raises as it is, does not end, or computes nothing on a cluster.
+        If the function fails without a change, does not finish, or computes nothing on a cluster.
     InvalidArgumentError
         If there is no such setting, or the function cannot be pickled.
 

@@ -25,7 +25,7 @@ from dasfprof.handles.script import (
 def main(path: str) -> int:
     """Run a plan, and return the exit code."""
     plan = json.loads(Path(path).read_text())
-    program, told = plan["program"], Path(plan["told"])
+    program, result = plan["program"], Path(plan["result"])
     arguments = plan["settings"].pop("arguments")
     changed = change_clusters(plan["settings"])
     if program["moved"]:
@@ -42,17 +42,17 @@ def main(path: str) -> int:
     seconds = time.perf_counter() - begin
     sys.stdout.flush()
     recorder.finish()
-    found = {
+    facts = {
         "exit_code": outcome.exit_code,
         "seconds": seconds,
-        "clusters": [cluster for one in changed for cluster in one.clusters],
-        "missed_config": [name for one in changed for name in one.otherwise_in_config()],
+        "clusters": [cluster for options in changed for cluster in options.clusters],
+        "missed_config": [name for options in changed for name in options.otherwise_in_config()],
         "refusals": recorder.refusals,
         "unpatched": _imported_originals(program),
     }
-    ready = told.with_suffix(".new")
-    ready.write_text(json.dumps(found))
-    ready.replace(told)
+    ready = result.with_suffix(".new")
+    ready.write_text(json.dumps(facts))
+    ready.replace(result)
     return outcome.exit_code
 
 

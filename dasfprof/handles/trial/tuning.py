@@ -63,10 +63,10 @@ class Tuner:
     runs
         The program.
     parameters
-        Values to look at, by name, as `settings.checked` has them; of what is not named, the
-        workers and threads that this host has cores for.
+        Values to test by name, see `settings.checked`. By default, numbers of workers and threads
+        that fit on this host.
     host
-        What workers may have together.
+        Resources that workers may use together.
     """
 
     def __init__(
@@ -79,24 +79,25 @@ class Tuner:
         self._host = host or Host.here()
         self._limits: list[str] = []
         self._plain: list[Done] = []
-        own = {n: values for n, values in self._parameters.items() if n not in OF_CLUSTERS}
-        self._own = [dict(zip(own, each, strict=True)) for each in product(*own.values())]
-        if len(self._own) > _MOST_VALUES:
+        others = {n: values for n, values in self._parameters.items() if n not in OF_CLUSTERS}
+        #: Combinations of the parameters that are not options of clusters.
+        self._changes = [dict(zip(others, each, strict=True)) for each in product(*others.values())]
+        if len(self._changes) > _MOST_VALUES:
             raise InvalidArgumentError(
-                f"the parameters have {len(self._own)} combinations, each of which needs a run. "
-                f"The maximum is {_MOST_VALUES}."
+                f"the parameters have {len(self._changes)} combinations, each of which needs a "
+                f"run. The maximum is {_MOST_VALUES}."
             )
 
     def tune(self) -> Tuning:
-        """Replay a run on the workers that this host has room for, and run the best.
+        """Predict settings by replays of a run, test the best ones, and return the result.
 
         Raises
         ------
         TrialError
-            If the program fails as it is, does not end, or makes no cluster that can be tuned.
+            If the program fails without a change, does not finish, or creates no local cluster.
         """
         first = self._runs.begin()
-        if not first.clusters and not any(self._own):
+        if not first.clusters and not any(self._changes):
             raise TrialError(
                 "The program creates no LocalCluster, and no Client that creates one. The "
                 "cluster that it connects to is started outside of it. Name parameters of the "
@@ -109,7 +110,7 @@ class Tuner:
             chosen, points = self._screened(points)
         candidates = self._candidates(first, chosen, foretold)
         self._run_by_turns(candidates)
-        return self._told(first, points, candidates)
+        return self._result(first, points, candidates)
 
     # --- Settings to consider, and their predictions
     # -----------------------------------------------
@@ -117,7 +118,7 @@ class Tuner:
     def _points(self, first: Done, of_first: Foretold) -> list[Point]:
         """Return all settings with their predictions."""
         points: list[Point] = []
-        for change in self._own:
+        for change in self._changes:
             done, why = (first, "") if not change else self._recorded(change)
             if why:
                 points.append(Point(change, left_out=why))
@@ -131,7 +132,7 @@ class Tuner:
         return points
 
     def _recorded(self, change: Mapping[str, Value]) -> tuple[Done, str]:
-        """Run the program once with values of its parameters; say why they are left out."""
+        """Run the program once with values of its parameters, and return why they are left out."""
         side = self._side(change)
         done = self._runs.run(side, patience=_PATIENCE, with_traces=True)
         return done, self._why_left_out(done, side)
@@ -207,18 +208,18 @@ class Tuner:
     def _candidates(
         self, first: Done, best: Sequence[Point], foretold: Foretold
     ) -> list[_Candidate]:
-        """Return the best by replay, and what findings say, which replays may not see."""
-        found = [(point, Suggested(point.change)) for point in best]
+        """Return the best points by replay, and the changes that findings suggest."""
+        selected = [(point, Suggested(point.change)) for point in best]
         of_findings = 0
         for suggested in suggestions(first)[0]:
             point = self._of_finding(suggested.change, foretold)
-            known = any(each.change.items() >= point.change.items() for each, _ in found)
+            known = any(each.change.items() >= point.change.items() for each, _ in selected)
             if point.change and not known and of_findings < _OF_FINDINGS:
                 of_findings += 1
-                found.append((point, suggested))
+                selected.append((point, suggested))
         return [
             _Candidate(point, self._side(point.change), suggested.about)
-            for point, suggested in found
+            for point, suggested in selected
         ]
 
     def _of_finding(self, change: Mapping[str, Value], foretold: Foretold) -> Point:
@@ -283,7 +284,7 @@ class Tuner:
 
     # --- Results ----------------------------------------------------------------------------------
 
-    def _told(
+    def _result(
         self, first: Done, points: Sequence[Point], candidates: Sequence[_Candidate]
     ) -> Tuning:
         tried = [replace(one.point, trial=self._trial(one, len(candidates))) for one in candidates]
@@ -310,7 +311,7 @@ class Tuner:
 
     def _trial(self, one: _Candidate, tests: int) -> Trial:
         sides = self._plain, one.done
-        return self._runs.told(
+        return self._runs.trial(
             one.point.change, one.about, sides, obstacle=one.obstacle, tests=tests
         )
 
@@ -332,7 +333,7 @@ class Tuner:
 
 
 def _leave_out(going: Sequence[_Candidate]) -> None:
-    """End those of which each run took clearly longer than each of the best, and those as good."""
+    """Stop candidates that are clearly slower than the best, or equally fast."""
     best = min(going, key=lambda one: one.seconds)
     if len(best.done) < _CLEAR_AFTER:
         return

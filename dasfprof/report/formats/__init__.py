@@ -1,8 +1,7 @@
-"""Runs in the formats of other tools: `export`, and `FORMATS`, the table of them.
+"""Exports of runs to the formats of other tools: `export`, and the formats by name, `FORMATS`.
 
-To add a format, write a module here with a function that takes a `TraceAnalyser`, a path and the
-run's title, and enter it in `FormatName` and `FORMATS`. `dasfprof.export`, `TraceAnalyser.export`,
-``dasfprof export`` and their help then have it.
+To add a format, add a module here with a function that takes a `TraceAnalyser`, a path and the
+run's title, and an entry in `FormatName` and `_ALL`.
 """
 
 from __future__ import annotations
@@ -24,21 +23,20 @@ FormatName = Literal["perfetto", "csv", "parquet", "speedscope", "otlp"]
 
 @dataclass(frozen=True, kw_only=True)
 class ExportFormat:
-    """A format in which a run can be written."""
+    """A format of another tool."""
 
-    #: What users call it.
     name: str
-    #: What is written and for whom, as a clause for ``--help`` and docstrings.
+    #: Description for ``--help`` and docstrings.
     about: str
-    #: How the name of the output ends where the user gives none.
+    #: Ending of the default name of the output.
     ending: str
-    #: What to do with the output, or how to read it; printed when it is written.
+    #: How to open the output. It is printed after the output is written.
     hint: str
-    #: Its module here, which is imported when a run is written, and the function that writes.
+    #: Name of a module here, and of its function that writes a run.
     writer: str
 
     def write(self, analyser: Analyser, path: Path, title: str) -> None:
-        """Write a run, called by a title, to a path; existing files are replaced.
+        """Write a run to a path.
 
         Raises
         ------
@@ -62,34 +60,32 @@ _ALL = (
     ),
     ExportFormat(
         name="csv",
-        about="a directory with each of the analyser's tables, for spreadsheets",
+        about="a directory with all tables as CSV files, for spreadsheets",
         ending="-csv",
-        hint="Times are seconds from the run's begin, or UTC; NA is an empty cell.",
+        hint="Times are in seconds since the start of the run, or in UTC. Empty cells are NA.",
         writer="tables:write_tables",
     ),
     ExportFormat(
         name="parquet",
-        about="a directory with the tables of the trace, typed, for pandas, DuckDB, Spark and "
-        "others",
+        about="a directory with the recorded events as Parquet files, for pandas, DuckDB or Spark",
         ending="-parquet",
-        hint="Each column's meaning and unit are in its field's metadata, and in PARQUET.md.",
+        hint="The metadata of the fields, and PARQUET.md, describe the columns and their units.",
         writer="tables:write_parquet",
     ),
     ExportFormat(
         name="speedscope",
-        about="sampled stacks for speedscope, a viewer of flame graphs: of all tasks, and by "
-        "function",
+        about="sampled stacks as flame graphs for speedscope, of all tasks and per function",
         ending=".speedscope.json",
-        hint="Open it at https://www.speedscope.app (it stays on this machine); see *Left Heavy*: "
-        "equal stacks are added up, so their order means nothing.",
+        hint="Open it at https://www.speedscope.app (it stays on this machine), and choose Left "
+        "Heavy. Equal stacks are added up, so their order has no meaning.",
         writer="speedscope:write_speedscope",
     ),
     ExportFormat(
         name="otlp",
-        about="OpenTelemetry's protocol as JSON, one request per line: run, steps and task runs as "
-        "spans; compressed if its name ends in .gz",
+        about="run, steps and task runs as OpenTelemetry spans, in JSON with one request per line, "
+        "compressed if its name ends in .gz",
         ending=".otlp.jsonl",
-        hint="A collector reads it with its otlpjsonfile receiver; --endpoint sends it.",
+        hint="Read it with the otlpjsonfile receiver of a collector, or send it with --endpoint.",
         writer="otlp:write_otlp",
     ),
 )
@@ -104,16 +100,16 @@ def export(
     to: str | None = None,
     title: str | None = None,
 ) -> Path:
-    """Write a run for other tools; existing files of the same names are replaced.
+    """Write a run for other tools. Existing files with the same names are replaced.
 
     Parameters
     ----------
     analyser
         The run.
     path
-        The file or directory to write, as the format has it.
+        The file or directory to write.
     to
-        The format; None: the one whose files end like the path, or else ``"perfetto"``:
+        The format. By default, the format whose ending the path has, or else ``"perfetto"``:
 
     {formats}
     title
@@ -122,7 +118,7 @@ def export(
     Returns
     -------
     Path
-        What was written.
+        The path.
 
     Raises
     ------
@@ -139,19 +135,19 @@ def export(
     if to is None:
         to = _format_of(path)
     if to not in FORMATS:
-        raise InvalidArgumentError(f"to={to!r}: give one of {', '.join(FORMATS)}.")
+        raise InvalidArgumentError(f"to={to!r}: expected one of {', '.join(FORMATS)}.")
     FORMATS[to].write(analyser, path, title or title_of(analyser.run))
     return path
 
 
 def _format_of(path: Path) -> str:
-    """Return the format with the longest ending that a path has, compressed or not."""
+    """Return the format with the longest ending that fits to a path, compressed or not."""
     name = path.name.removesuffix(".gz")
     fitting = [each for each in _ALL if name.endswith(each.ending.removesuffix(".gz"))]
     return max(fitting, key=lambda each: len(each.ending), default=_ALL[0]).name
 
 
-#: Signs of a run's name that a file's name keeps; others become dashes.
+#: Characters of a run's name that are allowed in the name of a file. Others become dashes.
 _SIGNS = "-_.+ "
 _LONGEST = 200
 

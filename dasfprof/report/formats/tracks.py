@@ -190,16 +190,15 @@ class ThreadTracks:
             )
             thread += 1
 
-    def busy_shares(self, starts: Array, durations: Array, span: float, bins: int) -> list[str]:
-        """Return for each track the busy share of each part of the run, a digit from 0 to 9."""
+    def busy_threads(self, starts: Array, durations: Array, span: float, bins: int) -> list[float]:
+        """Return the mean number of busy threads in each part of the run, without event loops."""
+        busy = np.zeros(bins + 1)
         edges = np.linspace(0.0, span, bins + 1)
-        shares = []
-        for begin, end in zip(self.offsets[:-1], self.offsets[1:], strict=True):
-            busy = busy_until(edges, starts[begin:end], durations[begin:end])
-            share = np.clip(np.diff(busy) / (span / bins or 1.0), 0.0, 1.0)
-            tenths = np.ceil(share * 9).astype(np.uint8) + ord("0")
-            shares.append(tenths.tobytes().decode("ascii"))
-        return shares
+        for fact, begin, end in zip(self.facts, self.offsets, self.offsets[1:], strict=False):
+            if fact["thread"] is not None:
+                busy += busy_until(edges, starts[begin:end], durations[begin:end])
+        mean: list[float] = np.round(np.diff(busy) / (span / bins or 1.0), 2).tolist()
+        return mean
 
 
 def _unused(pairs: Array, most: int, threads: Array) -> Array:

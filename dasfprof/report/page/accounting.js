@@ -1,25 +1,23 @@
-// Where every second of every thread went: a bar of classes for the cluster and for each worker.
+// Thread time by category: a bar for the cluster and for each worker.
 
 import { rowsOf } from "./data.js";
-import { make } from "./dom.js";
+import { absence, make } from "./dom.js";
 import { formatSeconds, formatShare, shortened, visible } from "./format.js";
 import { fitting, sumOf } from "./numbers.js";
 import { explained } from "./words.js";
 
 const MAX_BARS = 24;
 
-/** Fills the section; busy classes are solid, idle ones hatched. */
+/** Fills the section. Categories of busy threads are solid, those of idle threads hatched. */
 export function showAccounting(root, { cluster, workers }, classes) {
-  const whole = rowsOf(cluster);
-  if (!whole.length) {
-    root.append(
-      make("p", { class: "absent" }, "No thread of a worker is known, so there is no time to account for."),
-    );
+  const all = rowsOf(cluster);
+  if (!all.length) {
+    root.append(absence("No worker threads were recorded."));
     return;
   }
   const swatches = swatchesOf(classes);
   const bars = make("div", { class: "bars" });
-  addBar(bars, "All threads", whole, swatches);
+  addBar(bars, "All threads", all, swatches);
   const byWorker = Map.groupBy(rowsOf(workers), (row) => `${row.Host}\0${row.Worker}`);
   if (byWorker.size > 1) {
     const busy = (rows) => sumOf(rows.map((row) => (row.Busy ? row["Share (%)"] : 0)));
@@ -28,14 +26,14 @@ export function showAccounting(root, { cluster, workers }, classes) {
     for (const rows of fitting(inOrder, busy, MAX_BARS))
       addBar(bars, rows[0].Worker, rows, swatches);
   }
-  const more = `and ${byWorker.size - MAX_BARS} workers, closer to the median than these`;
-  if (byWorker.size > MAX_BARS) bars.append(make("p", { class: "absent" }, more));
+  const more = `${byWorker.size - MAX_BARS} other workers are closer to the median`;
+  if (byWorker.size > MAX_BARS) bars.append(absence(more));
   const list = make(
     "table",
     { class: "classes" },
-    make("caption", {}, "Classes of thread time, of all threads, from each worker's first moment to its last"),
+    make("caption", {}, "Thread time by category, from the start of each worker to its end"),
   );
-  for (const row of whole) {
+  for (const row of all) {
     list.append(
       make(
         "tr",
@@ -50,8 +48,8 @@ export function showAccounting(root, { cluster, workers }, classes) {
   root.append(bars, list);
 }
 
-export function swatchesOf(classes) {
-  return new Map(classes.map((one) => [one.name, one]));
+function swatchesOf(classes) {
+  return new Map(classes.map((category) => [category.name, category]));
 }
 
 export function swatch({ colour, busy, back }, tag = "i") {
@@ -78,7 +76,7 @@ function fillBar(bar, title, rows, swatches) {
   }
 }
 
-/** The address of the timeline with one class alone. */
+/** Returns the address of the timeline with only one category. */
 function classLink(name) {
   return `#${new URLSearchParams({ view: "flatten", class: name })}`;
 }
@@ -87,7 +85,7 @@ function shareOf(row) {
   return formatShare(row["Share (%)"] / 100);
 }
 
-/** Fills one bar with all thread-seconds, and names its classes, those of under 1 % as one. */
+/** Fills a bar with all thread time, and lists its categories of at least 1 %. */
 export function showClasses(bar, names, cluster, classes) {
   const rows = rowsOf(cluster);
   const swatches = swatchesOf(classes);

@@ -1,12 +1,12 @@
-// What is shown, as the fragment of the page's address: written as it changes, followed when it is given.
+// The fragment of the page's address, which describes what is shown.
 
 import { byId, find } from "./dom.js";
 import { FILTERS } from "./timeline/filters.js";
 
-/** Browsers refuse to write the address more often than some hundred times a minute. */
+/** Milliseconds between changes of the address, since browsers limit their number. */
 const WRITTEN_MS = 300;
 
-/** The fragment for the finding, view, time window, search, filters, category and task run that are shown. */
+/** Returns the fragment for the finding, view, time window, search, filters, category and task run that are shown. */
 function fragmentOf({ timeline, tasks, filters, findings, legends }) {
   const link = new URLSearchParams();
   if (findings.marked !== null) link.set("finding", String(findings.marked + 1));
@@ -30,17 +30,17 @@ export class Address {
     addEventListener("hashchange", (event) => this.follow(new URL(event.newURL).hash));
   }
 
-  /** Writes what is shown, once nothing has changed for a while. */
+  /** Updates the address after a short time without changes. */
   note() {
     clearTimeout(this.asked);
     this.asked = setTimeout(() => {
-      // The drawer of a function has an address of its own. In a notebook's frame the page has no path.
+      // The drawer of a function has another address. In a notebook's frame, the page has no path.
       if (!byId("function").open) history.replaceState(null, "", fragmentOf(this.page));
     }, WRITTEN_MS);
   }
 
   /**
-   * Goes where the address points: any of #finding=NUMBER, #view=NAME, #task=KEY (its last run; with
+   * Shows what the address describes: any of #finding=NUMBER, #view=NAME, #task=KEY (its last run; with
    * &run=2 the second), #search=TEXT, #function=NAME, #worker=NAME, #step=NAME, #line=NAME, #state=NAME,
    * #class=CATEGORY, #time=FROM,TO; #about=NAME opens the drawer of a function.
    */

@@ -1,5 +1,5 @@
-// The columns of the page: base64 of zlib of shuffled bytes, each in an element of its own, which
-// is removed once it is read. document.py is the other half.
+// The columns of the page: shuffled bytes, zlib, base64, as document.py writes them. Each is in an element that is
+// removed when it is read.
 
 import { byId } from "./dom.js";
 import { bytesOfBase64, inflate } from "./inflate.js";
@@ -10,21 +10,21 @@ const NUMBERS = { u1: Uint8Array, u2: Uint16Array, u4: Uint32Array };
 export class Columns {
   about; prefix;
 
-  /** `about`: how each column is decoded, by its name; `prefix`: of the names of the groups to read. */
+  /** `about` has the encoding of each column by name. `prefix` is a prefix of the names of groups. */
   constructor(about, prefix = "") {
     Object.assign(this, { about, prefix });
   }
 
-  /** The columns of a group by their names: numbers in the unit of each (NaN: unknown), or texts. */
+  /** Returns the columns of a group by name: numbers, with NaN if unknown, or texts. */
   async group(name) {
     const begin = `${this.prefix}${name}/`;
     const columns = {};
-    for (const [own, about] of Object.entries(this.about)) {
-      if (!own.startsWith(begin)) continue;
-      const element = byId(`column-${own}`);
+    for (const [column, about] of Object.entries(this.about)) {
+      if (!column.startsWith(begin)) continue;
+      const element = byId(`column-${column}`);
       const bytes = await inflate(bytesOfBase64(element.textContent));
       element.remove();
-      columns[own.slice(begin.length)] = decoded(bytes, about);
+      columns[column.slice(begin.length)] = decoded(bytes, about);
     }
     return columns;
   }
@@ -35,11 +35,11 @@ function decoded(bytes, about) {
   if (about.type === "f8") return new Float64Array(bytes.buffer);
   const numbers = unshuffled(bytes, about);
   if (about.delta) for (let at = 1; at < numbers.length; at += 1) numbers[at] += numbers[at - 1];
-  if (about.values) return taken(numbers, about.values);
+  if (about.values) return valuesAt(numbers, about.values);
   return about.scale ? scaled(numbers, about.scale) : numbers;
 }
 
-/** Numbers whose lowest bytes stand first, then the second ones, and so on. */
+/** Returns numbers from all their lowest bytes, then all their second bytes, and so on. */
 function unshuffled(bytes, { type, count }) {
   const width = bytes.length / count;
   const inOrder = new Uint8Array(bytes.length);
@@ -48,15 +48,15 @@ function unshuffled(bytes, { type, count }) {
   return new NUMBERS[type](inOrder.buffer);
 }
 
-/** The values at places, NaN for null. */
-function taken(places, values) {
+/** Returns the values at indices, NaN for null. */
+function valuesAt(places, values) {
   const known = Float64Array.from(values, (value) => value ?? NaN);
   const amounts = new Float64Array(places.length);
   for (let at = 0; at < places.length; at += 1) amounts[at] = known[places[at]];
   return amounts;
 }
 
-/** Numbers that count steps of a scale, rounded to what was stored: 3 steps of a millionth are 3e-6. */
+/** Returns numbers times a scale. A division by a million is exact, unlike a product with a millionth. */
 function scaled(numbers, scale) {
   const [times, parts] = scale === 1e-6 ? [1, 1e6] : [scale, 1];
   const amounts = new Float64Array(numbers.length);
@@ -65,11 +65,7 @@ function scaled(numbers, scale) {
   return amounts;
 }
 
-/**
- * A table of the page as a list of maps.
- *
- * @returns {any[]}
- */
+/** @returns {any[]} The rows of a table, by label. */
 export function rowsOf({ columns }) {
   const count = columns[0]?.values.length ?? 0;
   return Array.from({ length: count }, (_, at) =>

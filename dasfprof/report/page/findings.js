@@ -1,42 +1,42 @@
-// What the diagnosis found: each finding a link to the place in the timeline that it speaks of.
+// The findings. Each is a link to its place in the timeline.
 
 import { rowsOf } from "./data.js";
-import { byId, make } from "./dom.js";
+import { byId, make, meter } from "./dom.js";
 import { counted, formatCell, formatSeconds, shortened, visible } from "./format.js";
 import { functionButton } from "./functions/drawer.js";
 
-/** How severe a finding is: a shape and a word, as not everyone tells the colours apart. */
+/** Severities, with shapes for people who cannot distinguish the colours. */
 const SEVERITIES = {
   high: { shape: "▲", about: "at least 20 % of the run could be saved, or results are missing" },
   medium: { shape: "◆", about: "at least 5 % of the run could be saved" },
   low: { shape: "●", about: "less could be saved, or another finding explains it" },
-  info: { shape: "○", about: "good to know" },
+  info: { shape: "○", about: "for information" },
 };
-const GRAVE = ["high", "medium"];
+const SEVERE = ["high", "medium"];
+const PERCENTAGES = "Percentages in findings refer to the time from the first to the last task.";
 
 export class Findings {
   places; follow; about;
 
   /**
-   * `places` has all places of each row of `TraceAnalyser.diagnose`, null: its own are all.
-   * `follow(at)` is called with the place of the row that a link is of, `about(name)` with a function
-   * whose name is followed.
+   * `places` has the places of each row of `TraceAnalyser.diagnose`, or null if the row itself has
+   * its only place. A click on a finding calls `follow(index)`, and one on a function `about(name)`.
    */
   constructor({ table, places }, { wall, tasks }, root, { follow, about }) {
     Object.assign(this, { places, follow, about });
     this.rows = rowsOf(table);
-    /** The place of the finding that is looked at; null: none is. */
+    /** The index of the finding that is shown in the timeline, or null. */
     this.marked = null;
     this.items = this.rows.map((row, at) => this.item(row, at, wall));
-    const seen = this.items.filter((_, at) => GRAVE.includes(this.rows[at].Severity));
-    const others = this.items.filter((item) => !seen.includes(item));
-    root.replaceChildren(make("p", { class: "verdict" }, verdict(this.rows, seen.length, tasks)));
-    if (seen.length) root.append(make("ol", { class: "findings" }, ...seen));
+    const severe = this.items.filter((_, at) => SEVERE.includes(this.rows[at].Severity));
+    const others = this.items.filter((item) => !severe.includes(item));
+    root.replaceChildren(make("p", { class: "verdict", title: PERCENTAGES }, verdict(this.rows, severe.length, tasks)));
+    if (severe.length) root.append(make("ol", { class: "findings" }, ...severe));
     if (!others.length) return;
-    const title = `${counted(others.length, "less severe finding")}`;
-    const list = make("ol", { class: "findings", start: String(seen.length + 1) }, ...others);
-    this.rest = make("details", { class: "lesser" }, make("summary", {}, title), list);
-    root.append(this.rest);
+    const title = counted(others.length, "less severe finding");
+    const list = make("ol", { class: "findings", start: String(severe.length + 1) }, ...others);
+    this.lesser = make("details", { class: "lesser" }, make("summary", {}, title), list);
+    root.append(this.lesser);
   }
 
   item(row, at, wall) {
@@ -45,9 +45,9 @@ export class Findings {
     const link = make("a", { href }, visible(row.Finding));
     link.addEventListener("click", (event) => {
       if (event.ctrlKey || event.metaKey || event.shiftKey) return;
-      // In a notebook's frame a link of a fragment alone would lead to the notebook.
+      // In a notebook's frame, a link that is only a fragment would lead to the notebook.
       event.preventDefault();
-      // The address does not change, and nobody is told, if it is there already.
+      // There is no event if the address already has this fragment.
       if (location.hash === href) this.follow(at);
       else location.hash = href;
     });
@@ -63,7 +63,7 @@ export class Findings {
         make(
           "details",
           { class: "evidence" },
-          make("summary", { class: "suggestion", title: "What it rests on" }, visible(row.Suggestion)),
+          make("summary", { class: "suggestion", title: "Evidence" }, visible(row.Suggestion)),
           make("p", {}, visible(row.Evidence)),
           ...explanation(row),
         ),
@@ -71,26 +71,26 @@ export class Findings {
     );
   }
 
-  /** Marks the finding that is looked at; null marks none. */
+  /** Marks the finding that is shown in the timeline, or none for null. */
   mark(at) {
     this.marked = at;
     for (const [number, item] of this.items.entries()) {
       item.toggleAttribute("aria-current", number === at);
-      if (number === at && this.rest?.contains(item)) this.rest.open = true;
+      if (number === at && this.lesser?.contains(item)) this.lesser.open = true;
     }
-    const told = byId("followed");
-    told.hidden = at === null;
+    const followed = byId("followed");
+    followed.hidden = at === null;
     if (at === null) return;
     const back = make(
       "button",
       { type: "button", onclick: () => this.items[at].querySelector("a").focus() },
       "Back to the findings",
     );
-    told.replaceChildren(severity(this.rows[at]), shortened(this.rows[at].Finding, 400), back);
+    followed.replaceChildren(severity(this.rows[at]), shortened(this.rows[at].Finding, 400), back);
   }
 }
 
-/** What a finding speaks of: what its task runs have in common, and times (null: the whole run). */
+/** Returns what the task runs of a finding have in common, and its times, null for the full run. */
 export function placesOf(row, all) {
   if (all) {
     const { spans, ...common } = all;
@@ -106,34 +106,29 @@ export function severity({ Severity: name }) {
   return make("span", { class: `severity ${name}`, title: about }, mark, visible(name));
 }
 
-function verdict(rows, grave, tasks) {
-  if (!rows.length && !tasks) return "No task runs: there is nothing to judge.";
-  if (!rows.length) return "No problem found: none of the known faults is in this run.";
-  if (!grave) return "No severe problems found.";
-  return (
-    "Most severe first. Each one leads to its place in the timeline. Savings overlap, so they do not add up. " +
-    "Shares are of first to last task."
-  );
+function verdict(rows, severe, tasks) {
+  if (!rows.length && !tasks) return "No task ran, so there is nothing to diagnose.";
+  if (!rows.length) return "No known problem was found.";
+  if (!severe) return "No severe problems found.";
+  return "Most severe first. Click a finding to see it in the timeline. Savings may overlap.";
 }
 
-/** A link to the documentation's page of a finding, if the documentation has an address. */
+/** Returns a link to the finding's page in the documentation, if the documentation has an address. */
 function explanation({ Page: href }) {
   if (!href) return [];
-  return [make("p", {}, make("a", { href, target: "_blank", rel: "noopener" }, "What it means"))];
+  return [make("p", {}, make("a", { href, target: "_blank", rel: "noopener" }, "Explanation"))];
 }
 
-/** Of how many seconds of the run a finding speaks. */
+/** Returns the potential savings of a finding, with a bar for their fraction of the run time. */
 function stake(seconds, wall) {
   if (seconds === null) return make("span", { class: "stake" });
-  const bar = make("div", { class: "meter" }, make("div"));
   const share = wall > 0 ? seconds / wall : 0;
-  bar.firstChild.style.width = `${Math.min(share, 1) * 100}%`;
-  const whole = share > 1 ? "the client's time" : `${formatSeconds(wall)} of run time`;
-  const title = `of ${whole} might be saved`;
-  return make("span", { class: "stake", title }, formatSeconds(seconds), bar);
+  const total = share > 1 ? "the client's time" : `${formatSeconds(wall)} of run time`;
+  const title = `Potential savings, of ${total}`;
+  return make("span", { class: "stake", title }, formatSeconds(seconds), meter(share));
 }
 
-/** Where a finding is: its function, worker and time, as far as it speaks of any. */
+/** Returns the function, worker and time of a finding, if it has any. */
 function place({ Function: name, Worker: worker, "Start (s)": start, "Stop (s)": stop }, all, about) {
   const others = (all?.spans.length ?? 0) - 1;
   const more = others > 0 ? ` and ${counted(others, "more time")}` : "";
@@ -142,6 +137,6 @@ function place({ Function: name, Worker: worker, "Start (s)": start, "Stop (s)":
     ...(start === null || stop === null ? [] : [`${formatCell(start, 2)} to ${formatCell(stop, 2)} s${more}`]),
   ];
   const button = name === null ? [] : [functionButton(name, about, { disabled: true, "data-waits": true })];
-  const told = name !== null && parts.length ? ["", ...parts] : parts;
-  return button.length || told.length ? make("small", {}, " ", ...button, told.join(" · ")) : "";
+  if (!button.length && !parts.length) return "";
+  return make("small", {}, " ", ...button, button.length && parts.length ? " · " : "", parts.join(" · "));
 }

@@ -1,6 +1,6 @@
-// Numbers and texts as people read them.
+// Numbers and texts for readers.
 
-/** Characters that are not seen as themselves: controls, marks that reorder text, half pairs. */
+/** Characters that are invisible or misleading: controls, marks that reorder text, lone surrogates. */
 const UNSEEN = /[\p{Cc}\p{Bidi_Control}\p{Surrogate}\u2028\u2029]/gu;
 
 export function visible(text) {
@@ -10,12 +10,12 @@ export function visible(text) {
   });
 }
 
-/** At most so many characters of a text, the middle left out: ends tell chunks apart. */
-export function shortened(text, most) {
+/** Returns at most so many characters of a text, without its middle, since the ends of keys differ. */
+export function shortened(text, maximum) {
   const characters = String(text);
-  if (characters.length <= most) return visible(characters);
-  const tail = Math.floor(most / 3);
-  return visible(`${characters.slice(0, most - tail - 1)}…${characters.slice(-tail)}`);
+  if (characters.length <= maximum) return visible(characters);
+  const tail = Math.floor(maximum / 3);
+  return visible(`${characters.slice(0, maximum - tail - 1)}…${characters.slice(-tail)}`);
 }
 
 export function formatSeconds(seconds) {
@@ -25,8 +25,8 @@ export function formatSeconds(seconds) {
   if (seconds < 1e-3) return `${significant(seconds * 1e6)} µs`;
   if (seconds < 1) return `${significant(seconds * 1e3)} ms`;
   if (seconds < 120) return `${significant(seconds)} s`;
-  const whole = Math.round(seconds);
-  const parts = [Math.floor(whole / 3600), Math.floor(whole / 60) % 60, whole % 60];
+  const rounded = Math.round(seconds);
+  const parts = [Math.floor(rounded / 3600), Math.floor(rounded / 60) % 60, rounded % 60];
   return parts[0] ? `${parts[0]} h ${parts[1]} min` : `${parts[1]} min ${parts[2]} s`;
 }
 
@@ -50,7 +50,7 @@ export function formatCount(number) {
   return Number.isFinite(number) ? number.toLocaleString("en-US") : "unknown";
 }
 
-/** So many of something: 1 task run, 2 task runs. */
+/** Returns a number with a noun: 1 task run, 2 task runs. */
 export function counted(number, noun) {
   return `${formatCount(number)} ${noun}${number === 1 ? "" : "s"}`;
 }
@@ -60,13 +60,13 @@ export function formatShare(share) {
   return share > 0 && share < 0.001 ? "under 0.1 %" : `${significant(share * 100)} %`;
 }
 
-/** Three significant digits, without a power of ten. */
+/** Returns three significant digits, without a power of ten. */
 function significant(number) {
   if (Math.abs(number) >= 100) return Math.round(number).toLocaleString("en-US");
   return String(Number(number.toPrecision(3)));
 }
 
-/** A number of a table: a fixed count of decimals, so that points stand under each other. */
+/** Returns a number with a fixed number of decimals. */
 export function formatCell(number, decimals) {
   if (number === null || Number.isNaN(number)) return "NA";
   return number.toLocaleString("en-US", { minimumFractionDigits: decimals, maximumFractionDigits: decimals });
@@ -78,7 +78,7 @@ export function formatDate(unixSeconds) {
   return `${date.toISOString().slice(0, 19).replace("T", " ")} UTC`;
 }
 
-/** A cell of a CSV file that no spreadsheet takes for a formula. */
+/** Returns a cell of a CSV file that spreadsheets do not interpret as a formula. */
 export function csvCell(value) {
   if (value === null || value === undefined || Number.isNaN(value)) return "";
   if (typeof value === "number") return String(value);

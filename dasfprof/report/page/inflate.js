@@ -1,4 +1,4 @@
-// Bytes of text that was packed by document.py.
+// Decompression of text from document.py.
 
 export function bytesOfBase64(text) {
   if ("fromBase64" in Uint8Array) return /** @type {any} */ (Uint8Array).fromBase64(text);

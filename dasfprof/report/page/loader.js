@@ -1,5 +1,5 @@
-// Inflates the script of the page, which is a third as large so, and runs it; the page's policy
-// knows the hash of both.
+// Inflates the script of the page and runs it. Compression saves two thirds of its size. The page's policy has
+// the hashes of both scripts.
 
 import { bytesOfBase64, inflate } from "./inflate.js";
 

@@ -1,12 +1,12 @@
-// In a notebook, beside the frame of a report: makes frames as tall as their pages, and gives them
-// the notebook's theme (see `notebook.py`).
+// Runs in a notebook, next to the frame of a report. It sets the height of frames to that of their pages, and their
+// theme to that of the notebook, see `notebook.py`.
 
 (() => {
   "use strict";
   const TALLEST = 20000; // pixels
   /** @returns {NodeListOf<HTMLIFrameElement>} */
   const frames = () => document.querySelectorAll("iframe.dasfprof-report");
-  /** @type {any} Of the notebook, whose outputs share it. */
+  /** @type {any} The window of the notebook, which all outputs share. */
   const shared = window;
 
   if (!shared.dasfprofFrames) {
@@ -19,7 +19,7 @@
       }
     });
   }
-  // JupyterLab's theme need not be that of the system, which frames follow unless they are told.
+  // JupyterLab's theme may differ from the theme of the system, which frames use by default.
   const light = document.body.dataset.jpThemeLight;
   if (light) for (const frame of frames()) frame.style.colorScheme = light === "true" ? "light" : "dark";
 })();

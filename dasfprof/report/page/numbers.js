@@ -1,21 +1,21 @@
-// Sums, orders and places of numbers.
+// Sums, orders and positions of numbers.
 
 export function sumOf(numbers) {
   return numbers.reduce((sum, number) => sum + number, 0);
 }
 
-/** The last place of ascending numbers that holds no more than a number; -1 if none does. */
-export function lastAtMost(numbers, most, low = 0, high = numbers.length) {
+/** Returns the last index of ascending numbers whose number is at most a limit, or -1. */
+export function lastAtMost(numbers, limit, low = 0, high = numbers.length) {
   let [first, end] = [low, high];
   while (first < end) {
     const middle = (first + end) >> 1;
-    if (numbers[middle] <= most) first = middle + 1;
+    if (numbers[middle] <= limit) first = middle + 1;
     else end = middle;
   }
   return first - 1;
 }
 
-/** The places of numbers, none negative or NaN, in ascending order of the numbers. */
+/** Returns the indices of non-negative numbers in ascending order of the numbers. */
 export function ascending(numbers) {
   const count = numbers.length;
   let highest = 0;
@@ -23,7 +23,7 @@ export function ascending(numbers) {
   const scale = highest > 0 ? (2 ** 32 - 1) / highest : 0;
   const keys = new Uint32Array(count);
   for (let at = 0; at < count; at += 1) keys[at] = numbers[at] * scale;
-  // Sorted by their lowest bits first, which takes a quarter of the time of a native sort.
+  // A radix sort takes a quarter of the time of a native sort.
   let [order, next] = [Uint32Array.from({ length: count }, (_, at) => at), new Uint32Array(count)];
   for (const shift of [0, 11, 22]) {
     const free = new Uint32Array(2 ** 11 + 1);
@@ -38,12 +38,12 @@ export function ascending(numbers) {
   return order;
 }
 
-/** For how long one time lies in another one. */
+/** Returns the duration of the overlap of two time ranges. */
 export function overlap(begin, end, from, to) {
   return Math.max(0, Math.min(end, to) - Math.max(begin, from));
 }
 
-/** Items by how far their measure is from the median, the furthest first. */
+/** Returns items by the distance of their measure from the median, the furthest first. */
 export function outliersFirst(items, measure) {
   const measures = items.map(measure);
   const middle = median(measures);
@@ -52,9 +52,9 @@ export function outliersFirst(items, measure) {
   return order.map((at) => items[at]);
 }
 
-/** All items, as they are, or so many outliers. */
-export function fitting(items, measure, most) {
-  return items.length > most ? outliersFirst(items, measure).slice(0, most) : items;
+/** Returns all items in their order, or only the outliers if there are more items than fit. */
+export function fitting(items, measure, maximum) {
+  return items.length > maximum ? outliersFirst(items, measure).slice(0, maximum) : items;
 }
 
 export function median(numbers) {

@@ -1,10 +1,10 @@
-// The page: what is where, and what answers to whom.
+// The report page. It creates the parts of the page and connects them.
 
 import { showAccounting } from "./accounting.js";
 import { Address } from "./address.js";
 import { showContents } from "./contents.js";
 import { Columns, rowsOf } from "./data.js";
-import { breathe, byId, find, findAll, onceParsed } from "./dom.js";
+import { breathe, byId, find, findAll, readPage } from "./dom.js";
 import { Findings, placesOf } from "./findings.js";
 import { Flames } from "./flame/flames.js";
 import { Sources } from "./flame/sources.js";
@@ -26,7 +26,7 @@ import { Lanes } from "./timeline/lanes.js";
 import { Legends } from "./timeline/legend.js";
 import { clockText, endText, ticks } from "./timeline/marks.js";
 import { criticalView } from "./timeline/path.js";
-import { asTold, findRows } from "./timeline/search.js";
+import { asShown, findRows } from "./timeline/search.js";
 import { StepBand } from "./timeline/steps.js";
 import { Tasks } from "./timeline/tasks.js";
 import { Timeline } from "./timeline/timeline.js";
@@ -40,16 +40,16 @@ class Page {
     this.tasks = new Tasks(facts.timeline, this.columns);
     this.tasks.transfers = new Transfers(facts.timeline.transfers, facts.timeline.workers);
     this.searched = 0;
-    /** A flag for each row that is lit; null: all are. */
+    /** A flag for each row, 1 if it is highlighted, or null if all are. */
     this.matches = null;
     showSummary(facts);
-    // Empty sections only take room, and more so in a notebook's frame, which is as tall as what it shows.
+    // Empty sections are hidden. A notebook's frame also hides more of the page.
     if (!facts.timeline.tasks) document.documentElement.dataset.empty = parent === window ? "page" : "frame";
     const run = { wall: facts.summary.seconds, tasks: facts.summary.tasks };
     const about = (name) => this.drawer?.open(name);
     const follow = (at) => this.showFinding(at);
-    const found = { table: facts.findings, places: facts.places };
-    this.findings = new Findings(found, run, byId("findings"), { follow, about });
+    const findings = { table: facts.findings, places: facts.places };
+    this.findings = new Findings(findings, run, byId("findings"), { follow, about });
     const events = {
       selected: (row, how) => this.onSelected(row, how),
       gap: (gap) => this.onGap(gap),
@@ -57,7 +57,6 @@ class Page {
       pointed: (time) => this.onPointed(time),
       chosen: (area) => this.area.show(area),
       step: (name) => this.only(new URLSearchParams([["step", name]])),
-      cleared: () => this.legends.choose([]),
       dragsChoose: () => byId("choose").getAttribute("aria-pressed") === "true",
     };
     this.timeline = new Timeline(this.tasks, byId("timeline"), events);
@@ -72,11 +71,12 @@ class Page {
     this.flames = new Flames(facts.flame, this.columns, this.sources);
     this.client = new ClientTimes(facts.client);
     showAccounting(byId("accounting"), facts.accounting, facts.timeline.gaps.classes);
+    // The page has its final layout before it has its colours.
     this.timeline.show(flattenView(this.tasks));
     this.onMoved(0, this.tasks.span);
   }
 
-  /** Reads the columns, the most wanted first; `data-ready` tells how far it came. */
+  /** Reads the columns and shows them. The attribute `data-ready` names the stage that is complete. */
   async read() {
     const ready = (stage) => {
       document.documentElement.dataset.ready = stage;
@@ -95,7 +95,7 @@ class Page {
     await breathe();
     await this.resources.read();
     await this.tasks.transfers.read(this.columns);
-    await this.tasks.readRest();
+    await this.tasks.readDetails();
     await this.flames.read();
     await this.client.read(this.columns);
     this.filters = new Filters(this.tasks, () => this.light());
@@ -119,7 +119,7 @@ class Page {
       name: "Task runs",
       columns,
       count: tasks.count,
-      // Who goes through the table stays there.
+      // The page does not scroll away from the table.
       selected: (row) => this.timeline.select(row, { reveal: true, scroll: false }),
     });
     this.taskTable.sort(columns.find((column) => column.label === "Duration (s)"), true);
@@ -165,8 +165,7 @@ class Page {
     });
     byId("zoom-in").addEventListener("click", () => this.timeline.zoom(0.5));
     byId("zoom-out").addEventListener("click", () => this.timeline.zoom(2));
-    byId("zoom-all").addEventListener("click", () => this.timeline.showWholeRun());
-    // Before the chart, which has its own way with the key.
+    byId("zoom-all").addEventListener("click", () => this.timeline.showFullRun());
     addEventListener("keydown", (event) => this.onEscape(event), { capture: true });
     addEventListener("keydown", (event) => {
       if (event.key !== "/" || document.activeElement.matches("input, select, textarea")) return;
@@ -177,14 +176,14 @@ class Page {
     for (const control of findAll("[data-waits]")) control.disabled = false;
   }
 
-  /** Gives up what was chosen last: an area, a task run, then filters and what a finding marks. */
+  /** Clears the area, or else the selection, or else filters and the times of a finding. */
   onEscape(event) {
     if (event.key !== "Escape" || byId("function").open) return;
     if (event.target.closest?.("input, select, textarea, .flame")) return;
     const { timeline } = this;
     if (timeline.area) this.area.show(null);
     else if (timeline.selected >= 0 || timeline.gap) timeline.select(-1);
-    else if (this.matches || timeline.marked || this.legends.chosen.size) this.showAll({ focus: false });
+    else if (this.matches || timeline.marked || this.legends.chosen.length) this.showAll({ focus: false });
     else return;
     event.preventDefault();
     event.stopPropagation();
@@ -196,24 +195,20 @@ class Page {
     byId("path-legend").hidden = name !== "critical";
     for (const id of ["gap-legend", "order-box", "lane-tools"]) byId(id).hidden = name === "hierarchy";
     find(`input[name=view][value=${name}]`).checked = true;
-    if (name === "compact") {
-      const seconds = Number(byId("threshold").value) / 1000;
-      const view = compactView(this.tasks, Number.isFinite(seconds) ? seconds : 0);
-      this.timeline.show(this.lanes.arrange(view));
-      byId("shown").textContent =
-        `${formatCount(view.rows.length)} of ${formatCount(this.tasks.count)} task runs`;
-      return;
-    }
-    byId("shown").textContent = "";
+    const seconds = Number(byId("threshold").value) / 1000;
     const views = {
       critical: () => criticalView(this.tasks),
       flatten: () => flattenView(this.tasks),
+      compact: () => compactView(this.tasks, Number.isFinite(seconds) ? seconds : 0),
       hierarchy: () => hierarchyView(this.tasks, this.timeline.opened),
     };
-    this.timeline.show(this.lanes.arrange(views[name]()));
+    const view = views[name]();
+    this.timeline.show(this.lanes.arrange(view));
+    const count = `${formatCount(view.rows.length)} of ${formatCount(this.tasks.count)} task runs`;
+    byId("shown").textContent = name === "compact" ? count : "";
   }
 
-  /** Shows the lanes as they are arranged now. */
+  /** Shows the tracks in their current order. */
   arrange() {
     const { lanes, timeline } = this;
     byId("fold-all").setAttribute("aria-pressed", String(lanes.folded));
@@ -229,17 +224,17 @@ class Page {
   }
 
   async search(query) {
-    const mine = ++this.searched;
-    let found = null;
+    const number = ++this.searched;
+    let matches = null;
     if (query !== "") {
-      found = await findRows(this.tasks, query, () => mine !== this.searched);
-      if (found === null) return;
+      matches = await findRows(this.tasks, query, () => number !== this.searched);
+      if (matches === null) return;
     }
-    this.filters.found = found;
+    this.filters.matches = matches;
     this.light();
   }
 
-  /** Lights the task runs that the search and the filters leave, and lists these alone. */
+  /** Highlights the task runs that match the search and the filters, and lists only these. */
   light() {
     const matches = this.filters.lit();
     this.matches = matches;
@@ -250,35 +245,36 @@ class Page {
     this.address?.note();
   }
 
-  /** The names that filters let through, by the filter. */
+  /** The chosen names, by filter. */
   get chosen() {
     const wanted = FILTERS.filter((name) => this.filters.chosen(name) !== null);
     return new Map(wanted.map((name) => [name, this.filters.chosen(name)]));
   }
 
   countRows() {
+    const { tasks, filters, matches } = this;
     const count = this.taskTable.rows.length;
-    const all = `${formatCount(this.tasks.count)} task runs`;
-    const found = this.filters?.found?.reduce((sum, flag) => sum + flag, 0) ?? count;
-    const hidden = found > count ? `, ${formatCount(found - count)} more hidden by filters` : "";
-    byId("found").textContent = this.matches ? `${formatCount(count)} found${hidden}` : "";
-    byId("show-all").hidden = !this.matches && !this.timeline.marked && !this.legends?.chosen.size;
-    byId("filtered").hidden = !this.matches;
-    const what = this.matches ? [...this.chosen.entries()].map(([name, one]) => `${name} ${one}`) : [];
-    what.push(...(this.plan?.told ?? []));
-    if (byId("search").value) what.push(`“${byId("search").value}”`);
-    const named = what.join(", ") || "what the legend shows";
-    byId("filtered-by").textContent = shortened(`Only ${named}: ${formatCount(count)} of ${all}${hidden}`, 300);
-    byId("task-count").textContent = this.matches ? `${formatCount(count)} of ${all}` : all;
+    const all = `${formatCount(tasks.count)} task runs`;
+    const searched = filters?.matches?.reduce((sum, flag) => sum + flag, 0) ?? count;
+    const hidden = searched > count ? `, ${formatCount(searched - count)} more hidden by filters` : "";
+    byId("found").textContent = matches ? `${formatCount(count)} found${hidden}` : "";
+    byId("show-all").hidden = !matches && !this.timeline.marked && !this.legends?.chosen.length;
+    byId("filtered").hidden = !matches;
+    const names = matches ? [...this.chosen.entries()].map((entry) => entry.join(" ")) : [];
+    names.push(...(this.plan?.chosenNames ?? []));
+    if (byId("search").value) names.push(`“${byId("search").value}”`);
+    const only = names.join(", ") || "what the legend shows";
+    byId("filtered-by").textContent = shortened(`Only ${only}: ${formatCount(count)} of ${all}${hidden}`, 300);
+    byId("task-count").textContent = matches ? `${formatCount(count)} of ${all}` : all;
   }
 
-  /** Selects the next match by track and time, or the last one. */
+  /** Selects the next match by track and time, or the previous one for a step of -1. */
   nextMatch(step) {
     if (!this.matches) return;
     const { count } = this.tasks;
     const first = this.timeline.selected < 0 ? (step > 0 ? -1 : 0) : this.timeline.selected;
-    for (let walked = 1; walked <= count; walked += 1) {
-      const row = (((first + step * walked) % count) + count) % count;
+    for (let steps = 1; steps <= count; steps += 1) {
+      const row = (((first + step * steps) % count) + count) % count;
       if (this.matches[row]) return this.timeline.select(row, { reveal: true });
     }
   }
@@ -294,7 +290,7 @@ class Page {
     this.address?.note();
   }
 
-  /** One line at a time, on tracks and charts; null: none. */
+  /** Draws a line at a time in the timeline and the charts, or no line for null. */
   onPointed(time) {
     this.timeline.point(time);
     this.resources.point(time);
@@ -309,7 +305,7 @@ class Page {
     this.address?.note();
   }
 
-  /** Sets the search and the filters as a link has them; what it does not name is open to all. */
+  /** Sets the search and the filters of a link, and clears those that it does not contain. */
   async only(link) {
     for (const name of FILTERS) this.filters.choose(name, link.get(name));
     byId("search").value = link.get("search") ?? "";
@@ -318,13 +314,13 @@ class Page {
     await this.search(byId("search").value);
   }
 
-  /** Marks a finding, null: none, and no time. */
+  /** Marks a finding, or no finding and no times for null. */
   markFinding(at) {
     this.findings.mark(at);
     if (at === null && this.timeline.marked) this.timeline.mark(null);
   }
 
-  /** Shows what a finding speaks of, and nothing else lit. */
+  /** Shows a finding in the timeline, and highlights only its task runs. */
   async showFinding(at) {
     const row = this.findings.rows[at];
     if (!row) return;
@@ -334,7 +330,7 @@ class Page {
     this.view(wanted.size ? "flatten" : "critical");
     this.timeline.select(-1);
     await this.only(wanted);
-    // What has no task run in the timeline is told by its time.
+    // A finding may have no task runs in the timeline, but times.
     if (this.matches && !this.matches.includes(1)) await this.only(new URLSearchParams());
     this.timeline.mark(spans);
     this.timeline.revealLit();
@@ -350,9 +346,9 @@ class Page {
     if (focus) this.timeline.overlay.focus({ preventScroll: true });
   }
 
-  /** Selects a run of a key: one by its number, else the last. */
+  /** Selects a run of a key by its number, or the last run. */
   selectKey(link, number) {
-    const text = asTold(this.tasks, link);
+    const text = asShown(this.tasks, link);
     for (let key = 0; key < this.tasks.facts.keys; key += 1) {
       const runs = this.tasks.runsOf(key);
       if (runs.length && this.tasks.keyText(key) === text) {
@@ -363,26 +359,18 @@ class Page {
   }
 }
 
-/** In a notebook's frame: tells how tall the page is, for `notebook.js`, whenever that changes. */
-function tellHeight() {
+/** In a notebook's frame, sends the height of the page to `notebook.js` whenever it changes. */
+function sendHeight() {
   const root = document.documentElement;
-  const tell = () => {
+  const send = () => {
     const scrollbar = innerHeight - root.clientHeight; // below a page that is wider than its frame
     parent.postMessage({ dasfprofHeight: Math.ceil(root.getBoundingClientRect().height + scrollbar) }, "*");
   };
-  if (parent !== window) new ResizeObserver(tell).observe(root);
+  if (parent !== window) new ResizeObserver(send).observe(root);
 }
 
 find("main").classList.remove("undrawn");
 const facts = JSON.parse(byId("facts").textContent);
 const page = new Page(facts);
-tellHeight();
-page.timeline.paint();
-performance.mark("overview");
-onceParsed(() =>
-  page.read().catch((error) => {
-    byId("failed").textContent = `This browser could not read all of the report: ${error}`;
-    byId("failed").hidden = false;
-    throw error;
-  }),
-);
+sendHeight();
+readPage(() => page.read());

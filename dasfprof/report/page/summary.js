@@ -1,7 +1,7 @@
-// The head of the page, and the strip that shows which part of the run the window is.
+// The header of the page, and the strip that shows which part of the run the timeline shows.
 
 import { showClasses } from "./accounting.js";
-import { byId, make } from "./dom.js";
+import { byId, inNextFrame, make } from "./dom.js";
 import {
   counted, formatBytes, formatCount, formatDate, formatSeconds, formatShare, shortened, visible,
 } from "./format.js";
@@ -9,11 +9,11 @@ import { Frame, GUTTER } from "./timeline/frame.js";
 import { fitCanvas } from "./timeline/marks.js";
 import { currentPalette } from "./timeline/palette.js";
 
-/** Times below are of clocks that began with their host, and no date. */
+/** Seconds: smaller times come from clocks that started with their host, so they have no date. */
 const UNIX_TIME = 1e9;
-/** More hosts than this are counted, not named. */
+/** Maximum number of hosts whose names are shown. */
 const MOST_HOSTS = 3;
-/** Versions of these are told. */
+/** Packages whose versions are shown. */
 const PACKAGES = ["python", "dask", "distributed", "dasfprof"];
 
 export function showSummary({ title, summary, accounting, notes, timeline }) {
@@ -32,10 +32,10 @@ export function showSummary({ title, summary, accounting, notes, timeline }) {
   const tiles = [
     ["Run time", formatSeconds(summary.seconds ?? NaN), leastTime(summary)],
     ["Task runs", formatCount(summary.tasks), `of ${counted(summary.functions, "function")}`],
-    ["Threads busy", formatShare(busyShare(summary)), "of their time, running tasks"],
-    ["Failed", failedLink(summary.failed), "task runs, with an error", summary.failed > 0],
+    ["Threads busy", formatShare((summary.held ?? NaN) / (summary.capacity ?? NaN)), "of their time, with tasks"],
+    ["Failed", failedLink(summary.failed), "task runs with an error", summary.failed > 0],
     ...unfinished(summary),
-    ...moved(summary),
+    ...transferred(summary),
     ...firstTask(summary),
     ...cost(summary),
   ];
@@ -45,70 +45,57 @@ export function showSummary({ title, summary, accounting, notes, timeline }) {
   byId("notes-section").hidden = !list.length;
 }
 
-/** The names of few hosts, the number of many. */
+/** Returns the names of hosts, or their number if there are many. */
 function hostsOf({ hosts }) {
   if (hosts.length > MOST_HOSTS) return counted(hosts.length, "host");
   return hosts.length ? hosts.map((host) => shortened(host, 40)).join(", ") : "unknown host";
 }
 
-/** The program that ran, and the versions of what it ran with. */
+/** Returns the command of the program, and the versions of packages. */
 function recordedWith({ command, versions }) {
   const named = PACKAGES.filter((name) => versions[name]).map((name) => `${name} ${versions[name]}`);
   return visible([command, named.join(", ")].filter((part) => part !== "").join(" · "));
 }
 
-/** How many task runs failed: a link that shows these alone. */
+/** Returns the number of failed task runs, as a link that shows only these. */
 function failedLink(count) {
   if (!count) return formatCount(count);
   const link = { href: "#view=flatten&state=erred", title: "Show them in the timeline" };
   return make("a", link, formatCount(count));
 }
 
-/** The tasks that had not ended, where there are such. */
+/** Returns the tile of unfinished tasks, if there are any. */
 function unfinished({ unfinished: number }) {
-  return number ? [["Unfinished", formatCount(number), "tasks at the end of the recording", true]] : [];
+  return number ? [["Unfinished", formatCount(number), "tasks when the recording ended", true]] : [];
 }
 
-/** How long it took to the first task, and which of the stages before it took longest. */
-function firstTask({ first_task: found }) {
-  if (found === null || found.seconds === null) return [];
-  const stages = Object.entries(found.stages).filter(([, seconds]) => seconds !== null);
-  const [stage, seconds] = stages.reduce((most, next) => (next[1] > most[1] ? next : most));
-  const about = `after the start of the recording; most of it: ${stage}, ${formatSeconds(seconds)}`;
-  return [["First task", formatSeconds(found.seconds), about]];
+/** Returns the tile of the first task, with the longest stage before it. */
+function firstTask({ first_task: first, start }) {
+  if (first === null || first.seconds === null) return [];
+  return [["First task", formatSeconds(first.seconds), `after the recording started${start && `, ${start}`}`]];
 }
 
-/** What the run cost, where a price is set. */
-function cost({ cost: found }) {
-  if (!found) return [];
-  const { worker_hours: hours, idle_hours: idle, words } = found;
+/** Returns the tile of the cost, if a price is set. */
+function cost({ cost: price }) {
+  if (!price) return [];
+  const { worker_hours: hours, idle_hours: idle, words } = price;
   const share = hours > 0 ? formatShare(idle / hours) : formatShare(NaN);
   return [["Cost", visible(words), `${hours.toPrecision(3)} worker-hours, ${share} of them idle`]];
 }
 
-/** Unknown where nothing ran, or a run that did not end moved nothing yet. */
-function moved(summary) {
-  const { moved: bytes, unfinished: number } = summary;
-  if (bytes === null && (number || !summary.tasks)) return [];
-  return [["Moved", formatBytes(bytes ?? NaN), `between workers${byShuffles(summary)}`]];
+/** Returns the tile of transfers, unless no task ran or an unfinished run has none yet. */
+function transferred({ moved: bytes, shuffled, unfinished: number, tasks }) {
+  if (bytes === null && (number || !tasks)) return [];
+  const shuffles = shuffled > 0 ? `, ${formatBytes(shuffled)} of it by P2P shuffles` : "";
+  const about = `between workers${shuffled === null ? ", without P2P shuffles" : shuffles}`;
+  return [["Transferred", formatBytes(bytes ?? NaN), about]];
 }
 
-/** What P2P shuffles have to do with the bytes that were moved. */
-function byShuffles({ shuffled }) {
-  if (shuffled === null) return ", without P2P shuffles";
-  return shuffled > 0 ? `, ${formatBytes(shuffled)} of it by P2P shuffles` : "";
-}
-
-/** What the run could not be shorter than on its threads: tasks that wait for others hold none. */
+/** Returns the run time with busy threads. Tasks that wait for other tasks do not occupy a thread. */
 function leastTime({ held, threads, tasks, unfinished: number }) {
   return threads && tasks && held !== null && !number
-    ? `at least ${formatSeconds(held / threads)} if all threads were always busy`
+    ? `${formatSeconds(held / threads)} if all threads were always busy`
     : "from the first recorded event to the last";
-}
-
-/** The share of the threads' time for which tasks held them; NaN where it is unknown. */
-function busyShare({ held, capacity }) {
-  return capacity && held !== null ? held / capacity : NaN;
 }
 
 function tileElement(name, value, about, bad = false) {
@@ -121,28 +108,26 @@ function tileElement(name, value, about, bad = false) {
   );
 }
 
-/** The whole run in small: its busy threads, and a frame around what the timeline shows. */
+/** A small picture of the full run: its busy threads, and a frame around what the timeline shows. */
 export class Strip {
   from; to;
 
-  /** `move(from, to)` is called when the person chooses another part of the run. */
+  /** `move(from, to)` is called when the user chooses another part of the run. */
   constructor(tasks, root, move) {
     this.tasks = tasks;
     this.root = root;
     this.canvas = root.querySelector("canvas");
     this.move = move;
     this.threads = tasks.tracks.filter((track) => track.thread !== null).length || 1;
-    this.busy = busyThreads(tasks);
+    this.busy = tasks.facts.overview;
     this.canvas.addEventListener("pointerdown", (event) => this.onPress(event));
-    new ResizeObserver(() => this.paint()).observe(root);
+    this.draw = inNextFrame(() => this.paint());
+    new ResizeObserver(this.draw).observe(root);
   }
 
   window(from, to) {
     [this.from, this.to] = [from, to];
-    this.asked ??= requestAnimationFrame(() => {
-      this.asked = null;
-      this.paint();
-    });
+    this.draw();
   }
 
   get frame() {
@@ -159,11 +144,10 @@ export class Strip {
     const context = this.canvas.getContext("2d");
     context.fillStyle = palette.background;
     context.fillRect(0, 0, this.root.clientWidth, frame.height);
-    const highest = this.threads;
     const step = frame.width / this.busy.length;
     context.fillStyle = palette.accent;
     for (const [at, busy] of this.busy.entries()) {
-      const high = (busy / highest) * (frame.height - 4);
+      const high = (busy / this.threads) * (frame.height - 4);
       context.fillRect(frame.left + at * step, frame.height - high, step + 0.4, high);
     }
     context.font = "12px system-ui, sans-serif";
@@ -172,7 +156,7 @@ export class Strip {
     context.fillText("Busy threads", 0, 13);
     context.font = "11px system-ui, sans-serif";
     context.fillStyle = palette.faint;
-    context.fillText(`whole run, of ${highest}`, 0, 29);
+    context.fillText(`full run, of ${this.threads}`, 0, 29);
     const [x, end] = [frame.x(this.from), frame.x(this.to)];
     context.globalAlpha = 0.72;
     context.fillStyle = palette.background;
@@ -183,7 +167,7 @@ export class Strip {
     context.strokeRect(x + 0.5, 0.5, Math.max(end - x - 1, 2), frame.height - 1);
   }
 
-  /** Inside of the frame a drag moves it; elsewhere it draws a new one. */
+  /** Moves the frame if the drag starts inside of it, and else draws a new frame. */
   onPress(event) {
     const { frame } = this;
     this.canvas.setPointerCapture(event.pointerId);
@@ -199,14 +183,4 @@ export class Strip {
     this.canvas.addEventListener("pointermove", drag);
     this.canvas.addEventListener("pointerup", drop, { once: true });
   }
-}
-
-/** How many threads were busy in each part of the run; event loops, which tasks share, left out. */
-function busyThreads({ tracks, facts: { overview } }) {
-  const busy = new Float64Array(overview[0]?.length ?? 1);
-  for (const [track, shares] of overview.entries()) {
-    if (tracks[track].thread === null) continue;
-    for (let at = 0; at < shares.length; at += 1) busy[at] += Number(shares[at]) / 9;
-  }
-  return busy;
 }

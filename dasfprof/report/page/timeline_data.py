@@ -33,40 +33,39 @@ from dasfprof.report.page.document import (
 from dasfprof.report.page.gap_data import Around, gap_columns, known_threads
 from dasfprof.report.page.link_data import exact_links
 
-#: How many parts of the run the first picture has.
+#: Number of parts of the run in the small picture of busy threads.
 _OVERVIEW_BINS = 400
-#: From so many keys that end in hashes on, of which nothing can be packed, the page would be too
-#: large for what else it holds: it has half of each hash, and coarser times of statuses.
+#: Threshold: with more keys that end in hashes, which cannot be compressed, the page has only half
+#: of each hash, and less precise times of statuses.
 _MANY_HASHES = 300_000
-#: From so many task runs on, what stands around them is told in coarser times.
+#: Threshold: with more task runs, the times around functions are less precise.
 _MANY_RUNS = 300_000
-#: Words of 32 bits of such a hash.
+#: Number of 32-bit words of half a hash.
 _HALF = 2
-#: Parts of their mean in which such times are told.
+#: Precision of such times: fractions of their mean.
 _PARTS = 256
-#: The status that lasts as long as the task run itself.
+#: The status with the duration of the task run.
 _RUNNING = "Running"
 
 
 @dataclass(frozen=True)
 class TimelineData:
-    """What the page's timeline is drawn from."""
+    """Data of the page's timeline."""
 
-    #: Columns by group and name; those that the first exact picture needs come first.
+    #: Columns by group and name. Those that bars need come first.
     columns: dict[str, PackedColumn]
     #: Small facts: ``tracks`` (``worker, thread, first``), ``workers``, ``functions``, ``states``,
-    #: ``open_states`` (of task runs that had not ended), ``steps`` (the last is that of no step;
-    #: empty where none is known), ``lines`` (the last are why there is none; alike), ``gaps`` (see
-    #: `gap_columns`), ``span`` (seconds), ``overview`` (busy share of each track and part of the
-    #: run, in tenths).
+    #: ``open_states`` (of unfinished task runs), ``steps`` (the last one is for task runs without a
+    #: step; empty if no step is known), ``lines`` (the last ones are reasons for unknown lines),
+    #: ``gaps`` (see `gap_columns`), ``span`` (seconds), ``overview`` (busy threads in each part of
+    #: the run).
     facts: dict[str, Any]
-    #: The row of `Trace.tasks` that each row of the page is about. Task runs that have no time
-    #: have no place in it.
+    #: The row of `Trace.tasks` of each row of the page. Task runs without a time are left out.
     rows: Array
 
     @classmethod
     def of(cls, run: Run) -> TimelineData:
-        """Make the columns."""
+        """Return the data of a run."""
         tasks = run.tasks
         statuses = run.statuses
         starts, durations = run.recorded["start"], tasks["duration"].to_numpy()
@@ -127,7 +126,7 @@ class TimelineData:
             "gaps": gap_facts,
             "statuses": list(statuses),
             "status_words": {name: [MEANINGS[name], NEXT_STEPS[name]] for name in statuses},
-            "overview": tracks.busy_shares(starts, durations, _span(run), _OVERVIEW_BINS),
+            "overview": tracks.busy_threads(starts, durations, _span(run), _OVERVIEW_BINS),
             "tasks": len(rows),
             "keys": len(key_order),
             "crowded": crowded,

@@ -1,4 +1,4 @@
-"""The answers that commands print: the findings first, then tables."""
+"""Findings and tables of a run as commands print them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from dasfprof.analysis.run import Run
     from dasfprof.analysis.tables.questions import Question, Request
 
-# --- The lines of the program with what they cost in the margin, as text for a terminal -----------
+# --- The lines of the program with their cost -----------------------------------------------------
 
 #: Columns of the figures in the margin.
 _FIGURES = ("Thread s", "%", "Tasks", "Client s")
@@ -39,19 +39,19 @@ def print_ledger(lines: pd.DataFrame, rows: int, *, err: bool = False) -> None:
     Parameters
     ----------
     lines
-        What `TraceAnalyser.lines` gives.
+        The table `TraceAnalyser.lines`.
     rows
-        How many lines.
+        Maximum number of lines.
     err
         Whether to print on standard error.
     """
     from rich.table import Table
 
     busy = lines[lines["Line"] != "(idle)"]
-    rest = f" (first {rows} of {len(busy)} lines)" if len(busy) > rows else ""
-    heading("What the lines of the program cost", rest, err=err, apart=True)
+    shown = f" (first {rows} of {len(busy)} lines)" if len(busy) > rows else ""
+    heading("Cost of the program's lines", shown, err=err, apart=True)
     if not len(busy):
-        echo("  No line of the program is known.", err=err)
+        echo("  No lines of the program were recorded.", err=err)
         return
     target = console(err=err)
     table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="dim")
@@ -74,17 +74,17 @@ def _rows(lines: list[dict[Hashable, Any]], room: int) -> Iterator[list[Text | s
         known = bool(line["File"]) and last.isdigit()
         place = (int(last), numbers) if known else (0, "")
         files.setdefault(name if known else _NO_FILE, []).append((*place, line))
-    for name, own in files.items():
+    for name, of_file in files.items():
         yield ["", "", "", "", "", Text(elide(name, room), style="bold")]
-        for _, numbers, line in sorted(own, key=lambda each: (each[0], len(each[1]))):
-            told = line["Text"].strip() if numbers else line["Line"]
+        for _, numbers, line in sorted(of_file, key=lambda each: (each[0], len(each[1]))):
+            text = line["Text"].strip() if numbers else line["Line"]
             yield [
                 _seconds(line["Thread Time (s)"]),
                 f"{line['Share (%)']:.0f}" if line["Tasks"] else "",
                 f"{line['Tasks']:,}" if line["Tasks"] else "",
                 _seconds(line["Client (s)"]),
                 elide(numbers, 14),
-                Text(elide(told, room)),
+                Text(elide(text, room)),
             ]
 
 
@@ -93,19 +93,19 @@ def _seconds(seconds: float) -> str:
 
 
 DEFAULT_ROWS = 10
-#: Lines of a run's summary, which commands print before its answers, and of what they print after.
+#: Lines that commands print before and after the findings and tables.
 _SUMMARY_LINES = 9
 
 
 def default_requests(run: Run) -> list[Request]:
-    """Return what is asked of a run by default: what it has evidence for."""
+    """Return the default analyses of a run, as far as it has data for them."""
     from dasfprof.analysis.tables import questions
     from dasfprof.analysis.tables.questions import Request
 
-    found = questions.overview(run)
+    overview = questions.overview(run)
     if len(run.events) and not len(run.tasks):
-        found = [question for question in found if question.name == "own_events"]
-    return [Request(question) for question in found]
+        overview = [question for question in overview if question.name == "own_events"]
+    return [Request(question) for question in overview]
 
 
 def print_answers(
@@ -117,25 +117,25 @@ def print_answers(
     whole: bool = True,
     asked: bool = False,
 ) -> dict[str, pd.DataFrame]:
-    """Print answers one by one, then notes on missing data; return the whole tables.
+    """Print findings and tables, then notes on missing data, and return the full tables.
 
-    Of a terminal at most a screen is filled unless `whole`: what does not fit is named, and has no
-    table.
+    In a terminal, at most one screen is filled unless `whole`. Tables that do not fit are named,
+    and not returned.
 
     Parameters
     ----------
     analyser
         The run.
     rows
-        How many rows to print of each.
+        Maximum number of rows of each table.
     requests
-        The questions. Default: those of `default_requests`.
+        The analyses. By default, those of `default_requests`.
     err
         Whether to print on standard error.
     whole
-        Whether to print all, however long it is.
+        Whether to print everything, even if it is longer than the screen.
     asked
-        Whether somebody chose the questions, maybe one after the other: notes are counted then.
+        Whether the user chose the analyses. In this case, many notes are only counted.
     """
     answers = {}
     screen = None if whole else Screen.of_terminal(_SUMMARY_LINES, err=err)
@@ -147,7 +147,7 @@ def print_answers(
             left_out.append(question)
             continue
         answers[request.file_stem] = frame = request.table(analyser)
-        # Of a run in parts, findings alone had the whole in memory.
+        # For a run in time windows, only the findings had the full run in memory.
         trace = analyser.run if first else analyser.in_memory
         show = _printer(request, frame, trace, err=err)
         if screen is None:
@@ -156,7 +156,7 @@ def print_answers(
             left_out.append(question)
     if left_out:
         names = ", ".join(question.short or question.name for question in left_out)
-        say(f"More than a screen: -a {names}; or --head {rows} for all.", err=err, apart=True)
+        say(f"Not shown: -a {names}. Use --head {rows} to print everything.", err=err, apart=True)
     notes = [note.text for note in analyser.in_memory.notes]
     if (asked or screen is not None) and len(notes) > 2:
         notes = [f"{len(notes)} notes on missing data: see dasfprof info."]
@@ -167,7 +167,7 @@ def print_answers(
 def _printer(
     request: Request, frame: pd.DataFrame, run: Run, *, err: bool
 ) -> Callable[[int], None]:
-    """Return what prints so many rows of an answer."""
+    """Return a function that prints a given number of rows of a table."""
     from dasfprof.report.run_summary import no_findings
 
     question = request.question
@@ -183,7 +183,7 @@ def _printer(
 
 
 def _print_reasons(question: Question, frame: pd.DataFrame, rows: int, *, err: bool) -> None:
-    """Print the parts of a task as a table, and their descriptions in full below it."""
+    """Print the parts of a task's time as a table, and their descriptions below it."""
     _print_table(question, frame.drop(columns="Description"), rows, err=err)
     echo("", err=err)
     for part in frame.head(rows).to_dict("records"):
@@ -192,11 +192,11 @@ def _print_reasons(question: Question, frame: pd.DataFrame, rows: int, *, err: b
 
 
 def _print_table(question: Question, frame: pd.DataFrame, rows: int, *, err: bool) -> None:
-    """Print a table's first rows, as wide as the terminal."""
+    """Print the first rows of a table."""
     shown = f" (first {rows} of {len(frame)} rows)" if len(frame) > rows else ""
     heading(question.title, shown, err=err, apart=True)
     if len(frame):
         text = format_table(frame, terminal_width(), rows=rows, expendable=question.expendable)
         echo(text, err=err)
     else:
-        echo("No rows: nothing of this was recorded.", err=err)
+        echo("No rows, since nothing of this was recorded.", err=err)

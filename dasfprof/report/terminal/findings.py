@@ -30,27 +30,24 @@ if TYPE_CHECKING:
     from dasfprof.analysis.under_way.state import Cause, ClusterState, TaskUnderWay
 
 _COLOURS = {"high": "red", "medium": "yellow", "low": "cyan"}
-#: Severities whose evidence is printed; for the others it is in the table only.
+#: Severities whose evidence is printed.
 _PROVEN = ("high", "medium")
-#: A finding that names a key of a megabyte does not fill the terminal with it.
+#: Maximum characters of a text, since keys can be very long.
 _LONGEST = 900
 #: Prefix of a finding that another one causes.
 _BENEATH = "└ {cause}: "
-#: A hash in a key, of 32 digits or as a UUID, and how many of them tell it from others.
+#: A hash in a key, of 32 digits or as a UUID, and the number of its digits that are shown.
 _HASH = re.compile(r"(?<=-)(?:[0-9a-f]{32}|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})\b")
-_KEPT = 3
-#: What shares in findings are of; those of tables are of the workers' lives.
-_OF = "; shares are from first to last task"
-_NONE = "None of the known faults was found."
+_DIGITS = 3
+#: Explanation of percentages. Those in tables refer to the lifetime of workers.
+_OF = "; percentages: first to last task"
+_NONE = "No known problem was found."
 
 
 def print_findings(
     findings: pd.DataFrame, rows: int, *, none: str = _NONE, err: bool = False
 ) -> None:
-    """Print the first findings, wrapped to the terminal, and every high or medium one.
-
-    `none` is what to print without any.
-    """
+    """Print the first findings and all severe ones, or `none` if there are none."""
     rows = max(rows, int(findings["Severity"].isin(_PROVEN).sum()))
     shown = f" (first {rows} of {len(findings)})" if len(findings) > rows else ""
     heading("Findings", shown + (_OF if len(findings) else ""), err=err, apart=True)
@@ -77,32 +74,32 @@ def _print_finding(finding: dict[Any, Any], *, err: bool) -> None:
 
 
 def _shown(text: object) -> str:
-    """Make a text of a finding short enough for a terminal."""
+    """Shorten a text of a finding for a terminal."""
     return elide(short_keys(str(text)[: 10 * _LONGEST]), _LONGEST)
 
 
 def short_keys(text: str) -> str:
-    """Leave out a hash in a key but for its end, as in ``take-…d6b``, if that stays one key's."""
+    """Shorten hashes in keys to their ends, as in ``take-…d6b``, if the ends are unique."""
     ends: dict[str, set[str]] = {}
-    for found in _HASH.finditer(text):
-        ends.setdefault(found[0][-_KEPT:], set()).add(found[0])
+    for match in _HASH.finditer(text):
+        ends.setdefault(match[0][-_DIGITS:], set()).add(match[0])
 
-    def shortened(found: re.Match[str]) -> str:
-        end = found[0][-_KEPT:]
-        return f"…{end}" if len(ends[end]) == 1 else found[0]
+    def shortened(match: re.Match[str]) -> str:
+        end = match[0][-_DIGITS:]
+        return f"…{end}" if len(ends[end]) == 1 else match[0]
 
     return _HASH.sub(shortened, text)
 
 
 def print_summary(run: Run, title: str) -> None:
-    """Print the run's name and time, and how much it computed where."""
+    """Print the run's name and time, its work, and its workers."""
     from dasfprof.database.ends import RecordingEnd
     from dasfprof.report.run_summary import in_words, start_in_words, summarise, when
 
     facts = summarise(run)
     time = when(facts)
     if run.recording is RecordingEnd.GOES_ON:
-        time = f"{time}, goes on" if time else "goes on"
+        time = f"{time}, in progress" if time else "in progress"
     heading(elide(title, terminal_width()), f"  {time}" if time else "")
     say(in_words(facts))
     if start := start_in_words(facts):
@@ -127,7 +124,7 @@ _LONGEST_NAME = 400
 
 
 def print_comparison(comparison: Comparison, rows: int) -> None:
-    """Print a comparison; `rows`: how many rows of each table."""
+    """Print a comparison, with so many rows of each table."""
     _print_verdict(comparison)
     if comparison.verdict.kind != "cannot tell":
         before, after = map(format_duration, comparison.verdict.means)
@@ -143,7 +140,8 @@ def print_comparison(comparison: Comparison, rows: int) -> None:
         echo(format_table(functions.head(rows), terminal_width(), expendable=_EXPENDABLE))
     _print_findings(comparison.findings, rows)
     around = comparison.surroundings
-    heading("What differs around them", "" if len(around) else ": nothing", apart=True)
+    title = "Differences of hosts, versions and settings"
+    heading(title, "" if len(around) else ": none", apart=True)
     if len(around):
         echo(format_table(around, terminal_width()))
     print_notes(comparison.notes)
@@ -166,16 +164,16 @@ def _print_verdict(comparison: Comparison) -> None:
 
 
 def _print_waterfall(title: str, table: pd.DataFrame, rows: int) -> None:
-    """Print the largest differences, and the sum of the rest: the lines sum to the whole."""
+    """Print the largest differences, and the sum of all others."""
     import pandas as pd
 
     heading(title, apart=True)
     shown = table.drop(columns="Meaning")
     if len(shown) > rows:
         seconds = ["Before (s)", "After (s)", "Difference (s)"]
-        rest = shown.iloc[rows:]
-        left = {**dict.fromkeys(shown.columns, ""), "Class": f"{len(rest)} more"}
-        last = pd.DataFrame([left | rest[seconds].sum().to_dict()])
+        others = shown.iloc[rows:]
+        label = {**dict.fromkeys(shown.columns, ""), "Class": f"{len(others)} more"}
+        last = pd.DataFrame([label | others[seconds].sum().to_dict()])
         shown = pd.concat([shown.head(rows), last], ignore_index=True)
     echo(format_table(shown, terminal_width()))
 
@@ -197,10 +195,10 @@ def _heading(title: str, count: int, rows: int) -> None:
     heading(title, shown, apart=True)
 
 
-# --- A cluster's state and the causes for which its work does not end, as paragraphs --------------
+# --- A cluster's state, and causes of unfinished work ---------------------------------------------
 
 _COLOURS_OF_CAUSES = {"certain": "red", "likely": "yellow", "open": "cyan"}
-#: States of tasks that have ended and are still known.
+#: States of finished tasks that the scheduler still knows.
 _ENDED = ("memory", "erred")
 _MOST_CAUSES, _MOST_PLACES = 20, 20
 
@@ -208,7 +206,7 @@ _MOST_CAUSES, _MOST_PLACES = 20, 20
 def print_causes(
     state: ClusterState, causes: Sequence[Cause], title: str, note: str | None = None
 ) -> None:
-    """Print what a cluster has under way and why it may not end."""
+    """Print the unfinished work of a cluster, and why it may not finish."""
     heading(elide(title, terminal_width()))
     if state.scheduler_answered is not False or state.workers:
         say(". ".join(_facts(state)) + ".")
@@ -219,27 +217,28 @@ def print_causes(
     for cause in causes[:_MOST_CAUSES]:
         _print_cause(cause)
     if len(causes) > _MOST_CAUSES:
-        echo(f"\n  and {len(causes) - _MOST_CAUSES} more; --json has all")
+        echo(f"\n  and {len(causes) - _MOST_CAUSES} more, see --json")
     _print_tasks(state)
 
 
 def _facts(state: ClusterState) -> Iterator[str]:
-    """Say how much is under way, where, and how long ago something happened."""
+    """Yield the numbers of unfinished tasks and of workers, and the time since the last change."""
     numbers = Counter[str]()
     for counts in state.counts.values():
         numbers.update(counts)
-    told = ", ".join(f"{numbers[name]:,} {name}" for name in UNFINISHED if numbers[name])
+    states = ", ".join(f"{numbers[name]:,} {name}" for name in UNFINISHED if numbers[name])
     ended = ", ".join(f"{numbers[name]:,} {name}" for name in _ENDED if numbers[name])
-    unfinished = count_of(state.unfinished or 0, "task") if state.unfinished else "Nothing"
-    yield f"{unfinished} under way" + f" ({told})" * bool(told) + f"; {ended}" * bool(ended)
+    unfinished = f"{state.unfinished:,}" if state.unfinished else "No"
+    unfinished += " unfinished task" if state.unfinished == 1 else " unfinished tasks"
+    yield unfinished + f" ({states})" * bool(states) + f"; {ended}" * bool(ended)
     silent = sum(worker.answered is False for worker in state.workers)
     threads = sum(worker.threads for worker in state.workers)
     workers = f"{count_of(len(state.workers), 'worker')} with {count_of(threads, 'thread')}"
     yield workers + (f", {silent} of which {_verb(silent)} not answer" if silent else "")
     if state.quiet is not None and state.unfinished:
-        yield f"A task began or ended {format_duration(state.quiet)} ago"
+        yield f"The last task started or finished {format_duration(state.quiet)} ago"
     if state.scheduler_answered is False:
-        yield "The scheduler answered once, then no more"
+        yield "The scheduler answered once, and then stopped answering"
 
 
 def _verb(number: int) -> str:
@@ -248,8 +247,8 @@ def _verb(number: int) -> str:
 
 def _nothing(state: ClusterState) -> str:
     if state.unfinished == 0:
-        return "Nothing is under way: every task that the cluster was given has ended."
-    return "Nothing shows that it is stuck."
+        return "There are no unfinished tasks. Every task that was submitted has finished."
+    return "No sign of a hang was found."
 
 
 def _print_cause(cause: Cause) -> None:
@@ -268,13 +267,13 @@ def _print_cause(cause: Cause) -> None:
 
 
 def _print_tasks(state: ClusterState) -> None:
-    """Print where the tasks under way are, the oldest first: those that do one thing in a line."""
+    """Print the unfinished tasks on workers by line, the oldest first."""
     if not state.tasks:
         return
     together: dict[str, list[TaskUnderWay]] = {}
     for task in sorted(state.tasks, key=lambda task: -(task.seconds or 0.0)):
         together.setdefault(_doing(task), []).append(task)
-    heading("Tasks under way", ", the oldest first", apart=True)
+    heading("Unfinished tasks on workers", ", the oldest first", apart=True)
     for doing, tasks in [*together.items()][:_MOST_PLACES]:
         seconds = tasks[0].seconds
         margin = f"  {'unknown' if seconds is None else format_duration(seconds):>12}  "
@@ -283,12 +282,12 @@ def _print_tasks(state: ClusterState) -> None:
         keys = f"{many}{name_some([task.key for task in tasks])} on {workers}"
         print_entry(margin, None, [Part(_shown(f"{doing}. {keys}"))])
     if len(together) > _MOST_PLACES:
-        rest = sum(map(len, [*together.values()][_MOST_PLACES:]))
-        echo(f"  and {count_of(rest, 'task')} elsewhere")
+        others = sum(map(len, [*together.values()][_MOST_PLACES:]))
+        echo(f"  and {count_of(others, 'task')} at other lines")
 
 
 def _doing(task: TaskUnderWay) -> str:
-    """Say what a task does, and in which line."""
+    """Return the activity of a task, and its line."""
     activity, line = task.activity, user_line(task.activity.stack)
     doing = activity.thread_state or task.state
     if activity.waits_in is not None:

@@ -1,4 +1,4 @@
-"""A run while it goes on: in words, as it stands in a terminal, and in a line for pipes."""
+"""A run in progress: as a view for terminals, as a line for pipes, and as HTML."""
 
 from __future__ import annotations
 
@@ -17,37 +17,37 @@ from dasfprof.analysis.live.state import LongTask, RunState, WorkerState
 from dasfprof.report.terminal.console import as_html
 from dasfprof.text import clean, count_of, elide, format_duration, format_share, format_size
 
-#: Least columns at which a part is shown, and widths of bars.
-_WIDE, _BAR, _WHOLE_BAR = 90, 16, 40
-#: The rule that tells why a run does not end.
+#: Minimum columns of a terminal for bars in tables, and widths of these bars and of the total bar.
+_WIDE, _BAR, _TOTAL_BAR = 90, 16, 40
+#: The rule about runs that do not finish.
 _WHY = "unfinished-run"
 _SEVERITIES = {"high": "red", "medium": "yellow", "low": "cyan"}
-#: Share of its limit beyond which a worker's memory is near Dask's pause.
+#: Threshold (fraction of its limit): a worker with more memory is close to being paused by Dask.
 _FULL = 0.8
 _LONGEST_KEY, _LONGEST_LINE = 60, 100
-#: Lines for headings and gaps, and the least rows of a table.
+#: Lines for headings and gaps, and minimum rows of a table.
 _FRAME, _FEWEST = 16, 3
-#: Seconds of silence that are told.
+#: Threshold in seconds: shorter silence of a worker is not shown.
 _SILENT = 10.0
 
 
 def state_in_words(state: RunState) -> str:
-    """Write whether the run goes on, and for how long it has."""
-    words = "goes on" if state.goes_on else "has ended"
+    """Return whether the run is in progress, and for how long."""
+    words = "in progress" if state.goes_on else "has ended"
     if state.goes_on is False and not state.closed:
-        words = "was cut off: the processes that wrote its files are gone"
+        words = "was cut off, since the processes that wrote its files have died"
     elif state.client_is_gone:
-        words = "goes on" if state.goes_on else "stopped"
-        words += " without its client, whose process is gone"
+        words = "in progress" if state.goes_on else "stopped"
+        words += " without its client, which has died"
     if state.goes_on is None:
-        words = "goes on elsewhere, or ended without closing its files"
+        words = "in progress on another host, or ended without closing its files"
     if state.began is None:
         return words
     return f"{words}, {format_duration(max(state.time - state.began, 0.0))} since the first task"
 
 
 def counts_in_words(state: RunState) -> str:
-    """Write how many tasks are done, and where the others are."""
+    """Return the number of finished tasks, and of those on workers or waiting."""
     if state.done is None:
         return "progress unknown"
     words = [f"{state.done:,} of {state.total:,} done"]
@@ -57,21 +57,21 @@ def counts_in_words(state: RunState) -> str:
 
 
 def pace_in_words(state: RunState) -> Iterator[str]:
-    """Write the rate and the time left, as far as they are known."""
+    """Yield the rate and the remaining time, if known."""
     if state.quiet_for is not None:
         yield f"no task has finished for {format_duration(round(state.quiet_for))}"
     elif state.rate:
-        yield f"{rate(state.rate)} a second"
+        yield f"{rate(state.rate)} tasks per second"
     if state.seconds_left is not None and (state.on_workers or state.waiting):
         bound = "at least " * bool(state.unknown_tasks)
         seconds = round(state.seconds_left)
-        yield f"{bound}{format_duration(seconds)} left" if seconds else "the rest is due"
+        yield f"{bound}{format_duration(seconds)} left" if seconds else "almost done"
     if state.unknown_tasks:
-        yield f"{count_of(state.unknown_tasks, 'task')} of functions of which none has succeeded"
+        yield f"{count_of(state.unknown_tasks, 'task')} without a known duration"
 
 
 def rate(number: float) -> str:
-    """Write how many a second, in three digits."""
+    """Return a rate with three digits."""
     return f"{number:,.0f}" if number >= 99.5 else f"{number:.3g}"
 
 
@@ -90,11 +90,11 @@ def live_view(
     state
         The state.
     width, height
-        Of the terminal; without a height all rows are shown.
+        The size of the terminal. Without a height, all rows are shown.
     findings
-        Rows of `TraceAnalyser.diagnose`; None: not looked for.
+        Rows of `TraceAnalyser.diagnose`, or None if they were not computed.
     when_findings
-        What to say where there are none.
+        The text to show without findings.
     """
     room = 1000 if height is None else max(height - _FRAME - 2 * len(state.long_tasks[:3]), 6)
     share = max(room // 2, _FEWEST)
@@ -115,7 +115,7 @@ def live_view(
 
 
 def state_line(state: RunState) -> str:
-    """Write a state in a line, for logs and pipes."""
+    """Return a state as a line, for logs and pipes."""
     words = [counts_in_words(state), *pace_in_words(state), *_threads(state)]
     if state.long_tasks:
         longest = state.long_tasks[0]
@@ -135,13 +135,13 @@ def _head(state: RunState) -> Text:
 def _verdict(
     state: RunState, findings: Sequence[dict[str, Any]] | None
 ) -> tuple[list[RenderableType], Sequence[dict[str, Any]] | None]:
-    """Return why a run stands still, as it stands above all else, and the other findings."""
+    """Return the finding about a stalled run, which is shown first, and the other findings."""
     first = findings[0] if findings else {}
     if not state.stands_still or first.get("Rule") != _WHY or first.get("Severity") == "info":
         return [], findings
-    told = Text(clean(first.get("Finding")), "bold yellow")
+    problem = Text(clean(first.get("Finding")), "bold yellow")
     advice = Text(f"→ {clean(first.get('Suggestion'))}")
-    return [told, Padding(advice, (0, 0, 1, 2))], (findings or ())[1:] or None
+    return [problem, Padding(advice, (0, 0, 1, 2))], (findings or ())[1:] or None
 
 
 def _totals(state: RunState, width: int) -> RenderableType:
@@ -153,7 +153,7 @@ def _totals(state: RunState, width: int) -> RenderableType:
     percentage = format_share(min(ended / state.total, 0.99) if ended < state.total else 1.0)
     style = "yellow" if state.stands_still else "green"
     grid = Table.grid(padding=(0, 1))
-    grid.add_row(percentage, _bar(ended, state.total, min(_WHOLE_BAR, width - 8), style))
+    grid.add_row(percentage, _bar(ended, state.total, min(_TOTAL_BAR, width - 8), style))
     return Group(line, grid)
 
 
@@ -165,7 +165,7 @@ def _threads(state: RunState) -> list[str]:
 
 def _functions(state: RunState, most: int, width: int) -> RenderableType:
     if not state.functions:
-        return Text("No task has come yet.", "dim")
+        return Text("No task was submitted yet.", "dim")
     wide = [""] if width >= _WIDE else []
     table = _table("Function", *wide, "Done", "On workers", "Waiting", "Failed", "Total", "Rate")
     table.add_column("Mean", justify="right", no_wrap=True)
@@ -184,10 +184,10 @@ def _functions(state: RunState, most: int, width: int) -> RenderableType:
 
 
 def _shown(rows: Sequence[FunctionProgress], most: int) -> list[FunctionProgress]:
-    """Return the rows to show: those where something happens before those that are done."""
+    """Return the rows to show, with preference for functions in progress."""
     order = sorted(rows, key=lambda row: -(row.rate + row.on_workers))
-    kept = {row.function for row in order[:most]}
-    return [row for row in rows if row.function in kept]
+    shown = {row.function for row in order[:most]}
+    return [row for row in rows if row.function in shown]
 
 
 def _workers(workers: Sequence[WorkerState], most: int, width: int) -> RenderableType:
@@ -196,8 +196,8 @@ def _workers(workers: Sequence[WorkerState], most: int, width: int) -> Renderabl
     table = _table("Worker", *hosts, "Busy", "Open tasks", "Memory", *wide)
     table.add_column("Status", no_wrap=True)
     order = sorted(workers, key=lambda worker: -(_memory_share(worker) or 0.0))
-    kept = {worker.address for worker in order[:most]}
-    for worker in (worker for worker in workers if worker.address in kept):
+    shown = {worker.address for worker in order[:most]}
+    for worker in (worker for worker in workers if worker.address in shown):
         share = _memory_share(worker)
         bar = "" if share is None else _bar(share, 1.0, _BAR, "red" if share >= _FULL else "green")
         table.add_row(
@@ -259,7 +259,7 @@ def _findings(
     if findings is None:
         yield Text(otherwise, "dim")
         return
-    yield Text("Findings so far" + ("" if findings else ": none of the known faults."), "bold")
+    yield Text("Findings so far" + ("" if findings else ": none."), "bold")
     table = Table.grid(padding=(0, 2))
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
@@ -271,7 +271,7 @@ def _findings(
 
 
 def _table(first: str, *columns: str) -> Table:
-    """Return a table: texts in the first column, bars in columns without a label, else figures."""
+    """Return a table with texts in the first column, and bars in columns without a label."""
     table = Table(
         box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim", show_edge=False
     )
@@ -292,9 +292,9 @@ def _with_rest(table: Table, more: int, noun: str) -> RenderableType:
     return Group(table, Text(f"and {count_of(more, noun)} more", "dim"))
 
 
-def _bar(part: float, whole: float, width: int, style: str = "green") -> ProgressBar:
+def _bar(part: float, total: float, width: int, style: str = "green") -> ProgressBar:
     return ProgressBar(
-        total=max(whole, part, 1e-9),
+        total=max(total, part, 1e-9),
         completed=part,
         width=width,
         complete_style=style,
@@ -306,14 +306,14 @@ def _some(count: int | None) -> str:
     return f"{count:,}" if count else ""
 
 
-# --- A run while it goes on as HTML, for a notebook and for Dask's dashboard ----------------------
+# --- A run in progress as HTML, for a notebook and for Dask's dashboard ---------------------------
 #
-# Everything of the trace is escaped, and nothing needs a script.
+# Everything from the trace is escaped, and nothing needs a script.
 
-#: Characters of a line, and lines to which long tables are cut.
+#: Characters per line, and maximum number of lines.
 _WIDTH, _HEIGHT = 120, 150
 
 
 def state_html(state: RunState, findings: Sequence[dict[str, Any]] | None = None) -> str:
-    """Write a state, and findings as of `live_view`, as HTML."""
+    """Return a state and findings as HTML, see `live_view`."""
     return as_html(live_view(state, width=_WIDTH, height=_HEIGHT, findings=findings), _WIDTH)

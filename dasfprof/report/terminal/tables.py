@@ -1,7 +1,7 @@
-"""Tables, and where the time of all threads went as bars, as text for a terminal.
+"""Tables and bars of thread time as text for a terminal.
 
-Task keys, exception texts and file names come from whoever wrote the trace. Here they lose
-everything that a terminal obeys: escape sequences, line breaks, marks that reorder text.
+Task keys, exception texts and file names come from a trace, so escape sequences, line breaks and
+marks that reorder text are removed from them.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ NOT_AVAILABLE = "NA"
 
 _GAP = 2
 _MAX_HEADER_LINES = 3
-#: Rather than make text narrower than this, leave out other columns.
+#: Minimum width of text. Other columns are left out before text gets narrower.
 _LEAST_TEXT_WIDTH = 20
-#: Columns that are not shown are counted beyond this.
+#: Maximum number of hidden columns that are named.
 _MAX_NAMED = 3
 _MAX_LABEL = 60
 _MAX_WORD = 20
-#: Columns of counts that are never left out where there is something to count.
+#: Columns that are never left out if any of their values is not 0.
 _FAILURES = ("Failed Tasks", "Failed")
-#: No terminal shows more of one cell.
+#: Maximum characters of a cell.
 _MAX_CELL = 1000
 _MAX_DECIMALS = 6
 _SIGNIFICANT = 4
@@ -40,12 +40,12 @@ _SIGNIFICANT = 4
 def format_table(
     frame: pd.DataFrame, width: int, *, rows: int | None = None, expendable: Sequence[str] = ()
 ) -> str:
-    """Lay out a table's first rows within `width` columns; the index is not shown.
+    """Return a table's first rows as text of a width, without the index.
 
-    Columns of NA only are left out. Where the rest does not fit, columns with the same value in
-    every row, shown or not, move into a line below the table; then `expendable` columns are left
-    out, in that order, then numbers from the right, but no failures; long text is shortened in its
-    middle. Lines below name what is not shown.
+    Columns of NA are left out. If the table is still too wide, columns with the same value in every
+    row move into a line below the table. Then `expendable` columns are left out, in that order, and
+    then numbers from the right, except for failures. Long text loses its middle. Lines below the
+    table name the columns that are not shown.
     """
     count = len(frame) if rows is None else rows
     columns = [
@@ -58,7 +58,7 @@ def format_table(
         columns = [column for column in columns if not column.is_unknown]
         if unknown:
             notes.append(f"NA in every row: {', '.join(column.label for column in unknown)}.")
-    unseen = [column.label for column in columns if column.is_kept and {*column.cells} == {"0"}]
+    unseen = [column.label for column in columns if column.is_required and {*column.cells} == {"0"}]
     notes += [f"{label} is above 0 in rows that are not shown." for label in unseen]
     columns, same = _move_out(columns, width)
     notes += [f"{column.label} is {column.cells[0]} in every row." for column in same]
@@ -66,7 +66,7 @@ def format_table(
     if left_out:
         named = ", ".join(column.label for column in left_out[:_MAX_NAMED])
         more = len(left_out) - _MAX_NAMED
-        notes.append(f"Too wide to show: {named}{f' and {more} more' if more > 0 else ''}.")
+        notes.append(f"Not shown: {named}{f' and {more} more' if more > 0 else ''}.")
     _shorten(columns, width)
     return "\n".join([_lay_out(columns), *(x for note in notes for x in _wrapped(note, width))])
 
@@ -79,19 +79,19 @@ class _Column:
     cells: list[str]
     is_text: bool
     is_float: bool
-    #: NA in every row, shown or not.
+    #: Whether all rows are NA, including those not shown.
     is_unknown: bool
-    #: The same in every row, shown or not.
+    #: Whether all rows have the same value, including those not shown.
     is_same: bool
-    #: Never left out: it tells of failures.
-    is_kept: bool
+    #: Whether it has failures, so that it is never left out.
+    is_required: bool
     width: int
 
     @classmethod
-    def of(cls, label: str, whole: pd.Series[Any], count: int) -> _Column:
+    def of(cls, label: str, values: pd.Series[Any], count: int) -> _Column:
         from pandas.api.types import is_float_dtype, is_numeric_dtype
 
-        series = whole.head(count)
+        series = values.head(count)
         is_float = is_float_dtype(series.dtype)
         known = series.notna().tolist()
         if is_float:
@@ -108,9 +108,9 @@ class _Column:
             cells,
             not is_numeric_dtype(series.dtype),
             is_float,
-            not any(known) and bool(whole.isna().all()),
-            len(set(cells)) == 1 and not is_float and _is_of_one_value(whole),
-            label in _FAILURES and bool(whole.fillna(0).gt(0).any()),
+            not any(known) and bool(values.isna().all()),
+            len(set(cells)) == 1 and not is_float and _is_of_one_value(values),
+            label in _FAILURES and bool(values.fillna(0).gt(0).any()),
             max(widest, _header_width(label)),
         )
 
@@ -122,7 +122,7 @@ class _Column:
 
 
 def _is_of_one_value(series: pd.Series[Any]) -> bool:
-    """Return whether several rows have one value, or NA."""
+    """Return whether there are several rows, all with the same value or NA."""
     known = series[series.notna()]
     if len(series) < 2 or len(known) not in (0, len(series)):
         return False
@@ -130,7 +130,7 @@ def _is_of_one_value(series: pd.Series[Any]) -> bool:
 
 
 def _move_out(columns: list[_Column], width: int) -> tuple[list[_Column], list[_Column]]:
-    """Remove columns with the same value in every row, as many as needed to fit."""
+    """Remove columns with the same value in every row, until the table fits."""
     moved = []
     for column in columns:
         if _excess(columns, width) > 0 and column.is_same and len(columns) > 1:
@@ -142,13 +142,13 @@ def _move_out(columns: list[_Column], width: int) -> tuple[list[_Column], list[_
 def _leave_out(
     columns: list[_Column], width: int, expendable: Sequence[str]
 ) -> tuple[list[_Column], list[_Column]]:
-    """Remove columns until the rest fits with shortened text; the first column stays."""
+    """Remove columns until the others fit with shortened text. The first column stays."""
     order = [column for label in expendable for column in columns[1:] if column.label == label]
     order += [column for column in reversed(columns[1:]) if not column.is_text]
     order += reversed(columns[1:])
     left_out: list[_Column] = []
-    for column in [column for column in order if not column.is_kept]:
-        least = sum(kept.least_width() + _GAP for kept in columns if kept not in left_out) - _GAP
+    for column in [column for column in order if not column.is_required]:
+        least = sum(c.least_width() + _GAP for c in columns if c not in left_out) - _GAP
         if least <= width:
             break
         if column not in left_out:
@@ -160,7 +160,7 @@ def _leave_out(
 
 
 def _shorten(columns: list[_Column], width: int) -> None:
-    """Make columns of text narrower, the widest first, as far as needed."""
+    """Make columns of text narrower, the widest first, until the table fits."""
     while (excess := _excess(columns, width)) > 0:
         widths = sorted({column.width for column in columns if column.is_text})
         if not widths or widths[-1] == 1:
@@ -176,7 +176,7 @@ def _excess(columns: list[_Column], width: int) -> int:
 
 
 def _lay_out(columns: list[_Column]) -> str:
-    """Lay out columns that fit: labels stand on the rule, numbers at the right."""
+    """Return the text of columns that fit."""
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0))
@@ -194,14 +194,13 @@ def _lay_out(columns: list[_Column]) -> str:
 
 
 def _format_floats(values: list[float]) -> list[str]:
-    """Write all numbers with as many decimals as the largest needs for four digits.
+    """Format numbers with the decimals with which the largest has four digits.
 
-    Only a true zero is written ``0``; what is too small to show has decimals, ``0.000``.
+    Only zero is formatted as ``0``. Smaller numbers than these decimals show are ``0.000``.
     """
     largest = max((abs(value) for value in values if math.isfinite(value)), default=0.0)
-    whole = all(value.is_integer() for value in values if math.isfinite(value))
     decimals = 0
-    if not whole:
+    if not all(value.is_integer() for value in values if math.isfinite(value)):
         digits = math.floor(math.log10(largest)) + 1
         decimals = min(max(_SIGNIFICANT - digits, 0), _MAX_DECIMALS)
     return [
@@ -211,7 +210,7 @@ def _format_floats(values: list[float]) -> list[str]:
 
 
 def _header_width(label: str) -> int:
-    """Return the least width at which a label takes few lines and no common word is broken."""
+    """Return the minimum width at which a label has few lines and no broken words."""
     words = _wrapped(label, 1, break_words=False)
     width = min(max(map(display_width, words)), _MAX_WORD)
     while len(_wrapped(label, width, break_words=False)) > _MAX_HEADER_LINES:
@@ -223,25 +222,25 @@ def _wrapped(text: str, width: int, *, break_words: bool = True) -> list[str]:
     return textwrap.wrap(text, max(width, 1), break_long_words=break_words) or [""]
 
 
-#: Widths of figures, of the longest bar, and that a meaning needs at least, in characters.
-_FIGURES, _BAR, _MEANING = 24, 24, 30
+#: Characters: width of the figures, and of the longest bar.
+_FIGURES, _BAR = 24, 24
 
 
 def print_time(accounting: pd.DataFrame, *, err: bool = False) -> None:
-    """Print each class of thread time with a bar for its share; what each means, if there is room.
+    """Print each category of thread time with a bar.
 
     Parameters
     ----------
     accounting
-        What `TraceAnalyser.time_accounting` gives for the cluster.
+        The table `TraceAnalyser.time_accounting` of the cluster.
     err
         Whether to print on standard error.
     """
     total = accounting["Thread Time (s)"].sum()
-    of = f", {total:.4g} s of workers' lives"
-    heading("Where the time of all threads went", of, err=err, apart=True)
+    about = f", {total:.4g} s in total"
+    heading("Where the thread time went", about, err=err, apart=True)
     if not len(accounting):
-        echo("  No thread of a worker is known.", err=err)
+        echo("  No worker threads were recorded.", err=err)
     target = console(err=err)
     from rich.bar import Bar
     from rich.table import Table
@@ -252,17 +251,11 @@ def print_time(accounting: pd.DataFrame, *, err: bool = False) -> None:
     for _ in ("seconds", "share"):
         table.add_column(justify="right", no_wrap=True)
     table.add_column(width=max(min(target.width - name - _FIGURES, _BAR), 1))
-    # With a blank behind each column. A meaning that is wider would take the place of figures.
-    room = target.width - name - _FIGURES - _BAR - 2
-    if room > _MEANING:
-        table.add_column(no_wrap=True, style="dim")
     for row in accounting.to_dict("records"):
-        meaning = [elide(row["Meaning"], room)] if room > _MEANING else []
         table.add_row(
             f"  {row['Class']}",
             f"{row['Thread Time (s)']:.3f} s",
             f"{row['Share (%)']:.1f} %",
             Bar(100, 0, row["Share (%)"], color="green" if row["Busy"] else "yellow"),
-            *meaning,
         )
     target.print(table)

@@ -1,7 +1,7 @@
-// The page of a comparison: the verdict, what made the difference, both runs, what differs.
+// The page of a comparison: the verdict, causes of the difference, both runs, and tables.
 
 import { Columns, rowsOf } from "../data.js";
-import { byId, download, make, onceParsed } from "../dom.js";
+import { absence, byId, download, make, readPage } from "../dom.js";
 import { severity } from "../findings.js";
 import { counted, csvCell, formatSeconds, visible } from "../format.js";
 import { buildTables } from "../tables/sections.js";
@@ -15,7 +15,7 @@ const STATUS_WORDS = {
   new: "only after",
   gone: "only before",
   same: "on both sides",
-  "not clear": "the runs of a side did not end",
+  "not clear": "runs of one side did not finish",
 };
 
 class ComparisonPage {
@@ -46,13 +46,13 @@ class ComparisonPage {
     section.hidden = !this.facts.waterfalls;
     if (section.hidden) return;
     if (this.facts.verdict === "no difference")
-      byId("waterfall-title").textContent = "What differs as seen: chance may be the cause";
+      byId("waterfall-title").textContent = "Differences, which may be chance";
     const shown = () => {
       const what = section.querySelector("input[name=waterfall]:checked").value;
       const by = section.querySelector("input[name=by]:checked").value;
       const table = this.facts.waterfalls[what][by];
       const low = showWaterfall(byId("waterfall"), rowsOf(table), by === "step" ? "Step" : "Function");
-      byId("waterfall-axis").textContent = low > 0 ? `The bars begin at ${formatSeconds(low)}, not at 0.` : "";
+      byId("waterfall-axis").textContent = low > 0 ? `Bars start at ${formatSeconds(low)}, not at 0.` : "";
       this.waterfallShown = { table, name: `waterfall_${what}_${by}.csv` };
     };
     for (const radio of section.querySelectorAll("input")) radio.addEventListener("change", shown);
@@ -81,7 +81,7 @@ class ComparisonPage {
     this.pair?.light(row < 0 ? null : values[row]);
   }
 
-  /** Reads the task runs of both; `data-ready` tells how far it came. */
+  /** Reads the task runs of both sides, and shows them. */
   async read() {
     const runs = [];
     for (const side of SIDES) {
@@ -96,16 +96,16 @@ class ComparisonPage {
   }
 }
 
-/** Lists findings by what became of them; those of both sides are folded away. */
+/** Lists the findings that are new or gone, and the others in a list that can be opened. */
 function showFindingsOfBoth(root, rows) {
-  const list = (own) => make("ol", { class: "findings" }, ...own.map((row) => bothFinding(row)));
+  const list = (shown) => make("ol", { class: "findings" }, ...shown.map((row) => bothFinding(row)));
   const changed = rows.filter((row) => row.Status === "new" || row.Status === "gone");
   const others = rows.filter((row) => !changed.includes(row));
   root.replaceChildren(
-    changed.length ? list(changed) : make("p", { class: "absent" }, "None is new, none is gone."),
+    changed.length ? list(changed) : absence("No finding is new or gone."),
   );
   if (others.length) {
-    const title = `${counted(others.length, "finding")} of both sides, of few runs, or not clear`;
+    const title = `${counted(others.length, "finding")} on both sides, in few runs, or not clear`;
     root.append(make("details", { class: "lesser" }, make("summary", {}, title), list(others)));
   }
 }
@@ -121,17 +121,11 @@ function bothFinding(row) {
       "div",
       {},
       make("p", { class: "sentence" }, visible(row.Finding)),
-      make("p", { class: "evidence" }, `${STATUS_WORDS[row.Status] ?? "now and then"}: ${counts}`),
+      make("p", { class: "evidence" }, `${STATUS_WORDS[row.Status] ?? "in some runs"}: ${counts}`),
     ),
   );
 }
 
 const facts = JSON.parse(byId("facts").textContent);
 const page = new ComparisonPage(facts);
-onceParsed(() =>
-  page.read().catch((error) => {
-    byId("failed").textContent = `This browser could not read all of the comparison: ${error}`;
-    byId("failed").hidden = false;
-    throw error;
-  }),
-);
+readPage(() => page.read());

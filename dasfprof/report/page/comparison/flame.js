@@ -1,14 +1,13 @@
-// The sampled calls of both sides as one flame graph: as wide as they took, coloured by how much
-// that differs.
+// A flame graph of both sides. Widths are the times of one side, and colours show the difference.
 
 import { FlameGraph, treeOf } from "../flame/graph.js";
 import { formatSeconds } from "../format.js";
 
 export class DifferenceFlame {
-  /** `rows` of `RunComparison.call_tree`: each call followed by those that it makes. */
+  /** `rows` of `RunComparison.call_tree`, in depth-first order. */
   constructor(root, rows) {
     this.rows = rows;
-    this.most = Math.max(...rows.map((row) => Math.abs(row["Difference (s)"])), 1e-9);
+    this.largest = Math.max(...rows.map((row) => Math.abs(row["Difference (s)"])), 1e-9);
     this.side = "after";
     this.graph = new FlameGraph(root, {
       calls: treeOf(rows.map((row) => row.Depth)),
@@ -25,7 +24,7 @@ export class DifferenceFlame {
   }
 
   dress(element, difference) {
-    const strength = Math.round((Math.abs(difference) / this.most) * 70);
+    const strength = Math.round((Math.abs(difference) / this.largest) * 70);
     const colour = difference > 0 ? "var(--series-5)" : "var(--series-0)";
     element.style.background = `color-mix(in srgb, ${colour} ${strength}%, var(--band))`;
   }

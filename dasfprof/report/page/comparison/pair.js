@@ -1,4 +1,4 @@
-// Two timelines under one axis, with one window, one cursor and one selection.
+// Two timelines with the same axis, visible time, cursor and selection.
 
 import { make, radios } from "../dom.js";
 import { counted, formatCount, formatSeconds, shortened, visible } from "../format.js";
@@ -9,12 +9,12 @@ import { OTHER } from "../timeline/palette.js";
 import { criticalView } from "../timeline/path.js";
 import { Timeline } from "../timeline/timeline.js";
 import { flattenView } from "../timeline/views.js";
-import { placesByLabel, secondsByLabel, SIDES } from "./names.js";
+import { secondsByLabel, SIDES } from "./names.js";
 
 const PAIR_VIEWS = { threads: "Threads", critical: "Critical path" };
 
 export class Pair {
-  /** `runs`: before and after, each with `name` and `tasks`, whose keys are read. */
+  /** `runs` has `name` and `tasks` of the runs before and after. */
   constructor(root, runs, names) {
     this.runs = runs;
     this.names = names;
@@ -28,15 +28,10 @@ export class Pair {
       (tasks, side) =>
         new Timeline(tasks, this.stages[side].querySelector(".timeline"), {
           selected: (row) => this.onSelected(side, row),
-          moved: (from, to) => this.other(side)?.follow(from, to),
+          moved: (from, to) => this.follow(this.other(side), from, to),
           pointed: (time) => this.timelines.forEach((timeline) => timeline.point(time)),
         }),
     );
-    for (const timeline of this.timelines) {
-      timeline.follow = (from, to) => {
-        if (timeline.from !== from || timeline.to !== to) timeline.move(from, to);
-      };
-    }
     this.ranks = rankedLabels(this.seconds);
     this.show("threads");
     this.showLegend();
@@ -44,6 +39,10 @@ export class Pair {
 
   other(side) {
     return this.timelines?.[1 - side];
+  }
+
+  follow(timeline, from, to) {
+    if (timeline && (timeline.from !== from || timeline.to !== to)) timeline.move(from, to);
   }
 
   tools() {
@@ -59,7 +58,7 @@ export class Pair {
         { class: "buttons" },
         button("−", "Zoom out of both", () => this.timelines[0].zoom(2)),
         button("+", "Zoom into both", () => this.timelines[0].zoom(0.5)),
-        button("Whole runs", "Show the whole runs", () => this.timelines[0].showWholeRun()),
+        button("Full runs", "Show the full runs", () => this.timelines[0].showFullRun()),
       ),
     );
   }
@@ -86,13 +85,13 @@ export class Pair {
     );
   }
 
-  /** Shows both runs from their first submission on. */
+  /** Shows both runs from their first submission. */
   show(view) {
     const bounds = this.tasks.map(boundsOf);
     const longest = Math.max(...bounds.map(([begin, end]) => end - begin)) || 1;
     for (const [side, timeline] of this.timelines.entries()) {
       const tasks = since(bounds[side][0], this.tasks[side]);
-      timeline.putOn(tasks, longest);
+      timeline.replace(tasks, longest);
       timeline.colours = this.coloursOf(side);
       timeline.show(view === "critical" ? criticalView(tasks) : flattenView(tasks));
       this.stages[side].querySelector(".path-legend").hidden = view !== "critical";
@@ -129,40 +128,37 @@ export class Pair {
     this.light(this.names.label(SIDES[side], this.tasks[side].functionName(row)));
   }
 
-  /** Lights a function, by its label, in both runs, and says what it took; null: all are lit. */
+  /** Highlights a function in both runs, and shows its time. Null highlights all. */
   light(label) {
     this.lit = label;
     for (const [side, timeline] of this.timelines.entries()) {
       const tasks = this.tasks[side];
-      const code =
-        label === null
-          ? undefined
-          : placesByLabel(this.names, SIDES[side], tasks.facts.functions).get(label);
-      const flags = () => Uint8Array.from({ length: tasks.count }, (_, row) => Number(tasks.functionOf(row) === code));
+      const code = tasks.facts.functions.findIndex((name) => this.names.label(SIDES[side], name) === label);
+      const flags = () => Uint8Array.from(tasks.rows, (row) => Number(tasks.functionOf(row) === code));
       timeline.highlight(label === null ? null : flags());
     }
-    this.chosen.textContent = label === null ? "" : visible(this.told(label));
+    this.chosen.textContent = label === null ? "" : visible(this.summary(label));
   }
 
-  told(label) {
-    const parts = this.seconds.map((seconds, side) => {
-      const own = seconds.get(label);
-      if (!own) return `${SIDES[side]} it did not run`;
-      const times = `${formatCount(own.length)} × ${formatSeconds(median(own))} (median)`;
-      return `${SIDES[side]} ${times}, ${formatSeconds(sumOf(own))} in all`;
+  summary(label) {
+    const parts = this.seconds.map((bySide, side) => {
+      const seconds = bySide.get(label);
+      if (!seconds) return `${SIDES[side]} it did not run`;
+      const times = `${formatCount(seconds.length)} × ${formatSeconds(median(seconds))} (median)`;
+      return `${SIDES[side]} ${times}, ${formatSeconds(sumOf(seconds))} in total`;
     });
     return `${label}: ${parts.join("; ")}`;
   }
 }
 
-/** Task runs whose times count from another one; `recorded` has them as they were. */
+/** Returns task runs with times since a time. `recorded` has the original ones. */
 function since(begin, tasks) {
   const shifted = (times) => times.map((time) => time - begin);
   const path = { ...tasks.path, starts: shifted(tasks.path.starts) };
   return Object.assign(Object.create(tasks), { starts: shifted(tasks.starts), path, recorded: tasks });
 }
 
-/** From the first submission to the last end of a task. */
+/** Returns the times of the first submission and of the last end of a task. */
 function boundsOf({ path, starts, durations }) {
   let [begin, end] = [path.starts[0] ?? Infinity, 0];
   for (let row = 0; row < starts.length; row += 1) {
@@ -172,11 +168,11 @@ function boundsOf({ path, starts, durations }) {
   return [Math.min(begin, end), end];
 }
 
-/** The labels of functions, those that took most in both runs first, each with its place. */
+/** Returns the rank of each function's label by its time in both runs. */
 function rankedLabels(seconds) {
   const totals = new Map();
   for (const side of seconds)
-    for (const [label, own] of side) totals.set(label, (totals.get(label) ?? 0) + sumOf(own));
+    for (const [label, durations] of side) totals.set(label, (totals.get(label) ?? 0) + sumOf(durations));
   const labels = [...totals].sort((one, other) => other[1] - one[1]).map(([label]) => label);
   return new Map(labels.map((label, rank) => [label, rank]));
 }

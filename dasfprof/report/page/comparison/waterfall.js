@@ -1,16 +1,16 @@
-// From the seconds of one side to those of the other, part by part.
+// The waterfall: from the seconds of one side to those of the other, part by part.
 
 import { make } from "../dom.js";
 import { counted, formatSeconds, shortened, visible } from "../format.js";
 import { sumOf } from "../numbers.js";
 
 const MOST_PARTS = 12;
-/** Parts of a smaller share of all that changed are put together. */
-const LEAST_PART = 0.005;
-/** Of the length of the differences, what is left free beside them. */
+/** Threshold (fraction of all changes): smaller parts are combined. */
+const SMALLEST_PART = 0.005;
+/** Space next to the differences, as a fraction of their length. */
 const ROOM = 0.06;
 
-/** Fills a table of class `waterfall`; its lines sum to the whole difference. */
+/** Fills a table of class `waterfall`. The sum of its lines is the total difference. */
 export function showWaterfall(table, rows, name) {
   const sums = (label) => sumOf(rows.map((row) => row[label]));
   const [before, after] = [sums("Before (s)"), sums("After (s)")];
@@ -24,22 +24,19 @@ export function showWaterfall(table, rows, name) {
     ends.push(at);
   }
   const scale = scaleOf(ends);
-  const whole = (title, seconds) =>
+  const total = (title, seconds) =>
     waterfallLine({ title, about: "", from: scale.low, to: seconds, seconds, kind: "whole" }, scale);
-  table.replaceChildren(
-    whole("Before", before),
-    ...lines.map((line) => waterfallLine(line, scale)),
-    whole("After", after),
-  );
+  const parts = lines.map((line) => waterfallLine(line, scale));
+  table.replaceChildren(total("Before", before), ...parts, total("After", after));
   table.dataset.low = String(scale.low);
   return scale.low;
 }
 
-/** The parts that differ, the largest first, and what the rest makes together. */
+/** Returns the parts that differ, the largest first, and the sum of all smaller parts. */
 function linesOf(rows, name) {
   const parts = rows.filter((row) => row["Difference (s)"] !== 0);
-  const least = LEAST_PART * sumOf(parts.map((row) => Math.abs(row["Difference (s)"])));
-  const large = parts.filter((row) => Math.abs(row["Difference (s)"]) >= least);
+  const smallest = SMALLEST_PART * sumOf(parts.map((row) => Math.abs(row["Difference (s)"])));
+  const large = parts.filter((row) => Math.abs(row["Difference (s)"]) >= smallest);
   const shown = large.slice(0, MOST_PARTS);
   const lines = shown.map((row) => ({
     title: row[name],
@@ -47,23 +44,18 @@ function linesOf(rows, name) {
     hint: row.Meaning,
     seconds: row["Difference (s)"],
   }));
-  const rest = parts.slice(shown.length);
-  if (rest.length)
-    lines.push({
-      title: counted(rest.length, "smaller part"),
-      about: "",
-      seconds: sumOf(rest.map((row) => row["Difference (s)"])),
-    });
+  const others = parts.slice(shown.length).map((row) => row["Difference (s)"]);
+  if (others.length) lines.push({ title: counted(others.length, "smaller part"), about: "", seconds: sumOf(others) });
   for (const line of lines) line.kind = line.seconds < 0 ? "less" : "more";
   return lines;
 }
 
-/** The chart begins at 0 unless the differences would be too small to be seen. */
+/** Returns the bounds of the chart. It starts at 0, unless the differences would be too small to see. */
 function scaleOf(ends) {
-  const [least, most] = [Math.min(...ends), Math.max(...ends)];
-  const room = Math.max(most - least, most * 0.02) * ROOM;
-  const low = least - 4 * room > 0 && most - least < least / 2 ? least - 4 * room : 0;
-  return { low: Math.min(low, least), high: most + room || 1 };
+  const [lowest, highest] = [Math.min(...ends), Math.max(...ends)];
+  const room = Math.max(highest - lowest, highest * 0.02) * ROOM;
+  const low = lowest - 4 * room > 0 && highest - lowest < lowest / 2 ? lowest - 4 * room : 0;
+  return { low: Math.min(low, lowest), high: highest + room || 1 };
 }
 
 function waterfallLine({ title, about, hint = "", from, to, seconds, kind }, { low, high }) {

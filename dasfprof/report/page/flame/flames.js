@@ -1,6 +1,6 @@
-// The flame graphs of a run: its tasks by function, step and worker, its client, its event loops.
+// The flame graphs of a run: tasks by function, step and worker, the client, and event loops.
 
-import { breathe, byId, find, make, radios } from "../dom.js";
+import { absence, breathe, byId, find, make, radios } from "../dom.js";
 import { counted, formatSeconds, formatShare, shortened, visible } from "../format.js";
 import { lastAtMost } from "../numbers.js";
 import { FlameGraph, treeOf } from "./graph.js";
@@ -34,7 +34,7 @@ export class Flames {
     if (this.facts.views.length) this.show(this.facts.views[0].name);
   }
 
-  /** Shows a view; zooms to a group of it, if one is named. */
+  /** Shows a view, and zooms to a group if one is named. */
   show(name, group = null) {
     const tree = this.trees.get(name);
     this.tree = tree;
@@ -45,15 +45,15 @@ export class Flames {
       name: ({ at }) => this.nameOf(tree, at)[0],
       title: (call) => this.title(tree, call),
       dress: (element, call) => this.dress(element, tree, call),
-      chosen: (call) => this.tellOf(tree, call),
+      chosen: (call) => this.showLines(tree, call),
     });
     const { samples, omitted } = tree.view;
-    const left = omitted ? `; ${counted(omitted, "brief call")} left out` : "";
+    const left = omitted ? `; without ${counted(omitted, "short call")}` : "";
     byId("flame-about").textContent = `${counted(samples, "sample")}, ${formatSeconds(tree.view.seconds)}${left}`;
     this.search();
-    const wanted = this.groupOf(tree, group);
-    if (wanted) this.graph.zoom(wanted);
-    else this.tellOf(tree, null);
+    const zoomed = this.groupOf(tree, group);
+    if (zoomed) this.graph.zoom(zoomed);
+    else this.showLines(tree, null);
   }
 
   /** Whether any task was sampled. */
@@ -61,7 +61,7 @@ export class Flames {
     return this.facts.lines.places.length > 0;
   }
 
-  /** The lines of the user's code at which a task run was, the longest first. */
+  /** Returns the sampled lines of user code in a task run, the longest first. */
   linesOfRun(row) {
     const { rows, places } = this.runLines;
     const lines = [];
@@ -70,35 +70,35 @@ export class Flames {
     return lines.sort((one, other) => other.seconds - one.seconds);
   }
 
-  /** The lines of the user's code at which the task runs of a function were, the longest first. */
+  /** Returns the sampled lines of user code in the task runs of a function, the longest first. */
   linesOfFunction(name) {
     const { functions } = this.facts.lines;
-    const found = Object.hasOwn(functions, name) ? functions[name] : [];
-    return found.map(([place, ...numbers]) => {
+    const lines = Object.hasOwn(functions, name) ? functions[name] : [];
+    return lines.map(([place, ...numbers]) => {
       const spent = SPENT.map((part, at) => [part, numbers[at] ?? NaN]);
       return { ...this.places[place], ...Object.fromEntries(spent) };
     });
   }
 
-  /** The lines of what a source is of, where a function's tasks called it, with what it calls. */
+  /** Returns the sampled lines of a source in the task runs of a function, with the time of their calls. */
   linesWithin(name, { file, first, lines }) {
     const tree = this.trees.get("function");
     const byLine = new Map();
-    const isIt = ({ line }) => line >= first && line < first + lines.length;
+    const isInSource = ({ line }) => line >= first && line < first + lines.length;
     const add = (call) => {
-      const own = this.nameOf(tree, call.at)[1] === file ? linesAt(tree, call.at) : [];
-      if (!own.some(isIt)) return call.calls.forEach(add);
-      for (const one of own) {
-        const sum = byLine.get(one.line);
-        if (!sum) byLine.set(one.line, { ...one });
-        else for (const part of SPENT) sum[part] += one[part];
+      const sampled = this.nameOf(tree, call.at)[1] === file ? linesAt(tree, call.at) : [];
+      if (!sampled.some(isInSource)) return call.calls.forEach(add);
+      for (const spent of sampled) {
+        const sum = byLine.get(spent.line);
+        if (!sum) byLine.set(spent.line, { ...spent });
+        else for (const part of SPENT) sum[part] += spent[part];
       }
     };
     this.groupOf(tree, name)?.calls.forEach(add);
     return [...byLine.values()];
   }
 
-  /** The call that stands for a group; undefined: there is none. */
+  /** Returns the outermost call of a group, or undefined. */
   groupOf(tree, group) {
     return tree?.calls.find((call) => !call.caller && this.nameOf(tree, call.at)[0] === group);
   }
@@ -123,26 +123,22 @@ export class Flames {
   }
 
   search() {
-    const wanted = byId("flame-search").value;
-    const { count, seconds } = this.graph.find(wanted);
+    const text = byId("flame-search").value;
+    const { count, seconds } = this.graph.find(text);
     const share = formatShare(seconds / this.tree.view.seconds);
-    byId("flame-found").textContent =
-      wanted === "" ? "" : `${counted(count, "call")}, ${formatSeconds(seconds)} (${share})`;
+    byId("flame-found").textContent = text && `${counted(count, "call")}, ${formatSeconds(seconds)} (${share})`;
   }
 
-  /** Shows the lines of the call that the graph is zoomed to. */
-  tellOf(tree, call) {
+  /** Shows the lines of the call to which the graph is zoomed. */
+  showLines(tree, call) {
     const root = byId("flame-frame");
     byId("flame-whole").disabled = call === null;
-    if (call === null) {
-      root.replaceChildren(make("p", { class: "absent" }, "Choose a call to see its lines."));
-      return;
-    }
+    if (call === null) return root.replaceChildren(absence("Click a call to see its lines."));
     const [name, file] = this.nameOf(tree, call.at);
-    const own = `${formatSeconds(tree.own[call.at])} in itself`;
+    const title = visible(this.title(tree, call).slice(name.length + 1));
     root.replaceChildren(
       make("h3", {}, shortened(name, 200)),
-      make("p", {}, visible(this.title(tree, call).slice(name.length + 1)), `; ${own}.`),
+      make("p", {}, `${title}; ${formatSeconds(tree.own[call.at])} without the calls that it makes.`),
       ...(file ? [lineTable(this.sources, file, linesAt(tree, call.at))] : []),
     );
   }
@@ -151,7 +147,7 @@ export class Flames {
 const SPENT = ["seconds", "computing", "core", "lock", "uncertain"];
 
 /**
- * What seconds were spent with, by the columns of that, which may have a word before their names.
+ * Returns the seconds of a call or line by activity. `before` is a prefix of the columns' names.
  *
  * @returns {any}
  */
@@ -159,7 +155,7 @@ function spentAt(columns, at, before = "") {
   return Object.fromEntries(SPENT.map((name) => [name, columns[before + name][at]]));
 }
 
-/** The lines at which a call was, with what was called from there. */
+/** Returns the sampled lines of a call, with the time of the calls that they make. */
 function linesAt(tree, at) {
   const lines = [];
   for (let place = tree.first_lines[at]; place < tree.first_lines[at + 1]; place += 1)

@@ -1,20 +1,20 @@
-// A flame graph: calls as wide as their seconds, those that they make under them.
+// A flame graph. The width of a call is its time, and the calls that it makes are below it.
 
 import { make } from "../dom.js";
 import { shortened, visible } from "../format.js";
 import { sumOf } from "../numbers.js";
 
 const FLAME_HEIGHT = 22;
-/** Narrower calls, as a share of the graph, have no place in it until it is zoomed to them. */
-const LEAST_WIDTH = 0.002;
+/** Threshold (fraction of the graph's width): narrower calls are not drawn. */
+const MIN_WIDTH = 0.002;
 
-/** Calls by their depths, each followed by those that it makes: its place `at`, `caller`, `calls`. */
+/** Returns calls with their index `at`, `caller` and `calls`, from the depths of calls in depth-first order. */
 export function treeOf(depths) {
-  const way = [];
+  const callers = [];
   return Array.from(depths, (depth, at) => {
-    const call = { at, depth, caller: depth ? way[depth - 1] : null, calls: [] };
+    const call = { at, depth, caller: depth ? callers[depth - 1] : null, calls: [] };
     call.caller?.calls.push(call);
-    way[depth] = call;
+    callers[depth] = call;
     return call;
   });
 }
@@ -23,47 +23,47 @@ export class FlameGraph {
   root; calls; seconds; name; title; dress; chosen;
 
   /**
-   * `calls`: see `treeOf`. Of a call, `seconds(call)` are those of it and of what it calls,
-   * `name(call)` and `title(call)` texts; `dress(element, call)` gives it a colour. `chosen(call)`
-   * is told what the graph is zoomed to; null: all of it.
+   * `calls`: see `treeOf`. `seconds(call)` returns the time of a call with the calls that it makes, and
+   * `name(call)` and `title(call)` return texts. `dress(element, call)` sets its colour. `chosen(call)` is
+   * called with the zoomed call, or null.
    */
   constructor(root, { calls, seconds, name, title, dress, chosen = () => {} }) {
     Object.assign(this, { root, calls, seconds, name, title, dress, chosen });
-    this.wanted = "";
+    this.searched = "";
     this.zoomed = null;
     root.onkeydown = (event) => this.onKey(event);
     this.draw();
   }
 
-  /** Zooms to a call, or to all. */
+  /** Zooms to a call, or shows all calls for null. */
   zoom(call) {
     const hadFocus = this.root.contains(document.activeElement);
     this.zoomed = call;
     this.draw();
-    const shown = this.drawn.find((one) => one.call === call) ?? this.drawn[0];
+    const shown = this.drawn.find((entry) => entry.call === call) ?? this.drawn[0];
     if (shown && hadFocus) this.focus(shown);
     this.chosen(call);
   }
 
   draw() {
     this.drawn = [];
-    const way = [];
-    for (let call = this.zoomed?.caller; call; call = call.caller) way.unshift(call);
-    for (const [level, call] of way.entries()) this.add(call, 0, 1, level, "above");
+    const callers = [];
+    for (let call = this.zoomed?.caller; call; call = call.caller) callers.unshift(call);
+    for (const [level, call] of callers.entries()) this.add(call, 0, 1, level, "above");
     const outermost = this.zoomed ? [this.zoomed] : this.calls.filter((call) => !call.caller);
-    this.addAll(outermost, 0, 1, sumOf(outermost.map(this.seconds)), way.length);
-    const levels = this.drawn.reduce((most, { level }) => Math.max(most, level + 1), 0);
-    this.root.style.height = `${Math.max(levels, 1) * FLAME_HEIGHT}px`;
+    this.addAll(outermost, 0, 1, sumOf(outermost.map(this.seconds)), callers.length);
+    const levels = this.drawn.reduce((highest, { level }) => Math.max(highest, level + 1), 1);
+    this.root.style.height = `${levels * FLAME_HEIGHT}px`;
     this.root.replaceChildren(...this.drawn.map(({ element }) => element));
-    if (this.drawn.length) this.drawn[way.length].element.tabIndex = 0;
+    if (this.drawn.length) this.drawn[callers.length].element.tabIndex = 0;
     this.light();
   }
 
-  /** Adds calls side by side; together they are as wide as their seconds are of `whole`. */
-  addAll(calls, left, width, whole, level) {
+  /** Adds calls next to each other. Their widths are their fractions of the total seconds. */
+  addAll(calls, left, width, total, level) {
     for (const call of calls) {
-      const share = whole > 0 ? (this.seconds(call) / whole) * width : 0;
-      if (share >= LEAST_WIDTH) {
+      const share = total > 0 ? (this.seconds(call) / total) * width : 0;
+      if (share >= MIN_WIDTH) {
         this.add(call, left, share, level);
         this.addAll(call.calls, left, share, this.seconds(call), level + 1);
       }
@@ -84,9 +84,9 @@ export class FlameGraph {
     this.drawn.push({ call, element, left, level });
   }
 
-  /** Lights the calls whose text holds another one; returns how many, and their seconds. */
+  /** Highlights the calls whose title contains a text, and returns their number and seconds. */
   find(text) {
-    this.wanted = text.toLowerCase();
+    this.searched = text.toLowerCase();
     this.light();
     let [count, seconds] = [0, 0];
     for (const call of this.calls) {
@@ -100,11 +100,11 @@ export class FlameGraph {
   }
 
   holds(call) {
-    return this.wanted !== "" && this.title(call).toLowerCase().includes(this.wanted);
+    return this.searched !== "" && this.title(call).toLowerCase().includes(this.searched);
   }
 
   light() {
-    this.root.classList.toggle("searched", this.wanted !== "");
+    this.root.classList.toggle("searched", this.searched !== "");
     for (const { call, element } of this.drawn) element.classList.toggle("lit", this.holds(call));
   }
 
@@ -119,13 +119,9 @@ export class FlameGraph {
     const beside = this.drawn.filter(({ level }) => level === now.level);
     const place = beside.indexOf(now);
     const inner = this.drawn.filter(({ call }) => call.caller === now.call);
-    const longest = inner.reduce(
-      (most, one) => (most && this.seconds(most.call) >= this.seconds(one.call) ? most : one),
-      undefined,
-    );
     const next = {
       ArrowUp: () => this.drawn.find(({ call }) => call === now.call.caller),
-      ArrowDown: () => longest,
+      ArrowDown: () => inner.sort((one, other) => this.seconds(other.call) - this.seconds(one.call))[0],
       ArrowLeft: () => beside[place - 1],
       ArrowRight: () => beside[place + 1],
       Home: () => this.drawn[0],

@@ -1,10 +1,11 @@
-// Lines of a file with the seconds that were spent at them, beside the source that was recorded.
+// Lines of a file with their seconds, and the recorded source.
 
-import { make } from "../dom.js";
+import { absence, make } from "../dom.js";
 import { formatSeconds, formatShare, visible } from "../format.js";
+import { sumOf } from "../numbers.js";
 
 export class Sources {
-  /** `code`: place, source, file and first line of functions, in lists. */
+  /** `code` has location, source, file and first line of functions, by the function of the tasks. */
   constructor(code) {
     this.functions = Object.values(code)
       .flat()
@@ -12,52 +13,45 @@ export class Sources {
       .filter(({ source }) => source !== "");
   }
 
-  /** The source of the function that a line is of; null: none was recorded, or several differ. */
+  /** Returns the source of the function that contains a line, or null if none or several were recorded. */
   find(file, line) {
-    const found = this.functions.filter(
-      (one) => one.file === file && line >= one.first && line < one.first + one.lines.length,
+    const around = this.functions.filter(
+      (source) => source.file === file && line >= source.first && line < source.first + source.lines.length,
     );
-    // The innermost of those that one is defined in.
-    const first = Math.max(...found.map((one) => one.first));
-    const inner = found.filter((one) => one.first === first);
-    return new Set(inner.map((one) => one.source)).size === 1 ? inner[0] : null;
+    // Functions may be nested.
+    const first = Math.max(...around.map((source) => source.first));
+    const inner = around.filter((source) => source.first === first);
+    return new Set(inner.map(({ source }) => source)).size === 1 ? inner[0] : null;
   }
 }
 
-/** The text that stands in the place of the lines beyond the hundredth, which are not recorded. */
+/** The text that replaces all lines after the hundredth, which are not recorded. */
 const OMITTED_LINES = /^\.\.\. and \d+ lines$/;
 
-/**
- * A table of the lines of one file, with their source where it is known; `spent` has `line`
- * and what `dressSpent` takes of each.
- */
+/** Creates a table of lines of a file, with their source if known. For `spent`, see `sourceTable`. */
 export function lineTable(sources, file, spent) {
-  const source = spent.map(({ line }) => sources.find(file, line)).find((found) => found) ?? null;
-  const about = source ? [] : [make("p", { class: "absent" }, NO_SOURCE)];
-  return make("div", {}, ...about, sourceTable(source, spent));
+  const source = spent.map(({ line }) => sources.find(file, line)).find(Boolean) ?? null;
+  const none = "The source is not recorded. Sources are recorded for functions that tasks call.";
+  return make("div", {}, ...(source ? [] : [absence(none)]), sourceTable(source, spent));
 }
 
-/** The same of a source that is known, or null. */
+/** Creates a table of lines. `spent` has `line` and the seconds for `dressSpent`. The source may be null. */
 export function sourceTable(source, spent) {
-  const byLine = new Map(spent.map((one) => [one.line, one]));
-  const most = Math.max(...spent.map((one) => one.seconds), 1e-9);
+  const byLine = new Map(spent.map((entry) => [entry.line, entry]));
+  const longest = Math.max(...spent.map(({ seconds }) => seconds), 1e-9);
   const rows = [];
   for (const [at, text] of (source?.lines ?? []).entries()) {
     const line = source.first + at;
-    if (OMITTED_LINES.test(text)) rows.push(lineRow(null, text, null, most));
-    else rows.push(lineRow(line, text, byLine.get(line), most));
+    if (OMITTED_LINES.test(text)) rows.push(lineRow(null, text, null, longest));
+    else rows.push(lineRow(line, text, byLine.get(line), longest));
     byLine.delete(line);
   }
-  for (const one of byLine.values()) rows.push(lineRow(one.line, null, one, most));
+  for (const entry of byLine.values()) rows.push(lineRow(entry.line, null, entry, longest));
   const table = make("table", { class: "lines", "aria-label": "Lines" }, make("tbody", {}, ...rows));
   return make("div", { class: "lines-box", tabindex: "0" }, table);
 }
 
-const NO_SOURCE =
-  "Its source is not recorded: that is done of the functions that tasks call, where the file that " +
-  "they were made of is on the worker, unchanged.";
-
-function lineRow(line, text, spent, most) {
+function lineRow(line, text, spent, longest) {
   const seconds = spent ? formatSeconds(spent.seconds) : "";
   const code = make("code", {}, text === null ? "" : visible(text.replaceAll("\t", "    ")));
   return make(
@@ -65,33 +59,33 @@ function lineRow(line, text, spent, most) {
     { class: spent ? "" : "unseen-line" },
     make("td", { class: "number" }, line ? String(line) : ""),
     make("td", { class: "number" }, seconds),
-    make("td", { class: "spent" }, ...(spent ? [spentBar(spent, spent.seconds / most)] : [])),
+    make("td", { class: "spent" }, ...(spent ? [spentBar(spent, spent.seconds / longest)] : [])),
     make("td", {}, code),
   );
 }
 
-/** Lines of any files, the longest first, in a list. */
-export function lineList(spent) {
-  const most = Math.max(...spent.map((one) => one.seconds), 1e-9);
-  const items = spent.map((one) =>
+/** Creates a list of lines of any files. */
+export function lineList(lines) {
+  const longest = Math.max(...lines.map(({ seconds }) => seconds), 1e-9);
+  const items = lines.map((line) =>
     make(
       "li",
       {},
-      make("span", { class: "seconds" }, formatSeconds(one.seconds)),
-      make("span", { class: "spent" }, spentBar(one, one.seconds / most)),
-      make("span", { class: "place", title: visible(one.file) }, placeOfLine(one)),
+      make("span", { class: "seconds" }, formatSeconds(line.seconds)),
+      make("span", { class: "spent" }, spentBar(line, line.seconds / longest)),
+      make("span", { class: "place", title: visible(line.file) }, placeOfLine(line)),
     ),
   );
   return make("ol", { class: "line-list" }, ...items);
 }
 
-/** File, line and function of a line, in few words. */
+/** Returns the file name, number and function of a line. */
 export function placeOfLine({ file, line, name }) {
   const base = file.split(/[\\/]/).at(-1);
   return visible(line ? `${base}:${line} ${name}` : name);
 }
 
-/** A bar of the computing and the other seconds, as wide as a share. */
+/** Creates a bar of computing and waiting time, whose width is a fraction. */
 function spentBar(spent, share) {
   const bar = make("div", { class: "spent-bar", title: spentWords(spent) });
   bar.style.width = `${Math.max(share * 100, 1)}%`;
@@ -99,15 +93,15 @@ function spentBar(spent, share) {
   return bar;
 }
 
-/** The share of the time by which what it was spent with may be off, to be told apart. */
-const TELLING = 0.1;
+/** Threshold (fraction): if more of the time is uncertain, computing and waiting are not distinguished. */
+const MAX_UNCERTAIN = 0.1;
 
-/** Marks what an element's width stands for: what is not computing is striped, hatched or dotted. */
+/** Adds stripes, hatching or dots to the parts of an element's width that are not computing. */
 export function dressSpent(element, { seconds, computing, core, lock, uncertain }) {
   const ready = (core || 0) + (lock || 0);
   const parts = [["waits", computing + ready, seconds - computing - ready]];
-  if (!Number.isFinite(computing)) parts.splice(0, 1, ["untold", 0, seconds]);
-  else if (uncertain > TELLING * seconds) parts.push(["untold", 0, computing + ready]);
+  if (!Number.isFinite(computing)) parts.splice(0, 1, ["unknown", 0, seconds]);
+  else if (uncertain > MAX_UNCERTAIN * seconds) parts.push(["unknown", 0, computing + ready]);
   else parts.push(["ready", computing, ready]);
   for (const [kind, before, length] of parts) {
     if (!(length > 0.005 * seconds)) continue;
@@ -118,18 +112,18 @@ export function dressSpent(element, { seconds, computing, core, lock, uncertain 
   }
 }
 
-/** What seconds were spent with, as far as it is known. */
+/** Returns the percentages of computing and waiting time as text. */
 export function spentWords({ seconds, computing, core, lock, uncertain }) {
   if (!Number.isFinite(computing)) return "computing or waiting: unknown";
-  const active = [
+  const isSome = ([part]) => seconds > 0 && part / seconds >= 0.005;
+  const parts = [
     [computing, "computing"],
-    [core || 0, "waiting for a core"],
+    [core || 0, "waiting for CPU"],
     [lock || 0, "waiting for the GIL"],
   ];
-  const ran = active.reduce((sum, [part]) => sum + part, 0);
-  const isSome = ([part]) => seconds > 0 && part / seconds >= 0.005;
-  const either = active.filter(isSome).map(([, words]) => words);
-  const parts = uncertain > TELLING * seconds ? [[ran, either.join(" or ")]] : active;
-  const told = [...parts, [Math.max(seconds - ran, 0), "waiting"]].filter(isSome);
-  return told.map(([part, words]) => `${formatShare(part / seconds)} ${words}`).join(", ");
+  const active = sumOf(parts.map(([part]) => part));
+  const either = parts.filter(isSome).map(([, text]) => text);
+  const shown = uncertain > MAX_UNCERTAIN * seconds ? [[active, either.join(" or ")]] : parts;
+  const all = [...shown, [Math.max(seconds - active, 0), "waiting"]].filter(isSome);
+  return all.map(([part, text]) => `${formatShare(part / seconds)} ${text}`).join(", ");
 }

@@ -1,7 +1,6 @@
-// The drawer of a function: how long its task runs took, which were slowest, on which workers, in
-// which lines, and its code.
+// The drawer of a function: durations, slowest task runs, workers, lines and source.
 
-import { byId, closeButton, make, tableOf } from "../dom.js";
+import { absence, byId, closeButton, make, meter, tableOf } from "../dom.js";
 import { lineList, sourceTable } from "../flame/sources.js";
 import { counted, formatCell, formatCount, formatSeconds, shortened, visible } from "../format.js";
 import { median, sumOf } from "../numbers.js";
@@ -15,7 +14,7 @@ const WORKERS_SHOWN = 24;
 /** A button that opens the drawer of a function. */
 export function functionButton(name, about, attributes = {}) {
   const onclick = () => about(name);
-  const title = "All task runs of this function";
+  const title = "Show details of this function";
   return make("button", { type: "button", class: "link", title, onclick, ...attributes }, shortened(name, 60));
 }
 
@@ -27,16 +26,16 @@ export class Drawer {
   constructor(dialog, { tasks, flames, timeline }) {
     Object.assign(this, { dialog, tasks, flames, timeline });
     dialog.addEventListener("close", () => {
-      // In a notebook's frame the page has no path.
+      // In a notebook's frame, the page has no path.
       if (this.name !== null) history.replaceState(null, "", this.address || "#");
       this.name = null;
     });
-    // Beside the drawer is the page: a click there closes it.
+    // A click on the page next to the drawer closes it.
     dialog.addEventListener("click", (event) => event.target === dialog && dialog.close());
     this.name = null;
   }
 
-  /** Opens the drawer that a link names; whether it names nothing else. */
+  /** Opens the drawer that a link names, and returns whether the link names nothing else. */
   follows(link) {
     if (!link.has("about")) {
       if (this.name !== null) this.close(location.hash);
@@ -46,19 +45,17 @@ export class Drawer {
     return link.size === 1;
   }
 
-  /** Opens the drawer of a function that has task runs; says so if there is none of that name. */
+  /** Opens the drawer of a function, or of a name without task runs. */
   open(name) {
     const code = this.tasks.facts.functions.indexOf(name);
-    const rows = [];
-    for (let row = 0; row < this.tasks.count; row += 1)
-      if (this.tasks.functionOf(row) === code) rows.push(row);
+    const rows = Array.from(this.tasks.rows.filter((row) => this.tasks.functionOf(row) === code));
     if (this.name === null) {
       const about = new URLSearchParams(location.hash.slice(1)).has("about");
       this.address = about ? "#" : location.hash;
     }
     this.name = name;
     history.replaceState(null, "", `#${new URLSearchParams({ about: name })}`);
-    this.dialog.replaceChildren(this.head(name), ...(rows.length ? this.parts(name, rows) : [nothing()]));
+    this.dialog.replaceChildren(this.head(name), ...this.parts(name, rows));
     if (!this.dialog.open) this.dialog.showModal();
     this.dialog.scrollTop = 0;
   }
@@ -74,6 +71,7 @@ export class Drawer {
   }
 
   parts(name, rows) {
+    if (!rows.length) return [absence("This report has no task runs of this function.")];
     const ended = rows.filter((row) => !this.tasks.isOpen(row));
     const durations = Float64Array.from(ended, (row) => this.tasks.durations[row]).sort();
     return [
@@ -92,22 +90,21 @@ export class Drawer {
     const { tasks } = this;
     const sum = sumOf(rows.map((row) => tasks.durations[row]));
     const cpu = sumOf(rows.map((row) => tasks.cpu[row] || 0));
-    const known = rows.some((row) => Number.isFinite(tasks.cpu[row]));
+    const isKnown = rows.some((row) => Number.isFinite(tasks.cpu[row]));
+    const unfinished = rows.length - durations.length;
     const failed = rows.filter((row) => tasks.stateName(row) === "erred").length;
     const quantile = (share) => durations[Math.min(durations.length - 1, Math.floor(share * durations.length))];
     const facts = [
       ["Task runs", formatCount(rows.length)],
       ["Failed", failed ? formatCount(failed) : ""],
-      ["Had not ended", rows.length > durations.length ? formatCount(rows.length - durations.length) : ""],
-      ["In all", formatSeconds(sum)],
-      ["CPU", known ? formatSeconds(cpu) : "unknown"],
+      ["Unfinished", unfinished ? formatCount(unfinished) : ""],
+      ["Total time", formatSeconds(sum)],
+      ["CPU time", isKnown ? formatSeconds(cpu) : "unknown"],
       ["Median", durations.length ? formatSeconds(median(durations)) : "unknown"],
-      ["95 % within", durations.length ? formatSeconds(quantile(0.95)) : "unknown"],
+      ["95th percentile", durations.length ? formatSeconds(quantile(0.95)) : "unknown"],
     ];
-    const list = make("dl", { class: "figures" });
-    for (const [label, text] of facts)
-      if (text) list.append(make("div", {}, make("dt", {}, label), make("dd", {}, text)));
-    return list;
+    const part = ([label, text]) => make("div", {}, make("dt", {}, label), make("dd", {}, text));
+    return make("dl", { class: "figures" }, ...facts.filter(([, text]) => text).map(part));
   }
 
   slowest(rows) {
@@ -131,41 +128,37 @@ export class Drawer {
   byWorker(rows) {
     const { tasks } = this;
     const workers = Map.groupBy(rows, (row) => tasks.workerName(row));
-    const listed = [...workers].map(([worker, own]) => {
-      const durations = own.map((row) => tasks.durations[row]);
-      return { worker, count: own.length, sum: sumOf(durations), middle: median(durations) };
+    const listed = [...workers].map(([worker, workerRows]) => {
+      const durations = workerRows.map((row) => tasks.durations[row]);
+      return { worker, count: durations.length, sum: sumOf(durations), middle: median(durations) };
     });
     listed.sort((one, other) => other.sum - one.sum);
-    const most = Math.max(...listed.map(({ sum }) => sum), 1e-9);
     const body = listed.slice(0, WORKERS_SHOWN).map(({ worker, count, sum, middle }) => {
-      const bar = make("div", { class: "meter" }, make("div"));
-      bar.firstChild.style.width = `${(sum / most) * 100}%`;
+      const bar = meter(sum / (listed[0].sum || 1));
       return [shortened(worker, 40), formatCount(count), formatSeconds(sum), bar, formatSeconds(middle)];
     });
     const more = listed.length - body.length;
-    const rest = more > 0 ? [make("p", { class: "absent" }, `and ${counted(more, "more worker")}`)] : [];
-    const labels = ["Worker", "Task runs", "In all", "", "Median"];
-    return make("div", {}, tableOf({ class: "plain of-workers" }, labels, body), ...rest);
+    const others = more > 0 ? [absence(`and ${counted(more, "more worker")}`)] : [];
+    const labels = ["Worker", "Task runs", "Total time", "", "Median"];
+    return make("div", {}, tableOf({ class: "plain of-workers" }, labels, body), ...others);
   }
 
   lines(name) {
     if (!this.flames.sampled) return [];
     const lines = this.flames.linesOfFunction(name);
     const title = make("h3", {}, "Hot lines");
-    if (!lines.length) return [title, make("p", { class: "absent" }, "No sample is of this function.")];
+    if (!lines.length) return [title, absence("There are no samples of this function.")];
     const graph = () => {
       this.close(this.address);
       this.flames.show("function", name);
       byId("flame-section").scrollIntoView();
     };
-    return [title, lineList(lines), make("button", { type: "button", onclick: graph }, "In the flame graph")];
+    return [title, lineList(lines), make("button", { type: "button", onclick: graph }, "Show in flame graph")];
   }
 
-  /** The code of what its tasks call, with the seconds of its lines where they were sampled. */
+  /** Returns the source of the functions that its tasks call, with the sampled seconds of lines. */
   code(name) {
-    const known = this.tasks.facts.code;
-    const functions = Object.hasOwn(known, name) ? known[name] : [];
-    return functions.flatMap(([place, source, file, first]) => {
+    return this.tasks.codeOf(name).flatMap(([place, source, file, first]) => {
       const title = make("h3", {}, `Code: ${visible(place)}`);
       if (!source) return [title];
       const lines = source.replace(/\n$/, "").split("\n");
@@ -173,8 +166,4 @@ export class Drawer {
       return [title, sourceTable({ first, lines }, spent)];
     });
   }
-}
-
-function nothing() {
-  return make("p", { class: "absent" }, "This page has no task run of a function of this name.");
 }

@@ -1,22 +1,22 @@
-// The nodes of a plan put together to as many boxes as a person can read: pure functions.
+// Pure functions that combine the nodes of a plan into a readable number of boxes.
 
 import { rowsOf } from "../data.js";
 import { sumOf } from "../numbers.js";
 
 const LEVELS = ["node", "line", "step", "function"];
-/** A picture of more boxes than this is put together further. */
+/** Maximum number of boxes of a readable picture. */
 const READABLE = 36;
-/** So is one with more beside each other. */
+/** Maximum number of boxes in a row of a readable picture. */
 const MOST_BESIDE = 4;
-/** Of nodes that differ in nothing but their place beside each other, more than these are one box. */
+/** Maximum number of equivalent nodes that are separate boxes. */
 const MOST_ALIKE = 3;
-/** Of more groups than this nobody asks which can be put together. */
+/** Maximum number of groups that are checked for merging. */
 const MOST_GROUPS = 1200;
 
 /**
- * The nodes and edges of a plan, of its two tables.
+ * Returns the nodes and edges of a plan from its two tables.
  *
- * @returns {{nodes: any[], edges: any[]}} Edges have the places of their nodes.
+ * @returns {{nodes: any[], edges: any[]}} Edges have the indices of their nodes.
  */
 export function planOf(table, edgeTable, classes) {
   const nodes = rowsOf(table).map((row, at) => ({
@@ -47,24 +47,25 @@ export function planOf(table, edgeTable, classes) {
   return { nodes, edges: edges.filter(({ from, to }) => from !== to) };
 }
 
-/** By what the nodes of a plan can be put together; the first is by nothing. */
+/** Returns the groupings of nodes that are possible. The first does not combine nodes. */
 export function levelsOf({ nodes }) {
   const some = (name) => nodes.some((node) => node[name]);
   return LEVELS.filter((name) => !["line", "step"].includes(name) || some(name));
 }
 
-/** The level at which a person can read a plan, as far as there is one. */
+/** Returns the most detailed grouping with a readable picture, or the one with the smallest number of boxes. */
 export function usualLevel(plan) {
   const levels = levelsOf(plan);
   const blocks = levels.map((level) => blocksOf(plan, level));
-  const counts = blocks.map((own) => sumOf(own.map(({ boxes }) => boxes.length)));
-  const fits = blocks.findIndex((own, at) => counts[at] <= READABLE && own.every((one) => widthOf(one) <= MOST_BESIDE));
+  const counts = blocks.map((ofLevel) => sumOf(ofLevel.map(({ boxes }) => boxes.length)));
+  const isNarrow = (block) => widthOf(block) <= MOST_BESIDE;
+  const fits = blocks.findIndex((ofLevel, at) => counts[at] <= READABLE && ofLevel.every(isNarrow));
   if (fits >= 0) return levels[fits];
   const readable = counts.findIndex((count) => count <= READABLE);
   return levels[readable < 0 ? counts.indexOf(Math.min(...counts)) : readable];
 }
 
-/** How many boxes of a block stand beside each other at most. */
+/** Returns the maximum number of boxes in a row of a block. */
 function widthOf({ boxes, links }) {
   const within = links.filter(({ from }) => boxes.includes(from));
   const edges = within.map(({ from, to }) => ({ from: boxes.indexOf(from), to: boxes.indexOf(to) }));
@@ -72,7 +73,7 @@ function widthOf({ boxes, links }) {
   return Math.max(0, ...[...Map.groupBy(depths, (depth) => depth).values()].map((row) => row.length));
 }
 
-/** How deep each place is: as the longest way to it. */
+/** Returns the depth of each index: the length of the longest path to it. */
 export function depthsOf({ places, edges }) {
   const before = Map.groupBy(edges, ({ to }) => to);
   const depth = new Map();
@@ -83,38 +84,39 @@ export function depthsOf({ places, edges }) {
 }
 
 /**
- * The computations of a plan as boxes and links between them; those that are alike are one block.
+ * Returns the computations of a plan as blocks of boxes and links. Computations with the same structure are one block.
  *
- * Nodes of a line, step or function are one box, unless what it hands on comes back to it by way of others.
+ * Nodes of a line, step or function are one box, unless a path leads from it back to it through another box.
  */
 export function blocksOf({ nodes, edges }, level) {
   const boxOf = new Map();
-  const blocks = [...Map.groupBy(nodes, ({ computation }) => computation).values()].map((own) => {
-    const within = edges.filter(({ from, to }) => nodes[from].computation === own[0].computation
-      && nodes[to].computation === own[0].computation);
-    const boxes = gathered(own, within, level).map(boxFrom);
+  const blocks = [...Map.groupBy(nodes, ({ computation }) => computation).values()].map((members) => {
+    const { computation } = members[0];
+    const isWithin = ({ from, to }) => [from, to].every((at) => nodes[at].computation === computation);
+    const boxes = gathered(members, edges.filter(isWithin), level).map(boxFrom);
     for (const box of boxes) for (const { at } of box.nodes) boxOf.set(at, box);
-    return { boxes, links: [], computations: [own[0].computation] };
+    return { boxes, links: [], computations: [computation] };
   });
   const takers = Map.groupBy(edges, ({ to }) => nodes[to].computation);
   for (const block of blocks) {
-    const own = takers.get(block.computations[0]) ?? [];
-    block.links = linksOf(own.map((edge) => [boxOf.get(edge.from), boxOf.get(edge.to), edge]));
+    const incoming = takers.get(block.computations[0]) ?? [];
+    block.links = linksOf(incoming.map((edge) => [boxOf.get(edge.from), boxOf.get(edge.to), edge]));
   }
   return alikeAsOne(blocks);
 }
 
-/** Links between boxes, of edges between them: a sum for each pair. */
+/** Returns links between boxes, each the sum of the edges between two boxes. */
 function linksOf(edges) {
-  const found = new Map();
-  for (const [from, to, edge] of edges) {
-    if (from === to) continue;
-    if (!found.has(from)) found.set(from, new Map());
-    const own = found.get(from);
-    if (!own.has(to)) own.set(to, { from, to, size: 0, tasks: 0, path: 0 });
-    for (const name of ["size", "tasks", "path"]) own.get(to)[name] += edge[name];
+  const links = [];
+  for (const [source, boxEdges] of Map.groupBy(edges, ([from]) => from)) {
+    for (const [target, pairEdges] of Map.groupBy(boxEdges, ([, to]) => to)) {
+      const sum = (name) => sumOf(pairEdges.map(([, , edge]) => edge[name]));
+      if (source !== target) {
+        links.push({ from: source, to: target, size: sum("size"), tasks: sum("tasks"), path: sum("path") });
+      }
+    }
   }
-  return [...found.values()].flatMap((own) => [...own.values()]);
+  return links;
 }
 
 function boxFrom(nodes) {
@@ -132,7 +134,7 @@ function boxFrom(nodes) {
   };
 }
 
-/** Nodes of a computation in groups, which have no circle of edges among them. */
+/** Returns groups of the nodes of a computation, without cycles of edges between groups. */
 function gathered(nodes, edges, level) {
   const inOrder = ordered(nodes.map(({ at }) => at), edges);
   if (level === "node") return withoutFans(nodes, inOrder);
@@ -147,22 +149,22 @@ function gathered(nodes, edges, level) {
   return merged(groups, inOrder.edges, ([{ at }]) => keyOf.get(at));
 }
 
-/** Each node as a group; those of a function and line at one depth that take and hand on alike are one. */
+/** Returns each node as a group, but nodes of a function and line with equivalent edges as one group. */
 function withoutFans(nodes, inOrder) {
   const depths = depthsOf(inOrder);
-  const told = new Map(nodes.map((node) => [node.at, JSON.stringify([node.function, node.line, node.step])]));
+  const labels = new Map(nodes.map((node) => [node.at, JSON.stringify([node.function, node.line, node.step])]));
   const beside = (by, other) => {
     const groups = Map.groupBy(inOrder.edges, (edge) => edge[by]);
-    const names = (at) => (groups.get(at) ?? []).map((edge) => `${depths.get(edge[other])} ${told.get(edge[other])}`);
+    const names = (at) => (groups.get(at) ?? []).map((edge) => `${depths.get(edge[other])} ${labels.get(edge[other])}`);
     return (at) => [...new Set(names(at))].sort();
   };
   const [sources, takers] = [beside("to", "from"), beside("from", "to")];
-  const keyOf = ({ at }) => JSON.stringify([told.get(at), depths.get(at), sources(at), takers(at)]);
+  const keyOf = ({ at }) => JSON.stringify([labels.get(at), depths.get(at), sources(at), takers(at)]);
   const alike = [...Map.groupBy(nodes, keyOf).values()];
-  return alike.flatMap((own) => (own.length > MOST_ALIKE ? [own] : own.map((node) => [node])));
+  return alike.flatMap((members) => (members.length > MOST_ALIKE ? [members] : members.map((node) => [node])));
 }
 
-/** Puts groups of a key together where no way leads from one to the other through a third. */
+/** Merges groups of a key if no path leads from one to the other through a third. */
 function merged(groups, edges, keyOf) {
   const groupOf = new Map(groups.flatMap((group) => group.map(({ at }) => [at, group])));
   const after = new Map(groups.map((group) => [group, new Set()]));
@@ -173,8 +175,8 @@ function merged(groups, edges, keyOf) {
   for (const alike of Map.groupBy(groups, keyOf).values()) {
     for (let place = 1; place < alike.length; place += 1) {
       const other = alike[place];
-      const circles = (one) => leads(after, one, other) || leads(after, other, one);
-      const into = alike.slice(0, place).find((one) => one.length && !circles(one));
+      const isCycle = (group) => leads(after, group, other) || leads(after, other, group);
+      const into = alike.slice(0, place).find((group) => group.length && !isCycle(group));
       if (!into) continue;
       into.push(...other.splice(0));
       for (const next of after.get(other)) after.get(into).add(next);
@@ -186,7 +188,7 @@ function merged(groups, edges, keyOf) {
   return groups.filter((group) => group.length);
 }
 
-/** Whether a way leads from one group to another through a third. */
+/** Returns whether a path leads from one group to another through a third. */
 function leads(after, from, to) {
   const waiting = [...after.get(from)].filter((next) => next !== to);
   const seen = new Set(waiting);
@@ -200,10 +202,10 @@ function leads(after, from, to) {
   return false;
 }
 
-/** Places in an order in which what hands on comes first, and the edges without those that close a circle. */
+/** Returns indices in topological order, and the edges without those that close a cycle. */
 export function ordered(places, edges) {
   const after = Map.groupBy(edges, ({ from }) => from);
-  const [state, done, kept] = [new Map(), [], []];
+  const [state, done, acyclic] = [new Map(), [], []];
   for (const first of places) {
     const waiting = state.has(first) ? [] : [{ at: first, next: 0 }];
     if (waiting.length) state.set(first, "open");
@@ -214,7 +216,7 @@ export function ordered(places, edges) {
         state.set(waiting.pop().at, "done");
         done.push(top.at);
       } else if (state.get(edge.to) !== "open") {
-        kept.push(edge);
+        acyclic.push(edge);
         if (!state.has(edge.to)) {
           state.set(edge.to, "open");
           waiting.push({ at: edge.to, next: 0 });
@@ -222,25 +224,25 @@ export function ordered(places, edges) {
       }
     }
   }
-  return { places: done.reverse(), edges: kept };
+  return { places: done.reverse(), edges: acyclic };
 }
 
-/** Blocks with the same boxes and links, in whatever order they ran, become one. */
+/** Combines blocks with the same boxes and links into one. */
 function alikeAsOne(blocks) {
-  const told = ({ functions, lines, steps }) => JSON.stringify([functions, lines, steps]);
+  const label = ({ functions, lines, steps }) => JSON.stringify([functions, lines, steps]);
   const byShape = Map.groupBy(blocks, ({ boxes, links }) => JSON.stringify([
-    boxes.map(told),
-    links.map(({ from, to }) => [told(from), told(to)]).sort(),
+    boxes.map(label),
+    links.map(({ from, to }) => [label(from), label(to)]).sort(),
   ]));
   const first = new Map();
-  const found = [...byShape.values()].map((alike) => {
+  const combined = [...byShape.values()].map((alike) => {
     const boxes = alike[0].boxes.map((_, at) => boxFrom(alike.flatMap((block) => block.boxes[at].nodes)));
     for (const block of alike) for (const [at, box] of block.boxes.entries()) first.set(box, boxes[at]);
     const all = (name) => alike.flatMap((block) => block[name]);
     return { boxes, links: all("links"), computations: all("computations") };
   });
-  for (const block of found) {
+  for (const block of combined) {
     block.links = linksOf(block.links.map((link) => [first.get(link.from), first.get(link.to), link]));
   }
-  return found;
+  return combined;
 }

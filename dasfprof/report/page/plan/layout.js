@@ -1,4 +1,4 @@
-// Where the boxes of a computation stand: in levels, what hands on above what takes.
+// The positions of the boxes of a computation, in levels. Sources are above the boxes that use their results.
 
 import { sumOf } from "../numbers.js";
 import { depthsOf, ordered } from "./boxes.js";
@@ -6,21 +6,21 @@ import { depthsOf, ordered } from "./boxes.js";
 const SWEEPS = 8;
 
 /**
- * Places boxes in levels and rows, and the links between them as the points that they go through.
+ * Returns the positions of boxes, and the points of the links between them.
  *
  * @returns {{boxes: {box: any, x: number, level: number}[], links: {link: any, points: number[][]}[], width: number,
- *   levels: number}} `x`: the middle; `points`: middles and levels.
+ *   levels: number}} `x` is the middle of a box, and points are pairs of x and level.
  */
 export function layOut(boxes, links, { wide, gap, slim }) {
-  const kept = ordered(boxes.map((_, at) => at), links.map((link) => ({
+  const graph = ordered(boxes.map((_, at) => at), links.map((link) => ({
     link,
     from: boxes.indexOf(link.from),
     to: boxes.indexOf(link.to),
   })));
-  const level = levelsFrom(kept);
+  const level = levelsFrom(graph);
   const levels = Math.max(0, ...level.values()) + 1;
   const items = boxes.map((box, at) => ({ box, level: level.get(at), x: 0, width: wide, above: [], below: [] }));
-  const routes = kept.edges.map(({ from, to, link }) => {
+  const routes = graph.edges.map(({ from, to, link }) => {
     const through = [items[from]];
     for (let between = items[from].level + 1; between < items[to].level; between += 1) {
       through.push({ box: null, level: between, x: 0, width: slim, above: [], below: [] });
@@ -35,10 +35,12 @@ export function layOut(boxes, links, { wide, gap, slim }) {
   const all = [...items, ...routes.flatMap(({ through }) => through.slice(1, -1))];
   const rows = Array.from({ length: levels }, (_, at) => all.filter((item) => item.level === at));
   arrange(rows, gap);
-  for (const { through } of routes) straighten(through.slice(1, -1));
+  // The points between two boxes are above each other.
+  for (const points of routes.map(({ through }) => through.slice(1, -1)))
+    for (const point of points) point.wanted = middle(points);
   for (const row of rows) seat(row, row.map(({ wanted, x }) => wanted ?? x), gap);
-  const least = Math.min(0, ...all.map(({ x, width }) => x - width / 2));
-  for (const item of all) item.x -= least;
+  const left = Math.min(0, ...all.map(({ x, width }) => x - width / 2));
+  for (const item of all) item.x -= left;
   return {
     boxes: items.map(({ box, x, level: at }) => ({ box, x, level: at })),
     links: routes.map(({ link, through }) => ({ link, points: pointsOf(through, gap) })),
@@ -47,7 +49,7 @@ export function layOut(boxes, links, { wide, gap, slim }) {
   };
 }
 
-/** The points of a link: it leaves and enters boxes beside their other links, in the order of where these go. */
+/** Returns the points of a link. The links of a box are next to each other, in the order of their targets. */
 function pointsOf(through, gap) {
   const points = through.map(({ x, level }) => [x, level]);
   points[0][0] += portOf(through[0], through[0].below, through[1], gap);
@@ -61,7 +63,7 @@ function portOf({ width }, neighbours, neighbour, gap) {
   return (inOrder.indexOf(neighbour) - (neighbours.length - 1) / 2) * apart;
 }
 
-/** The level of each place: as deep as the longest way to it, and then as near to its takers as that allows. */
+/** Returns the level of each index: its depth, or the level above the first box that uses its result. */
 function levelsFrom({ places, edges }) {
   const level = depthsOf({ places, edges });
   const after = Map.groupBy(edges, ({ from }) => from);
@@ -72,7 +74,7 @@ function levelsFrom({ places, edges }) {
   return level;
 }
 
-/** Orders the rows so that few links cross, and moves what is linked above each other. */
+/** Orders the rows so that few links cross, and moves linked items above each other. */
 function arrange(rows, gap) {
   for (const row of rows) seat(row, row.map((_, at) => at), gap);
   for (let sweep = 0; sweep < SWEEPS; sweep += 1) {
@@ -90,16 +92,11 @@ function arrange(rows, gap) {
   }
 }
 
-/** Has the points between two boxes stand above each other. */
-function straighten(points) {
-  for (const point of points) point.wanted = middle(points);
-}
-
 function middle(items) {
   return items.length ? sumOf(items.map(({ x }) => x)) / items.length : null;
 }
 
-/** Moves the items of a row as near to the wanted places as their widths allow, in their order. */
+/** Moves the items of a row as near to the wanted positions as their widths and order allow. */
 function seat(row, wanted, gap) {
   const offsets = [];
   let offset = 0;
@@ -107,7 +104,7 @@ function seat(row, wanted, gap) {
     if (at) offset += row[at - 1].width / 2 + gap + width / 2;
     offsets.push(offset);
   }
-  // Neighbours that would overlap stand together, in the middle of what they want.
+  // Neighbours that would overlap form a cluster at the mean of their wanted positions.
   const clusters = [];
   for (const [at, place] of wanted.entries()) {
     clusters.push({ sum: place - offsets[at], count: 1 });

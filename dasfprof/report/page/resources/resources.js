@@ -1,30 +1,29 @@
-// Charts of resources under the timeline, over the same window of time.
+// Charts of resources below the timeline, for the same time.
 
-import { byId, make } from "../dom.js";
+import { absence, byId, inNextFrame, make } from "../dom.js";
 import { formatSeconds, formatUnit, shortened } from "../format.js";
 import { fitting, lastAtMost, sumOf } from "../numbers.js";
+import { seriesSwatch } from "../timeline/colours.js";
 import { Frame, GUTTER } from "../timeline/frame.js";
 import { fitCanvas, paintGrid } from "../timeline/marks.js";
 import { currentPalette, OTHER } from "../timeline/palette.js";
 
 const CHART_HEIGHT = 68;
-/** A limit is drawn where the readings come to a third of it; that of a share always. */
+/** Threshold: a limit is drawn if it is at most this multiple of the maximum, and always for percentages. */
 const NEAR_LIMIT = 3;
-/** How the lines of limits look, by their kind. */
+/** Lines of limits, by kind. */
 const LIMIT_LINES = {
   limit: { colour: "bad", dashes: [7, 4] },
   pause: { colour: "warn", dashes: [7, 4] },
   spill: { colour: "warn", dashes: [2, 3] },
 };
-/** Letters of a line of a chart's title: the numbers of the axis stand behind it. */
+/** Maximum characters in a line of a chart's title, which is next to the numbers of the axis. */
 const TITLE_LETTERS = 18;
 
 export class Resources {
   from; to;
 
-  /**
-   * `events` has `pointed(time)`, null: none, and `colourOf(name)`, the place in the palette of a function.
-   */
+  /** `events` has `pointed(time)`, with null if the pointer leaves, and `colourOf(name)` of a function. */
   constructor(metrics, columns, root, events) {
     this.events = events;
     this.metrics = metrics;
@@ -32,7 +31,8 @@ export class Resources {
     this.root = root;
     this.pointed = null;
     this.charts = [];
-    new ResizeObserver(() => this.draw()).observe(root);
+    this.draw = inNextFrame(() => this.paintAll());
+    new ResizeObserver(this.draw).observe(root);
   }
 
   async read() {
@@ -43,7 +43,7 @@ export class Resources {
         continue;
       }
       const { times, values } = await this.columns.group(`metric-${metric.name}`);
-      const ends = [...metric.series.slice(1).map((one) => one.first), times.length];
+      const ends = [...metric.series.slice(1).map(({ first }) => first), times.length];
       const series = metric.series.map(({ label, first }, at) => ({
         label,
         times: times.subarray(first, ends[at]),
@@ -51,9 +51,7 @@ export class Resources {
       }));
       this.add(metric, series);
     }
-    for (const [reason, labels] of absent) {
-      this.root.append(make("p", { class: "absent" }, `${labels.join(", ")}: ${reason}.`));
-    }
+    for (const [reason, labels] of absent) this.root.append(absence(`${labels.join(", ")}: ${reason}.`));
     this.draw();
   }
 
@@ -78,7 +76,7 @@ export class Resources {
     this.draw();
   }
 
-  /** Tells the values at a time; null: at none. */
+  /** Shows the values at a time, or none for null. */
   point(time) {
     if (this.pointed === time) return;
     this.pointed = time;
@@ -89,13 +87,6 @@ export class Resources {
     return new Frame({
       ...{ left: GUTTER, top: 6, width: this.root.clientWidth - GUTTER, height: CHART_HEIGHT - 12 },
       ...{ from: this.from, to: this.to, trackHeight: CHART_HEIGHT, scroll: 0 },
-    });
-  }
-
-  draw() {
-    this.asked ??= requestAnimationFrame(() => {
-      this.asked = null;
-      this.paintAll();
     });
   }
 
@@ -121,7 +112,7 @@ export class Resources {
     context.clip();
     paintGrid(context, frame, palette);
     paintAxisLines(context, metric, frame, highest, palette);
-    const colourOf = (one) => palette.series[this.colourIn(chart, one)];
+    const colourOf = (shown) => palette.series[this.colourIn(chart, shown)];
     if (metric.stacked) paintStacked(context, chart, frame, colourOf, palette);
     else paintLines(context, series, named, frame, highest || 1, palette);
     paintLimits(context, limits, frame, highest, palette);
@@ -134,12 +125,12 @@ export class Resources {
     this.paintReading(chart, near, frame, context, palette);
   }
 
-  /** The place in the palette of a series that is named. */
-  colourIn({ metric, named }, one) {
-    return metric.stacked ? this.events.colourOf(one.label) : named.indexOf(one);
+  /** Returns the colour of a series in the legend. */
+  colourIn({ metric, named }, shown) {
+    return metric.stacked ? this.events.colourOf(shown.label) : named.indexOf(shown);
   }
 
-  /** Names series and limits, and tells the series' values where the pointer is. */
+  /** Shows the legend, with the values at the pointer. */
   paintReading(chart, limits, frame, context, palette) {
     const { series, named } = chart;
     const inside = this.pointed !== null && this.pointed >= this.from && this.pointed <= this.to;
@@ -148,44 +139,37 @@ export class Resources {
       context.fillStyle = palette.faint;
       context.fillRect(Math.round(frame.x(time)), 0, 1, CHART_HEIGHT);
     }
-    // Charts that show the same workers as the one above do not name them again.
-    const before = this.charts[this.charts.indexOf(chart) - 1];
-    const known = !inside && before && String(labelsOf(before)) === String(labelsOf(chart));
+    // A legend that is equal to the legend above is hidden.
+    const above = this.charts[this.charts.indexOf(chart) - 1];
+    const repeated = !inside && above && String(labelsOf(above)) === String(labelsOf(chart));
     const shown = named.map((one) => {
-      const place = lastAtMost(one.times, time);
-      const text = !inside
-        ? ""
-        : place < 0
-          ? "–"
-          : formatUnit(one.values[place], chart.metric.unit);
-      const colour = make("i");
-      colour.style.background = palette.series[this.colourIn(chart, one)];
-      return make("span", {}, colour, `${shortened(one.label, 30)} `, make("b", {}, text));
+      const at = lastAtMost(one.times, time);
+      const text = at < 0 ? "–" : formatUnit(one.values[at], chart.metric.unit);
+      const value = make("b", {}, inside ? text : "");
+      return make("span", {}, seriesSwatch(this.colourIn(chart, one)), `${shortened(one.label, 30)} `, value);
     });
     if (series.length > named.length)
-      shown.push(make("span", {}, `and ${series.length - named.length} more, closer to the median than these`));
+      shown.push(make("span", {}, `${series.length - named.length} others are closer to the median`));
     const lines = limits.map(({ value, kind, name }) =>
       make("span", { class: "limit" }, make("i", { class: kind }), `${name}: ${formatUnit(value, chart.metric.unit)}`),
     );
-    // They keep their room, so that nothing moves when their values are told.
-    for (const one of shown) one.hidden = known;
+    for (const entry of shown) entry.hidden = repeated;
     chart.reading.replaceChildren(...lines, ...shown, ...(chart.peak ? [chart.peak] : []));
   }
 }
 
-/** Leads to what held memory at its peak. */
+/** Creates a button that leads to the table of what held memory at the peak. */
 function peakButton({ highest, peak, unit }) {
-  const words = `most ${formatUnit(highest, unit)} at ${formatSeconds(peak)}: what held memory`;
-  const button = make("button", { type: "button", class: "peak" }, words);
-  button.addEventListener("click", () => byId("memory-peak-table-title").scrollIntoView());
-  return button;
+  const onclick = () => byId("memory-peak-table-title").scrollIntoView();
+  const text = `Peak ${formatUnit(highest, unit)} at ${formatSeconds(peak)}: show what held memory`;
+  return make("button", { type: "button", class: "peak", onclick }, text);
 }
 
 function labelsOf({ named }) {
   return named.map((one) => one.label);
 }
 
-/** Paints named series in colours of their own, all others faint beneath them. */
+/** Paints the series of the legend in their colours, and all others faint below them. */
 function paintLines(context, series, named, frame, highest, palette) {
   context.globalAlpha = Math.max(0.25, 8 / series.length);
   for (const one of series)
@@ -195,7 +179,7 @@ function paintLines(context, series, named, frame, highest, palette) {
     paintSeries(context, one, frame, highest, palette.series[at], series.length === 1);
 }
 
-/** Paints series of the same times on each other, the first at the bottom, and where they are highest. */
+/** Paints series of the same times on top of each other, and their peak. */
 function paintStacked(context, { metric, series }, frame, colourOf, palette) {
   const { times } = series[0];
   const base = frame.top + frame.height;
@@ -212,7 +196,7 @@ function paintStacked(context, { metric, series }, frame, colourOf, palette) {
     }
     context.fillStyle = colourOf(one);
     context.fill();
-    // What has no colour of its own is told apart by its edge.
+    // An edge separates series with the same colour.
     context.strokeStyle = palette.background;
     context.lineWidth = 0.5;
     context.stroke();
@@ -245,25 +229,25 @@ function paintSeries(context, { times, values }, frame, highest, colour, filled)
   context.fill();
 }
 
-/** The highest value of an axis: that of the readings, or of the highest limit that is near. */
+/** Returns the highest value of an axis: the maximum, or the highest limit near it. */
 function topOf(highest, limits, unit) {
   const near = limits.filter(({ value }) => unit === "%" || value <= highest * NEAR_LIMIT);
   return Math.max(highest, ...near.map(({ value }) => value * 1.04));
 }
 
-/** What a chart tells to those who do not see it. */
+/** Returns a description of a chart for screen readers. */
 function labelOf({ label, unit, highest }, limits) {
-  const told = limits.map(({ value, name }) => `, ${name}: ${formatUnit(value, unit)}`);
-  return `${label} over time, at most ${formatUnit(highest, unit)}${told.join("")}`;
+  const values = limits.map(({ value, name }) => `, ${name}: ${formatUnit(value, unit)}`);
+  return `${label} over time, at most ${formatUnit(highest, unit)}${values.join("")}`;
 }
 
-/** One to three round values between 0 and the highest. */
+/** Returns one to three round values between 0 and the highest. */
 export function axisValues(highest, unit) {
   if (highest <= 0) return [];
   const power = 10 ** Math.floor(Math.log10(highest / 2));
-  const least = unit === "" || unit.startsWith("B") ? 1 : 0;
-  const steps = [1, 2, 5, 10].map((times) => Math.max(times * power, least));
-  const step = steps.find((one) => highest / one < 4);
+  const smallest = unit === "" || unit.startsWith("B") ? 1 : 0;
+  const steps = [1, 2, 5, 10].map((times) => Math.max(times * power, smallest));
+  const step = steps.find((each) => highest / each < 4);
   return Array.from({ length: Math.floor(highest / step + 1e-9) }, (_, at) => (at + 1) * step);
 }
 
@@ -277,7 +261,7 @@ function paintAxisLines(context, { unit }, frame, highest, palette) {
     context.fillRect(frame.left, Math.round(heightOf(value, frame, highest)), frame.width, 1);
 }
 
-/** The title of a chart in lines that end before the numbers of its axis. */
+/** Returns the title of a chart in lines that end before the numbers of its axis. */
 export function linesOfTitle(title) {
   const lines = [""];
   for (const word of title.split(" ")) {
@@ -288,7 +272,7 @@ export function linesOfTitle(title) {
   return lines;
 }
 
-/** Paints limits as dashed lines; those above the axis are not there. */
+/** Paints limits as dashed lines, without those above the axis. */
 function paintLimits(context, limits, frame, highest, palette) {
   context.lineWidth = 1;
   for (const { value, kind } of limits) {

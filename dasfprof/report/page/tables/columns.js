@@ -1,14 +1,16 @@
-// The columns of the tables: what each shows, exports and is sorted by.
+// The columns of tables: what they show, export and are sorted by.
 
 import { formatCell, shortened } from "../format.js";
-import { ascending } from "../numbers.js";
+import { ascending, median } from "../numbers.js";
 import { byDuration, HEX, UUID } from "../timeline/tasks.js";
 import { columnWords } from "../words.js";
 
-/** Longer labels of numbers need more room for their two lines. */
+/** Characters: labels of numbers that are longer need a wider column for their two lines. */
 const LONG_LABEL = 20;
+/** Maximum number of values from which the decimals of a column follow. */
+const SAMPLED = 1000;
 
-/** What explains a row: these stand behind its name and its seconds, before what describes it. */
+/** Columns that come first, in this order, in tables with one of the names. */
 const NAMES = ["Task Key", "Function", "Step", "Line"];
 const FIRST = [
   ...[...NAMES, "Text", "Thread Time (s)", "Client (s)", "Worker", "Duration (s)", "Failed Tasks"],
@@ -17,13 +19,16 @@ const FIRST = [
 ];
 
 /**
- * Columns of a table that the page holds as lists, what explains first; the names of functions lead
- * to `about`; `timeline` has the words of statuses. Those of one text, or without any, are hidden.
+ * Returns the columns of a table whose values are lists. Names of functions lead to `about`, and
+ * `timeline` has the explanations of statuses. Only CSV files have columns with one text, without
+ * values, or with the path of a file whose name is in the column of lines.
  */
 export function listedColumns(facts, about = null, timeline = {}) {
-  const named = facts.columns.some(({ label }) => NAMES.includes(label));
+  const has = (name) => facts.columns.some(({ label }) => label === name);
+  const named = NAMES.some(has);
   return facts.columns.map(({ label, kind, values }) => {
-    const hidden = isUnknown({ values }) || isOneText({ kind, values });
+    const repeated = label === "File" && has("Line");
+    const hidden = repeated || isUnknown({ values }) || isOneText({ kind, values });
     const numeric = kind === "number";
     const decimals = numeric ? decimalsOf(values) : 0;
     const [head, title] = columnWords(label, timeline);
@@ -36,8 +41,8 @@ export function listedColumns(facts, about = null, timeline = {}) {
       place: named && FIRST.includes(label) ? FIRST.indexOf(label) : FIRST.length,
       isKey: label === "Task Key",
       follow: about && label === "Function" ? (row) => about(values[row]) : null,
-      width: numeric ? (label.length > LONG_LABEL ? 9 : 7) : label === "Line" ? 15 : 11,
-      grow: numeric ? 1 : 2,
+      width: numeric ? (label.length > LONG_LABEL ? 9 : 7) : ["Line", "Text"].includes(label) ? 15 : 11,
+      grow: numeric ? 1 : label === "Text" ? 8 : 2,
       text: (row) =>
         numeric
           ? cellText(values[row], decimals)
@@ -49,14 +54,16 @@ export function listedColumns(facts, about = null, timeline = {}) {
   });
 }
 
-/** A number of a column; one that would show as 0, and is none, as less than what shows. */
+/** Returns a number with three digits and at most so many decimals. Smaller numbers get a bound. */
 export function cellText(value, decimals) {
-  const least = 10 ** -decimals;
-  if (value > 0 && value < least / 2) return `< ${formatCell(least, decimals)}`;
-  return formatCell(value, decimals);
+  if (value === null || Number.isNaN(value)) return "NA";
+  const smallest = 10 ** -decimals;
+  if (value > 0 && value < smallest / 2) return `< ${formatCell(smallest, decimals)}`;
+  const digits = value === 0 ? 0 : 2 - Math.floor(Math.log10(Math.abs(value)));
+  return formatCell(value, Math.min(Math.max(digits, 0), decimals));
 }
 
-/** Whether all of several rows have the same text. */
+/** Returns whether several rows have the same text. */
 export function isOneText({ kind, values }) {
   return kind === "text" && values.length > 1 && values.every((value) => value === values[0]);
 }
@@ -65,27 +72,30 @@ export function isUnknown({ values }) {
   return values.length > 0 && values.every((value) => value === null);
 }
 
-/** So many decimals that the middling value has four digits; none for whole numbers. */
+/** Returns the decimals with which the median has three digits, or 0 for integers. */
 export function decimalsOf(values) {
-  const known = values.filter((value) => value !== null && value !== 0);
-  if (known.every(Number.isInteger)) return 0;
-  const sizes = known.map(Math.abs).sort((one, other) => one - other);
-  const digits = Math.floor(Math.log10(sizes[sizes.length >> 1])) + 1;
-  return Math.min(6, Math.max(1, 4 - digits));
+  const step = Math.ceil(values.length / SAMPLED);
+  const sample = Array.from({ length: Math.ceil(values.length / (step || 1)) }, (_, at) => values[at * step]);
+  const sizes = sample.filter(Boolean).map(Math.abs);
+  if (sizes.every(Number.isInteger)) return 0;
+  return Math.min(6, Math.max(1, 2 - Math.floor(Math.log10(median(sizes)))));
 }
 
-/** Columns of the table of task runs; `about(name)` is called when a function is followed. */
+/** Returns the columns of the table of task runs. A click on a function calls `about(name)`. */
 export function taskColumns(tasks, about) {
-  const seconds = (label, values) => ({
-    label,
-    title: columnWords(label, tasks.facts)[1],
-    numeric: true,
-    width: 7,
-    grow: 1,
-    text: (row) => formatCell(values[row], 6),
-    value: (row) => values[row],
-    order: () => ascending(values),
-  });
+  const seconds = (label, values) => {
+    const decimals = decimalsOf(values);
+    return {
+      label,
+      title: columnWords(label, tasks.facts)[1],
+      numeric: true,
+      width: 7,
+      grow: 1,
+      text: (row) => cellText(values[row], decimals),
+      value: (row) => values[row],
+      order: () => ascending(values),
+    };
+  };
   const named = (label, name, width, grow = 1) => ({
     label,
     width,
@@ -113,35 +123,26 @@ export function taskColumns(tasks, about) {
     ranked("Worker", (row) => tasks.workerName(row), 9, workerOf, workers),
     seconds("Start (s)", tasks.starts),
     { ...seconds("Duration (s)", tasks.durations), order: () => byDuration(tasks).slice() },
-    ...(tasks.failed ? [named("Exception", (row) => tasks.exceptionText(row) ?? "", 12, 2)] : []),
+    ...(tasks.failed ? [named("Exception", (row) => tasks.detail("exceptions", row) ?? "", 12, 2)] : []),
     seconds("CPU (s)", tasks.cpu),
     ...tasks.statuses
       .filter((status) => !status.running)
       .map((status) => seconds(`${status.name} (s)`, status.seconds)),
-    totalSeconds(tasks),
+    { ...seconds("Total (s)", totalSeconds(tasks)), title: TOTAL },
     {
-      ...seconds("Memory usage (Mb)", tasks.details.sizes),
+      ...seconds("Memory usage (Mb)", tasks.details.sizes.map((size) => size / 1e6)),
       head: columnWords("Memory usage (Mb)", tasks.facts)[0],
-      text: (row) => formatCell(tasks.details.sizes[row] / 1e6, 3),
-      value: (row) => tasks.details.sizes[row] / 1e6,
     },
     ranked("State", (row) => tasks.stateName(row), 6, (row) => tasks.states[row], [...states, "unknown"]),
   ];
 }
 
-/** The column of the seconds of all statuses of a task run, as far as they are known. */
-function totalSeconds(tasks) {
-  const value = (row) => tasks.statuses.reduce((sum, { seconds }) => sum + (seconds[row] || 0), 0);
-  return {
-    label: "Total (s)",
-    title: "From when the scheduler knew it until it knew its end: the sum of its statuses, as far as they are known.",
-    numeric: true,
-    width: 7,
-    grow: 1,
-    text: (row) => formatCell(value(row), 6),
-    value,
-    order: () => ascending(Float64Array.from({ length: tasks.count }, (_, row) => value(row))),
-  };
+const TOTAL = "From its submission until the scheduler learned that it finished: the sum of its known statuses.";
+
+/** Returns the sum of the known statuses of each task run, in seconds. */
+function totalSeconds({ count, statuses }) {
+  const total = (row) => statuses.reduce((sum, { seconds }) => sum + (seconds[row] || 0), 0);
+  return Float64Array.from({ length: count }, (_, row) => total(row));
 }
 
 function rankedCodes(tasks, code, names) {
@@ -152,7 +153,7 @@ function rankedCodes(tasks, code, names) {
   return Float64Array.from({ length: tasks.count }, (_, row) => ranks[code(row)]);
 }
 
-/** Each row's place if sorted by key: by the text's begin, then by the numbers. */
+/** Returns the rank of each row by its key: by the prefix, then by the numbers. */
 function keyRanks(tasks) {
   const { firsts, texts, kinds } = tasks.heads;
   const { compare } = new Intl.Collator("en", { numeric: true });
@@ -162,7 +163,7 @@ function keyRanks(tasks) {
   for (const head of heads) {
     const [begin, end] = [firsts[head], firsts[head + 1]];
     const hashed = [HEX, UUID].includes(kinds[head]);
-    // Keys that end in hashes come as they first ran.
+    // Keys that end in hashes have the order of their first runs.
     const order = hashed && tasks.tails[0] ? ascending(tasks.tails[0].subarray(begin, end)) : null;
     for (let at = 0; at < end - begin; at += 1) rankOfKey[begin + (order ? order[at] : at)] = next + at;
     next += end - begin;

@@ -1,19 +1,19 @@
-// The sections of tables that the page holds as lists.
+// Sections with tables whose values are lists.
 
 import { byId, download, make } from "../dom.js";
 import { shortened, visible } from "../format.js";
 import { isOneText, isUnknown, listedColumns } from "./columns.js";
 import { DataTable } from "./table.js";
 
-/** The columns by which a row of a table is about some task runs, and the filters for these. */
+/** Columns that select task runs, and their filters. */
 const ABOUT = { Function: "function", Step: "step", Line: "line", Worker: "worker" };
 
 /**
- * Adds a section for each table that the page holds, in their order, and gives the tables.
+ * Adds a section for each table, and returns the tables.
  *
- * `selected` has what is called with a row that is chosen, by the table's name; `chosen(link)` is
- * called with the filters for the task runs that a row of any other is about, none if it was chosen
- * before; `about(name)` when the name of a function is followed.
+ * `selected` has a callback for chosen rows by the table's name. For other tables, `chosen(link)` is
+ * called with the filters for the task runs of a chosen row, or without filters if it is chosen
+ * again. A click on a function calls `about(name)`.
  */
 export function buildTables(facts, { selected = {}, chosen = null, about = null } = {}) {
   const listed = [];
@@ -45,14 +45,14 @@ class ListedTable {
     const count = table.columns[0]?.values.length ?? 0;
     const columns = listedColumns(table, follow, facts.timeline);
     const texts = table.columns.filter((column) => column.kind === "text");
-    /** The columns that filters are of, by the filter. */
     const about = texts.filter(({ label }) => ABOUT[label]);
+    /** Columns by the filter that they set. */
     this.filters = new Map(about.map(({ label, values }) => [ABOUT[label], values]));
-    /** The row that filters were taken from; -1: none. */
+    /** The row that set the filters, or -1. */
     this.source = -1;
     const filters = chosen && this.filters.size ? (row) => this.choose(row, chosen) : undefined;
     this.shown = new DataTable(root, { name: table.title, columns, count, selected: selected ?? filters });
-    noteUnknown(root, table);
+    noteHidden(root, table);
     exportButton(`${name}-csv`, this.shown, table.file);
     byId(`${name}-filter`)?.addEventListener("input", (event) => {
       const wanted = event.target.value.toLowerCase();
@@ -61,7 +61,7 @@ class ListedTable {
     });
   }
 
-  /** What a row is about, by the filter. */
+  /** Returns the filters of a row, with their values. */
   aboutRow(row) {
     return [...this.filters].map(([name, values]) => [name, values[row]]).filter(([, value]) => value !== null);
   }
@@ -71,7 +71,7 @@ class ListedTable {
     chosen(new URLSearchParams(this.source < 0 ? [] : this.aboutRow(row)));
   }
 
-  /** Marks no row once the filters are others than those of the chosen row. */
+  /** Unmarks the chosen row if the filters are not those of this row any more. */
   unmark(filters) {
     if (this.source < 0) return;
     const about = this.aboutRow(this.source);
@@ -81,14 +81,13 @@ class ListedTable {
   }
 }
 
-/** Says which columns are left out: nothing in them is known, or they say one thing. */
-function noteUnknown(root, table) {
-  const labels = table.columns.filter((column) => isUnknown(column)).map((column) => column.label);
-  const told = table.columns
-    .filter((column) => !isUnknown(column) && isOneText(column))
-    .map(({ label, values }) => `${label} is ${shortened(values[0], 60) || "empty"} in every row.`);
-  if (labels.length) told.unshift(`NA in every row: ${labels.join(", ")}.`);
-  if (told.length) root.append(make("p", { class: "absent" }, visible(told.join(" "))));
+/** Lists the columns that are not shown, because they have the same text or no value in every row. */
+function noteHidden(root, table) {
+  const unknown = table.columns.filter(isUnknown).map(({ label }) => label);
+  const same = table.columns.filter((column) => isOneText(column) && column.values[0]);
+  const notes = same.map(({ label, values }) => `${label} is ${shortened(values[0], 60)} in every row.`);
+  if (unknown.length) notes.unshift(`NA in every row: ${unknown.join(", ")}.`);
+  if (notes.length) root.append(make("p", { class: "absent" }, visible(notes.join(" "))));
 }
 
 export function exportButton(id, table, file) {

@@ -1,4 +1,4 @@
-// Tables of any length: only the rows that are seen are elements.
+// Tables of any length. Only visible rows are elements.
 
 import { breathe, make } from "../dom.js";
 import { csvCell, visible } from "../format.js";
@@ -11,33 +11,32 @@ const CSV_SLICE = 20_000;
 /**
  * @typedef {object} Column
  * @property {string} label
- * @property {string} [head] what stands in its head, if not the label, which CSV has
- * @property {string} [title] what that means
- * @property {number} width in em
- * @property {number} grow its share of the room that is left
+ * @property {string} [head] heading on the page, if it differs from the label in CSV files
+ * @property {string} [title] tooltip of the heading
+ * @property {number} width minimum, in em
+ * @property {number} grow part of the remaining width that it gets
  * @property {boolean} [numeric]
- * @property {boolean} [hidden] whether only CSV has it
- * @property {boolean} [isKey] whether the middle of its texts is left out, and not their ends
- * @property {number} [place] by which those that are shown are ordered
- * @property {(row: number) => string} [text] for the page
- * @property {(row: number) => any} [cell] in place of a text: an element, which CSV lacks
- * @property {(row: number) => any} value for CSV
- * @property {?(row: number) => void} [follow] where its text leads, as Enter does on the row
- * @property {() => Uint32Array} [order] the rows, ascending, unless its values are to be compared
+ * @property {boolean} [hidden] whether only CSV files have it
+ * @property {boolean} [isKey] whether narrow cells leave out the middle of its texts
+ * @property {number} [place] position among the columns on the page
+ * @property {(row: number) => string} text for the page
+ * @property {(row: number) => any} value for CSV files
+ * @property {?(row: number) => void} [follow] called for a click on its text, or Enter on the row
+ * @property {() => Uint32Array} [order] the rows in ascending order. By default, values are compared.
  */
 
-/** A sorted, filtered view of rows. */
+/** A table that can be sorted and filtered. */
 export class DataTable {
   root; name; count; selected;
   /** @type {Column[]} */ columns;
 
   constructor(root, { name, columns, count, selected = () => {} }) {
     Object.assign(this, { root, name, count, selected });
-    this.all = columns.filter((column) => !column.cell);
+    this.all = columns;
     const place = (column) => column.place ?? 0;
     this.columns = columns.filter((column) => !column.hidden).sort((one, other) => place(one) - place(other));
     this.chosen = -1;
-    this.kept = null;
+    this.test = null;
     this.sorted = { column: null, descending: true };
     this.inOrder = Uint32Array.from({ length: count }, (_, row) => row);
     this.build();
@@ -75,7 +74,7 @@ export class DataTable {
     this.refresh();
   }
 
-  /** Gives a row the columns' widths, the same in every row. */
+  /** Sets the widths of a row's cells. */
   layOut(element) {
     element.style.gridTemplateColumns = this.columns
       .map(({ width, grow }) => `minmax(${width}em, ${grow}fr)`)
@@ -83,7 +82,7 @@ export class DataTable {
     element.style.minWidth = `${this.columns.reduce((sum, { width }) => sum + width, 0)}em`;
   }
 
-  /** Sorts by a column, the other way round if it is sorted so already. */
+  /** Sorts by a column, or reverses the order if the table is sorted by it. */
   sort(column, descending) {
     const again = this.sorted.column === column;
     this.sorted = { column, descending: descending ?? (again ? !this.sorted.descending : column.numeric) };
@@ -96,17 +95,16 @@ export class DataTable {
     this.refresh();
   }
 
-  /** Keeps the rows for which the test is true; null keeps all. */
+  /** Shows only the rows for which the test is true, or all rows for null. */
   filter(test) {
-    this.kept = test;
+    this.test = test;
     this.refresh();
   }
 
   refresh() {
-    this.rows = this.kept ? this.inOrder.filter(this.kept) : this.inOrder;
+    this.rows = this.test ? this.inOrder.filter(this.test) : this.inOrder;
     this.place = null;
-    const whole = this.rows.length * ROW_HEIGHT;
-    this.spacer.style.height = `${Math.min(whole, MAX_HEIGHT)}px`;
+    this.spacer.style.height = `${Math.min(this.rows.length * ROW_HEIGHT, MAX_HEIGHT)}px`;
     this.box.setAttribute("aria-rowcount", String(this.rows.length + 1));
     this.draw();
   }
@@ -133,7 +131,6 @@ export class DataTable {
   rowElement(at) {
     const row = this.rows[at];
     const cells = this.columns.map((column) => {
-      if (column.cell) return make("div", { role: "gridcell" }, column.cell(row));
       const text = column.text(row);
       return make(
         "div",
@@ -162,7 +159,7 @@ export class DataTable {
     return make("button", { type: "button", class: "link", tabindex: "-1", onclick }, text);
   }
 
-  /** Marks a row and tells of it. */
+  /** Marks a row and calls `selected`. */
   choose(row) {
     this.mark(row);
     this.selected(row);
@@ -197,7 +194,7 @@ export class DataTable {
   onKey(event) {
     if (event.target !== this.box) return;
     if (event.key === "Enter" && this.chosen >= 0) {
-      event.preventDefault(); // or it would press what has the focus then
+      event.preventDefault(); // It would press the element that gets the focus.
       this.columns.find((column) => column.follow)?.follow(this.chosen);
     }
     const page = Math.floor(this.box.clientHeight / ROW_HEIGHT) - 2;
@@ -209,7 +206,7 @@ export class DataTable {
     event.preventDefault();
   }
 
-  /** The rows as they are sorted and filtered, in parts. */
+  /** Returns the rows in the order of the page as a CSV file, in parts. */
   async csv() {
     const parts = [`${this.all.map((column) => csvCell(column.label)).join(",")}\n`];
     for (let first = 0; first < this.rows.length; first += CSV_SLICE) {
@@ -224,7 +221,7 @@ export class DataTable {
   }
 }
 
-/** A key of which a narrow cell leaves out the middle: the index of a chunk stands at its end. */
+/** Returns a key whose middle narrow cells leave out, since the index of a chunk is at its end. */
 function elided(text) {
   const at = text.endsWith(")") ? Math.max(text.indexOf(", "), text.length - 24) : text.length - 8;
   const parts = [text.slice(0, Math.max(at, 0)), text.slice(Math.max(at, 0))];

@@ -1,25 +1,24 @@
-// An area of the timeline: a time on some tracks, and the sums of what is in it.
+// Sums of a selected area of the timeline: a time on some tracks.
 
 import { swatch } from "../accounting.js";
 import { byId, closeButton, make, tableOf } from "../dom.js";
 import { counted, formatCount, formatSeconds, formatShare, shortened, visible } from "../format.js";
 import { overlap, sumOf } from "../numbers.js";
 import { clockText, ticks } from "./marks.js";
-import { classesOf } from "./tip.js";
+import { categoriesOf } from "./tip.js";
 import { seenIn } from "./views.js";
 
-/** Functions that are listed, those with the most seconds. */
+/** Maximum number of functions that are listed. */
 const AREA_ROWS = 8;
 
 export class Area {
   page; pane;
 
-  /** `page` has the timeline, its gaps and which runs are lit. */
   constructor(page, pane) {
     Object.assign(this, { page, pane });
   }
 
-  /** Sums up what is between two times on the tracks from a first to a last one; null: nothing is chosen. */
+  /** Shows the sums of an area, or hides them for null. */
   show(area) {
     const { timeline, matches } = this.page;
     timeline.showArea(area);
@@ -30,9 +29,9 @@ export class Area {
     const { step } = ticks(area.from, area.to, 1000, 20);
     const [from, to] = [area.from, area.to].map((time) => clockText(time, step));
     const count = sumOf([...sums.functions.values()].map((group) => group.count));
-    const lit = matches ? " of those that are lit" : "";
-    const lanes = counted(area.last - area.first + 1, "lane");
-    const title = make("h3", {}, `${from} to ${to}, ${lanes}: ${counted(count, "task run")}${lit}`);
+    const lit = matches ? " of those highlighted" : "";
+    const tracks = counted(area.last - area.first + 1, "track");
+    const title = make("h3", {}, `${from} to ${to}, ${tracks}: ${counted(count, "task run")}${lit}`);
     const head = make("header", {}, title, closeButton(() => this.show(null)));
     this.pane.append(head, make("div", { class: "sums" }, this.classes(sums), this.functions(sums)));
     byId("said").textContent = title.textContent;
@@ -41,12 +40,12 @@ export class Area {
   classes({ classes }) {
     const { gaps } = this.page;
     const total = sumOf(classes);
-    const rows = classesOf(classes).map((code) => [
+    const rows = categoriesOf(classes).map((code) => [
       make("span", {}, swatch(gaps.swatches[code]), visible(gaps.names[code])),
       formatSeconds(classes[code]),
       formatShare(classes[code] / total),
     ]);
-    return tableOf({ id: "classes-in", class: "plain" }, ["Class", "Thread time", "Share"], rows);
+    return tableOf({ id: "classes-in", class: "plain" }, ["Category", "Thread time", "Share"], rows);
   }
 
   functions({ functions }) {
@@ -54,15 +53,15 @@ export class Area {
     const groups = [...functions].sort(([, one], [, other]) => other.seconds - one.seconds);
     const rows = groups.slice(0, AREA_ROWS).map(([code, { count, seconds, longest }]) => {
       const onclick = () => timeline.select(longest, { reveal: true });
-      const button = { type: "button", class: "link", onclick, title: "Select it" };
+      const button = { type: "button", class: "link", onclick, title: "Select this task run" };
       const duration = make("button", button, formatSeconds(tasks.durations[longest]));
       return [shortened(tasks.facts.functions[code], 32), formatCount(count), formatSeconds(seconds), duration];
     });
     if (groups.length > AREA_ROWS) rows.push([`and ${formatCount(groups.length - AREA_ROWS)} more`]);
-    return tableOf({ id: "functions-in", class: "plain" }, ["Function", "Task runs", "In it", "Longest"], rows);
+    return tableOf({ id: "functions-in", class: "plain" }, ["Function", "Task runs", "Time in area", "Longest"], rows);
   }
 
-  /** The seconds of an area by class, and its lit task runs by function. */
+  /** Returns the seconds of an area by category, and its highlighted task runs by function. */
   sums({ from, to, first, last }) {
     const { tasks, timeline: { view }, gaps, matches } = this.page;
     const { starts, durations, count } = tasks;

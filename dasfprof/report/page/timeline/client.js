@@ -1,8 +1,8 @@
-// What the client did and when, from flame_data.py: its calls of Dask, and the lines in which it was.
+// The client's calls of Dask and its sampled lines, from flame_data.py.
 
 import { overlap } from "../numbers.js";
 
-/** @typedef {{kind: string, place: object, seconds: number, count: number, whole: number, main: boolean}} Call */
+/** @typedef {{kind: string, place: object, seconds: number, count: number, total: number, main: boolean}} Call */
 
 export class ClientTimes {
   facts; places; columns;
@@ -16,37 +16,37 @@ export class ClientTimes {
     this.columns = await columns.group("client");
   }
 
-  /** Whether a time lies within what was recorded of calls, or of samples: `called`, `sampled`. */
+  /** Returns whether calls (`called`) or samples (`sampled`) were recorded at a time. */
   knows(what, from, to) {
     const span = this.facts[what];
     return span !== null && from < span[1] && to > span[0];
   }
 
   /**
-   * The calls that went on between two times, the longest first. Those of several calls in a row
-   * have no more than their `seconds` of that time: nothing tells when each of them was.
+   * Returns the calls between two times, the longest first. The times of single calls in a row are not
+   * known, so their seconds are at most those of all of them.
    *
    * @returns {Call[]}
    */
   callsWithin(from, to) {
-    const { call_begins: begins = [], call_lengths: lengths, ...rest } = this.columns;
-    const found = [];
+    const { call_begins: begins = [], call_lengths: lengths, ...columns } = this.columns;
+    const calls = [];
     for (const [at, begin] of begins.entries()) {
       const inside = overlap(begin, begin + lengths[at], from, to);
       if (!(inside > 0)) continue;
-      found.push({
-        kind: this.facts.kinds[rest.call_kinds[at]],
-        place: this.places[rest.call_places[at]],
-        seconds: Math.min(inside, rest.call_seconds[at]),
-        count: rest.call_counts[at],
-        whole: rest.call_seconds[at],
-        main: rest.call_main[at] === 1,
+      calls.push({
+        kind: this.facts.kinds[columns.call_kinds[at]],
+        place: this.places[columns.call_places[at]],
+        seconds: Math.min(inside, columns.call_seconds[at]),
+        count: columns.call_counts[at],
+        total: columns.call_seconds[at],
+        main: columns.call_main[at] === 1,
       });
     }
-    return found.sort((one, other) => other.seconds - one.seconds);
+    return calls.sort((one, other) => other.seconds - one.seconds);
   }
 
-  /** The lines at which it was between two times, the longest first; what with is not known. */
+  /** Returns the sampled lines between two times, the longest first. Computing seconds are unknown. */
   linesWithin(from, to) {
     const { stay_ends: ends = [], stay_lengths: lengths, stay_places: places } = this.columns;
     const byPlace = new Map();

@@ -1,21 +1,21 @@
-// Which colour each task run has, and what the colours are of.
+// The colours of task runs, and the entries of the legends.
 
 import { swatch } from "../accounting.js";
 import { make } from "../dom.js";
-import { formatCount, formatSeconds, shortened } from "../format.js";
+import { counted, formatCount, formatSeconds, shortened } from "../format.js";
 import { outliersFirst } from "../numbers.js";
 import { explained } from "../words.js";
 import { busySeconds } from "./lanes.js";
 import { OTHER } from "./palette.js";
 import { pathTotals, WORK } from "./path.js";
 
-/** States of task runs by what they mean; any other is grey. */
+/** Colours of final states. Other states are grey. */
 const STATE_COLOURS = { memory: 2, erred: 5, cancelled: 1, rescheduled: 3, released: 4 };
 
-/** What a task run spent its time on. */
+/** Colours of statuses. */
 const STATUS_COLOURS = { Inqueue: 6, Preparing: 1, Running: 0, Finalizing: 3 };
 
-/** By what the first have colours of their own, and all others one. */
+/** Values of which only the first have separate colours. */
 const RANKED = ["function", "worker"];
 
 export function seriesSwatch(colour) {
@@ -24,10 +24,10 @@ export function seriesSwatch(colour) {
   return square;
 }
 
-/** Values with a colour that is told; more of them share one, or repeat colours. */
+/** Maximum number of values in a legend. */
 const MAX_LEGEND = 7;
 
-/** The place in the palette of each value that tasks are coloured by, and its name. */
+/** Returns name, colour and code of each value that determines the colours of task runs. */
 function coloured(tasks, by) {
   const listed = (names, colour) => names.map((name, code) => ({ name, colour: colour(name, code), code }));
   const { workers, statuses, states, steps, functions } = tasks.facts;
@@ -52,29 +52,29 @@ function coloured(tasks, by) {
   }));
 }
 
-/** Gives what tells the place in the palette of a function by its name. */
+/** Returns a function from the name of a function to its colour. */
 export function functionColours(tasks) {
-  let known = null;
+  let byName = null;
   return (name) => {
-    known ??= new Map(coloured(tasks, "function").map((one) => [one.name, one.colour]));
-    return known.get(name) ?? OTHER;
+    byName ??= new Map(coloured(tasks, "function").map((entry) => [entry.name, entry.colour]));
+    return byName.get(name) ?? OTHER;
   };
 }
 
-/** The entries of the legend. */
+/** Returns the entries of the legend. */
 export function legendOf(tasks, by) {
   const all = coloured(tasks, by);
   const shown = all.filter(({ colour }) => colour !== OTHER || !RANKED.includes(by)).slice(0, MAX_LEGEND);
-  const rest = all.filter((entry) => !shown.includes(entry));
+  const others = all.length - shown.length;
   const entries = shown.map(({ name, colour, seconds }) => ({
     swatch: seriesSwatch(colour),
     text: shortened(name, 28),
     about: seconds === undefined ? "" : formatSeconds(seconds),
   }));
-  if (rest.length) {
-    const alike = RANKED.includes(by);
-    const text = alike ? `${rest.length} others` : `and ${rest.length} more, colours repeat`;
-    entries.push({ swatch: alike ? seriesSwatch(OTHER) : "", text, about: "" });
+  if (others) {
+    const isGrey = RANKED.includes(by);
+    const text = isGrey ? counted(others, "other") : `and ${others} more, with repeated colours`;
+    entries.push({ swatch: isGrey ? seriesSwatch(OTHER) : "", text, about: "" });
   }
   if (tasks.failed) {
     const about = formatCount(tasks.failed.reduce((sum, flag) => sum + flag, 0));
@@ -83,7 +83,7 @@ export function legendOf(tasks, by) {
   return entries;
 }
 
-/** The value that a task is coloured by: what `coloured` calls its code. */
+/** Returns a function from a row to the code of its value, see `coloured`. */
 export function codeOf(tasks, by) {
   if (by === "worker") return (row) => tasks.tracks[tasks.trackOfRow[row]].worker;
   if (by === "status") return (row) => tasks.longestStatus(row);
@@ -108,26 +108,24 @@ export function rowColours(tasks, by) {
   return colours;
 }
 
-/** The classes of the whole run as entries of a legend: those of bars, then those between them. */
+/** Returns the categories of thread time as entries of a legend: those in functions, then all others. */
 export function gapLegend(gaps, rows) {
-  const entry = (row) => ({
-    name: row.Class,
-    swatch: swatch(gaps.swatches[gaps.names.indexOf(row.Class)]),
-    about: formatSeconds(row["Thread Time (s)"]),
-    title: explained(row.Meaning, gaps.swatches[gaps.names.indexOf(row.Class)].helps),
-  });
-  const part = (title, own) => (own.length ? [title, ...own.map(entry)] : []);
-  const running = ({ Class: name }) => gaps.inside.includes(gaps.names.indexOf(name));
+  const entry = ({ Class: name, Meaning: meaning, "Thread Time (s)": seconds }) => {
+    const category = gaps.swatches[gaps.names.indexOf(name)];
+    return { name, swatch: swatch(category), about: formatSeconds(seconds), title: explained(meaning, category.helps) };
+  };
+  const part = (title, shown) => (shown.length ? [title, ...shown.map(entry)] : []);
+  const inFunctions = ({ Class: name }) => gaps.inside.includes(gaps.names.indexOf(name));
   const others = gaps.swatches.slice(gaps.accounted).map(({ name, meaning, seconds }) => (
     { Class: name, Meaning: meaning, "Thread Time (s)": seconds }
   ));
   return [
-    ...part("Overhead:", rows.filter(running)),
-    ...part("Idle:", [...rows.filter((row) => !running(row)), ...others]),
+    ...part("In functions:", rows.filter(inFunctions)),
+    ...part("Between functions:", [...rows.filter((row) => !inFunctions(row)), ...others]),
   ];
 }
 
-/** The kinds of segments as entries of a legend. */
+/** Returns the kinds of segments as entries of a legend. */
 export function pathLegend(path) {
   const entries = pathTotals(path).map(([{ name, meaning, colour }, seconds]) => {
     const square = make("i", { class: name === WORK ? "work" : "wait" });

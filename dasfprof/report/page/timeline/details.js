@@ -1,6 +1,6 @@
-// The pane that tells all of one task run.
+// The panel of a selected task run.
 
-import { closeButton, make } from "../dom.js";
+import { absence, closeButton, definitions, make } from "../dom.js";
 import { lineList } from "../flame/sources.js";
 import { formatBytes, formatCell, formatCount, formatSeconds, shortened, visible } from "../format.js";
 import { functionButton } from "../functions/drawer.js";
@@ -8,18 +8,15 @@ import { stateTitle, statusTitle } from "../words.js";
 
 const LISTED_KEYS = 40;
 const LISTED_LINES = 12;
-/** More of one text than anyone reads; the rest is counted. */
+/** Maximum characters of a text that are shown. */
 const LONG_TEXT = 20_000;
 
-/**
- * Fills the pane. `select(row)` is called when the person follows a key, `about(name)` when the
- * function; `flames` knows the lines.
- */
+/** Fills the panel. A click on a key calls `select(row)`, and one on the function `about(name)`. */
 export function showDetails(pane, { tasks, row, flames, select, about }) {
-  pane.hidden = row < 0 || !tasks.whole;
+  pane.hidden = row < 0 || !tasks.complete;
   if (pane.hidden) return;
   const key = tasks.keys[row];
-  const [type, dtype, shape] = tasks.result(row);
+  const [type, dtype, shape] = tasks.detail("results", row);
   const open = tasks.isOpen(row);
   const track = tasks.trackTitle(tasks.trackOfRow[row]);
   const facts = [
@@ -29,42 +26,38 @@ export function showDetails(pane, { tasks, row, flames, select, about }) {
     ["Built at", visible(tasks.lineName(row) ?? "")],
     ["Worker", visible(track.worker)],
     ["Thread", track.thread],
-    ["Started", `${formatCell(tasks.starts[row], 3)} s after the begin`],
-    [open ? "Had run for" : "Ran for", formatSeconds(tasks.durations[row])],
+    ["Start", `${formatCell(tasks.starts[row], 3)} s`],
+    ["Duration", `${formatSeconds(tasks.durations[row])}${open ? ", unfinished" : ""}`],
     ["CPU", formatSeconds(tasks.cpu[row])],
     ...tasks.statuses.map((status) => [visible(status.name), formatSeconds(status.seconds[row])]),
-    [open ? "Had not ended" : "Ended in", visible(tasks.stateName(row))],
-    ["Worker's process", visible(tasks.exitOf(row))],
-    ["Asked of Dask", visible(tasks.annotationsOf(row))],
+    [open ? "State" : "Final state", visible(tasks.stateName(row))],
+    ["Worker process", visible(tasks.facts.exits[row] ?? "")],
+    ["Annotations", visible(tasks.detail("annotations", row))],
     ["Inputs", formatBytes(tasks.details.input_sizes[row])],
     ["Result", formatBytes(tasks.details.sizes[row])],
     ["Type", visible(type)],
     ["dtype", visible(dtype)],
     ["Shape", visible(shape)],
   ];
-  const list = make("dl");
-  for (const [name, text] of facts) {
-    if (text === "" || text === "unknown") continue;
-    const title = name.startsWith("Ended") ? stateTitle(text) : statusTitle(tasks.facts, name);
-    list.append(make("dt", title ? { title } : {}, name), make("dd", {}, text));
-  }
+  const list = definitions(facts.filter(([, text]) => text !== "unknown"), (name, text) =>
+    name === "Final state" ? stateTitle(text) : statusTitle(tasks.facts, name),
+  );
   const title = make("h3", {}, shortened(tasks.functionName(row), 60));
   const parts = [list];
-  const exception = tasks.exceptionText(row);
-  if (exception !== null && exception !== "") {
+  const [exception, raised] = ["exceptions", "raised"].map((name) => tasks.detail(name, row));
+  if (exception) {
     parts.push(make("h4", { class: "error" }, "Exception"), make("pre", {}, longText(exception)));
   }
-  const raised = tasks.raisedAt(row);
   if (raised) parts.push(make("p", { class: "raised" }, "Raised at ", make("b", {}, visible(raised))));
   parts.push(
-    ...tracebackText(tasks.tracebackOf(row)),
-    ...argumentText(tasks.argumentsOf(row)),
+    ...tracebackText(tasks.facts.tracebacks[row] ?? ""),
+    ...argumentText(tasks.detail("arguments", row)),
     ...runLines(flames, row, track.thread),
-    ...logRecords(tasks.logsOf(row)),
-    ...functionCode(tasks.codeOf(row)),
+    ...logRecords(tasks.facts.logs[row] ?? []),
+    ...functionCode(tasks.codeOf(tasks.functionName(row))),
     ...otherRuns(tasks, row, select),
-    ...keyList("Needs", "needs", tasks, tasks.inputsOf(row), select),
-    ...keyList("Is needed by", "needed", tasks, tasks.takersOf(row), select),
+    ...keyList("Dependencies", "needs", tasks, tasks.inputsOf(row), select),
+    ...keyList("Dependents", "needed", tasks, tasks.takersOf(row), select),
   );
   const header = make("header", {}, title, closeButton(() => select(-1)));
   pane.replaceChildren(header, make("div", { class: "parts" }, ...parts));
@@ -72,13 +65,12 @@ export function showDetails(pane, { tasks, row, flames, select, about }) {
 }
 
 function longText(text) {
-  const rest = text.length - LONG_TEXT;
-  return rest > 0
-    ? `${visible(text.slice(0, LONG_TEXT))} … and ${formatCount(rest)} characters`
+  const more = text.length - LONG_TEXT;
+  return more > 0
+    ? `${visible(text.slice(0, LONG_TEXT))} … and ${formatCount(more)} more characters`
     : visible(text);
 }
 
-/** Shows the traceback of a failed task run. */
 function tracebackText(text) {
   if (text === "") return [];
   const lines = text.split("\n").map(visible).join("\n");
@@ -87,27 +79,26 @@ function tracebackText(text) {
   ];
 }
 
-/** Tells the arguments of a task run: name and type of each. */
 function argumentText(text) {
   return text === "" ? [] : [make("h4", {}, "Arguments"), make("p", { class: "arguments" }, longText(text))];
 }
 
-/** The lines at which the task run was sampled, or why there are none. */
+/** Returns the sampled lines of the task run, or why there are none. */
 function runLines(flames, row, thread) {
   if (!flames.sampled) return [];
   const lines = flames.linesOfRun(row);
   const { fewest } = flames.facts.lines;
   const none =
     thread === "event loop"
-      ? "No sample: coroutines are not sampled, nor task runs whose thread is unknown."
+      ? "No samples: coroutines, and task runs on an unknown thread, are not sampled."
       : fewest > 1
-        ? `Fewer than ${formatCount(fewest)} samples: too many task runs have so few for this page.`
-        : "No sample: it was never running when stacks were looked at.";
-  const shown = lines.length ? lineList(lines.slice(0, LISTED_LINES)) : make("p", { class: "absent" }, none);
+        ? `Fewer than ${formatCount(fewest)} samples. The report leaves out the samples of such task runs.`
+        : "No samples: the task was not running when stacks were sampled.";
+  const shown = lines.length ? lineList(lines.slice(0, LISTED_LINES)) : absence(none);
   return [make("h4", {}, "Sampled lines"), shown];
 }
 
-/** Shows the source of what the task calls; of functions without it, where they are. */
+/** Returns the location of each function that the task calls, with its source if known. */
 function functionCode(functions) {
   return functions.map(([place, source]) => {
     const lines = source.split("\n").map(visible).join("\n");
@@ -116,7 +107,7 @@ function functionCode(functions) {
   });
 }
 
-/** Lists what the task run logged: level, message, exception and line of each record. */
+/** Lists the log records of the task run. */
 function logRecords(records) {
   if (!records.length) return [];
   const list = make("ul", { class: "logs" });
@@ -125,7 +116,7 @@ function logRecords(records) {
     const place = make("small", {}, ` ${visible(line)}`);
     list.append(make("li", {}, make("b", {}, visible(level)), ` ${visible(what)}`, place));
   }
-  return [make("h4", {}, `Logged (${formatCount(records.length)})`), list];
+  return [make("h4", {}, `Log records (${formatCount(records.length)})`), list];
 }
 
 /** Lists the other runs of a task run's key. */
@@ -145,7 +136,7 @@ function keyList(title, kind, tasks, links, select) {
   const entries = links.slice(0, LISTED_KEYS).map(({ key, row }) => ({
     row,
     text: shortened(tasks.keyText(key), 80),
-    about: row >= 0 ? formatBytes(tasks.details.sizes[row]) : "run not known",
+    about: row >= 0 ? formatBytes(tasks.details.sizes[row]) : "task run unknown",
   }));
   const count = links.length;
   return count
@@ -153,8 +144,8 @@ function keyList(title, kind, tasks, links, select) {
     : [];
 }
 
-/** Lists task runs to follow, and others that are not there. */
-function linkList(title, kind, entries, select, unlisted = entries.length - LISTED_KEYS) {
+/** Lists task runs as links, and keys without a known run as text. */
+function linkList(title, kind, entries, select, unlisted = Math.max(entries.length - LISTED_KEYS, 0)) {
   const list = make("ul", { class: kind });
   for (const { row, text, about } of entries.slice(0, LISTED_KEYS)) {
     const name =

@@ -1,5 +1,4 @@
-// Where what is selected is described: beside the timeline, or beneath it in a narrow window. What was
-// selected stays in sight.
+// The panel of the selection: next to the timeline, or below it in a narrow window. The selection stays visible.
 
 import { byId } from "../dom.js";
 import { formatSeconds, visible } from "../format.js";
@@ -7,11 +6,11 @@ import { showDetails } from "./details.js";
 import { showGap } from "./gap_panel.js";
 import { tracksOfRows } from "./views.js";
 
-/** From this width on the panel stands beside the chart, as dock.css has it. */
+/** In windows of this width, the panel is next to the timeline, see dock.css. */
 const BESIDE = matchMedia("(min-width: 1280px)");
-/** Minimum height in pixels of a panel beneath the chart, and its maximum as a share of the window. */
+/** Minimum pixels of a panel below the timeline, and its maximum as a fraction of the window. */
 const [LOWEST, HIGHEST] = [200, 0.42];
-/** Pixels around what is to be seen. */
+/** Pixels around the selection. */
 const ROOM = 8;
 
 export class Dock {
@@ -23,38 +22,40 @@ export class Dock {
     this.fit();
   }
 
-  /** Gives a panel beneath the chart the room that the window has for it. */
+  /** Limits the height of a panel below the timeline to the free part of the window. */
   fit() {
     const free = innerHeight - this.ceiling - this.page.timeline.root.offsetHeight - 2 * ROOM;
     const high = Math.min(Math.max(free, LOWEST), HIGHEST * innerHeight);
     this.panel.style.maxHeight = BESIDE.matches ? "" : `${high}px`;
   }
 
-  /** Where the part of the window begins that nothing lies over: beneath the bar of sections. */
+  /** The height of the bar of sections, which covers the top of the window. */
   get ceiling() {
     return byId("contents").offsetHeight;
   }
 
-  /** Describes a task run; -1: nothing. `scroll`: whether the page goes where it is. */
+  /** Shows a task run, or nothing for -1. `scroll`: whether the page scrolls to it. */
   showTask(row, { scroll }) {
     const { tasks, flames, timeline, drawer } = this.page;
     const select = (other) => timeline.select(other, { reveal: true });
     showDetails(this.panel, { tasks, row, flames, select, about: (name) => drawer.open(name) });
-    if (scroll && row >= 0) this.keepInSight(tracksOfRows(timeline.view, tasks.count)[row]);
-    const words = () => [tasks.functionName(row), formatSeconds(tasks.durations[row]), `on ${tasks.workerName(row)}`];
-    byId("said").textContent = row < 0 ? "" : visible(words().join(", "));
+    byId("said").textContent = "";
+    if (row < 0) return;
+    if (scroll) this.keepInSight(tracksOfRows(timeline.view, tasks.count)[row]);
+    const facts = [tasks.functionName(row), formatSeconds(tasks.durations[row]), `on ${tasks.workerName(row)}`];
+    byId("said").textContent = visible(facts.join(", "));
   }
 
-  /** Describes a time between task runs. */
+  /** Shows a time between task runs. */
   showGap(gap) {
     const { tasks, gaps, client, timeline } = this.page;
-    if (!tasks.whole) return;
+    if (!tasks.complete) return;
     showGap(this.panel, { gap, gaps, tasks, client, close: () => timeline.select(-1) });
     this.keepInSight(timeline.view.tracks.findIndex(({ lanes }) => lanes?.includes(gap.lane)));
     byId("said").textContent = visible(`${gap.title}, ${tasks.trackTitle(gap.lane).worker}`);
   }
 
-  /** Scrolls the page no further than it takes to see the tracks, or at least one. */
+  /** Scrolls the page just far enough to show all tracks, or else one track and its neighbours. */
   keepInSight(track) {
     if (this.panel.hidden) return;
     this.fit();
@@ -64,7 +65,7 @@ export class Dock {
     const canvas = timeline.overlay.getBoundingClientRect();
     let [begin, end] = [canvas.top, canvas.bottom];
     if (end - begin > bottom - top) {
-      // As many tracks beside it as there is room for.
+      // With as many neighbours as fit.
       const frame = timeline.frame();
       const [y, high] = track < 0 ? [0, 0] : [frame.y(track), frame.heightOf(track)];
       const around = track < 0 ? 0 : Math.max(0, Math.min((bottom - top - high) / 2, 3 * high));

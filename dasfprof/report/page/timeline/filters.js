@@ -1,22 +1,21 @@
-// Which task runs are lit: those that were searched for, of one function, worker, step and state at
-// the end.
+// The task runs that are highlighted: matches of the search and of filters.
 
 import { byId, make } from "../dom.js";
 import { shortened } from "../format.js";
 import { stateText } from "../words.js";
 import { codeOf } from "./colours.js";
 
-/** More choices than this nobody scrolls through; links and the search reach the others. */
+/** Maximum number of names in a list. Links and the search reach the others. */
 const MAX_CHOICES = 500;
 export const FILTERS = ["step", "line", "function", "worker", "state"];
 
 export class Filters {
-  /** `changed()` is called when the person chooses. */
+  /** A choice of the user calls `changed()`. */
   constructor(tasks, changed) {
     this.tasks = tasks;
-    /** A flag for each row that was searched for; null: nothing was. */
-    this.found = null;
-    /** The plan, of which boxes may be chosen: it then has `has(row)`. */
+    /** A flag for each row, 1 if it matches the search, or null without a search. */
+    this.matches = null;
+    /** The plan. If boxes are chosen, it has `has(row)`. */
     this.plan = null;
     this.boxes = Object.fromEntries(FILTERS.map((name) => [name, byId(`only-${name}`)]));
     for (const name of FILTERS) {
@@ -34,7 +33,7 @@ export class Filters {
     return { function: functions, worker: workers, step: steps, line: lines, state: states }[name];
   }
 
-  /** The places in the list of names that tasks have, in the order of the choices. */
+  /** Returns indices in the list of names, in the order of the choices. */
   places(name) {
     return name === "function" ? this.tasks.functionsByTime : [...this.names(name).keys()];
   }
@@ -44,7 +43,7 @@ export class Filters {
     return make("option", { value: String(place) }, name === "state" ? stateText(text) : shortened(text, 60));
   }
 
-  /** Lights those of one function, worker, step or line alone, null: all; true if there is such a one. */
+  /** Sets a filter to a name, or clears it for null or an unknown name. */
   choose(name, wanted) {
     const box = this.boxes[name];
     const place = this.names(name).indexOf(wanted);
@@ -52,25 +51,20 @@ export class Filters {
       box.append(this.option(name, place));
     }
     box.value = place < 0 ? "" : String(place);
-    return place >= 0;
   }
 
-  /** The name that a filter lets through; null: all. */
+  /** Returns the chosen name of a filter, or null. */
   chosen(name) {
     const { value } = this.boxes[name];
     return value === "" ? null : this.names(name)[Number(value)];
   }
 
-  get any() {
-    return this.found !== null || this.plan?.has || FILTERS.some((name) => this.boxes[name].value !== "");
-  }
-
-  /** A flag for each row; null if all are lit. */
+  /** Returns a flag for each row, or null if all are highlighted. */
   lit() {
-    if (!this.any) return null;
-    const { tasks, found } = this;
+    const { tasks, matches } = this;
+    if (!matches && !this.plan?.has && FILTERS.every((name) => this.boxes[name].value === "")) return null;
     const { count } = tasks;
-    const lit = found ? found.slice() : new Uint8Array(count).fill(1);
+    const lit = matches ? matches.slice() : new Uint8Array(count).fill(1);
     for (const name of FILTERS) {
       if (this.boxes[name].value === "") continue;
       const wanted = Number(this.boxes[name].value);

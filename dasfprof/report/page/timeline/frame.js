@@ -1,13 +1,13 @@
-// Which time is where in a canvas.
+// Coordinates of times and tracks in a canvas.
 
-/** Pixels of the titles left of the tracks, and of the ruler above them. */
+/** Pixels: width of the titles of tracks, and height of the ruler. */
 export const [GUTTER, RULER] = [184, 24];
 
-/** Where in a canvas the tracks are, and which time is where. */
+/** The position of the tracks in a canvas, and the visible time. */
 export class Frame {
   left; top; width; height; from; to; trackHeight; scroll; pinned;
 
-  /** `pinned`: the height of a first track that stays in place while the others scroll; 0: there is none. */
+  /** `pinned`: the height of a first track that does not scroll, or 0 without one. */
   constructor({ left, top, width, height, from, to, trackHeight, scroll = 0, pinned = 0 }) {
     Object.assign(this, { left, top, width, height, from, to, trackHeight, scroll, pinned });
     this.perSecond = width / (to - from || 1);
@@ -25,7 +25,7 @@ export class Frame {
     return this.pinned > 0 && track < 1;
   }
 
-  /** Where a track begins; its middle, for one and a half. */
+  /** Returns the y coordinate of a track. Fractions are within the track. */
   y(track) {
     if (this.isPinned(track)) return this.top + track * this.pinned;
     const first = this.pinned ? 1 : 0;
@@ -42,12 +42,12 @@ export class Frame {
     return this.isPinned(track) ? this.pinned : this.trackHeight;
   }
 
-  /** Where the tracks begin that a track is one of: the pinned one, or those that scroll. */
+  /** Returns the y coordinate of the region of a track, which is pinned or scrolls. */
   topOf(track) {
     return this.top + (this.isPinned(track) ? 0 : this.pinned);
   }
 
-  /** The parts of the canvas that stay and scroll, with the tracks that are seen there, of so many. */
+  /** Returns the regions of the canvas, pinned or not, with their visible tracks. */
   regions(count) {
     const { top, height, pinned } = this;
     const last = Math.min(count - 1, this.track(top + height - 1));
@@ -57,7 +57,7 @@ export class Frame {
     return pinned ? [{ top, height: pinned, tracks: [0] }, region] : [region];
   }
 
-  /** The tracks that are seen, of so many. */
+  /** Returns the visible tracks. */
   seen(count) {
     return this.regions(count).flatMap(({ tracks }) => tracks);
   }

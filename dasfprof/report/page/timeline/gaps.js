@@ -1,52 +1,52 @@
-// What stands between the task runs on a thread: the classes of time accounting, from gap_data.py.
-// A worker's cells tell which shares of its threads' free time each class has; around its function a
-// run holds its thread too.
+// The time between the functions of a thread's task runs, by category of thread time. A worker's cells, from
+// gap_data.py, have the fraction of each category in the idle time of its threads. A task run also occupies
+// its thread before and after its function.
 
 import { formatSeconds, shortened } from "../format.js";
 import { lastAtMost, overlap, sumOf } from "../numbers.js";
 import { OTHER } from "./palette.js";
 import { flattenView, seenIn } from "./views.js";
 
-/** The classes of a function's time, and of what holds its thread around that, by their ids. */
+/** Ids of the categories of a function's time, and of the time around it in which its thread is occupied. */
 const INSIDE = ["COMPUTING", "WAITING_FOR_A_CORE", "WAITING_FOR_STORAGE", "BLOCKED", "RUNNING_CPU_UNKNOWN"];
 const AROUND = ["TASK_OVERHEAD", "DESERIALIZE", "UNSPILL_AND_SPILL"];
-/** Parts of the run in which runs and cells are summed up once, for pictures of much of it. */
+/** Parts of the run for which sums are cached, for pictures of long times. */
 const GAP_BINS = 16_384;
-/** Fewer runs of a lane, or cells, are painted one by one. */
+/** Maximum number of task runs or cells that are added up for each picture. */
 const FEW_PARTS = 400;
 
 export class Gaps {
   constructor(tasks) {
     this.tasks = tasks;
-    /** Name, meaning, colour and kind of each class. */
+    /** Name, meaning and colour of each category. */
     this.swatches = tasks.facts.gaps.classes;
     this.names = this.swatches.map(({ name }) => name);
-    const codeOf = (id) => this.swatches.findIndex((one) => one.id === id);
-    /** The codes of `INSIDE`, and of `AROUND`, in the order in which `heldIn` gives their shares. */
+    const codeOf = (id) => this.swatches.findIndex((category) => category.id === id);
+    /** The codes of `INSIDE` and `AROUND`. */
     this.inside = INSIDE.map(codeOf);
     this.around = AROUND.map(codeOf);
-    /** The classes of accounts; one behind them is told, and in no sum: accounts have it under what it ran. */
+    /** Number of categories in sums. A further one is only shown, since accounts have its time elsewhere. */
     this.accounted = this.swatches.filter(({ seconds }) => seconds === undefined).length;
-    /** The track of all runs of a thread, whatever the view leaves out. */
+    /** The view with all task runs of each thread. */
     this.flat = flattenView(tasks);
-    /** Sums by lane and by worker, made when they are first wanted. */
+    /** Cached sums by track and by worker. */
     this.heldUntil = [];
     this.idleUntil = [];
-    /** The classes that are painted alone; null: all are. */
+    /** The only categories that are painted, or null if all are. */
     this.only = null;
   }
 
-  /** Whether a track of a view has threads with gaps to tell. */
+  /** Returns whether a track of a view has threads. */
   has(track) {
     return track?.lanes !== undefined && this.tasks.tracks[track.lanes[0]].thread !== null;
   }
 
-  /** Whether a class is painted. */
+  /** Returns whether a category is painted. */
   shows(code) {
     return this.only === null || this.only.has(code);
   }
 
-  /** What a run's thread did in classes that are painted alone: the share of the run's time, and a colour. */
+  /** Returns the fraction of a run's time in the only painted categories, and the colour of the largest. */
   chosenPart(row) {
     const split = this.split(row);
     const shown = [...split.keys()].filter((at) => this.only.has(this.inside[at]) && split[at] > 0);
@@ -55,14 +55,14 @@ export class Gaps {
     return [share, shown.length ? this.swatches[this.inside[shown[0]]].colour : OTHER];
   }
 
-  /** The first cell of a lane's worker, and the one behind the last. */
+  /** Returns the range of cells of a track's worker. */
   cellsOf(lane) {
     const { first } = this.tasks.facts.gaps;
     const { worker } = this.tasks.tracks[lane];
     return [first[worker], first[worker + 1]];
   }
 
-  /** Calls `each(from, to)` with the times between two at which no run holds a lane's thread. */
+  /** Calls `each(from, to)` with the times within two times in which a track's thread is idle. */
   free(lane, from, to, each) {
     const { starts, durations, before, after } = this.tasks;
     const [first, end] = this.rowsOf(lane, from, to);
@@ -76,14 +76,14 @@ export class Gaps {
     each(free, to);
   }
 
-  /** The rows of a lane that can matter between two times: one more on each side. */
+  /** Returns the range of a track's rows between two times, and one more on each side. */
   rowsOf(lane, from, to) {
     const { trackOffsets } = this.tasks;
     const [first, end] = seenIn(this.flat, this.tasks, lane, from, to);
     return [Math.max(first - 1, trackOffsets[lane]), Math.min(end + 1, trackOffsets[lane + 1])];
   }
 
-  /** Calls `each(code, share, from, to)` for the classes of a lane's idle time between two times. */
+  /** Calls `each(code, share, from, to)` for the categories of a track's idle time between two times. */
   causes(lane, from, to, each) {
     const { begins, offsets, classes, shares } = this.tasks.cells;
     const [first, end] = this.cellsOf(lane);
@@ -97,38 +97,18 @@ export class Gaps {
     }
   }
 
-  /** Seconds of a lane by class between two times, those in which tasks run too. */
+  /** Returns the seconds of a track by category between two times, with those in task runs. */
   seconds(lane, from, to, sums = new Float64Array(this.names.length)) {
-    const { starts, durations, before, after, cells: { begins } } = this.tasks;
+    const add = (code, share, begin, end) => {
+      if (code < this.accounted) sums[code] += share * (end - begin);
+    };
+    this.free(lane, from, to, (begin, end) => this.causes(lane, begin, end, add));
     const [first, last] = this.rowsOf(lane, from, to);
-    const [firstCell, endCell] = this.cellsOf(lane);
-    const cells = { at: Math.max(lastAtMost(begins, from, firstCell, endCell), firstCell), end: endCell - 1 };
-    let free = from;
-    for (let row = first; row < last; row += 1) {
-      const held = Math.min(starts[row] - before[row], to);
-      if (held > free) this.addIdle(cells, free, held, sums);
-      free = Math.max(free, starts[row] + durations[row] + after[row]);
-      this.addRun(row, from, to, sums);
-    }
-    if (to > free) this.addIdle(cells, free, to, sums);
+    for (let row = first; row < last; row += 1) this.addRun(row, from, to, sums);
     return sums;
   }
 
-  /** Adds a lane's idle time between two times; `cells`: goes on to the one in which it ends. */
-  addIdle(cells, from, to, sums) {
-    const { begins, offsets, classes, shares } = this.tasks.cells;
-    while (cells.at < cells.end && begins[cells.at + 1] <= from) cells.at += 1;
-    for (; cells.at < cells.end; cells.at += 1) {
-      const stop = begins[cells.at + 1];
-      const seconds = Math.min(stop, to) - Math.max(begins[cells.at], from);
-      for (let at = offsets[cells.at]; at < offsets[cells.at + 1] && seconds > 0; at += 1) {
-        if (classes[at] < this.accounted) sums[classes[at]] += shares[at] * seconds;
-      }
-      if (stop >= to) return;
-    }
-  }
-
-  /** Adds what a run held its thread for between two times. */
+  /** Adds the time between two times in which a run occupied its thread. */
   addRun(row, from, to, sums) {
     const { starts, durations, before, after } = this.tasks;
     const start = starts[row];
@@ -142,28 +122,28 @@ export class Gaps {
     if (later > 0) this.addSide(row, false, later / after[row], sums);
   }
 
-  /** Adds a share of what a run held its thread for before its function, or after it. */
+  /** Adds a fraction of the time in which a run occupied its thread before its function, or after it. */
   addSide(row, before, share, sums) {
     const { tasks } = this;
-    const whole = before ? tasks.before[row] : tasks.after[row];
-    const disk = Math.min(before ? tasks.disk_read[row] : tasks.disk_write[row], whole);
-    const deserialize = before ? Math.min(tasks.deserialize[row], whole - disk) : 0;
-    const parts = [whole - disk - deserialize, deserialize, disk];
+    const total = before ? tasks.before[row] : tasks.after[row];
+    const disk = Math.min(before ? tasks.disk_read[row] : tasks.disk_write[row], total);
+    const deserialize = before ? Math.min(tasks.deserialize[row], total - disk) : 0;
+    const parts = [total - disk - deserialize, deserialize, disk];
     for (const [at, seconds] of parts.entries()) sums[this.around[at]] += seconds * share;
   }
 
-  /** The seconds of a run's function by what its thread did, in the order of `inside`. */
+  /** Returns the seconds of a run's function by category, in the order of `inside`. */
   split(row) {
     const { durations, cpu, core_wait: waits, storage } = this.tasks;
-    const whole = durations[row];
-    if (Number.isNaN(cpu[row])) return [0, 0, 0, 0, whole];
-    const computing = Math.min(cpu[row], whole);
-    const waiting = Math.min(waits[row] || 0, whole - computing);
-    const stored = Math.min(storage[row], whole - computing - waiting);
-    return [computing, waiting, stored, whole - computing - waiting - stored, 0];
+    const total = durations[row];
+    if (Number.isNaN(cpu[row])) return [0, 0, 0, 0, total];
+    const computing = Math.min(cpu[row], total);
+    const waiting = Math.min(waits[row] || 0, total - computing);
+    const stored = Math.min(storage[row], total - computing - waiting);
+    return [computing, waiting, stored, total - computing - waiting - stored, 0];
   }
 
-  /** The share of each pixel in which runs hold the threads of lanes, and by `around` in which not for a function. */
+  /** Returns the fraction of each pixel in which runs occupy the threads of tracks, and those of `around`. */
   heldIn(lanes, frame, width) {
     const [held, ...others] = lanes.map((lane) => this.held(lane, frame, width));
     for (const [part, shares] of others.length ? held.entries() : []) {
@@ -178,7 +158,7 @@ export class Gaps {
   held(lane, frame, width) {
     const [first, end] = this.rowsOf(lane, frame.from, frame.to);
     if (this.isFar(frame, width, end - first)) {
-      this.heldUntil[lane] ??= this.heldExactly(lane, this.whole, GAP_BINS).map(summedUp);
+      this.heldUntil[lane] ??= this.heldExactly(lane, this.fullRun, GAP_BINS).map(summedUp);
       return this.heldUntil[lane].map((sums) => this.sampled(sums, frame, width));
     }
     return this.heldExactly(lane, frame, width);
@@ -187,11 +167,11 @@ export class Gaps {
   heldExactly(lane, frame, width) {
     const { starts, durations, before, after, deserialize, disk_read: read, disk_write: written } = this.tasks;
     const [held, overhead, code, disk] = Array.from({ length: 1 + AROUND.length }, () => new Float64Array(width));
-    // As in `addSide`: what was read, then what was deserialised, then all else.
-    const share = (seconds, begin, end, most, pixels) => {
-      const part = seconds > 0 && end > begin ? Math.min((seconds * perSecond) / (end - begin), most) : 0;
+    // As in `addSide`: first the time of reading, then of deserializing, then the remainder.
+    const share = (seconds, begin, end, maximum, pixels) => {
+      const part = seconds > 0 && end > begin ? Math.min((seconds * perSecond) / (end - begin), maximum) : 0;
       if (part > 0) cover(pixels, begin, end, part);
-      return most - part;
+      return maximum - part;
     };
     const perSecond = width / (frame.to - frame.from || 1);
     const [first, end] = this.rowsOf(lane, frame.from, frame.to);
@@ -209,9 +189,9 @@ export class Gaps {
     return [held, overhead, code, disk];
   }
 
-  /** The share that each class has of the idle time in each pixel, for a lane's worker. */
+  /** Returns the fraction of each category in the idle time of each pixel, for a track's worker. */
   idle(lane, frame, width) {
-    // The lanes of a worker follow one another.
+    // The tracks of a worker are painted in succession.
     const { worker } = this.tasks.tracks[lane];
     const wanted = [worker, frame.from, frame.to, width].join(" ");
     if (this.lastIdle?.wanted !== wanted)
@@ -223,9 +203,8 @@ export class Gaps {
     const [first, end] = this.cellsOf(lane);
     if (this.isFar(frame, width, end - first)) {
       const { worker } = this.tasks.tracks[lane];
-      this.idleUntil[worker] ??= this.idleExactly(lane, this.whole, GAP_BINS).map(
-        ([code, shares]) => [code, summedUp(shares)],
-      );
+      const exact = () => this.idleExactly(lane, this.fullRun, GAP_BINS);
+      this.idleUntil[worker] ??= exact().map(([code, shares]) => [code, summedUp(shares)]);
       return this.idleUntil[worker].map(([code, sums]) => [code, this.sampled(sums, frame, width)]);
     }
     return this.idleExactly(lane, frame, width);
@@ -241,20 +220,20 @@ export class Gaps {
     return [...shares].sort(([one], [other]) => one - other);
   }
 
-  get whole() {
+  get fullRun() {
     return { from: 0, to: this.tasks.span || 1 };
   }
 
-  /** Whether sums that were made once tell a picture as exactly as its pixels do. */
+  /** Returns whether cached sums are exact enough for the pixels of a picture. */
   isFar(frame, width, count) {
-    return count > FEW_PARTS && (frame.to - frame.from) / width >= this.whole.to / GAP_BINS;
+    return count > FEW_PARTS && (frame.to - frame.from) / width >= this.fullRun.to / GAP_BINS;
   }
 
-  /** The mean in each pixel of what sums until the end of each part of the run are of. */
+  /** Returns the mean in each pixel, from sums until the end of each part of the run. */
   sampled(sums, frame, width) {
     const means = new Float64Array(width);
-    const perPixel = ((frame.to - frame.from) / this.whole.to / width) * GAP_BINS;
-    const first = (frame.from / this.whole.to) * GAP_BINS;
+    const perPixel = ((frame.to - frame.from) / this.fullRun.to / width) * GAP_BINS;
+    const first = (frame.from / this.fullRun.to) * GAP_BINS;
     let last = 0;
     for (let x = -1; x < width; x += 1) {
       const place = Math.min(first + (x + 1) * perPixel, GAP_BINS - 1e-3);
@@ -267,48 +246,46 @@ export class Gaps {
   }
 
   /**
-   * What is told of a time at which no function runs on a lane's thread: from when to when that is,
-   * and the seconds of each class; null: the time is in a function, or in no lane's.
+   * Returns the time between two functions on a track at a point in time: its title, its bounds, and the
+   * seconds of each category. Null if a function runs, or there is no such track.
    */
-  told(lane, time) {
+  at(lane, time) {
     const { tasks } = this;
     const [first, end] = this.rowsOf(lane, time, time);
+    const sums = new Float64Array(this.names.length);
     for (let row = first; row < end; row += 1) {
       const [start, stop] = [tasks.starts[row], tasks.starts[row] + tasks.durations[row]];
       const before = time >= start - tasks.before[row] && time < start;
       if (!before && !(time > stop && time <= stop + tasks.after[row])) continue;
       const spent = before ? tasks.before[row] : tasks.after[row];
       const where = `${before ? "before" : "after"} ${shortened(tasks.functionName(row), 40)}`;
-      const sums = new Float64Array(this.names.length);
       this.addSide(row, before, 1, sums);
       const from = before ? start - spent : stop;
       return { title: `${formatSeconds(spent)} ${where}`, sums, lane, time, from, to: from + spent };
     }
-    const found = [];
+    const idle = { from: NaN, to: NaN };
     this.free(lane, 0, tasks.span, (from, to) => {
-      if (from <= time && time <= to) found.push({ from, to });
+      if (from <= time && time <= to) Object.assign(idle, { from, to });
     });
-    if (!found.length) return null;
-    const free = found.at(-1);
-    const sums = new Float64Array(this.names.length);
-    this.causes(lane, free.from, free.to, (code, share, from, to) => {
+    if (Number.isNaN(idle.from)) return null;
+    this.causes(lane, idle.from, idle.to, (code, share, from, to) => {
       sums[code] += share * (to - from);
     });
-    return { title: `${formatSeconds(free.to - free.from)} without a task`, sums, lane, time, ...free };
+    return { title: `${formatSeconds(idle.to - idle.from)} without a task`, sums, lane, time, ...idle };
   }
 
-  /** The first time behind a run at which its lane's thread is free, told so; null: there is none. */
-  behind(row) {
+  /** Returns the first idle time of a run's thread after the run, see `at`, or null. */
+  after(row) {
     const { starts, durations, after, trackOfRow, span } = this.tasks;
-    const found = [];
+    let middle = null;
     this.free(trackOfRow[row], starts[row] + durations[row] + after[row], span, (from, to) => {
-      if (to > from) found.push((from + to) / 2);
+      if (to > from) middle ??= (from + to) / 2;
     });
-    return found.length ? this.told(trackOfRow[row], found[0]) : null;
+    return middle === null ? null : this.at(trackOfRow[row], middle);
   }
 }
 
-/** Adds how much of each pixel lies between two places, times a weight. */
+/** Adds the fraction of each pixel between two positions, times a weight. */
 export function cover(pixels, begin, end, weight = 1) {
   const last = Math.min(end, pixels.length);
   for (let pixel = Math.max(0, Math.floor(begin)); pixel < last; pixel += 1) {
@@ -316,7 +293,7 @@ export function cover(pixels, begin, end, weight = 1) {
   }
 }
 
-/** The sums of numbers until each place, 0 first. */
+/** Returns the sums of numbers up to each index, beginning with 0. */
 function summedUp(numbers) {
   const sums = new Float32Array(numbers.length + 1);
   let sum = 0;

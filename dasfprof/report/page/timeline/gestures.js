@@ -1,8 +1,8 @@
-// Wheel, pointer and keyboard move the timeline.
+// Wheel, pointer and keyboard of the timeline.
 
 import { GUTTER } from "./frame.js";
 
-/** Milliseconds and pixels within which a second press makes a double click of the first. */
+/** Maximum milliseconds and pixels between the clicks of a double click. */
 const [TWICE_MS, TWICE_PIXELS] = [500, 5];
 
 export class Gestures {
@@ -10,7 +10,7 @@ export class Gestures {
     this.timeline = timeline;
     this.surface = surface;
     this.scrolledAt = -Infinity;
-    /** When and where in the window the last click was that selected something. */
+    /** Time and position of the last click. */
     this.clicked = { at: -Infinity, x: 0, y: 0 };
   }
 
@@ -25,14 +25,14 @@ export class Gestures {
       this.timeline.events.pointed?.(null);
     });
     surface.addEventListener("keydown", (event) => this.onKey(event));
-    // The first click may move the chart, so that the second one is beside what was meant.
+    // The first click may move the timeline, so that the second click hits something else.
     addEventListener("dblclick", (event) => {
       if (this.timeline.selected >= 0 && this.isSecond(event)) this.timeline.zoomTo(this.timeline.selected);
     });
   }
 
   onWheel(event) {
-    // A page that is scrolled past the chart must not turn into one that zooms it.
+    // Scrolling of the page must not become zooming when the timeline comes under the pointer.
     if (performance.now() - this.scrolledAt < 300) return;
     const { timeline } = this;
     const sideways = event.shiftKey ? event.deltaX || event.deltaY : event.deltaX;
@@ -49,7 +49,7 @@ export class Gestures {
     event.preventDefault();
   }
 
-  /** A drag pans, with Shift it chooses an area; a click selects. */
+  /** A drag moves the time, or selects an area. A click selects a task run. */
   onPress(event) {
     if (event.button !== 0) return;
     const { timeline, surface } = this;
@@ -79,7 +79,7 @@ export class Gestures {
     surface.addEventListener("pointerup", drop, { once: true });
   }
 
-  /** Selects; the second click of a double one leaves it at what the first selected. */
+  /** Selects a task run, unless this is the second click of a double click. */
   click(event) {
     if (this.isSecond(event)) return;
     this.clicked = { at: event.timeStamp, x: event.clientX, y: event.clientY };
@@ -113,43 +113,23 @@ export class Gestures {
 
   get actions() {
     const { timeline } = this;
+    const { selected, painter, events } = timeline;
     const tracks = (by) => () =>
       timeline.selected >= 0 ? timeline.step(0, by) : timeline.scrollTo(timeline.scroll + by * 60);
     return {
       ArrowLeft: (far) => timeline.pan(far ? -0.8 : -0.15),
       ArrowRight: (far) => timeline.pan(far ? 0.8 : 0.15),
-      a: () => timeline.pan(-0.15),
-      d: () => timeline.pan(0.15),
       "+": () => timeline.zoom(0.7),
-      "=": () => timeline.zoom(0.7),
-      w: () => timeline.zoom(0.7),
       "-": () => timeline.zoom(1 / 0.7),
-      s: () => timeline.zoom(1 / 0.7),
-      Home: () => timeline.showWholeRun(),
-      0: () => timeline.showWholeRun(),
+      Home: () => timeline.showFullRun(),
       f: () => timeline.selected >= 0 && timeline.zoomTo(timeline.selected),
-      m: () => timeline.events.chosen?.(timeline.wholeTracks(timeline.from, timeline.to)),
+      m: () => timeline.events.chosen?.(timeline.visibleArea),
       ".": () => timeline.step(1, 0),
       ",": () => timeline.step(-1, 0),
       ArrowDown: tracks(1),
       ArrowUp: tracks(-1),
-      Enter: () => timeline.selected < 0 && timeline.step(1, 0),
-      g: () => this.afterSelected(),
-      Escape: () => this.giveUp(),
+      g: () => selected >= 0 && painter.gaps && events.gap && timeline.selectGap(painter.gaps.after(selected)),
+      Escape: () => timeline.select(-1),
     };
-  }
-
-  /** Selects the free time behind the selected task run. */
-  afterSelected() {
-    const { selected, painter, events } = this.timeline;
-    if (selected >= 0 && painter.gaps && events.gap) this.timeline.selectGap(painter.gaps.behind(selected));
-  }
-
-  /** Gives up what was chosen last: an area, a task run, entries of legends. */
-  giveUp() {
-    const { timeline } = this;
-    if (timeline.area) return timeline.events.chosen(null);
-    if (timeline.selected < 0 && !timeline.gap) timeline.events.cleared?.();
-    timeline.select(-1);
   }
 }

@@ -1,6 +1,7 @@
-// The lanes of workers: their order, whether the threads of a worker share one, lanes of transfers.
+// The tracks of workers: their order, whether the threads of a worker share a track, and tracks of transfers.
 
 import { shortened, visible } from "../format.js";
+import { linksOf } from "./tasks.js";
 import { rowsByStart, tracksOfRows } from "./views.js";
 /** @import { Tasks } from "./tasks.js" */
 
@@ -9,18 +10,18 @@ export class Lanes {
 
   constructor(tasks) {
     this.tasks = tasks;
-    /** By `name`, or by how long their threads ran tasks: `most` or `least` first. */
+    /** By `name`, or by busy time: `most` or `least` first. */
     this.order = "name";
-    /** Whether the threads of a worker share a lane. */
+    /** Whether the threads of a worker share a track. */
     this.folded = false;
-    /** Lanes of transfers; null: none are shown. */
+    /** The transfers, or null if they are not shown. */
     this.transfers = null;
     const threads = Map.groupBy(tasks.tracks.filter(({ thread }) => thread !== null), ({ worker }) => worker);
     /** Whether any worker has several threads. */
     this.foldable = [...threads.values()].some(({ length }) => length > 1);
   }
 
-  /** A view of threads with its lanes in this arrangement; any other view unchanged. */
+  /** Returns a view of threads with its tracks in this arrangement, and any other view unchanged. */
   arrange(view) {
     const lanes = [...view.tracks.keys()].filter((track) => view.tracks[track].lanes);
     if (!lanes.length || (this.order === "name" && !this.folded && !this.transfers)) return view;
@@ -31,13 +32,13 @@ export class Lanes {
       const tracks = byWorker.get(worker);
       const groups = this.folded ? this.merged(view, tracks) : tracks.map((track) => [track]);
       parts.push(...groups.map((group) => this.part(view, group)));
-      const transfers = this.transfers?.lanesOf(worker, this.folded) ?? [];
+      const transfers = this.transfers?.tracksOf(worker, this.folded) ?? [];
       parts.push(...transfers.map((track) => ({ track, tracks: [] })));
     }
     return { ...view, ...this.filled(view, parts) };
   }
 
-  /** Indices of workers in their order. */
+  /** Returns the indices of workers in their order. */
   ordered(workers) {
     if (this.order === "name") return workers;
     const busy = busySeconds(this.tasks);
@@ -45,13 +46,13 @@ export class Lanes {
     return workers.sort((one, other) => sign * (busy[one] - busy[other]) || one - other);
   }
 
-  /** The tracks of a worker, its threads' as one; tasks in its event loop keep their own. */
+  /** Returns the tracks of a worker: one of its threads, and one of its event loop. */
   merged(view, tracks) {
     const isThread = (track) => this.tasks.tracks[view.tracks[track].lanes[0]].thread !== null;
     return [tracks.filter(isThread), tracks.filter((track) => !isThread(track))].filter((group) => group.length);
   }
 
-  /** One track in place of some of a view. */
+  /** Returns a track that replaces some tracks of a view. */
   part(view, tracks) {
     const first = view.tracks[tracks[0]];
     if (tracks.length === 1) return { track: first, tracks };
@@ -62,23 +63,19 @@ export class Lanes {
     return { track: { ...first, ...titles, hint: `${visible(name)}, ${about}`, lanes }, tracks };
   }
 
-  /** Tracks with their rows, by start. */
+  /** Returns the tracks with their rows, ordered by start. */
   filled(view, parts) {
     const { tasks } = this;
     const places = new Int32Array(view.tracks.length);
     for (const [place, { tracks }] of parts.entries()) for (const track of tracks) places[track] = place;
     const trackOfRow = tracksOfRows(view, tasks.count).map((track) => (track < 0 ? -1 : places[track]));
-    const offsets = new Uint32Array(parts.length + 1);
-    for (const place of trackOfRow) if (place >= 0) offsets[place + 1] += 1;
-    for (let place = 0; place < parts.length; place += 1) offsets[place + 1] += offsets[place];
-    const rows = new Uint32Array(offsets[parts.length]);
-    const free = offsets.slice();
-    for (const row of rowsByStart(tasks)) if (trackOfRow[row] >= 0) rows[free[trackOfRow[row]]++] = row;
+    const shown = rowsByStart(tasks).filter((row) => trackOfRow[row] >= 0);
+    const { offsets, targets: rows } = linksOf(parts.length, shown.map((row) => trackOfRow[row]), shown);
     return { tracks: parts.map(({ track }) => track), rows, offsets, trackOfRow, longest: undefined };
   }
 }
 
-/** For how long the threads of each worker ran tasks. */
+/** Returns the seconds of task runs of each worker. */
 export function busySeconds(tasks) {
   const busy = new Float64Array(tasks.facts.workers.length);
   for (const [track, { worker }] of tasks.tracks.entries()) {

@@ -1,11 +1,11 @@
-// The legends of the timeline. A click on a class of thread time shows it alone, Shift and click adds one or
-// takes it away.
+// The legends of the timeline. A click on a category of thread time shows only this category. Shift and click adds
+// or removes a category.
 
-import { byId, make } from "../dom.js";
+import { byId, chosenAfter, make } from "../dom.js";
 import { visible } from "../format.js";
 import { gapLegend, legendOf, pathLegend } from "./colours.js";
 
-/** The entries of a legend: a `name`, a `swatch`, and where they apply `about`, `title`, `text`; or a heading alone. */
+/** Creates entries of a legend. An entry is a heading, or has `name`, `swatch`, perhaps `about`, `title`, `text`. */
 export function plainLegend(entries) {
   return entries.map((entry) =>
     typeof entry === "string" ? make("li", {}, entry) : make("li", { title: entry.title ?? null }, ...partsOf(entry)),
@@ -19,41 +19,33 @@ function partsOf({ name, swatch, about = "", text = visible(name) }) {
 export class Legends {
   constructor(page, classes) {
     this.page = page;
-    /** The names of the classes that are shown alone; none: all are shown. */
-    this.chosen = new Set();
+    /** Names of the categories that are shown, or empty if all are. */
+    this.chosen = [];
     this.buttons = new Map();
-    byId("gap-legend").addEventListener("keydown", (event) => {
-      if (event.key === "Escape" && this.chosen.size) this.choose([]);
-    });
-    const entry = (one) => make("li", {}, typeof one === "string" ? one : this.button(one));
-    byId("gap-legend").replaceChildren(...gapLegend(page.gaps, classes).map(entry));
+    const entries = gapLegend(page.gaps, classes).map((entry) => (entry.name ? this.button(entry) : entry));
+    byId("gap-legend").replaceChildren(...entries.map((entry) => make("li", {}, entry)));
     byId("path-legend").replaceChildren(...plainLegend(pathLegend(page.tasks.path)));
   }
 
-  /** Shows what task runs are coloured by. */
+  /** Shows the meaning of the task runs' colours. */
   colour(by) {
     byId("legend").replaceChildren(...plainLegend(legendOf(this.page.tasks, by)));
   }
 
   button(entry) {
     const { name, title = null } = entry;
-    const onclick = (event) => {
-      const others = [...this.chosen].filter((one) => one !== name);
-      const remaining = event.shiftKey ? others : [];
-      const removes = this.chosen.has(name) && (event.shiftKey || !others.length);
-      this.choose(removes ? remaining : [...remaining, name]);
-    };
+    const onclick = (event) => this.choose(chosenAfter(this.chosen, name, event.shiftKey));
     const button = make("button", { type: "button", "aria-pressed": "false", title, onclick }, ...partsOf(entry));
     this.buttons.set(name, button);
     return button;
   }
 
-  /** Shows the classes of these names alone, as far as they are listed; none: all. */
+  /** Shows only the categories of these names that are in the legend, or all if there are none. */
   choose(names) {
     const { gaps, timeline } = this.page;
-    this.chosen = new Set(names.filter((name) => this.buttons.has(name)));
-    for (const [name, button] of this.buttons) button.setAttribute("aria-pressed", String(this.chosen.has(name)));
-    gaps.only = this.chosen.size ? new Set([...this.chosen].map((name) => gaps.names.indexOf(name))) : null;
+    this.chosen = names.filter((name) => this.buttons.has(name));
+    for (const [name, button] of this.buttons) button.setAttribute("aria-pressed", String(this.chosen.includes(name)));
+    gaps.only = this.chosen.length ? new Set(this.chosen.map((name) => gaps.names.indexOf(name))) : null;
     timeline.draw();
     this.page.countRows();
     this.page.address?.note();

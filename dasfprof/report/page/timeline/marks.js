@@ -1,7 +1,6 @@
-// What surrounds the bars: ruler, tracks' titles, arrows, the first picture before the bars.
+// The ruler, the titles of tracks, and arrows.
 
 import { RULER } from "./frame.js";
-import { mixed, rgbOf } from "./palette.js";
 
 export function fitCanvas(canvas, width, height) {
   const scale = devicePixelRatio || 1;
@@ -13,19 +12,19 @@ export function fitCanvas(canvas, width, height) {
   canvas.getContext("2d").setTransform(scale, 0, 0, scale, 0, 0);
 }
 
-/** Round times within a window, so that about so many pixels lie between two of them. */
+/** Returns round times between two times, at least `apart` pixels from each other. */
 export function ticks(from, to, width, apart) {
-  const least = ((to - from) / Math.max(width, 1)) * apart;
-  const power = 10 ** Math.floor(Math.log10(least));
-  let step = [1, 2, 5, 10].map((times) => times * power).find((one) => one >= least);
-  if (step > 30)
-    step = [60, 120, 300, 600, 1800, 3600, 7200, 21600, 86400].find((one) => one >= least) ?? step;
+  const minimum = ((to - from) / Math.max(width, 1)) * apart;
+  const power = 10 ** Math.floor(Math.log10(minimum));
+  const isEnough = (seconds) => seconds >= minimum;
+  let step = [1, 2, 5, 10].map((times) => times * power).find(isEnough);
+  if (step > 30) step = [60, 120, 300, 600, 1800, 3600, 7200, 21600, 86400].find(isEnough) ?? step;
   const times = [];
   for (let at = Math.ceil(from / step); at * step <= to; at += 1) times.push(at * step);
   return { step, times };
 }
 
-/** A time from the run's begin, as exact as the distance of the ruler's marks needs. */
+/** Returns a time since the start of the run, with the precision of the ruler's steps. */
 export function clockText(seconds, step) {
   if (step >= 60) {
     const minutes = Math.round(seconds / 60);
@@ -38,7 +37,7 @@ export function clockText(seconds, step) {
   return `${seconds.toFixed(Math.min(decimals, 6))} s`;
 }
 
-/** As `clockText`, but rounded down: the end of what is shown is no later than it is. */
+/** Returns the same, rounded down, for the end of the visible time. */
 export function endText(seconds, step) {
   const places = Math.min(Math.max(0, -Math.floor(Math.log10(step) + 1e-9)), 6);
   const unit = step >= 60 ? 60 : 10 ** -places;
@@ -58,7 +57,7 @@ export function paintRuler(context, frame, palette) {
   }
 }
 
-/** Lines at the ruler's times, through all that has them. */
+/** Paints lines at the ruler's times. */
 export function paintGrid(context, frame, palette) {
   context.fillStyle = palette.faint;
   context.globalAlpha = 0.22;
@@ -93,12 +92,12 @@ export function paintTitles(context, view, frame, palette) {
   paintScroll(context, view, frame, palette);
 }
 
-/** Whether a track is the first of its worker, step or function. */
+/** Returns whether a track is the first of its worker, step or function. */
 function beginsGroup({ tracks }, track) {
   return track === 0 || tracks[track - 1].group !== tracks[track].group;
 }
 
-/** The titles that have room: the track, the text and the middle of its line. */
+/** Returns the titles that fit: the track, the text and the middle of its line. */
 function titledTracks(view, frame) {
   const titled = [];
   let free = -Infinity;
@@ -114,40 +113,18 @@ function titledTracks(view, frame) {
   return titled;
 }
 
-/** Shows which part of the tracks is seen, where not all are. */
+/** Paints a scroll bar if some tracks are not visible. */
 function paintScroll(context, view, frame, palette) {
-  const whole = (view.tracks.length - Number(frame.pinned > 0)) * frame.trackHeight;
+  const total = (view.tracks.length - Number(frame.pinned > 0)) * frame.trackHeight;
   const room = frame.height - frame.pinned;
-  if (whole <= room) return;
-  const high = Math.max(12, (room / whole) * room);
-  const y = frame.top + frame.pinned + (frame.scroll / (whole - room)) * (room - high);
+  if (total <= room) return;
+  const high = Math.max(12, (room / total) * room);
+  const y = frame.top + frame.pinned + (frame.scroll / (total - room)) * (room - high);
   context.fillStyle = palette.faint;
   context.fillRect(frame.left + frame.width - 4, y, 4, high);
 }
 
-/** The picture before the task runs are read: how busy each thread was. */
-export function paintOverview(context, tasks, frame, palette) {
-  const shares = tasks.facts.overview;
-  const [background, accent] = [rgbOf(palette.background), rgbOf(palette.accent)];
-  const colours = [..."0123456789"].map(
-    (tenth) => `rgb(${mixed(background, accent, Number(tenth) / 9).join(" ")})`,
-  );
-  for (const track of frame.seen(shares.length)) {
-    const width = frame.width / shares[track].length;
-    for (let at = 0; at < shares[track].length; at += 1) {
-      if (shares[track][at] === "0") continue;
-      context.fillStyle = colours[shares[track][at]];
-      context.fillRect(
-        frame.left + at * width,
-        frame.y(track),
-        width + 0.5,
-        Math.max(frame.trackHeight - 2, 1),
-      );
-    }
-  }
-}
-
-/** Paints an arrow that goes right; one to a place less than its head away points up or down. */
+/** Paints an arrow to the right, or up or down if its ends are closer than the length of its head. */
 export function paintArrow(context, x0, y0, x1, y1, colour, dashes) {
   const head = Math.min(7, x1 - x0);
   const bend = (x1 - head - x0) / 2;

@@ -1,4 +1,4 @@
-// Painting of tracks: bars with names where few are seen, pixels where many are.
+// Painting of tracks: bars with names if few are visible, or else pixels.
 
 import { shortened } from "../format.js";
 import { cover } from "./gaps.js";
@@ -7,21 +7,20 @@ import { seenIn } from "./views.js";
 
 const MANY_BARS = 6000;
 export const LABEL_WIDTH = 44;
-/** Pixels of the teeth at the end of a bar that had not ended. */
+/** Pixels of the teeth at the end of an unfinished bar. */
 const OPEN_END = 6;
-/** Bars of so many pixels and more show what their thread did. */
+/** Minimum width and height in pixels of bars that show the categories of their time. */
 const SPLIT_SIZE = [30, 15];
 const SPLIT_HEIGHT = 4;
 
 export class Painter {
   constructor(tasks) {
     this.tasks = tasks;
-    /** What is painted between the bars; null: nothing. */
+    /** The time between the bars, or null if it is not painted. */
     this.gaps = null;
   }
 
-  /** Paints the tracks of a view; `colours` has a place in the palette for each row, `matches` a
-   * flag for each row or null. */
+  /** Paints the tracks of a view. `colours` and `matches` (or null) have a value for each row. */
   paint(context, view, frame, colours, matches, palette) {
     let bars = 0;
     const regions = frame.regions(view.tracks.length).map((region) => {
@@ -33,13 +32,13 @@ export class Painter {
       });
       return { ...region, parts };
     });
-    // Where some bars are lit, what is between is not what is looked for.
+    // If some bars are highlighted, the time between bars is not of interest.
     const dim = matches !== null || view.lit !== undefined;
     const look = { colours, matches, palette, dim };
     for (const region of regions) this.paintRegion(context, view, frame, region, bars > MANY_BARS, look);
   }
 
-  /** Paints tracks of which some scroll beneath others. */
+  /** Paints the tracks of a region, which may scroll below another region. */
   paintRegion(context, view, frame, { top, height, parts }, many, look) {
     context.save();
     context.beginPath();
@@ -73,7 +72,7 @@ export class Painter {
     }
   }
 
-  /** Paints a task run, `lit` or dim, with what its thread did and its name, if there is room. */
+  /** Paints a task run, `lit` or dim, with its categories and its name if they fit. */
   paintBar(context, row, frame, { x, y, width, height, named }, lit, { colours, matches, palette }) {
     const { tasks } = this;
     context.fillStyle = (lit ? palette.series : palette.dimSeries)[colours[row]];
@@ -94,24 +93,23 @@ export class Painter {
     return matches ? matches[row] === 1 : !lit || lit[row] === 1;
   }
 
-  /** Paints at a place of a bar which parts of its time its thread computed, had no core, was blocked. */
+  /** Paints the categories of a function's time as a part of its bar. */
   paintSplit(context, row, frame, [y, height], palette) {
     const { starts, durations } = this.tasks;
-    const whole = durations[row];
-    const width = whole * frame.perSecond - 1;
+    const width = durations[row] * frame.perSecond - 1;
     let x = frame.x(starts[row]);
     context.fillStyle = palette.background;
     if (!this.gaps.only) context.fillRect(x, y - 1, width, 1);
     for (const [at, seconds] of this.gaps.split(row).entries()) {
       const code = this.gaps.inside[at];
-      const part = (seconds / whole) * width;
+      const part = (seconds / durations[row]) * width;
       context.fillStyle = palette.series[this.gaps.swatches[code].colour];
       if (this.gaps.shows(code)) context.fillRect(x, y, part, height);
       x += part;
     }
   }
 
-  /** Paints what is made of pixels: tracks with many bars, and what is between bars. */
+  /** Paints everything that consists of pixels: tracks with many bars, and the time between bars. */
   paintPixels(context, view, frame, { top, height: high, parts, many }, look) {
     const inPixels = ({ track, crowded }) => many || crowded || this.gaps?.has(view.tracks[track]);
     if (!parts.some(inPixels)) return;
@@ -131,7 +129,7 @@ export class Painter {
     context.putImageData(image, Math.round(frame.left * scale), Math.round(top * scale));
   }
 
-  /** Paints a track whose bars are too many to paint one by one. */
+  /** Paints a track with too many bars for single bars. */
   paintCrowded(view, frame, { track, from, to }, { pixels, width, height, begin: top, end, scale }, sums, look) {
     const { area, lanes = [] } = view.tracks[track];
     const { line, longest, colour } = sums;
@@ -154,14 +152,12 @@ export class Painter {
     paintTrack(pixels, width, ...place, tones);
   }
 
-  /** Sums for each pixel how much of it is of the classes that are shown alone. */
+  /** Adds up the fraction of each pixel in the only categories that are shown. */
   coverAlone(view, frame, from, to, { matches }, { width, line, colour }) {
     const { starts, durations } = this.tasks;
     const perSecond = width / (frame.to - frame.from || 1);
-    for (let at = from; at < to; at += 1) {
-      const row = view.rows[at];
-      if (matches && !matches[row]) continue;
-      const [part, tone] = this.gaps.chosenPart(row);
+    for (const row of view.rows.subarray(from, to)) {
+      const [part, tone] = matches && !matches[row] ? [0, 0] : this.gaps.chosenPart(row);
       if (!part) continue;
       const begin = (starts[row] - frame.from) * perSecond;
       const end = begin + durations[row] * perSecond;
@@ -170,14 +166,14 @@ export class Painter {
     }
   }
 
-  /** Paints what is between bars that are painted one by one. */
+  /** Paints the time between single bars. */
   paintBetween(view, frame, { track }, { pixels, width, height, begin: top, end, scale }, { palette, dim }) {
     const inset = frame.heightOf(track) >= 10 ? Math.round(3 * scale) : Math.round(scale);
     const place = { top: top + inset - Math.round(scale), bottom: end - inset, height, line: null, dim };
     paintGaps(pixels, width, this.gaps, view.tracks[track].lanes, frame, palette, place);
   }
 
-  /** Sums for each pixel how much of it tasks cover, and finds the colour of the longest one. */
+  /** Adds up the fraction of each pixel that tasks cover, and finds the colour of the longest task. */
   cover(view, frame, from, to, { colours, matches }, { width, line, longest, colour }) {
     const { starts, durations, failed } = this.tasks;
     const { rows, lit } = view;
@@ -188,7 +184,7 @@ export class Painter {
       const begin = (starts[row] - frame.from) * perSecond;
       const end = begin + durations[row] * perSecond;
       if (end < 0 || begin >= width) continue;
-      // What is lit is worth more than anything that is not.
+      // A highlighted task determines the colour, however short it is.
       const dim = faded || (matches ? !matches[row] : lit !== undefined && !lit[row]);
       const bad = !dim && failed !== null && failed[row] === 1;
       const tone = bad ? FAILED : dim ? colours[row] + DIM : colours[row];
@@ -208,12 +204,12 @@ export class Painter {
   }
 }
 
-/** Whether a track's bars would lie over one another. */
+/** Returns whether the bars of a track would overlap. */
 export function isCrowded({ area, lanes }) {
   return area || lanes?.length > 1;
 }
 
-/** Marks a bar whose task failed: framed and struck through. */
+/** Marks the bar of a failed task with a frame. */
 export function paintFailed(context, x, y, width, height, palette) {
   context.fillStyle = palette.bad;
   context.fillRect(x, y, Math.max(width, 2), 3);
@@ -224,7 +220,7 @@ export function paintFailed(context, x, y, width, height, palette) {
   context.strokeRect(x + 0.75, y + 0.75, width - 2.5, height - 1.5);
 }
 
-/** A bar whose right end is torn: its task had not ended. */
+/** Paints the bar of an unfinished task, with a jagged end. */
 function paintOpenBar(context, x, y, width, height) {
   const teeth = Math.max(1, Math.round(height / OPEN_END));
   context.beginPath();
@@ -238,7 +234,7 @@ function paintOpenBar(context, x, y, width, height) {
   context.fill();
 }
 
-/** A track whose pixels are the fuller the more of their time is covered. */
+/** Paints a track with pixels whose shade shows the covered fraction of their time. */
 function paintShare(pixels, width, top, bottom, _trackTop, _trackBottom, { line, colour, palette }) {
   if (bottom <= top) return;
   const begin = top * width;
@@ -249,7 +245,7 @@ function paintShare(pixels, width, top, bottom, _trackTop, _trackBottom, { line,
   for (let y = top + 1; y < bottom; y += 1) pixels.copyWithin(y * width, begin, begin + width);
 }
 
-/** A track that is the higher the more tasks ran at a time; `filled`: as high as their threads were busy. */
+/** Paints a track whose height is the number of running tasks, or for `filled` the fraction of busy threads. */
 function paintArea(pixels, width, top, bottom, trackTop, trackBottom, { line, colour, palette, filled }) {
   let highest = 1;
   if (!filled) for (let x = 0; x < width; x += 1) highest = Math.max(highest, line[x]);
@@ -263,8 +259,8 @@ function paintArea(pixels, width, top, bottom, trackTop, trackBottom, { line, co
 }
 
 /**
- * Paints what is not covered by bars: the height of a class in a pixel's column is its share of the
- * time there. `line` has the share that bars take below; null where they are painted over it.
+ * Paints the time that bars do not cover. The height of a category is its fraction of a pixel's time. `line`
+ * has the fraction of bars, which are below, or is null if bars are painted on top.
  */
 function paintGaps(pixels, width, gaps, lanes, frame, palette, { top, bottom, height, line, dim }) {
   const [held, ...around] = gaps.heldIn(lanes, frame, width);
@@ -274,15 +270,15 @@ function paintGaps(pixels, width, gaps, lanes, frame, palette, { top, bottom, he
   const faint = dim && gaps.only === null;
   const tonesOf = ({ colour, busy }) => palette.gapTones(colour, busy, faint);
   const tones = codes.map((code) => (gaps.shows(code) ? tonesOf(gaps.swatches[code]) : palette.nothing));
-  // Of 6 pixels 5 on are one back: so the hatching leans the other way.
+  // Steps of 5 instead of 1, modulo 6, reverse the direction of the hatching.
   const ways = codes.map((code) => (gaps.swatches[code].back ? 5 : 1));
   const shares = [...around, ...idle.map(([, each]) => each)];
   for (let x = 0; x < width; x += 1) {
     const free = Math.max(0, 1 - held[x]);
-    const whole = free + around[0][x] + around[1][x] + around[2][x];
+    const total = free + around[0][x] + around[1][x] + around[2][x];
     const bars = line && line[x] > 0 ? Math.max(1, Math.round(Math.min(line[x], 1) * room)) : 0;
-    if (whole < 0.004 || bars >= room) continue;
-    const perShare = (room - bars) / whole;
+    if (total < 0.004 || bars >= room) continue;
+    const perShare = (room - bars) / total;
     let [shown, y] = [0, bottom - bars];
     for (let at = 0; at < shares.length && y > top; at += 1) {
       shown += at < around.length ? shares[at][x] : shares[at][x] * free;

@@ -1,10 +1,12 @@
 // Colours of the page, as CSS and as pixels.
 
-/** The place in a palette of what has no colour of its own. */
+/** Index of the colour of everything without a separate colour. */
 export const OTHER = 7;
-/** The place in the shades of what failed, and how much further those of dimmed colours are. */
-export const FAILED = 16;
-export const DIM = 32;
+/** Number of colours: of functions, workers and steps, then of categories of thread time. */
+const COLOURS = 21;
+/** Index of the shades of failed task runs, and distance to the indices of dimmed colours. */
+export const [FAILED, DIM] = [30, 32];
+/** Number of shades of a colour. */
 export const SHADES = 32;
 export const DARK = matchMedia("(prefers-color-scheme: dark)");
 const palettes = new Map();
@@ -13,10 +15,9 @@ const palettes = new Map();
 class Palette {
   constructor(dark) {
     const style = getComputedStyle(document.documentElement);
-    /** A property of the style, which has a light and a dark colour. */
+    /** Returns the light or dark colour of a property of the style. */
     const colour = (name) => style.getPropertyValue(name).match(/#\w+/g)[Number(dark)];
-    /** Of what ran, then of classes of time. */
-    this.series = Array.from({ length: 16 }, (_, at) => colour(`--series-${at}`));
+    this.series = Array.from({ length: COLOURS }, (_, at) => colour(`--series-${at}`));
     this.background = colour("--card");
     this.band = colour("--band");
     this.text = colour("--text");
@@ -29,34 +30,34 @@ class Palette {
     this.needed = colour("--needed");
     this.rgb = this.series.map(rgbOf);
     const background = rgbOf(this.background);
-    const dim = this.rgb.map((one) => mixed(background, one, 0.16));
-    this.dimSeries = dim.map((one) => `rgb(${one.join(" ")})`);
-    /** Pixels of each colour, and `DIM` further of each dimmed one, by how full they are. */
+    const dim = this.rgb.map((rgb) => mixed(background, rgb, 0.16));
+    this.dimSeries = dim.map((rgb) => `rgb(${rgb.join(" ")})`);
+    /** Pixels of each colour, and of each dimmed colour at an index that is `DIM` larger, by coverage. */
     this.shades = [];
-    for (const [at, one] of [...this.rgb.entries(), ...dim.map((other, place) => [place + DIM, other])]) {
-      this.shades[at] = Array.from({ length: SHADES + 1 }, (_, full) =>
-        pixelOf(mixed(background, one, 0.3 + (0.7 * full) / SHADES)),
+    for (const [at, rgb] of [...this.rgb.entries(), ...dim.map((other, place) => [place + DIM, other])]) {
+      this.shades[at] = Array.from({ length: SHADES + 1 }, (_, covered) =>
+        pixelOf(mixed(background, rgb, 0.3 + (0.7 * covered) / SHADES)),
       );
     }
     this.shades[FAILED] = Array(SHADES + 1).fill(pixelOf(rgbOf(this.bad)));
     this.gaps = new Map();
-    /** The tones of what is not to be seen. */
+    /** The tones of categories that are hidden. */
     this.nothing = [0, 0].fill(pixelOf(background));
     this.inks = this.rgb.map(([r, g, b]) => (r * 0.3 + g * 0.59 + b * 0.11 > 140 ? "#14171c" : "#fff"));
   }
 
-  /** Two pixels' colours for a class of time between task runs: of busy threads they are alike. */
+  /** Returns the two colours of a hatched category of idle time, or one colour twice for busy threads. */
   gapTones(colour, busy, dim) {
     const name = `${colour} ${busy} ${dim}`;
     if (!this.gaps.has(name)) {
-      const of = (share) => pixelOf(mixed(rgbOf(this.background), this.rgb[colour], dim ? share * 0.6 : share));
-      this.gaps.set(name, busy ? [of(0.55), of(0.55)] : [of(0.2), of(0.5)]);
+      const tone = (share) => pixelOf(mixed(rgbOf(this.background), this.rgb[colour], dim ? share * 0.6 : share));
+      this.gaps.set(name, busy ? [tone(0.55), tone(0.55)] : [tone(0.2), tone(0.5)]);
     }
     return this.gaps.get(name);
   }
 }
 
-/** The palette of the scheme that is in force. */
+/** Returns the palette of the current colour scheme. */
 export function currentPalette() {
   const dark = DARK.matches;
   palettes.set(dark, palettes.get(dark) ?? new Palette(dark));
@@ -67,7 +68,7 @@ export function rgbOf(hex) {
   return [1, 3, 5].map((at) => Number.parseInt(hex.slice(at, at + 2), 16));
 }
 
-export function mixed(from, to, share) {
+function mixed(from, to, share) {
   return from.map((value, at) => Math.round(value + (to[at] - value) * share));
 }
 

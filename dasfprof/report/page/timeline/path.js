@@ -1,4 +1,4 @@
-// The critical path: the chain of waits and work that made the run as long as it was.
+// The critical path: the chain of tasks and waits that determined the run time.
 
 import { lastAtMost } from "../numbers.js";
 import { threadTracks, tracksOfRows } from "./views.js";
@@ -7,8 +7,8 @@ export const WORK = "Compute";
 const MAX_LINKS = 300;
 
 /**
- * The path in a track of its own, over all task runs, of which those on the path are lit, and those
- * that had not ended, for which the run went on.
+ * Returns a view with the path in a separate track above all threads. Task runs on the path, and unfinished
+ * ones, are highlighted.
  *
  * @returns {import("./views.js").View}
  */
@@ -22,7 +22,8 @@ export function criticalView(tasks) {
     chain.push(row);
   }
   for (let row = 0; row < tasks.count; row += 1) if (tasks.isOpen(row)) lit[row] = 1;
-  const track = { title: "Critical path", hint: "what the run's length depended on", area: false, group: -1 };
+  const hint = "The chain of tasks and waits that determined the run time";
+  const track = { title: "Critical path", hint, area: false, group: -1 };
   return {
     tracks: [track, ...threadTracks(tasks)],
     rows: tasks.rows,
@@ -33,13 +34,13 @@ export function criticalView(tasks) {
   };
 }
 
-/** The place of the path's segment at a time; -1 if there is none. */
+/** Returns the index of the path's segment at a time, or -1. */
 export function segmentAt({ starts, durations }, time) {
   const at = lastAtMost(starts, time);
   return at >= 0 && time <= starts[at] + durations[at] ? at : -1;
 }
 
-/** Paints the path's track: work in full height, waits lower. */
+/** Paints the path's track: computing in full height, waits lower. */
 export function paintPath(context, path, frame, colours, palette) {
   const first = Math.max(0, lastAtMost(path.starts, frame.from));
   const last = lastAtMost(path.starts, frame.to);
@@ -60,7 +61,7 @@ export function paintPath(context, path, frame, colours, palette) {
   }
 }
 
-/** Paints where the path goes from one track to another. */
+/** Paints lines where the path changes the track. */
 export function paintChain(context, tasks, view, frame, palette) {
   const tracks = tracksOfRows(view, tasks.count);
   const seen = [];
@@ -83,7 +84,7 @@ export function paintChain(context, tasks, view, frame, palette) {
   context.globalAlpha = 1;
 }
 
-/** The seconds of each kind of segment, the most first. */
+/** Returns the seconds of each kind of segment, the longest first. */
 export function pathTotals({ kinds, durations }) {
   const totals = new Map();
   for (const [at, kind] of kinds.entries())

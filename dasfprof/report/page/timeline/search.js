@@ -1,50 +1,43 @@
-// The search for task runs: by the texts of their keys, by their errors, logs, workers, steps,
-// functions and these functions' files.
+// The search for task runs by their keys, errors, logs, workers, steps, functions, and the files of these.
 
 import { breathe } from "../dom.js";
 
-/** How long a search may hold up the page. */
+/** Maximum milliseconds for which a search blocks the page. */
 const SLICE_MS = 40;
 
-/** A text that may be a key as this page tells keys. */
-export function asTold(tasks, text) {
+/** Returns a text in the form in which the page shows keys. */
+export function asShown(tasks, text) {
   return tasks.facts.crowded ? halved(text) : text;
 }
 
-/**
- * Finds the task runs about which a text tells that holds the query, whatever the case of its letters.
- *
- * Gives a flag for each row, or null if `isStale()` became true meanwhile.
- */
+/** Returns a flag for each row, 1 if a text about it contains the query. Null if `isStale()` became true. */
 export async function findRows(tasks, query, isStale) {
-  const keys = await findKeys(tasks, asTold(tasks, query).toLowerCase(), isStale);
+  const keys = await findKeys(tasks, asShown(tasks, query).toLowerCase(), isStale);
   if (keys === null) return null;
-  const found = new Uint8Array(tasks.count);
-  for (let row = 0; row < tasks.count; row += 1) found[row] = keys[tasks.keys[row]];
+  const matches = Uint8Array.from(tasks.keys, (key) => keys[key]);
   const wanted = query.toLowerCase();
   const holds = (text) => Number(Boolean(text) && text.toLowerCase().includes(wanted));
-  for (const [codeOfRow, texts] of toldOfRows(tasks, query)) {
+  for (const [codeOfRow, texts] of textsOfRows(tasks, query)) {
     const codes = Uint8Array.from(texts, holds);
     if (!codes.includes(1)) continue;
-    for (let row = 0; row < tasks.count; row += 1) if (codes[codeOfRow(row)]) found[row] = 1;
+    for (let row = 0; row < tasks.count; row += 1) if (codes[codeOfRow(row)]) matches[row] = 1;
   }
-  for (const [row, text] of Object.entries(tasks.facts.tracebacks)) if (holds(text)) found[row] = 1;
+  for (const [row, text] of Object.entries(tasks.facts.tracebacks)) if (holds(text)) matches[row] = 1;
   for (const [row, records] of Object.entries(tasks.facts.logs)) {
-    if (records.some((record) => holds(record.join(" ")))) found[row] = 1;
+    if (records.some((record) => holds(record.join(" ")))) matches[row] = 1;
   }
-  return found;
+  return matches;
 }
 
-/** Lists of texts, each with which of them is about a row. Mere digits are no one's name. */
-function toldOfRows(tasks, query) {
+/** Returns lists of texts, each with a function from a row to its text. Numbers are not searched in names. */
+function textsOfRows(tasks, query) {
   const { facts } = tasks;
   const errors = [
     [(row) => tasks.details.exceptions[row], tasks.details.exceptions_texts],
     [(row) => tasks.details.raised[row], tasks.details.raised_texts],
   ];
   if (/^[0-9]*$/.test(query)) return errors;
-  const placesOf = (name) => (Object.hasOwn(facts.code, name) ? facts.code[name] : []);
-  const functions = facts.functions.map((name) => [name, ...placesOf(name).map(([place]) => place)].join("\n"));
+  const functions = facts.functions.map((name) => [name, ...tasks.codeOf(name).map(([place]) => place)].join("\n"));
   const workers = tasks.tracks.map(({ worker }) => facts.workers[worker]);
   return [
     ...errors,
@@ -55,16 +48,16 @@ function toldOfRows(tasks, query) {
   ];
 }
 
-/** A flag for each key whose text holds some small letters; null if `isStale()` became true meanwhile. */
+/** Returns a flag for each key, 1 if its text contains the query. Null if `isStale()` became true. */
 async function findKeys(tasks, wanted, isStale) {
   const { texts, kinds, firsts } = tasks.heads;
-  const found = new Uint8Array(tasks.facts.keys);
+  const matches = new Uint8Array(tasks.facts.keys);
   let pause = performance.now() + SLICE_MS;
   for (const [head, text] of texts.entries()) {
     const begin = text.toLowerCase();
-    if (begin.includes(wanted)) found.fill(1, firsts[head], firsts[head + 1]);
+    if (begin.includes(wanted)) matches.fill(1, firsts[head], firsts[head + 1]);
     else for (let key = firsts[head]; key < firsts[head + 1]; key += 1) {
-      if ((begin + tasks.tailText(kinds[head], key)).includes(wanted)) found[key] = 1;
+      if ((begin + tasks.tailText(kinds[head], key)).includes(wanted)) matches[key] = 1;
       if ((key & 0xfff) === 0 && performance.now() > pause) {
         await breathe();
         if (isStale()) return null;
@@ -72,10 +65,10 @@ async function findKeys(tasks, wanted, isStale) {
       }
     }
   }
-  return found;
+  return matches;
 }
 
-/** A complete key as the page tells it, where it has the first half of each hash alone. */
+/** Returns a complete key with only the first half of its hash. */
 function halved(text) {
   return text
     .replace(/([0-9a-f]{16})[0-9a-f]{16}$/i, "$1…")

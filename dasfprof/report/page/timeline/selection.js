@@ -1,4 +1,4 @@
-// What lies over the bars: the selected task, its arrows, the one under the pointer.
+// The selection over the bars: the selected task run, its arrows, areas and times.
 
 import { paintArrow } from "./marks.js";
 import { currentPalette } from "./palette.js";
@@ -18,7 +18,7 @@ export function paintSelection(timeline, palette = currentPalette()) {
   context.clip();
   if (timeline.marked) paintMarked(context, timeline.marked, frame, palette);
   if (view.chain) paintChain(context, tasks, view, frame, palette);
-  if (selected >= 0 && tasks.whole) paintArrows(context, timeline, frame, palette);
+  if (selected >= 0 && tasks.complete) paintArrows(context, timeline, frame, palette);
   if (hovered >= 0) outline(context, timeline, frame, hovered, palette.text, 1);
   if (selected >= 0) outline(context, timeline, frame, selected, palette.accent, 2.5);
   if (timeline.gap) paintGap(context, timeline, frame, palette);
@@ -27,7 +27,7 @@ export function paintSelection(timeline, palette = currentPalette()) {
   context.restore();
 }
 
-/** Paints the bounds of the times that a finding speaks of, and shades what is outside of them. */
+/** Paints the bounds of the times of a finding, and shades all other time. */
 function paintMarked(context, spans, frame, palette) {
   const fill = (colour, alpha, x, end) => {
     context.fillStyle = colour;
@@ -82,17 +82,17 @@ function outline(context, { tasks, view }, frame, row, colour, thickness) {
   context.strokeRect(frame.x(tasks.starts[row]) - 1, frame.y(track), width + 1, height);
 }
 
-/** Paints arrows from the runs whose results the selected one took, dashed to those that took its. */
+/** Paints arrows from the dependencies of the selected task run, and dashed arrows to its dependents. */
 function paintArrows(context, { tasks, view, selected }, frame, palette) {
   const tracks = tracksOfRows(view, tasks.count);
   const arrow = (from, to, colour, dashes) => {
     if (from < 0 || to < 0 || tracks[from] < 0 || tracks[to] < 0) return;
-    // A result is used after it was made: where clocks say otherwise, they are wrong by that much.
+    // Clocks may disagree about a result that is used before it was made.
     if (tasks.starts[to] < tasks.starts[from]) return;
     const end = tasks.starts[from] + tasks.durations[from];
     const x1 = frame.x(tasks.starts[to]);
     const x0 = Math.min(frame.x(end), x1);
-    // From edge to edge of the bars: their names stay readable.
+    // Arrows end at the edges of bars, so that names stay readable.
     const down = Math.sign(tracks[to] - tracks[from]) || 1;
     const y0 = frame.y(tracks[from] + 0.5 + 0.45 * down);
     const y1 = frame.y(tracks[to] + 0.5 - 0.45 * (tracks[to] === tracks[from] ? -1 : down));

@@ -4,12 +4,12 @@ import { shortened } from "../format.js";
 import { OTHER } from "./palette.js";
 
 const STEP_HEIGHT = 16;
-/** Steps at a time that have a line of their own; more share the last. */
+/** Maximum number of lines for steps at the same time. Further steps share the last line. */
 const STEP_LINES = 3;
 
 export class StepBand {
   constructor(tasks) {
-    /** Of each step that has task runs: name, begin, end, number of task runs, line and colour. */
+    /** Name, begin, end, number of task runs, line and colour of each step with task runs. */
     this.spans = spansOfSteps(tasks);
     const ends = [];
     for (const span of this.spans) {
@@ -20,7 +20,7 @@ export class StepBand {
     this.height = ends.length * STEP_HEIGHT;
   }
 
-  /** Steps are grey, unless task runs have their colours. */
+  /** Paints the steps in grey, or in their colours if task runs have these. */
   paint(context, frame, palette, by) {
     const top = frame.top - this.height;
     context.save();
@@ -46,16 +46,16 @@ export class StepBand {
     context.restore();
   }
 
-  /** The step at a point, null if there is none. */
+  /** Returns the step at a point, or null. */
   at(frame, x, y) {
     const line = Math.floor((y - frame.top + this.height) / STEP_HEIGHT);
     const time = frame.time(x);
-    const found = this.spans.findLast((span) => span.line === line && span.begin <= time && time <= span.end);
-    return x >= frame.left && y < frame.top && found ? found : null;
+    if (x < frame.left || y >= frame.top) return null;
+    return this.spans.findLast((span) => span.line === line && span.begin <= time && time <= span.end) ?? null;
   }
 }
 
-/** The steps in the order in which they began. */
+/** Returns the steps ordered by begin. */
 function spansOfSteps({ facts, steps, starts, durations, count }) {
   const spans = facts.steps.slice(0, -1).map((name, at) => {
     return { name, colour: at % OTHER, begin: Infinity, end: 0, runs: 0 };

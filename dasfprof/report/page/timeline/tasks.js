@@ -1,9 +1,9 @@
-// The task runs. A row is a task run, by track and start; a key is the place of a Dask key.
+// The task runs. A row is a task run, ordered by track and start. A key is the index of a Dask key.
 
 import { breathe } from "../dom.js";
 import { ascending, lastAtMost } from "../numbers.js";
 
-/** Kinds of keys' beginnings, as dasfprof.database.keys numbers them. */
+/** Kinds of prefixes of keys, see dasfprof.database.keys. */
 export const [NUMBERED, HEX, UUID, FLOAT, TUPLE] = [1, 2, 3, 4, 8];
 const TICKS_PER_SECOND = 2 ** 22;
 
@@ -12,12 +12,12 @@ export class Tasks {
   /** @type {Float64Array} */ durations;
   /** @type {Uint32Array} */ keys;
   /** @type {Uint8Array} */ states;
-  /** @type {?Uint16Array} The place of each row's step; null: none is known. */ steps;
-  /** @type {?Uint16Array} The place of the line that built each row; null: none is known. */ lines;
+  /** @type {?Uint16Array} The index of each row's step, or null if no step is known. */ steps;
+  /** @type {?Uint16Array} The index of the line that built each row, or null if no line is known. */ lines;
   /** @type {Uint16Array} */ functionOfKey;
   /** @type {import("./gaps.js").Gaps} */ gaps;
   /** @type {import("./transfers.js").Transfers} */ transfers;
-  // By `readGaps`, of each row.
+  // Set by `readGaps`, for each row.
   before; after; deserialize; disk_read; disk_write; core_wait; storage; cpu;
 
   constructor(facts, columns) {
@@ -31,7 +31,7 @@ export class Tasks {
     this.trackOffsets = Uint32Array.from([...facts.tracks.map((track) => track.first), this.count]);
   }
 
-  /** Reads what a picture needs. */
+  /** Reads the columns that the bars need. */
   async readPicture() {
     const picture = await this.columns.group("picture");
     const { starts, durations, keys, functions, states, steps = null, lines = null } = picture;
@@ -39,7 +39,7 @@ export class Tasks {
     const { states: names, open_states: open, path } = this.facts;
     this.openStates = names.map((state) => open.includes(state));
     const erred = names.indexOf("erred");
-    /** A flag for each row that failed; null: none did. */
+    /** A flag for each row, 1 if it failed, or null if none did. */
     this.failed = erred < 0 ? null : Uint8Array.from(states, (state) => Number(state === erred));
     const { kinds, ...segments } = await this.columns.group("path");
     this.path = { ...segments, kinds: Array.from(kinds, (code) => path.kinds[code]) };
@@ -56,26 +56,26 @@ export class Tasks {
       .sort((one, other) => this.secondsOfFunction[other] - this.secondsOfFunction[one]);
   }
 
-  /** Reads why threads were idle, and for how long runs held theirs, in and around their functions. */
+  /** Reads the reasons of idle time, and for how long runs occupied their threads around their functions. */
   async readGaps() {
     this.cells = await this.columns.group("cells");
     Object.assign(this, await this.columns.group("held"));
   }
 
-  /** Reads the keys' texts. */
+  /** Reads the texts of keys. */
   async readKeys() {
     this.heads = await this.columns.group("keys");
     this.tails = [0, 1, 2, 3].map((word) => this.heads[`tail${word}`] ?? null);
   }
 
-  /** Reads the rest, with breaks in which the page answers. */
-  async readRest() {
+  /** Reads all other columns, with breaks in which the page handles events. */
+  async readDetails() {
     await this.readKeys();
     await breathe();
     this.links = await this.columns.group("links");
     this.dependencies = keyLinks(this.links);
     this.dependents = null;
-    this.runs = runsOfKeys(this.keys, this.starts, this.facts.keys);
+    this.runs = runsOfKeys(this);
     await breathe();
     this.details = await this.columns.group("details");
     await breathe();
@@ -84,10 +84,10 @@ export class Tasks {
       const running = !Object.hasOwn(spent, name);
       return { name, running, seconds: running ? this.durations : spent[name] };
     });
-    this.whole = true;
+    this.complete = true;
   }
 
-  /** The place of a task run among those that have other inputs than their keys tell; -1: it has not. */
+  /** Returns the index of a task run in `links`, or -1 if its inputs are those of its key. */
   linkedAt(row) {
     const at = lastAtMost(this.links.rows, row);
     return this.links.rows[at] === row ? at : -1;
@@ -101,12 +101,12 @@ export class Tasks {
     return this.facts.functions[this.functionOf(row)];
   }
 
-  /** The step of the pipeline, null if none is known of any task run. */
+  /** Returns the step of a task run, or null if no step is known. */
   stepName(row) {
     return this.steps ? this.facts.steps[this.steps[row]] : null;
   }
 
-  /** The line of the program that built it, null if none is known of any task run. */
+  /** Returns the line that built a task run, or null if no line is known. */
   lineName(row) {
     return this.lines ? this.facts.lines[this.lines[row]] : null;
   }
@@ -120,7 +120,7 @@ export class Tasks {
     return { worker: this.facts.workers[worker], thread: thread === null ? "event loop" : `${thread}` };
   }
 
-  /** Whether a task run had not ended when the evidence does. */
+  /** Returns whether a task run was unfinished when the recording ended. */
   isOpen(row) {
     return this.openStates[this.states[row]] === true;
   }
@@ -129,7 +129,7 @@ export class Tasks {
     return this.facts.states[this.states[row]] ?? "unknown";
   }
 
-  /** The place of the status that a task run had longest; behind the last if nothing is known. */
+  /** Returns the index of the longest status of a task run, or the number of statuses if none is known. */
   longestStatus(row) {
     let [longest, place] = [-1, this.statuses.length];
     for (const [at, { seconds }] of this.statuses.entries()) {
@@ -138,53 +138,13 @@ export class Tasks {
     return place;
   }
 
-  /** The functions that a task run calls: the place and the source of each. */
-  codeOf(row) {
-    const [known, name] = [this.facts.code, this.functionName(row)];
-    return Object.hasOwn(known, name) ? known[name] : [];
+  /** Returns the location, source, file and line of each function that tasks of a name call. */
+  codeOf(name) {
+    return Object.hasOwn(this.facts.code, name) ? this.facts.code[name] : [];
   }
 
-  /** What a task run logged: level, message, exception and line of each record. */
-  logsOf(row) {
-    return this.facts.logs[row] ?? [];
-  }
-
-  /** The traceback of a failed task run; empty: it has none here. */
-  tracebackOf(row) {
-    return this.facts.tracebacks[row] ?? "";
-  }
-
-  /** How the process ended of the worker on which a task run had not; empty: nothing tells. */
-  exitOf(row) {
-    return this.facts.exits[row] ?? "";
-  }
-
-  exceptionText(row) {
-    return this.told("exceptions", row) ?? null;
-  }
-
-  /** The last line of the user's code in its traceback; null: unknown. */
-  raisedAt(row) {
-    return this.told("raised", row) ?? null;
-  }
-
-  /** What a task run was called with, by name and type; "" if unknown. */
-  argumentsOf(row) {
-    return this.told("arguments", row);
-  }
-
-  /** What Dask was asked of it: priority, retries, resources; "" if nothing is known. */
-  annotationsOf(row) {
-    return this.told("annotations", row);
-  }
-
-  /** The type, dtype and shape of the result, each "" if unknown. */
-  result(row) {
-    return this.told("results", row);
-  }
-
-  /** What a column of details has of a task run, in a list of texts. */
-  told(name, row) {
+  /** Returns the value of a task run in a column of texts, such as arguments or exceptions, if known. */
+  detail(name, row) {
     return this.details[`${name}_texts`][this.details[name][row]];
   }
 
@@ -203,27 +163,27 @@ export class Tasks {
     if (kind === NUMBERED) return String(word(0));
     if (kind === FLOAT) return floatText((word(0) * 2 ** 32 + word(1)) / TICKS_PER_SECOND);
     if (kind !== HEX && kind !== UUID) return "";
-    const whole = !this.facts.crowded;
-    const words = whole ? [0, 1, 2, 3] : [0, 1];
+    const complete = !this.facts.crowded;
+    const words = complete ? [0, 1, 2, 3] : [0, 1];
     const digits = words.map((at) => word(at).toString(16).padStart(8, "0")).join("");
-    if (kind === HEX) return whole ? digits : `${digits}…`;
-    if (whole) return digits.replace(/^(.{8})(.{4})(.{4})(.{4})/, "$1-$2-$3-$4-");
+    if (kind === HEX) return complete ? digits : `${digits}…`;
+    if (complete) return digits.replace(/^(.{8})(.{4})(.{4})(.{4})/, "$1-$2-$3-$4-");
     return digits.replace(/^(.{8})(.{4})/, "$1-$2-") + "…";
   }
 
-  /** The task runs of a key, by their start. */
+  /** Returns the task runs of a key, ordered by start. */
   runsOf(key) {
     return targetsOf(this.runs, key);
   }
 
-  /** What a task run took: keys, and the run that made each (-1: none that is known). */
+  /** Returns the inputs of a task run: their keys, and the row that made each, or -1 if unknown. */
   inputsOf(row) {
     const at = this.linkedAt(row);
     if (at >= 0) {
       const { inputs, keys, producers } = this.links;
       const begin = inputs[at];
-      const own = keys.subarray(begin, inputs[at + 1]);
-      return Array.from(own, (key, place) => ({ key, row: producers[begin + place] - 1 }));
+      const inputKeys = keys.subarray(begin, inputs[at + 1]);
+      return Array.from(inputKeys, (key, place) => ({ key, row: producers[begin + place] - 1 }));
     }
     return Array.from(targetsOf(this.dependencies, this.keys[row]), (key) => {
       const runs = this.runsOf(key);
@@ -231,7 +191,7 @@ export class Tasks {
     });
   }
 
-  /** The task runs that took the result of one, with their keys. */
+  /** Returns the task runs that used the result of a task run, with their keys. */
   takersOf(row) {
     const key = this.keys[row];
     const takers = [];
@@ -248,31 +208,35 @@ export class Tasks {
   }
 }
 
-/** Writes a float as Python does: with a point. */
+/** Returns a float with a decimal point, as Python prints it. */
 function floatText(number) {
   return Number.isInteger(number) ? `${number}.0` : String(number);
 }
 
-/** The places that another one is linked to. */
+/** Returns the targets of an index. */
 function targetsOf({ offsets, targets }, place) {
   return targets.subarray(offsets[place], offsets[place + 1]);
 }
 
-/** Links from each key to its task runs, by their start. */
-function runsOfKeys(keys, starts, count) {
+/** Returns links from each group to its members: `groups` has the group of each member. */
+export function linksOf(count, groups, members) {
   const offsets = new Uint32Array(count + 1);
-  for (const key of keys) offsets[key + 1] += 1;
-  for (let key = 0; key < count; key += 1) offsets[key + 1] += offsets[key];
-  const targets = new Uint32Array(keys.length);
+  for (const group of groups) offsets[group + 1] += 1;
+  for (let group = 0; group < count; group += 1) offsets[group + 1] += offsets[group];
+  const targets = new Uint32Array(groups.length);
   const free = offsets.slice();
-  for (let row = 0; row < keys.length; row += 1) targets[free[keys[row]]++] = row;
-  for (let key = 0; key < count; key += 1) {
-    if (offsets[key + 1] - offsets[key] > 1) {
-      const runs = targets.subarray(offsets[key], offsets[key + 1]);
-      runs.sort((one, other) => starts[one] - starts[other]);
-    }
-  }
+  for (let at = 0; at < groups.length; at += 1) targets[free[groups[at]]++] = members[at];
   return { offsets, targets };
+}
+
+/** Returns links from each key to its task runs, ordered by start. */
+function runsOfKeys({ keys, rows, starts, facts }) {
+  const links = linksOf(facts.keys, keys, rows);
+  for (let key = 0; key < facts.keys; key += 1) {
+    const runs = targetsOf(links, key);
+    if (runs.length > 1) runs.sort((one, other) => starts[one] - starts[other]);
+  }
+  return links;
 }
 
 function keyLinks({ offsets, distances }) {
@@ -283,19 +247,12 @@ function keyLinks({ offsets, distances }) {
 }
 
 function reversed({ offsets, targets }) {
-  const back = { offsets: new Uint32Array(offsets.length), targets: new Uint32Array(targets.length) };
-  for (const target of targets) back.offsets[target + 1] += 1;
-  for (let key = 1; key < offsets.length; key += 1) back.offsets[key] += back.offsets[key - 1];
-  const free = back.offsets.slice();
-  for (let key = 0; key + 1 < offsets.length; key += 1) {
-    for (let at = offsets[key]; at < offsets[key + 1]; at += 1) {
-      back.targets[free[targets[at]]++] = key;
-    }
-  }
-  return back;
+  const sources = new Uint32Array(targets.length);
+  for (let key = 0; key + 1 < offsets.length; key += 1) sources.fill(key, offsets[key], offsets[key + 1]);
+  return linksOf(offsets.length - 1, targets, sources);
 }
 
-/** The task runs by their duration, the shortest first. */
+/** Returns the rows ordered by duration. */
 export function byDuration(tasks) {
   tasks.inLength ??= ascending(tasks.durations);
   return tasks.inLength;

@@ -1,4 +1,4 @@
-// What is told where the pointer is: of a task run, of the time between two, of a step.
+// Tooltips of the timeline: for a task run, the time between two, a step, or transfers.
 
 import { swatch } from "../accounting.js";
 import { make } from "../dom.js";
@@ -7,8 +7,8 @@ import { sumOf } from "../numbers.js";
 import { GUTTER } from "./frame.js";
 import { groupsOf, seenIn } from "./views.js";
 
-/** Classes of time between task runs that are told where the pointer is. */
-export const TOLD_CLASSES = 3;
+/** Maximum number of lines of a tooltip. */
+export const TIP_LINES = 3;
 
 export class Tip {
   constructor(timeline, element) {
@@ -16,7 +16,7 @@ export class Tip {
     this.element = element;
   }
 
-  /** Tells of a task run; -1: of what else is at a point of the canvas. */
+  /** Shows the tooltip of a task run, or for -1 of what is at a point of the canvas. */
   show(row, x, y) {
     const lines = row < 0 ? this.between(x, y) : this.run(row, x, y);
     this.element.hidden = lines === null;
@@ -30,7 +30,7 @@ export class Tip {
 
   run(row, x, y) {
     const { tasks } = this.timeline;
-    return tasks.heads ? told(tasks.recorded ?? tasks, row, this.timeline.segmentAt(x, y)) : null;
+    return tasks.heads ? taskLines(tasks.recorded ?? tasks, row, this.timeline.segmentAt(x, y)) : null;
   }
 
   between(x, y) {
@@ -38,30 +38,30 @@ export class Tip {
     if (!timeline.view || x < GUTTER || y < 0) return null;
     const frame = timeline.frame();
     const step = timeline.shownBand?.at(frame, x, y);
-    if (step) return toldStep(step);
+    if (step) return stepLines(step);
     const { gaps } = timeline.painter;
     const track = y >= frame.top ? timeline.view.tracks[frame.track(y)] : null;
-    if (track?.transfers) return timeline.tasks.transfers.told(track, frame.time(x), 2 / frame.perSecond);
+    if (track?.transfers) return timeline.tasks.transfers.linesAt(track, frame.time(x), 2 / frame.perSecond);
     if (!gaps?.has(track)) return null;
-    if (track.lanes.length > 1) return toldThreads(timeline, frame.track(y), frame.time(x));
+    if (track.lanes.length > 1) return threadLines(timeline, frame.track(y), frame.time(x));
     const gap = this.gapAt(x, y);
-    return gap && toldGap(gaps, gap);
+    return gap && [make("strong", {}, gap.title), ...categoryLines(gaps, gap.sums, TIP_LINES)];
   }
 
-  /** The time between task runs at a point, of threads that share a lane the shortest; null: none. */
+  /** Returns the time between task runs at a point, the shortest one of several threads, or null. */
   gapAt(x, y) {
     const { timeline } = this;
     const { gaps } = timeline.painter;
     const frame = timeline.frame();
     const track = x < frame.left || y < frame.top ? null : timeline.view.tracks[frame.track(y)];
     if (!gaps?.has(track)) return null;
-    const found = track.lanes.map((lane) => gaps.told(lane, frame.time(x))).filter((gap) => gap !== null);
-    return found.sort((one, other) => one.to - one.from - (other.to - other.from))[0] ?? null;
+    const times = track.lanes.map((lane) => gaps.at(lane, frame.time(x))).filter((gap) => gap !== null);
+    return times.sort((one, other) => one.to - one.from - (other.to - other.from))[0] ?? null;
   }
 }
 
-/** What is told of threads that share a lane: what they run at a time. */
-function toldThreads({ view, tasks }, track, time) {
+/** Returns the functions that the threads of a shared track run at a time. */
+function threadLines({ view, tasks }, track, time) {
   const [first, end] = seenIn(view, tasks, track, time, time);
   const rows = Array.from({ length: end - first }, (_, at) => view.rows[first + at]);
   const running = rows.filter((row) => tasks.starts[row] + tasks.durations[row] >= time);
@@ -69,45 +69,39 @@ function toldThreads({ view, tasks }, track, time) {
     make("span", {}, `${shortened(tasks.facts.functions[code], 60)}: ${length}`),
   );
   const threads = view.tracks[track].lanes.length;
-  return [make("strong", {}, `${running.length} of ${threads} threads run tasks`), ...counts.slice(0, TOLD_CLASSES)];
+  return [make("strong", {}, `${running.length} of ${threads} threads run tasks`), ...counts.slice(0, TIP_LINES)];
 }
 
-/** What is told of the step under the pointer. */
-function toldStep({ name, begin, end, runs }) {
+function stepLines({ name, begin, end, runs }) {
   const about = `${counted(runs, "task run")} from ${formatCell(begin, 2)} s to ${formatCell(end, 2)} s`;
   return [
     make("strong", {}, shortened(name, 100)),
     make("span", {}, about),
-    make("span", {}, "A click lights its task runs alone."),
+    make("span", {}, "Click to highlight only its task runs."),
   ];
 }
 
-/** The classes that have seconds, the longest first. */
-export function classesOf(sums) {
+/** Returns the codes of the categories that have seconds, the largest first. */
+export function categoriesOf(sums) {
   const codes = [...sums.keys()].filter((code) => sums[code] > 0);
   return codes.sort((one, other) => sums[other] - sums[one]);
 }
 
-/** What is told of time between task runs: its classes, the longest first. */
-function toldGap(gaps, { title, sums }) {
-  const codes = classesOf(sums);
-  const lines = codes.slice(0, TOLD_CLASSES).map((code) =>
-    make(
-      "span",
-      {},
-      swatch(gaps.swatches[code]),
-      make("b", {}, visible(gaps.names[code])),
-      ` ${formatSeconds(sums[code])}: ${visible(gaps.swatches[code].meaning)}`,
-    ),
-  );
-  const rest = sumOf(codes.slice(TOLD_CLASSES).map((code) => sums[code]));
-  if (rest > 0) lines.push(make("span", {}, `Others: ${formatSeconds(rest)}`));
-  const nothing = make("span", {}, "Nothing is known of this time: no file tells that the worker was there.");
-  return [make("strong", {}, title), ...(lines.length ? lines : [nothing])];
+/** Returns a line for each of the largest categories, with its seconds and meaning, and one for the others. */
+export function categoryLines(gaps, sums, maximum = Infinity, explain = (category) => visible(category.meaning)) {
+  const codes = categoriesOf(sums);
+  if (!codes.length) return [make("span", {}, "Unknown, since no file covers this time of the worker.")];
+  const lines = codes.slice(0, maximum).map((code) => {
+    const category = gaps.swatches[code];
+    const name = make("b", {}, visible(category.name));
+    return make("span", {}, swatch(category), name, ` ${formatSeconds(sums[code])}: ${explain(category)}`);
+  });
+  const others = sumOf(codes.slice(maximum).map((code) => sums[code]));
+  return others > 0 ? [...lines, make("span", {}, `Others: ${formatSeconds(others)}`)] : lines;
 }
 
-/** What is told of the task run under the pointer, and of the critical path's segment there. */
-function told(tasks, row, segment) {
+/** Returns facts about a task run, and the critical path's segment at the pointer. */
+function taskLines(tasks, row, segment) {
   const { path } = tasks;
   const parts = [formatSeconds(tasks.durations[row]), visible(tasks.workerName(row))];
   if (tasks.steps) parts.push(shortened(tasks.stepName(row), 40));

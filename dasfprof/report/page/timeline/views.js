@@ -1,38 +1,38 @@
-// The views of the timeline: which rows are shown in which tracks.
+// The views of the timeline: the rows in each track.
 
 import { formatCount, formatSeconds, shortened, visible } from "../format.js";
-import { ascending } from "../numbers.js";
+import { ascending, lastAtMost } from "../numbers.js";
 import { byDuration } from "./tasks.js";
 
 /**
  * @typedef {object} Track
  * @property {string} title
- * @property {string} [short] what low tracks have as a title
+ * @property {string} [short] title of low tracks
  * @property {string} hint
- * @property {*} group the worker, step or function that it is of
- * @property {boolean} area whether it shows how many tasks ran at a time instead of each
- * @property {number[]} [lanes] the places of its threads
- * @property {string} [branch] of one that opens and closes
- * @property {boolean} [strong] of a step
- * @property {number[]} [transfers] what it shows in place of task runs
+ * @property {*} group its worker, step or function
+ * @property {boolean} area whether it shows the number of running tasks instead of bars
+ * @property {number[]} [lanes] indices of its threads
+ * @property {string} [branch] id of a track that can be expanded
+ * @property {boolean} [strong] whether it is a step
+ * @property {number[]} [transfers] transfers that it shows instead of task runs
  *
  * @typedef {object} View
  * @property {Track[]} tracks
  * @property {Uint32Array} rows by track and start
  * @property {Uint32Array} offsets of the tracks in the rows
- * @property {Uint8Array} [lit] a flag for each row: the others are dim
+ * @property {Uint8Array} [lit] a flag for each row, 0 if it is dim
  * @property {number[]} [chain] rows on the critical path
- * @property {object} [path] shown in the first track, which stays in place while others scroll
+ * @property {object} [path] the critical path in the first track, which does not scroll
  * @property {boolean} [byStep]
  * @property {Int32Array} [trackOfRow]
  * @property {Float64Array} [longest]
  */
 
-/** More steps than this are closed at first. */
+/** Maximum number of steps that are expanded at first. */
 const MAX_OPEN = 12;
 
 /**
- * All task runs on the threads of the workers.
+ * Returns a view of all task runs by thread.
  *
  * @returns {View}
  */
@@ -40,31 +40,24 @@ export function flattenView(tasks) {
   return { tracks: threadTracks(tasks), rows: tasks.rows, offsets: tasks.trackOffsets };
 }
 
-/** A threshold in milliseconds that leaves about one task in twenty. */
+/** Returns the threshold in milliseconds that 5 % of the task runs exceed. */
 export function usualThreshold(tasks) {
   const order = byDuration(tasks);
   const seconds = order.length ? tasks.durations[order[Math.floor(order.length * 0.95)]] : 0;
   return Number((seconds * 1000).toPrecision(2));
 }
 
-/** Those of at least so many seconds, on the threads of the workers. */
+/** Returns a view by thread of the task runs of at least so many seconds. */
 export function compactView(tasks, threshold) {
-  const rows = new Uint32Array(tasks.count);
-  const offsets = new Uint32Array(tasks.tracks.length + 1);
-  let count = 0;
-  for (let track = 0; track < tasks.tracks.length; track += 1) {
-    for (let row = tasks.trackOffsets[track]; row < tasks.trackOffsets[track + 1]; row += 1) {
-      if (tasks.durations[row] >= threshold) rows[count++] = row;
-    }
-    offsets[track + 1] = count;
-  }
-  return { tracks: threadTracks(tasks), rows: rows.subarray(0, count), offsets };
+  const rows = tasks.rows.filter((row) => tasks.durations[row] >= threshold);
+  const offsets = tasks.trackOffsets.map((first) => lastAtMost(rows, first - 1) + 1);
+  return { tracks: threadTracks(tasks), rows, offsets };
 }
 
 /**
- * Steps with their functions, those with their tasks; without steps the functions alone, those
- * that took the most time first. What is not opened shows how many tasks ran at a time; `opened`
- * has the `branch` of each track that is.
+ * Returns a view of steps, their functions, and the task runs of these. Without steps, it has the functions,
+ * those with the longest time first. Collapsed tracks show the number of running tasks. `opened` has the
+ * `branch` of each expanded track.
  */
 export function hierarchyView(tasks, opened) {
   const tracks = [];
@@ -77,23 +70,23 @@ export function hierarchyView(tasks, opened) {
   };
   const addFunctions = (rows, group, depth) => {
     const byFunction = grouped(tasks, rows, (row) => tasks.functionOf(row));
-    for (const [code, own] of byFunction) {
+    for (const [code, ofFunction, seconds] of byFunction) {
       const branch = `${group}/${code}`;
       const open = opened.has(branch);
-      const track = branchTrack(tasks.facts.functions[code], secondsOf(tasks, own), own, open, depth);
-      for (const [at, part] of (open ? packed(tasks, own) : [own]).entries()) {
+      const track = branchTrack(tasks.facts.functions[code], seconds, ofFunction, open, depth);
+      for (const [at, part] of (open ? packed(tasks, ofFunction) : [ofFunction]).entries()) {
         add({ ...track, title: at ? "" : track.title, area: !open, branch, group: branch }, part);
       }
     }
   };
   const rows = rowsByStart(tasks);
   if (tasks.steps) {
-    for (const [step, own] of stepsInOrder(tasks, rows)) {
+    for (const [step, ofStep] of stepsInOrder(tasks, rows)) {
       const branch = `${step}`;
       const open = opened.has(branch);
-      const track = branchTrack(tasks.facts.steps[step], secondsOf(tasks, own), own, open, 0);
-      add({ ...track, area: true, branch, group: branch, strong: true }, own);
-      if (open) addFunctions(own, branch, 1);
+      const track = branchTrack(tasks.facts.steps[step], secondsOf(tasks, ofStep), ofStep, open, 0);
+      add({ ...track, area: true, branch, group: branch, strong: true }, ofStep);
+      if (open) addFunctions(ofStep, branch, 1);
     }
   } else addFunctions(rows, "", 0);
   const all = new Uint32Array(offsets.at(-1));
@@ -109,12 +102,12 @@ function branchTrack(name, seconds, rows, open, depth) {
   };
 }
 
-/** The branches that are open at first: the steps, if these are few. */
+/** Returns the branches that are expanded at first: the steps, if they are few. */
 export function usuallyOpen(tasks) {
   return new Set(tasks.facts.steps.length <= MAX_OPEN ? tasks.facts.steps.map((_, at) => `${at}`) : []);
 }
 
-/** Steps with their rows in the order in which they began, the task runs of none last. */
+/** Returns the steps with their rows, ordered by their first task run. Task runs without a step are last. */
 function stepsInOrder(tasks, rows) {
   const none = tasks.facts.steps.length - 1;
   const groups = [...groupsOf(rows, (row) => tasks.steps[row])];
@@ -124,35 +117,19 @@ function stepsInOrder(tasks, rows) {
   );
 }
 
-/** Groups of rows by code, those that took the most time first. */
+/** Returns groups of rows by code with their seconds, the longest first. */
 function grouped(tasks, rows, code) {
-  const groups = [...groupsOf(rows, code)].map(([key, own]) => [key, own, secondsOf(tasks, own)]);
+  const groups = [...groupsOf(rows, code)].map(([key, members]) => [key, members, secondsOf(tasks, members)]);
   return groups.sort((one, other) => other[2] - one[2]);
 }
 
-/** Rows by code, in their order. */
+/** Returns the rows of each code, in their order. */
 export function groupsOf(rows, code) {
-  const sizes = new Map();
-  for (const row of rows) sizes.set(code(row), (sizes.get(code(row)) ?? 0) + 1);
-  const groups = new Map();
-  const filled = new Map();
-  for (const [key, size] of sizes) {
-    groups.set(key, new Uint32Array(size));
-    filled.set(key, 0);
-  }
-  for (const row of rows) {
-    const key = code(row);
-    const at = filled.get(key);
-    groups.get(key)[at] = row;
-    filled.set(key, at + 1);
-  }
-  return groups;
+  return new Map([...Map.groupBy(rows, code)].map(([key, members]) => [key, Uint32Array.from(members)]));
 }
 
 function secondsOf(tasks, rows) {
-  let seconds = 0;
-  for (const row of rows) seconds += tasks.durations[row];
-  return seconds;
+  return rows.reduce((seconds, row) => seconds + tasks.durations[row], 0);
 }
 
 export function rowsByStart(tasks) {
@@ -181,7 +158,7 @@ export function threadTracks(tasks) {
   });
 }
 
-/** Spreads rows, ordered by start, over as few tracks as there are tasks at a time. */
+/** Distributes rows, ordered by start, over the smallest number of tracks without overlaps. */
 export function packed(tasks, rows) {
   const tracks = [];
   const ends = [];
@@ -197,7 +174,7 @@ export function packed(tasks, rows) {
 }
 
 /**
- * The place of each row's track in a view, -1 for rows that it does not show.
+ * Returns the index of each row's track in a view, or -1 for rows that it does not show.
  *
  * @param {View} view
  */
@@ -214,26 +191,21 @@ export function tracksOfRows(view, count) {
 }
 
 /**
- * The longest task of each track: how far before a time a task that still runs can have begun.
+ * Returns the longest duration in each track, which limits how early a running task started.
  *
  * @param {View} view
  */
 function longestOfTracks(view, tasks) {
-  if (!view.longest) {
-    view.longest = new Float64Array(view.tracks.length);
-    for (let track = 0; track < view.tracks.length; track += 1) {
-      let longest = 0;
-      for (let at = view.offsets[track]; at < view.offsets[track + 1]; at += 1) {
-        longest = Math.max(longest, tasks.durations[view.rows[at]]);
-      }
-      view.longest[track] = longest;
-    }
-  }
+  view.longest ??= Float64Array.from(view.tracks, (_, track) =>
+    view.rows
+      .subarray(view.offsets[track], view.offsets[track + 1])
+      .reduce((longest, row) => Math.max(longest, tasks.durations[row]), 0),
+  );
   return view.longest;
 }
 
 /**
- * The places in a view of the rows of a track that may be seen between two times.
+ * Returns the range of a track's rows in a view that may be visible between two times.
  *
  * @param {View} view
  */
@@ -242,7 +214,7 @@ export function seenIn(view, tasks, track, from, to) {
   return [firstFrom(view, tasks, track, earliest), firstFrom(view, tasks, track, to)];
 }
 
-/** The first place in a view of a track's rows that start at a time or later. */
+/** Returns the index of a track's first row in a view that starts at a time or later. */
 export function firstFrom(view, tasks, track, time) {
   let [low, high] = [view.offsets[track], view.offsets[track + 1]];
   while (low < high) {
