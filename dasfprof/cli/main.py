@@ -19,7 +19,7 @@ _COMMANDS = {
     "demo": ("dasfprof.cli.demo", "Record a small pipeline, and show where its time went."),
     "estimate": (
         "dasfprof.cli.estimate",
-        "Estimate the first computation of a Python script, and compute nothing.",
+        "Estimate the tasks and memory of a script's first computation, and compute nothing.",
     ),
     "run": (
         "dasfprof.cli.run",
@@ -29,9 +29,12 @@ _COMMANDS = {
     "analyse": ("dasfprof.cli.analyse", "Print the findings of a run and where its time went."),
     "try": (
         "dasfprof.cli.try_",
-        "Run a script with and without a change, and report the gain.",
+        "Run a script with and without a change, and report the time that the change saves.",
     ),
-    "tune": ("dasfprof.cli.tune", "Find the fastest workers, threads and memory for a script."),
+    "tune": (
+        "dasfprof.cli.tune",
+        "Find the workers, threads and memory limit with which a script runs fastest.",
+    ),
     "compare": ("dasfprof.cli.compare", "Compare two groups of runs, and test the difference."),
     "history": (
         "dasfprof.cli.history",
