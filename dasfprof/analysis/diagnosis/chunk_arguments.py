@@ -34,16 +34,6 @@ class ChunkArgument:
     #: The line of the program, with one byte per character.
     source: str
 
-    @property
-    def text(self) -> str:
-        """The argument as the program has it."""
-        return ast.unparse(self.node)
-
-    @property
-    def values(self) -> list[Any]:
-        """The values that it may have, with None for each that is not a literal."""
-        return list(_values(self.node))
-
     def with_value(self, old: str, new: str) -> str:
         """Return the line with another value, or an empty text if the old one is not once in it."""
         nodes = [
@@ -104,7 +94,7 @@ def larger_chunks_in(
     if changes or len(given) != 1 or (given[0].name == "npartitions" and factor < 2):
         return LargerChunks()
     (argument,) = given
-    at = f"{argument.name}={argument.text} at {excerpt(argument.line)}"
+    at = f"{argument.name}={ast.unparse(argument.node)} at {excerpt(argument.line)}"
     if argument.name == "npartitions":
         return LargerChunks(f"Divide {at} by about {_rounded(factor)}.")
     # The other sizes may be those of whole axes.
@@ -142,7 +132,7 @@ def _arguments(line: str, text: str) -> Iterator[ChunkArgument]:
 
 
 def _values(node: ast.expr) -> Iterator[Any]:
-    """Return the values of an expression, of each branch of a conditional."""
+    """Return the values of an expression, of each branch, with None for each unknown value."""
     if isinstance(node, ast.IfExp):
         yield from _values(node.body)
         yield from _values(node.orelse)
@@ -164,7 +154,7 @@ def _new_value(
     argument: ChunkArgument, arrays: Sequence[Blocks], width: int, factor: float
 ) -> tuple[str, str] | None:
     """Return an argument's value in the run and the larger one, or None if they are unclear."""
-    values = argument.values
+    values = list(_values(argument.node))
     match argument.name:
         case "chunks":
             pairs = [(old, _larger(old, *array, factor)) for old in values for array in arrays]
@@ -204,18 +194,16 @@ def _larger(value: Any, shape: tuple[int, ...], blocks: tuple[int, ...], factor:
     if _is_size(value) and all(size == value or count == 1 for size, count in axes):
         return grown[0] if len(set(grown)) == 1 else grown
     if isinstance(value, tuple) and len(value) == len(shape):
-        return grown if all(map(_has_cut, value, shape, blocks)) else None
+        # -1 and "auto" leave an axis in one block.
+        given = zip(value, shape, blocks, strict=True)
+        cuts = [v == size or (count == 1 and v in (-1, "auto")) for v, size, count in given]
+        return grown if all(cuts) else None
     larger = {size: new for (size, count), new in zip(axes, grown, strict=True) if count > 1}
     cut = [size for size, count in axes if count > 1]
     if not isinstance(value, Mapping) or not cut or len(larger) < len(cut):
         return None
     given = [size for size in value.values() if size in larger]
     return {k: larger.get(v, v) for k, v in value.items()} if len(given) == len(cut) else None
-
-
-def _has_cut(given: Any, size: int, count: int) -> bool:
-    """Return whether a given size may have cut an axis into blocks of this size."""
-    return given == size or (count == 1 and given in (-1, "auto"))
 
 
 def _is_size(value: Any) -> bool:

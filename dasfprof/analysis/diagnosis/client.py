@@ -271,14 +271,10 @@ def _sent_at(run: RunFigures, calls: pd.DataFrame) -> str:
     Returns an empty string if no large value was sent from that line.
     """
     first, values = calls.iloc[0], run.trace.sent_values
-    if not len(values) or not isinstance(first["file"], str):
-        return ""
     there = (values["file"].astype(object) == first["file"]) & (values["line"] == first["line"])
-    sent_here = values[there.to_numpy()]
-    if not len(sent_here):
-        return ""
-    largest = sent_here.iloc[int(np.argmax(sent_here["size"].to_numpy(dtype=float)))]
-    return f"A {largest['held']} of {Bytes(largest['size'])}"
+    sent_here = values[there.to_numpy(dtype=bool)].sort_values("size", kind="stable")
+    largest = sent_here.tail(1).to_dict("records")
+    return "".join(f"A {value['held']} of {Bytes(value['size'])}" for value in largest)
 
 
 # --- What comes before the first task -------------------------------------------------------------
