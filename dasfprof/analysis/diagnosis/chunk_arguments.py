@@ -195,8 +195,8 @@ def _larger(value: Any, shape: tuple[int, ...], blocks: tuple[int, ...], factor:
         return grown[0] if len(set(grown)) == 1 else grown
     if isinstance(value, tuple) and len(value) == len(shape):
         # -1 and "auto" leave an axis in one block.
-        given = zip(value, shape, blocks, strict=True)
-        cuts = [v == size or (count == 1 and v in (-1, "auto")) for v, size, count in given]
+        pairs = zip(value, axes, strict=True)
+        cuts = [v == size or (n == 1 and v in (-1, "auto")) for v, (size, n) in pairs]
         return grown if all(cuts) else None
     larger = {size: new for (size, count), new in zip(axes, grown, strict=True) if count > 1}
     cut = [size for size, count in axes if count > 1]

@@ -184,7 +184,8 @@ def _there_longest(run: RunFigures, lost: pd.DataFrame) -> pd.DataFrame:
     """
     indices: list[int] = []
     lost = lost.sort_values("start", kind="stable", ignore_index=True)
-    for life, of_life in lost.groupby("life", sort=False):
+    for life in lost["life"].unique().tolist():
+        of_life = lost[(lost["life"] == life).to_numpy(dtype=bool)]
         seen = of_life[np.isfinite(of_life["run"].to_numpy(dtype=float))]
         threads = run.trace.workers["nthreads"].iloc[life]
         first = seen if len(seen) else of_life.head(1 if pd.isna(threads) else max(int(threads), 1))
