@@ -1,7 +1,7 @@
 // The tracks of workers: their order, whether the threads of a worker share a track, and tracks of transfers.
 
 import { shortened, visible } from "../format.js";
-import { linksOf } from "./tasks.js";
+import { linksByGroup } from "./tasks.js";
 import { rowsByStart, tracksOfRows } from "./views.js";
 /** @import { Tasks } from "./tasks.js" */
 
@@ -70,7 +70,7 @@ export class Lanes {
     for (const [place, { tracks }] of parts.entries()) for (const track of tracks) places[track] = place;
     const trackOfRow = tracksOfRows(view, tasks.count).map((track) => (track < 0 ? -1 : places[track]));
     const shown = rowsByStart(tasks).filter((row) => trackOfRow[row] >= 0);
-    const { offsets, targets: rows } = linksOf(parts.length, shown.map((row) => trackOfRow[row]), shown);
+    const { offsets, targets: rows } = linksByGroup(parts.length, shown.map((row) => trackOfRow[row]), shown);
     return { tracks: parts.map(({ track }) => track), rows, offsets, trackOfRow, longest: undefined };
   }
 }

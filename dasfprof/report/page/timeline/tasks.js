@@ -219,7 +219,7 @@ function targetsOf({ offsets, targets }, place) {
 }
 
 /** Returns links from each group to its members: `groups` has the group of each member. */
-export function linksOf(count, groups, members) {
+export function linksByGroup(count, groups, members) {
   const offsets = new Uint32Array(count + 1);
   for (const group of groups) offsets[group + 1] += 1;
   for (let group = 0; group < count; group += 1) offsets[group + 1] += offsets[group];
@@ -231,7 +231,7 @@ export function linksOf(count, groups, members) {
 
 /** Returns links from each key to its task runs, ordered by start. */
 function runsOfKeys({ keys, rows, starts, facts }) {
-  const links = linksOf(facts.keys, keys, rows);
+  const links = linksByGroup(facts.keys, keys, rows);
   for (let key = 0; key < facts.keys; key += 1) {
     const runs = targetsOf(links, key);
     if (runs.length > 1) runs.sort((one, other) => starts[one] - starts[other]);
@@ -249,7 +249,7 @@ function keyLinks({ offsets, distances }) {
 function reversed({ offsets, targets }) {
   const sources = new Uint32Array(targets.length);
   for (let key = 0; key + 1 < offsets.length; key += 1) sources.fill(key, offsets[key], offsets[key + 1]);
-  return linksOf(offsets.length - 1, targets, sources);
+  return linksByGroup(offsets.length - 1, targets, sources);
 }
 
 /** Returns the rows ordered by duration. */
