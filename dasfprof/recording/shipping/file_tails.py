@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import threading
 import uuid
@@ -146,3 +147,12 @@ def abandoned_files(directory: Path, run_uuid: str) -> list[Path]:
         and writer_of(header) is Writer.ENDED
         and not TraceFile(path).is_closed()
     ]
+
+
+def digest_of(path: Path) -> str:
+    """Return the SHA-256 digest of a file."""
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while data := file.read(PIECE_BYTES):
+            digest.update(data)
+    return digest.hexdigest()

@@ -8,6 +8,7 @@ import threading
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -21,6 +22,7 @@ from dasfprof.recording.cluster.calls import stop_on_worker
 from dasfprof.recording.cluster.link import ask_workers
 from dasfprof.recording.dask_internals.undocumented import add_handler
 from dasfprof.recording.settings import RunSettings
+from dasfprof.recording.shipping.file_tails import digest_of
 
 logger = logging.getLogger(__name__)
 
@@ -180,7 +182,8 @@ class Receiver:
             ``have``, the number of bytes that the scheduler has of each file that was not accepted,
             or of which it has more than was sent, by id. ``pause``, seconds until the next message.
             ``trouble``, the reason why blocks were not accepted, or empty if there is none so far.
-            ``over``, whether no more blocks will be accepted.
+            ``over``, whether no more blocks will be accepted. ``digests``, those of the copies by
+            id, if the worker has closed its files and sent all of them.
         """
         self._last_messages[worker] = monotonic()
         size = sum(len(file["data"]) for file in files)
@@ -191,11 +194,14 @@ class Receiver:
             self._waiting.append(files)
             self._bytes += size
         loop = asyncio.get_running_loop()
+        digests: dict[str, str] = {}
         if wait:
+            complete = [file["id"] for file in files] if last and not size else []
+            write = partial(self._write_and_digest, complete)
             try:
-                await loop.run_in_executor(self._thread, self._write)
+                digests = await loop.run_in_executor(self._thread, write)
             except RuntimeError:  # The interpreter is exiting.
-                self._write()
+                digests = write()
             if last:
                 self._left.pop(worker, None)
                 self._last_messages.pop(worker, None)
@@ -210,7 +216,8 @@ class Receiver:
                 have[file["id"]] = copy.size
                 rejected += [copy] if copy.trouble else []
         trouble = rejected[0].trouble if rejected else ""
-        return self._answer(have, trouble, any(copy.is_refused for copy in rejected))
+        is_over = any(copy.is_refused for copy in rejected)
+        return {**self._answer(have, trouble, is_over), "digests": digests}
 
     def _submit(self) -> None:
         with suppress(RuntimeError):  # The thread has ended. `stop` writes all messages.
@@ -223,6 +230,15 @@ class Receiver:
         senders = sum(last_message > recent for last_message in self._last_messages.values())
         pause = PAUSE_A_WORKER * senders
         return {"have": have, "trouble": trouble, "over": over, "pause": pause}
+
+    def _write_and_digest(self, identities: list[str]) -> dict[str, str]:
+        """Write all waiting messages, and return the digests of some copies by id."""
+        self._write()
+        digests: dict[str, str] = {}
+        for identity in identities:
+            with suppress(OSError, KeyError):
+                digests[identity] = digest_of(self._files[identity].path)
+        return digests
 
     def _write(self) -> None:
         """Write all waiting messages. Called in the receiver's thread, or when it has ended."""

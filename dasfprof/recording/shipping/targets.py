@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FuturesTimeoutError  # another one on Python 3.10
+from contextlib import suppress
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -16,7 +17,7 @@ from dasfprof.database import FileDatabase
 from dasfprof.database.runs import file_directory, piece_name
 from dasfprof.database.storage import Storage, shown
 from dasfprof.recording.settings import RunSettings, sees_mark
-from dasfprof.recording.shipping.file_tails import FileTail, abandoned_files, profiles_of
+from dasfprof.recording.shipping.file_tails import FileTail, abandoned_files, digest_of, profiles_of
 from dasfprof.recording.shipping.receiver import is_receiving, operation
 from dasfprof.recording.shipping.sender import NotTakenError, OverError, Sender
 
@@ -47,6 +48,8 @@ class SchedulerSender(Sender):
         self._loop = asyncio.get_running_loop()
         #: The worker loses the scheduler's address when it is closed.
         self._address = str(worker.scheduler.address)
+        #: Files of which the scheduler has identical copies.
+        self._identical: list[Path] = []
         self._interval = min(settings.flush_interval, _LONGEST_INTERVAL)
         self.pause, self.write_wait = 0.5 * self._interval, 0.75 * self._interval
         self._call: Future[Any] | None = None
@@ -89,10 +92,15 @@ class SchedulerSender(Sender):
         if reply["trouble"]:
             raise (OverError if reply["over"] else NotTakenError)(reply["trouble"])
         self.pause = max(self._interval, reply["pause"]) - 0.5 * self._interval
+        if last and not has_data:
+            for tail in self._tails:
+                with suppress(OSError):
+                    if reply["digests"].get(tail.id) == digest_of(tail.path):
+                        self._identical.append(tail.path)
         return has_data
 
     def _arrived(self) -> Iterable[Path]:
-        return [tail.path for tail in self._tails if not tail.unsent()]
+        return self._identical
 
     def _over_worker(self, message: dict[str, Any], limit: float) -> Any:
         """Send a message over the worker's connections, in any thread except its event loop's."""
