@@ -351,8 +351,8 @@ def tables_of(analyser: TraceAnalyser, function: str) -> dict[str, pd.DataFrame]
         If no task run is of that function.
     """
     by_worker = analyser.per_function_bottleneck()
-    own = by_worker[(by_worker["Function"].astype(object) == function).to_numpy(dtype=bool)]
-    if not len(own):
+    rows = by_worker[(by_worker["Function"].astype(object) == function).to_numpy(dtype=bool)]
+    if not len(rows):
         there = ", ".join(map(clean, dict.fromkeys(by_worker["Function"].astype(str))))
         raise click.UsageError(
             f"No task run belongs to the function {clean(function)!r}. Functions of this run: "
@@ -360,7 +360,7 @@ def tables_of(analyser: TraceAnalyser, function: str) -> dict[str, pd.DataFrame]
         )
     keys = analyser.per_task_bottleneck()
     runs = keys[(keys["Function"].astype(object) == function).to_numpy(dtype=bool)]
-    tables = (own, analyser.hot_lines(function), runs)
+    tables = (rows, analyser.hot_lines(function), runs)
     return {
         name: table.reset_index(drop=True) for name, table in zip(_OF_FUNCTION, tables, strict=True)
     }

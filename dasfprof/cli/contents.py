@@ -83,10 +83,10 @@ class FileContents:
 
     def fact(self, *names: str) -> Any:
         """Return an entry of the header, or of a map in it, or None if it does not exist."""
-        found: Any = self.header
+        value: Any = self.header
         for name in names:
-            found = found.get(name) if isinstance(found, dict) else None
-        return found
+            value = value.get(name) if isinstance(value, dict) else None
+        return value
 
     def owner(self) -> str:
         """Name of the worker, or ``scheduler``. Empty if the header has neither."""
@@ -117,8 +117,8 @@ class FileContents:
                 ran = zip(who, batch.args["start"].to_list(), strict=True)
                 self.task_runs.update(str(worker) for worker, start in ran if _is_time(start))
             if batch.name in _GPU_EVENTS and len(self.gpu_events) < _MAX_GPU_EVENTS:
-                told = [(event.name, event.args) for _, event in batch.events()]
-                self.gpu_events += told[:_MAX_GPU_EVENTS]
+                events = [(event.name, event.args) for _, event in batch.events()]
+                self.gpu_events += events[:_MAX_GPU_EVENTS]
 
 
 def read_all_contents(databases: Iterable[EventDatabase]) -> list[FileContents]:
@@ -163,11 +163,11 @@ def _doubt_scheduler(contents: list[FileContents]) -> None:
 
 def _by_address(contents: list[FileContents]) -> dict[str, list[FileContents]]:
     """Return the files of each worker by its address."""
-    found: dict[str, list[FileContents]] = defaultdict(list)
+    files: dict[str, list[FileContents]] = defaultdict(list)
     for file in contents:
         if address := file.fact("worker", "address"):
-            found[str(address)].append(file)
-    return found
+            files[str(address)].append(file)
+    return files
 
 
 def read_contents(database: EventDatabase) -> FileContents:
@@ -212,7 +212,7 @@ def _read_file(file: TraceFile) -> FileContents:
     if file.end is None:
         contents.state = writer_of(file.header).value
     damage = file.damage
-    told = (
+    counts = (
         (file.errors, "errors during recording"),
         (damage.corrupt_bytes, f"corrupt bytes in {damage.corrupt_stretches} places"),
         (damage.cut_bytes, "bytes of an unfinished block at the end"),
@@ -220,7 +220,7 @@ def _read_file(file: TraceFile) -> FileContents:
     )
     if file.dropped:
         contents.losses.append(describe_losses(file.dropped, file.dropped_by))
-    contents.losses += [f"{count:,} {what}" for count, what in told if count]
+    contents.losses += [f"{count:,} {what}" for count, what in counts if count]
     if not file.header:
         contents.losses.append("the header")
     return contents

@@ -128,8 +128,8 @@ def _directory_with_runs(parent: Path) -> Path:
     from dasfprof.database import find_runs
 
     within = (path for path in sorted(parent.iterdir()) if any(path.glob("*.msgpack")))
-    found = [path for path in within if find_runs(path)]
-    return found[0] if len(found) == 1 else parent
+    directories = [path for path in within if find_runs(path)]
+    return directories[0] if len(directories) == 1 else parent
 
 
 def _list_runs(source: str, runs: Sequence[Run]) -> None:
@@ -213,21 +213,21 @@ def _lost(contents: list[FileContents], is_absent: bool) -> str:
     """Return a text about how much of a run is lost, as far as its files show."""
     from dasfprof.cli.contents import lost_task_runs
 
-    told = []
+    losses = []
     gone = sum(file.gone for file in contents)
     if gone:
-        told.append(f"{count_of(gone, 'event')} of deleted, truncated or damaged files")
+        losses.append(f"{count_of(gone, 'event')} of deleted, truncated or damaged files")
     runs, lost_runs = lost_task_runs(contents)
     if lost_runs and len(contents) > 1:
-        told.append(
+        losses.append(
             f"{lost_runs:,} of {count_of(runs, 'task run')} are missing from the workers' files"
         )
     lost = [file for file in contents if file.losses or not (file.goes_on or file.is_closed)]
     if lost:
-        told.append(f"see {count_of(len(lost), 'file')} below")
+        losses.append(f"see {count_of(len(lost), 'file')} below")
     elif is_absent:
-        told.append("events in files that are not here")
-    return "; ".join(told) or "nothing"
+        losses.append("events in files that are not here")
+    return "; ".join(losses) or "nothing"
 
 
 def _print_file(file: FileContents) -> None:
@@ -306,8 +306,8 @@ def _versions(file: FileContents) -> str:
 
 
 def _runs_as_json(_source: str, runs: Sequence[Run]) -> None:
-    told = [{"run": run.name, "began": run.created, "files": len(run.files)} for run in runs]
-    click.echo(json_of({"schema": schema_of("info"), "runs": told, "files": []}))
+    listed = [{"run": run.name, "began": run.created, "files": len(run.files)} for run in runs]
+    click.echo(json_of({"schema": schema_of("info"), "runs": listed, "files": []}))
 
 
 def _run_as_json(contents: list[FileContents], cost: dict[str, Any] | None) -> None:

@@ -91,14 +91,14 @@ def _one_source(ctx: click.Context, _param: click.Parameter, given: tuple[str, .
     runs = [run for place in directories for run in find_runs(place, among=files)]
     if len(runs) != 1:
         names = ", ".join(clean(run.name) for run in runs[:5])
-        found = (
+        problem = (
             f"these are files of {len(runs)} runs ({names})"
             if runs
             else "none of them is a trace file"
         )
         raise click.UsageError(
             f"Got {len(given)} sources, but `dasfprof {ctx.info_name}` accepts only one run: "
-            f"{found}."
+            f"{problem}."
         )
     return str(directories.pop() / runs[0].name)
 

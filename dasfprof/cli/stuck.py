@@ -131,13 +131,13 @@ def scheduler_address(source: str | None) -> str:
 
 def _address_in(path: Path) -> str:
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))["address"]
+        address = json.loads(path.read_text(encoding="utf-8"))["address"]
     except (OSError, ValueError, LookupError, TypeError) as error:
         raise click.UsageError(
             f"{clean(path)} is not a scheduler file ({clean(error)}). `dask scheduler "
             "--scheduler-file` writes such a file."
         ) from error
-    return str(found)
+    return str(address)
 
 
 def _look(address: str, limit: float) -> ClusterState:
@@ -158,8 +158,8 @@ def _print(state: ClusterState, title: str, *, as_json: bool, note: str | None =
 
     causes = find_causes(state)
     if as_json:
-        told = {"causes": list(map(asdict, causes)), "state": asdict(state)}
-        click.echo(json_of({"schema": schema_of("stuck"), **told}))
+        facts = {"causes": list(map(asdict, causes)), "state": asdict(state)}
+        click.echo(json_of({"schema": schema_of("stuck"), **facts}))
         return
     from dasfprof.report.terminal.findings import print_causes
 

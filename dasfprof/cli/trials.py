@@ -116,8 +116,8 @@ def _seconds_of(text: str) -> float:
 
 def _new_directory(directory: Path) -> Path:
     """Return a directory that does not exist, with a number after its name if necessary."""
-    found, number = directory, 1
-    while found.exists():
+    free, number = directory, 1
+    while free.exists():
         number += 1
-        found = directory.with_name(f"{directory.name}-{number}")
-    return found
+        free = directory.with_name(f"{directory.name}-{number}")
+    return free

@@ -116,9 +116,9 @@ def try_(
     if as_json:
         from dasfprof.report.documents import json_of, schema_of
 
-        told = [trial.as_data() for trial in tried]
+        listed = [trial.as_data() for trial in tried]
         about = {"schema": schema_of("try"), "program": runs.program.name}
-        click.echo(json_of({**about, "tried": told}))
+        click.echo(json_of({**about, "tried": listed}))
     else:
         _print(tried)
     if options["directory"] is not None:

@@ -120,9 +120,9 @@ def _print(tuning: Tuning, profile: Path | None, command: Sequence[str]) -> None
 
     if tuning.settings:
         echo(clean(tuning.line or tuning.best.words if tuning.best else ""))
-        own = {n: v for n, v in tuning.settings.items() if n not in tuning.line}
-        if tuning.line and own:
-            echo(clean(in_words(own)))
+        others = {n: v for n, v in tuning.settings.items() if n not in tuning.line}
+        if tuning.line and others:
+            echo(clean(in_words(others)))
     first, *more = (elide(sentence, LONGEST) for sentence in tuning.sentences)
     parts = [Part(first, f"bold {colour_of(tuning.kind, _COLOURS)}")]
     print_entry("  ", None, [*parts, *map(Part, more)])

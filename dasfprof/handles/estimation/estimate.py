@@ -96,14 +96,14 @@ def estimate(
         place_hooks()
         try:
             watch_collections()
-            found = _of_collection(collection(), cluster, experience)
+            result = _of_collection(collection(), cluster, experience)
         finally:
             remove_hooks()
     else:
-        found = _of_collection(collection, cluster, experience)
+        result = _of_collection(collection, cluster, experience)
     if memory_limit is not None:
-        check_memory(found)
-    return found
+        check_memory(result)
+    return result
 
 
 def plan(collection: object, history: Sources) -> pd.DataFrame:
@@ -213,7 +213,7 @@ class Estimate:
         return self.layers.assign(**sizes).drop(columns=_FOR_PROGRAMS)
 
 
-def check_memory(found: Estimate) -> None:
+def check_memory(estimated: Estimate) -> None:
     """Raise an error if a graph certainly needs more memory than its workers have.
 
     Raises
@@ -221,10 +221,10 @@ def check_memory(found: Estimate) -> None:
     DoesNotFit
         If it does.
     """
-    if found._excess is not None:
-        what, layer, line = found._excess
+    if estimated._excess is not None:
+        what, layer, line = estimated._excess
         at = "" if line is None else f" (built at {line})"
-        limit = format_size(found.memory_limit or 0)
+        limit = format_size(estimated.memory_limit or 0)
         raise DoesNotFit(f"{what}{at}, and each worker has {limit} of memory.", layer, line)
 
 
@@ -254,9 +254,9 @@ def _of_collection(
             **asdict(cluster),
         )
     source = collection.__dask_graph__() if source is None else source
-    found = estimate_graph(graph, keys, [graph, source], cluster, experience)
-    found.optimize_seconds = seconds
-    return found
+    result = estimate_graph(graph, keys, [graph, source], cluster, experience)
+    result.optimize_seconds = seconds
+    return result
 
 
 def estimate_graph(
@@ -392,9 +392,13 @@ def _layers_table(facts: list[LayerFacts], experience: Experience | None) -> pd.
             "Unknown": fact.unknown,
         }
         if experience is not None:
-            found = experience.expect(fact.function, None if fact.place is None else fact.place[:2])
-            row["Expected (s)"] = None if found.seconds is None else found.seconds * fact.tasks
-            row |= {"Rests On": found.basis, "Runs": found.runs, "Task Runs": found.tasks}
+            expected = experience.expect(
+                fact.function, None if fact.place is None else fact.place[:2]
+            )
+            row["Expected (s)"] = (
+                None if expected.seconds is None else expected.seconds * fact.tasks
+            )
+            row |= {"Rests On": expected.basis, "Runs": expected.runs, "Task Runs": expected.tasks}
         rows.append(row)
     table = pd.DataFrame(rows, columns=None if rows else _COLUMNS, dtype=object)
     numbers = {name: float for name in (*_SIZES, "Expected (s)") if name in table}
@@ -406,7 +410,7 @@ _SIZES = ("Largest Chunk", "Bytes", "Growth")
 _COLUMNS = ["Layer", "Function", "Line", "Tasks", "Chunks", *_SIZES, "Takes", "Unknown"]
 
 
-def _warnings_table(found: Sequence[Warned]) -> pd.DataFrame:
+def _warnings_table(warned: Sequence[Warned]) -> pd.DataFrame:
     import pandas as pd
 
-    return pd.DataFrame(found, columns=["Severity", "Finding", "Suggestion", "Line"], dtype=object)
+    return pd.DataFrame(warned, columns=["Severity", "Finding", "Suggestion", "Line"], dtype=object)

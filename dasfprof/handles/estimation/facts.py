@@ -74,20 +74,20 @@ def layer_facts(
     sent_alone = {base.name for base in bases if base is not None}
     facts = []
     for layer, base, taken in zip(sent.layers, bases, takes, strict=True):
-        own = low[layer.tasks]
-        is_known = np.array_equal(own, high[layer.tasks])
+        sizes = low[layer.tasks]
+        is_known = np.array_equal(sizes, high[layer.tasks])
         place, largest, inside = layer.place, nan, None
         if base is not None:
             line = None if place else line_of(base.name)
             place = place if line is None else line.place
             inside = max(_inside(base, built, sent_alone), key=lambda x: x.largest, default=None)
         if is_known and not (layer.name or "").startswith(_SPLIT):
-            largest = float(own.max())
+            largest = float(sizes.max())
         made = largest, layer.function, line_text(place)
         if inside is not None and not inside.largest <= largest:
             made = inside.largest, inside.function, line_of_layer(inside.name)
         unknown = base.reason if base is not None else BuiltLayer.reason
-        total, unknown = (float(own.sum()), "") if is_known else (nan, unknown)
+        total, unknown = (float(sizes.sum()), "") if is_known else (nan, unknown)
         facts.append(
             LayerFacts(
                 *(layer.name, layer.function, place, len(layer.tasks), largest, total, *made),
@@ -99,12 +99,12 @@ def layer_facts(
 
 def _inside(base: BuiltLayer, built: dict[str, BuiltLayer], sent: set[str]) -> list[BuiltLayer]:
     """Return the layers that Dask fused into a layer, with chunks of known size."""
-    waiting, found = list(base.inputs), {}
+    waiting, layers = list(base.inputs), {}
     for name in waiting:
-        if name in built and name not in sent and name not in found:
-            found[name] = built[name]
+        if name in built and name not in sent and name not in layers:
+            layers[name] = built[name]
             waiting += built[name].inputs
-    known = [layer for layer in found.values() if layer.grid is not None]
+    known = [layer for layer in layers.values() if layer.grid is not None]
     if any(layer.function == "getitem" for layer in (base, *known)):
         # Dask reads no more of a file than slices in the same task need.
         known = [x for x in known if any(built[n].chunks for n in x.inputs if n in built)]
@@ -124,8 +124,8 @@ def _of_one_chunk(key: Any, built: dict[str, BuiltLayer]) -> BuiltLayer | None:
     if not isinstance(key, str) or _FINAL not in key:
         return None
     functions = f"-{key.partition(_FINAL)[0]}"
-    found = [x for x in built.values() if x.chunks == 1 and functions.endswith(f"-{x.function}")]
-    return found[-1] if len({layer.largest for layer in found}) == 1 else None
+    layers = [x for x in built.values() if x.chunks == 1 and functions.endswith(f"-{x.function}")]
+    return layers[-1] if len({layer.largest for layer in layers}) == 1 else None
 
 
 def _bounds(sent: SentGraph, bases: list[BuiltLayer | None]) -> tuple[np.ndarray, np.ndarray]:

@@ -58,12 +58,12 @@ def find_warnings(
     threads, memory_limit
         Of each worker; memory in bytes, or None if it is unknown.
     """
-    found = [*_all_to_all(facts), *_parquet(built), *_repeated(sent)]
+    warned = [*_all_to_all(facts), *_parquet(built), *_repeated(sent)]
     if memory_limit is not None:
-        found += _large_chunks(facts, memory_limit / max(threads))
+        warned += _large_chunks(facts, memory_limit / max(threads))
     for layer in built.values():
-        found += [*_multiplied(layer, built), *_objects(layer), *_stored_chunks(layer, built)]
-    return sorted(dict.fromkeys(found), key=lambda one: ("high", "medium", "low").index(one[0]))
+        warned += [*_multiplied(layer, built), *_objects(layer), *_stored_chunks(layer, built)]
+    return sorted(dict.fromkeys(warned), key=lambda one: ("high", "medium", "low").index(one[0]))
 
 
 def _large_chunks(facts: list[LayerFacts], most: float) -> Iterator[Warned]:
@@ -172,11 +172,11 @@ def _stored_chunks(layer: BuiltLayer, built: dict[str, BuiltLayer]) -> Iterator[
         read = prod(sum(_touched(lengths, size)) for lengths, size in axes)
         there = prod(-(-sum(lengths) // size) for lengths, size in axes)
         if read > _READ_AGAIN * there:
-            own = tuple(int(max(axis)) for axis in layer.lengths)
+            chunks = tuple(int(max(axis)) for axis in layer.lengths)
             yield Warned(
                 "medium",
                 f"{layer.function!r} reads {read:,} times from {there:,} stored chunks: its chunks "
-                f"{own} do not align with the stored {stored}.",
+                f"{chunks} do not align with the stored {stored}.",
                 f"Use multiples of {stored} as chunks.",
                 line_of_layer(layer.name),
             )
