@@ -1,4 +1,4 @@
-"""`DrawnRun`: all that viewers draw of a run, laid out on tracks."""
+"""`DrawnRun`: a run as slices, arrows, marks and counters on tracks, for viewers."""
 
 from __future__ import annotations
 
@@ -113,9 +113,9 @@ def _place_tasks(run: Run, tracks: Tracks) -> Slices:
 
 
 def _task_slices(run: Run, tracks: Tracks, ended: int) -> LabelledSlices:
-    """Return the task runs; those from row `ended` on had not ended.
+    """Return the slices of task runs. Rows after the first `ended` rows are unfinished task runs.
 
-    These begin and do not end, unless their worker was lost with them.
+    Unfinished slices have no end, unless their worker died.
     """
     slices, tasks = _place_tasks(run, tracks), run.tasks
     rows, states = slices.rows, tasks["state"]
@@ -230,7 +230,7 @@ def life_marks(run: Run, track: int) -> Iterator[Mark]:
 
 
 def _instant(run: Run, track: int, time: float, name: str, args: dict[str, Any]) -> Mark:
-    """Return an instant; what is earlier than the trace's start is at its start."""
+    """Return an instant, which is not before the start of the trace."""
     at = int(whole_nanoseconds(run.since_begin([time]))[0])
     return Mark(track, at, None, name, "run", args)
 
@@ -254,9 +254,9 @@ class Counter:
 class DrawnRun:
     """A run as slices, arrows, marks and counters.
 
-    Hosts are processes; threads of workers, their transfers and calls of their actors are
-    tracks of these. The run is a process too, whose tracks tell of the steps of the pipeline, of
-    events that user code recorded, of graphs and of workers that come and go.
+    Hosts are processes. Their tracks are the threads of workers, transfers, and calls of actors.
+    The run is a process as well. Its tracks are the steps of the pipeline, user events, graphs, and
+    workers that join or leave.
 
     Parameters
     ----------
@@ -296,7 +296,7 @@ class DrawnRun:
         return about
 
     def marks(self) -> Iterator[Mark]:
-        """Yield what the file is about, steps, events of user code, graphs, workers' lives."""
+        """Yield marks of the file's description, steps, user events, graphs and workers."""
         about = self.about()
         return chain(
             [Mark(self._about, 0, None, about["run"], "about", about)],
@@ -307,7 +307,7 @@ class DrawnRun:
         )
 
     def failures(self, part: slice) -> Iterator[Mark]:
-        """Yield a mark at the end of each failed one of some of the task runs."""
+        """Yield a mark at the end of each failed task run in a part of the task runs."""
         tasks, slices = self.tasks, self.tasks.slices
         at = np.flatnonzero(tasks.failed[part])
         rows = slices.rows[part][at]
@@ -319,13 +319,13 @@ class DrawnRun:
             yield Mark(int(slices.tracks[number]), end, None, FAILED, "error", args)
 
     def dependencies(self, part: slice) -> Arrows:
-        """Return the arrows to some of the task runs from those whose results they took."""
+        """Return the arrows from task runs to a part of the task runs, which used their results."""
         slices = self.tasks.slices
         made, to = self._producers.of_inputs(np.arange(part.start, part.stop))
         return Arrows.between(slices, made, slices, to)
 
     def moves(self, part: slice) -> Arrows:
-        """Return the arrows to some of the transfers from the runs whose results they moved."""
+        """Return the arrows from task runs to a part of the transfers, which sent their results."""
         counts, ids = self._trace.transfer_keys
         counts = np.maximum(counts, 0)
         slices = self.transfers.slices

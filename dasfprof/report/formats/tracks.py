@@ -1,4 +1,4 @@
-"""The tracks of viewers and of the page: slices, arrows and marks on them."""
+"""Tracks of viewers and of the page, with slices, arrows and marks."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class Slices:
 
 
 def to_nanoseconds(starts: Array, stops: Array) -> tuple[Array, Array]:
-    """Round spans in seconds to whole nanoseconds, none before 0 and each at least one long."""
+    """Round spans in seconds to nanoseconds. They start at 0 or later, and last at least 1 ns."""
     begins = whole_nanoseconds(starts)
     return begins, np.maximum(whole_nanoseconds(stops), begins + 1)
 
@@ -295,13 +295,13 @@ class Producers:
 
 
 def numbered(counts: Array) -> tuple[Array, Array]:
-    """Return of which list each item of lists of such lengths is, and its place there."""
+    """Return the index of the list of each item of concatenated lists, and the index in it."""
     of_list = np.repeat(np.arange(len(counts)), counts)
     return of_list, np.arange(len(of_list)) - np.repeat(np.cumsum(counts) - counts, counts)
 
 
 def items_of(ids: Array, begins: Array, counts: Array) -> tuple[Array, Array]:
-    """Take lists out of those of all rows; gives their items, and which list each is of."""
+    """Return the items of selected lists, and the index of the list of each item."""
     of_row, within = numbered(counts)
     return ids[begins[of_row] + within].astype(np.int64), of_row
 
@@ -325,9 +325,9 @@ class Mark:
 
 
 def user_event_marks(run: Run, tracks: Tracks) -> list[Mark]:
-    """Return the events of user code: a slice for a span, an instant for all else.
+    """Return user events: a slice for each span, and an instant for each other event.
 
-    Those of each process and thread are on a track of their own, on more where spans overlap.
+    Each process and thread has a track, or several if spans overlap.
     """
     events = run.events
     # Events of another clock have no place in the picture: a note of the trace says so.
@@ -354,7 +354,7 @@ def user_event_marks(run: Run, tracks: Tracks) -> list[Mark]:
 
 
 def step_marks(run: Run, tracks: Tracks) -> list[Mark]:
-    """Return the steps of a run as slices, one in another on tracks below each other.
+    """Return the steps of a run as slices. Nested steps are on separate tracks.
 
     A step lasts from when the client entered it until it left it. One that only annotations or
     spans name lasts from its first task run to the end of its last.
