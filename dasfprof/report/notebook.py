@@ -1,7 +1,7 @@
-"""A run as a notebook shows it: what ran and what is wrong with it, in HTML and in plain text.
+"""A run in a notebook: its summary and findings, as HTML and as plain text.
 
-Colours come with a background of their own, so that both themes can show them. Nothing needs a
-script: a notebook that is not trusted, or is looked at on a web site, shows all but the report.
+Colours have a background, so that they fit both themes. Only the report needs a script. Notebooks
+that are not trusted, or are shown on a web site, show everything else.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ if TYPE_CHECKING:
     from dasfprof.analysis.run import Run
 
 _COLOURS = {"high": "#b3261e", "medium": "#8a5a00", "low": "#00629d", "info": "#5c5f62"}
-#: Findings and notes that are shown; characters of each.
+#: Maximum number of findings and notes, and of characters of each.
 _MOST, _LONGEST = 10, 700
-#: The diagnosis of more task runs takes longer than a person expects of a name in a cell.
+#: Threshold: for more task runs, the diagnosis takes too long for the display of a cell.
 _MOST_TASKS = 50_000
 
 
 def run_html(
     analyser: Analyser, findings: pd.DataFrame | None, title: str = "", *, folded: bool = False
 ) -> str:
-    """Write a run's summary and findings as HTML in which nothing of the trace is markup.
+    """Return a run's summary and findings as HTML, with all text of the trace escaped.
 
     Parameters
     ----------
@@ -42,7 +42,7 @@ def run_html(
     title
         Name of the run.
     folded
-        Whether the findings are collapsed, as where the report below has them too.
+        Whether the findings are collapsed, for example because the report below has them too.
     """
     facts = summarise(analyser.run)
     begin = f"<b>{_text(title)}</b> " if title else ""
@@ -50,9 +50,9 @@ def run_html(
     more = f"<br>{_text(start)}" if start else ""
     parts = [f"<p>{begin}{_text(when(facts))}<br>{_text(in_words(facts))}{more}</p>"]
     if findings is None:
-        parts.append("<p>What is wrong with it? Ask <code>.diagnose()</code>.</p>")
+        parts.append("<p>See the findings with <code>.diagnose()</code>.</p>")
     elif folded:
-        label = f"{count_of(len(findings), 'finding')} in words"
+        label = count_of(len(findings), "finding")
         parts += [
             f"<details><summary>{label}</summary>",
             *_findings_html(findings, analyser.run),
@@ -69,7 +69,7 @@ def run_html(
 
 
 def run_text(analyser: Analyser, findings: pd.DataFrame | None, title: str = "") -> str:
-    """Write a run's summary and findings as text."""
+    """Return a run's summary and findings as text."""
     facts = summarise(analyser.run)
     head = "  ".join(part for part in (elide(title, _LONGEST), when(facts)) if part)
     lines = [line for line in (head, in_words(facts), start_in_words(facts)) if line]
@@ -84,9 +84,9 @@ def run_text(analyser: Analyser, findings: pd.DataFrame | None, title: str = "")
 
 
 def analyser_html(analyser: Analyser) -> str:
-    """Write what a notebook shows for an analyser; never raises.
+    """Return what a notebook shows for an analyser. It never raises.
 
-    The findings of a large run are left out: they take long to compute.
+    The findings of a large run are left out, since they take long to compute.
     """
     try:
         small = len(analyser.run.tasks) <= _MOST_TASKS
@@ -102,7 +102,7 @@ def _findings_html(findings: pd.DataFrame, run: Run) -> Iterable[str]:
         colour = _COLOURS.get(finding["Severity"], _COLOURS["info"])
         badge = f"background:{colour};color:#fff;border-radius:3px;padding:0 .5em"
         seconds = finding["Seconds at stake (s)"]
-        at_stake = "" if math.isnan(seconds) else f"{format_duration(seconds)} at stake. "
+        at_stake = "" if math.isnan(seconds) else f"Potential savings: {format_duration(seconds)}. "
         yield (
             f'<div style="margin:.4em 0"><span style="{badge}">{_text(finding["Severity"])}</span> '
             f"<b>{_text(finding['Finding'])}</b> {_text(at_stake)}"
@@ -110,7 +110,7 @@ def _findings_html(findings: pd.DataFrame, run: Run) -> Iterable[str]:
             f"<details><summary>Evidence</summary>{_text(finding['Evidence'])}</details></div>"
         )
     if (left := len(findings) - len(_shown(findings))) > 0:
-        yield f"<p>And {left} more: <code>.diagnose()</code> has them all.</p>"
+        yield f"<p>And {left} more, see <code>.diagnose()</code>.</p>"
 
 
 def _shown(findings: pd.DataFrame | None) -> list[dict[Any, Any]]:
