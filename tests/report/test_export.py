@@ -150,7 +150,9 @@ def test_the_page_has_each_recorded_column(name: str) -> None:
         for column in TABLES_OF_EVENTS[name].columns
         if column.in_tables and column.name not in TOLD_OTHERWISE
     }
-    assert recorded - page == ({("file", "text", "name of the file, or None if there is none")} & recorded)
+    assert recorded - page == (
+        {("file", "text", "name of the file, or None if there is none")} & recorded
+    )
 
 
 def tasks_by_key(rows: list[dict[str, Any]]) -> dict[tuple[str, int], dict[str, Any]]:
