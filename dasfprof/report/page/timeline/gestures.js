@@ -112,8 +112,7 @@ export class Gestures {
   }
 
   get actions() {
-    const { timeline } = this;
-    const { selected, painter, events } = timeline;
+    const { timeline, timeline: { selected, painter, events } } = this;
     const tracks = (by) => () =>
       timeline.selected >= 0 ? timeline.step(0, by) : timeline.scrollTo(timeline.scroll + by * 60);
     return {
@@ -122,7 +121,8 @@ export class Gestures {
       "+": () => timeline.zoom(0.7),
       "-": () => timeline.zoom(1 / 0.7),
       Home: () => timeline.showFullRun(),
-      f: () => timeline.selected >= 0 && timeline.zoomTo(timeline.selected),
+      Enter: () => selected < 0 && timeline.step(1, 0),
+      f: () => selected >= 0 && timeline.zoomTo(selected),
       m: () => timeline.events.chosen?.(timeline.visibleArea),
       ".": () => timeline.step(1, 0),
       ",": () => timeline.step(-1, 0),
