@@ -164,10 +164,10 @@ def test_each_change_makes_the_run_faster(executed: Executed) -> None:
     # On a quiet machine a third of it. A slow moment may come in any of the runs.
     assert seconds["second"] < 0.9 * seconds["first"]
     assert seconds["third"] < 0.9 * seconds["first"]
-    before, after = output(cells, 'print(f"foretold').splitlines()
+    before, after = output(cells, 'print(f"predicted').splitlines()
     was, now = (float(words.split()[0]) for words in before.split(","))
-    foretold = float(after.split()[1])
-    assert 0.3 * (was - now) < foretold < was
+    predicted = float(after.split()[1])
+    assert 0.3 * (was - now) < predicted < was
 
 
 def test_it_ends_with_a_comparison_and_a_proven_gain(executed: Executed) -> None:
