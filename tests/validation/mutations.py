@@ -106,8 +106,8 @@ MUTATIONS = [
     ),
     Mutation(
         "unsent tasks wait since the last of them came",
-        "found[kind] = min(begin, since), first, count + 1",
-        "found[kind] = max(begin, since), first, count + 1",
+        "groups[kind] = min(start, since), first, count + 1",
+        "groups[kind] = max(start, since), first, count + 1",
         "recording/test_under_way.py",
     ),
     Mutation(
@@ -130,8 +130,8 @@ MUTATIONS = [
     ),
     Mutation(
         "the loosest control group counts",
-        "return min(found)[::-1] if found else None",
-        "return max(found)[::-1] if found else None",
+        "return min(limits)[::-1] if limits else None",
+        "return max(limits)[::-1] if limits else None",
         "recording/test_host_counters.py",
     ),
     Mutation(
@@ -142,8 +142,8 @@ MUTATIONS = [
     ),
     Mutation(
         "deserialization counts as network time",
-        "                deserialize += value\n    return network, deserialize",
-        "                network += value\n    return network, deserialize",
+        "            spent[label] += value",
+        '            spent["network"] += value',
         "recording/test_workloads.py recording/test_dask_internals.py "
         "recording/test_serialising.py",
     ),
@@ -260,8 +260,8 @@ MUTATIONS = [
     ),
     Mutation(
         "work is stolen where moving does not pay",
-        "occupancy[victim] - (own + seconds) / 2",
-        "occupancy[victim] + (own + seconds) / 2",
+        "occupancy[victim] - (at_victim + seconds) / 2",
+        "occupancy[victim] + (at_victim + seconds) / 2",
         "analysis/test_replay.py analysis/test_replay_of_clusters.py",
     ),
     Mutation(
