@@ -49,12 +49,12 @@ def test_surroundings_of_headers() -> None:
         {"host": "one", "command": ["no text"], "versions": "damaged", "cores": "many"},
         {},
     ]
-    found = Surroundings.of(headers)
+    found = Surroundings.from_headers(headers)
     assert found.versions["dask"] == "2026.7.1 / 2026.8.0"
     assert found.settings == {"a": "1"}
     assert found.cores == {"one": 4, "two": 2}
     assert found.command == "python train.py (2 arguments, not recorded)"
-    assert Surroundings.of([]) == Surroundings()
+    assert Surroundings.from_headers([]) == Surroundings()
 
 
 CORES = """import os, sys

@@ -98,7 +98,7 @@ def test_analyse_says_what_the_file_holds(analyser: TraceAnalyser, tmp_path: Pat
     done = CliRunner().invoke(cli, ["analyse", str(path)], catch_exceptions=False)
     assert done.exit_code == 0
     said = " ".join(done.output.split())
-    assert "7 events of user code: epoch 3, fit 2, checkpoint 1, never left 1." in said
+    assert "7 events recorded by user code: epoch 3, fit 2, checkpoint 1, never left 1." in said
     assert "\x1b[2J" not in done.output
     document = CliRunner().invoke(cli, ["analyse", "--json", str(path)], catch_exceptions=False)
     assert len(json.loads(document.stdout)["tables"]["own_events"]) == 7
