@@ -24,12 +24,18 @@ from measure import Result, interleave, spread
 from native import build, run_apart
 
 from dasfprof.recording.plugins.nvtx import GPUAnnotationPlugin
+from dasfprof.recording.settings import RunSettings
 
 CALLS = 2000
 
 
 async def measure_here(rounds: int) -> list[list[float]]:
     """Give seconds a task without and with the plugin, for each round."""
+    with tempfile.TemporaryDirectory() as directory:
+        return await _measure(RunSettings("bench", directory), rounds)
+
+
+async def _measure(settings: RunSettings, rounds: int) -> list[list[float]]:
     async with LocalCluster(
         n_workers=1, processes=False, asynchronous=True, dashboard_address=":0"
     ) as cluster:
@@ -39,7 +45,7 @@ async def measure_here(rounds: int) -> list[list[float]]:
             state = distributed.worker_state_machine.TaskState(task.key, run_id=number)
             worker.state.tasks[task.key] = state
         token = distributed.worker._worker_cvar.set(worker)
-        plugin = GPUAnnotationPlugin()
+        plugin = GPUAnnotationPlugin(settings)
         original = distributed.worker._run_task_simple
         plugin.setup(worker)
         annotated = distributed.worker._run_task_simple
