@@ -24,7 +24,7 @@ from measure import Result, interleave, spread
 from native import build, run_apart
 
 from dasfprof.recording.plugins.nvtx import GPUAnnotationPlugin
-from dasfprof.recording.settings import RunSettings
+from dasfprof.recording.settings import RunSettings, make_settings
 
 CALLS = 2000
 
@@ -32,7 +32,7 @@ CALLS = 2000
 async def measure_here(rounds: int) -> list[list[float]]:
     """Give seconds a task without and with the plugin, for each round."""
     with tempfile.TemporaryDirectory() as directory:
-        return await _measure(RunSettings("bench", directory), rounds)
+        return await _measure(make_settings(name="bench", directory=directory), rounds)
 
 
 async def _measure(settings: RunSettings, rounds: int) -> list[list[float]]:

@@ -132,8 +132,8 @@ def _requests(analyses: tuple[str, ...], analyser: TraceAnalyser) -> list[Reques
 @click.option(
     "--patch",
     is_flag=True,
-    help="Print only a unified diff of the program. It follows the advice that needs the edit of a "
-    "single line, such as larger chunks. `dasfprof try --patch` tests it.",
+    help="Print only a unified diff of the program. The diff applies each suggestion "
+    "that changes only one line, such as larger chunks. `dasfprof try --patch` tests it.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 @between_option

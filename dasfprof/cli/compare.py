@@ -65,8 +65,8 @@ def _sides(sources: tuple[str, ...]) -> tuple[list[str], list[str]]:
     "limit",
     metavar="PERCENT",
     callback=_share,
-    help="Exit with code 3 if AFTER is certainly slower than BEFORE by more than this, such as "
-    "10%. Exit with code 4 if this cannot be decided.",
+    help="Exit with code 3 if AFTER is certainly more than PERCENT (such as 10%) slower than "
+    "BEFORE. Exit with code 4 if this cannot be decided.",
 )
 @click.option(
     "--head",
@@ -89,10 +89,11 @@ def compare(
 ) -> None:
     """Compare two groups of runs, and test the difference.
 
-    BEFORE and AFTER are as for `dasfprof analyse`. A directory means all runs in it. If a side has
-    several sources, put -- between the two sides. A difference between single runs may be chance,
-    so record five runs for each side to be certain. If `dasfprof history` has summarized at least
-    five earlier runs in the same directory, single runs are compared with the variation of these.
+    BEFORE and AFTER take the same forms as SOURCE in `dasfprof analyse`. A directory means all runs
+    in it. If a side has several sources, put -- between the two sides. A difference between single
+    runs may be chance, so record five runs for each side to be certain. With one run per side, the
+    usual variation is taken from earlier runs in the same directory, if `dasfprof history` has
+    summarized at least five of them.
 
     The JSON document has "schema", "verdict", "gate" (the result of --fail-if-slower), "sentences",
     "notes", and the tables "runs", "waterfall", "waterfall_by_step", "thread_time", "functions",

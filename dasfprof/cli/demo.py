@@ -49,8 +49,8 @@ _CLUSTERS = 3
 def demo(directory: Path, workers: int, size: str) -> None:
     """Record a small pipeline, and show where its time went.
 
-    Points in files are read, normalised, clustered by k-means and shuffled, on a Dask cluster that
-    is started for the demo. It takes about ten seconds on two cores.
+    The demo starts a Dask cluster, reads points from files, normalises them, clusters them with
+    k-means, and shuffles them. It takes about ten seconds on two cores.
 
     \b
     Examples:

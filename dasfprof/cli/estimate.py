@@ -38,7 +38,7 @@ def estimate(
     module: bool,
     as_json: bool,
 ) -> None:
-    """Estimate the tasks and memory of a script's first computation, and compute nothing.
+    """Estimate the tasks and memory of a script's first computation, without computing anything.
 
     The script runs up to its first compute, persist or submit, and ends there. For each layer, the
     estimate shows the number of tasks, the bytes, and the line that built it. It also shows the

@@ -40,8 +40,8 @@ def report(
 ) -> None:
     """Write a run as one HTML file that works offline.
 
-    It contains the findings, the timeline, resources and tables. SOURCE is as for
-    `dasfprof analyse`.
+    It contains the findings, the timeline, resources and tables. SOURCE takes the
+    same forms as in `dasfprof analyse`.
 
     \b
     Examples:
@@ -91,7 +91,7 @@ def export(  # noqa: PLR0917
 ) -> None:
     """Write a run in the formats of other tools.
 
-    SOURCE is as for `dasfprof analyse`.
+    SOURCE takes the same forms as in `dasfprof analyse`.
 
     \b
     Examples:

@@ -47,15 +47,14 @@ _EXPENDABLE = (
 @price_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document with all runs.")
 def history(directory: str, by: str, last: int, page: Path | None, *, as_json: bool) -> None:
-    """List the runs of a directory, and the trend of their time.
+    """List the runs in a directory, and show whether they get slower.
 
     Runs in subdirectories are included. Each directory gets a file .dasfprof-history.json with
     summaries of its runs, so that only new runs are read. With a price, the cost of each run
     is listed.
 
-    The JSON document has "schema", "runs" and "trends". The HTML page links to reports
-    that are named like the run, as `dasfprof report` names them, in the directory of the run or of
-    the page.
+    The JSON document has "schema", "runs" and "trends". The HTML page links to the report of
+    each run, if the report has its default name and is next to the run or next to the page.
 
     \b
     Examples:

@@ -45,9 +45,9 @@ _PACKAGES = ("dasfprof", "dask", "distributed", "python")
 def info(source: str, name: str | None, *, as_json: bool) -> None:
     """Show what trace files contain and which events were lost.
 
-    SOURCE is as for `dasfprof analyse`. The default is the working directory. If it has no runs,
-    and only one of its subdirectories has some, this subdirectory is used. If a directory contains
-    several runs, they are listed and the newest is shown.
+    SOURCE takes the same forms as in `dasfprof analyse`. The default is the working directory. If
+    it has no runs, and only one of its subdirectories has some, this subdirectory is used. If a
+    directory contains several runs, they are listed and the newest is shown.
 
     The JSON document has "schema", "runs" and, for a single run, "files". Unknown values are null.
 

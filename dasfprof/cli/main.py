@@ -19,7 +19,8 @@ _COMMANDS = {
     "demo": ("dasfprof.cli.demo", "Record a small pipeline, and show where its time went."),
     "estimate": (
         "dasfprof.cli.estimate",
-        "Estimate the tasks and memory of a script's first computation, and compute nothing.",
+        "Estimate the tasks and memory of a script's first computation, without computing "
+        "anything.",
     ),
     "run": (
         "dasfprof.cli.run",
@@ -38,7 +39,7 @@ _COMMANDS = {
     "compare": ("dasfprof.cli.compare", "Compare two groups of runs, and test the difference."),
     "history": (
         "dasfprof.cli.history",
-        "List the runs of a directory, and the trend of their time.",
+        "List the runs in a directory, and show whether they get slower.",
     ),
     "info": ("dasfprof.cli.info", "Show what trace files contain and which events were lost."),
     "report": ("dasfprof.cli.export", "Write a run as one HTML file that works offline."),

@@ -140,8 +140,8 @@ def script_command(name: str) -> Callable[[Callable[..., Any]], click.Command]:
     "--config",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="Dask configuration file for the script, such as the resource profile that "
-    "dasfprof tune writes. Numbers of workers and threads and memory limits in it apply to local "
-    "clusters. Arguments in it are passed to the script.",
+    "dasfprof tune writes. Its numbers of workers and threads, and its memory limit, apply "
+    "only to local clusters. Arguments in it are passed to the script.",
 )
 @click.option(
     "--head",

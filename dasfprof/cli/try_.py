@@ -33,22 +33,21 @@ _COLOURS = {"gained": "green", "lost": "red"}
     "threads_per_worker, processes or memory_limit of a local cluster, an environment "
     "variable such as OMP_NUM_THREADS, a setting of Dask's configuration such as "
     "array.chunk-size, or an argument of the script such as --chunk. VALUE may also "
-    "be the word more or fewer, for twice or half the current value. Default: the changes that "
+    'be "more" (twice the current value) or "fewer" (half of it). Default: the changes that '
     "the findings suggest.",
 )
 @click.option(
     "--parameter",
     metavar="NAME",
     default="",
-    help="The script argument (such as --chunk) or environment variable that sets its "
-    "chunk or batch size as a whole number. The sizes that findings suggest are "
-    "tested with it.",
+    help="Argument (such as --chunk) or environment variable that sets the script's chunk or batch "
+    "size to an integer. The sizes that the findings suggest are assigned to it, and tested.",
 )
 @click.option(
     "--patch",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="Unified diff to test. It is applied to a copy of the git work tree that has the script, "
-    "or else of the script's directory. Your files stay unchanged.",
+    help="Unified diff to test. It is applied to a copy of the git work tree that contains the "
+    "script or, outside of git, to a copy of the script's directory. Your files stay unchanged.",
 )
 @click.option(
     "--with",

@@ -27,7 +27,7 @@ _COLOURS = {"tuned": "green", "as it is": "green"}
     "parameters",
     metavar="NAME=VALUE,...",
     multiple=True,
-    help="Values to test. NAME is as for `dasfprof try --change`: an argument of the script such "
+    help="Values to test. As in `dasfprof try --change`, NAME is an argument of the script such "
     "as --chunk, an environment variable, a setting of Dask's configuration such as "
     "array.chunk-size, or n_workers, threads_per_worker, processes or memory_limit of the "
     "cluster. If you give no values for the cluster, all combinations that fit this host's "
@@ -54,12 +54,12 @@ def tune(
     """Find the workers, threads and memory limit with which a script runs fastest.
 
     You do not need to change the script. dasfprof runs it, and overrides the options that it passes
-    to LocalCluster() or Client(). It records one run, and one for each value of a script
-    parameter. From these, it predicts the time for each number of workers and threads that fits on
-    this host, by simulating the recorded run. If a setting cannot be predicted, the script runs
-    once with it. The script then runs with the three best settings, with the changes that
-    findings suggest, and unchanged, in turn. This is repeated three to nine times, until it is
-    certain which is best. The script must print the same output each time.
+    to LocalCluster() or Client(). It records an unchanged run, and another run for each value
+    of each script parameter. It then simulates these runs to predict the time with each combination
+    of workers and threads that fits on this host. If the time with a setting cannot be predicted,
+    the script runs once with that setting. The script then runs in turn unchanged, with each of the
+    three best settings, and with each change that the findings suggest. This is repeated three to
+    nine times, until it is certain which is best. The script must print the same output each time.
 
     It prints the line of code for your script, such as LocalCluster(n_workers=4), and the reason.
     The resource profile is a Dask configuration file for `dasfprof run --config`. If the runs vary

@@ -38,9 +38,9 @@ def watch(source: str, *, once: bool, as_json: bool) -> None:
     time left, the workers, unusually long tasks with their current line, and the findings so
     far. A summary follows at the end. Ctrl-C ends the view, not the run.
 
-    SOURCE is as for `dasfprof analyse`. The default is the working directory. If a directory has
-    several runs, the newest is shown. Without a terminal, a line is printed whenever something
-    changes.
+    SOURCE takes the same forms as in `dasfprof analyse`. The default is the working directory. If a
+    directory has several runs, the newest is shown. Without a terminal, a line is printed whenever
+    something changes.
 
     \b
     Examples:

@@ -282,7 +282,7 @@ def try_(
         Relative tolerance for floating-point numbers in results.
     parameter
         Name of an environment variable with which the function gets the size of its chunks or
-        batches as an integer. The sizes that findings suggest are tested with it.
+        batches as an integer. The sizes that the findings suggest are tested.
 
     Returns
     -------

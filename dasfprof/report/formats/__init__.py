@@ -74,7 +74,7 @@ _ALL = (
     ),
     ExportFormat(
         name="speedscope",
-        about="sampled stacks as flame graphs for speedscope, of all tasks and per function",
+        about="flame graphs of the sampled stacks for speedscope, for all tasks and per function",
         ending=".speedscope.json",
         hint="Open it at https://www.speedscope.app (it stays on this machine), and choose Left "
         "Heavy. Equal stacks are added up, so their order has no meaning.",
@@ -82,8 +82,8 @@ _ALL = (
     ),
     ExportFormat(
         name="otlp",
-        about="run, steps and task runs as OpenTelemetry spans, in JSON with one request per line, "
-        "compressed if its name ends in .gz",
+        about="the run, its steps and its task runs as OpenTelemetry spans, in JSON with one "
+        "request per line, compressed if the name of the file ends in .gz",
         ending=".otlp.jsonl",
         hint="Read it with the otlpjsonfile receiver of a collector, or send it with --endpoint.",
         writer="otlp:write_otlp",
