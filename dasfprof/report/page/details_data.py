@@ -1,4 +1,4 @@
-"""What the pane of details shows of task runs: arguments, failures, logs, code."""
+"""Data of the page's details pane: arguments, failures, log records and code of task runs."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from dasfprof.database.columns import Array
 from dasfprof.report.page.document import PackedColumn, texts, whole_numbers
 from dasfprof.text import elide
 
-#: The most different texts of a page; those of most task runs are kept.
+#: Maximum number of distinct texts in a page. The most frequent are selected.
 MOST_ARGUMENTS = 5000
 
 
 def argument_columns(run: Run, rows: Array) -> dict[str, PackedColumn]:
-    """Pack ``arguments`` and ``annotations``: places in ``arguments_texts``, ``annotations_texts``.
+    """Pack arguments and annotations, as indices in lists of distinct texts.
 
     Parameters
     ----------
     run
         The trace.
     rows
-        The row of `Trace.tasks` that each row of the page is about.
+        For each row of the page, its row in `Trace.tasks`.
     """
     told = run.arguments["arguments"].astype("category").cat
     known = np.full(len(run.tasks) + 1, -1, dtype=np.int64)
@@ -43,7 +43,7 @@ def argument_columns(run: Run, rows: Array) -> dict[str, PackedColumn]:
 
 
 def _packed(name: str, codes: Array, names: list[str]) -> dict[str, PackedColumn]:
-    """Pack codes of texts, -1: none; the first text of the page is empty."""
+    """Pack codes of texts (-1 for none), and the list of texts. The first text is empty."""
     counts = np.bincount(codes[codes >= 0], minlength=len(names))
     kept = np.argsort(-counts, kind="stable")[:MOST_ARGUMENTS]
     places = np.zeros(len(names) + 1, dtype=np.int64)
@@ -54,19 +54,20 @@ def _packed(name: str, codes: Array, names: list[str]) -> dict[str, PackedColumn
     }
 
 
-#: The most tracebacks of a page, and the most lines of one: those of its end.
+#: Maximum number of tracebacks in a page, of lines per traceback (the last ones), and of characters
+#: per line.
 MOST_FAILURES, LINES, LONGEST_FAILURE = 500, 60, 200
 
 
 def failure_facts(run: Run, whole: Run, rows: Array) -> dict[str, dict[str, str]]:
-    """Return tracebacks, and how the worker's process ended, by the row of the page as text.
+    """Return tracebacks, and how the worker's process ended, by the page's row as a string.
 
     Parameters
     ----------
     run, whole
-        The trace, without and with the task runs that had not ended.
+        The trace, without and with its unfinished task runs.
     rows
-        The row of the tasks of `whole` that each row of the page is about.
+        For each row of the page, its row in the tasks of `whole`.
     """
     return {"tracebacks": _tracebacks(whole, rows), "exits": _exits(run, whole, rows)}
 
@@ -92,7 +93,7 @@ def _cut(text: str) -> str:
 
 
 def _exits(run: Run, whole: Run, rows: Array) -> dict[str, str]:
-    """Return how the processes ended of the workers of task runs that had not."""
+    """Return how the worker's process ended for each unfinished task run, if known."""
     open_places = np.flatnonzero(rows >= len(run.tasks))
     lives = whole.tasks["worker_id"].to_numpy()[rows[open_places]]
     words = {life: exit_words(run, life) for life in np.unique(lives).tolist()}
@@ -100,19 +101,19 @@ def _exits(run: Run, whole: Run, rows: Array) -> dict[str, str]:
     return {str(place): words[life] for place, life in found if words[life]}
 
 
-#: The most records of a page, and the characters of each message.
+#: Maximum number of log records in a page, and of characters per field.
 MOST_LOGS, LONGEST_LOG = 2000, 300
 
 
 def log_facts(run: Run, rows: Array) -> dict[str, list[list[str]]]:
-    """Return the first records of task runs, by the row of the page as text.
+    """Return the first log records of the run, by the page's row as a string.
 
     Parameters
     ----------
     run
         The trace.
     rows
-        The row of `Trace.tasks` that each row of the page is about.
+        For each row of the page, its row in `Trace.tasks`.
     """
     logs = run.logs.sort_values("time", kind="stable").head(MOST_LOGS)
     if not len(logs):
@@ -131,7 +132,7 @@ def log_facts(run: Run, rows: Array) -> dict[str, list[list[str]]]:
 
 
 def code_facts(run: Run) -> dict[str, list[list[Any]]]:
-    """Return place, source, file and line of the functions that tasks call, by their names."""
+    """Return location, source, file and line of the functions that tasks call, by name."""
     found: dict[str, list[list[Any]]] = {}
     for name, code, file, line, source, missing in function_code(run).itertuples(index=False):
         place = f"{code}, {file}:{line}" + (f" ({missing})" if missing else "")

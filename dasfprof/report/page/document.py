@@ -1,8 +1,9 @@
-"""`write_document`: a page as one HTML file that needs nothing else, neither server nor network.
+"""`write_document` writes a page as one HTML file that needs neither a server nor a network.
 
-The page's data stand in it as JSON and as packed columns (shuffled bytes, zlib, base64), its script
-compressed: the page inflates both (``data.js``, ``loader.js``). Its policy allows its own scripts
-and style alone. What a trace holds is data only: the script shows it as text.
+The file contains the page's data as JSON and as packed columns (shuffled bytes, zlib, base64), and
+its script in compressed form. The page decompresses the columns (``data.js``) and the script
+(``loader.js``). Its Content-Security-Policy allows only its own scripts and style. The contents of
+a trace are never executed. The script shows them as text.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ import pandas as pd
 
 from dasfprof.database.columns import Array
 
-#: Stands for NA among whole numbers of 32 bits.
+#: Code of NA in columns of 32-bit integers.
 MISSING = 0xFFFFFFFF
 
 _LEVEL, _HIGHEST = 4, 9
@@ -37,27 +38,27 @@ _MICROSECOND = 1e-6
 
 @dataclass(frozen=True)
 class PackedColumn:
-    """A column as the page takes it."""
+    """A column in the format that the page reads."""
 
-    #: How the page decodes it: ``type`` (``u1, u2, u4, f8, text``), and where they apply ``delta``
-    #: (each number is the distance from the one before, modulo 2**32), ``scale`` (what a step is
-    #: worth) and ``values`` (what the numbers are places in).
+    #: Facts for decoding: ``type`` (``u1, u2, u4, f8, text``), ``count``, and if needed ``delta``
+    #: (each number is the difference from the previous one, modulo 2**32), ``scale`` (factor of the
+    #: numbers) and ``values`` (a list; the numbers are indices in it).
     about: dict[str, Any]
     content: bytes
 
     @cached_property
     def packed(self) -> bytes:
-        """The content compressed, as ASCII."""
+        """The compressed content, as ASCII."""
         return base64.b64encode(zlib.compress(self.content, _LEVEL))
 
 
 def in_group(name: str, columns: Mapping[str, PackedColumn]) -> dict[str, PackedColumn]:
-    """Name columns as those of a group, which the page reads together."""
+    """Prefix names of columns with a group. The page reads the columns of a group together."""
     return {f"{name}/{own}": column for own, column in columns.items()}
 
 
 def pack_all(columns: Mapping[str, PackedColumn]) -> dict[str, bytes]:
-    """Pack columns, several at a time."""
+    """Pack columns in parallel."""
     with ThreadPoolExecutor() as pool:
         packed = list(pool.map(attrgetter("packed"), columns.values()))
     return dict(zip(columns, packed, strict=True))
@@ -65,19 +66,19 @@ def pack_all(columns: Mapping[str, PackedColumn]) -> dict[str, bytes]:
 
 @cache
 def packed_text(text: str) -> str:
-    """Compress a text, and write it as ASCII."""
+    """Return a compressed text, as ASCII."""
     return base64.b64encode(zlib.compress(text.encode(), _HIGHEST)).decode()
 
 
 def whole_numbers(numbers: Array, *, delta: bool = False, **about: Any) -> PackedColumn:
-    """Pack numbers from 0 to 2**32 - 1 in as few bytes as the highest needs.
+    """Pack integers from 0 to 2**32 - 1, in as few bytes as the maximum needs.
 
     Parameters
     ----------
     numbers
         The numbers.
     delta
-        Whether to store distances: much smaller where neighbours are alike.
+        Whether to store differences, which compress much better if consecutive numbers are similar.
     about
         Further facts for the page.
     """
@@ -89,13 +90,13 @@ def whole_numbers(numbers: Array, *, delta: bool = False, **about: Any) -> Packe
         numbers = np.diff(numbers, prepend=np.uint32(0))
     typed = numbers.astype(f"<{code}")
     width = typed.itemsize
-    # All lowest bytes, then all second ones: the high ones are alike and compress to nothing.
+    # All lowest bytes, then all second bytes. The high bytes hardly differ, so they compress well.
     content = typed.view(np.uint8).reshape(-1, width).T.tobytes()
     return PackedColumn({"type": code, "count": len(numbers), **about}, content)
 
 
 def offsets(counts: Array) -> PackedColumn:
-    """Pack where each of several lists begins in the list of all of them, and the end of the last.
+    """Pack the start of each list in their concatenation, and the end of the last list.
 
     Parameters
     ----------
@@ -106,7 +107,7 @@ def offsets(counts: Array) -> PackedColumn:
 
 
 def seconds(values: Array, *, delta: bool = False, step: float = 0.0) -> PackedColumn:
-    """Pack times in seconds, none negative: whole microseconds, coarser beyond 71 minutes.
+    """Pack non-negative times in seconds, in microseconds or, beyond 71 minutes, larger steps.
 
     NaN stays NaN.
 
@@ -117,13 +118,13 @@ def seconds(values: Array, *, delta: bool = False, step: float = 0.0) -> PackedC
     delta
         See `whole_numbers`.
     step
-        Seconds in which to tell them at the finest.
+        Minimum step, in seconds.
     """
     return scaled(values, step=max(_MICROSECOND, step), delta=delta)
 
 
 def scaled(values: Array, *, step: float, delta: bool = False) -> PackedColumn:
-    """Pack numbers, none negative, as multiples of a step, or of a larger one beyond 2**32 of them.
+    """Pack non-negative numbers as multiples of a step, which is enlarged to fit into 32 bits.
 
     NaN stays NaN.
 
@@ -132,7 +133,7 @@ def scaled(values: Array, *, step: float, delta: bool = False) -> PackedColumn:
     values
         The numbers.
     step
-        What to tell them in at the finest.
+        Minimum step.
     delta
         See `whole_numbers`.
     """
@@ -145,7 +146,7 @@ def scaled(values: Array, *, step: float, delta: bool = False) -> PackedColumn:
 
 
 def amounts(values: Array) -> PackedColumn:
-    """Pack sizes: as places in a list of the distinct ones where these are few."""
+    """Pack sizes. If few of them are distinct, pack indices in a list of the distinct sizes."""
     places, distinct = pd.factorize(values, use_na_sentinel=False)
     if len(distinct) <= 0xFFFF:
         listed = [value if np.isfinite(value) else None for value in distinct.tolist()]
@@ -154,21 +155,21 @@ def amounts(values: Array) -> PackedColumn:
 
 
 def texts(values: Sequence[str | list[str]]) -> PackedColumn:
-    """Pack texts, or lists of them, of any kind, lone surrogates too."""
+    """Pack strings or lists of strings. Lone surrogates are allowed."""
     return PackedColumn({"type": "text", "count": len(values)}, json.dumps(values).encode())
 
 
-# --- Tables as the page takes them: `table_facts` -------------------------------------------------
+# --- Tables in the format of the page: `table_facts` ----------------------------------------------
 
 _NUMBER, _TEXT = "number", "text"
-#: A table with more cells than this is left to CSV: nobody reads it in a page.
+#: Maximum number of cells of a table in a page. Larger tables are only available as CSV.
 _MAX_CELLS = 300_000
 
 
 def table_facts(frame: pd.DataFrame) -> dict[str, Any]:
-    """Convert a table for the page: ``columns`` of ``label, kind, values``; NA is None.
+    """Convert a table to ``columns`` of ``label, kind, values`` for the page. NA becomes None.
 
-    A table that is too large has ``absent``, the reason, instead.
+    For a table that is too large, the result has only ``absent`` with the reason.
     """
     if frame.size > _MAX_CELLS:
         return {
@@ -191,9 +192,9 @@ def _column_facts(label: str, column: pd.Series[Any]) -> dict[str, Any]:
 
 # --- The files of the pages: `asset`, and `joined`, a module with its imports as one script -------
 #
-# A browser waits with modules until all of a page is read, and loads none from files.
+# Browsers run modules only after they have read the full page, and do not load modules from files.
 
-#: The style of all pages: that of any page first, then that of each component.
+#: The style sheets of all pages: first the common one, then one for each component.
 STYLES = (
     "page.css",
     "summary.css",
@@ -217,15 +218,15 @@ _INDENT = re.compile(r"^ +", re.MULTILINE)
 
 
 def asset(name: str) -> str:
-    """Return the text of a file of the pages."""
+    """Return the text of a file in this package."""
     return files("dasfprof.report.page").joinpath(name).read_text(encoding="utf-8")
 
 
 @cache
 def joined(entry: str) -> str:
-    """Join a module and those that it imports, each behind what it rests on.
+    """Join a module and all modules that it imports. Imported modules come first.
 
-    They share a scope, so that no two of them may declare the same name at their top.
+    The modules share a scope, so two of them must not declare the same name at the top level.
     """
     parts: list[str] = []
     _add(entry, parts, set())
@@ -233,7 +234,7 @@ def joined(entry: str) -> str:
 
 
 def _add(name: str, parts: list[str], known: set[str]) -> None:
-    """Add a module behind those that it imports; modules may import each other."""
+    """Add a module after the modules that it imports. Circular imports are allowed."""
     if name in known:
         return
     known.add(name)
@@ -260,15 +261,15 @@ def write_document(
     Parameters
     ----------
     path
-        The file; an existing one is replaced.
+        The file. An existing file is replaced.
     title
         Any text.
     body
-        The name of the file of the body.
+        File name of the body.
     script
-        The name of the file of its script.
+        File name of the script.
     facts
-        What is read first; the facts about the columns are added.
+        Facts that the page reads first. Facts about the columns are added.
     columns
         The columns by name.
 
@@ -295,14 +296,14 @@ def write_document(
 
 
 def shell(title: str, *scripts: str) -> tuple[str, str]:
-    """Return what stands before and after the body of a page.
+    """Return the HTML before and after the body of a page.
 
     Parameters
     ----------
     title
         Any text.
     scripts
-        Those that the page may run.
+        Scripts that the page may run.
     """
     style = _INDENT.sub("", "".join(map(asset, STYLES)))
     hashes = " ".join(f"'{_policy_hash(script)}'" for script in scripts)
@@ -317,12 +318,12 @@ def shell(title: str, *scripts: str) -> tuple[str, str]:
 
 
 def filled(template: str, contents: Mapping[str, str]) -> str:
-    """Put texts of HTML into the places of a template that have their names."""
+    """Replace each ``{{name}}`` in a template by the HTML with this name."""
     return re.sub(r"\{\{([a-z-]+)\}\}", lambda mark: contents[mark[1]], template)
 
 
 def ascii_html(text: str) -> str:
-    """Write any text, lone surrogates too, as the text of an element."""
+    """Escape a text for an HTML element. Lone surrogates are allowed."""
     return html.escape(text).encode("ascii", "xmlcharrefreplace").decode()
 
 
@@ -332,6 +333,6 @@ def _policy_hash(text: str) -> str:
 
 
 def _as_json(facts: Any) -> str:
-    """Write JSON that cannot end the element that it stands in."""
+    """Return JSON that cannot close the HTML element that contains it."""
     text = json.dumps(facts, allow_nan=False, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")

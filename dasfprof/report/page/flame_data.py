@@ -1,4 +1,4 @@
-"""What was sampled, as the columns of a page: flame graphs, lines, and what the client did."""
+"""Columns of the page with stack samples: flame graphs, source lines, and the client's activity."""
 
 from __future__ import annotations
 
@@ -35,39 +35,39 @@ from dasfprof.report.page.document import (
     whole_numbers,
 )
 
-# --- In which lines functions and task runs were sampled, for their own panes -----------------
+# --- Source lines in which functions and task runs were sampled -----------------------------------
 
-#: The most lines of a function, and functions, the longest first.
+#: Maximum number of lines per function, and of functions, sorted by time.
 MOST_LINES, MOST_FUNCTIONS = 20, 300
-#: The most samples whose task runs are told of: those of the runs that have the most.
+#: Maximum number of samples in the lines of task runs. Task runs with many samples take precedence.
 MOST_SAMPLES = 200_000
-#: Seconds in which times are told at the finest.
+#: Precision of the times, in seconds.
 STEP = 1e-4
 
 
 def _line_data(
     run: Run, rows: Array, stacks: Array, functions: Array, parts: Parts
 ) -> tuple[dict[str, PackedColumn], dict[str, Any]]:
-    """Pack the lines of the user's code, as `hot_lines` has them.
+    """Pack the lines of user code with their time, as in `hot_lines`.
 
     Parameters
     ----------
     run
         The trace.
     rows
-        The row of the tasks of `with_open_runs` that each row of the page is about.
+        For each row of the page, its row in the tasks of `run.whole`.
     stacks, functions, parts
-        Of the samples of tasks, see `samples_of` and `parts_of`.
+        Stacks, functions and times of the samples of tasks. See `samples_of` and `parts_of`.
 
     Returns
     -------
     columns
-        Of task runs, a row each and line: ``rows`` (of the page), ``places``, ``seconds`` and how
-        they were spent.
+        One row per task run and line: ``rows`` (row of the page), ``places`` (index in the list
+        ``places``), and the columns of `amounts_of`.
     facts
-        ``places`` (file, line, function), ``functions`` (by name: place, seconds, computing,
-        waiting for a core, for the interpreter's lock, uncertain: seconds of each line),
-        ``fewest``: task runs of fewer samples are left out.
+        ``places`` is a list of file, line and function. ``functions`` contains, by function name,
+        one list per line: the index in ``places``, and the values of `amounts_of`. ``fewest`` is
+        the minimum number of samples of a task run. Task runs with fewer are left out.
     """
     named = places(run, "line")
     lines = named.codes(stacks)
@@ -75,7 +75,7 @@ def _line_data(
     columns, fewest = _of_runs(run, rows, lines, parts, used)
     count = len(named.names)
     by_function = _of_functions(run, functions * count + lines, parts, count, used)
-    # File, line (0: unknown) and function, in the order of their numbers.
+    # File, line (0 if unknown) and function, by index.
     frames = [named.names[number] for number in used]
     known = [each if isinstance(each, Frame) else Frame(UNKNOWN, "", 0) for each in frames]
     listed = [[frame.file, max(frame.line, 0), frame.function] for frame in known]
@@ -85,7 +85,7 @@ def _line_data(
 def _of_runs(
     run: Run, rows: Array, lines: Array, parts: Parts, used: dict[int, int]
 ) -> tuple[dict[str, PackedColumn], int]:
-    """Return the columns of task runs, and the fewest samples that one has."""
+    """Return the columns of task runs, and the minimum number of samples of a task run."""
     tasks = run.whole.tasks
     place = np.full(len(tasks) + 1, -1, dtype=np.int64)
     place[rows] = np.arange(len(rows))
@@ -111,7 +111,10 @@ def _of_runs(
 def _of_functions(
     run: Run, groups: Array, parts: Parts, count: int, used: dict[int, int]
 ) -> dict[str, list[list[float | None]]]:
-    """Return the longest lines of each function; `groups`: function and line of each sample."""
+    """Return the lines of each function with the most time.
+
+    `groups` encodes the function and line of each sample.
+    """
     codes, pairs = pd.factorize(groups)
     found = split(parts.summed(codes, len(pairs)))
     of_function, of_line = np.divmod(pairs, count)
@@ -131,7 +134,7 @@ def _of_functions(
 
 
 def amounts_of(found: Split) -> dict[str, Array]:
-    """Return what the page shows of how seconds were spent, by its names there."""
+    """Return the seconds by activity, under the names that the page uses."""
     return {
         "seconds": found.seconds,
         "computing": found.computing,
@@ -146,21 +149,21 @@ def _number(value: float) -> float | None:
 
 
 def flame_columns(run: Run, rows: Array) -> tuple[dict[str, PackedColumn], dict[str, Any]]:
-    """Pack what the page's flame graphs are drawn from: a tree of calls per view.
+    """Pack the data of the page's flame graphs, which is one tree of calls per view.
 
     Parameters
     ----------
     run
         The trace.
     rows
-        The row of the tasks of `with_open_runs` that each row of the page is about.
+        For each row of the page, its row in the tasks of `run.whole`.
 
     Returns
     -------
     columns, facts
-        Columns by name, with the view's before it; and ``views``: a dict each with its ``name``
-        and ``title``, its ``seconds``, ``samples``, and how many calls were left out; ``lines``:
-        the facts of `_line_data`.
+        The columns by name, prefixed with the name of the view. The facts are ``views``, a list of
+        dicts with ``name``, ``title``, ``seconds``, ``samples`` and ``omitted`` (number of calls
+        that were left out), and ``lines``, the facts of `_line_data`.
     """
     samples, functions = samples_of(run)
     parts = parts_of(samples, functions)
@@ -171,7 +174,7 @@ def flame_columns(run: Run, rows: Array) -> tuple[dict[str, PackedColumn], dict[
         columns |= in_group(f"flame-{name}", _packed(tree, names))
         facts = {"seconds": tree.seconds, "samples": number, "omitted": tree.omitted}
         views.append({"name": name, "title": title, **facts})
-    # With the library that each function is of; empty: the program's own, or a group.
+    # With the library of each function, or an empty string for user code and groups.
     listed = []
     for function in names:
         is_own = not function.file or is_of_user(Frame(*function, 0))
@@ -183,7 +186,7 @@ def flame_columns(run: Run, rows: Array) -> tuple[dict[str, PackedColumn], dict[
 def _views(
     run: Run, stacks: Array, functions: Array, parts: Parts
 ) -> Iterator[tuple[str, str, FlameTree, int]]:
-    """Return name, title, tree and number of samples of each view that has any."""
+    """Yield name, title, tree and number of samples of each view that has samples."""
     if len(run.task_samples):
         stacks, parts, groups = _of_tasks(run, stacks, functions, parts)
         calls = StackTree(all_stacks(run))
@@ -204,7 +207,7 @@ def _views(
 def _of_tasks(
     run: Run, stacks: Array, functions: Array, parts: Parts
 ) -> tuple[Array, Parts, dict[str, tuple[Array, list[str]]]]:
-    """Return stacks and seconds of samples that differ in nothing else, and their groups."""
+    """Merge samples with equal stacks and groups. Return their stacks, seconds and groups."""
     tasks, runs = run.whole.tasks, run_of_samples(run)
     groups: dict[str, tuple[Array, list[str]]] = {}
     if "function" in tasks:
@@ -225,7 +228,7 @@ def _of_tasks(
 
 
 def _packed(tree: FlameTree, names: dict[Name, int]) -> dict[str, PackedColumn]:
-    """Pack the columns of a tree; functions that are new get numbers."""
+    """Pack the columns of a tree. New functions are added to `names`."""
     numbers = [names.setdefault(name, len(names)) for name in tree.names]
     whole, of_lines = amounts_of(tree.spent), amounts_of(tree.line_spent)
     amounts = {"seconds": whole.pop("seconds"), "own": tree.own_seconds, **whole}
@@ -239,16 +242,18 @@ def _packed(tree: FlameTree, names: dict[Name, int]) -> dict[str, PackedColumn]:
     }
 
 
-# --- What the client did and when: its calls, and in which lines it was ---------------------------
+# --- The client's activity over time: its calls, and the lines that its main thread executed ------
 
-#: A page has the longest of more calls, and of more stays in one stack.
+#: Maximum number of calls, and of stays in one stack. The longest are selected.
 MOST_CALLS, MOST_STAYS = 20_000, 100_000
-#: Seconds between two samples of one stack that are one stay all the same.
+#: Maximum seconds between two samples of the same stack that belong to one stay.
 _APART = 0.002
 
 
 def client_columns(run: Run) -> tuple[dict[str, PackedColumn], dict[str, Any]]:
-    """Pack the client's calls and its stays in stacks, each by begin.
+    """Pack the calls and the stays of the client, each sorted by time.
+
+    A stay is a time range in which all samples found the client's main thread in the same stack.
 
     Parameters
     ----------
@@ -258,12 +263,11 @@ def client_columns(run: Run) -> tuple[dict[str, PackedColumn], dict[str, Any]]:
     Returns
     -------
     columns, facts
-        Of rows of calls from when to when they went on, ``call_seconds`` of them all, how many they
-        were, of which of ``kinds`` and of which of ``places``, and whether by the main thread; of
-        stays, spans in which samples found the main thread in one stack, apart from each other:
-        when they ended, for how long, and the place of the line. ``called`` and
-        ``sampled``: from when to when it was recorded; None: not at all. ``left``: how many calls
-        and stays the page has not.
+        The columns of calls are their start, duration, total seconds, number, index in ``kinds``,
+        index in ``places``, and whether the main thread called. The columns of stays are their end,
+        duration, and index in ``places``. Stays do not overlap. The facts ``called`` and
+        ``sampled`` are the start and end of the recording of calls and samples, or None if they
+        were not recorded. ``left`` is the number of calls and stays that the page lacks.
     """
     known: dict[tuple[str, int, str], int] = {}
     calls, kinds, called, fewer_calls = _calls(run, known)
@@ -286,7 +290,7 @@ def _calls(
         return {}, [], None, 0
     begin, stop, spent = (table[name].to_numpy(dtype=float) for name in ("time", "stop", "seconds"))
     begin, stop = run.since_begin(begin), run.since_begin(stop)
-    # Of one call the seconds tell when it ended.
+    # A single call ended after its seconds.
     stop = np.where(table["calls"].to_numpy() <= 1, begin + spent, stop)
     placed = np.isfinite(begin) & np.isfinite(stop) & (stop > 0)
     recording = (table["call"].astype(object) == RECORDING).to_numpy()
@@ -324,7 +328,7 @@ def _stays(
     order = order[np.argsort(time[order], kind="stable")]
     if not len(order):
         return {}, None, 0
-    # Rare looks stand for more than the time since the one before: of that, none is another's.
+    # An interval may exceed the time since the previous sample, but intervals must not overlap.
     time = time[order]
     interval = np.minimum(interval[order], np.diff(time, prepend=0.0))
     stack = table["stack"].to_numpy(dtype=np.int64)[order]
@@ -351,7 +355,7 @@ def _stays(
 
 
 def _place(known: dict[tuple[str, int, str], int], file: Any, line: Any, code: Any) -> int:
-    """Return the number of a place; one that nobody knows has no file."""
+    """Return the index of a place in `known`. An unknown place has an empty file name."""
     texts = [each if isinstance(each, str) else "" for each in (file, code)]
     place = texts[0], max(int(line), 0) if pd.notna(line) else 0, texts[1]
     return known.setdefault(place, len(known))

@@ -1,7 +1,8 @@
-"""What stands between and around the task runs of a timeline, as the columns of a page.
+"""Columns of the page with the time between and around the task runs of a timeline.
 
-The gaps are the cells of `idle_cells` as shares of the free time of a worker's tracks, and the
-seconds for which each task run held its thread before and after its function.
+For idle threads, these are the cells of `idle_cells`, as fractions of the free time of a worker's
+tracks. For each task run, these are the seconds for which it occupied its thread before and after
+its function.
 """
 
 from __future__ import annotations
@@ -25,11 +26,12 @@ from dasfprof.database.columns import Array
 from dasfprof.report.formats.tracks import ThreadTracks, busy_until
 from dasfprof.report.page.document import PackedColumn, offsets, scaled, seconds, whole_numbers
 
-#: A worker's whole free time in a cell.
+#: Number of steps into which a worker's free time in a cell is divided.
 _WHOLE = 0xFFFF
-#: Of a cell, what is left of rounded times is no less.
+#: Threshold (fraction of a cell): a smaller remainder is a rounding error.
 _LEAST = 0.01
-#: The class behind all others, of a page alone: accounts have the seconds of these tasks as theirs.
+#: Index of an additional category after all others, which only the page has. Accounts attribute its
+#: time to the tasks.
 _ELSEWHERE = len(ThreadTime)
 _ELSEWHERE_FACTS = {
     "id": "HELD_FROM_ELSEWHERE",
@@ -45,12 +47,12 @@ _ELSEWHERE_FACTS = {
 
 
 def known_threads(run: Run) -> Array:
-    """Return how many threads each named worker has, 0 of one that was never there.
+    """Return the number of threads of each named worker, or 0 if the worker never joined.
 
     Parameters
     ----------
     run
-        A trace with its open runs.
+        A trace with its unfinished task runs.
     """
     named = run.named
     lives = run.lives
@@ -61,24 +63,24 @@ def known_threads(run: Run) -> Array:
 
 @dataclass(frozen=True)
 class Around:
-    """For how long the task runs of a page held their threads beside their functions."""
+    """Seconds for which task runs occupied their threads before and after their functions."""
 
     #: Seconds before and after the function.
     before: Array
     after: Array
-    #: Of those before, the ones in which something was deserialised, or read from disk.
+    #: Seconds of `before` in which inputs were deserialized, and in which they were read from disk.
     deserialize: Array
     disk_read: Array
-    #: Of those after, the ones in which something was written to disk.
+    #: Seconds of `after` in which results were written to disk.
     disk_write: Array
-    #: Of the function's own seconds, those without a core; NaN where nobody recorded it.
+    #: Seconds in the function in which the thread waited for CPU, or NaN if not recorded.
     core_wait: Array
-    #: Of the same, those in which it waited for a storage.
+    #: Seconds in the function in which the thread waited for storage.
     storage: Array
 
     @classmethod
     def of(cls, run: Run, rows: Array, tracks: ThreadTracks, spans: tuple[Array, Array]) -> Around:
-        """Find them; `spans` has starts and durations of the page's rows, in tracks."""
+        """Return the times of a run. `spans` contains starts and durations of the page's rows."""
         slots = run.slots
         times = slots.times
         end = np.maximum(slots.end, times.stop)
@@ -97,7 +99,7 @@ class Around:
 def _fitted(
     before: Array, after: Array, spans: tuple[Array, Array], tracks: ThreadTracks
 ) -> tuple[Array, Array]:
-    """Cut what would overlap the neighbours on a thread's track."""
+    """Shorten the times that would overlap neighbouring task runs on a thread's track."""
     starts, ends = spans[0], spans[0] + spans[1]
     room = np.full(len(starts), np.inf)
     room[1:] = starts[1:] - ends[:-1]
@@ -123,20 +125,21 @@ def gap_columns(
     Parameters
     ----------
     run
-        The trace, with its open runs.
+        The trace, with its unfinished task runs.
     tracks
         The tracks of the page.
     around, spans
-        Of the page's rows: what stands around them, and their starts and durations.
+        Times around the functions of the page's rows, and starts and durations of the rows.
 
     Returns
     -------
     columns, facts
-        Of each cell its begin, where its classes begin, and these with their shares of the free
-        time of the worker's tracks (what is missing to the whole is unknown); ``classes``, their
-        ids (the names of `ThreadTime`), names, meanings and looks, and ``first``, the first cell
-        of each worker of `tracks`, and one behind the last. The last cell of a worker is none:
-        its last life ends there.
+        The columns are the start of each cell, the offset of its first category, and for each
+        category of a cell its index and its fraction of the free time of the worker's tracks. The
+        remaining fraction is unknown. The fact ``classes`` lists the categories, with ids (the
+        names of `ThreadTime`), names, meanings and styles. ``first`` is the first cell of each
+        worker of `tracks`, and the total number of cells. The last cell of each worker is empty
+        and marks the end of its last worker instance.
     """
     free = _FreeTime(tracks, spans[0] - around.before, around.before + spans[1] + around.after)
     threads = dict(zip(run.lives.ids.tolist(), run.lives.threads.tolist(), strict=True))
@@ -197,10 +200,10 @@ class _FreeTime:
     def shares(
         self, worker: int, edges: Array, seconds: Array, threads: int
     ) -> tuple[Array, float]:
-        """Return the share that each class has between edges, in parts of `_WHOLE`.
+        """Return the fraction of each category between edges, as multiples of ``1 / _WHOLE``.
 
-        What of the worker's threads is neither idle nor held by a task on its track is the last
-        class; its seconds are returned, too.
+        The last category is the time in which a thread of the worker was neither idle nor occupied
+        by a task on its track. The total of its seconds is returned as well.
         """
         own, spans = slice(self._bounds[worker], self._bounds[worker + 1]), np.diff(edges)
         held = np.diff(busy_until(edges, self._begins[own], self._lengths[own]))
@@ -215,6 +218,6 @@ class _FreeTime:
 
 
 def _merged(edges: Array, shares: Array) -> tuple[Array, Array]:
-    """Put neighbours together that are alike."""
+    """Merge adjacent cells with equal fractions."""
     kept = np.append(True, (shares[1:] != shares[:-1]).any(axis=1))[: len(shares)]
     return np.append(edges[:-1][kept], edges[-1]), shares[kept]

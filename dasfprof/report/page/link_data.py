@@ -1,4 +1,4 @@
-"""Links of task runs, the critical path and transfers: columns of a page, and what was moved."""
+"""Columns of the page with links between task runs, the critical path, and transfers."""
 
 from __future__ import annotations
 
@@ -20,27 +20,27 @@ from dasfprof.report.page.document import PackedColumn, offsets, scaled, seconds
 
 
 def exact_links(run: Run, rows: Array, ranks: Array) -> dict[str, PackedColumn]:
-    """Pack the inputs of the runs of which the page would say something else by their keys.
+    """Pack the inputs of those task runs for which the page's default would be wrong.
 
-    The page takes a run to have the inputs of its key, as its last run had them, and each to be
-    made by the one run of that key; by none, where there are several. That takes little room, and
-    is wrong of keys that ran again.
+    By default, the page uses the inputs of the last run of a key for all of its runs. It assumes
+    that an input was made by the only run of its key, or that its maker is unknown if the key has
+    several runs. This default needs little space, but it is wrong for keys that ran again.
 
     Parameters
     ----------
     run
         The trace.
     rows
-        The row of `Trace.tasks` of each row of the page.
+        For each row of the page, its row in `Trace.tasks`.
     ranks
-        The page's number of each key id.
+        Index of each key id in the page.
 
     Returns
     -------
     dict
-        ``rows``: those runs, as rows of the page; ``inputs``: where those of each begin; ``keys``
-        and ``producers`` of each input: its key, and 1 + the row of the page of the run that made
-        it, 0 where none is there.
+        ``rows`` are the rows of these runs in the page. ``inputs`` are the offsets of their
+        inputs. ``keys`` has the key of each input, and ``producers`` has 1 + the page's row of the
+        run that made the input, or 0 if the page lacks that run.
     """
     links = find_links(run)
     place = np.full(len(run.tasks) + len(run.scheduler_only) + 1, -1)
@@ -66,7 +66,7 @@ def exact_links(run: Run, rows: Array, ranks: Array) -> dict[str, PackedColumn]:
 
 
 def _unlike_their_key(run: Run) -> Array:
-    """Return which task runs had other inputs than `Trace.dependencies` tells of their keys."""
+    """Return a mask of task runs with other inputs than `Trace.dependencies` has for their keys."""
     lengths, items = run.task_dependencies
     lengths, key_ids = np.maximum(lengths, 0), run.tasks["key_id"].to_numpy()
     begins, ids = run.dependencies
@@ -79,7 +79,7 @@ def _unlike_their_key(run: Run) -> Array:
     return unlike
 
 
-#: A kind of waits has the colour of the class of thread time; work has that of its task.
+#: Colours of waits, which are those of categories of thread time. Work has the colour of its task.
 _COLOURS = {
     SegmentKind.CLIENT: ThreadTime.NOTHING_SUBMITTED.colour,
     SegmentKind.SCHEDULER: ThreadTime.SCHEDULER_LATENCY.colour,
@@ -100,14 +100,15 @@ def path_columns(run: Run, rows: Array) -> tuple[dict[str, PackedColumn], dict[s
     run
         The trace.
     rows
-        The row of `Trace.tasks` that each row of the page is about; those of task runs that had
-        not ended are behind its last.
+        For each row of the page, its row in `Trace.tasks`. Rows beyond its end are unfinished task
+        runs.
 
     Returns
     -------
     columns, facts
-        The columns start, length, kind and page row of each segment (one behind the last row: the
-        page does not have that task run); and the kinds with their meanings and colours.
+        The columns are the start, duration, kind and page row of each segment. If the page lacks
+        the task run, the page row is the number of rows. The facts are the kinds with their
+        meanings and colours.
     """
     path = path_segments(run)
     places = np.full(max(len(run.tasks), path.rows.max(initial=-1) + 1), len(rows))
@@ -128,22 +129,23 @@ def path_columns(run: Run, rows: Array) -> tuple[dict[str, PackedColumn], dict[s
 
 @dataclass(frozen=True)
 class ReceivedTransfers:
-    """Transfers that have a time, by receiver in the order of names, and begin."""
+    """Transfers with known times, sorted by the receiver's name and by start."""
 
-    #: The rows of `Trace.transfers`.
+    #: Rows of `Trace.transfers`.
     rows: Array
-    #: Seconds from the trace's begin, by one clock.
+    #: Seconds since the start of the run, by the scheduler's clock.
     begins: Array
     durations: Array
-    #: Numbers of `NamedWorkers`.
+    #: Receivers, as numbers of `NamedWorkers`.
     receivers: Array
-    #: Who sent each, as places in `names`: workers' names, addresses of others, "unknown".
+    #: Senders, as indices in `names`, which contains names of workers, addresses of other senders,
+    #: and "unknown".
     sources: Array
     names: list[str]
 
     @classmethod
     def of(cls, run: Run, workers: NamedWorkers) -> ReceivedTransfers:
-        """Find those of a trace."""
+        """Return the transfers of a run."""
         table = run.transfers
         begins = run.on_one_clock(table["start"], table["worker_id"])
         durations = np.maximum(table["duration"].to_numpy(), 0.0)
@@ -169,7 +171,7 @@ def _sources(run: Run, workers: NamedWorkers) -> list[str]:
     return [*(str(known.get(address, address)) for address in addresses), "unknown"]
 
 
-#: A page has the longest of more: about 0.13 MB.
+#: Maximum number of transfers in a page, which take about 0.13 MB. The longest are selected.
 _MOST_TRANSFERS = 10_000
 
 
@@ -183,14 +185,14 @@ def transfer_columns(
     run
         The trace.
     workers
-        Names of the workers that the page has tracks of.
+        Names of the workers with tracks in the page.
 
     Returns
     -------
     columns, facts
-        Of each transfer when it began, how long it took, its bytes, its source (place in
-        ``sources``), its receiver (place in `workers`) and whether it failed; by receiver and
-        begin. ``all``: how many there were.
+        The columns are the start, duration, bytes, source (index in ``sources``), receiver (index
+        in `workers`) and failure of each transfer, sorted by receiver and start. The fact ``all``
+        is the number of transfers including those that were left out.
     """
     named = run.named
     found = ReceivedTransfers.of(run, named)

@@ -1,4 +1,4 @@
-"""Readings of resources as series over time, and as the columns of a page."""
+"""Resource samples as time series, and as columns of the page."""
 
 from __future__ import annotations
 
@@ -25,30 +25,30 @@ _UNITS = {"bytes": "B", "seconds": "s"}
 
 @dataclass(frozen=True)
 class Series:
-    """What was read of one worker, host or device."""
+    """The samples of one metric of a worker, host or device."""
 
-    #: Who or what, with the direction where there are two.
+    #: Name of the worker, host or device, with the direction for reads and writes.
     label: str
     host: str
-    #: Seconds from the trace's begin, in order, and what was read then.
+    #: Sorted times in seconds since the start of the run, and the values.
     times: Array
     values: Array
 
 
 @dataclass(frozen=True)
 class Metric:
-    """A kind of reading."""
+    """A metric that is sampled, with its time series."""
 
     name: str
     label: str
     #: ``%``, ``B``, ``B/s``, or empty for numbers.
     unit: str
-    #: In the order of names, 2 before 10; one without readings is empty.
+    #: Sorted by name, with 2 before 10. A series without samples is empty.
     series: Sequence[Series]
 
 
 def metrics_of(run: Run) -> Iterator[Metric]:
-    """Yield the metrics of a trace; those without readings too."""
+    """Yield the metrics of a trace, including metrics without samples."""
     named = run.named
     samples, held = run.samples, run.managed_memory
     for name, label, unit, table, column in (
@@ -113,7 +113,7 @@ def _of_hosts(run: Run, column: str, way: str, named: NamedWorkers) -> Iterable[
 
 
 def _rows_of(numbers: Array, count: int) -> list[Array]:
-    """Return the rows of each number."""
+    """Return the rows with each number from 0 to ``count - 1``."""
     order = np.argsort(numbers, kind="stable")
     bounds = np.searchsorted(numbers[order], np.arange(count + 1))
     return [order[begin:end] for begin, end in pairwise(bounds)]
@@ -132,11 +132,11 @@ def _series(run: Run, label: str, host: str, table: pd.DataFrame, column: str) -
 # --- Samples of resources as the columns of a page ------------------------------------------------
 
 
-#: Points of all series of a metric together, and of one series.
+#: Maximum number of points of all series of a metric, then lower and upper bound for one series.
 _MAX_POINTS = 200_000
 _SERIES_POINTS = 100, 1500
-#: What the readings of a metric are compared with: the column of `Trace.workers`, its kind, and its
-#: name where all workers have the same, else of some of them.
+#: Limits that charts show, by metric: column of `Trace.workers`, kind of limit, and its label if
+#: all workers have the same limit or if they differ.
 _LIMITS = {
     "memory": (
         ("memory_limit", "limit", "a worker's limit", "limit of some workers"),
@@ -147,9 +147,9 @@ _LIMITS = {
         ("memory_target", "spill", "a worker spills to disk", "some workers spill to disk"),
     ),
 }
-#: Lines that a chart has of one kind.
+#: Maximum number of limits of one kind in a chart.
 _MOST_LIMITS = 3
-#: Values are stored as parts of their metric's highest.
+#: Number of steps from 0 to a metric's maximum in which values are stored.
 _STEPS = 0xFFFF
 
 _ABSENT = {
@@ -159,17 +159,18 @@ _ABSENT = {
 
 
 def resource_columns(run: Run) -> tuple[dict[str, PackedColumn], list[dict[str, Any]]]:
-    """Pack what the page's charts of resources are drawn from.
+    """Pack the data of the page's resource charts.
 
-    Long series are averaged over parts of the run.
+    Long series are averaged over time windows.
 
     Returns
     -------
     columns, metrics
-        The columns, and a dict per metric: ``name, label, unit, series`` (``label, first``),
-        ``highest``, ``limits`` (``value, kind, name`` of each), of one whose series stand on each
-        other ``stacked``, ``peak`` (its time) and ``anatomy`` (whether a table explains it); or
-        ``absent`` with the reason.
+        The columns, and a dict per metric with ``name``, ``label`` and ``unit``. A metric with
+        samples also has ``series`` (``label, first`` of each), ``highest`` (its maximum) and
+        ``limits`` (``value, kind, name`` of each). A metric with stacked series also has
+        ``stacked``, ``peak`` (time of the peak) and ``anatomy`` (whether a table explains the
+        peak). A metric without samples has ``absent`` with the reason.
     """
     columns: dict[str, PackedColumn] = {}
     metrics: list[dict[str, Any]] = []
@@ -189,7 +190,7 @@ def resource_columns(run: Run) -> tuple[dict[str, PackedColumn], list[dict[str, 
 
 
 def _by_function(held: ResultsOverTime, columns: dict[str, PackedColumn]) -> dict[str, Any]:
-    """Pack the results held, by function: each series has the times of all."""
+    """Pack the bytes of held results by function. All series have the same times."""
     count, name = len(held.times), "held"
     highest = float(held.held.sum(axis=0).max())
     packed = {
@@ -205,7 +206,7 @@ def _by_function(held: ResultsOverTime, columns: dict[str, PackedColumn]) -> dic
 
 
 def _limits(name: str, run: Run) -> list[dict[str, Any]]:
-    """Return what readings of a metric are to be compared with."""
+    """Return the limits that the chart of a metric shows."""
     if name == "cpu":
         return [{"value": 100.0, "kind": "limit", "name": "one core"}]
     if name == "gpu":
@@ -237,7 +238,7 @@ def _pack(name: str, series: list[Series], columns: dict[str, PackedColumn]) -> 
 
 
 def _averaged(series: Series, points: int) -> Series:
-    """Average a series over parts of equal length where it has more points than that."""
+    """Average a series over windows of equal length if it has more than this number of points."""
     times, values = series.times, series.values
     if len(times) <= points:
         return series

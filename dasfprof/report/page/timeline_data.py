@@ -1,7 +1,8 @@
 """The task runs of a trace as the columns of a page: `TimelineData`.
 
-Rows are ordered by track (a worker's thread) and start, keys by the prefix of their text and their
-numbers: neighbours are alike, so that a million rows compress to a few bytes each.
+Rows are sorted by track (a worker's thread) and start. Keys are sorted by the prefix of their text
+and their numbers. Adjacent rows are therefore similar, and a million rows compress to a few bytes
+each.
 """
 
 from __future__ import annotations
@@ -154,19 +155,19 @@ def _spent(values: Array, crowded: bool) -> PackedColumn:
 
 
 def _rank_keys(keys: KeyTable, key_ids: Array) -> tuple[Array, Array]:
-    """Sort the keys by head, then by numbers, or those that end in a hash as they first ran.
+    """Sort the keys by head, then by numbers. Keys that end in a hash are sorted by first run.
 
     Parameters
     ----------
     keys
         The keys.
     key_ids
-        Those of the rows of the page.
+        Key ids of the rows of the page.
 
     Returns
     -------
     ranks, order
-        Each key id's place, and the key id at each place.
+        The position of each key id, and the key id at each position.
     """
     tails, hashed = keys.tails, _hashed(keys)
     sorted_by = [tails[:, word] for word in range(key_parts.TAIL_WORDS) if tails[:, word].any()]
@@ -181,7 +182,10 @@ def _rank_keys(keys: KeyTable, key_ids: Array) -> tuple[Array, Array]:
 
 
 def _key_columns(keys: KeyTable, order: Array, *, halved: bool) -> dict[str, PackedColumn]:
-    """Pack the parts from which the page builds the keys' texts; `halved`: half of each hash."""
+    """Pack the parts from which the page builds the texts of keys.
+
+    `halved` keeps only half of each hash.
+    """
     head_ids = keys.head_ids[order]
     firsts = np.flatnonzero(np.r_[True, head_ids[1:] != head_ids[:-1]][: len(order)])
     heads = [keys.heads[head] for head in head_ids[firsts].tolist()]
@@ -197,7 +201,7 @@ def _key_columns(keys: KeyTable, order: Array, *, halved: bool) -> dict[str, Pac
     tails, hashed = keys.tails[order], _hashed(keys)[order]
     if halved:
         tails[hashed, _HALF:] = 0
-    # Distances between hashes are no smaller than these.
+    # Differences between hashes are not smaller than the hashes.
     delta = int(hashed.sum()) * 2 < len(order)
     for word in range(key_parts.TAIL_WORDS):
         if tails[:, word].any():
@@ -206,7 +210,7 @@ def _key_columns(keys: KeyTable, order: Array, *, halved: bool) -> dict[str, Pac
 
 
 def _text_begin(head: key_parts.Head) -> str | None:
-    """Return the prefix of all keys of a head; None if the head is a whole key."""
+    """Return the common prefix of the keys of a head, or None if the head is a complete key."""
     kind, text = head
     if kind in (key_parts.TEXT, key_parts.PACKED, key_parts.TUPLE):
         return None
@@ -219,7 +223,7 @@ def _functions(keys: KeyTable, order: Array) -> tuple[PackedColumn, list[str]]:
 
 
 def _dependency_columns(run: Run, ranks: Array, order: Array) -> dict[str, PackedColumn]:
-    """Pack the dependencies of the keys in their new order: where those of each begin, and each."""
+    """Pack the dependencies of the sorted keys, as offsets and distances between keys."""
     bounds, ids = run.dependencies
     counts = np.diff(bounds)[order]
     inputs, of_key = items_of(ids, bounds[:-1][order], counts)
@@ -232,7 +236,7 @@ def _dependency_columns(run: Run, ranks: Array, order: Array) -> dict[str, Packe
 
 
 def _detail_columns(tasks: pd.DataFrame, rows: Array) -> dict[str, PackedColumn]:
-    """Pack what the page tells of single task runs: sizes, and places in lists of texts."""
+    """Pack the details of task runs, as sizes and as indices in lists of texts."""
     unknown = pd.Series(pd.Categorical([None] * len(tasks)))
     results, result_texts = _results(tasks, rows)
     exceptions, exception_texts = _categories(tasks["exception"], rows)
@@ -257,7 +261,7 @@ def _categories(column: pd.Series[Any], rows: Array) -> tuple[PackedColumn, list
 
 
 def _results(tasks: pd.DataFrame, rows: Array) -> tuple[PackedColumn, list[list[str]]]:
-    """Pack what the results are: positions in a list of type, dtype and shape."""
+    """Pack type, dtype and shape of the results, as indices in a list of distinct ones."""
     shapes, distinct = pd.factorize(tasks["shape"].to_numpy(dtype=object)[rows])
     types, dtypes = tasks["type"].cat, tasks["dtype"].cat
     type_codes = types.codes.to_numpy()[rows].astype(np.int64) + 1
