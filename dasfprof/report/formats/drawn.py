@@ -39,12 +39,12 @@ from dasfprof.text import count_of, format_date
 
 #: Decimals of seconds in arguments.
 _DECIMALS = 6
-#: Returns the values of some slices, as JSON has them; None is unknown.
+#: Returns JSON-compatible values of some slices, or None for unknown values.
 Listed = Callable[[slice], list[Any]]
 
 
 def _texts(codes: Array, texts: Iterable[object]) -> Listed:
-    """Return what lists a text of each slice, by its code; empty texts and -1 are unknown."""
+    """Return a function that lists the text of each slice. Empty texts and code -1 are unknown."""
     listed = np.array([*(shown(str(text)) or None for text in texts), None], dtype=object)
     return lambda part: list(listed[codes[part]])
 
@@ -54,7 +54,7 @@ def _categories(column: pd.Series[Any], rows: Array) -> Listed:
 
 
 def _counts(values: Array) -> Listed:
-    """Return what lists whole numbers; NaN is unknown."""
+    """Return a function that lists integers. NaN is unknown."""
     return lambda part: [int(n) if np.isfinite(n) else None for n in values[part].tolist()]
 
 
@@ -64,7 +64,7 @@ def _seconds(values: Array) -> Listed:
 
 
 def _numbers(table: pd.DataFrame, rows: Array, sizes: Any, seconds: Any) -> dict[str, Listed]:
-    """Return by label the columns of sizes and of seconds; older recorders lack some."""
+    """Return the columns of sizes and seconds, by label. Older traces lack some of them."""
     return {
         label: listed(table[name].to_numpy(dtype=float)[rows])
         for labels, listed in ((sizes, _counts), (seconds, _seconds))
@@ -81,21 +81,21 @@ class LabelledSlices:
     names: Listed
     #: By label.
     arguments: dict[str, Listed]
-    #: Which had not ended, and which failed.
+    #: Masks of unfinished and failed slices.
     open: Array
     failed: Array
 
 
-#: The state of task runs that raised.
+#: State of failed task runs.
 FAILED = "erred"
-#: Args of slices that are numbers of bytes, by the column of `Trace.tasks` that has them.
+#: Arguments of slices in bytes, by column of `Trace.tasks`.
 _SIZES = {"size": "size (B)", "input_size": "input size (B)"}
 _SECONDS = {"cpu": "CPU (s)", "run_queue": "Waited for a core (s)"}
 _NAMES = ("worker", "step", "state", "type", "dtype", "exception")
 
 
 def _place_tasks(run: Run, tracks: Tracks) -> Slices:
-    """Place task runs on tracks of their threads, on several where they overlap (coroutines)."""
+    """Place task runs on the tracks of their threads. Overlapping coroutines need several."""
     begins, durations = run.recorded["start"], run.tasks["duration"].to_numpy()
     placed = np.flatnonzero(np.isfinite(begins) & np.isfinite(durations))
     threads = ThreadTracks(run, placed, begins[placed])
@@ -138,7 +138,10 @@ def _task_slices(run: Run, tracks: Tracks, ended: int) -> LabelledSlices:
 def _on_workers(
     run: Run, tracks: Tracks, what: str, spans: tuple[Array, Array, Array, Array]
 ) -> Slices:
-    """Place spans (rows, numbers of named workers, begins and ends in seconds) on their tracks."""
+    """Place spans on tracks of workers.
+
+    `spans` contains rows, numbers of named workers, and starts and ends in seconds.
+    """
     rows, numbers, begins, ends = spans
     starts, stops = to_nanoseconds(begins, ends)
     of_slices, titles = np.zeros(len(rows), dtype=np.int64), run.named.titles()
@@ -173,13 +176,13 @@ def _call_slices(run: Run, tracks: Tracks, calls: pd.DataFrame, what: str) -> La
     return LabelledSlices(slices, lambda part: list(names[part]), arguments, none, none)
 
 
-#: Args of a transfer, by the column of `Trace.transfers` that has them.
+#: Arguments of transfers, by column of `Trace.transfers`.
 _TRANSFER_SIZES = {"size": "size (B)", "keys": "keys"}
 _TRANSFER_SECONDS = {"network": "network (s)", "deserialize": "deserialise (s)"}
 
 
 def _transfer_slices(run: Run, tracks: Tracks) -> LabelledSlices:
-    """Return the transfers, named after where they came from, on tracks of their receivers."""
+    """Return the transfers on tracks of their receivers, named after their senders."""
     received, table = ReceivedTransfers.of(run, run.named), run.transfers
     rows, begins = received.rows, received.begins
     spans = rows, received.receivers, begins, begins + received.durations
@@ -210,7 +213,7 @@ def graph_marks(run: Run, track: int) -> Iterator[Mark]:
 
 
 def life_marks(run: Run, track: int) -> Iterator[Mark]:
-    """Yield an instant for each worker that joined (or was first seen), and one where it left."""
+    """Yield instants at which workers joined (or were first seen), and at which they left."""
     workers = run.workers
     named = run.named
     titles = named.titles()
@@ -235,18 +238,18 @@ def _instant(run: Run, track: int, time: float, name: str, args: dict[str, Any])
     return Mark(track, at, None, name, "run", args)
 
 
-# --- DrawnRun: all that viewers draw of a run, laid out on tracks ---------------------------------
+# --- DrawnRun: the contents of a run for viewers, laid out on tracks ------------------------------
 
 
 @dataclass(frozen=True)
 class Counter:
-    """The readings of a resource."""
+    """The samples of a resource."""
 
     process: int
     name: str
     #: ``%``, ``B``, ``B/s``, or empty for numbers.
     unit: str
-    #: Nanoseconds from the run's begin, and what was read then.
+    #: Nanoseconds since the start of the run, and the values.
     times: Array
     values: Array
 
@@ -263,7 +266,7 @@ class DrawnRun:
     trace
         The run.
     title
-        What to call it.
+        Name of the run.
     """
 
     def __init__(self, run: Run, title: str) -> None:
@@ -307,7 +310,7 @@ class DrawnRun:
         )
 
     def failures(self, part: slice) -> Iterator[Mark]:
-        """Yield a mark at the end of each failed task run in a part of the task runs."""
+        """Yield a mark at the end of each failed task run among some slices."""
         tasks, slices = self.tasks, self.tasks.slices
         at = np.flatnonzero(tasks.failed[part])
         rows = slices.rows[part][at]
@@ -319,13 +322,13 @@ class DrawnRun:
             yield Mark(int(slices.tracks[number]), end, None, FAILED, "error", args)
 
     def dependencies(self, part: slice) -> Arrows:
-        """Return the arrows from task runs to a part of the task runs, which used their results."""
+        """Return the arrows to some task runs from the task runs whose results they used."""
         slices = self.tasks.slices
         made, to = self._producers.of_inputs(np.arange(part.start, part.stop))
         return Arrows.between(slices, made, slices, to)
 
     def moves(self, part: slice) -> Arrows:
-        """Return the arrows from task runs to a part of the transfers, which sent their results."""
+        """Return the arrows to some transfers from the task runs whose results they contained."""
         counts, ids = self._trace.transfer_keys
         counts = np.maximum(counts, 0)
         slices = self.transfers.slices
@@ -336,7 +339,7 @@ class DrawnRun:
         return Arrows.between(self.tasks.slices, made, slices, to)
 
     def counters(self) -> Iterator[Counter]:
-        """Yield the readings of resources, each of its host."""
+        """Yield the resource samples, as one counter per series."""
         for metric in metrics_of(self._trace):
             for series in metric.series:
                 if not len(series.times):
@@ -347,9 +350,9 @@ class DrawnRun:
                 yield Counter(process, name, metric.unit, times, series.values)
 
 
-# --- opened: a file to write, compressed if its name says so --------------------------------------
+# --- opened: a file for writing, compressed if its name ends in .gz -------------------------------
 
-#: zlib's: a higher one takes longer than all the rest and saves little.
+#: Compression level of zlib. Higher levels take longer than everything else, and save little.
 _LEVEL = 3
 
 
@@ -360,6 +363,6 @@ def opened(path: Path) -> Iterator[IO[bytes]]:
         if path.suffix != ".gz":
             yield file
             return
-        # Neither a name nor a time in it: equal runs give equal files.
+        # The file contains neither a name nor a time, so that equal runs result in equal files.
         with gzip.GzipFile("", "wb", _LEVEL, file, mtime=0) as packed:
             yield packed  # type: ignore[misc]

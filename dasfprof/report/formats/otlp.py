@@ -3,7 +3,7 @@
 `write_otlp` writes OTLP/JSON, one request per line, as the collector's ``otlpjsonfile`` receiver
 reads it. `send_spans` sends the same spans to an endpoint. Both use OpenTelemetry's own classes.
 
-Each task run links to the task runs whose results it took. Its parent is the span of its step, or
+Each task run links to the task runs whose results it used. Its parent is the span of its step, or
 of the run. Equal runs get equal ids, so that a run that is sent twice is stored once.
 """
 
@@ -77,7 +77,7 @@ def write_otlp(analyser: Analyser, path: Path, title: str) -> None:
 
 
 def _with_hexadecimal_ids(value: Any, key: str = "") -> Any:
-    """Return a request with the ids that OTLP/JSON wants, where protobuf's JSON has base64."""
+    """Return a request with hexadecimal ids, as in OTLP/JSON, instead of protobuf's base64."""
     if isinstance(value, dict):
         return {name: _with_hexadecimal_ids(item, name) for name, item in value.items()}
     if isinstance(value, list):
@@ -172,7 +172,7 @@ class Spans:
             (mark for mark in self._drawn.marks() if mark.category == "step"),
             key=lambda mark: mark.time,
         )
-        #: By path of a step: when its spans start, and their numbers.
+        #: Sorted starts of the spans of each step, and their numbers, by path of the step.
         self._of_paths: dict[str, tuple[list[int], list[int]]] = {}
         for number, mark in enumerate(self._steps, 2):
             starts, numbers = self._of_paths.setdefault(shown(mark.name), ([], []))
@@ -230,7 +230,7 @@ class Spans:
         attributes: dict[str, Any],
         **more: Any,
     ) -> ReadableSpan:
-        """Return a span; its times are nanoseconds since the run's begin: start and length."""
+        """Return a span. `times` are its start (since the run's start) and its duration, in ns."""
         from opentelemetry.sdk.trace import ReadableSpan
         from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 
@@ -248,7 +248,7 @@ class Spans:
         )
 
     def _step_at(self, path: str, time: int) -> int:
-        """Return the last span of a step that had begun by then, else its first, or the run's."""
+        """Return the last span of a step that started by a time, else its first or the run's."""
         starts, numbers = self._of_paths.get(shown(path), ([], [1]))
         return numbers[max(bisect_right(starts, time) - 1, 0)]
 
@@ -292,7 +292,7 @@ class Spans:
             yield spans
 
     def _links(self, part: slice) -> dict[int, Any]:
-        """Return for task runs the links to those whose results they took."""
+        """Return, for each task run, links to the task runs whose results it used."""
         from opentelemetry.sdk.util import BoundedList
         from opentelemetry.trace import Link
 

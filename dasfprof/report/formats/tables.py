@@ -1,4 +1,4 @@
-"""The tables of a run as files: CSV, which a spreadsheet opens without risk, and Parquet."""
+"""The tables of a run as files, in CSV that spreadsheets can open safely, and in Parquet."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ if TYPE_CHECKING:
     from dasfprof.analysis import Analyser
 
 
-#: What makes a spreadsheet take a cell for a formula, the wide forms of these signs included.
+#: Characters with which a formula begins in a spreadsheet, including their full-width forms.
 _FORMULA_LEADS = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")  # noqa: RUF001
 
 
 def write_csv(frame: pd.DataFrame, path: str | os.PathLike[str]) -> Path:
-    """Write a table in full, UTF-8, a row of labels first; an existing file is replaced.
+    """Write a complete table with a header row, in UTF-8. An existing file is replaced.
 
-    Text that a spreadsheet would take for a formula gets an apostrophe in front, in cells and
-    labels alike; numbers stay numbers. NA is an empty cell. Lone surrogates, which UTF-8 cannot
-    hold, are written as ``\\udcxx``, and NUL, which ends the file for some readers, as ``\\x00``.
+    In cells and labels, text that a spreadsheet would evaluate as a formula gets a leading
+    apostrophe. Numbers are not changed. NA is an empty cell. Lone surrogates, which UTF-8 cannot
+    encode, are written as ``\\udcxx``, and NUL, which ends the file for some readers, as ``\\x00``.
 
     Raises
     ------
@@ -48,7 +48,7 @@ def write_csv(frame: pd.DataFrame, path: str | os.PathLike[str]) -> Path:
 
 
 def defuse(cell: Any) -> Any:
-    """Make text harmless to a spreadsheet; anything else is given back as it is."""
+    """Return text that no spreadsheet evaluates as a formula. Other values do not change."""
     if not isinstance(cell, str):
         return cell
     cell = cell.replace("\0", "\\x00")
@@ -59,16 +59,16 @@ def defuse(cell: Any) -> Any:
 def _defused(column: pd.Series[Any]) -> pd.Series[Any]:
     if pd.api.types.is_numeric_dtype(column.dtype):
         return column
-    # Left to infer a type, pandas 3 takes one that cannot hold lone surrogates.
+    # The type that pandas 3 would infer cannot contain lone surrogates.
     return pd.Series([defuse(cell) for cell in column.tolist()], column.index, dtype=object)
 
 
 def write_tables(analyser: Analyser, directory: Path, title: str) -> None:
-    """Write the answer to each question that needs no arguments.
+    """Write the table of each analysis that needs no arguments.
 
-    They are called by the analyser's methods, without ``per_``: ``function_bottleneck.csv``,
-    ``processed_tasks.csv``, ``node_summary.csv``; and by what else the method can group by:
-    ``time_accounting_by_worker.csv``.
+    Files have the names of the analyser's methods without ``per_``, such as
+    ``function_bottleneck.csv``, ``processed_tasks.csv`` and ``node_summary.csv``. Tables with other
+    groupings have the grouping in the name, as in ``time_accounting_by_worker.csv``.
     """
     directory.mkdir(parents=True, exist_ok=True)
     from dasfprof.analysis.tables import questions
@@ -86,7 +86,7 @@ def write_tables(analyser: Analyser, directory: Path, title: str) -> None:
 # --- Columns of a trace as Arrow arrays -----------------------------------------------------------
 
 _MICROSECONDS = 1e6
-#: Beyond it a float is no int64.
+#: Floats from this absolute value on do not fit into an int64.
 _LIMIT = float(1 << 63)
 _UNITS = {"bytes": "B", "seconds": "s", "time": "UTC"}
 
@@ -113,7 +113,7 @@ def field_of(column: Column) -> Any:
 
 
 def as_array(column: pd.Series[Any], kind: str) -> Any:
-    """Convert a column to an Arrow array of a kind; NA becomes null."""
+    """Convert a column of this kind to an Arrow array. NA becomes null."""
     import pyarrow as pa
 
     if kind == "text":
@@ -130,7 +130,7 @@ def as_array(column: pd.Series[Any], kind: str) -> Any:
 
 
 def as_lists(lengths: Array, ids: Array) -> Any:
-    """Make an Arrow array of lists of ids; a list of length -1 is null."""
+    """Return an Arrow array of lists of ids. A list of length -1 becomes null."""
     import pyarrow as pa
 
     offsets = np.r_[0, np.cumsum(np.maximum(lengths, 0))].astype(np.int32)
@@ -141,7 +141,7 @@ def as_lists(lengths: Array, ids: Array) -> Any:
 def _whole(values: Array) -> Any:
     import pyarrow as pa
 
-    known = np.abs(values) < _LIMIT  # not so of NaN
+    known = np.abs(values) < _LIMIT  # False for NaN
     numbers = np.rint(np.where(known, values, 0.0)).astype(np.int64)
     return pa.array(numbers, pa.int64(), mask=~known)
 
@@ -153,7 +153,7 @@ def _texts(column: pd.Series[Any]) -> Any:
         codes = column.cat.codes.to_numpy()
         names = pa.array([_text(name) for name in column.cat.categories], pa.string())
         return names.take(pa.array(codes, mask=codes < 0))
-    # Equal rows share their object, which may be a dict: it is told by its identity.
+    # Equal rows share one object. It may be a dict, which has no hash, so its identity is used.
     values = column.tolist()
     codes, distinct = pd.factorize(np.fromiter(map(id, values), np.int64, len(values)))
     known = dict(zip(map(id, values), values, strict=True))
@@ -170,7 +170,7 @@ def _text(value: Any) -> str | None:
     return without_surrogates(json.dumps(json_value(value)) if nested else str(value))
 
 
-#: Rows of a row group: what is in memory at a time.
+#: Rows per row group, which is the amount that is in memory at a time.
 _ROWS = 1 << 16
 _COMPRESSION = "zstd"
 _NO_IDS = np.empty(0, dtype=np.int64)
@@ -179,8 +179,8 @@ _NO_IDS = np.empty(0, dtype=np.int64)
 def write_parquet(analyser: Analyser, directory: Path, title: str) -> None:
     """Write each table of a trace as ``{table}.parquet``.
 
-    ``PARQUET.md`` tells what is in them, and so do the fields' metadata (``description``,
-    ``unit``). Tables without rows are written too, with all their columns.
+    ``PARQUET.md`` and the metadata of fields (``description``, ``unit``) describe the columns.
+    Tables without rows are also written, with all their columns.
 
     Raises
     ------
@@ -224,12 +224,12 @@ class _Block:
 
     trace: Run
     table: pd.DataFrame
-    #: For each row how many key ids its list has (-1: nobody told), and those ids.
+    #: Length of the list of key ids of each row (-1 if not recorded), and the concatenated lists.
     lists: tuple[Array, Array] = (_NO_IDS, _NO_IDS)
 
 
 def _blocks(run: Run, name: str) -> Iterator[_Block]:
-    """Yield a table in blocks of rows; at least one, which may be empty."""
+    """Yield a table in blocks of rows. An empty table has one empty block."""
     if name == "transitions":
         yield from _transitions(run)
         return
@@ -257,7 +257,7 @@ def _blocks(run: Run, name: str) -> Iterator[_Block]:
 
 
 def _transitions(run: Run) -> Iterator[_Block]:
-    """Yield the transitions of some task runs at a time: all would take gigabytes."""
+    """Yield the transitions in blocks of task runs, because all of them would take gigabytes."""
     nothing = run.scheduler_only.iloc[:0]
     for part in _parts(len(run.tasks)):
         piece = dataclasses.replace(run, tasks=run.tasks.iloc[part], scheduler_only=nothing)
@@ -273,7 +273,7 @@ def _parts(rows: int) -> Iterator[slice]:
 
 
 def _further_columns(run: Run, schema: TableSchema) -> Iterator[Column]:
-    """Yield the columns without a schema: users' own args, those of other versions."""
+    """Yield the columns without a schema: arguments of users, and columns of other versions."""
     if schema.name in ("transitions", "keys"):
         return
     known = {column.name for column in schema.columns} | {"worker_id", "key_id"}
@@ -285,7 +285,7 @@ def _further_columns(run: Run, schema: TableSchema) -> Iterator[Column]:
 
 
 def _array(block: _Block, column: Column) -> Any:
-    """Return a column of a block as an Arrow array; a column that the trace lacks is all null."""
+    """Return a column of a block as an Arrow array, which is all null if the trace lacks it."""
     import pyarrow as pa
 
     trace, table, name = block.trace, block.table, column.name
@@ -305,7 +305,7 @@ def _array(block: _Block, column: Column) -> Any:
 
 
 def _key_texts(keys: Any, ids: Array) -> Any:
-    """Write keys; each of the ids that occur once, those of none (-1, NaN) are null."""
+    """Return the texts of keys. Each distinct id is converted once. Ids of no key are null."""
     import pyarrow as pa
 
     codes, distinct = pd.factorize(np.where(ids >= 0, ids, -1).astype(np.int64))

@@ -16,26 +16,26 @@ from dasfprof.analysis.run import Run
 from dasfprof.analysis.tables.listed_events import json_value
 from dasfprof.database.columns import Array
 
-#: Times are whole nanoseconds: what viewers count in.
+#: Nanoseconds per second. Times are whole nanoseconds, the unit of viewers.
 _NANOSECONDS = 1e9
-#: Seconds: 285 years, as nanoseconds just within 64 bits.
+#: Maximum time in seconds (285 years), which still fits into 64 bits as nanoseconds.
 _LATEST = 9e9
-#: Two tasks of one thread never overlap; their times, as floats of Unix seconds, can by this much.
+#: Maximum nanoseconds by which tasks of a thread seem to overlap, because Unix seconds are floats.
 _CLOCK_GRAIN = 2000
-#: The process of what belongs to no host. Perfetto takes 0 for the idle process.
+#: Process of everything that belongs to no host. For Perfetto, 0 is the idle process.
 RUN = 1
-#: The number of a viewer's thread is its track's and this. Equal to a process' number it would be
-#: its main thread.
+#: Offset from a track's number to the thread id in viewers. A thread id that equals a process id
+#: would be the main thread of that process.
 FIRST_THREAD = 100_000
 
 
 @dataclass
 class Tracks:
-    """Numbers processes (the run, its hosts) and tracks (threads, to the viewers)."""
+    """Numbers the processes (the run and its hosts) and the tracks, which viewers call threads."""
 
     title: str
     _hosts: dict[str, int] = field(default_factory=dict)
-    #: Process and name of each track; the first is number 0.
+    #: Process and name of each track, by track number from 0.
     _names: list[tuple[int, str]] = field(default_factory=list)
 
     def process(self, host: str) -> int:
@@ -48,7 +48,7 @@ class Tracks:
         return len(self._names) - 1
 
     def processes(self) -> dict[int, str]:
-        """Return the names of the processes by their numbers: the run, and its hosts."""
+        """Return the names of the run and its hosts, by process number."""
         return {RUN: self.title, **{number: host for host, number in self._hosts.items()}}
 
     def names(self) -> list[tuple[int, str]]:
@@ -60,10 +60,10 @@ class Tracks:
 class Slices:
     """Spans of time on tracks, in the order in which they are written."""
 
-    #: The row of its table that each is about.
+    #: Row of each slice in its table.
     rows: Array
-    #: Whole nanoseconds from the trace's begin; none is without length, since nothing could be
-    #: tied to it.
+    #: Whole nanoseconds since the start of the run. Each slice lasts at least 1 ns, because arrows
+    #: cannot be attached to an empty slice.
     starts: Array
     stops: Array
     tracks: Array
@@ -83,7 +83,7 @@ def to_nanoseconds(starts: Array, stops: Array) -> tuple[Array, Array]:
 
 
 def whole_nanoseconds(times: Array) -> Array:
-    """Round seconds to whole nanoseconds, from 0 to as many as a viewer can hold."""
+    """Round seconds to whole nanoseconds, limited to the range from 0 to 64 bits."""
     return np.rint(np.clip(times, 0.0, _LATEST) * _NANOSECONDS).astype(np.int64)
 
 
@@ -95,7 +95,7 @@ def trimmed(starts: Array, stops: Array) -> Array:
 
 
 def side_by_side(starts: Array, stops: Array) -> Array:
-    """Number the tracks that spans, ordered by start, need so that none lies over another."""
+    """Return track numbers for spans, sorted by start, so that no spans on a track overlap."""
     places = np.zeros(len(starts), dtype=np.int64)
     if not (np.maximum.accumulate(stops)[:-1] > starts[1:]).any():
         return places
@@ -115,9 +115,10 @@ def side_by_side(starts: Array, stops: Array) -> Array:
 
 
 def lay_out(tracks: Tracks, process: int, title: str, starts: Array, stops: Array) -> Array:
-    """Add the tracks that spans, ordered by start, need; return the track of each.
+    """Add as many tracks as spans, sorted by start, need. Return the track of each span.
 
-    The first has the title, also where there are no spans; the others a number behind it.
+    The first track has the title. It exists even without spans. Further tracks have the title and a
+    number.
     """
     places = side_by_side(starts, stops)
     more = range(2, int(places.max(initial=0)) + 2)
@@ -136,10 +137,10 @@ class ThreadTracks:
     trace
         The trace.
     placed, starts
-        The rows of `Trace.tasks` that have a time, and when they start.
+        The rows of `Trace.tasks` that have a time, and their starts.
     threads
-        How many threads each named worker has: those that ran nothing have tracks too. Default:
-        only threads that ran something have.
+        Number of threads of each named worker, so that unused threads also have tracks. By
+        default, only threads that ran a task have tracks.
     """
 
     def __init__(
@@ -166,13 +167,13 @@ class ThreadTracks:
         track = place[codes]
         #: Rows of `placed` by track and start.
         self.order = np.lexsort((starts, track))
-        #: Where the rows of each track begin, and the end.
+        #: Start of the rows of each track, and the end of the last track.
         self.offsets = np.r_[0, np.cumsum(np.bincount(track, minlength=len(pairs)))]
         #: Names of the workers that have tracks, and their hosts.
         self.workers: list[str] = []
         self.hosts: list[str] = []
-        #: For each track ``worker`` (place in `workers`), ``thread`` (from 0; None: the worker's
-        #: coroutines) and ``first`` (its first row).
+        #: For each track ``worker`` (index in `workers`), ``thread`` (from 0, or None for the
+        #: worker's coroutines) and ``first`` (its first row).
         self.facts: list[dict[str, Any]] = []
         last, thread = -1, 0
         for number, pair in enumerate(in_order.tolist()):
@@ -202,7 +203,7 @@ class ThreadTracks:
 
 
 def _unused(pairs: Array, most: int, threads: Array) -> Array:
-    """Number the threads that each worker has beyond those of some pairs."""
+    """Return pairs of worker and thread, as numbers, for the threads that ran no task."""
     workers, codes = np.divmod(pairs, most)
     used = np.bincount(workers[codes > 0], minlength=len(threads))
     unused = np.maximum(threads - used, 0)
@@ -211,13 +212,13 @@ def _unused(pairs: Array, most: int, threads: Array) -> Array:
 
 
 def natural_order(name: str) -> list[tuple[bool, int, str]]:
-    """Return a sort key that puts numbers in names in their order: 2 before 10."""
+    """Return a sort key that sorts numbers in names by value, so that 2 precedes 10."""
     parts = re.split(r"([0-9]{1,15})", str(name))
     return [(part.isdigit(), int(part) if part.isdigit() else 0, part) for part in parts]
 
 
 def busy_until(times: Array, starts: Array, durations: Array) -> Array:
-    """Sum the seconds that tasks, ordered by start, had run until each of some times."""
+    """Return the total seconds that tasks, sorted by start, had run until each time."""
     ends = np.sort(starts + durations)
     order_sums = np.r_[0.0, np.cumsum(starts)]
     end_sums = np.r_[0.0, np.cumsum(ends)]
@@ -227,27 +228,27 @@ def busy_until(times: Array, starts: Array, durations: Array) -> Array:
     return (begun - ended) * times + end_sums[ended] - order_sums[begun]
 
 
-# --- Arrows between slices: from the task runs that made results to what took them ----------------
+# --- Arrows between slices: from the task runs that made results to the slices that used them -----
 
 
 @dataclass(frozen=True)
 class Arrows:
     """Arrows from task runs to slices.
 
-    One that would go back in time, since two clocks disagree, leaves its slice early; one that
-    would have to leave it before its begin is not among them.
+    If an arrow would go back in time, because two clocks differ, it leaves its slice earlier. It is
+    left out if it would have to leave before the slice starts.
     """
 
-    #: The slice of a task run that each comes from, and the slice that it goes to.
+    #: Slice of the task run from which each arrow comes, and slice to which it goes.
     made: Array
     to: Array
-    #: Nanoseconds: when each leaves, and arrives.
+    #: Nanoseconds at which each arrow leaves and arrives.
     leaving: Array
     arrival: Array
 
     @classmethod
     def between(cls, sources: Slices, made: Array, targets: Slices, to: Array) -> Arrows:
-        """Draw arrows from slices that made results (-1: none did) to those that took them."""
+        """Return arrows from slices that made results (-1 for none) to slices that used them."""
         known = np.flatnonzero(made >= 0)
         made, to = made[known], to[known]
         arrival = targets.starts[to]
@@ -262,15 +263,15 @@ class Producers:
     Parameters
     ----------
     trace, slices
-        The trace, and its task runs.
+        The trace, and the slices of its task runs.
     """
 
     def __init__(self, run: Run, slices: Slices) -> None:
         self._links = find_links(run)
         self._first = np.searchsorted(self._links.row, np.arange(len(run.tasks) + 1))
-        #: The task runs.
+        #: Slices of the task runs.
         self.slices = slices
-        #: The slice of each row of `TaskSlots`, -1 where there is none; the last is that of row -1.
+        #: Slice of each row of `TaskSlots`, or -1 if it has none. The last item is for row -1.
         self._numbers = np.full(len(run.tasks) + len(run.scheduler_only) + 1, -1)
         self._numbers[slices.rows] = np.arange(len(slices))
         state = run.tasks["state"]
@@ -279,16 +280,16 @@ class Producers:
         self._results = ResultsByKey(keys, slices.stops, made, len(run.keys))
 
     def of_inputs(self, targets: Array) -> tuple[Array, Array]:
-        """Find the slices that made the inputs of some slices; gives pairs of both."""
+        """Return pairs of a slice that made an input, and the slice that used the input."""
         rows = self.slices.rows[targets]
         counts = self._first[rows + 1] - self._first[rows]
         links, of_target = items_of(self._links.producer, self._first[rows], counts)
         return self._numbers[links], targets[of_target]
 
     def of_keys(self, keys: Array, before: Array) -> Array:
-        """Find the last slice of each key that had made a result by a time; -1: none.
+        """Return the last slice of each key that had made a result by a time, or -1.
 
-        A key's one run stands for a result that it made before by another clock alone.
+        If a key has only one run, its slice is returned, because clocks of hosts may differ.
         """
         found = self._results.last_before(keys, before)
         return np.where(found < 0, self._results.only(keys), found)
@@ -306,7 +307,7 @@ def items_of(ids: Array, begins: Array, counts: Array) -> tuple[Array, Array]:
     return ids[begins[of_row] + within].astype(np.int64), of_row
 
 
-# --- Marks, events of user code and steps of the pipeline, as viewers draw them -------------------
+# --- Marks: user events and steps of the pipeline, for viewers ------------------------------------
 
 
 @dataclass(frozen=True)
@@ -314,13 +315,13 @@ class Mark:
     """A slice or an instant on a track."""
 
     track: int
-    #: Nanoseconds from the run's begin.
+    #: Nanoseconds since the start of the run.
     time: int
-    #: Nanoseconds; None: an instant.
+    #: Nanoseconds, or None for an instant.
     duration: int | None
     name: str
     category: str
-    #: Values as JSON has them.
+    #: JSON-compatible values.
     args: dict[str, Any]
 
 
@@ -330,7 +331,7 @@ def user_event_marks(run: Run, tracks: Tracks) -> list[Mark]:
     Each process and thread has a track, or several if spans overlap.
     """
     events = run.events
-    # Events of another clock have no place in the picture: a note of the trace says so.
+    # Events by another clock cannot be placed. A data note of the trace reports them.
     drawn = (events["time"] >= run.begin) & (events["time"] <= run.end)
     events = events[drawn].sort_values("time", kind="stable").reset_index(drop=True)
     begins = run.since_begin(events["time"])

@@ -1,7 +1,7 @@
-"""The console on which everything is laid out: what the stream can show, wrapped to it.
+"""The console for all output, with characters and line widths that the stream supports.
 
-Text of a trace is never rich's markup, and is cleaned before it comes here. Rich is imported where
-something is laid out: help, notes and errors do without.
+Text of a trace is never interpreted as rich's markup. Callers clean it first. Rich is only imported
+by functions that lay something out. Help, notes and errors do not need it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _PLAIN_SIGNS = str.maketrans(
 
 
 def echo(text: str = "", *, err: bool = False) -> None:
-    """Print, without colours if NO_COLOR says so; replace what the stream's encoding lacks."""
+    """Print a text, without colours if NO_COLOR is set. See `plain` for its characters."""
     color = False if os.environ.get("NO_COLOR") else None
     click.echo(plain(text, sys.stderr if err else sys.stdout), err=err, color=color)
 
@@ -49,7 +49,7 @@ def plain(text: str, stream: Any) -> str:
 
 
 def terminal_width() -> int:
-    """Return the terminal's width, or COLUMNS; 100 where the output is not a terminal."""
+    """Return COLUMNS or the terminal's width, or 100 if the output is not a terminal."""
     return shutil.get_terminal_size(fallback=(100, 24)).columns
 
 
@@ -57,7 +57,7 @@ _SPACES = re.compile(r" +\n")
 
 
 class _PlainStream:
-    """A stream on which characters that its encoding lacks are replaced."""
+    """A stream that replaces the characters that its encoding lacks."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -73,7 +73,7 @@ class _PlainStream:
 
 
 def _console(file: Any, width: int, **about: Any) -> Console:
-    """Return a console on which text is never markup, and which writes to its stream alone."""
+    """Return a console that never interprets text as markup, and writes only to its stream."""
     from rich.console import Console
 
     as_it_is: Any = dict.fromkeys(("markup", "highlight", "emoji", "force_jupyter"), False)
@@ -81,12 +81,12 @@ def _console(file: Any, width: int, **about: Any) -> Console:
 
 
 def console(*, err: bool = False) -> Console:
-    """Return the console of standard output or standard error, as wide as the terminal."""
+    """Return a console on standard output or standard error, with the terminal's width."""
     return _console(_PlainStream(sys.stderr if err else sys.stdout), terminal_width())
 
 
 def as_text(renderable: RenderableType, width: int) -> str:
-    """Lay something out as plain lines."""
+    """Return a renderable as lines of plain text."""
     lines = io.StringIO()
     _console(lines, width, force_terminal=False, color_system=None).print(renderable)
     return "\n".join(line.rstrip() for line in lines.getvalue().splitlines())
@@ -96,16 +96,16 @@ _AS_WRITTEN = '<pre style="white-space:pre;overflow-x:auto">{code}</pre>'
 
 
 def as_html(renderable: RenderableType, width: int) -> str:
-    """Lay something out as lines of HTML that need no style sheet."""
+    """Return a renderable as HTML with inline styles."""
     recorded = _console(io.StringIO(), width, record=True, color_system="truecolor")
     recorded.print(renderable)
     return recorded.export_html(code_format=_AS_WRITTEN, inline_styles=True)
 
 
 _MAX_NOTE = 400
-#: Lines beyond are hard to read: of paragraphs, and of entries with their margin.
+#: Maximum width of paragraphs, and of entries with their margin. Longer lines are hard to read.
 _WIDEST, _WIDEST_ENTRY = 100, 110
-#: The least columns of an entry's text, however narrow the terminal is.
+#: Minimum width of an entry's text, even if the terminal is narrower.
 _NARROWEST = 20
 
 
@@ -115,19 +115,19 @@ class Part(NamedTuple):
     text: str
     #: Rich's style.
     style: str = ""
-    #: Stands before its first line; further lines are indented as it is wide.
+    #: Text before the first line. Further lines are indented by its width.
     lead: str = ""
 
 
 def heading(title: str, rest: str = "", *, err: bool = False, apart: bool = False) -> None:
-    """Print a bold title and what follows it; `apart` puts an empty line before it."""
+    """Print a bold title and the text after it. `apart` prints an empty line first."""
     from rich.text import Text
 
     _print(Text.assemble("\n" * apart, (title, "bold"), rest), err=err)
 
 
 def say(text: str, *, err: bool = False, apart: bool = False) -> None:
-    """Print a paragraph, wrapped; words wider than a line, such as paths, stay whole."""
+    """Print a wrapped paragraph. Words wider than a line, such as paths, are not broken."""
     width = min(terminal_width(), _WIDEST)
     lines = textwrap.wrap(text, width, break_long_words=False, break_on_hyphens=False)
     echo("\n" * apart + "\n".join(lines), err=err)  # rich would break those words
@@ -142,14 +142,14 @@ def print_notes(notes: Sequence[str], *, err: bool = False) -> None:
 def print_entry(
     margin: str, style: str | None, parts: Sequence[Part], *, err: bool = False
 ) -> None:
-    """Print parts below each other, with a margin that stands before the first.
+    """Print parts below each other, indented by a margin. The margin's text is before the first.
 
     Parameters
     ----------
     margin
-        The text in the margin, as wide as that is.
+        Text in the margin. Its length is the margin's width.
     style
-        Its style, in rich's words.
+        Style of the margin's text, as rich names styles.
     parts
         The parts.
     err
@@ -185,23 +185,23 @@ def _print(what: RenderableType, *, err: bool, width: int | None = None) -> None
     console(err=err).print(what, width=width, overflow="ignore", crop=False)
 
 
-#: Lines that the shell's prompt, and what is left out, take.
+#: Number of lines for the shell's prompt and the list of tables that were left out.
 _KEPT = 4
-#: The fewest rows of a table that are worth its heading.
+#: Minimum number of rows of a table, unless it has fewer.
 _FEWEST = 3
-#: The share of the screen that the first answer may take.
+#: Maximum fraction of the remaining lines for the first table.
 _FOR_THE_FIRST = 0.55
 
 
 class Screen:
-    """The lines of a screen that are left.
+    """The remaining lines of a terminal screen, and the tables that fit.
 
     Parameters
     ----------
     taken
-        Lines that were printed before.
+        Number of lines that were already printed.
     err
-        Whether standard error is what is looked at.
+        Whether the tables are printed on standard error.
     """
 
     def __init__(self, taken: int, *, err: bool = False) -> None:
@@ -210,26 +210,27 @@ class Screen:
 
     @classmethod
     def of_terminal(cls, taken: int, *, err: bool = False) -> Screen | None:
-        """Return the screen that is printed to; None where that is a file or a pipe."""
+        """Return the screen of the terminal, or None if the output is a file or a pipe."""
         stream = sys.stderr if err else sys.stdout
         return cls(taken, err=err) if stream.isatty() else None
 
     @property
     def is_full(self) -> bool:
-        """Whether no table fits any more."""
+        """Whether no further table fits."""
         return self._left < _FEWEST + 4
 
     def print(self, show: Callable[[int], None], rows: int, *, first: bool = False) -> bool:
-        """Print with as many rows as fit; say whether any did.
+        """Print a table with as many rows as fit. Return whether it was printed.
 
         Parameters
         ----------
         show
-            Prints with at most so many rows.
+            Prints the table with at most this number of rows.
         rows
-            How many there may be.
+            Maximum number of rows.
         first
-            Whether it leaves room for what comes next, and has one row even where that is too long.
+            Whether this is the first table. It leaves lines for further tables, and is printed with
+            one row even if that does not fit.
         """
         room = self._left * _FOR_THE_FIRST if first else self._left
         least = 1 if first else min(rows, _FEWEST)
