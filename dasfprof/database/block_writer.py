@@ -87,7 +87,7 @@ SLICE_ROWS = 1000
 
 
 def _from(first: int, positions: Sequence[int]) -> Sequence[int]:
-    """Return positions that count from another start."""
+    """Return the positions, each increased by `first`."""
     if isinstance(positions, range):
         return range(first + positions.start, first + positions.stop, positions.step)
     return [first + position for position in positions]

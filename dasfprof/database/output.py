@@ -194,7 +194,7 @@ class TraceOutput:
                 self._begin_segment()
 
     def _opened(self) -> FileIO:
-        """Open the file to append, or its successor."""
+        """Open the file for appending. If it is missing or was changed, continue in a new file."""
         self.create()
         is_cut = False
         with suppress(FileNotFoundError):

@@ -353,8 +353,8 @@ def open_stored(url: str) -> list[Path]:
     Parameters
     ----------
     url
-        A directory that contains one run, also followed by the run's name or a prefix of it, or
-        the run's own directory.
+        URL of a directory that contains one run, or of a run's own directory. If a directory
+        contains several runs, append ``/`` and a run's name, or the beginning of the name.
 
     Raises
     ------

@@ -61,7 +61,7 @@ class Change:
     edit: Edit | None = None
 
     def as_data(self) -> dict[str, Any]:
-        """Return it as JSON has it, with its edit if it has one."""
+        """Return the change as JSON-compatible data, including its edit if it has one."""
         data = {**asdict(self), "settings": dict(self.settings), "excludes": list(self.excludes)}
         return {name: value for name, value in data.items() if name != "edit" or value}
 

@@ -237,7 +237,10 @@ class Extent:
         )
 
     def may_be_unfinished(self, frame: Run, windows: Sequence[WindowSummary]) -> bool:
-        """Return whether all windows are needed to know that nothing was unfinished at the end."""
+        """Return whether work may have been unfinished at the end of the run.
+
+        If so, facts about the end need all windows. See `with_end`.
+        """
         nothing = dataclasses.replace(Endings.from_trace(self.run_of(frame)), last=np.nan)
         return (
             len(self.open) > 0

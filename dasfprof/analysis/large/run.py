@@ -331,10 +331,10 @@ class ClusterRun(LargeRun):
         return self._client.submit(function, *arguments, key=key, workers=self._workers)
 
     def _results(self, futures: Iterator[Future], total: int, what: str) -> Iterator[Any]:
-        """Yield results in their order.
+        """Yield results in the order of `futures`.
 
-        Only a few more are submitted than there are threads, because finished results wait in
-        memory.
+        At most two tasks per thread are submitted at a time, because finished results occupy
+        memory until they are yielded.
         """
         waiting = deque(itertools.islice(futures, 2 * self._threads))
         for _ in track(range(total), what, shown=self._progress, total=total, unit="task"):

@@ -148,7 +148,7 @@ def _count_trend(groups: Groups, start: Array) -> tuple[Array, Array]:
 
 
 def _rank_correlation(table: Array) -> Array:
-    """Return Spearman's rank correlation of each row with the columns, ignoring NaN."""
+    """Return Spearman's rank correlation of each row with its column indices, ignoring NaN."""
     columns = np.where(np.isfinite(table), np.arange(table.shape[1]), np.nan)
     ranks = (pd.DataFrame(each).rank(axis=1) for each in (columns, table))
     x, y = (each.sub(each.mean(axis=1), axis=0).to_numpy() for each in ranks)

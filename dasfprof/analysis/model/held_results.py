@@ -180,13 +180,13 @@ class _Dependents:
         return latest[self._keys]
 
 
-#: Whether results that workers hold (indices, worker instances, times) were not dropped later on
-#: request, because other workers have them too.
+#: Takes the indices of results, the worker instances that hold copies, and the times of arrival.
+#: Returns a mask of the copies that the workers were not asked to drop after that.
 _Kept = Callable[[Array, Array, Array], Array]
 
 
 def _not_dropped(run: Run, time: float, of_key: Array) -> _Kept:
-    """Return a function that returns which results workers were not asked to drop by a time."""
+    """Return a function that tells which copies of results workers could still hold at a time."""
     table, count = run.copies_dropped, len(run.workers)
     at = run.since_begin(table["time"])
     indices = of_key[table["key_id"].to_numpy(dtype=np.int64)]

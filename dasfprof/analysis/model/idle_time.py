@@ -81,7 +81,7 @@ def worker_causes(
     unrecorded: Spans,
     others: Spans,
 ) -> WorkerCauses:
-    """Explain the free threads of one worker as far as the worker itself does.
+    """Explain the idle threads of one worker by its own status and tasks.
 
     Parameters
     ----------

@@ -312,8 +312,8 @@ class Readings(NamedTuple):
 def memory_of_others(run: Run) -> dict[str, Readings]:
     """Return the memory of the processes ``scheduler`` and ``client``, by these names.
 
-    If the scheduler runs in a worker's process, or the client in either's, it has no entry. The
-    same applies if no file contains it.
+    A process without samples has no entry. Neither has a scheduler that shares its process with a
+    worker, nor a client that shares its process with a worker or the scheduler.
     """
     workers, states, clients = run.workers, run.scheduler_states, run.clients_under_way
     known = {

@@ -166,7 +166,7 @@ def _obstacle(run: Run) -> str:
 
 
 class _Residents:
-    """Bytes in memory during a replay for each of its runs, and the time of their release.
+    """Memory of each task run in a replay, and the rule for the release of its result.
 
     Parameters
     ----------

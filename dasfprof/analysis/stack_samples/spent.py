@@ -76,7 +76,7 @@ class Samples(_Columns):
 def run_of_samples(run: Run) -> Array:
     """Return the task run of each row of `Trace.task_samples`.
 
-    It is a row of the tasks of `with_open_runs`, or -1 if no task run of this thread and time is
+    It is a row of the tasks of `run.whole`, or -1 if no task run of this thread and time is
     known.
     """
     samples, runs = run.task_samples, run.whole.tasks
@@ -171,7 +171,10 @@ def _weights(interval: Array, tasks: pd.DataFrame, functions: Array, runs: Array
 
 
 def _counted_shares(tasks: pd.DataFrame, column: str, functions: Array, counted: Array) -> Array:
-    """Return each task run's count as a fraction of its function's time, or NaN if unknown."""
+    """Return, for each task run, the total of a column as a fraction of its function's time.
+
+    NaN if unknown, and in an additional last row for samples without a task run.
+    """
     if column not in tasks:
         return np.full(len(tasks) + 1, np.nan)
     values, seconds = (tasks[name].to_numpy(dtype=float) for name in (column, "duration"))

@@ -77,7 +77,8 @@ def cluster_sizing(
         - ``Cost``, ``Cost of Idle``
         - ``Memory per Worker (MB)``: a limit with which the fullest worker spills nothing
         - ``Spilled at Most (MB)``: maximum that the fullest worker would write to disk with its
-          memory. Both are NA if there is no prediction, or if the cluster is too late anyway
+          memory limit. This and the previous column are NA without a prediction, or if the cluster
+          misses the deadline
         - ``Free Disk (MB)``: minimum free space where the recorded workers spill, or NA if unknown
         - ``Verdict``, or why no prediction is possible
 

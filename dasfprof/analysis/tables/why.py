@@ -38,11 +38,10 @@ def why(run: Run, key: str, run_id: int | None = None) -> pd.DataFrame:
         - ``Worker``, or ``scheduler``
         - ``Start (s)``, since the start of the run
         - ``Duration (s)``: NA for ``assigned`` and ``other worker``
-        - ``Tasks Assigned``: for the worker that the task was assigned to (after the last steal)
-          and for up to 10 other workers: unfinished task runs that were assigned to that worker,
-          without this one
-        - ``Inputs Held (MB)``: for the same workers: inputs that had been computed or fetched
-          there. NA if the place or the size of an input is unknown
+        - ``Tasks Assigned``: number of other unfinished task runs on the worker of the row. Known
+          for the final worker of the task (after the last steal), and up to 10 other workers
+        - ``Inputs Held (MB)``: inputs that the same worker had computed or fetched. NA if the
+          location or the size of an input is unknown
         - ``Description``
 
     Raises

@@ -1,10 +1,10 @@
-"""Dask's keys as small integers:
+"""Dask's keys as small integers.
 
-`KeyTable`, and the `KeyCollector` that creates it. A trace contains each key many times: where it
-ran, where it was sent, and where it was an input. Here every distinct key gets a number, its *key
-id*, in the order of first use, without creating a Python object per key. Keys stay the heads and
-tails that `dasfprof.database.keys` splits them into. Text and function names are only created for
-the ids that need them.
+`KeyCollector` creates a `KeyTable`. A trace contains each key many times, for example where it ran,
+where it was sent, and where it was an input. Every distinct key gets a number, its *key id*, in the
+order of first use, without creating a Python object per key. Keys are stored as the heads and tails
+into which `dasfprof.database.keys` splits them. Texts and function names are only created for the
+ids that need them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from dasfprof.database.columns import Array, Column, KeyColumn
 
 #: Number of rows per chunk. See `_chunks`.
 _CHUNK = 1 << 16
-#: Maximum number of places per use of a key. A head that needs more is numbered by hash.
+#: Maximum number of slots per use of a key. Keys of heads that need more are numbered by hash.
 _MOST_PLACES = 2
 
 
@@ -48,12 +48,15 @@ def number_keys(head_ids: Array, tails: Array) -> tuple[Array, Array]:
 
 
 def _places(head_ids: Array, tails: Array) -> tuple[Array, int]:
-    """Return each row's place in a table of all tails that the numbers of its head span.
+    """Map each row to a slot of a lookup table, without hashing.
+
+    The table has a slot for each combination of tail words between the minimum and maximum words
+    of a head. Heads whose tails are sparse, such as hashes, have no slots.
 
     Returns
     -------
     places, count
-        -1 for rows of heads that have few of those tails, as hashes are; and the table's size.
+        The slot of each row, or -1 without slots, and the number of slots.
     """
     heads = int(head_ids.max(initial=-1)) + 1
     sizes, spans = np.ones(heads), []
@@ -274,7 +277,7 @@ class KeyTable:
         return hashes_of(codes[self.head_ids], self.tails)
 
     def functions(self) -> tuple[Array, list[str]]:
-        """Return the name that `dask.utils.key_split` has for each key.
+        """Return the name that `dask.utils.key_split` returns for each key.
 
         Returns
         -------
@@ -317,7 +320,7 @@ class KeyCollector:
         self._tails = GrowingColumn(np.uint8, keys.TAIL_WORDS)
 
     def add(self, column: KeyColumn) -> slice:
-        """Take the keys of a column; gives their place among all that were taken."""
+        """Add the keys of a column. Return the range of their positions among all keys added."""
         heads, tails = column.heads, column.tails
         if keys.PACKED in set(map(itemgetter(0), heads)):
             heads, tails = list(column.heads), column.tails.astype(np.uint32)
@@ -332,7 +335,7 @@ class KeyCollector:
         return slice(self._count - len(tails), self._count)
 
     def split(self) -> tuple[list[keys.Head], Array, Array]:
-        """Return the keys as they were added, not numbered: heads, and each key's head and tail."""
+        """Return the added keys without numbering them: the heads, and each key's head and tail."""
         head_ids = self._head_ids.finish(self._count, 0)
         return list(self._heads), head_ids, self._tails.finish(self._count, 0)
 
@@ -349,7 +352,7 @@ class KeyCollector:
         return KeyTable(heads, head_ids[first], tails[first]), ids
 
     def _split_again(self, head: keys.Head) -> tuple[keys.Head, keys.Tail]:
-        """Split a packed key as the plain key that it equals.
+        """Split a packed key like the plain key to which it is equal.
 
         A tuple with numpy integers is packed, and one that a plain msgpack writer, such as
         DASF's, stored as an array.
@@ -376,7 +379,7 @@ def split_keys(items: Iterable[Any]) -> KeyColumn:
 
 
 def function_name(key: Any) -> str:
-    """Return the name that Dask has for the function of a key."""
+    """Return Dask's name of the function of a key."""
     from dask.utils import key_split  # imports all of Dask
 
     return str(key_split(key))
@@ -391,7 +394,7 @@ def _all_letters(tails: Array) -> Array:
 
 
 def _alike(kind: int, text: Any) -> keys.Head:
-    """Return a head, without a hash that the name of its function does not depend on.
+    """Return a head without its hash, if the name of its function does not depend on the hash.
 
     `known` caches names by kind and start of text. `key_split` ends the name at the first part that
     contains other characters than letters. In the text of a tuple, this is at most the quote, and

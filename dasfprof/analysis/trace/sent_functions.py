@@ -73,7 +73,7 @@ class SentFunctions:
         return text
 
     def mend(self, tables: dict[str, pd.DataFrame]) -> None:
-        """Insert known files into the tables of a `Trace` that have lines or code."""
+        """Replace `DYNAMIC` by known file names in tables of a `Trace` that have lines or code."""
         if not self._spans:
             return
         stacks = tables["stacks"]

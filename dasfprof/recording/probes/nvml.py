@@ -152,7 +152,10 @@ def _named_devices(entries: Sequence[str], installed: Sequence[Device]) -> list[
 def _in_cuda_order(
     installed: Sequence[Device], order: str
 ) -> tuple[Sequence[Device], GpuMatch | None]:
-    """Return all devices in CUDA's order, without a match if only CUDA knows the order."""
+    """Return all devices in CUDA's order, and how that order was determined.
+
+    If only CUDA knows the order, return no devices and None.
+    """
     on_bus = sorted(installed, key=lambda device: device.position)
     if len(on_bus) == 1:
         # CUDA uses the first instance of a GPU in MIG mode.

@@ -150,7 +150,7 @@ def _fold(notes: Sequence[tuple[float, str, list[tuple[str, CodeType]]]]) -> Fol
 
 
 def _described(code: CodeType) -> tuple[str, int, str | None, str | None]:
-    """Return file, first line and source of code. If there is no source, the reason is last."""
+    """Return file, first line and source of code, and None or the reason for a missing source."""
     file, line = code.co_filename, code.co_firstlineno
     if of_library(file):
         return file, line, None, "of a library"

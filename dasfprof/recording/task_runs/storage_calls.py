@@ -176,5 +176,11 @@ _calls = _Calls()
 
 
 def listen(find: Find) -> Callable[[], None]:
-    """Count the requests of the task runs that a function finds. Return what stops it."""
+    """Count the storage requests of the task runs that `find` returns.
+
+    Returns
+    -------
+    callable
+        Stops the counting.
+    """
     return _calls.add(find)
