@@ -1,4 +1,4 @@
-"""JSON that every reader takes, the documents of commands, and the pages of the documentation."""
+"""Portable JSON, the JSON documents of commands, and the documentation pages of findings."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-# --- Text of a trace as JSON that every reader takes ----------------------------------------------
+# --- Contents of a trace as JSON that every reader accepts ----------------------------------------
 
 _ELLIPSIS = "…"
 
 
 def shortened(text: str, longest: int) -> str:
-    """Leave the middle out of a text of more characters than that."""
+    """Return a text without its middle if it has more than this number of characters."""
     if len(text) <= longest:
         return text
     head = longest * 2 // 3
@@ -29,24 +29,24 @@ def shortened(text: str, longest: int) -> str:
 
 
 def without_surrogates(text: str) -> str:
-    r"""Write lone surrogates as ``\udcxx``."""
+    r"""Return a text with lone surrogates written as ``\udcxx``."""
     if text.isascii():
         return text
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def shown(value: object, longest: int = 2000) -> str:
-    """Write a value as a text for viewers: no longer than is worth showing, and valid Unicode."""
+    """Return a value as a text for viewers, of limited length and in valid Unicode."""
     return without_surrogates(shortened(str(value), longest))
 
 
 def json_of(value: Any) -> str:
-    """Write a value as JSON in ASCII; what JSON has no number for is null, times are ISO 8601."""
+    """Return a value as ASCII JSON. NaN and infinity become null, and times ISO 8601."""
     return json.dumps(plain(value), allow_nan=False)
 
 
 def plain(value: Any) -> Any:
-    """Convert a value to types that JSON has."""
+    """Convert a value to JSON-compatible types."""
     if isinstance(value, dict):
         return {without_surrogates(str(name)): plain(item) for name, item in value.items()}
     if isinstance(value, list | tuple):
@@ -61,19 +61,19 @@ def plain(value: Any) -> Any:
 
 
 def records(table: pd.DataFrame) -> list[dict[str, Any]]:
-    """Return the rows of a table as dicts by label; NA is None."""
+    """Return the rows of a table as dicts by label. NA becomes None."""
     values = table.astype(object).where(table.notna(), None)
     return [{str(name): value for name, value in row.items()} for row in values.to_dict("records")]
 
 
-# --- The JSON documents of commands: each names its schema, whose version rises where it breaks ---
+# --- The JSON documents of commands, each with its versioned schema -------------------------------
 #
-# A schema is a file ``schemas/COMMAND-VERSION.json`` beside this module, in JSON Schema. Members
-# may be added to documents of a version: who reads them ignores what they do not know.
+# A schema is a file ``schemas/COMMAND-VERSION.json`` in JSON Schema. Only incompatible changes
+# increase the version. Members may be added at any time, and readers ignore unknown members.
 
 SCHEMAS = Path(__file__).with_name("schemas")
 
-#: The version of the document of each command that has ``--json``.
+#: Version of the document of each command with ``--json``.
 VERSIONS = {
     **{"analyse": 2, "compare": 1, "estimate": 1, "history": 1, "info": 1},
     **{"stuck": 1, "try": 1, "tune": 1, "watch": 1},
@@ -98,14 +98,14 @@ def read_schema(command: str) -> dict[str, Any]:
     return schema
 
 
-# --- Each finding has a page of its rule's name, in the package and in the documentation ----------
+# --- Pages of findings, in the package and in the documentation -----------------------------------
 
-#: Of an installed package, and of a clone.
+#: Directories of the pages in an installed package, and in a clone.
 _PAGES = (Path(__file__).with_name("findings"), Path(__file__).parents[2] / "docs" / "findings")
 
 
 def finding_sections(rule: str) -> dict[str, list[str]]:
-    """Return the paragraphs of the page of a rule, without marks of Markdown, by their heading."""
+    """Return the paragraphs of a rule's page by heading, with links reduced to their text."""
     page = next(path for path in (each / f"{rule}.md" for each in _PAGES) if path.exists())
     text = re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", page.read_text(encoding="utf-8"))
     _, *parts = re.split(r"^## (.*)$", text, flags=re.MULTILINE)
@@ -116,12 +116,12 @@ def finding_sections(rule: str) -> dict[str, list[str]]:
 
 
 def finding_page(rule: str) -> str:
-    """Return the path of the page of a rule, from the documentation's first page on."""
+    """Return the path of a rule's page, relative to the documentation's first page."""
     return f"findings/{rule}.html"
 
 
 def finding_url(rule: str) -> str | None:
-    """Return the address of the page of a rule; None: the documentation has no address."""
+    """Return the URL of a rule's page, or None if the documentation has no URL."""
     address = _address()
     return None if address is None else f"{address.rstrip('/')}/{finding_page(rule)}"
 

@@ -38,7 +38,7 @@ def run_html(
     analyser
         The run.
     findings
-        The table of `TraceAnalyser.diagnose`; None if it was not computed.
+        The table of `TraceAnalyser.diagnose`, or None if it was not computed.
     title
         Name of the run.
     folded
@@ -84,7 +84,7 @@ def run_text(analyser: Analyser, findings: pd.DataFrame | None, title: str = "")
 
 
 def analyser_html(analyser: Analyser) -> str:
-    """Return what a notebook shows for an analyser. It never raises.
+    """Return the HTML that a notebook shows for an analyser. Never raises.
 
     The findings of a large run are left out, since they take long to compute.
     """
@@ -131,36 +131,36 @@ def _text(text: object) -> str:
 
 # --- `frame_html`: a report in an output of a notebook --------------------------------------------
 #
-# The frame is plain HTML with the page inside: JupyterLab, Notebook and VS Code show it alike, with
-# no way to the notebook or the network. The page says how tall it is, and a script beside the frame
-# makes the frame as tall. Where no such script runs, as in a notebook that is not trusted, the
-# frame has a height that shows the timeline.
+# The frame is plain HTML that contains the page. JupyterLab, Notebook and VS Code all show it, and
+# it cannot access the notebook or the network. The page reports its height, and a script next to
+# the frame sets the frame's height. If scripts cannot run, as in a notebook that is not trusted,
+# the frame keeps a height that shows the timeline.
 
 _CHARSET = '<meta charset="utf-8">'
 _STYLE = (
     "width:100%;box-sizing:content-box;border:1px solid #8888;border-radius:4px;resize:vertical"
 )
-#: Pixels of a frame whose page has not told how tall it is, and of one of a run without task runs.
+#: Height in pixels of a frame until its page reports a height, and of a run without task runs.
 _HEIGHT, _EMPTY_HEIGHT = 1000, 360
 _LONGEST_TITLE = 700
 
 
 def frame_html(page: str, title: str, *, empty: bool = False) -> str:
-    """Put a whole page into a frame of its own, which reaches neither the notebook nor the network.
+    """Put a page into a frame that can access neither the notebook nor the network.
 
-    It may run the page's scripts and save the tables that they export.
+    The frame may run the page's scripts, and save tables that they export.
 
     Parameters
     ----------
     page
         The report.
     title
-        The frame's.
+        Title of the frame.
     empty
-        Whether the run has no task runs: then the frame is as low as what the page shows of it.
+        Whether the run has no task runs. The frame is then only as high as its contents.
     """
     height = _EMPTY_HEIGHT if empty else _HEIGHT
-    # Else links to its own places would lead to the notebook: a frame has the address around it.
+    # Without a base, links within the page would lead to the notebook, whose URL is inherited.
     page = page.replace(_CHARSET, f'{_CHARSET}<base href="about:srcdoc">', 1)
     return (
         '<iframe class="dasfprof-report" sandbox="allow-scripts allow-downloads" '

@@ -17,18 +17,18 @@ from dasfprof.errors import InvalidArgumentError
 
 @dataclass(frozen=True)
 class AssumedCluster:
-    """The workers that an estimate is for: the threads of each, and their memory in bytes."""
+    """Workers for which a graph is estimated, with the threads of each, and memory in bytes."""
 
     threads: list[int]
     memory_limit: float | None
-    #: Bytes that are free where the current client's workers spill; None: unknown.
+    #: Free bytes on the disk to which the current client's workers spill, or None if unknown.
     free_disk: int | None = None
 
 
 def assumed_cluster(
     workers: int | Sequence[int] | None, memory_limit: int | float | str | None
 ) -> AssumedCluster:
-    """Return the workers that are given or, by default, those of the current client."""
+    """Return the given workers or, by default, the workers of the current client."""
     threads, limit, free = _of_client()
     if isinstance(workers, int):
         each = threads[0] if threads else max(cpu_count() // max(workers, 1), 1)
@@ -55,7 +55,7 @@ def assumed_cluster(
 
 
 def _of_client() -> tuple[list[int], float | None, int | None]:
-    """Return the threads, the least memory, and the free disk of the current client's workers."""
+    """Return threads, minimum memory, and free disk space of the current client's workers."""
     try:
         distributed = sys.modules["distributed"]
         client = distributed.default_client()

@@ -52,24 +52,24 @@ def estimate(
 ) -> Estimate:
     """Estimate the cost of a graph without computing anything.
 
-    Dask optimizes a copy of the graph as ``collection.compute()`` would. Of files, only the footers
-    of Parquet files and the metadata of arrays are read.
+    Dask optimizes a copy of the graph as ``collection.compute()`` would. Only the footers of
+    Parquet files and the metadata of stored arrays are read.
 
     Parameters
     ----------
     collection
         An array, a dataframe, a bag, a delayed function, or an object of another library such as
-        xarray. Or a function that builds and returns one: the lines in it are then known. Otherwise
-        lines are known of what was built while this process recorded a run.
+        xarray. To get the source lines of layers, pass a function that builds and returns such a
+        collection, or build the collection while this process records a run.
     workers
-        The number of workers, or a list with the threads of each. By default the workers of the
-        current client; without a client, one worker with all cores, as Dask's threads.
+        Number of workers, or a list with the threads of each. The default is the workers of the
+        current client or, without a client, one worker with a thread per core.
     memory_limit
-        Memory of each worker, in bytes or as a text such as ``"4 GiB"``. By default that of the
-        current client's workers, which is used for warnings only.
+        Memory of each worker, in bytes or as a text such as ``"4 GiB"``. The default is the memory
+        of the current client's workers, which is used only for warnings.
     history
-        Earlier runs, for ``Expected (s)``: a directory with runs, or of directories with a run
-        each; a `TraceAnalyser`; what `open_run` takes; or a list of those.
+        Earlier runs from which ``Expected (s)`` is estimated: a directory of runs, a
+        `TraceAnalyser`, any source that `open_run` accepts, or a list of these.
 
     Returns
     -------
@@ -84,7 +84,7 @@ def estimate(
     InvalidArgumentError
         If there is no collection, or an argument has another type.
     SourceNotFoundError, NotATraceError
-        If there is no such history.
+        If `history` is missing or not a trace.
 
     Examples
     --------
@@ -126,9 +126,9 @@ def plan(collection: object, history: Sources) -> pd.DataFrame:
 class Estimate:
     """The expected cost of a graph. See `estimate`."""
 
-    #: One row per layer of the optimized graph, inputs first: ``Layer`` (NA: its keys are text),
+    #: One row per layer of the optimized graph, inputs first: ``Layer`` (NA if its keys are text),
     #: ``Function``, ``Line`` that built it, ``Tasks``, ``Chunks``, ``Largest Chunk`` and ``Bytes``,
-    #: ``Growth`` (bytes, divided by those of its largest input), ``Takes`` (rows of its inputs),
+    #: ``Growth`` (ratio of its bytes to its largest input's), ``Takes`` (rows of its inputs),
     #: ``Unknown`` (why bytes are NA). With history: ``Expected (s)`` (thread seconds), ``Rests
     #: On`` (``line``, ``function`` or ``nothing recorded``), ``Runs`` and ``Task Runs``.
     layers: pd.DataFrame
@@ -143,10 +143,10 @@ class Estimate:
     #: Workers that were assumed: the threads of each, and memory in bytes (None if unknown).
     threads: list[int]
     memory_limit: float | None
-    #: Bytes that are free where the current client's workers spill; None: unknown.
+    #: Free bytes on the disk to which the current client's workers spill, or None if unknown.
     free_disk: int | None = None
-    #: The most bytes of results that the fullest worker spills to disk, at Dask's default
-    #: thresholds; None: unknown, or workers of unknown memory.
+    #: Maximum bytes of results that the fullest worker spills to disk with Dask's default
+    #: thresholds, or None if unknown or the memory of workers is unknown.
     spilled_bytes: float | None = None
     #: Bytes of the graph as it is sent, and seconds that Dask needed to optimize it, or None if
     #: unknown.
@@ -271,13 +271,13 @@ def estimate_graph(
     Parameters
     ----------
     graph, keys
-        What Dask would send, and the keys that are wanted of it.
+        Graph that Dask would send, and the requested keys.
     sources
         Graphs and expressions whose layers know their chunks.
     cluster
         The workers.
     experience
-        Of earlier runs.
+        Durations from earlier runs.
     """
     built = built_layers(sources)
     # Dask pickles the graph before it creates the tasks.
@@ -307,7 +307,7 @@ def estimate_graph(
 
 
 def _short_disk(spilled: float, free: int) -> Warned:
-    """Return the warning that a worker may spill more than its disk has room for."""
+    """Return the warning that a worker may spill more than the free space of its disk."""
     return Warned(
         "medium",
         f"A worker spills up to {format_size(spilled)}, and its disk has {format_size(free)} free.",

@@ -56,7 +56,7 @@ def find_warnings(
     facts, sent
         Layers of the graph as it is sent, and its tasks.
     threads, memory_limit
-        Of each worker; memory in bytes, or None if it is unknown.
+        Threads of each worker, and its memory in bytes, or None if unknown.
     """
     warned = [*_all_to_all(facts), *_parquet(built), *_repeated(sent)]
     if memory_limit is not None:

@@ -27,8 +27,8 @@ _MOST_FILES = 20_000
 _LARGEST = 8 * 2**20
 
 
-#: What a run left, by the name of a file; what it printed or returned has an empty name. A text is
-#: a list of its lines, and another result a list that contains it.
+#: Results of a run by file name. Its output or return value has an empty name. A text is a list of
+#: its lines, and any other result is a list with one item.
 Outputs: TypeAlias = Mapping[str, Sequence[Any]]
 
 
@@ -157,11 +157,11 @@ def _same_array(one: object, other: object, tolerance: float) -> bool:
         return False
 
 
-# --- what programs write --------------------------------------------------------------------------
+# --- Files that programs write --------------------------------------------------------------------
 
 
 def files_below(directory: Path) -> dict[str, tuple[int, int]]:
-    """Return the time and size of each file below a directory; up to `_MOST_FILES` of them."""
+    """Return the time and size of at most `_MOST_FILES` files below a directory."""
     files: dict[str, tuple[int, int]] = {}
     for place, directories, names in os.walk(directory, followlinks=True):
         directories[:] = sorted(d for d in directories if d[0] != "." and d not in SKIPPED)
@@ -178,9 +178,9 @@ def files_below(directory: Path) -> dict[str, tuple[int, int]]:
 def written_since(
     before: Mapping[str, tuple[int, int]], directory: Path, traces: Path
 ) -> dict[str, list[Any]] | None:
-    """Return the contents of files that are new or changed, our traces left out.
+    """Return the contents of new or changed files, without our traces.
 
-    None: there are too many files below the directory to look at.
+    None if there are too many files below the directory.
     """
     now = files_below(directory)
     if max(len(before), len(now)) >= _MOST_FILES:

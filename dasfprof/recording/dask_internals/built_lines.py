@@ -1,4 +1,4 @@
-"""`ExpressionBuilders`: step and line of each expression. `BuiltLines`: those of each layer."""
+"""Steps and lines that built each expression (`ExpressionBuilders`) and layer (`BuiltLines`)."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ _WRAPPERS = ("Finalize", "Repartition", "_ExprSequence", "_HLGExpr", "HLGExpr", 
 class Builders:
     """The steps and lines that built an expression.
 
-    Expressions that were built together share this object, so that building one again applies to
-    all.
+    Expressions that were built together share this object, so that building one of them again
+    applies to all.
     """
 
     #: Steps in the order in which they built it. Empty if no step did.

@@ -56,11 +56,11 @@ def large_values(
     graph
         What the client sent.
     functions
-        Those in it that were pickled by value.
+        Functions in the graph that were pickled by value.
     tasks
-        The number of keys that were asked for.
+        Number of requested keys.
     size, seconds
-        Its bytes, and the seconds of pickling it.
+        Bytes of the graph, and seconds of pickling it.
     """
     patient = seconds < _PATIENCE
     called: Counter[int] = Counter()
@@ -162,8 +162,8 @@ class _Part:
 def values_in(graph: Any, tasks: int) -> Iterator[tuple[str, Any, int]]:
     """Yield owner, value and number of tasks for values in a graph.
 
-    Only some of a large layer. Only Dask's own specifications and expressions, containers and
-    partial functions are entered.
+    Of a large layer, only some values are visited. Only Dask's own specifications and expressions,
+    containers and partial functions are entered.
     """
     pending = [_Part(graph)]
     for _ in range(_MOST_PARTS):
@@ -246,12 +246,12 @@ logger = logging.getLogger(__name__)
 
 
 class _ThreadState(threading.local):
-    """What a thread is doing."""
+    """State of a thread that optimizes or sends a graph."""
 
     is_optimizing = False
     #: Seconds of optimizing since its last graph, or None if it has not optimized.
     optimizing: float | None = None
-    #: Of the graph that it is sending: bytes, and the functions that were pickled by value.
+    #: Bytes of the graph that it is sending, and functions in it that were pickled by value.
     size: Any = None
     functions: list[FunctionType] | None = None
 

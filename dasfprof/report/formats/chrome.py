@@ -1,8 +1,8 @@
 """The Chrome Trace Event Format, which Perfetto and other viewers open.
 
-The format is Google's "Trace Event Format": a JSON object with a list of events, of which this
-writes ``X`` and ``B`` (slices, and those that had not ended), ``s`` and ``f`` (the ends of arrows),
-``C`` (counters), ``i`` (instants) and ``M`` (names). Times are microseconds from the run's begin.
+Google's "Trace Event Format" is a JSON object with a list of events. This module writes events of
+the types ``X`` (slices), ``B`` (unfinished slices), ``s`` and ``f`` (start and end of arrows),
+``C`` (counters), ``i`` (instants) and ``M`` (names). Times are microseconds since the run's start.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from dasfprof.report.formats.tracks import FIRST_THREAD, Arrows, Mark, Slices, T
 if TYPE_CHECKING:
     from dasfprof.analysis import Analyser
 
-#: An event, and the fields that put one on a track.
+#: An event, or the fields that place an event on a track.
 Event = dict[str, Any]
 
-#: Characters of the name of a track that are worth showing.
+#: Maximum number of characters of a track's name.
 _LONGEST_NAME = 400
-#: A colour of the older viewer's; Perfetto chooses its own.
+#: Colour name of the older viewer. Perfetto chooses its own colours.
 _FAILED_COLOUR = "terrible"
-#: Events that are in memory at a time.
+#: Number of events that are in memory at a time.
 _BLOCK = 1 << 13
 
 
@@ -87,7 +87,7 @@ def _readings(counter: Counter) -> Iterator[Event]:
 
 
 def _slices_and_arrows(run: DrawnRun, places: list[Event]) -> Iterator[Event]:
-    """Yield task runs and transfers, each block with the arrows that lead to it; other calls."""
+    """Yield task runs and transfers, each block followed by the arrows to it, and other calls."""
     numbers = count(1)
 
     def arrows(kind: str, arrows: Arrows, targets: Slices) -> Iterator[Event]:

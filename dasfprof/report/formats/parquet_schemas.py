@@ -1,4 +1,4 @@
-"""What is in the Parquet files: `SCHEMAS`, as ``PARQUET.md`` declares it for their readers."""
+"""Schemas of the Parquet files (`SCHEMAS`), which are read from ``PARQUET.md``."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-#: What a column of each kind holds, in the words of the page.
+#: Description of each kind of column, as in ``PARQUET.md``.
 KINDS = {
     "id": "whole number from 0",
     "count": "whole number",
@@ -35,7 +35,7 @@ class Column:
 
 @dataclass(frozen=True)
 class TableSchema:
-    """A file, named as its table."""
+    """A file, which has the name of its table."""
 
     name: str
     about: str
@@ -43,7 +43,7 @@ class TableSchema:
 
 
 def _declared() -> Iterator[TableSchema]:
-    """Yield what the page declares: a section a table, which ends in a line a column."""
+    """Yield the schemas in ``PARQUET.md``, which has a section per table and a line per column."""
     kinds = {words: kind for kind, words in KINDS.items()}
     for section in PAGE.read_text(encoding="utf-8").split("\n## ")[1:]:
         name, about, *_ = filter(None, section.splitlines())

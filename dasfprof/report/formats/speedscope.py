@@ -20,12 +20,12 @@ from dasfprof.report.documents import without_surrogates
 if TYPE_CHECKING:
     from dasfprof.analysis import Analyser
 
-#: The stack of a sample whose stack is unknown.
+#: Stack of samples with an unknown stack.
 _UNKNOWN = (Frame("(unknown)", "", 0),)
 _SCHEMA = "https://www.speedscope.app/file-format-schema.json"
 
 
-#: Distinct stacks, and the seconds of each.
+#: Distinct stacks with their seconds.
 Seconds = list[tuple[Stack, float]]
 
 
@@ -41,9 +41,9 @@ def _sampled_stacks(run: Run) -> Iterator[tuple[str, Seconds]]:
 
 
 def samples_beside_tasks(run: Run) -> Iterator[tuple[str, pd.DataFrame, Array, list[str]]]:
-    """Yield the samples of the client and of event loops, if any: the group of each, and names.
+    """Yield the samples of the client by phase, and of event loops by worker, if there are any.
 
-    They are grouped by the client's phase and by the worker.
+    Each item has a title, the samples, their group codes, and the names of the groups.
     """
     if len(run.client_samples):
         phases = run.client_samples["phase"].astype("category").cat
@@ -98,7 +98,7 @@ def write_speedscope(analyser: Analyser, path: Path, title: str) -> None:
 
 
 def _profile(name: str, stacks: Seconds, numbers: dict[Frame, int]) -> dict[str, Any]:
-    """Return a profile, and give numbers to frames that are new."""
+    """Return a profile. New frames are added to `numbers`."""
     return {
         "type": "sampled",
         "name": name,

@@ -26,16 +26,16 @@ Row = dict[Hashable, Any]
 
 
 def write_history(runs: pd.DataFrame, path: str | os.PathLike[str]) -> Path:
-    """Write runs over time as one HTML file; an existing file is replaced.
+    """Write runs over time as one HTML file. An existing file is replaced.
 
-    The page has a chart and a table of each pipeline. It has no script and forbids itself the
-    network. A run's name links to its report if there is one: a file of the run's name and
-    ``.html``, as `dasfprof report` writes it, beside the run's files or beside the page.
+    The page has a chart and a table of each pipeline. It has no script and cannot access the
+    network. A run's name links to the run's report, if `dasfprof report` has written one as
+    ``{run}.html`` into the directory of the run or of the page.
 
     Parameters
     ----------
     runs
-        What `dasfprof.history` returns.
+        Table from `dasfprof.history`.
     path
         The file to write.
 
@@ -89,7 +89,7 @@ def _section(name: str, runs: pd.DataFrame, trend: str, page: Path) -> str:
 
 
 def _chart(rows: list[Row], links: list[str]) -> str:
-    """Draw the wall times side by side, the oldest first; runs that did not end are crosses."""
+    """Return a chart of wall times, oldest run first. Crosses are runs that did not finish."""
     walls = [float(row["Wall Time (s)"]) for row in rows]
     highest = max((wall for wall in walls if np.isfinite(wall)), default=0.0) or 1.0
     drawn, line = [], []
@@ -150,7 +150,7 @@ def _date(row: Row) -> str:
 
 
 def _report_of(row: Row, page: Path) -> str:
-    """Return the address of a run's report, relative to the page; empty if there is none."""
+    """Return the URL of a run's report, relative to the page, or an empty text without a report."""
     name = file_for(str(row["Run"]), ".html")
     for place in (Path(str(row["Directory"])), page.parent):
         if (place / name).is_file():

@@ -1,4 +1,4 @@
-"""`write_report`, `write_comparison`: a run, or two sides of runs, as one HTML file."""
+"""A run (`write_report`), or a comparison of runs (`write_comparison`), as one HTML file."""
 
 from __future__ import annotations
 
@@ -39,17 +39,17 @@ if TYPE_CHECKING:
     from dasfprof.analysis.run import Run
 
 
-#: Of more task runs than this no report tells what would fit elsewhere: each takes 0.4 ms there.
+#: Maximum number of task runs for the memory forecast, which takes 0.4 ms per task run.
 _MOST_REPLAYED = 3000
 
 
 def write_report(
     analyser: Analyser, path: str | os.PathLike[str], *, title: str | None = None
 ) -> Path:
-    """Write a run as one HTML file; an existing file is replaced.
+    """Write a run as one HTML file. An existing file is replaced.
 
-    The file holds the findings and all task runs, samples and tables, forbids itself the network,
-    and shows what the trace holds as text only.
+    The file contains the findings and all task runs, samples and tables. It cannot access the
+    network, and shows the contents of the trace only as text.
 
     Parameters
     ----------
@@ -75,13 +75,13 @@ def write_report(
 
 
 def _data(analyser: Analyser, title: str) -> tuple[dict[str, Any], dict[str, PackedColumn]]:
-    """Return the page's facts and columns: the columns that it needs first come first."""
+    """Return the page's facts and columns. Columns that it needs first come first."""
     trace = analyser.run
     whole = trace.whole
-    # NumPy lets go of the interpreter's lock, so that a thread beside this one saves a third.
+    # NumPy releases the GIL, so a second thread saves a third of the time.
     with ThreadPoolExecutor(1, "dasfprof-report") as pool:
         told = pool.submit(_told, analyser)
-        # What both need is worked out here while the other one explains idle threads.
+        # This thread computes what both need while the other one explains idle threads.
         path_segments(trace)
         find_chunks(trace)
         timeline = TimelineData.of(whole)
@@ -124,7 +124,7 @@ def _data(analyser: Analyser, title: str) -> tuple[dict[str, Any], dict[str, Pac
 
 
 def _told(analyser: Analyser) -> dict[str, Any]:
-    """Return the facts about the run as a whole: findings and accounting."""
+    """Return the facts about the full run, which are findings and accounting."""
     found, summary = analyser.findings(), summarise(analyser.run)
     findings = table_of(found)
     accounting = analyser.time_accounting()
@@ -140,7 +140,7 @@ def _told(analyser: Analyser) -> dict[str, Any]:
 
 
 def _tables(analyser: Analyser) -> dict[str, Any]:
-    """Return the tables of the page, by their names there: first those that the shell shows."""
+    """Return the tables by their names in the page. Tables of the overview come first."""
     shown = [item for item in questions.all() if item.page and item.applies(analyser.run)]
     shown.sort(key=lambda item: (item.overview is None, item.overview or 0))
     tables = {str(item.page): (item, Request(item).table(analyser)) for item in shown}
@@ -169,25 +169,25 @@ def _notes(analyser: Analyser, timeline: TimelineData) -> list[str]:
     return notes
 
 
-# --- write_comparison: two sides of runs as one HTML file -----------------------------------------
+# --- write_comparison: a comparison of runs as one HTML file --------------------------------------
 
 
-#: The groups of columns that a timeline is drawn from; details of single task runs are left out.
+#: Prefixes of the columns of a timeline. Details of single task runs are left out.
 _DRAWN = ("picture/", "path/", "keys/")
 _LONGEST = 60
 
 
 def write_comparison(comparison: Comparison, path: str | os.PathLike[str]) -> Path:
-    """Write a comparison as one HTML file; an existing file is replaced.
+    """Write a comparison as one HTML file. An existing file is replaced.
 
-    The file holds the verdict, waterfalls, the timelines of the run of each side whose wall time
-    is nearest to the median, and all tables. It forbids itself the network, and shows what the
-    traces hold as text only.
+    The file contains the verdict, waterfalls, the timeline of one run of each side (the run whose
+    wall time is nearest to the median), and all tables. It cannot access the network, and shows the
+    contents of the traces only as text.
 
     Parameters
     ----------
     comparison
-        What `dasfprof.compare` returns.
+        Comparison from `dasfprof.compare`.
     path
         The file to write.
 
@@ -243,7 +243,7 @@ def _subtitle(comparison: Comparison) -> str:
 
 
 def _waterfalls(comparison: Comparison) -> dict[str, Any] | None:
-    """Return the four waterfalls; None where wall times cannot be compared."""
+    """Return the four waterfalls, or None if wall times cannot be compared."""
     if comparison.verdict.kind == "cannot tell":
         return None
     return {
@@ -259,14 +259,14 @@ def _waterfalls(comparison: Comparison) -> dict[str, Any] | None:
 
 
 def _narrow_first(functions: pd.DataFrame) -> pd.DataFrame:
-    """Put first what a page that is not wide shows: what changed, and by how much."""
+    """Move the columns about changes to the front, as narrow pages show only the first ones."""
     first = [functions.columns[0], "Changed", "Change (%)", "p", "Median Before (s)"]
     first += ["Median After (s)", "Total Before (s)", "Total After (s)", "Tasks"]
     return functions[[*first, *(label for label in functions.columns if label not in first)]]
 
 
 def _compared_tables(comparison: Comparison) -> list[tuple[str, str, pd.DataFrame]]:
-    """Return name, title and rows of the tables that have any."""
+    """Return name, title and rows of the tables that are not empty."""
     tables = [
         ("functions", "Functions", _narrow_first(comparison.functions)),
         ("steps", "Steps", _narrow_first(comparison.steps)),
@@ -279,7 +279,7 @@ def _compared_tables(comparison: Comparison) -> list[tuple[str, str, pd.DataFram
 
 
 def _timeline(run: Run) -> tuple[dict[str, PackedColumn], dict[str, Any]]:
-    """Return the columns and facts that a timeline is drawn from."""
+    """Return the columns and facts of a timeline."""
     data = TimelineData.of(run.whole)
     path, path_facts = path_columns(run, data.rows)
     columns = {**in_group("path", path), **data.columns}
