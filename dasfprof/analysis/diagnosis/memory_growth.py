@@ -36,9 +36,9 @@ _COURSE = (
 )
 #: Advice that distinguishes a leak from memory that the allocator keeps.
 _TRIM = (
-    "Run client.run(lambda: ctypes.CDLL('libc.so.6').malloc_trim(0)), with import ctypes inside "
-    "the function, to tell a leak from memory that malloc has not returned. If memory drops, "
-    "call it regularly or lower MALLOC_TRIM_THRESHOLD_. If not, look for references in module "
+    "Run client.run(lambda: __import__('ctypes').CDLL('libc.so.6').malloc_trim(0)) to tell a leak "
+    "from memory that malloc has not returned. If memory drops, call it regularly or lower "
+    "MALLOC_TRIM_THRESHOLD_. If not, look for references in module "
     "globals, caches, actors, or cycles. Until the leak is fixed, restart workers regularly with "
     "--lifetime."
 )
