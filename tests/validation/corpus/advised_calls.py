@@ -494,7 +494,7 @@ WITHOUT: dict[str, set[str]] = {
         "client.replicate()",
         "resources=",
     },
-    "memory-growth": {"client.cancel()", "client.run()", "malloc_trim()"},
+    "memory-growth": {"CDLL()", "client.cancel()", "client.run()", "malloc_trim()"},
     "transfer-bound": {"client.replicate()", "pickle.dumps()", "scatter()"},
     "serial-chain": {"agg()", "drop_duplicates()", "split_every=", "split_out=", "value_counts()"},
     "gil-contention": {"nogil="},
