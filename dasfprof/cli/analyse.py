@@ -215,7 +215,7 @@ def analyse(  # noqa: PLR0917
 
 
 def _print_patch(findings: list[Finding]) -> None:
-    """Print a diff with the edits that findings suggest; end with exit code 1 if there is none."""
+    """Print a diff of the edits that findings suggest. Exit with code 1 if there are none."""
     from dasfprof.cli.patches import edits_of, patch_of
 
     diff, obstacles = patch_of(edits_of(findings))

@@ -127,7 +127,7 @@ def read_all_contents(databases: Iterable[EventDatabase]) -> list[FileContents]:
     Raises
     ------
     TraceError
-        If one is no file of a trace.
+        If a file is not a trace file.
     """
     contents, segments = [], Segments()
     for database in databases:

@@ -36,7 +36,7 @@ between_option = click.option(
     "'2026-03-01 13:00'. Times without a time zone are UTC.",
 )
 
-#: The option of commands that read a run, for the work of one client.
+#: Option of commands that read a run: the name of a client.
 client_option = click.option(
     "--client",
     "name",
@@ -156,7 +156,7 @@ def connected(address: str | None) -> Iterator[Client | None]:
     Raises
     ------
     NoSchedulerError
-        If none answers there.
+        If no scheduler answers at this address.
     """
     if address is None:
         yield None
@@ -199,13 +199,13 @@ def document(
     analyser
         The run.
     title
-        What it is called.
+        Name of the run.
     findings
-        The findings; None: the document has none.
+        The findings, or None for a document without findings.
     tables
         The tables by name.
     following
-        The commands that lead on.
+        Commands for the next step.
     """
     from dasfprof.report.run_summary import summarise
 

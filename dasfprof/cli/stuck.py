@@ -105,7 +105,7 @@ def _is_dump(source: str) -> bool:
 
 
 def scheduler_address(source: str | None) -> str:
-    """Return the address of a scheduler with its scheme; also from a file or Dask's config."""
+    """Return the address of a scheduler, with a scheme, from a text, a file or Dask's config."""
     import dask
 
     if source is None:

@@ -28,7 +28,7 @@ def trial_options(time_limit: str) -> Callable[[Any], Any]:
     Parameters
     ----------
     time_limit
-        The default.
+        Default of the time limit.
     """
     of_trials: tuple[Callable[[Command], Command], ...] = (
         of_script,
@@ -67,7 +67,7 @@ def program_runs(options: dict[str, Any]) -> Iterator[ProgramRuns]:
     Parameters
     ----------
     options
-        Those of `trial_options`, by name; the others are of the recording.
+        Options by name. Those not from `trial_options` are options of the recording.
     """
     from dasfprof.database.storage import is_url
     from dasfprof.handles.trial.process import Program

@@ -1,4 +1,4 @@
-"""`LiveView`: a run in progress in a notebook; and the side processes of views and metrics.
+"""A view of a run in progress in a notebook (`LiveView`), and processes for views and metrics.
 
 ``python -m dasfprof.handles.live`` is such a side process:
 
@@ -132,7 +132,9 @@ _LONGEST = 600.0
 
 
 class FindingsSoFar:
-    """Diagnoses a run in processes of low priority, one at a time, less often the longer it takes.
+    """Diagnoses a run repeatedly, in one process of low priority at a time.
+
+    The longer a diagnosis takes, the longer is the time until the next one.
 
     A run that seems to hang, or that continues after that, is diagnosed immediately.
 

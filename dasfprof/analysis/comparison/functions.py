@@ -56,12 +56,12 @@ def compare_functions(
     before, after
         The runs.
     matching
-        Which functions or steps are which.
+        Names that differ between the groups.
     least
-        With one run each, the minimum fraction by which a function must differ to be called
-        changed. If it is NaN, none is.
+        With one run per group, the minimum fraction by which a changed function differs. With NaN,
+        no function counts as changed.
     by
-        Whether a row is a function or a step.
+        ``"function"`` or ``"step"``, which is the subject of each row.
     """
     sides = (len(before), len(after))
     first = _by_name(before, matching.label_before, by)
@@ -117,7 +117,7 @@ def _by_name(
 ) -> dict[str, list[pd.DataFrame]]:
     """Return columns of the successful task runs of each function, per run.
 
-    ``held`` is the maximum number of bytes that the process held meanwhile, in samples.
+    ``held`` is the maximum memory of the process in samples during the task runs, in bytes.
     """
     by_label: dict[str, list[pd.DataFrame]] = {}
     for trace in traces:
@@ -163,7 +163,7 @@ def _change_of_count(before: float, after: float, ended: tuple[bool, ...]) -> st
 #: Functions whose results a function takes, and functions that take its results.
 Neighbours = tuple[frozenset[str], frozenset[str]]
 
-#: Those of them that both groups have, and the number of others of each kind.
+#: Those neighbours that both groups have, and the number of other neighbours of each kind.
 _Place = tuple[frozenset[str], frozenset[str], int, int]
 
 

@@ -119,7 +119,7 @@ def open_side(source: Sources) -> list[ComparedRun]:
 
 
 def list_runs(before: Sequence[ComparedRun], after: Sequence[ComparedRun]) -> pd.DataFrame:
-    """List the runs of both sides; see `RunComparison.runs`."""
+    """List the runs of both sides. See `RunComparison.runs`."""
     sides = [("before", run) for run in before] + [("after", run) for run in after]
     rows = [
         (side, run.name, run.seconds, len(run.trace.tasks), "; ".join(run.faults))

@@ -153,7 +153,7 @@ def make_waterfall(
     DataFrame
         ``Class``, `name`, ``Before (s)``, ``After (s)`` (means of the runs), ``Difference (s)``,
         ``Meaning`` of the category, largest difference first. Each column of seconds sums to the
-        total: nothing is rounded or left out.
+        total, because nothing is rounded or left out.
     """
     first = _mean(before, matching.label_before)
     second = _mean(after, matching.label_after)
@@ -184,7 +184,7 @@ def _mean(runs: Sequence[Parts], label: Callable[[str], str]) -> Parts:
 
 # --- Lines and calls in stack samples -------------------------------------------------------------
 
-#: Path of a call: the functions on the way to it, each with its file.
+#: Path of a call, which is the chain of its callers, each with its file.
 _Path = tuple[tuple[str, str], ...]
 
 

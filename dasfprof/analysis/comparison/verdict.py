@@ -36,9 +36,10 @@ _PARTS, _ENOUGH_IN_PART = 8, 4
 def relative_spread(trace: Run) -> float:
     """Estimate the standard deviation of a run's wall time as a fraction of it, or NaN if unknown.
 
-    There are two sources of variation. Durations of tasks of the same function differ: those of the
-    critical path sum to the wall time, and so do their variances. And the speed of the host
-    changes, by as much between runs, it is assumed, as between eighths of this run.
+    There are two sources of variation. First, durations of tasks of the same function differ. The
+    durations on the critical path sum to the wall time, so their variances are summed as well.
+    Second, the speed of the host changes. It is assumed to change as much between runs as between
+    eighths of this run.
     """
     tasks, wall = trace.tasks, path_seconds(trace)
     if not len(tasks) or not wall > 0:
@@ -63,7 +64,7 @@ def relative_spread(trace: Run) -> float:
 def _spread_of_speed(start: Array, relative: Array) -> float:
     """Return the spread between parts of a run of the duration of a typical task.
 
-    The spread that medians of so few tasks have by chance is subtracted: 1.25 standard errors.
+    The spread that medians of few tasks have by chance (1.25 standard errors) is subtracted.
     """
     edges = np.linspace(start.min(), start.max(), _PARTS + 1)[1:-1]
     parts = Groups(np.searchsorted(edges, start, side="right"), _PARTS)

@@ -1,4 +1,4 @@
-"""The client's time: before the first task, in calls of Dask, and by category; what it sent."""
+"""The client's time before the first task, in calls of Dask and by category, and sent values."""
 
 from __future__ import annotations
 
@@ -62,8 +62,7 @@ class FirstTask:
     stages: dict[Stage, float]
     #: Seconds since the start of recording, or NaN if unknown or measured by another clock.
     seconds: float
-    #: Seconds of these until the scheduler had tasks, without the time at a prompt, as far as
-    #: known.
+    #: Known part of `seconds` before the scheduler had tasks, without the time at a prompt.
     late: float
 
 
@@ -203,8 +202,8 @@ def find_calls(run: Run) -> pd.DataFrame:
 def single_calls(run: Run) -> pd.DataFrame:
     """Return the rows of `find_calls` that request many small results one at a time.
 
-    ``in_vain`` is the time that a single call for all results would have saved, which excludes
-    creating the objects and one call. The largest come first.
+    Sorted by ``in_vain``, the time that a single call for all results would have saved, in
+    descending order. The time of creating the objects, and of one call, cannot be saved.
     """
     calls = find_calls(run)
     few = (calls["keys"] <= 1.5 * calls["calls"]) & (calls["received"] < LARGE * calls["keys"])
@@ -217,8 +216,9 @@ def single_calls(run: Run) -> pd.DataFrame:
 def meanwhile(run: Run, begins: Array, ends: Array) -> dict[ClientTime, float]:
     """Return `client_time_of` within sorted, disjoint time ranges in Unix seconds.
 
-    A call prepares, then waits, then receives. For many calls in a row, it is not recorded which
-    part of them was within a time range, unless all were. Then the result is empty.
+    A call first prepares, then waits, then receives. Rows that sum up several calls do not show
+    which of these calls were within a time range, unless all of them were. If this matters, the
+    result is empty.
     """
     table = run.client_calls
     main = table[(table["main"] == 1).to_numpy() & (table["call"].astype(object) != RECORDING)]
@@ -315,7 +315,7 @@ def find_carried(run: Run) -> pd.DataFrame:
 
 
 def seconds_of_carrying(run: Run, handling: float) -> float:
-    """Return the thread-seconds of handling that embedded values cost."""
+    """Return the thread-seconds that tasks need to handle embedded values."""
     carried, tasks = find_carried(run), len(run.tasks)
     each = np.fmax(carried["size"] / _SLOWEST, _TIMES * carried["seconds"])
     carriers = min(int(carried["tasks"].sum()), tasks)

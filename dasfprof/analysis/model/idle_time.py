@@ -69,7 +69,8 @@ class WorkerCauses:
     running: Array
     #: Free threads by cause.
     causes: dict[ThreadTime, Array]
-    #: Threads that remain for the pool, and ready tasks that exceed the worker's free threads.
+    #: Threads without a cause on the worker, which go to the pool, and ready tasks that exceed the
+    #: worker's free threads.
     idle: Array
     surplus: Array
 
@@ -127,7 +128,7 @@ def worker_causes(
 
 
 def idle_threads(explained: WorkerCauses) -> IdleThreads:
-    """Sum up what the worker itself explains, and keep the remaining threads."""
+    """Sum the thread-seconds that the worker itself explains, and return the remaining threads."""
     times, running, threads = explained.times, explained.running, explained.threads
     steps = np.diff(times)
     causes = {
@@ -153,7 +154,10 @@ def idle_threads(explained: WorkerCauses) -> IdleThreads:
 
 
 def _count(order: Array, ends: Array, first: int, second: int) -> Array:
-    """Return, after each of the sorted edges, the number of open ranges that two groups bound."""
+    """Return the number of open ranges after each sorted edge.
+
+    Edges of group `first` open ranges, and edges of group `second` close them.
+    """
     step = np.zeros(int(ends[-1]), dtype=np.int32)
     step[ends[first - 1] : ends[first]] = 1
     step[ends[second - 1] : ends[second]] = -1
@@ -170,7 +174,7 @@ _INT = np.int32
 
 @dataclass(frozen=True)
 class Pool:
-    """Seconds by cause of one thread of the cluster's pool."""
+    """Idle seconds of a single thread of the cluster's pool, by cause, over time."""
 
     #: Times between which no cause changes.
     grid: Array
@@ -189,7 +193,7 @@ class Pool:
 
 
 def pool_of(workers: list[IdleThreads], demand: PoolDemand) -> Pool:
-    """Explain the threads that remain of all workers. All threads of the pool are equal."""
+    """Explain the idle threads that workers do not explain. All threads of the pool are equal."""
     times = np.concatenate([np.empty(0), *(of_one.times for of_one in workers)])
     if not len(times):
         return Pool(times, {})

@@ -1,4 +1,4 @@
-"""Task runs by the pipeline step, and by the source line, that built them."""
+"""Groups of task runs by pipeline step, client, source line, annotations and graph layer."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def has_steps(run: Run) -> bool:
 
 
 def step_groups(*tables: pd.DataFrame) -> tuple[Array, list[str]]:
-    """Return codes and names of the steps of task runs in tables, one table after another.
+    """Return codes and names of the steps of task runs, for concatenated tables.
 
     Returns
     -------
@@ -41,7 +41,7 @@ def step_groups(*tables: pd.DataFrame) -> tuple[Array, list[str]]:
 def groups_of(
     column: str, nothing: str, tables: tuple[pd.DataFrame, ...]
 ) -> tuple[Array, list[str]]:
-    """Return codes and texts of a categorical column of tables, one table after another.
+    """Return codes and texts of a categorical column, for concatenated tables.
 
     Returns
     -------
@@ -86,7 +86,7 @@ def has_lines(run: Run) -> bool:
 
 
 def line_groups(*tables: pd.DataFrame) -> tuple[Array, list[str]]:
-    """Return codes and names of the source lines of task runs in tables, one after another.
+    """Return codes and names of the source lines of task runs, for concatenated tables.
 
     Returns
     -------

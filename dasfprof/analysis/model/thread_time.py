@@ -254,7 +254,7 @@ COSTS = {"cpu": np.nan, "run_queue": 0.0, "storage": 0.0, "deserialize": 0.0, "d
 
 
 def recorded_costs(run: Run, count: int) -> dict[str, Array]:
-    """Return the costs of a trace's task runs. They are missing without a worker's file."""
+    """Return the costs of a run's task runs, with defaults for runs without a worker's file."""
     return {name: recorded_column(run, name, count, missing) for name, missing in COSTS.items()}
 
 

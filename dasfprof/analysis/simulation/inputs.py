@@ -248,7 +248,7 @@ class ReplayCluster:
         return int(np.cumsum(steps).max(initial=0))
 
     def with_workers(self, count: int) -> ReplayCluster:
-        """Return a cluster of another size, whose workers come and go as the recorded ones."""
+        """Return a cluster of another size. Its workers join and leave like the recorded ones."""
         if not len(self.threads):
             return ReplayCluster(
                 np.ones(count, dtype=np.int64), np.zeros(count), np.full(count, np.inf)
@@ -321,7 +321,7 @@ USUAL_COSTS = Costs(
 
 
 def measure_costs(run: Run, slots: TaskSlots) -> Costs:
-    """Return the measured costs of a run, or defaults without measurements.
+    """Return the measured costs of a run, with defaults for costs without measurements.
 
     Latencies are means, because chains of tasks add them up.
     """
@@ -363,8 +363,8 @@ def _mean(values: Array, usual: float, longest: float = _LONGEST) -> float:
 def _from_workers(done: Array, known: Array) -> tuple[float, float]:
     """Return the latency of finishes, and the scheduler's time for each.
 
-    The latency is that of messages that did not wait for another one. For messages that did, the
-    time from one to the next is the scheduler's time.
+    The latency is measured with messages that did not wait for another message. For messages that
+    waited, the time between two messages is the scheduler's time.
     """
     order = np.argsort(known, kind="stable")
     done, known = done[order], known[order]

@@ -1,8 +1,8 @@
 """Forecasts of the peak memory of workers on another cluster: results, and processes.
 
-A result is held from its task's end until the scheduler would release it, on its own worker and on
-each that fetched it. A process also has its initial memory, and what running tasks allocate beyond
-their results.
+A result is held from its task's end until the scheduler would release it, on the worker that made
+it and on each worker that fetched it. The memory of a process also includes its initial memory, and
+the memory that running tasks allocate in addition to their results.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from dasfprof.database.columns import Array
 #: Number of replays with random durations, and for a run with more than this number of tasks. The
 #: standard deviation of the logarithm of durations is that of their function, within these bounds.
 _REPLAYS, _FEW, _LARGE, _SPREAD = 20, 5, 10_000, (0.02, 0.3)
-#: Quantiles of the peaks between which that of another run is expected.
+#: Quantiles of the peaks between which the peak of another run is expected.
 _WITHIN = 0.1, 0.9
 #: Minimum seconds for which results are in memory together. Samples are taken ten times per second.
 _TOGETHER = 0.05
@@ -199,7 +199,7 @@ class _Residents:
         self.base = float(np.median([p.unmanaged[0] for p in memory_of_processes(run)]))
 
     def peaks(self, outcome: Outcome, held: Array) -> tuple[float, float]:
-        """Return the peaks of results, and of processes, of any worker of a replay."""
+        """Return the highest peak of results, and of a process, among the workers of a replay."""
         inputs = self.replay.inputs
         done = outcome.begun + held + inputs.seceded
         goes = self._goes(outcome, done)
@@ -228,7 +228,10 @@ class _Residents:
 
 
 def _last_needed(inputs: ReplayInputs, known: Array) -> Array:
-    """Return when the end of the last run that needed each result was known, or its own end."""
+    """Return the time at which the scheduler knew that the last user of each result had ended.
+
+    For a result without users, it is the time at which the scheduler knew the result.
+    """
     needed = known.copy()
     takers = np.repeat(np.arange(len(inputs)), np.diff(inputs.input_offsets))
     np.maximum.at(needed, inputs.inputs, known[takers])
@@ -325,7 +328,7 @@ def peak_before_run(
 def _results_at_peak(
     inputs: ReplayInputs, outcome: Outcome, held: Array, wanted: Array
 ) -> tuple[float, int]:
-    """Return the peak of results of any worker, and the layer with most of them then."""
+    """Return the peak bytes of results on the fullest worker, and the layer with most of them."""
     done = outcome.begun + held
     goes = np.where(wanted, outcome.wall + 1.0, _last_needed(inputs, outcome.known))
     copied, at, since = _copies(inputs, outcome)

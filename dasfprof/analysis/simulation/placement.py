@@ -16,10 +16,11 @@ UNKNOWN_DURATION = 0.5
 class Placement:
     """The scheduler's view of workers: their results, their tasks, and the placement of new tasks.
 
-    As in Dask, a run of a large group with few inputs goes to the worker with the fewest tasks if
-    one has room, and otherwise waits in a queue. If the scheduler has no queue, it goes to the
-    worker of the runs before it. Any other run goes to a worker with an input: the one that can
-    start it first, by its occupancy and by the inputs that it would have to fetch.
+    As in Dask, a run of a large group with few inputs is sent to the worker with the fewest tasks.
+    If no worker has room, the run waits in a queue. If the scheduler has no queue, the run is sent
+    to the worker of the previous run of its group. Any other run is sent to a worker that holds one
+    of its inputs. Among these workers, it is the one that can start the run first, given its
+    occupancy and the inputs that it would have to fetch.
 
     Parameters
     ----------
@@ -122,7 +123,7 @@ class Placement:
         return row
 
     def withdraw(self, row: int) -> None:
-        """Withdraw a run from its worker."""
+        """Record that a run is taken away from its worker."""
         worker = self.worker[row]
         self.processing[worker] -= 1
         self.occupancy[worker] = max(self.occupancy[worker] - self._charge[row], 0.0)
@@ -320,7 +321,7 @@ class _View:
         return sorted(busy, key=lambda worker: -self._occupancy[worker])[:_VICTIMS]
 
     def thief_for(self, row: int, victim: int) -> int:
-        """Return the worker to which a run moves, and count it there, or return -1 if it stays."""
+        """Return the worker to which a run moves, and count it there. Return -1 if it stays."""
         placement, occupancy, thieves = self._placement, self._occupancy, self._thieves
         seconds = placement.expected_seconds(row)
         if not thieves or placement.input_seconds(row) > seconds * _TOO_DEAR - _LATENCY:

@@ -22,14 +22,14 @@ _MOSTLY = 0.8
 
 @dataclass(frozen=True)
 class GraphSubmissions:
-    """The graphs of a run in the order of arrival. A run starts after its graph came."""
+    """The graphs of a run in the order of arrival. A task run starts after its graph arrived."""
 
-    #: Number of reported finishes after which each graph comes, or 0 if it comes after the graph
-    #: before it.
+    #: Number of reported finishes after which each graph arrives, or 0 if it arrives a fixed time
+    #: after the previous graph.
     finishes: Array
     #: Delay of each graph in seconds.
     delay: Array
-    #: Seconds of the scheduler for it.
+    #: Seconds that the scheduler needs for each graph.
     span: Array
     #: Mask of runs whose finish is reported to a client.
     reported: Array
@@ -38,10 +38,11 @@ class GraphSubmissions:
 def find_submissions(run: Run, times: TaskTimes) -> tuple[Array, GraphSubmissions]:
     """Return the graph that each run came with, and what each graph waited for.
 
-    Dask does not record what a client waits for. A graph that comes when everything that clients
-    had requested is finished waited for that. If most other graphs come promptly after such a
-    finish, with no graph since, they waited for it, as in clients that process results as they
-    complete. Otherwise, a client submits at its own pace.
+    Dask does not record what a client waits for, so it is inferred. A graph that arrives when all
+    requested results are finished is assumed to have waited for them. If most of the other graphs
+    arrive promptly after the finish of a requested result, they are assumed to have waited for this
+    result, as in clients that process results as they complete. Otherwise, the client submits
+    each graph a fixed time after the previous one.
 
     Returns
     -------
@@ -60,7 +61,7 @@ def find_submissions(run: Run, times: TaskTimes) -> tuple[Array, GraphSubmission
     np.maximum.at(last, graph[came], arrival[came])
     known, sizes = np.sort(times.known[reported]), np.bincount(graph[reported], minlength=count)
     before = np.cumsum(sizes) - sizes
-    # A run that ended at the same time is not among those that its graph waited for.
+    # A graph did not wait for a run that ended at the same time.
     simultaneous = np.bincount(graph[reported & (times.known <= first[graph])], minlength=count)
     finished = np.minimum(np.searchsorted(known, first, side="right") - simultaneous, before)
     since_finish = first - np.append(-np.inf, known)[finished]

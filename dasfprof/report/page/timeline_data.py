@@ -254,7 +254,7 @@ def _detail_columns(tasks: pd.DataFrame, rows: Array) -> dict[str, PackedColumn]
 
 
 def _categories(column: pd.Series[Any], rows: Array) -> tuple[PackedColumn, list[str]]:
-    """Pack positions in a list of texts; NA is the position after the last."""
+    """Pack indices in a list of texts. NA is the index after the last text."""
     codes = column.cat.codes.to_numpy()[rows].astype(np.int64)
     names = [str(name) for name in column.cat.categories]
     return whole_numbers(np.where(codes < 0, len(names), codes)), names
