@@ -86,7 +86,7 @@ class Switch(Option):
 
 
 class Pages(Option):
-    """What the pages of a run show: all, nothing, or counts."""
+    """The contents of a run's pages: everything, nothing, or only counts."""
 
     def check(self, value: Any) -> bool | str:
         """Return the value."""

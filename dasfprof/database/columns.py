@@ -66,7 +66,7 @@ class DictionaryColumn:
         return DictionaryColumn(self.codes[rows], self.entries)
 
     def to_list(self) -> list[Any]:
-        """Return the values; equal rows share one object."""
+        """Return the values. Equal rows share one object."""
         entries = self.entries
         return [entries[code] for code in self.codes.tolist()]
 

@@ -1,5 +1,5 @@
-"""What a user holds: a run that is recorded, its analyser, a comparison, a look at a live cluster.
+"""Objects that users hold, such as a run that is recorded, its analyser, or a comparison.
 
-Each joins what lower floors do: a run its recording and its analysis, an analyser its answers and
-their report.
+Each object combines parts of other packages. A run combines its recording and its analysis, and an
+analyser combines its tables and the report.
 """

@@ -1,4 +1,4 @@
-"""What is recorded: the event classes, and each event kind with its columns, declared once."""
+"""Schemas of recorded events: the event classes, and the columns of each event kind."""
 
 from __future__ import annotations
 

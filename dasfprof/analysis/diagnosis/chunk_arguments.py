@@ -188,7 +188,7 @@ def _bytes_text(size: float) -> str:
 
 
 def _larger(value: Any, shape: tuple[int, ...], blocks: tuple[int, ...], factor: float) -> Any:
-    """Return the larger value of ``chunks=`` if the given one cut this array; else None."""
+    """Return a larger value of ``chunks=`` if the given value cut this array, or else None."""
     grown = larger_shape(shape, blocks, factor)
     axes = list(zip(shape, blocks, strict=True))
     if _is_size(value) and all(size == value or count == 1 for size, count in axes):

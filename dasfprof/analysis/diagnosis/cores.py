@@ -378,7 +378,7 @@ def fewer_threads(run: RunFigures) -> list[Change]:
 
 
 def without_waiting(run: RunFigures, rows: Array) -> Array:
-    """Return all durations, those of these task runs without waits other than CPU wait."""
+    """Return all durations. For these task runs, waits other than CPU wait are subtracted."""
     return run.with_durations(rows, run.cpu[rows] + run.core_wait[rows])
 
 

@@ -266,7 +266,7 @@ def row_wise(run: RunFigures) -> Iterator[Finding]:
 
 
 def _seconds_per_value(run: RunFigures, rows: Array) -> float:
-    """Return the CPU seconds per row of the results of task runs; NaN if either is unknown."""
+    """Return the CPU seconds per row of the results of task runs, or NaN if either is unknown."""
     tasks = run.trace.tasks.iloc[rows]
     lengths = [
         shape[0] if isinstance(shape, tuple) and shape else np.nan for shape in tasks["shape"]

@@ -33,7 +33,7 @@ OF_PROGRAMS = ("chunks", "batch", "persist")
 
 @dataclass(frozen=True)
 class Edit:
-    """A line of the program, and the text that should replace it; both without indentation."""
+    """A line of the program, and the text that should replace it, both without indentation."""
 
     file: str
     number: int

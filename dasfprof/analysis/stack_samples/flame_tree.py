@@ -33,7 +33,7 @@ class Name(NamedTuple):
 
 @dataclass(frozen=True)
 class FlameTree:
-    """Calls, each followed by those that it makes, longest first.
+    """Calls, each followed by the calls that it makes, longest first.
 
     Groups are the outermost level.
     """

@@ -1,4 +1,4 @@
-"""`loop_blocks`: times when event loops were blocked, and what their threads did meanwhile."""
+"""`loop_blocks`: times when event loops were blocked, and what their threads were doing."""
 
 from __future__ import annotations
 

@@ -209,7 +209,7 @@ def time_to_first_task(run: Run) -> pd.DataFrame:
 
 
 def create_annotated_task_graph(run: Run, *, progress: bool = False) -> nx.DiGraph[str]:
-    """Return the task graph with the attributes of each task; see `TraceAnalyser`."""
+    """Return the task graph with the attributes of each task. See `TraceAnalyser`."""
     import networkx as nx
 
     tasks, texts = run.tasks, run.keys.texts(np.arange(len(run.keys)))

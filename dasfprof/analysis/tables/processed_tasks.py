@@ -41,7 +41,7 @@ _START = "start"
 
 
 def _of_part(run: Run, by: By = "task") -> Any:
-    """Return the first attempts of a time window and their number; or sums by group."""
+    """Return the first attempts of a time window and their number, or sums by group."""
     attempts = find_attempts(run)
     if by != "task":
         return _sums(attempts, by)

@@ -110,7 +110,7 @@ _PROGRESS = "progress"
 
 @dataclass(frozen=True)
 class Question:
-    """An analysis with its place in commands and reports; also the decorator that registers it."""
+    """An analysis, and its position in commands and reports. As a decorator, registers it."""
 
     #: Heading of its table.
     title: str

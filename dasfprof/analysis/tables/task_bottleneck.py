@@ -125,7 +125,7 @@ def _order(workers: NamedWorkers, tasks: pd.DataFrame) -> Array:
 
 
 def _table(run: Run, order: Array, of_worker: Array, *, progress: bool) -> pd.DataFrame:
-    """Return the table of task runs in this order; `of_worker` has the seconds of each worker."""
+    """Return the table of task runs in this order. `of_worker` has the seconds of each worker."""
     workers, tasks = run.named, run.tasks
     of_task = workers.numbers(tasks)[order]
     duration = tasks["duration"].to_numpy()[order]

@@ -1,4 +1,4 @@
-"""What the task runs of one key waited for, and where their inputs were."""
+"""Waits of the task runs of one key, and the locations of their inputs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A run in progress: as a view for terminals, as a line for pipes, and as HTML."""
+"""Views of a run in progress, for terminals, for pipes (as single lines), and as HTML."""
 
 from __future__ import annotations
 
