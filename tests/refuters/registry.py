@@ -95,8 +95,9 @@ def _in_general(said: Said, evidence: Evidence) -> Iterator[str]:
         yield f"{said.seconds:.3g} s are no grave loss"
     for size in re.findall(r"-[\d.,]+ [kMGT]?B\b", said.sentences):
         yield f"{size} of bytes"
-    if field := re.search(r"\{\w+\}", said.sentences):
-        yield f"{field[0]} is not filled in"
+    for name in said.figures:
+        if f"{{{name}}}" in said.sentences:
+            yield f"{{{name}}} is not filled in"
     for share in said.shares:
         if share > 1.0 + 1e-9:
             yield f"a share of {share:.6g}"
