@@ -87,9 +87,18 @@ def test_a_double_click_zooms_to_what_the_first_click_selected(
 ) -> None:
     """The first click opens the panel, so that the chart beneath the pointer is another one."""
     for x in (3.0, 19.5):
-        page = open_page(report, "#view=flatten", viewport={"width": 1300, "height": 900})
-        page.tab.locator("#timeline").scroll_into_view_if_needed()
-        page.tab.mouse.dblclick(*bar_of(page, x, 31))
+        for _ in range(5):
+            page = open_page(report, "#view=flatten", viewport={"width": 1300, "height": 900})
+            page.tab.locator("#timeline").scroll_into_view_if_needed()
+            page.tab.evaluate(
+                "window.presses = [];"
+                'addEventListener("pointerdown", (e) => presses.push(e.timeStamp), true)'
+            )
+            page.tab.mouse.dblclick(*bar_of(page, x, 31))
+            first, second = page.tab.evaluate("presses")
+            # On a busy machine the presses may be too far apart for a double click.
+            if second - first < 400:
+                break
         key = {3.0: "load-7-3", 19.5: "last-1"}[x]
         page.until(lambda p=page, k=key: p.details().get("Key") == k)
         begin, end = {3.0: (1.0, 9.0), 19.5: (19.0, 20.0)}[x]
