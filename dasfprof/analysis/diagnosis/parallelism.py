@@ -172,7 +172,7 @@ def dominant_function(run: RunFigures) -> Iterator[Finding]:
     if waits_of(run.trace, name).get(OTHER_TASKS, 0.0) >= 0.5:
         return  # The tasks that it waits for take the time.
     uneven = ", and {mean} on average" if mean > _UNEVEN * median else ""
-    beside = ". Tasks of other functions take {others} on average" if others_count else ""
+    compared = ". Tasks of other functions take {others} on average" if others_count else ""
     p2p = bool(p2p_runs(run.trace)[of_function].any())
     faster = run.saved(0.5 * run.path_seconds_of(code), speedup={name: 2.0})
     if faster < MEDIUM * run.wall:
@@ -182,7 +182,7 @@ def dominant_function(run: RunFigures) -> Iterator[Finding]:
         "One function takes most of the time: {function} takes {share} of all seconds of tasks, "
         f"with {{median}} per task (the median{uneven}).",
         "{tasks:task} took {lasted} in total, without first uses and CPU "
-        f"wait{beside}. It uses the CPU for {{on_cpu}} of its time. {{hottest}}See "
+        f"wait{compared}. It uses the CPU for {{on_cpu}} of its time. {{hottest}}See "
         "per_function_bottleneck(), hot_lines() and per_task_bottleneck().",
         "Shuffle less: {function} is a part of Dask's P2P shuffle. Shuffle fewer columns and "
         "rows, or fewer and larger partitions, and give workers a local disk."

@@ -112,7 +112,7 @@ def chunk_mismatch(run: RunFigures) -> Iterator[Finding]:
     layers: list[tuple[float, Array, pd.Series[int]]] = []
     for layer, of_layer in pairs.groupby("layer"):
         by_item = of_layer.groupby("item")["alone"].agg(["size", "mean"])
-        # What most of the tasks read besides their chunks, such as a table, is no chunk.
+        # Most tasks may read a table in addition to their chunks. A table is not a chunk.
         is_chunk = (by_item["size"] <= of_layer["key_id"].nunique() / 2) | (by_item["mean"] > 0.5)
         is_chunk |= by_item.index.str.startswith(STORED_CHUNK)
         readers = by_item["size"][is_chunk]

@@ -94,7 +94,7 @@ class StackTree:
 
     def own_sums(self, values: Array) -> Array:
         """Return the sum of a value of each stack over the stacks that end in each call."""
-        # Of no stacks, numpy counts integers.
+        # Without stacks, numpy returns integers.
         return np.bincount(self.last[:-1], values, len(self.callers)).astype(float)
 
     def sums(self, values: Array) -> Array:

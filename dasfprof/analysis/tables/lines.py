@@ -85,7 +85,7 @@ def lines(run: Run, price: float | str | None = None) -> pd.DataFrame:
 
     Notes
     -----
-    Idle threads have a row of their own because no line causes them. Client time that is in no call
+    Idle threads have a separate row because no line causes them. Client time that is in no call
     includes the building of collections.
     """
     declared: Price | None = setting("price", price)

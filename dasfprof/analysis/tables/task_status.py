@@ -61,7 +61,7 @@ MEANINGS = {
 }
 #: Names of the sum of all statuses, and of the part of it that belongs to unfinished task runs.
 _TOTAL, _OPEN = "Total", "Open"
-#: Key of the cause for functions without a known cause of their own.
+#: Key of the cause for functions whose cause is not known.
 _ANY = ""
 #: Sentences about functions with unfinished tasks.
 _NOT_ENDED = "Most of its time belongs to unfinished tasks. "

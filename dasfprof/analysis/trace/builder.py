@@ -155,7 +155,7 @@ class TraceBuilder:
                 boot = boots[codes[columns["worker_id"]]]
                 columns["timestamp"] = to_unix(columns["timestamp"], boot)
             known = dict(zip(hosts, boots.tolist(), strict=True))
-            # Without a clock of its process, an event's time is used as it is.
+            # Without a clock of its process, an event's time is used unchanged.
             boot = self._events["process"].map(known).fillna(0.0).to_numpy(dtype=float)
             self._events["time"] = to_unix(self._events["time"].to_numpy(), boot)
         for host in sorted(self._reader.dasf_hosts - timed):

@@ -72,7 +72,7 @@ class BuiltLayer:
     def values(self) -> Iterator[tuple[Any, int]]:
         """Yield values in the layer and their numbers of uses. Of many values, yield only some."""
         source = self.source
-        if _is_part(source):  # Lists contain fused expressions, which are layers of their own.
+        if _is_part(source):  # Lists contain fused expressions, which are separate layers.
             source = [x for x in source.operands if not isinstance(x, list) and not _is_part(x)]
         elif hasattr(source, "mapping"):
             source = dict(source.mapping)

@@ -82,7 +82,7 @@ class _Observed:
         self.facts = TaskFacts(args[0], thread, time())
 
     def args(self) -> tuple[Any, ...]:
-        """Return the task's tuple with these methods in place of its functions."""
+        """Return the task's tuple with these methods instead of its functions."""
         key, packed, _, _, identity, _, *more = self._args
         return (key, packed, self._dumps, self._loads, identity, self._pack_error, *more)
 

@@ -1,6 +1,6 @@
 """Every private name of Dask that the recorder uses, with what a trace lacks without it.
 
-A name is private if Dask's documentation does not describe it. The hooks beside this module use
+A name is private if Dask's documentation does not describe it. The hooks in this package use
 the names as attributes, and check here whether they exist.
 """
 

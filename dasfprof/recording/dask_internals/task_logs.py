@@ -41,7 +41,7 @@ class _Run:
 
 
 class _RecordHandler:
-    """Passes the log records of a worker's task runs to a listener, from a level on."""
+    """Passes the log records of a worker's task runs to a listener, from a minimum level."""
 
     def __init__(
         self,

@@ -41,7 +41,7 @@ def use_dask_logging(level: int = logging.NOTSET) -> None:
 
 
 def last_turn(server: Any) -> float | None:
-    """Return the Unix time at which the loop last turned, or None if this Dask has none."""
+    """Return the Unix time of the last turn of the event loop, or None if this Dask has none."""
     return getattr(server, "_last_tick", None)
 
 

@@ -45,7 +45,7 @@ _NO_WAITS = "not read in processes of a pool"
 
 
 class LocalTasks(RecordingPart):
-    """Records the task runs of one of Dask's local schedulers into a file of its own.
+    """Records the task runs of one of Dask's local schedulers into a separate file.
 
     Parameters
     ----------

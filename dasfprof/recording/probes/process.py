@@ -234,7 +234,7 @@ def memory_group(
     """
     limits = []
     for directory, name, is_first in _groups("memory", groups, root):
-        with contextlib.suppress(OSError, ValueError):  # "max" is no limit.
+        with contextlib.suppress(OSError, ValueError):  # "max" means that there is none.
             file = "memory.limit_in_bytes" if is_first else "memory.max"
             limit = int((directory / file).read_text())
             if 0 < limit < _NO_LIMIT:
@@ -272,7 +272,7 @@ def cpu_group(
     limited = []
     for directory, group, is_first in _groups("cpu", groups, root):
         names = ("cpu.cfs_quota_us", "cpu.cfs_period_us") if is_first else ("cpu.max",)
-        with contextlib.suppress(OSError, ValueError):  # "max" is no quota.
+        with contextlib.suppress(OSError, ValueError):  # "max" means that there is none.
             words = " ".join((directory / name).read_text() for name in names).split()
             quota, period = map(int, words)
             if quota > 0 and period > 0:

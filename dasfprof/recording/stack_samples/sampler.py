@@ -3,8 +3,8 @@
 One thread samples all subjects of a process, such as the threads of a worker's tasks. It sleeps
 until the next sample is due, reads the stacks of all slow threads, and writes them.
 
-A sampler needs the GIL. It gets the GIL when a thread gives it up in a call that waits, or after
-the interpreter's switch interval (5 ms). So a line that gives the GIL up, and C code that keeps it,
+A sampler needs the GIL. It gets the GIL when a thread releases it in a call that waits, or after
+the interpreter's switch interval (5 ms). So a line that releases the GIL, and C code that keeps it,
 are assigned part of the time of the Python lines before them, up to 5 ms per call.
 
 The times of samples are random. A late sample represents all samples that were due until then, for

@@ -83,7 +83,7 @@ def _key_columns(schema: Schema) -> list[int | None]:
 
 
 class HiddenTasks:
-    """The keys of a worker's tasks that belong to other clients, and of their own dependencies.
+    """The keys of a worker's tasks that belong to other clients, and of the dependencies of these.
 
     Parameters
     ----------
