@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from collections.abc import Awaitable, Callable
 
 import dask
 import pytest
+from distributed.process import AsyncProcess
 from hypothesis import HealthCheck, settings
 
 #: Tests of hooks into Dask, which may differ from one Dask to the next.
@@ -63,11 +65,24 @@ def pytest_configure(config: pytest.Config) -> None:
     # Workers are forked from a process that has imported Dask, as in Dask's own tests: it takes a
     # tenth of the CPU seconds. Clusters of scripts and commands are spawned, as Dask does it.
     dask.config.set({"distributed.worker.multiprocessing-method": "forkserver"})
+    AsyncProcess.kill = _kill_and_wait
     # What runs in a shell's background ignores it, and so would the programs that tests start.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     if hasattr(config.option, "loadscopereorder"):  # of pytest-xdist, which counts tests
         config.option.loadscopereorder = False
+
+
+async def _kill_and_wait(
+    process: AsyncProcess, kill: Callable[..., Awaitable[None]] = AsyncProcess.kill
+) -> None:
+    """Kill a worker's process, and wait until it has ended.
+
+    A nanny fails if a worker that it killed has not ended within a second, as happens on a busy
+    machine. This time limit cannot be configured.
+    """
+    await kill(process)
+    await process.join(60)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
