@@ -114,6 +114,23 @@ def test_a_client_that_takes_results_as_they_come() -> None:
     assert predicted(analyser, speedup={"a": 4}) == pytest.approx(11.01)
 
 
+def test_a_client_that_limits_its_open_results() -> None:
+    # After three tasks, each comes 0.3 s after a finish, so that one task waits for a thread.
+    finishes = [1 + 0.5 * graph for graph in range(20)]
+    arrivals = [0.0, 0.0, 0.0, *(finish + 0.3 for finish in finishes[:17])]
+    starts = [0.0, 0.0, *finishes[:18]]
+    runs = [
+        run(f"a-{graph}", arrivals[graph], starts[graph], finishes[graph], graph % 2)
+        for graph in range(20)
+    ]
+    analyser = analyse(*runs, graphs=[0.0, *arrivals[3:]])
+
+    finished = replay_of(analyser.run).inputs.submissions.finishes.tolist()
+    assert finished == [*range(18)]
+    # With tasks half as long, each ends 0.8 s after the third task before it.
+    assert predicted(analyser, speedup={"a": 2}) == pytest.approx(0.75 + 6 * 0.8)
+
+
 def test_a_client_that_is_prompt_by_chance() -> None:
     # One of three graphs that came every 2 s happened to come just after a finish.
     runs = [

@@ -9,6 +9,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from test_pipeline_steps import Pipeline
 import dasfprof
 from dasfprof import MultiEventDatabase, TraceAnalyser
 from dasfprof.analysis.trace.lines import OF_OTHERS
+from dasfprof.recording.steps.line import current_line
 
 client = client_of(2, 1)
 MARKED = marked_lines(lined_programs.__file__, lined_library.__file__)
@@ -99,6 +101,42 @@ def assert_sums(analyser: TraceAnalyser) -> None:
         assert plan[f"{spent} (s)"].sum() == pytest.approx(seconds, rel=1e-12)
     own = ledger[ledger["Tasks"] > 0].set_index("Line")["Thread Time (s)"].to_dict()
     assert plan.groupby("Line")["Thread Time (s)"].sum().to_dict() == pytest.approx(own, rel=1e-9)
+
+
+LIBRARY = """
+import threading
+
+def start(function, wait):
+    lines = []
+    thread = threading.Thread(target=lambda: (wait(), lines.append(function())))
+    thread.start()
+    return thread, lines
+
+def call(function):
+    thread, lines = start(function, lambda: None)
+    thread.join()
+    return lines[0]
+"""
+
+
+def test_a_librarys_thread_has_the_line_of_the_main_thread_in_this_library(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory = tmp_path / "site-packages"
+    (directory / "with_threads").mkdir(parents=True)
+    (directory / "with_threads/__init__.py").write_text(LIBRARY)
+    monkeypatch.syspath_prepend(directory)
+    with_threads = importlib.import_module("with_threads")
+    number = sys._getframe().f_lineno + 1
+    line = with_threads.call(current_line)
+    assert line.place[:2] == (__file__, number)
+    assert line.library[0] == with_threads.__file__
+    # While the main thread is elsewhere, nothing says which line of the user the thread works for.
+    released = threading.Event()
+    thread, lines = with_threads.start(current_line, released.wait)
+    released.set()
+    thread.join()
+    assert lines[0].place[0] == with_threads.__file__
 
 
 EXPRESSIONS = {"DASK_ARRAY__QUERY_PLANNING": "True"}, {"ARRAYS": "dask_array"}

@@ -69,7 +69,7 @@ def replay_inputs(run: Run, slots: TaskSlots, lives: WorkerLives) -> ReplayInput
     offsets, inputs = _input_rows(run, begun)
     place_of = np.zeros(len(run.workers), dtype=np.int64)
     place_of[lives.ids] = np.arange(len(lives.ids))
-    graph, submissions = find_submissions(run, times)
+    graph, submissions = find_submissions(run, times, int(lives.threads.sum()))
     groups = _groups(run)
     root_sizes = _root_group_sizes(groups, graph, offsets, inputs)
     rootish = root_sizes > 2 * lives.threads.sum()

@@ -18,6 +18,8 @@ _APART = 0.001
 _PROMPT = 0.02
 #: Threshold (fraction of the graphs that come while tasks run): clients wait for results.
 _MOSTLY = 0.8
+#: Minimum number of graphs per open result, if the client limits the number of open results.
+_GRAPHS_PER_OPEN_RESULT = 5
 
 
 @dataclass(frozen=True)
@@ -35,14 +37,20 @@ class GraphSubmissions:
     reported: Array
 
 
-def find_submissions(run: Run, times: TaskTimes) -> tuple[Array, GraphSubmissions]:
+def find_submissions(run: Run, times: TaskTimes, threads: int) -> tuple[Array, GraphSubmissions]:
     """Return the graph that each run came with, and what each graph waited for.
 
     Dask does not record what a client waits for, so it is inferred. A graph that arrives when all
     requested results are finished is assumed to have waited for them. If most of the other graphs
     arrive promptly after the finish of a requested result, they are assumed to have waited for this
-    result, as in clients that process results as they complete. Otherwise, the client submits
-    each graph a fixed time after the previous one.
+    result, as in clients that process results as they complete. The same holds if the client
+    limits the number of open results. Otherwise, the client submits each graph a fixed time after
+    the previous one.
+
+    Parameters
+    ----------
+    threads
+        Number of threads of the workers.
 
     Returns
     -------
@@ -70,11 +78,27 @@ def find_submissions(run: Run, times: TaskTimes) -> tuple[Array, GraphSubmission
     others = (finished > 0) & ~idle
     prompt = others & (since_finish < _PROMPT) & (since_finish < since_graph / 2)
     # Some are prompt by chance.
-    waited = idle | prompt if prompt.sum() >= _MOSTLY * others.sum() else idle
+    mostly_prompt = prompt.sum() >= _MOSTLY * others.sum()
+    if _is_limited(before - finished, others, threads):
+        waited = idle | others
+    else:
+        waited = idle | prompt if mostly_prompt else idle
     delay = np.maximum(np.where(waited, since_finish, since_graph), 0.0)
     return graph, GraphSubmissions(
         np.where(waited, finished, 0), delay, np.maximum(last - first, 0.0), reported
     )
+
+
+def _is_limited(open_results: Array, others: Array, threads: int) -> bool:
+    """Return whether the client limits how many results are open, as joblib's `pre_dispatch` does.
+
+    Submitting at a fixed rate would leave threads idle, or more and more results open.
+    """
+    if not others.any():
+        return False
+    enough = open_results[others] + 1 >= threads
+    few = open_results.max() * _GRAPHS_PER_OPEN_RESULT <= len(open_results)
+    return bool(few and enough.mean() >= _MOSTLY)
 
 
 def _reported_to_clients(run: Run, count: int) -> Array:

@@ -12,8 +12,10 @@ import linecache
 import os
 import sys
 import sysconfig
+import threading
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from time import time
 from types import CodeType, FrameType
@@ -72,29 +74,53 @@ class Line:
 def current_line(above: int = 1) -> Line | None:
     """Return the innermost line of user code that this thread executes, or else of a library.
 
+    A thread that a library started, as joblib does, may have no user code. If the main thread is in
+    the same library, the line is that at which the main thread called it.
+
     Parameters
     ----------
     above
         Number of innermost calls to skip.
     """
-    frame: FrameType | None = sys._getframe(above)
-    library: FrameType | None = None
+    line, library = _innermost(sys._getframe(above))
+    if line is not None or library is None:
+        return line
+    main = sys._current_frames().get(threading.main_thread().ident or 0)
+    if main is not None and _package(library.f_code.co_filename) in _packages_called(main):
+        line, _ = _innermost(main, library)
+    return line or line_at(library.f_code, library.f_lasti)
+
+
+def _innermost(
+    frame: FrameType | None, library: FrameType | None = None
+) -> tuple[Line | None, FrameType | None]:
+    """Return the innermost line of user code, if any, and the library's frame that it called."""
     while frame is not None:
         file = frame.f_code.co_filename
         if file in user_files:
             if library is None:
-                return line_at(frame.f_code, frame.f_lasti)
+                return line_at(frame.f_code, frame.f_lasti), None
             key = id(frame.f_code), frame.f_lasti, id(library.f_code), library.f_lasti
             if key in _cache:
-                return _cache[key][0]
-            return _add(key, (frame.f_code, frame.f_lasti), (library.f_code, library.f_lasti))
+                return _cache[key][0], library
+            called = library.f_code, library.f_lasti
+            return _add(key, (frame.f_code, frame.f_lasti), called), library
         if file in _library_files:
             library = library or frame
         elif file not in ignored_files:
             _files_like(file).add(file)
             continue
         frame = frame.f_back
-    return None if library is None else line_at(library.f_code, library.f_lasti)
+    return None, library
+
+
+def _packages_called(frame: FrameType | None) -> set[str | None]:
+    """Return the installed packages with frames between the innermost user code and this frame."""
+    packages: set[str | None] = set()
+    while frame is not None and frame.f_code.co_filename not in user_files:
+        packages.add(_package(frame.f_code.co_filename))
+        frame = frame.f_back
+    return packages - {None}
 
 
 def line_at(code: CodeType, instruction: int) -> Line:
@@ -132,9 +158,16 @@ def _files_like(file: str) -> set[str]:
         return ignored_files
     if not of_library(file):
         return user_files
+    package = _package(file)
+    return ignored_files if package is None or package in _DASK_PACKAGES else _library_files
+
+
+@lru_cache(maxsize=1024)
+def _package(file: str) -> str | None:
+    """Return the installed package that a file belongs to, or None."""
     parts = Path(file).parts
     packages = [after for part, after in itertools.pairwise(parts) if part in _INSTALLED]
-    return _library_files if packages and packages[-1] not in _DASK_PACKAGES else ignored_files
+    return packages[-1] if packages else None
 
 
 # --- `RecordedLines`: the lines of the program that built something, as rows with their text ------
