@@ -62,7 +62,6 @@ def test_defaults() -> None:
         "profiler": None,
         "log_level": 30,
         "log_values": False,
-        "record_prints": False,
         "arguments": "types",
         "record_code": True,
         "prometheus": False,

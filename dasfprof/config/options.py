@@ -56,7 +56,6 @@ class Options(TypedDict, total=False):
         LogLevel(off=1 << 30),
     ]
     log_values: Annotated[bool | None, Switch()]
-    record_prints: Annotated[bool | None, Switch()]
     arguments: Annotated[ArgumentsKept | None, Choice()]
     record_code: Annotated[bool | None, Switch()]
     # Where a run is shown while it is in progress.
@@ -107,7 +106,6 @@ class RunOptions:
     profiler: ProfilerName | None
     log_level: int
     log_values: bool
-    record_prints: bool
     arguments: ArgumentsKept
     record_code: bool
     prometheus: bool

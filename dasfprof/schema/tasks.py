@@ -115,8 +115,7 @@ state           text     text     success, failed or unanswered
 LOG_RECORD = event_kind(
     "Log Record",
     "A record that a task run wrote with `logging`: the first 20 from a minimum level on, and the "
-    "first error, which the task may have caught. With record_prints, also the first 20 printed "
-    "lines, with the logger stdout and the level PRINT.",
+    "first error, which the task may have caught.",
     recorder="TracePlugin",
     columns="""
 key             key      key      the key

@@ -23,7 +23,6 @@ OTHERS = {
     "profiler": "cprofile",
     "log-level": "error",
     "log-values": "true",
-    "record-prints": "true",
     "arguments": "values",
     "record-code": "false",
     "commit-threshold": "100",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -203,50 +202,3 @@ def test_logs_are_a_table(client: Client, handler: Kept, tmp_path: Path) -> None
     recorded = {str(row["key"]) for row in computed(tmp_path)}
     assert {text.strip("'") for text in everything["Task Key"]} <= recorded
     assert analyser.logs("nobody").empty
-
-
-def printing(number: int) -> int:
-    print("chunk", number, end="; ")
-    print("read\n\n<b>done</b>")
-    print("to stderr", file=sys.stderr)
-    for line in range(25 if number == 9 else 0):
-        print(line)
-    print("no end", end="")
-    return number
-
-
-def test_prints_if_they_are_asked_for(
-    client: Client, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    write = sys.stdout.write
-    with dasfprof.profile(client, directory=tmp_path / "off") as run:
-        client.submit(printing, 1, pure=False).result()
-    assert facts(run, "TracePlugin", "Log Record") == []
-    with dasfprof.profile(client, directory=tmp_path / "on", record_prints=True) as run:
-        assert client.gather(client.map(printing, range(3), pure=False)) == [0, 1, 2]
-        print("of no task")
-    # The output is what it was.
-    printed = capsys.readouterr().out
-    assert printed.count("<b>done</b>") == 4
-    assert "of no task" in printed
-    assert sys.stdout.write == write
-    assert_whole(run)
-    rows = facts(run, "TracePlugin", "Log Record")
-    assert {row["level"] for row in rows} == {"PRINT"}
-    texts = [f"chunk {number}; read" for number in range(3)]
-    assert sorted(row["message"] for row in rows) == ["<b>done</b>"] * 3 + texts
-    assert all(row["line"].endswith(" printing") for row in rows)
-    assert {row["error"] for row in rows} == {0}
-    with dasfprof.profile(client, directory=tmp_path / "many", record_prints=True) as run:
-        client.submit(printing, 9, pure=False).result()
-    assert len(facts(run, "TracePlugin", "Log Record")) == 20
-
-
-def test_an_output_that_cannot_be_wrapped(
-    client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sys, "stdout", None)
-    with dasfprof.profile(client, directory=tmp_path, record_prints=True) as run:
-        assert client.submit(printing, 1, pure=False).result() == 1
-    assert facts(run, "TracePlugin", "Log Record") == []
-    assert_whole(run)

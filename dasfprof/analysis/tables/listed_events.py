@@ -45,9 +45,8 @@ def logs(run: Run, function: str | None = None) -> pd.DataFrame:
         - ``Exception``: its type, or empty
         - ``Line``: file, line and function
 
-        Printed lines are included only with ``record_prints=True``. Their level is PRINT. Records
-        of coroutines, and of threads that a task starts, are missing. At most 20 records and the
-        first error of each task run are kept.
+        Printed lines, and records of coroutines and of threads that a task starts, are missing. At
+        most 20 records and the first error of each task run are kept.
     """
     table, functions = of_function(run, run.logs, function)
     return pd.DataFrame(

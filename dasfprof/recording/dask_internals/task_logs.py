@@ -1,9 +1,8 @@
-"""Observers of the log records and printed lines of task runs."""
+"""Observers of the log records of task runs."""
 
 from __future__ import annotations
 
 import logging
-import sys
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -11,8 +10,6 @@ from typing import Any
 from dasfprof.recording.dask_internals.patch import Patch, SharedListeners
 from dasfprof.recording.guard import HookGuard
 
-# --- Log records ----------------------------------------------------------------------------------
-#
 # `logging.Logger.callHandlers`, which receives each record that is not filtered, is wrapped in the
 # processes of workers. A handler would change what programs see: `logging.basicConfig` does nothing
 # if there is one, and records go to stderr only if there is none.
@@ -58,11 +55,6 @@ class _RecordHandler:
         #: The last run that logged, by thread.
         self._last: dict[int, _Run] = {}
 
-    def run_of(self, thread: int) -> tuple[Any, int] | None:
-        """Return key and run id of the task that a thread runs, or None, also for coroutines."""
-        key = self._threads.get(thread)
-        return None if key is None else (key, getattr(self._tasks.get(key), "run_id", -1))
-
     def handle(self, record: logging.LogRecord) -> None:
         """Call the listener with a record of this thread if it belongs to a task run."""
         with self._guard.catching("a log record of a task"):
@@ -75,12 +67,13 @@ class _RecordHandler:
             if logger.startswith(_OURS):
                 return
             thread = threading.get_ident()
-            identity = self.run_of(thread)
-            if identity is None:
+            key = self._threads.get(thread)
+            if key is None:  # Also for coroutines.
                 of_dask = logger.startswith(_DASK) and not logger.startswith(_OF_OTHERS)
                 if of_dask and record.exc_info and record.levelno >= logging.ERROR:
                     self._listener(None, -1, record, True)
                 return
+            identity = key, getattr(self._tasks.get(key), "run_id", -1)
             run = self._last.get(thread)
             if run is None or run.identity != identity:
                 run = self._last[thread] = _Run(identity)
@@ -95,23 +88,19 @@ class _RecordHandler:
                     self._listener(*identity, record, False)
 
 
-def _handlers_of(owner: Any, name: str, position: int) -> SharedListeners[Any]:
-    """Return listeners that handle one argument of all calls of a function."""
+def _observed(original: Any, patch: Patch) -> Any:
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if patch.active and len(args) > 1:
+            for handler in _handlers.all:
+                handler.handle(args[1])
+        return original(*args, **kwargs)
 
-    def wrap(original: Any, patch: Patch) -> Any:
-        def call(*args: Any, **kwargs: Any) -> Any:
-            if patch.active and len(args) > position:
-                for listener in listeners.all:
-                    listener.handle(args[position])
-            return original(*args, **kwargs)
-
-        return call
-
-    listeners: SharedListeners[Any] = SharedListeners(lambda: [(owner(), name, wrap)])
-    return listeners
+    return call
 
 
-_of_records = _handlers_of(lambda: logging.Logger, "callHandlers", 1)
+_handlers: SharedListeners[_RecordHandler] = SharedListeners(
+    lambda: [(logging.Logger, "callHandlers", _observed)]
+)
 
 
 def listen(
@@ -137,65 +126,4 @@ def listen(
     Callable
         Stops it.
     """
-    return _of_records.add(_RecordHandler(worker, level, listener, left_out, guard))
-
-
-# --- Printed lines --------------------------------------------------------------------------------
-#
-# `sys.stdout.write` is wrapped in the processes of workers. If a program replaces the stream later,
-# as `contextlib.redirect_stdout` does, its lines are not recorded. Neither is a last line without
-# an end.
-
-#: The name of the level of these records, and that of their logger.
-LEVEL, LOGGER = "PRINT", "stdout"
-#: Maximum number of characters of a line without an end. Further ones are left out.
-_LONGEST = 1000
-
-
-class _TextHandler:
-    """Makes a record of each line that a task's thread writes."""
-
-    def __init__(self, records: _RecordHandler, guard: HookGuard) -> None:
-        self._records, self._guard = records, guard
-        #: By thread: the run that has started a line, and the start of the line.
-        self._started: dict[int, tuple[tuple[Any, int], str]] = {}
-
-    def handle(self, text: str) -> None:
-        """Pass on the lines that end in a text."""
-        with self._guard.catching("a printed line of a task"):
-            thread = threading.get_ident()
-            run = self._records.run_of(thread)
-            if run is None or type(text) is not str:
-                return
-            before, start = self._started.pop(thread, (run, ""))
-            *lines, start = ((start if before == run else "") + text[: _LONGEST * 20]).split("\n")
-            for line in lines:
-                if line.strip():
-                    self._records.handle(_record(line))
-            if start:
-                self._started[thread] = run, start[:_LONGEST]
-
-
-def _record(line: str) -> logging.LogRecord:
-    frame = sys._getframe(3)  # Skip this function, `handle` and `write`.
-    code = frame.f_code
-    record = logging.LogRecord(
-        *(LOGGER, logging.INFO, code.co_filename, frame.f_lineno, line, (), None),
-        func=code.co_qualname if hasattr(code, "co_qualname") else code.co_name,
-    )
-    record.levelname = LEVEL
-    return record
-
-
-_of_texts = _handlers_of(lambda: sys.stdout, "write", 0)
-
-
-def listen_to_prints(
-    worker: Any, listener: Listener, left_out: Callable[[], object], guard: HookGuard
-) -> Callable[[], None]:
-    """Call a listener with a record of each line that a task run prints, in the task's thread.
-
-    See `listen` for the parameters.
-    """
-    records = _RecordHandler(worker, logging.INFO, listener, left_out, guard)
-    return _of_texts.add(_TextHandler(records, guard))
+    return _handlers.add(_RecordHandler(worker, level, listener, left_out, guard))

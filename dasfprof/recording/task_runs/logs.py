@@ -1,4 +1,4 @@
-"""Log records and prints of task runs, exceptions that workers log, and tracebacks."""
+"""Log records of task runs, exceptions that workers log, and tracebacks."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 from dasfprof.recording.dask_internals import task_functions
-from dasfprof.recording.dask_internals.task_logs import listen, listen_to_prints
+from dasfprof.recording.dask_internals.task_logs import listen
 from dasfprof.recording.guard import HookGuard
 from dasfprof.recording.rows import FileRows
 from dasfprof.recording.settings import RunSettings
@@ -80,8 +80,6 @@ def watch_logs(
     if task_functions.are_known(worker):
         too_many = partial(rows.losses.add, "too many logs")
         undo.append(listen(worker, settings.log_level, write, too_many, guard))
-        if settings.record_prints:
-            undo.append(listen_to_prints(worker, write, too_many, guard))
 
 
 def _error(record: logging.LogRecord) -> str:
