@@ -140,12 +140,6 @@ class Questions:
     def sent_values(self) -> pd.DataFrame:
         """Sum up the embedded functions, and arguments of at least 10 kB, in graphs by line."""
 
-    def actor_calls(
-        self,
-        by: Literal["method", "actor"] = "method",
-    ) -> pd.DataFrame:
-        """Sum up the calls of actors' methods, which are not tasks and occupy no worker thread."""
-
     def imbalance(
         self,
         by: Literal["function", "step"] = "function",

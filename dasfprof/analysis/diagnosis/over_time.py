@@ -92,7 +92,7 @@ def client_bound(run: RunFigures) -> Iterator[Finding]:
     if actors["calls"]:
         calls = (
             "Not included: {calls:call} of actors, which took {called} during this time. Their "
-            "messages are included: see actor_calls(). "
+            "messages are included. "
         )
     sampled = len(run.trace.client_samples) > 0
     unknown = "" if client else _NOT_CLEAR if sampled else _NOT_SAMPLED

@@ -1,17 +1,15 @@
-"""Calls: Dask's methods in the client, functions under cProfile, and methods of actors."""
+"""Calls: Dask's methods in the client, and functions under cProfile."""
 
 from __future__ import annotations
 
 import pstats
 from contextlib import suppress
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from dasfprof.analysis.model.client_time import ClientTime, client_time_of, find_calls, find_sent
-from dasfprof.analysis.numeric.groups import Groups
-from dasfprof.analysis.numeric.intervals import union
 from dasfprof.analysis.run import Run
 from dasfprof.analysis.tables.columns import integers, known_texts, of_workers, text
 from dasfprof.analysis.tables.questions import question
@@ -153,7 +151,7 @@ def sent_values(run: Run) -> pd.DataFrame:
     )
 
 
-# --- Calls: of functions, as a profiler counted them, and of actors' methods ----------------------
+# --- Calls of functions, as a profiler counted them -----------------------------------------------
 
 #: Errors that reading a damaged profile raises.
 _DAMAGE = (OSError, ValueError, TypeError, AttributeError, LookupError, EOFError)
@@ -249,69 +247,3 @@ def call_profiles(run: Run) -> pd.DataFrame:
             "Refused": known_texts(table["refused"]),
         }
     )
-
-
-By = Literal["method", "actor"]
-
-
-@question("Actor calls", "balance", needs="actor_calls")
-def actor_calls(run: Run, by: By = "method") -> pd.DataFrame:
-    """Sum up the calls of actors' methods, which are not tasks and occupy no worker thread.
-
-    A call lasts from its arrival at the actor's worker until its answer. One thread of a worker
-    runs the methods of all its actors in turn, except coroutines, and the wait for this thread
-    counts. Calls without an answer when recording ended count until then. Calls on a worker that
-    was killed are missing, and so are calls between actors on the same worker, which are parts of
-    the outer call.
-
-    Parameters
-    ----------
-    by
-        ``"method"`` groups by class and method, ``"actor"`` by single actor.
-
-    Returns
-    -------
-    DataFrame
-        One row per method or actor, sorted by time in descending order:
-
-        - ``Actor``: its class, as Dask derives it from the key; or its key
-        - ``Method``, or ``Worker``
-        - ``Calls``
-        - ``Failed``: calls that raised an error or were cancelled
-        - ``Unanswered``: calls without an answer when recording ended
-        - ``Time (s)``: total over all calls, including concurrent ones
-        - ``Under Way (s)``: time in which at least one call was in progress
-        - ``Mean (s)``, ``Median (s)``, ``Longest (s)``
-    """
-    calls = run.actor_calls
-    if by == "method":
-        codes, functions = run.keys.functions()
-        actor = np.array(functions, dtype=object)[codes[calls["key_id"].to_numpy()]]
-        second, other = "Method", text(calls["method"].astype(object).to_numpy())
-    else:
-        actor = run.keys.texts(calls["key_id"].to_numpy())
-        second, other = "Worker", of_workers(run, calls["worker_id"])
-    codes, names = pd.factorize(pd.Series(list(zip(actor, other, strict=True)), dtype=object))
-    groups, start = Groups(codes, len(names)), calls["start"].to_numpy(dtype=float)
-    state, seconds = calls["state"].to_numpy(), calls["duration"].to_numpy(dtype=float)
-    in_progress = []
-    for group in range(len(names)):
-        rows = groups.rows(group)
-        begins, ends = union(start[rows], (start + seconds)[rows])
-        in_progress.append(float((ends - begins).sum()))
-    table = pd.DataFrame(
-        {
-            "Actor": text([name for name, _ in names]),
-            second: text([name for _, name in names]),
-            "Calls": groups.sizes,
-            "Failed": groups.sum(state == "failed").astype(np.int64),
-            "Unanswered": groups.sum(state == "unanswered").astype(np.int64),
-            "Time (s)": groups.sum(seconds),
-            "Under Way (s)": np.array(in_progress, dtype=float),
-            "Mean (s)": groups.mean(seconds),
-            "Median (s)": groups.median(seconds),
-            "Longest (s)": groups.max(seconds),
-        }
-    )
-    order = sorted(range(len(names)), key=lambda row: (-table["Time (s)"][row], names[row]))
-    return table.take(order).reset_index(drop=True)
