@@ -24,7 +24,7 @@ from tornado.web import RequestHandler
 
 from dasfprof.config import setting
 from dasfprof.database.multi import files_of_run
-from dasfprof.recording.dask_internals.undocumented import add_routes, individual_plots
+from dasfprof.recording.dask_internals.undocumented import add_routes
 from dasfprof.recording.settings import RunSettings
 
 #: Time limit of an answer (seconds), and seconds for which the process waits for another request.
@@ -157,12 +157,6 @@ def add_page(scheduler: Any, settings: RunSettings, companion: str) -> Callable[
     ]
     if shown != "counts":
         routes.append((f"{_ROOT}dasfprof/report.html", _ReportHandler, {"companion": process}))
-    plots = individual_plots()
-    if plots is not None:
-        plots_with_page = type("Plots", (_WithPage, plots), {})
-        routes.append(
-            (f"{_ROOT}individual-plots.json", plots_with_page, {"dask_server": scheduler})
-        )
     remove = add_routes(scheduler, routes)
 
     def end() -> None:
@@ -225,12 +219,3 @@ class _ReportHandler(_CompanionHandler):
             self.write("The report could not be made: nothing of the run is on this disk yet.")
         else:
             self.write(page)
-
-
-class _WithPage:
-    """Adds the page to the list of plots that JupyterLab's Dask extension reads."""
-
-    def write(self, chunk: Any) -> Any:
-        if isinstance(chunk, dict):
-            chunk = {**chunk, "Dasfprof": "/dasfprof"}
-        return super().write(chunk)  # type: ignore[misc]

@@ -109,14 +109,6 @@ def test_no_pages(client: Client, tmp_path: Path) -> None:
         get(run.page)
 
 
-def test_jupyterlab_finds_the_page(client: Client, tmp_path: Path) -> None:
-    url = client.dashboard_link.rpartition("/")[0] + "/individual-plots.json"
-    before = json.loads(get(url).read())
-    with dasfprof.profile(client, directory=tmp_path):
-        assert json.loads(get(url).read()) == {**before, "Dasfprof": "/dasfprof"}
-    assert json.loads(get(url).read()) == before
-
-
 def test_two_runs_one_after_the_other(client: Client, tmp_path: Path) -> None:
     rules = client.run_on_scheduler(_rules)
     for name in ("first", "second"):

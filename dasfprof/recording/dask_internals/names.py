@@ -241,11 +241,6 @@ HTTP_SERVER = Names(
     "distributed.node:ServerNode.start_http_server",
     plugins=(SCHEDULER,),
 )
-PLOTS = Names(
-    "the page /dasfprof is not in the list of plots of JupyterLab's Dask extension",
-    "distributed.http.scheduler.info:IndividualPlots",
-    plugins=(SCHEDULER,),
-)
 
 # --- steps ---------------------------------------------------------------------------------------
 

@@ -185,11 +185,6 @@ def add_routes(
     return remove
 
 
-def individual_plots() -> type | None:
-    """Return the handler that lists the dashboard's plots, or None if this Dask has none."""
-    return names.PLOTS.find("IndividualPlots")
-
-
 def observe_dropped_copies(
     scheduler: Any, observer: Callable[[str, list[Any]], object], guard: HookGuard
 ) -> Callable[[], object]:
