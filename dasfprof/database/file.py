@@ -7,7 +7,7 @@ import os
 import platform
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
@@ -20,7 +20,7 @@ import numpy as np
 from dasfprof.database.block_codec import Batch, fold_events, make_batches, split_names
 from dasfprof.database.completion import Completion
 from dasfprof.database.following import process_facts
-from dasfprof.database.reader import FORMAT_VERSION, TraceFile, Window, is_dasf_trace
+from dasfprof.database.reader import FORMAT_VERSION, TraceFile, Window
 from dasfprof.database.runs import missing_file
 from dasfprof.database.writer import Source, TraceWriter
 from dasfprof.errors import CannotWriteError, InvalidArgumentError, ReadOnlyError
@@ -32,43 +32,6 @@ from dasfprof.schema.events import (
     Event,
     InstantEvent,
 )
-from dasfprof.text import escape, format_size
-
-# --- Trace files as an HTML table for a notebook --------------------------------------------------
-# Names of files, workers and tasks come from the writer of the trace, so all text is escaped.
-
-#: Maximum number of files of a run that a notebook lists, and of characters in a cell.
-_MOST_FILES, _LONGEST = 20, 200
-
-
-def files_html(caption: str, paths: Sequence[Path]) -> str:
-    """Return a table of trace files with their owners and sizes. Only headers are read."""
-    if len(paths) > _MOST_FILES:
-        caption = f"{caption}; the first {_MOST_FILES} files:"
-    labels = ("Plugin", "Host", "Worker", "Size", "File")
-    head = "".join(f"<th>{label}</th>" for label in labels)
-    rows = (
-        "".join(f"<td>{escape(str(cell)[:_LONGEST])}</td>" for cell in _file_row(path))
-        for path in paths[:_MOST_FILES]
-    )
-    return (
-        f"<div><p>{escape(caption)}</p><table><thead><tr>{head}</tr></thead>"
-        f"<tbody>{''.join(f'<tr>{row}</tr>' for row in rows)}</tbody></table></div>"
-    )
-
-
-def _file_row(path: Path) -> tuple[object, ...]:
-    """Return the cells of one file, or why it cannot be read."""
-    try:
-        is_dasf = path.is_file() and is_dasf_trace(path)
-        header = {"plugin": "DASF"} if is_dasf else TraceFile(path).read_header()
-        worker = header.get("worker")
-        name = worker.get("name", "") if isinstance(worker, dict) else ""
-        size = format_size(path.stat().st_size)
-    except Exception as error:
-        return "", "", "", f"cannot be read: {type(error).__name__}", path.name
-    return header.get("plugin", ""), header.get("host", ""), name, size, path.name
-
 
 logger = logging.getLogger(__name__)
 
@@ -276,9 +239,6 @@ class FileDatabase(EventDatabase):
 
     def __repr__(self) -> str:
         return f"FileDatabase at {self._requested_path.parent / self.path.name}"
-
-    def _repr_html_(self) -> str:
-        return files_html(repr(self), [self.path] if self.path.exists() else [])
 
     def _start(self) -> None:
         """Create the file and start the writer, or raise an error if it cannot be recorded into."""

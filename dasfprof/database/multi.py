@@ -12,8 +12,8 @@ from typing import Any
 
 from dasfprof.database.block_codec import Batch
 from dasfprof.database.completion import Completion
-from dasfprof.database.file import EventDatabase, FileDatabase, files_html
-from dasfprof.database.profiler import DasfDatabase, EventProfiler, HostDatabase, open_database
+from dasfprof.database.file import EventDatabase, FileDatabase
+from dasfprof.database.profiler import EventProfiler, HostDatabase, open_database
 from dasfprof.database.reader import (
     NO_TRACE,
     Time,
@@ -28,7 +28,7 @@ from dasfprof.database.runs import Run, choose_run
 from dasfprof.database.storage import is_url, open_stored
 from dasfprof.errors import InvalidArgumentError, NotATraceError, SourceNotFoundError, TraceError
 from dasfprof.schema.events import Event
-from dasfprof.text import count_of, escape
+from dasfprof.text import count_of
 
 #: Part of a file's name after the run's name.
 _PLUGINS = re.compile(
@@ -69,8 +69,7 @@ class MultiEventDatabase:
         Events of dasfprof's plugins are completed from the other databases, for code that processes
         events one by one, as analyses of DASF's events do:
 
-        - "Resource Usage" has the last known value of each field of its process and host, or NaN.
-          In the ten seconds before the first value of a field, it has that value.
+        - "Resource Usage" has NaN for each number that its process did not read at that time.
         - "Compute" has ``dependents``, the keys of the tasks that depend on its key.
 
         "Managed Memory" has no ``key``, because dasfprof samples it at intervals, while DASF
@@ -95,11 +94,6 @@ class MultiEventDatabase:
 
     def __repr__(self) -> str:
         return f"MultiEventDatabase with {count_of(len(self.databases), 'database')}"
-
-    def _repr_html_(self) -> str:
-        files = (FileDatabase, DasfDatabase)
-        paths = [item.path for item in self.databases if isinstance(item, files)]
-        return files_html(repr(self), paths) if paths else f"<p>{escape(repr(self))}</p>"
 
 
 def open_run(source: Source, *, between: Sequence[Time] | None = None) -> MultiEventDatabase:

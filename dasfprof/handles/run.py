@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from distributed import Client
 
 from dasfprof.database import MultiEventDatabase
-from dasfprof.database.file import files_html
 from dasfprof.database.multi import files_of_run
 from dasfprof.errors import SourceNotFoundError, TraceError
 from dasfprof.recording.cluster.calls import (
@@ -36,12 +35,9 @@ from dasfprof.recording.cluster.link import (
 from dasfprof.recording.guard import in_thread
 from dasfprof.recording.settings import RunSettings
 from dasfprof.recording.steps.recorder import StepRecorder
-from dasfprof.text import clean, count_of, escape, format_size
+from dasfprof.text import clean, count_of, format_size
 
 if TYPE_CHECKING:
-    import pandas as pd
-
-    from dasfprof.analysis.live import LiveRun
     from dasfprof.handles.analyser import TraceAnalyser
     from dasfprof.handles.live import LiveView
 
@@ -78,7 +74,6 @@ class ProfiledRun:
         #: Reason why `stop` could not end the recording, or empty.
         self._obstacle = ""
         self._unanswered: dict[str, str] = {}
-        self._live: LiveRun | None = None
 
     def __await__(self) -> Generator[Any, None, AsynchronousRun]:
         """Return the handle: ``await register_default_profiler(...)`` works for any client."""
@@ -195,31 +190,6 @@ class ProfiledRun:
 
         return TraceAnalyser(self.database(), **options)
 
-    def progress(self) -> dict[str, pd.DataFrame]:
-        """Return the progress of the run from its files on this host, as ``dasfprof watch`` shows.
-
-        Each call reads the data that was written since the last one. The scheduler counts tasks
-        once per second.
-
-        Returns
-        -------
-        dict of DataFrame
-            ``total`` (one row), ``functions``, ``workers``, and ``long_tasks`` (longer than 10 s
-            and three times the mean of their function). See
-            `dasfprof.analysis.live.RunState.tables`. Unknown values are NA.
-
-        Raises
-        ------
-        SourceNotFoundError
-            If there are no files because the workers are on other hosts, or nothing was written
-            yet.
-        """
-        from dasfprof.analysis.live import LiveRun
-
-        if self._live is None:
-            self._live = LiveRun(self.files())
-        return self._live.read().tables()
-
     @property
     def page(self) -> str:
         """The address of the run's page on Dask's dashboard, or the reason why there is none."""
@@ -238,25 +208,15 @@ class ProfiledRun:
         return LiveView(self.files)
 
     def __repr__(self) -> str:
-        return f"<{self._description()}>"
-
-    def _repr_html_(self) -> str:
-        caption = self._description()
-        try:
-            return files_html(caption, self.files())
-        except (OSError, TraceError):
-            return f"<p>{escape(caption)}</p>"
-
-    def _description(self) -> str:
-        description = f"ProfiledRun {clean(self.name)!r}: {self._state()}"
+        description = f"<ProfiledRun {clean(self.name)!r}: {self._state()}"
         try:
             files = files_of_run(self.directory, self._settings.uuid)
             size = format_size(sum(path.stat().st_size for path in files))
         except (OSError, TraceError) as error:
-            return f"{description}, {clean(self.directory)} cannot be read: {type(error).__name__}"
+            return f"{description}, {clean(self.directory)} cannot be read: {type(error).__name__}>"
         if self._settings.storage:
-            return f"{description}, in {clean(self.source)}"
-        return f"{description}, {count_of(len(files), 'file')}, {size} in {clean(self.directory)}"
+            return f"{description}, in {clean(self.source)}>"
+        return f"{description}, {count_of(len(files), 'file')}, {size} in {clean(self.directory)}>"
 
     def _sync(self, function: Callable[..., Coroutine[Any, Any, T]], *args: Any) -> T:
         """Return a coroutine's result, or an awaitable of it if the client is asynchronous."""

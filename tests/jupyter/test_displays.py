@@ -1,4 +1,4 @@
-"""What handles and databases show of themselves, with files that are there, damaged or gone."""
+"""What handles and databases show of themselves."""
 
 from __future__ import annotations
 
@@ -11,11 +11,9 @@ from distributed import Client
 from executed_cells import Elements
 
 import dasfprof
-from dasfprof import FileDatabase, InstantEvent, MultiEventDatabase, jupyter
+from dasfprof import MultiEventDatabase, jupyter
 from dasfprof.jupyter import show
 from dasfprof.text import format_size
-
-IMAGE = "<img src=x onerror=alert(1)>"
 
 
 @pytest.fixture(scope="module")
@@ -44,12 +42,6 @@ def test_the_handle(client: Client, tmp_path: Path) -> None:
     assert size < 100_000
     told = f"'{run.name}': stopped, {len(files)} files, {format_size(size)} in {tmp_path}"
     assert repr(run) == f"<ProfiledRun {told}>"
-    page = Elements(run._repr_html_())
-    assert told in page.text
-    assert "b" not in page.tags
-    for path in files:
-        assert path.name in page.text
-    assert page.tags.count("tr") == 1 + len(files)
 
 
 def test_the_handle_of_files_that_are_gone(client: Client, tmp_path: Path) -> None:
@@ -57,42 +49,11 @@ def test_the_handle_of_files_that_are_gone(client: Client, tmp_path: Path) -> No
     run.stop()
     shutil.rmtree(tmp_path / "traces")
     assert "stopped, 0 files, 0 B in" in repr(run)
-    assert "0 files" in run._repr_html_()
 
 
 def test_a_database_of_files(run: dasfprof.recording.ProfiledRun) -> None:
-    database = run.database()
-    page = Elements(database._repr_html_())
-    assert f"MultiEventDatabase with {len(run.files())} databases" in page.text
-    for words in ("TracePlugin", "SchedulerPlugin", "ResourceMonitor"):
-        assert words in page.text
-    one = MultiEventDatabase(run.files()[:1])
-    assert repr(one) == "MultiEventDatabase with 1 database"
-    assert Elements(one._repr_html_()).tags.count("tr") == 2
-
-
-def test_files_that_are_damaged_or_gone(run: dasfprof.recording.ProfiledRun) -> None:
-    database = run.database()
-    first, second, *_ = run.files()
-    first.unlink()
-    second.write_bytes(b"<b>no trace</b>")
-    html = database._repr_html_()
-    assert "cannot be read: SourceNotFoundError" in html
-    assert "cannot be read: NotATraceError" in html
-    assert "<b>" not in html
-
-
-def test_a_header_is_text(tmp_path: Path) -> None:
-    path = tmp_path / "x.msgpack"
-    header = {"plugin": IMAGE, "worker": {"name": f"{IMAGE}\ud800\x07"}, "host": ["h"]}
-    with FileDatabase(path, header=header) as database:
-        assert "tbody" in database._repr_html_(), "not written yet"
-        database.record(InstantEvent("a", 1.0))
-    for shown in (FileDatabase(path), dasfprof.open_run(path)):
-        html = shown._repr_html_()
-        assert "img" not in Elements(html).tags
-        assert "&lt;img src=x onerror=alert(1)&gt;\\x07" in html or "\\ud800\\x07" in html
-        html.encode()
+    assert repr(run.database()) == f"MultiEventDatabase with {len(run.files())} databases"
+    assert repr(MultiEventDatabase(run.files()[:1])) == "MultiEventDatabase with 1 database"
 
 
 def test_a_large_report_is_linked(

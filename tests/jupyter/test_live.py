@@ -1,8 +1,7 @@
-"""A run is shown while it goes on, in a real kernel: ``%%dasfprof --live``, `watch`, `progress`."""
+"""A run is shown while it goes on, in a real kernel: ``%%dasfprof --live``, `watch`."""
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
@@ -15,30 +14,13 @@ CELLS = [
     "import time, dasfprof\n"
     "from distributed import Client, LocalCluster\n"
     "cluster = LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None)\n"
-    "client = Client(cluster)\n"
-    "def wait_until(condition):\n"
-    "    end = time.monotonic() + 240\n"
-    "    while not (value := condition()):\n"
-    "        assert time.monotonic() < end\n"
-    "        time.sleep(0.1)\n"
-    "    return value",
+    "client = Client(cluster)",
     "%%dasfprof <b>naps -d traces --live\n"
     "futures = client.map(time.sleep, [0.05] * 20, pure=False)\n"
     "client.gather(futures);",
     "run = dasfprof.register_default_profiler(client, 'more', directory='traces')\n"
     "view = run.watch()\nview",
-    "# progress\n"
-    "futures = client.map(time.sleep, [0.01] * 7, pure=False)\n"
-    "client.gather(futures)\n"
-    "def functions():\n"
-    "    run.flush()\n"
-    "    told = run.progress()\n"
-    "    return told if told['total'].loc[0, 'Done'] == 7 else None\n"
-    "told = wait_until(functions)\n"
-    "import json\n"
-    "print(json.dumps({name: list(map(str, frame.columns)) for name, frame in told.items()}))\n"
-    "print(told['functions'][['Function', 'Done', 'Failed']].to_dict('records'))\n"
-    "print(len(told['workers']), bool(told['total'].loc[0, 'Goes On']))",
+    "futures = client.map(time.sleep, [0.01] * 7, pure=False)\nclient.gather(futures);",
     "# the end\nrun.stop()\nview.stop()\nprint(view)",
     "client.close(); cluster.close()",
 ]
@@ -65,10 +47,3 @@ def test_a_view_follows_its_run(cells: list[Any]) -> None:
     assert "7" in page.text
     assert "has ended" in page.text
     assert "has ended" in printed(cell(cells, "# the end"))
-
-
-def test_progress_is_tables(cells: list[Any]) -> None:
-    columns, functions, rest = printed(cell(cells, "# progress")).splitlines()
-    assert list(json.loads(columns)) == ["total", "functions", "workers", "long_tasks"]
-    assert functions == "[{'Function': 'sleep', 'Done': 7, 'Failed': 0}]"
-    assert rest == "2 True"

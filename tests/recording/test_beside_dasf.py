@@ -51,15 +51,6 @@ def test_a_run_is_read_beside_files_of_dasf(tmp_path: Path) -> None:
         plugins = sorted(path.name.split("-")[1] for path in files)
         assert plugins == ["ResourceMonitor", "SchedulerPlugin", "StepRecorder", "TracePlugin"]
     assert "stopped, 4 files" in repr(run)
-    assert "SchedulerPlugin" in run._repr_html_()
     assert run.analyser().trace.keys.texts(run.analyser().trace.tasks["key_id"]).tolist() == [
         "abs-1"
     ]
-
-
-def test_files_of_dasf_are_shown_as_what_they_are(tmp_path: Path) -> None:
-    path = tmp_path / "traces-1a2b3c4d.msgpack"
-    write_dasf(path, "one-1")
-    shown = dasfprof.open_run(path)._repr_html_()
-    assert "<td>DASF</td>" in shown
-    assert "cannot be read" not in shown

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dasfprof.analysis.live.progress import FunctionProgress
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 
 @dataclass(frozen=True)
@@ -106,36 +103,3 @@ class RunState:
         """Return everything as JSON-compatible data."""
         functions = [{**asdict(row), "total": row.total} for row in self.functions]
         return {**asdict(self), "functions": functions}
-
-    def tables(self) -> dict[str, pd.DataFrame]:
-        """Return everything as DataFrames: ``total``, ``functions``, ``workers``, ``long_tasks``.
-
-        Columns of ``functions`` and of ``total`` (one row): Done, Failed, On Workers, Waiting,
-        Total, Rate (1/s), and Mean Duration (s) or Time Left (s) and threads. Unknown is NA.
-        """
-        import pandas as pd
-
-        counts = {"Done": "done", "Failed": "failed", "On Workers": "on_workers"}
-        counts |= {"Waiting": "waiting", "Total": "total", "Rate (1/s)": "rate"}
-        functions = {"Function": "function", **counts, "Mean Duration (s)": "mean_seconds"}
-        total = {"Run": "run", "Goes On": "goes_on", **counts}
-        total |= {"Time Left (s)": "seconds_left", "Busy Threads": "busy", "Threads": "threads"}
-        workers = {"Worker": "name", "Host": "host", "Address": "address", "Status": "status"}
-        workers |= {"Busy Threads": "busy", "Threads": "threads", "Open Tasks": "open_tasks"}
-        workers |= {"Memory (B)": "memory", "Memory Limit (B)": "memory_limit"}
-        workers["Silent For (s)"] = "silent_for"
-        long = {"Task Key": "key", "Function": "function", "Worker": "worker", "State": "state"}
-        long |= {"Duration (s)": "seconds", "Mean Duration (s)": "mean_seconds"}
-        long |= {"Line": "line", "Waits For": "waits"}
-        columns = (
-            ("total", total, [self]),
-            ("functions", functions, self.functions),
-            ("workers", workers, self.workers),
-            ("long_tasks", long, self.long_tasks),
-        )
-        return {
-            name: pd.DataFrame(
-                {label: [getattr(row, field) for row in rows] for label, field in labels.items()}
-            ).convert_dtypes()
-            for name, labels, rows in columns
-        }
