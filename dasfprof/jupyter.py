@@ -6,7 +6,6 @@ import ast
 import inspect
 import logging
 import os
-import shlex
 from argparse import BooleanOptionalAction
 from pathlib import Path
 from types import CodeType
@@ -24,7 +23,6 @@ from dasfprof.config.options import RECORDING
 from dasfprof.database.storage import is_url
 from dasfprof.errors import DasfprofError
 from dasfprof.handles.analyser import TraceAnalyser
-from dasfprof.handles.comparison import RunComparison, compare
 from dasfprof.handles.registration import register_default_profiler
 from dasfprof.handles.run import ProfiledRun
 from dasfprof.report.notebook import frame_html, run_html, run_text
@@ -47,7 +45,6 @@ INLINE_BYTES = 2_000_000
 def load_ipython_extension(shell: InteractiveShell) -> None:
     """Register the magics with a shell. ``%load_ext dasfprof`` calls it."""
     shell.register_magic_function(CellMagic(shell).dasfprof, "cell", "dasfprof")
-    shell.register_magic_function(dasfprof_compare, "line", "dasfprof_compare")
 
 
 class RunView:
@@ -121,39 +118,6 @@ def _link(path: Path) -> str:
     """Return a link to a file relative to the notebook. Jupyter follows no other links to files."""
     link = os.path.relpath(path)
     return f'<a href="{escape(quote(link))}" target="_blank"><code>{escape(link)}</code></a>'
-
-
-# --- ``%dasfprof_compare``: comparison of two groups of runs in a notebook ------------------------
-
-_ROWS = 8
-
-
-def dasfprof_compare(line: str) -> RunComparison:
-    """Compare two groups of runs, print the verdict and its causes, and return the comparison.
-
-    ::
-
-        %dasfprof_compare BEFORE AFTER
-        %dasfprof_compare BEFORE... -- AFTER...
-
-    Each source is an argument of `dasfprof.open_run`, or a directory with several runs.
-    """
-    sources = shlex.split(line)
-    separator = sources.index("--") if "--" in sources else None
-    before = sources[: 1 if separator is None else separator]
-    after = sources[1 if separator is None else separator + 1 :]
-    if not before or not after or (separator is None and len(after) > 1):
-        raise UsageError(
-            "%dasfprof_compare takes two sources, or several for each side with -- between them."
-        )
-    from dasfprof.report.terminal.findings import print_comparison
-
-    try:
-        comparison = compare(before, after)
-    except DasfprofError as error:
-        raise UsageError(str(error)) from error
-    print_comparison(comparison, _ROWS)
-    return comparison
 
 
 # --- %%dasfprof: profiles a cell on the current Dask client and shows the result ------------------
