@@ -16,7 +16,6 @@ from dasfprof.analysis.comparison.functions import (
     Matching,
     compare_functions,
     match_functions,
-    match_steps,
     share_in_common,
 )
 from dasfprof.analysis.comparison.runs import (
@@ -137,7 +136,7 @@ class Comparison:
     def steps(self) -> pd.DataFrame:
         """The steps of both groups, with the columns of `functions`. Empty if no run has steps."""
         least = self._least_of_one.share
-        table = compare_functions(*self._traces, self._steps, least, "step")
+        table = compare_functions(*self._traces, Matching({}), least, "step")
         return table if set(table["Step"]) - {NO_STEP} else table.head(0)
 
     @cached_property
@@ -267,16 +266,12 @@ class Comparison:
         return match_functions(*self._traces)
 
     @cached_property
-    def _steps(self) -> Matching:
-        return match_steps(*self._traces, self._functions)
-
-    @cached_property
     def _evidence(self) -> Evidence:
         return Evidence.from_runs([*self._traces[0], *self._traces[1]])
 
     def _summed(self, parts_of: Callable[[Run, By, Evidence], Parts], by: By) -> pd.DataFrame:
         _check(by, By)
-        matching = self._functions if by == "function" else self._steps
+        matching = self._functions if by == "function" else Matching({})
         before, after = ([parts_of(trace, by, self._evidence) for trace in s] for s in self._traces)
         return make_waterfall(before, after, matching, by.capitalize())
 

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from dasfprof.analysis.model.run_memory import memory_of_runs
-from dasfprof.analysis.model.steps import NO_STEP, step_groups
+from dasfprof.analysis.model.steps import step_groups
 from dasfprof.analysis.numeric.significance import CERTAIN, holm, mann_whitney_p, welch_p
 from dasfprof.analysis.run import Run
 from dasfprof.database.columns import Array
@@ -197,21 +197,6 @@ def match_functions(before: Iterable[Run], after: Iterable[Run]) -> Matching:
     return Matching(renamed)
 
 
-def match_steps(before: Iterable[Run], after: Iterable[Run], functions: Matching) -> Matching:
-    """Match steps by name, and the remaining ones by the functions that ran in them."""
-    first, second = _functions_of_steps(before), _functions_of_steps(after)
-    olds = {name: ran for name, ran in first.items() if name not in second}
-    renamed = {}
-    for name, ran in second.items():
-        if name not in first:
-            wanted = {functions.renamed.get(function, function) for function in ran}
-            alike = [old for old, has in olds.items() if has == wanted]
-            if len(alike) == 1:
-                renamed[name] = alike[0]
-    several = {old for old in renamed.values() if list(renamed.values()).count(old) > 1}
-    return Matching({new: old for new, old in renamed.items() if old not in several})
-
-
 def _same_places(
     first: dict[str, Neighbours], second: dict[str, Neighbours], renamed: dict[str, str]
 ) -> dict[str, str]:
@@ -263,15 +248,3 @@ def _edges(trace: Run, codes: Array, count: int) -> list[tuple[int, int]]:
     pairs = np.unique(takers * max(count, 1) + codes[ids])
     edges = np.divmod(pairs, max(count, 1))
     return list(zip(edges[0].tolist(), edges[1].tolist(), strict=True))
-
-
-def _functions_of_steps(traces: Iterable[Run]) -> dict[str, set[str]]:
-    by_step: dict[str, set[str]] = {}
-    for trace in traces:
-        codes, names = step_groups(trace.tasks)
-        functions = trace.tasks["function"].astype(object).to_numpy()
-        for code, name in enumerate(names):
-            ran = set(functions[codes == code])
-            if name != NO_STEP and ran:
-                by_step.setdefault(name, set()).update(ran)
-    return by_step
