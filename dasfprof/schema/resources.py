@@ -25,8 +25,6 @@ process_io.read_size time bytes   read from disk since the process started [Disk
 process_io.write_size time bytes  written to disk since the process started [Disk Io Write]
 num_threads     int      count    number of threads [# of Threads]
 num_fds         int      count    number of open file descriptors [# of File Descriptors]
-num_connections time     count    network connections, or None if not read in this sample
-    [# of Connections]
 host_cpu        float32  number   CPU of the host, % of all cores [Cpu Percent]
 host_memory_total time   bytes    memory of the host [Memory Total]
 host_memory_available time bytes  available memory [Memory Available]

@@ -400,26 +400,6 @@ int nvmlDeviceGetPcieThroughput(Section *device, int direction, unsigned *kiloby
 }
 
 typedef struct {
-    unsigned field, scope;
-    int64_t timestamp, latency;
-    int kind, code;
-    unsigned long long value;
-} FieldValue;
-
-int nvmlDeviceGetFieldValues(Section *device, int count, FieldValue *values)
-{
-    int code = enter(device, "nvmlDeviceGetFieldValues");
-    for (int i = 0; i < count; i++) {
-        const char *key = values[i].field == 197   ? "pcie_tx_count"
-                          : values[i].field == 198 ? "pcie_rx_count"
-                                                   : "";
-        values[i].kind = 3; /* unsigned long long */
-        values[i].code = next_number(device, key, &values[i].value);
-    }
-    return leave(code);
-}
-
-typedef struct {
     unsigned pid;
     unsigned long long memory;
     unsigned gpu_instance, compute_instance;

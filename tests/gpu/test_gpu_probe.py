@@ -224,18 +224,6 @@ def test_older_bindings_are_asked_for_what_they_have(driver: Driver) -> None:
     assert failures == {("power", "not supported")}
 
 
-def test_pcie_counters_become_rates(driver: Driver) -> None:
-    counters = "pcie_tx_count 1000 51000 51000\npcie_rx_count 0 10000 5"
-    driver.answer(device("a", "41", counters))
-    usage = sample(driver, ticks=3, seconds=0.5)["GPU Usage"]
-    assert (usage[0]["pcie_tx"], usage[0]["pcie_rx"]) == (None, None)
-    seconds = usage[1]["timestamp"] - usage[0]["timestamp"]
-    assert usage[1]["pcie_tx"] == pytest.approx(50_000 / seconds, rel=0.2)
-    assert usage[1]["pcie_rx"] == pytest.approx(10_000 / seconds, rel=0.2)
-    # The counter of what was received wrapped.
-    assert (usage[2]["pcie_tx"], usage[2]["pcie_rx"]) == (None, None)
-
-
 def test_a_device_that_falls_off_the_bus_ends_its_samples_alone(driver: Driver) -> None:
     driver.answer(device("a", "41", "fail nvmlDeviceGetPowerUsage 0 15") + device("b", "42"))
     rows = sample(driver, ticks=4)

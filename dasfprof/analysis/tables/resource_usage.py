@@ -91,7 +91,7 @@ def processes_resource_usage(run: Run) -> pd.DataFrame:
         - ``Memory Used (MB)`` (resident), ``Memory Used Percent`` of the host's memory
         - since the process started: ``Process Seconds`` (CPU), ``Disk Io Read (MB)``, ``Disk Io
           Write (MB)``
-        - ``# of Threads``, ``# of File Descriptors``, ``# of Connections``
+        - ``# of Threads``, ``# of File Descriptors``
     """
     samples, table = _sampled(run, run.samples, _OF_PROCESSES)
     # One worker of each host reads its memory, for all of them.

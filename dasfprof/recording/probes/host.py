@@ -16,7 +16,6 @@ from dasfprof.recording.probes.gpu import GpuProbe
 from dasfprof.recording.probes.process import (
     ProcessUsage,
     ServiceCpu,
-    count_connections,
     cpu_group,
     oom_kills,
 )
@@ -233,8 +232,6 @@ class ResourceProbe:
     #: Seconds between two readings of the host, which cost ten times those of the process, and
     #: of the process's control group.
     HOST_INTERVAL = 1.0
-    #: Seconds between two counts of the process's connections, which cost as much as a sample.
-    CONNECTIONS_INTERVAL = 5.0
     #: Minimum seconds for a CPU percentage, because the kernel counts in ticks of 10 ms.
     MIN_CPU_INTERVAL = 0.02
 
@@ -247,7 +244,7 @@ class ResourceProbe:
         self._service = ServiceCpu()
         self._cpu_group = cpu_group()
         self._last_cpu = monotonic(), self._usage.read().cpu_seconds
-        self._host_due = self._connections_due = self._group_due = monotonic()
+        self._host_due = self._group_due = monotonic()
         self._last: tuple[float, Any, Any] | None = None
 
     def sample(self, host_duty: bool) -> Rows:
@@ -262,7 +259,6 @@ class ResourceProbe:
             "memory": usage.memory,
             "num_fds": usage.descriptors,
             "num_threads": usage.threads,
-            "num_connections": self._connections(clock),
             "process_cpu_seconds": usage.cpu_seconds,
             "service_cpu_seconds": self._service.read(),
             "process_io.read_size": usage.read_bytes,
@@ -291,12 +287,6 @@ class ResourceProbe:
             return None
         self._last_cpu = clock, seconds
         return 100.0 * (seconds - last_seconds) / (clock - last_clock)
-
-    def _connections(self, clock: float) -> int | None:
-        if clock < self._connections_due:
-            return None
-        self._connections_due = clock + self.CONNECTIONS_INTERVAL
-        return _or_none(count_connections)
 
     def _host(self, clock: float) -> dict[str, Any]:
         memory = psutil.virtual_memory()

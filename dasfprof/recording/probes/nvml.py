@@ -236,7 +236,6 @@ class GpuReader:
         self._nvml = nvml
         self._handle = device.handle
         self._slow_due: dict[str, float] = {}
-        self._pcie_last: tuple[float, int, int] | None = None
         self._readings = [
             _Reading("utilization", 2, [self._utilization]),
             # Drivers before 510 lack version 2.
@@ -245,7 +244,7 @@ class GpuReader:
             _Reading("sm_clock", 1, [lambda: self._clock(nvml.NVML_CLOCK_SM)]),
             _Reading("memory_clock", 1, [lambda: self._clock(nvml.NVML_CLOCK_MEM)]),
             _Reading("temperature", 1, [self._temperature]),
-            _Reading("pcie", 2, [self._pcie_counters, self._pcie_throughput]),
+            _Reading("pcie", 2, [self._pcie]),
             _Reading("processes", 1, [self._processes]),
         ]
 
@@ -304,26 +303,8 @@ class GpuReader:
         nvml = self._nvml
         return (nvml.nvmlDeviceGetTemperature(self._handle, nvml.NVML_TEMPERATURE_GPU),)
 
-    def _pcie_counters(self) -> Values:
-        """Return the rates (bytes per second) since the last sample, from counters."""
-        nvml = self._nvml
-        now = monotonic()
-        fields = nvml.nvmlDeviceGetFieldValues(
-            self._handle,
-            [nvml.NVML_FI_DEV_PCIE_COUNT_TX_BYTES, nvml.NVML_FI_DEV_PCIE_COUNT_RX_BYTES],
-        )
-        for item in fields:
-            if item.nvmlReturn != nvml.NVML_SUCCESS:
-                raise nvml.NVMLError(item.nvmlReturn)
-        sent, received = (int(_field_value(nvml, item)) for item in fields)
-        last, self._pcie_last = self._pcie_last, (now, sent, received)
-        if last is None or sent < last[1] or received < last[2]:  # A counter has wrapped.
-            return None, None
-        seconds = max(now - last[0], 1e-6)
-        return (sent - last[1]) / seconds, (received - last[2]) / seconds
-
-    def _pcie_throughput(self) -> Values:
-        """Return the driver's rates, which it measures for 20 ms in each of two calls."""
+    def _pcie(self) -> Values:
+        """Return rates in bytes per second, which the driver measures for 20 ms in each call."""
         if not self._is_due("pcie"):
             return None, None
         nvml = self._nvml
@@ -344,14 +325,3 @@ class GpuReader:
             return False
         self._slow_due[name] = now + SLOW_INTERVAL
         return True
-
-
-def _field_value(nvml: Any, item: Any) -> Any:
-    names = {
-        nvml.NVML_VALUE_TYPE_DOUBLE: "dVal",
-        nvml.NVML_VALUE_TYPE_UNSIGNED_INT: "uiVal",
-        nvml.NVML_VALUE_TYPE_UNSIGNED_LONG: "ulVal",
-        nvml.NVML_VALUE_TYPE_UNSIGNED_LONG_LONG: "ullVal",
-        nvml.NVML_VALUE_TYPE_SIGNED_LONG_LONG: "sllVal",
-    }
-    return getattr(item.value, names.get(item.valueType, "ullVal"))

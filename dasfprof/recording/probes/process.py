@@ -1,4 +1,4 @@
-"""Readings of this process: usage, job, connections, control groups, CPU of Dask's threads.
+"""Readings of this process: usage, job, control groups, CPU of Dask's threads.
 
 On Linux, `ProcessUsage` reads files of ``/proc/self`` through descriptors that stay open. psutil
 opens and parses more than is needed, which would take more than half of the time of a sample. On
@@ -19,10 +19,6 @@ from typing import NamedTuple
 import psutil
 
 from dasfprof.system import CONTROL_GROUPS, LINUX, PROC
-
-_PROTOCOL = "system.sockprotoname"
-#: Prefixes of protocols, including those over IPv6.
-_INTERNET = (b"TCP", b"UDP", b"MPTCP")
 
 #: Maximum number of bytes to read, more than the length of any of the files.
 _LENGTH = 1024
@@ -323,28 +319,6 @@ class ServiceCpu:
 
     def _serves(self, thread: threading.Thread) -> bool:
         return thread is threading.main_thread() or thread.name.startswith(self.NAMES)
-
-
-def count_connections() -> int:
-    """Return the number of this process's TCP and UDP sockets.
-
-    On Linux, the protocol of a socket is an extended attribute of its descriptor. A search in
-    ``/proc/net/tcp``, as in psutil, takes fifty times as long, because the kernel walks the table
-    of all connections.
-
-    Raises
-    ------
-    psutil.Error, OSError
-        If the system does not permit it.
-    """
-    if not LINUX:
-        return len(psutil.Process().net_connections("inet"))
-    count = 0
-    for descriptor in os.listdir(f"{PROC}/self/fd"):
-        with contextlib.suppress(OSError):  # Not a socket, or closed meanwhile.
-            name = os.getxattr(f"{PROC}/self/fd/{descriptor}", _PROTOCOL)
-            count += name.startswith(_INTERNET)
-    return count
 
 
 def _by_psutil() -> Usage:
