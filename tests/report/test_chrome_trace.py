@@ -98,7 +98,7 @@ def test_arrows_lead_from_results_to_those_that_take_them(trace: ChromeTrace) ->
     )
 
 
-def test_transfers_are_slices_with_arrows(trace: ChromeTrace) -> None:
+def test_transfers_are_slices(trace: ChromeTrace) -> None:
     found = [
         (trace.track(event), event["name"], round(event["ts"]), round(event["dur"]))
         for event in trace.of_kind("X", "transfer")
@@ -107,8 +107,6 @@ def test_transfers_are_slices_with_arrows(trace: ChromeTrace) -> None:
         ("worker-node-0, transfers in", "from tcp://node:1", 3_200_000, 500_000),
         ("worker-node-0, transfers in (2)", "from tcp://node:1", 3_300_000, 600_000),
     ]
-    sources = [source["args"]["key"] for source, _ in trace.arrows("transfer")]
-    assert sources == [str((LOAD, 1))] * 2, "nobody made the third key"
     assert trace.of_kind("X", "transfer")[0]["args"] == {
         "state": "success",
         "size (B)": 2_000_000,
@@ -118,25 +116,9 @@ def test_transfers_are_slices_with_arrows(trace: ChromeTrace) -> None:
     }
 
 
-def test_calls_of_actors_are_slices_of_the_worker_that_has_them(trace: ChromeTrace) -> None:
-    calls = sorted(
-        (trace.track(event), event["name"], event["ts"], event["dur"], event["args"]["state"])
-        for event in trace.of_kind("X", "actor call")
-    )
-    track = "worker-node-1, calls of actors"
-    # Two at a time lie side by side.
-    assert calls == [
-        (track, "Counter.add", 4e6, 0.5e6, "success"),
-        (f"{track} (2)", "Counter.get", 4.25e6, 0.5e6, "failed"),
-    ]
-
-
 def test_failures_are_marked(trace: ChromeTrace) -> None:
     (failed,) = trace.of_kind("X", "erred")
     assert (failed["name"], failed["args"]["exception"]) == ("fails", "ValueError: <b>no</b>")
-    (mark,) = trace.of_kind("i", "error")
-    assert trace.holder(mark) is failed
-    assert mark["args"] == {"key": "fails-1", "exception": "ValueError: <b>no</b>"}
 
 
 def test_readings_are_counters_of_their_host(trace: ChromeTrace) -> None:
@@ -153,21 +135,6 @@ def test_readings_are_counters_of_their_host(trace: ChromeTrace) -> None:
         "Results held, worker-node-1": [(5_000_000, 4000), (10_000_000, 4000)],
         "Tasks in memory, worker-node-0": [(0, 0), (8_000_000, 3), (10_000_000, 5)],
         "Tasks in memory, worker-node-1": [(5_000_000, 4), (10_000_000, 4)],
-    }
-
-
-def test_graphs_and_workers_are_instants_of_the_run(trace: ChromeTrace) -> None:
-    marks = {
-        event["name"]: (trace.track(event), round(event["ts"]), event["args"])
-        for event in trace.of_kind("i", "run")
-        if event["args"].get("address") != "None"
-    }
-    worker = {"address": "tcp://node:9", "host": "node"}
-    graph = {"client": "Client-1", "tasks": 6, "results wanted": 2}
-    assert marks == {
-        "graph of 6 tasks": ("Graphs", 500_000, graph),
-        "tcp://node:9 joined": ("Workers", 250_000, worker),
-        "tcp://node:9 left": ("Workers", 9_000_000, {**worker, "reason": "retired"}),
     }
 
 
@@ -323,5 +290,3 @@ def test_a_real_run(tmp_path: Path) -> None:
     assert (step["name"], trace.track(step), step["args"]["task runs"]) == ("double", "Steps", 20)
     assert step["ts"] <= min(event["ts"] for event in slices)
     assert step["ts"] + step["dur"] >= max(event["ts"] + event["dur"] for event in slices)
-    joined = [event for event in trace.of_kind("i", "run") if event["name"].endswith(" joined")]
-    assert len(joined) == 2

@@ -87,32 +87,32 @@ def _readings(counter: Counter) -> Iterator[Event]:
 
 
 def _slices_and_arrows(run: DrawnRun, places: list[Event]) -> Iterator[Event]:
-    """Yield task runs and transfers, each block followed by the arrows to it, and other calls."""
+    """Yield task runs, each block followed by the arrows to it, transfers, and functions."""
     numbers = count(1)
-
-    def arrows(kind: str, arrows: Arrows, targets: Slices) -> Iterator[Event]:
-        ends = zip(
-            run.tasks.slices.tracks[arrows.made].tolist(),
-            (arrows.leaving / 1000).tolist(),
-            targets.tracks[arrows.to].tolist(),
-            (arrows.arrival / 1000).tolist(),
-            strict=True,
-        )
-        for source, left, target, arrived in ends:
-            about = {"id": next(numbers), "name": kind, "cat": kind}
-            yield {"ph": "s", **places[source], "ts": left, **about}
-            yield {"ph": "f", "bp": "e", **places[target], "ts": arrived, **about}
-
     for part in run.tasks.slices.blocks(_BLOCK):
         yield from _slices(run.tasks, part, "task", places)
-        yield from (_mark_event(mark, places) for mark in run.failures(part))
-        yield from arrows("dependency", run.dependencies(part), run.tasks.slices)
+        yield from _arrows(run.dependencies(part), run.tasks.slices, places, numbers)
     for part in run.transfers.slices.blocks(_BLOCK):
         yield from _slices(run.transfers, part, "transfer", places)
-        yield from arrows("transfer", run.moves(part), run.transfers.slices)
-    for calls, kind in ((run.calls, "actor call"), (run.functions, "function outside tasks")):
-        for part in calls.slices.blocks(_BLOCK):
-            yield from _slices(calls, part, kind, places)
+    for part in run.functions.slices.blocks(_BLOCK):
+        yield from _slices(run.functions, part, "function outside tasks", places)
+
+
+def _arrows(
+    arrows: Arrows, tasks: Slices, places: list[Event], numbers: Iterator[int]
+) -> Iterator[Event]:
+    """Yield the start and the end of each arrow from one task run to another."""
+    ends = zip(
+        tasks.tracks[arrows.made].tolist(),
+        (arrows.leaving / 1000).tolist(),
+        tasks.tracks[arrows.to].tolist(),
+        (arrows.arrival / 1000).tolist(),
+        strict=True,
+    )
+    for source, left, target, arrived in ends:
+        about = {"id": next(numbers), "name": "dependency", "cat": "dependency"}
+        yield {"ph": "s", **places[source], "ts": left, **about}
+        yield {"ph": "f", "bp": "e", **places[target], "ts": arrived, **about}
 
 
 def _slices(

@@ -25,7 +25,6 @@ from dasfprof.report.formats.tracks import (
     Slices,
     ThreadTracks,
     Tracks,
-    items_of,
     lay_out,
     step_marks,
     to_nanoseconds,
@@ -153,27 +152,18 @@ def _on_workers(
     return Slices(rows, starts, stops, of_slices)
 
 
-def _call_slices(run: Run, tracks: Tracks, calls: pd.DataFrame, what: str) -> LabelledSlices:
-    """Return calls of actors, or functions outside of tasks, on tracks of their workers."""
+def _function_slices(run: Run, tracks: Tracks) -> LabelledSlices:
+    """Return the functions outside of tasks, on tracks of their workers."""
+    calls = run.worker_functions
     begins = run.on_one_clock(calls["start"], calls["worker_id"])
     ends = begins + np.maximum(calls["duration"].to_numpy(dtype=float), 0.0)
     placed = np.flatnonzero(np.isfinite(begins) & np.isfinite(ends))
     numbers = run.named.numbers(calls)
     rows = placed[np.lexsort((begins[placed], run.named.ranks()[numbers[placed]]))]
-    slices = _on_workers(run, tracks, what, (rows, numbers[rows], begins[rows], ends[rows]))
-    arguments = {"state": _categories(calls["state"], rows)}
-    none = np.zeros(len(rows), dtype=bool)
-    if "function" in calls:
-        return LabelledSlices(slices, _categories(calls["function"], rows), arguments, none, none)
-    codes, functions = run.keys.functions()
-    key_ids = calls["key_id"].to_numpy()[rows]
-    actors, methods = codes[key_ids].tolist(), calls["method"].astype(object).to_numpy()[rows]
-    names = [
-        shown(f"{functions[actor]}.{name}") for actor, name in zip(actors, methods, strict=True)
-    ]
-    keys = [shown(key) for key in run.keys.texts(key_ids)]
-    arguments = {"actor": lambda part: keys[part], **arguments}
-    return LabelledSlices(slices, lambda part: list(names[part]), arguments, none, none)
+    spans = rows, numbers[rows], begins[rows], ends[rows]
+    slices = _on_workers(run, tracks, "functions outside tasks", spans)
+    arguments, none = {"state": _categories(calls["state"], rows)}, np.zeros(len(rows), dtype=bool)
+    return LabelledSlices(slices, _categories(calls["function"], rows), arguments, none, none)
 
 
 #: Arguments of transfers, by column of `Trace.transfers`.
@@ -196,48 +186,6 @@ def _transfer_slices(run: Run, tracks: Tracks) -> LabelledSlices:
     return LabelledSlices(slices, names, arguments, none, none)
 
 
-def graph_marks(run: Run, track: int) -> Iterator[Mark]:
-    """Yield an instant for each graph of tasks that arrived at the scheduler."""
-    graphs = run.graphs
-    told = zip(
-        graphs["time"].tolist(),
-        graphs["tasks"].tolist(),
-        graphs["wanted"].tolist(),
-        graphs["client"].astype(object).tolist(),
-        strict=True,
-    )
-    for time, tasks, wanted, client in told:
-        args = {"client": str(client), "tasks": int(tasks), "results wanted": int(wanted)}
-        if np.isfinite(time):
-            yield _instant(run, track, time, f"graph of {int(tasks)} tasks", args)
-
-
-def life_marks(run: Run, track: int) -> Iterator[Mark]:
-    """Yield instants at which workers joined (or were first seen), and at which they left."""
-    workers = run.workers
-    named = run.named
-    titles = named.titles()
-    for number, life in zip(named.of_lives.tolist(), workers.to_dict("records"), strict=True):
-        if life["kind"] != "worker":
-            continue
-        joined = np.isfinite(life["joined"])
-        begin = life["joined"] if joined else life["first_seen"]
-        what = "joined" if joined else "first seen"
-        title = titles[number]
-        args = {"address": str(life["address"]), "host": life["host"]}
-        if np.isfinite(begin):
-            yield _instant(run, track, begin, f"{title} {what}", args)
-        if np.isfinite(life["left"]):
-            args = {**args, "reason": str(life["left_reason"])}
-            yield _instant(run, track, life["left"], f"{title} left", args)
-
-
-def _instant(run: Run, track: int, time: float, name: str, args: dict[str, Any]) -> Mark:
-    """Return an instant, which is not before the start of the trace."""
-    at = int(whole_nanoseconds(run.since_begin([time]))[0])
-    return Mark(track, at, None, name, "run", args)
-
-
 # --- DrawnRun: the contents of a run for viewers, laid out on tracks ------------------------------
 
 
@@ -257,9 +205,9 @@ class Counter:
 class DrawnRun:
     """A run as slices, arrows, marks and counters.
 
-    Hosts are processes. Their tracks are the threads of workers, transfers, and calls of actors.
-    The run is a process as well. Its tracks are the steps of the pipeline, user events, graphs, and
-    workers that join or leave.
+    Hosts are processes. Their tracks are the threads of workers, transfers, and functions outside
+    of tasks. The run is a process as well. Its tracks are the steps of the pipeline, and user
+    events.
 
     Parameters
     ----------
@@ -278,12 +226,9 @@ class DrawnRun:
             self.tracks.process(host)
         self._steps = step_marks(run, self.tracks)
         self._user_events = user_event_marks(run, self.tracks)
-        self._graphs, self._lives = self.tracks.add(RUN, "Graphs"), self.tracks.add(RUN, "Workers")
         self.tasks = _task_slices(run, self.tracks, ended)
         self.transfers = _transfer_slices(run, self.tracks)
-        self.calls = _call_slices(run, self.tracks, run.actor_calls, "calls of actors")
-        outside = "functions outside tasks"
-        self.functions = _call_slices(run, self.tracks, run.worker_functions, outside)
+        self.functions = _function_slices(run, self.tracks)
         self._producers = Producers(run, self.tasks.slices)
 
     def about(self) -> dict[str, Any]:
@@ -299,44 +244,18 @@ class DrawnRun:
         return about
 
     def marks(self) -> Iterator[Mark]:
-        """Yield marks of the file's description, steps, user events, graphs and workers."""
+        """Yield marks of the file's description, steps and user events."""
         about = self.about()
         return chain(
             [Mark(self._about, 0, None, about["run"], "about", about)],
             self._steps,
             self._user_events,
-            graph_marks(self._trace, self._graphs),
-            life_marks(self._trace, self._lives),
         )
-
-    def failures(self, part: slice) -> Iterator[Mark]:
-        """Yield a mark at the end of each failed task run among some slices."""
-        tasks, slices = self.tasks, self.tasks.slices
-        at = np.flatnonzero(tasks.failed[part])
-        rows = slices.rows[part][at]
-        keys = self._trace.keys.texts(self._trace.tasks["key_id"].to_numpy()[rows])
-        exceptions = self._trace.tasks["exception"].iloc[rows].astype(object).tolist()
-        for number, key, text in zip((part.start + at).tolist(), keys, exceptions, strict=True):
-            args = {"key": key, "exception": "" if pd.isna(text) else str(text)}
-            end = int(slices.stops[number]) - 1
-            yield Mark(int(slices.tracks[number]), end, None, FAILED, "error", args)
 
     def dependencies(self, part: slice) -> Arrows:
         """Return the arrows to some task runs from the task runs whose results they used."""
-        slices = self.tasks.slices
         made, to = self._producers.of_inputs(np.arange(part.start, part.stop))
-        return Arrows.between(slices, made, slices, to)
-
-    def moves(self, part: slice) -> Arrows:
-        """Return the arrows to some transfers from the task runs whose results they contained."""
-        counts, ids = self._trace.transfer_keys
-        counts = np.maximum(counts, 0)
-        slices = self.transfers.slices
-        rows = slices.rows[part]
-        keys, of_row = items_of(ids, (np.cumsum(counts) - counts)[rows], counts[rows])
-        to = part.start + of_row
-        made = self._producers.of_keys(keys, slices.starts[to])
-        return Arrows.between(self.tasks.slices, made, slices, to)
+        return Arrows.between(self.tasks.slices, made, to)
 
     def counters(self) -> Iterator[Counter]:
         """Yield the resource samples, as one counter per series."""

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dasfprof.analysis.model.links import ResultsByKey, find_links
+from dasfprof.analysis.model.links import find_links
 from dasfprof.analysis.run import Run
 from dasfprof.analysis.tables.listed_events import json_value
 from dasfprof.database.columns import Array
@@ -247,13 +247,13 @@ class Arrows:
     arrival: Array
 
     @classmethod
-    def between(cls, sources: Slices, made: Array, targets: Slices, to: Array) -> Arrows:
+    def between(cls, slices: Slices, made: Array, to: Array) -> Arrows:
         """Return arrows from slices that made results (-1 for none) to slices that used them."""
         known = np.flatnonzero(made >= 0)
         made, to = made[known], to[known]
-        arrival = targets.starts[to]
-        leaving = np.minimum(sources.stops[made] - 1, arrival)
-        drawn = leaving >= sources.starts[made]
+        arrival = slices.starts[to]
+        leaving = np.minimum(slices.stops[made] - 1, arrival)
+        drawn = leaving >= slices.starts[made]
         return cls(made[drawn], to[drawn], leaving[drawn], arrival[drawn])
 
 
@@ -274,10 +274,6 @@ class Producers:
         #: Slice of each row of `TaskSlots`, or -1 if it has none. The last item is for row -1.
         self._numbers = np.full(len(run.tasks) + len(run.scheduler_only) + 1, -1)
         self._numbers[slices.rows] = np.arange(len(slices))
-        state = run.tasks["state"]
-        made = np.flatnonzero((state.isna() | (state == "memory")).to_numpy()[slices.rows])
-        keys = run.tasks["key_id"].to_numpy()[slices.rows]
-        self._results = ResultsByKey(keys, slices.stops, made, len(run.keys))
 
     def of_inputs(self, targets: Array) -> tuple[Array, Array]:
         """Return pairs of a slice that made an input, and the slice that used the input."""
@@ -285,14 +281,6 @@ class Producers:
         counts = self._first[rows + 1] - self._first[rows]
         links, of_target = items_of(self._links.producer, self._first[rows], counts)
         return self._numbers[links], targets[of_target]
-
-    def of_keys(self, keys: Array, before: Array) -> Array:
-        """Return the last slice of each key that had made a result by a time, or -1.
-
-        If a key has only one run, its slice is returned, because clocks of hosts may differ.
-        """
-        found = self._results.last_before(keys, before)
-        return np.where(found < 0, self._results.only(keys), found)
 
 
 def numbered(counts: Array) -> tuple[Array, Array]:
