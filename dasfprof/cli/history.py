@@ -23,13 +23,6 @@ _EXPENDABLE = (
 @click.command()
 @click.argument("directory", default=".")
 @click.option(
-    "--by",
-    type=click.Choice(["name", "graph"]),
-    default="name",
-    show_default=True,
-    help="Group runs into pipelines by their name, or by the shape of their graph.",
-)
-@click.option(
     "--last",
     type=click.IntRange(min=1),
     default=30,
@@ -41,32 +34,29 @@ _EXPENDABLE = (
     "page",
     metavar="FILE",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Write an HTML page instead, with a chart and a table for each pipeline and links to "
-    "reports.",
+    help="Write an HTML page instead, with a chart and a table for each pipeline.",
 )
 @price_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document with all runs.")
-def history(directory: str, by: str, last: int, page: Path | None, *, as_json: bool) -> None:
+def history(directory: str, last: int, page: Path | None, *, as_json: bool) -> None:
     """List the runs in a directory, and show whether they get slower.
 
     Runs in subdirectories are included. Each directory gets a file .dasfprof-history.json with
     summaries of its runs, so that only new runs are read. With a price, the cost of each run
     is listed.
 
-    The JSON document has "schema", "runs" and "trends". The HTML page links to the report of
-    each run, if the report has its default name and is next to the run or next to the page.
+    The JSON document has "schema", "runs" and "trends".
 
     \b
     Examples:
       dasfprof history traces
-      dasfprof history --by graph traces
       dasfprof history --html traces/index.html traces
       dasfprof history --json traces | jq '.trends[] | select(.Trend == "slower")'
     """
     from dasfprof.analysis.history import history as history_of
     from dasfprof.report.page.history import pipelines_of, write_history
 
-    table = history_of(directory, by=by)  # type: ignore[arg-type]  # Click has checked it
+    table = history_of(directory)
     trends = table.attrs["trends"]
     if page is not None:
         page.parent.mkdir(parents=True, exist_ok=True)

@@ -84,15 +84,13 @@ def test_a_run_that_goes_on_is_said_to() -> None:
     assert _changes_of([ended, ended | {"goes_on": True}]) == ["", "still running"]
 
 
-def test_pipelines_by_name_or_graph(tmp_path: Path) -> None:
+def test_pipelines_are_those_of_one_name(tmp_path: Path) -> None:
     write(tmp_path, 0, 4.0, name="a")
     write(tmp_path, 1, 4.0, name="b")
     write(tmp_path, 2, 4.0, name="a", tasks=3)
     by_name = dasfprof.history(tmp_path, progress=False)["Run"].str[0].tolist()
-    by_graph = dasfprof.history(tmp_path, by="graph", progress=False)["Run"].str[0].tolist()
-    assert (by_name, by_graph) == (["a", "a", "b"], ["a", "b", "a"])
+    assert by_name == ["a", "a", "b"]
     assert changes(tmp_path) == ["", "other graph", ""]
-    assert changes(tmp_path, by="graph") == ["", "", ""]
 
 
 def test_a_run_that_did_not_end(tmp_path: Path) -> None:
@@ -156,8 +154,6 @@ def test_nothing_to_list(tmp_path: Path) -> None:
         dasfprof.history(tmp_path)
     with pytest.raises(dasfprof.errors.SourceNotFoundError, match="does not exist"):
         dasfprof.history(tmp_path / "typo")
-    with pytest.raises(dasfprof.errors.InvalidArgumentError, match="pass one of name, graph"):
-        dasfprof.history(tmp_path, by="size")  # type: ignore[arg-type]
 
 
 def test_the_command(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -26,9 +26,7 @@ from dasfprof.analysis.trace.progress import is_wanted, track
 from dasfprof.config import setting
 from dasfprof.config.kinds import Price
 from dasfprof.database import find_runs
-from dasfprof.errors import InvalidArgumentError, SourceNotFoundError
-
-By = Literal["name", "graph"]
+from dasfprof.errors import SourceNotFoundError
 
 _PACKAGES = ("dasfprof", "dask", "distributed", "python")
 
@@ -36,7 +34,6 @@ _PACKAGES = ("dasfprof", "dask", "distributed", "python")
 def history(
     directory: str | os.PathLike[str] = ".",
     *,
-    by: By = "name",
     price: float | str | None = None,
     progress: bool | None = None,
 ) -> pd.DataFrame:
@@ -46,9 +43,6 @@ def history(
     ----------
     directory
         The directory with the runs.
-    by
-        Which runs belong to the same pipeline: those with the same ``"name"`` (without the time
-        that registration adds) or the same ``"graph"`` (functions with equal numbers of tasks).
     price
         Price of a worker per hour, see `TraceAnalyser.cost`. None uses the setting
         ``dasfprof.price``.
@@ -58,7 +52,8 @@ def history(
     Returns
     -------
     DataFrame
-        One row per run, by pipeline, oldest first: ``Pipeline``, ``Run``, ``Began (UTC)``,
+        One row per run, by pipeline (runs of the same name, without the time that registration
+        adds), oldest first: ``Pipeline``, ``Run``, ``Began (UTC)``,
         ``Wall Time (s)`` (from the first submission to the last finish), ``Efficiency (%)``
         (percentage of thread time in which functions ran), ``Task Runs``, ``Failed``, ``Findings``
         (number by severity), ``Versions``, ``Change`` and ``Directory``. ``Change`` is
@@ -84,8 +79,6 @@ def history(
     Each directory has a file ``.dasfprof-history.json`` with summaries of its runs, so that only
     new runs are read. ``dasfprof run`` adds the summary of its run.
     """
-    if by not in get_args(By):
-        raise InvalidArgumentError(f"by={by!r}: pass one of {', '.join(get_args(By))}.")
     root = Path(directory)
     if not root.is_dir():
         raise SourceNotFoundError(f"directory {os.fspath(directory)!r} does not exist.")
@@ -100,7 +93,7 @@ def history(
     runs.sort(key=lambda run: (str(run["pipeline"]), run["begin"] or 0.0))
     pipelines: dict[str, list[dict[str, Any]]] = {}
     for run in runs:
-        pipelines.setdefault(run["shape"] if by == "graph" else run["pipeline"], []).append(run)
+        pipelines.setdefault(run["pipeline"], []).append(run)
     ordered, changes, trends = [], [], []
     for members in pipelines.values():
         members.sort(key=lambda run: run["begin"] or 0.0)

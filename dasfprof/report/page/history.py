@@ -1,4 +1,4 @@
-"""`write_history`: runs over time as one HTML page, which links to their reports."""
+"""`write_history`: runs over time as one HTML page."""
 
 from __future__ import annotations
 
@@ -6,12 +6,10 @@ import os
 from collections.abc import Hashable, Iterator
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 import numpy as np
 import pandas as pd
 
-from dasfprof.report.formats import file_for
 from dasfprof.report.page.document import asset, filled, shell
 from dasfprof.text import count_of, escape, format_duration
 
@@ -29,8 +27,7 @@ def write_history(runs: pd.DataFrame, path: str | os.PathLike[str]) -> Path:
     """Write runs over time as one HTML file. An existing file is replaced.
 
     The page has a chart and a table of each pipeline. It has no script and cannot access the
-    network. A run's name links to the run's report, if `dasfprof report` has written one as
-    ``{run}.html`` into the directory of the run or of the page.
+    network.
 
     Parameters
     ----------
@@ -49,7 +46,7 @@ def write_history(runs: pd.DataFrame, path: str | os.PathLike[str]) -> Path:
     contents = {
         "title": _TITLE,
         "subtitle": f"{count_of(len(runs), 'run')} of {count_of(len(pipelines), 'pipeline')}",
-        "sections": "".join(_section(*pipeline, path) for pipeline in pipelines),
+        "sections": "".join(_section(*pipeline) for pipeline in pipelines),
     }
     head, tail = shell(_TITLE)
     path.write_text(f"{head}{filled(asset('history.html'), contents)}{tail}", encoding="utf-8")
@@ -71,24 +68,22 @@ def pipelines_of(runs: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame, str]]:
         yield str(trend["Pipeline"]), members, clause
 
 
-def _section(name: str, runs: pd.DataFrame, trend: str, page: Path) -> str:
+def _section(name: str, runs: pd.DataFrame, trend: str) -> str:
     rows = runs.to_dict("records")
-    links = [_report_of(row, page) for row in rows]
     labels = [label for label in runs.columns if label not in _OMITTED]
     head = "".join(f'<th scope="col"{_class(label)}>{escape(label)}</th>' for label in labels)
-    newest_first = zip(rows[::-1], links[::-1], strict=True)
-    body = "".join(_row(row, link, labels) for row, link in newest_first)
+    body = "".join(_row(row, labels) for row in rows[::-1])
     return (
         f'<section><header class="section-head"><h2>{escape(name)}</h2>'
         f"<output>{count_of(len(runs), 'run')}{escape(trend)}</output></header>"
-        f"{_chart(rows, links)}"
+        f"{_chart(rows)}"
         f'<div class="scrolled" tabindex="0" role="group" aria-label="Runs of {escape(name)}">'
         f'<table class="runs"><thead><tr>{head}</tr></thead>'
         f"<tbody>{body}</tbody></table></div></section>\n"
     )
 
 
-def _chart(rows: list[Row], links: list[str]) -> str:
+def _chart(rows: list[Row]) -> str:
     """Return a chart of wall times, oldest run first. Crosses are runs that did not finish."""
     walls = [float(row["Wall Time (s)"]) for row in rows]
     highest = max((wall for wall in walls if np.isfinite(wall)), default=0.0) or 1.0
@@ -98,7 +93,7 @@ def _chart(rows: list[Row], links: list[str]) -> str:
         drawn.append(f'<line class="rule" x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{y}" y2="{y}"/>')
         text = escape(format_duration(share * highest))
         drawn.append(f'<text class="end" x="{_LEFT - 8}" y="{y + 4}">{text}</text>')
-    for at, (row, wall, link) in enumerate(zip(rows, walls, links, strict=True)):
+    for at, (row, wall) in enumerate(zip(rows, walls, strict=True)):
         known, ended = np.isfinite(wall), row["Change"] in ("", "other graph")
         x = _LEFT + (_WIDTH - _LEFT - _RIGHT) * (at + 0.5) / len(rows)
         y = _BOTTOM - (_BOTTOM - _TOP) * (wall / highest if known else 0.0)
@@ -106,11 +101,10 @@ def _chart(rows: list[Row], links: list[str]) -> str:
         title = f"<title>{escape(', '.join([str(row['Run']), *filter(None, facts)]))}</title>"
         if ended and known:
             line.append(f"{x:.1f},{y:.1f}")
-            point = f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4">{title}</circle>'
+            drawn.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4">{title}</circle>')
         else:
             cross = f"M{x - 4:.1f} {y - 4:.1f}l8 8m0 -8l-8 8"
-            point = f'<path class="unended" d="{cross}">{title}</path>'
-        drawn.append(f'<a href="{escape(link)}">{point}</a>' if link else point)
+            drawn.append(f'<path class="unended" d="{cross}">{title}</path>')
     dates = f'<text x="{_LEFT}" y="{_HEIGHT - 6}">{escape(_date(rows[0]))}</text>'
     if len(rows) > 1:
         last = escape(_date(rows[-1]))
@@ -122,11 +116,9 @@ def _chart(rows: list[Row], links: list[str]) -> str:
     )
 
 
-def _row(row: Row, link: str, labels: list[str]) -> str:
-    cells = {label: escape(_cell(label, row)) for label in labels}
-    if link:
-        cells["Run"] = f'<a href="{escape(link)}">{cells["Run"]}</a>'
-    return f"<tr>{''.join(f'<td{_class(label)}>{text}</td>' for label, text in cells.items())}</tr>"
+def _row(row: Row, labels: list[str]) -> str:
+    cells = (f"<td{_class(label)}>{escape(_cell(label, row))}</td>" for label in labels)
+    return f"<tr>{''.join(cells)}</tr>"
 
 
 def _cell(label: str, row: Row) -> str:
@@ -147,13 +139,3 @@ def _class(label: str) -> str:
 def _date(row: Row) -> str:
     began = row["Began (UTC)"]
     return f"{began:%Y-%m-%d %H:%M:%S}" if isinstance(began, pd.Timestamp) else "unknown"
-
-
-def _report_of(row: Row, page: Path) -> str:
-    """Return the URL of a run's report, relative to the page, or an empty text without a report."""
-    name = file_for(str(row["Run"]), ".html")
-    for place in (Path(str(row["Directory"])), page.parent):
-        if (place / name).is_file():
-            relative = os.path.relpath(place / name, page.parent)
-            return "./" + quote(Path(relative).as_posix())
-    return ""
