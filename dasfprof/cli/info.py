@@ -22,7 +22,6 @@ from dasfprof.text import (
     format_duration,
     format_size,
     job_words,
-    name_first,
 )
 
 if TYPE_CHECKING:
@@ -45,8 +44,7 @@ _PACKAGES = ("dasfprof", "dask", "distributed", "python")
 def info(source: str, name: str | None, *, as_json: bool) -> None:
     """Show what trace files contain and which events were lost.
 
-    SOURCE takes the same forms as in `dasfprof analyse`. The default is the working directory. If
-    it has no runs, and only one of its subdirectories has some, this subdirectory is used. If a
+    SOURCE takes the same forms as in `dasfprof analyse`. The default is the working directory. If a
     directory contains several runs, they are listed and the newest is shown.
 
     The JSON document has "schema", "runs" and, for a single run, "files". Unknown values are null.
@@ -62,9 +60,6 @@ def info(source: str, name: str | None, *, as_json: bool) -> None:
     from dasfprof.database.storage import is_url
 
     directory = Path(source)
-    if source == "." and not any(directory.glob("*.msgpack")):
-        directory = _directory_with_runs(directory)
-        source = str(directory)
     show_runs = _runs_as_json if as_json else _list_runs
     if is_url(source):
         from dasfprof.database.storage import find_stored_runs
@@ -78,7 +73,6 @@ def info(source: str, name: str | None, *, as_json: bool) -> None:
             return
     elif directory.is_dir():
         runs = find_runs(directory)
-        _name_others(directory, runs)
         if len(runs) > 1:
             show_runs(source, runs)
             if as_json or not runs[0].created > runs[1].created:
@@ -123,15 +117,6 @@ def _cost(database: MultiEventDatabase, client: str | None) -> dict[str, Any] | 
     return None if analyser.is_in_parts else run_cost(analyser.run)
 
 
-def _directory_with_runs(parent: Path) -> Path:
-    """Return the only subdirectory with runs, or the directory itself."""
-    from dasfprof.database import find_runs
-
-    within = (path for path in sorted(parent.iterdir()) if any(path.glob("*.msgpack")))
-    directories = [path for path in within if find_runs(path)]
-    return directories[0] if len(directories) == 1 else parent
-
-
 def _list_runs(source: str, runs: Sequence[Run]) -> None:
     import pandas as pd
 
@@ -149,15 +134,6 @@ def _list_runs(source: str, runs: Sequence[Run]) -> None:
     echo(format_table(pd.DataFrame(rows), terminal_width()))
     one = os.path.join(source, runs[0].name)
     echo(f"\nTo see one of them: dasfprof info {elide(one, _MAX_VALUE)}")
-
-
-def _name_others(directory: Path, runs: list[Run]) -> None:
-    """Print the names of files that are named like traces but are not traces."""
-    known = {path for run in runs for path in run.files}
-    others = [path.name for path in sorted(directory.glob("*.msgpack")) if path not in known]
-    if others:
-        named = name_first([elide(name, 60) for name in others])
-        echo(f"Note: named like a trace file, but not one: {named}.", err=True)
 
 
 def _print_run(source: str, contents: list[FileContents], is_whole: bool) -> None:

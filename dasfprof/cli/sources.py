@@ -80,37 +80,13 @@ def price_option(command: Callable[..., None]) -> Callable[..., None]:
     )(priced)
 
 
-def _one_source(ctx: click.Context, _param: click.Parameter, given: tuple[str, ...]) -> str:
-    """Return the single source of a command. Files of one run are replaced by the run's name."""
-    if len(given) < 2:
-        return given[0] if given else "."
-    from dasfprof.database import find_runs
-
-    files = [path for path in map(Path, given) if path.suffix == ".msgpack"]
-    directories = {path.parent for path in files}
-    runs = [run for place in directories for run in find_runs(place, among=files)]
-    if len(runs) != 1:
-        names = ", ".join(clean(run.name) for run in runs[:5])
-        problem = (
-            f"these are files of {len(runs)} runs ({names})"
-            if runs
-            else "none of them is a trace file"
-        )
-        raise click.UsageError(
-            f"Got {len(given)} sources, but `dasfprof {ctx.info_name}` accepts only one run: "
-            f"{problem}."
-        )
-    return str(directories.pop() / runs[0].name)
-
-
 def source_argument(*, required: bool = True) -> Callable[[_Command], _Command]:
-    """Return the argument of commands that read a run: a source, or the files of one run.
+    """Return the argument of commands that read a run.
 
     If the argument is not required, the default is the current directory.
     """
-    return click.argument(
-        "source", metavar="SOURCE", nargs=-1, required=required, callback=_one_source
-    )
+    default = None if required else "."
+    return click.argument("source", metavar="SOURCE", required=required, default=default)
 
 
 @contextmanager

@@ -200,34 +200,18 @@ def test_a_directory_of_several_runs(tmp_path: Path) -> None:
                 run_uuid=name,
                 run_created=1000.0 + number,
             )
-    (tmp_path / "other.msgpack").write_bytes(b"no trace")
     result = info(tmp_path)
     rows = [line.split() for line in result.stdout.splitlines()]
     assert ["second", "1970-01-01", "00:16:41", "2"] in [row[:4] for row in rows]
     assert rows.index(next(r for r in rows if r[:1] == ["second"])) < rows.index(
         next(r for r in rows if r[:1] == ["first"])
     )
-    assert "named like a trace file, but not one: other.msgpack." in result.stderr
     assert "Run first" in info(tmp_path / "first").stdout
     assert "Run second" in result.stdout, "the newest is shown besides"
     assert "Run first" not in result.stdout
     assert "1 other run. The newest, 'second', is opened. To choose" in " ".join(
         result.stderr.split()
     )
-
-
-def test_the_one_directory_with_runs_is_found(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    for name in ("demo", "notes"):
-        (tmp_path / name).mkdir()
-    (tmp_path / "notes" / "other.msgpack").write_bytes(b"no trace")
-    write_trace(tmp_path / "demo" / "mine-TracePlugin-h-0.msgpack", *EVENTS, run="mine")
-    assert "Run mine" in info().stdout
-    (tmp_path / "more").mkdir()
-    write_trace(tmp_path / "more" / "next-TracePlugin-h-0.msgpack", *EVENTS, run="next")
-    assert info().exit_code == 1, "which of the two, nobody said"
 
 
 def test_hostile_headers_and_names(tmp_path: Path) -> None:
