@@ -23,13 +23,8 @@ from dasfprof.text import clean, excerpt
 _LARGEST = 16 * 2**20
 #: Maximum number of files in a copy.
 _MOST = 20_000
-#: Commands that apply a patch, and the argument with which they only check it.
-_TOOLS = {
-    "git": (("git", "apply", "--recount", "--whitespace=nowarn"), "--check"),
-    "patch": (("patch", "--force", "--reject-file=-", "--input"), "--dry-run"),
-}
-#: Parts of error messages about a patch with correct file names.
-_TELLING = ("patch failed", "corrupt", "No valid patches", "FAILED")
+#: Parts of git's error messages about a patch with correct file names.
+_TELLING = ("patch failed", "corrupt", "No valid patches")
 
 
 def with_patch(program: Program, patch: Path, work: Path) -> tuple[Program, Program]:
@@ -138,18 +133,16 @@ def _copy(root: Path, names: Sequence[str], copy: Path) -> None:
 
 def _apply(patch: Path, directories: Sequence[Path]) -> None:
     """Apply a patch whose file names are relative to one of the directories."""
-    tool = next((name for name in _TOOLS if shutil.which(name)), None)
-    if tool is None:
-        raise TrialError("Patches require git or patch. Install one of them, or use --with.")
-    command, check = _TOOLS[tool]
+    if shutil.which("git") is None:
+        raise TrialError("Patches require git. Install it, or use --with.")
     # A copy may be inside another repository.
     ceiling = os.pathsep.join(str(directory.parent) for directory in directories)
     environment = {**os.environ, "GIT_CEILING_DIRECTORIES": ceiling}
     complaints = []
     for directory, strip in product(dict.fromkeys(directories), ("-p1", "-p0")):
-        for more in ((check, strip), (strip,)):
+        for more in ((strip, "--check"), (strip,)):
             done = subprocess.run(
-                [*command[:2], *more, *command[2:], str(patch)],
+                ["git", "apply", "--recount", "--whitespace=nowarn", *more, str(patch)],
                 cwd=directory,
                 env=environment,
                 capture_output=True,
