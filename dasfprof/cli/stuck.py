@@ -23,7 +23,7 @@ _LIMIT = 2.0
 #: URL schemes of addresses in Dask, and those whose addresses have a port.
 _WITH_PORT = ("tcp", "tls", "ws", "wss")
 _SCHEMES = (*_WITH_PORT, "ucx", "ucxx", "inproc")
-_SUFFIXES = (".msgpack.gz", ".yaml")
+_SUFFIX = ".msgpack.gz"
 _NO_STACKS = (
     "Dumps do not contain stacks, locks, events and queues. So it is unknown where tasks are, "
     "and what they wait for."
@@ -95,7 +95,7 @@ def _is_dump(source: str) -> bool:
         import fsspec
 
         return scheme not in _SCHEMES and scheme in fsspec.available_protocols()
-    if source.endswith(_SUFFIXES):
+    if source.endswith(_SUFFIX):
         return True
     path = Path(source)
     if not path.is_file():

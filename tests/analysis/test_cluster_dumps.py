@@ -36,8 +36,8 @@ def sleep(_: Any = None) -> None:
 
 
 @pytest.fixture(scope="module")
-def dumps(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Path]]:
-    """Dump a cluster in both formats."""
+def dump(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Dump a cluster."""
     place = tmp_path_factory.mktemp("dumps")
     with (
         LocalCluster(
@@ -57,9 +57,8 @@ def dumps(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Path]]
             assert time.monotonic() < end
             time.sleep(0.01)
         client.dump_cluster_state(str(place / "dump"))
-        client.dump_cluster_state(str(place / "dump"), format="yaml")
         DUMPED.set()
-        yield {"msgpack": place / "dump.msgpack.gz", "yaml": place / "dump.yaml"}
+        yield place / "dump.msgpack.gz"
         del held, running
 
 
@@ -67,9 +66,8 @@ def state_of(path: Path | str) -> ClusterState:
     return state_from_dump(read_dump(str(path)))
 
 
-@pytest.mark.parametrize("form", ["msgpack", "yaml"])
-def test_facts(dumps: dict[str, Path], form: str) -> None:
-    state = state_of(dumps[form])
+def test_facts(dump: Path) -> None:
+    state = state_of(dump)
     assert abs(state.time - time.time()) < 300
     assert state.unfinished == 2
     assert state.counts == {
@@ -96,49 +94,47 @@ def test_facts(dumps: dict[str, Path], form: str) -> None:
     assert kinds == {"error": "certain", "no-worker": "certain"}
 
 
-def changed(dumps: dict[str, Path], tmp_path: Path, change: Any) -> ClusterState:
-    content = msgpack.unpackb(gzip.decompress(dumps["msgpack"].read_bytes()), strict_map_key=False)
+def changed(dump: Path, tmp_path: Path, change: Any) -> ClusterState:
+    content = msgpack.unpackb(gzip.decompress(dump.read_bytes()), strict_map_key=False)
     change(content)
     path = tmp_path / "changed.msgpack.gz"
     path.write_bytes(gzip.compress(msgpack.packb(content)))
     return state_of(path)
 
 
-def test_a_worker_that_did_not_answer(dumps: dict[str, Path], tmp_path: Path) -> None:
-    def silence(dump: Any) -> None:
-        first = next(iter(dump["workers"]))
-        dump["workers"][first] = "OSError('Timed out')"
+def test_a_worker_that_did_not_answer(dump: Path, tmp_path: Path) -> None:
+    def silence(content: Any) -> None:
+        first = next(iter(content["workers"]))
+        content["workers"][first] = "OSError('Timed out')"
 
-    state = changed(dumps, tmp_path, silence)
+    state = changed(dump, tmp_path, silence)
     assert {worker.answered for worker in state.workers} == {True, False}
     assert [cause.kind for cause in find_causes(state)].count("worker-silent") == 1
 
 
-def test_a_task_that_its_worker_does_not_know(dumps: dict[str, Path], tmp_path: Path) -> None:
-    def forget(dump: Any) -> None:
-        for worker in dump["workers"].values():
+def test_a_task_that_its_worker_does_not_know(dump: Path, tmp_path: Path) -> None:
+    def forget(content: Any) -> None:
+        for worker in content["workers"].values():
             worker["tasks"] = {}
 
     # It was sent just before the dump: its worker may have written its part earlier.
     assert "views-differ" not in {
-        cause.kind for cause in find_causes(changed(dumps, tmp_path, forget))
+        cause.kind for cause in find_causes(changed(dump, tmp_path, forget))
     }
 
-    def age(dump: Any) -> None:
-        forget(dump)
-        for entry in dump["scheduler"]["transition_log"]:
+    def age(content: Any) -> None:
+        forget(content)
+        for entry in content["scheduler"]["transition_log"]:
             entry[-1] -= 100
 
     (cause,) = [
-        cause
-        for cause in find_causes(changed(dumps, tmp_path, age))
-        if cause.kind == "views-differ"
+        cause for cause in find_causes(changed(dump, tmp_path, age)) if cause.kind == "views-differ"
     ]
     assert cause.keys == ("('sleep', 0, 'x')",)
 
 
-def test_a_url(dumps: dict[str, Path]) -> None:
-    assert state_of(f"file://{dumps['msgpack']}").unfinished == 2
+def test_a_url(dump: Path) -> None:
+    assert state_of(f"file://{dump}").unfinished == 2
 
 
 def test_a_missing_package_is_named() -> None:
@@ -158,8 +154,8 @@ def test_credentials_that_are_not_there(monkeypatch: pytest.MonkeyPatch, tmp_pat
 
 
 def test_no_file(tmp_path: Path) -> None:
-    with pytest.raises(SourceNotFoundError, match=r"nothing\.yaml"):
-        read_dump(str(tmp_path / "nothing.yaml"))
+    with pytest.raises(SourceNotFoundError, match=r"nothing\.msgpack"):
+        read_dump(str(tmp_path / "nothing.msgpack"))
     with pytest.raises(DumpError):
         read_dump(str(tmp_path))
 
@@ -173,9 +169,7 @@ FOREIGN = {
     "gzip of nothing": gzip.compress(b""),
     "keys that are lists": b"\x81\x91\x01\x01",
     "binary": bytes(range(256)),
-    "yaml that is cut": b"scheduler:\n  tasks: {a: [\n",
-    "yaml that runs code": b"scheduler: !!python/object/apply:os.system ['false']\n",
-    "deep yaml": b"scheduler: " + b"[" * 5000,
+    "yaml": b"scheduler: !!python/object/apply:os.system ['false']\n",
     "deep msgpack": b"\x81\x01" + b"\x91" * 5000,
 }
 
@@ -188,8 +182,8 @@ def test_foreign_files(name: str, tmp_path: Path) -> None:
         read_dump(str(path))
 
 
-def test_cut_and_damaged_files(dumps: dict[str, Path], tmp_path: Path) -> None:
-    content = dumps["msgpack"].read_bytes()
+def test_cut_and_damaged_files(dump: Path, tmp_path: Path) -> None:
+    content = dump.read_bytes()
     path = tmp_path / "damaged.msgpack.gz"
     for end in (3, 11, len(content) // 2, len(content) - 9):
         path.write_bytes(content[:end])
@@ -216,9 +210,9 @@ VALUES = st.recursive(
 
 
 @given(data=st.data())
-def test_any_values_in_a_dump(dumps: dict[str, Path], data: Any) -> None:
+def test_any_values_in_a_dump(dump: Path, data: Any) -> None:
     """Whatever stands in it, a state comes of it, and causes."""
-    content = msgpack.unpackb(gzip.decompress(dumps["msgpack"].read_bytes()), strict_map_key=False)
+    content = msgpack.unpackb(gzip.decompress(dump.read_bytes()), strict_map_key=False)
     for _ in range(3):
         place = content["scheduler"], content["workers"]
         part: Any = data.draw(st.sampled_from(place))

@@ -225,10 +225,10 @@ def _amounts(value: Any) -> dict[str, float]:
     return {str(name): _number(amount) or 0.0 for name, amount in _dict(value).items()}
 
 
-# --- Reading of dumps: gzipped msgpack, or YAML ---------------------------------------------------
+# --- Reading of dumps: gzipped msgpack ------------------------------------------------------------
 
-#: Maximum bytes of an unpacked dump, and of a dump in YAML, which is read at about 1 MB/s.
-MOST_BYTES, MOST_BYTES_OF_YAML = 2 << 30, 100 << 20
+#: Maximum bytes of an unpacked dump.
+MOST_BYTES = 2 << 30
 _GZIP = b"\x1f\x8b"
 #: First bytes of a map in msgpack.
 _MAPS = {*range(0x80, 0x90), 0xDE, 0xDF}
@@ -279,43 +279,31 @@ def read_dump(source: str) -> dict[str, Any]:
 def _not_a_dump(name: str) -> DumpError:
     return DumpError(
         f"{name!r} is not a dump of a Dask cluster with its tasks. Client.dump_cluster_state() "
-        "writes such files."
+        "writes such files, if its format is msgpack."
     )
 
 
 def _read(file: IO[bytes], name: str) -> Any:
     import msgpack
-    import yaml
 
-    content = _content(file, MOST_BYTES, name)
+    content = _content(file, name)
     if content.startswith(_GZIP):
-        content = _content(gzip.GzipFile(fileobj=io.BytesIO(content)), MOST_BYTES, name)
+        content = _content(gzip.GzipFile(fileobj=io.BytesIO(content)), name)
     if not content:
         raise DumpError(f"{name!r} is empty.")
-    if content[0] in _MAPS:
-        try:
-            return msgpack.unpackb(content, strict_map_key=False, unicode_errors="surrogateescape")
-        except (ValueError, TypeError, msgpack.UnpackException) as error:
-            raise DumpError(f"{name!r} is damaged: {error or type(error).__name__}.") from error
-    if len(content) > MOST_BYTES_OF_YAML:
-        raise _too_large(MOST_BYTES_OF_YAML, name)
-    if b"scheduler:" not in content:  # Do not parse megabytes of other text.
+    if content[0] not in _MAPS:
         raise _not_a_dump(name)
     try:
-        return yaml.load(content, getattr(yaml, "CSafeLoader", yaml.SafeLoader))
-    except (yaml.YAMLError, ValueError, TypeError, RecursionError) as error:
-        raise DumpError(f"{name!r} is not valid YAML, or is truncated: {error}.") from error
+        return msgpack.unpackb(content, strict_map_key=False, unicode_errors="surrogateescape")
+    except (ValueError, TypeError, msgpack.UnpackException) as error:
+        raise DumpError(f"{name!r} is damaged: {error or type(error).__name__}.") from error
 
 
-def _content(file: Any, most: int, name: str) -> bytes:
-    content = file.read(most + 1)
-    if len(content) > most:
-        raise _too_large(most, name)
+def _content(file: Any, name: str) -> bytes:
+    content = file.read(MOST_BYTES + 1)
+    if len(content) > MOST_BYTES:
+        raise DumpError(
+            f"{name!r} contains more than {format_size(MOST_BYTES)}. Dump less of the cluster: "
+            "client.dump_cluster_state(..., exclude=['log', 'events', 'stimulus_log'])."
+        )
     return content
-
-
-def _too_large(most: int, name: str) -> DumpError:
-    return DumpError(
-        f"{name!r} contains more than {format_size(most)}. Dump less of the cluster, in msgpack: "
-        "client.dump_cluster_state(..., exclude=['log', 'events', 'stimulus_log'])."
-    )
