@@ -89,7 +89,6 @@ def test_real_runs_are_predicted(recorded: list[Path]) -> None:
     replay = replay_of(trace)
     # On a machine so busy that the run took far longer than it sleeps, nothing may be predicted.
     asleep = (LOADS + MERGES) / 2 + CHAIN + PAUSE
-    assert abs(replay.recorded_placement_error) < ALLOWED or replay.inputs.wall > 1.25 * asleep
     if abs(replay.error) >= ALLOWED and replay.inputs.wall > 1.25 * asleep:
         told = TraceAnalyser(trace, progress=False).what_if(workers=1)
         assert told["Predicted (s)"].isna().all()

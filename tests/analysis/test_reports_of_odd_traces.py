@@ -103,7 +103,7 @@ AS_RECORDED = {"node_resource_usage", "node_disk_usage", "processes_resource_usa
 AS_RECORDED |= {"Start (s)", "Arrival (s)", "Run ID"}
 AS_RECORDED |= {"Mean GPU Memory Used (GB)", "Max GPU Memory Used (GB)"}
 #: A prediction may be longer, and a replay shorter, than what was recorded.
-SIGNED = {"Saved (s)", "Saved (%)", "Calibration Error (%)", "Error with Recorded Placement (%)"}
+SIGNED = {"Saved (s)", "Saved (%)", "Calibration Error (%)"}
 #: What adds up to a process's memory takes off what is on disk.
 SIGNED |= {"memory_peak", "memory_at"}
 

@@ -40,8 +40,6 @@ class ReplayInputs:
     #: ``inputs[input_offsets[i]:input_offsets[i + 1]]``.
     input_offsets: Array
     inputs: Array
-    #: Worker on which it ran: an index among the recorded worker instances.
-    worker: Array
     #: Positions in the order in which threads took the runs, and in the order of Dask's priorities.
     begun: Array
     priority: Array
@@ -67,8 +65,6 @@ def replay_inputs(run: Run, slots: TaskSlots, lives: WorkerLives) -> ReplayInput
     times, count = slots.times, len(slots.worker)
     begun = np.argsort(np.lexsort((times.known, times.executing)))
     offsets, inputs = _input_rows(run, begun)
-    place_of = np.zeros(len(run.workers), dtype=np.int64)
-    place_of[lives.ids] = np.arange(len(lives.ids))
     graph, submissions = find_submissions(run, times, int(lives.threads.sum()))
     groups = _groups(run)
     root_sizes = _root_group_sizes(groups, graph, offsets, inputs)
@@ -89,7 +85,6 @@ def replay_inputs(run: Run, slots: TaskSlots, lives: WorkerLives) -> ReplayInput
         functions=slots.functions,
         input_offsets=offsets,
         inputs=inputs,
-        worker=place_of[slots.worker],
         begun=begun,
         priority=_priorities(run, begun),
         root_group_size=root_sizes,
@@ -124,7 +119,6 @@ def inputs_before_a_run(
         functions=functions,
         input_offsets=offsets,
         inputs=inputs,
-        worker=graph,
         begun=priority,
         priority=priority,
         root_group_size=_root_group_sizes(layer, graph, offsets, inputs),

@@ -26,13 +26,9 @@ class Placement:
     ----------
     inputs, cluster, costs
         See `Simulation`.
-    recorded
-        Whether runs go where they were recorded.
     """
 
-    def __init__(
-        self, inputs: ReplayInputs, cluster: ReplayCluster, costs: Costs, *, recorded: bool
-    ) -> None:
+    def __init__(self, inputs: ReplayInputs, cluster: ReplayCluster, costs: Costs) -> None:
         count, workers = len(inputs), len(cluster.threads)
         #: Worker to which each run was sent and that has its result, or -1.
         self.worker = [-1] * count
@@ -47,8 +43,7 @@ class Placement:
         self.threads: list[int] = cluster.threads.tolist()
         self.there = [joined <= 0 for joined in cluster.joined.tolist()]
         #: Whether tasks are moved to idle workers.
-        self.steals = not recorded and workers > 1
-        self._recorded: list[int] | None = inputs.worker.tolist() if recorded else None
+        self.steals = workers > 1
         slots = np.ceil(SATURATION * cluster.threads if inputs.queues else np.full(workers, np.inf))
         self._slots: list[float] = slots.tolist()
         self._total_threads = sum(compress(self.threads, self.there))
@@ -69,12 +64,10 @@ class Placement:
         self._unknown: dict[int, set[int]] = {}
         self._charge = [0.0] * count
         self._running: list[float] = inputs.running.tolist()
-        priority = inputs.begun if recorded else inputs.priority
-        self._rank: list[int] = priority.tolist()
-        self._by_rank: list[int] = np.argsort(priority, kind="stable").tolist()
-        #: Ranks of runs that wait for room, or for room on their own worker with recorded
-        #: placement.
-        self._queues: list[list[int]] = [[] for _ in range(workers if recorded else 1)]
+        self._rank: list[int] = inputs.priority.tolist()
+        self._by_rank: list[int] = np.argsort(inputs.priority, kind="stable").tolist()
+        #: Ranks of runs that wait for room.
+        self._queue: list[int] = []
         self._turn = 0
 
     def place(self, row: int) -> int:
@@ -83,22 +76,16 @@ class Placement:
         if worker >= 0:
             self.assign(row, worker)
         else:
-            queue = 0 if self._recorded is None else self._recorded[row]
-            heappush(self._queues[queue], self._rank[row])
+            heappush(self._queue, self._rank[row])
         return worker
 
     def _choose(self, row: int) -> int:
-        rootish = self._root_size[row] > 2 * self._total_threads
-        if self._recorded is not None:
-            worker = self._recorded[row]
-            full = rootish and self.processing[worker] >= self._slots[worker]
-            return -1 if full or not self.there[worker] else worker
-        if not rootish:
+        if self._root_size[row] <= 2 * self._total_threads:
             return self._soonest(row)
         if not self._queueing:
             return self._beside(row)
         # While runs wait in the queue, no worker has room.
-        return -1 if self._queues[0] else self._least_busy()
+        return -1 if self._queue else self._least_busy()
 
     def assign(self, row: int, worker: int) -> None:
         """Record that a run is sent to a worker."""
@@ -115,7 +102,7 @@ class Placement:
 
     def next_queued(self, worker: int) -> int:
         """Return a run from the queue for a worker with room, or -1."""
-        queue = self._queues[worker if self._recorded is not None else 0]
+        queue = self._queue
         if not queue or self.processing[worker] >= self._slots[worker] or not self.there[worker]:
             return -1
         row = self._by_rank[heappop(queue)]

@@ -140,8 +140,6 @@ def is_positive(value: Any) -> bool:
 
 #: Maximum calibration error (fraction of the wall time). Above it, nothing is predicted.
 MOST_ERROR = 0.15
-#: Maximum number of tasks of a run that is replayed only for information.
-_LARGE = 200_000
 
 
 @dataclass(frozen=True)
@@ -167,32 +165,11 @@ class Replay:
         """Wall seconds of the replay on the recorded cluster."""
         return self.outcome().wall
 
-    @cached_property
-    def recorded_placement_wall(self) -> float:
-        """Wall seconds of the replay with each run on the worker that it was recorded on.
-
-        NaN for a run with more than 200,000 tasks, because this is only informative and takes
-        another replay.
-        """
-        inputs, cluster = self.inputs, self.cluster
-        if len(inputs) > _LARGE:
-            return float("nan")
-        held = self.held()
-        return Simulation(inputs, held, cluster, self.costs, recorded_placement=True).run().wall
-
     @property
     def error(self) -> float:
         """The calibration error as a fraction of the recorded wall time, or NaN."""
-        return self._error(self.base)
-
-    @property
-    def recorded_placement_error(self) -> float:
-        """The calibration error with each run on the worker that it was recorded on."""
-        return self._error(self.recorded_placement_wall)
-
-    def _error(self, wall: float) -> float:
         recorded = self.inputs.wall
-        return wall / recorded - 1 if recorded > 0 else float("nan")
+        return self.base / recorded - 1 if recorded > 0 else float("nan")
 
     @property
     def refusal(self) -> str:

@@ -144,9 +144,6 @@ class Simulation:
         The workers.
     costs
         Costs around tasks.
-    recorded_placement
-        Whether each run goes to its recorded worker, in the recorded order. If not, Dask's rules
-        place it.
     """
 
     def __init__(
@@ -155,19 +152,16 @@ class Simulation:
         held: Array,
         cluster: ReplayCluster,
         costs: Costs,
-        *,
-        recorded_placement: bool = False,
     ) -> None:
         count = len(inputs)
         self._cluster = cluster
-        self._recorded = recorded_placement
         self._to_worker, self._to_scheduler = costs.to_worker, costs.to_scheduler
         self._to_start, self._scheduling = costs.start, costs.scheduler
         #: Heap of events: time, kind, and the run, worker, graph or pair of workers.
         self._events: list[tuple[float, int, int]] = []
         self._held: list[float] = held.tolist()
         self._later: list[float] = inputs.seceded.tolist()
-        priority = inputs.begun if recorded_placement else inputs.priority
+        priority = inputs.priority
         self._rank: list[int] = priority.tolist()
         self._by_rank: list[int] = np.argsort(priority, kind="stable").tolist()
         self._waits: list[int] = (np.diff(inputs.input_offsets) + 1).tolist()
@@ -193,7 +187,7 @@ class Simulation:
         self._waiting = 0
         self._balancing = False
         self._client = SimulatedClient(submissions)
-        self._placement = Placement(inputs, cluster, costs, recorded=recorded_placement)
+        self._placement = Placement(inputs, cluster, costs)
         self._receiving = Receiving(inputs, self._placement, costs, len(self._free))
 
     def run(self) -> Outcome:
@@ -209,7 +203,7 @@ class Simulation:
             if joined > 0:
                 self._push(joined, _JOINED, worker)
         for worker, left in enumerate(self._cluster.left.tolist()):
-            if left < np.inf and not self._recorded:
+            if left < np.inf:
                 self._push(left, _LEFT, worker)
         while self._unfinished:
             if not events:  # Times contradict each other, so the client stops waiting.

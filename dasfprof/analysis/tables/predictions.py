@@ -149,8 +149,6 @@ def what_if(
           no prediction is possible
         - ``Saved (s)``, ``Saved (%)``
         - ``Calibration Error (%)``: of the replay on the recorded cluster
-        - ``Error with Recorded Placement (%)``: the same for a replay with each task on the worker
-          where it ran. NA for more than 200,000 task runs
         - ``Verdict``, or why no prediction is possible
 
     Raises
@@ -179,9 +177,6 @@ def what_if(
             "Saved (s)": [saved],
             "Saved (%)": [saved / recorded * 100 if recorded > 0 else np.nan],
             "Calibration Error (%)": [replay.error * 100 if known else np.nan],
-            "Error with Recorded Placement (%)": [
-                replay.recorded_placement_error * 100 if known else np.nan
-            ],
             "Verdict": text([refusal or _verdict(recorded, predicted)]),
         }
     )
