@@ -82,9 +82,7 @@ def test_by_function(analyser: TraceAnalyser) -> None:
     assert load["Size (MB)"] == 100.0
     assert load["Share of Size (%)"] == pytest.approx(100 * 100 / 101)
     assert load["Time (s)"] == 4.0
-    assert load["Keys Moved More than Once"] == 1
     assert load["Moved Again (MB)"] == 60.0
-    assert load["Moved Again to the Same Worker (MB)"] == 30.0
     assert load["Deserialize (s)"] == pytest.approx(3 * 0.125)
     # Shared out evenly.
     assert table.loc[["far", "sum"], "Size (MB)"].tolist() == [0.5, 0.5]

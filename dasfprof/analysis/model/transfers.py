@@ -33,20 +33,17 @@ def amounts(table: pd.DataFrame, succeeded: Array) -> tuple[Array, Array]:
 class MovedOutputs:
     """Transfers of the outputs of each group of keys."""
 
-    #: Number of distinct keys, of moves of a key to a worker, and of keys that were moved more than
-    #: once.
+    #: Number of distinct keys, and of moves of a key to a worker.
     keys: Array
     moves: Array
-    keys_moved_again: Array
     #: Bytes, seconds, seconds of deserializing, and seconds of serializing long results for other
     #: workers, or NaN if not recorded.
     size: Array
     seconds: Array
     deserialising: Array
     serialising: Array
-    #: Bytes after each key's first move, and after its first move to the same worker.
+    #: Bytes after each key's first move.
     again: Array
-    again_to_the_same: Array
     #: Bytes of all groups.
     total: float
 
@@ -77,11 +74,8 @@ def moved_outputs(run: Run, codes: Array, count: int) -> MovedOutputs:
         return np.maximum(np.nan_to_num(table[name].to_numpy(dtype=float)[message]), 0.0) * share
 
     size, groups, keys = shared("size"), Groups(codes[key_id], count), Groups(key_id, len(run.keys))
-    target, start = table["worker_id"].to_numpy()[message], table["start"].to_numpy()[message]
-    pairs, distinct = pd.factorize(key_id * (len(run.workers) + 1) + target)
-    # Whether no earlier message moved this key, and whether one had moved it to the same worker.
-    first, again = keys.places(start) == 0, Groups(pairs, len(distinct)).places(start) > 0
-    more_than_once = (first & (keys.sizes > 1)[key_id]).astype(float)
+    # Whether no earlier message moved this key.
+    first = keys.places(table["start"].to_numpy()[message]) == 0
     sent = run.serialised[run.serialised["target"].notna().to_numpy(dtype=bool)]
     by_group = Groups(codes[sent["key_id"].to_numpy(dtype=np.int64)], count)
     serialising = by_group.sum(sent["seconds"].to_numpy(dtype=float))
@@ -90,13 +84,11 @@ def moved_outputs(run: Run, codes: Array, count: int) -> MovedOutputs:
     return MovedOutputs(
         keys=groups.sum(first.astype(float)).astype(np.int64),
         moves=groups.sizes,
-        keys_moved_again=groups.sum(more_than_once).astype(np.int64),
         size=groups.sum(size),
         seconds=groups.sum(shared("duration")),
         deserialising=groups.sum(shared("deserialize")),
         serialising=serialising,
         again=groups.sum(size * ~first),
-        again_to_the_same=groups.sum(size * again),
         total=float(size.sum()),
     )
 

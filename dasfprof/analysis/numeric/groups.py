@@ -115,18 +115,6 @@ class Groups:
         known = np.where(np.isfinite(values) & (self.codes >= 0), values, np.nan)
         return pd.Series(known).groupby(self.codes).rank().to_numpy()
 
-    def gini(self, values: Array) -> Array:
-        """Return the Gini coefficient of each group's non-negative values.
-
-        It is 0 if all are equal, near 1 if a single one has everything, and NaN if all are 0: ``G =
-        2 sum(i x_i) / (n sum(x)) - (n + 1) / n`` over the sorted values.
-        """
-        indices = self.places(values) + 1.0
-        sizes, total = self.known(values), self.sum(values)
-        with np.errstate(invalid="ignore", divide="ignore"):
-            gini = 2 * self.sum(indices * values) / (sizes * total) - (sizes + 1) / sizes
-        return np.where(total > 0, np.maximum(gini, 0.0), np.nan)
-
 
 def ratio(part: Array, total: Array | float) -> Array:
     """Return the ratio, or NaN if the denominator is 0 or unknown."""

@@ -17,14 +17,13 @@ from dasfprof.analysis.run import Run
 from dasfprof.analysis.run.workers import known_thread_counts, workers_with_tasks
 from dasfprof.analysis.tables.columns import INTERVAL, flags, origin_columns, text
 from dasfprof.analysis.tables.questions import NO_PARTS, InParts, joined_rows, question
-from dasfprof.analysis.trace.columns import make_categorical
 from dasfprof.database.columns import Array
 
 By = Literal["function", "step"]
 
 
-def _of_part(run: Run, by: By = "function") -> tuple[GroupSums, pd.DataFrame]:
-    """Return sums of durations by group, host and worker, and every duration with its group."""
+def _of_part(run: Run, by: By = "function") -> GroupSums:
+    """Return sums of durations by group, host and worker."""
     workers, tasks = run.named, run.tasks
     of_task, duration = workers.numbers(tasks), tasks["duration"].to_numpy()
     if by == "step":
@@ -37,16 +36,12 @@ def _of_part(run: Run, by: By = "function") -> tuple[GroupSums, pd.DataFrame]:
     labels = zip(workers.hosts[worker].tolist(), workers.labels[worker].tolist(), strict=True)
     named = [(names[at], *label) for at, label in zip(named_as.tolist(), labels, strict=True)]
     groups = Groups(pairs, len(distinct))
-    sums = GroupSums.by_name(named, groups, {"duration": duration}, {"duration": duration})
-    group = make_categorical(codes, names)
-    return sums, pd.DataFrame({"group": group, "duration": duration.astype(np.float32)})
+    return GroupSums.by_name(named, groups, {"duration": duration}, {"duration": duration})
 
 
-def _table(
-    run: Run, parts: Sequence[tuple[GroupSums, pd.DataFrame]], *, by: By = "function"
-) -> pd.DataFrame:
-    """Return the table of the sums and durations of all time windows."""
-    sums = GroupSums.merged([sums for sums, _ in parts])
+def _table(run: Run, parts: Sequence[GroupSums], *, by: By = "function") -> pd.DataFrame:
+    """Return the table of the sums of all time windows."""
+    sums = GroupSums.merged(parts)
     cells: list[Any] = sums.names
     of_groups = sums.by([cell[0] for cell in cells])
     names: list[Any] = of_groups.names
@@ -62,11 +57,6 @@ def _table(
         sums.sum("duration")
     )
     load = seconds / _weights(known_thread_counts(run, workers)[listed], among)
-    of_loads = Groups(np.repeat(np.arange(count), among), count)
-    tasks = joined_rows([rows for _, rows in parts])
-    of_names = pd.Index(names, dtype=object, tupleize_cols=False)
-    indices = of_names.get_indexer(tasks["group"].cat.categories)
-    of_tasks = Groups(indices[tasks["group"].cat.codes.to_numpy()], count)
     highest, mean = load.max(axis=1, initial=0.0), load.mean(axis=1)
     busiest = listed[load.argmax(axis=1)] if len(listed) else np.empty(0, dtype=np.int64)
     table = pd.DataFrame(
@@ -78,12 +68,10 @@ def _table(
             "Workers with Tasks": (seconds > 0).sum(axis=1),
             "Max/Mean of Workers": ratio(highest, mean),
             "Imbalance (%)": (1 - ratio(mean, highest)) * 100,
-            "Gini of Workers": of_loads.gini(load.ravel()),
             "Lost to Imbalance (s)": highest - mean,
             "Busiest Worker": text(workers.labels[busiest]),
             "Host": text(workers.hosts[busiest]),
             "Max/Mean of Tasks": ratio(of_groups.highest["duration"], of_groups.mean("duration")),
-            "Gini of Tasks": of_tasks.gini(tasks["duration"].to_numpy()),
         }
     )
     ranks = np.argsort(np.argsort(np.array(names, dtype=object)))
@@ -110,12 +98,12 @@ def imbalance(run: Run, by: By = "function") -> pd.DataFrame:
         - ``Num Tasks (chunks)``: number of task runs
         - ``Workers``: number of workers in the run
         - ``Workers with Tasks``: number of workers on which it ran
-        - ``Max/Mean of Workers``, ``Imbalance (%)`` (1 - mean/max), ``Gini of Workers``: of the
-          seconds per thread on each worker. Workers without such a task count as 0
+        - ``Max/Mean of Workers``, ``Imbalance (%)`` (1 - mean/max): of the seconds per thread on
+          each worker. Workers without such a task count as 0
         - ``Lost to Imbalance (s)``: mean time for which the workers' threads would wait for the
           busiest worker if there was nothing else to run
         - ``Busiest Worker``, ``Host``
-        - ``Max/Mean of Tasks``, ``Gini of Tasks``: of the durations of its task runs
+        - ``Max/Mean of Tasks``: of the durations of its task runs
 
         Ratios are NA for a function that took no time.
 

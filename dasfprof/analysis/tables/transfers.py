@@ -252,9 +252,7 @@ def transfers(run: Run, by: By = "worker", *, interval: float | None = None) -> 
         - ``Serialize (s)``: the part of the time that serialized results, if this took at least 1
           ms of CPU or 20 ms. NA if not recorded
         - ``Deserialize (s)``: the part of the time that deserialized results
-        - ``Keys Moved More than Once``
         - ``Moved Again (MB)``: moves after each key's first one
-        - ``Moved Again to the Same Worker (MB)``
 
         By time, one row per interval, with a message spread evenly over its time:
 
@@ -320,9 +318,7 @@ def _by_output(run: Run, label: str, codes: Array, names: list[str]) -> pd.DataF
             "Bandwidth (MB/s)": ratio(moved.size, moved.seconds) / 1e6,
             "Serialize (s)": moved.serialising,
             "Deserialize (s)": moved.deserialising,
-            "Keys Moved More than Once": moved.keys_moved_again,
             "Moved Again (MB)": moved.again / 1e6,
-            "Moved Again to the Same Worker (MB)": moved.again_to_the_same / 1e6,
         }
     )
     return _by_size(table.take(np.flatnonzero(moved.moves)))
