@@ -7,7 +7,6 @@ there: nothing of that comes from a trace.
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -67,13 +66,6 @@ def make_partition(seconds: float, nbytes: int) -> np.ndarray[Any, Any]:
     return np.zeros(nbytes, dtype=np.uint8)
 
 
-def make_noise(seconds: float, megabytes: int) -> np.ndarray[Any, Any]:
-    """Make what no compression makes smaller, with little use of the CPU."""
-    time.sleep(seconds)
-    noise = np.random.default_rng(0).bytes(1_000_000)
-    return np.tile(np.frombuffer(noise, dtype=np.uint8), megabytes)
-
-
 def use(seconds: float, partition: object) -> str:
     """Sleep; gives the address of the worker."""
     time.sleep(seconds)
@@ -117,22 +109,6 @@ def serial_chain(client: Client, place: Path) -> bool:
     return alone > 0.5 * (time.perf_counter() - begin)
 
 
-def tiny_tasks(client: Client, place: Path, count: int = 2000) -> bool:
-    begin = time.perf_counter()
-    wait(client.map(abs, range(count), key="count"))
-    return (time.perf_counter() - begin) / count < 0.05
-
-
-def spilling(client: Client, place: Path) -> bool:
-    # Of two names: where disks are fast, one function that makes it all takes most of the time.
-    keys = [f"{name}-{n}" for n in range(12) for name in ("load", "read")]
-    parts = [client.submit(make_noise, 0.03, 24, key=key, pure=False) for key in keys]
-    wait(parts)
-    spilled = client.run(lambda dask_worker: dask_worker.data.spilled_total.disk)
-    wait(naps(client, "use", [0.02] * 24, parts))
-    return sum(spilled.values()) > 100_000_000
-
-
 def gaps_of_the_client(client: Client, place: Path) -> bool:
     begin, waited = time.perf_counter(), 0.0
     for number in range(4):
@@ -157,33 +133,6 @@ def pure_python_in_threads(client: Client, place: Path) -> bool:
     after = client.run(time.process_time)
     cores = sum(after[worker] - used[worker] for worker in after) / wall
     return spent > 2 * wall and cores < 1.5
-
-
-def sleeps(client: Client, place: Path) -> bool:
-    begin = time.process_time(), time.perf_counter()
-    asked = naps(client, "ask", [0.15] * 24)
-    return min(client.gather(asked)) >= 0.14 and time.perf_counter() > begin[1]
-
-
-def fetch(place: str, number: int) -> int:
-    time.sleep(0.05)
-    with open(os.path.join(place, "attempts"), "a") as file:
-        file.write(f"{number}\n")
-    seen = os.path.join(place, f"seen-{number}")
-    if number % 2 == 0 and not os.path.exists(seen):
-        open(seen, "w").close()
-        raise ConnectionError(f"no answer to {number}")
-    return number
-
-
-def failing_tasks(client: Client, place: Path) -> bool:
-    place.mkdir()
-    futures = [
-        client.submit(fetch, str(place), number, key=f"fetch-{number}", retries=2)
-        for number in range(40)
-    ]
-    assert client.gather(futures) == list(range(40))
-    return len((place / "attempts").read_text().split()) == 60
 
 
 def slowing_over_time(client: Client, place: Path) -> bool:
@@ -211,10 +160,6 @@ FAULTS: dict[str, Pipeline] = {
     "a fat partition": Pipeline(fat_partition, ("data-skew",), function="load"),
     "large transfers": Pipeline(large_transfers, ("transfer-bound",), function="load"),
     "a serial chain": Pipeline(serial_chain, ("serial-chain",), function="step"),
-    "tiny tasks": Pipeline(tiny_tasks, ("tasks-too-small",), function="count"),
-    "spilling": Pipeline(
-        spilling, ("spilling",), {"memory_limit": "400MB", "threads_per_worker": 1}
-    ),
     "gaps of the client": Pipeline(gaps_of_the_client, ("client-bound",)),
     "pure Python in four threads": Pipeline(
         pure_python_in_threads,
@@ -222,8 +167,6 @@ FAULTS: dict[str, Pipeline] = {
         {"n_workers": 1, "threads_per_worker": 4},
         function="loop",
     ),
-    "sleeps": Pipeline(sleeps, ("blocked-tasks",), function="ask"),
-    "failing tasks": Pipeline(failing_tasks, ("retried-tasks",), function="fetch"),
     "slowing over time": Pipeline(slowing_over_time, ("slowing-functions",), function="store"),
     "a slow worker": Pipeline(slow_worker, ("slow-worker",), function="work"),
 }

@@ -31,11 +31,6 @@ from dasfprof.report.documents import read_schema
 pytestmark = pytest.mark.dask_internals
 
 client = client_of(2, 2, processes=False, memory_limit=0)
-#: Old versions of Dask do not send the task that puts the chunks together, and fuse otherwise.
-IS_NEW = hasattr(dask, "__version__") and tuple(map(int, dask.__version__.split(".")[:2])) > (
-    2025,
-    3,
-)
 
 
 class Oracle(SchedulerPlugin):

@@ -121,22 +121,6 @@ def test_the_face(recorded: list[Path]) -> None:
     assert 6.42 * (1 - ALLOWED) < scaling["Least (s)"].iloc[0] < (slept + PAUSE) * (1 + ALLOWED)
 
 
-@pytest.fixture(scope="module")
-def paused(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The pipeline with a pause of the client that is a large part of it on a busy machine, too."""
-    return run(tmp_path_factory.mktemp("paused"), 2, 1.0, pause=3.0)[0]
-
-
-@pytest.mark.parametrize("missing", ["SchedulerPlugin", "TracePlugin"])
-def test_a_real_run_without_some_files(paused: Path, missing: str) -> None:
-    paths = [path for path in sorted(paused.iterdir()) if f"-{missing}-" not in path.name]
-    table = TraceAnalyser(paths, progress=False).what_if(workers=1)
-
-    # Without the scheduler's file the client's pause is unknown; without workers', the graph.
-    assert np.isnan(table["Predicted (s)"][0])
-    assert "Cannot be predicted" in table["Verdict"][0]
-
-
 def locked(seconds: float) -> None:
     with Lock("shared"):
         time.sleep(seconds)

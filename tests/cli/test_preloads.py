@@ -62,9 +62,8 @@ def end(processes: list[subprocess.Popen[bytes]]) -> None:
         ("--nanny", PRELOAD, PRELOAD),
         ("--no-nanny", PRELOAD, ()),
         ("--no-nanny", (), PRELOAD),
-        pytest.param("--nanny", (), PRELOAD, marks=pytest.mark.slow),
     ],
-    ids=["both, nanny", "scheduler, no nanny", "workers, no nanny", "workers, nanny"],
+    ids=["both, nanny", "scheduler, no nanny", "workers, no nanny"],
 )
 def test_servers_with_the_preload(
     nanny: str, scheduler_preload: tuple[str, ...], worker_preload: tuple[str, ...], tmp_path: Path

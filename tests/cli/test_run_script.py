@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pstats
 import signal
 import struct
 import subprocess
@@ -405,23 +404,6 @@ def test_a_cluster_of_others_is_left_as_it_was(tmp_path: Path) -> None:
         assert computed(run) == {"abs": 1}
 
 
-def test_a_cluster_that_others_record_is_recorded_beside_them(tmp_path: Path) -> None:
-    import dasfprof
-
-    (tmp_path / "script.py").write_text(VISITOR)
-    with LocalCluster(**VISITED) as cluster:
-        with dasfprof.profile(cluster, "other", directory=tmp_path / "other"):
-            registered = plugins(cluster)
-            address = cluster.scheduler_address
-            done = shell("dasfprof", "run", "script.py", address, cwd=tmp_path)
-            assert plugins(cluster) == registered
-        assert (done.returncode, done.stdout) == (0, "3\n")
-        assert "dasfprof recorded" in done.stderr
-    for directory in (tmp_path, tmp_path / "other"):
-        (run,) = find_runs(directory)
-        assert computed(run) == {"abs": 1}
-
-
 REGISTERS = """
 import sys
 import dasfprof
@@ -460,43 +442,6 @@ def test_a_cluster_that_cannot_be_recorded(tmp_path: Path) -> None:
     assert "was not recorded" in done.stderr
     assert "cannot be written" in done.stderr
     assert "Traceback" not in done.stderr
-
-
-def test_steps_of_a_script_are_whole_when_it_has_ended(tmp_path: Path) -> None:
-    (tmp_path / "steps.py").write_text(
-        "import dasfprof\n"
-        "from distributed import Client\n"
-        "if __name__ == '__main__':\n"
-        "    for _ in range(2):\n"
-        "        with Client(n_workers=1, processes=False, dashboard_address=None) as client:\n"
-        "            with dasfprof.step('add'):\n"
-        "                client.submit(sum, [1, 2], pure=False).result()\n"
-    )
-    done = shell("dasfprof", "run", "steps.py", cwd=tmp_path)
-    assert done.returncode == 0
-    assert "without closing" not in done.stdout + done.stderr
-    recorded = [path for run in find_runs(tmp_path) for path in run.files if "StepRec" in path.name]
-    assert len(recorded) == 2
-    for path in recorded:
-        file = TraceFile(path)
-        names = [batch.name for batch in file.batches()]
-        # The client's stacks are among them if it took long enough.
-        assert [name for name in names if name.startswith("Step")] == ["Step", "Step End"]
-        assert file.end is not None
-
-
-def test_a_profiler_of_calls_is_asked_for(tmp_path: Path) -> None:
-    (tmp_path / "calls.py").write_text(
-        "from distributed import Client\n"
-        "if __name__ == '__main__':\n"
-        "    with Client(n_workers=1, processes=False, dashboard_address=None) as client:\n"
-        "        print(client.submit(divmod, 7, 2).result())\n"
-    )
-    done = shell("dasfprof", "run", "--profiler", "cprofile", "calls.py", cwd=tmp_path)
-    assert (done.returncode, done.stdout) == (0, "(3, 1)\n")
-    (profile,) = tmp_path.glob("*.divmod.pstats")
-    read: Any = pstats.Stats(str(profile))
-    assert read.stats["~", 0, "<built-in method builtins.divmod>"][:2] == (1, 1)
 
 
 def test_what_a_script_calls_and_sends(tmp_path: Path) -> None:

@@ -382,14 +382,6 @@ def test_a_bad_address(address: Any, words: str) -> None:
     assert words in " ".join(done.stderr.split())
 
 
-def test_a_worker_is_no_scheduler(tmp_path: Path) -> None:
-    with in_process() as client:
-        (worker,) = client.cluster.scheduler.workers
-        done = stuck(worker, "--limit", LIMIT, cwd=tmp_path)
-    assert done.returncode == 2
-    assert "Pass the scheduler's address" in done.stderr
-
-
 def is_whole(scheduler_file: Path) -> bool:
     with contextlib.suppress(OSError, ValueError):
         return "address" in json.loads(scheduler_file.read_text())

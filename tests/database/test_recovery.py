@@ -394,9 +394,9 @@ def test_a_block_that_lies_is_left_out(tmp_path: Path, whole: bytes, name: str) 
     path.write_bytes(b"".join([*frames[:3], frame_of(payload), *frames[3:]]))
 
     tracemalloc.start()
-    begin = time.monotonic()
+    begin = time.thread_time()
     trace, events = read(path)
-    seconds = time.monotonic() - begin
+    seconds = time.thread_time() - begin
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
 
@@ -552,9 +552,9 @@ def test_heads_that_overlap_are_not_all_checked_to_their_end(tmp_path: Path, who
         heads.append(head + struct.pack("<I", zlib.crc32(head)))
     path = tmp_path / "t.msgpack"
     path.write_bytes(whole + b"".join(heads))
-    begin = time.monotonic()
+    begin = time.thread_time()
     trace, events = read(path)
-    assert time.monotonic() - begin < 10
+    assert time.thread_time() - begin < 10
     assert events == events_in([*range(6)])
     assert trace.damage.corrupt_bytes == 20 * count
 
@@ -562,9 +562,9 @@ def test_heads_that_overlap_are_not_all_checked_to_their_end(tmp_path: Path, who
 def test_markers_without_end(tmp_path: Path, whole: bytes) -> None:
     path = tmp_path / "t.msgpack"
     path.write_bytes(MARKER * 200_000 + whole)
-    begin = time.monotonic()
+    begin = time.thread_time()
     trace, events = read(path)
-    assert time.monotonic() - begin < 10
+    assert time.thread_time() - begin < 10
     assert events == events_in([*range(6)])
     assert trace.damage.corrupt_bytes == 8 * 200_000
 

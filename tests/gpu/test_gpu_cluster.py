@@ -201,7 +201,7 @@ def test_a_driver_that_hangs_keeps_nobody_waiting(driver: Driver, tmp_path: Path
     with workers(driver, "0", "0") as client:
         with profiled(client, tmp_path) as run:
             wait_for(run, "Resource Usage", 3)
-            driver.answer(device("a", "41", "sleep nvmlDeviceGetPowerUsage 60"))
+            driver.answer(device("a", "41", "sleep nvmlDeviceGetPowerUsage 3600"))
             seen = [-1]
 
             def hangs() -> bool:
@@ -210,8 +210,6 @@ def test_a_driver_that_hangs_keeps_nobody_waiting(driver: Driver, tmp_path: Path
                 return seen[-1] == seen[-2]
 
             wait_until(hangs, every=0.3)
-            start = time.monotonic()
-        assert time.monotonic() - start < 45
         assert client.gather(client.map(lambda i: i, range(4))) == list(range(4))
     for database in run.database().databases:
         file = database.trace_file()  # type: ignore[attr-defined]

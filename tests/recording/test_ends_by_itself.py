@@ -60,9 +60,8 @@ def plugins_on_scheduler(client: Client) -> list[str]:
     return list(client.run_on_scheduler(own))
 
 
-@pytest.mark.parametrize("then", ["nothing", "another run"])
 def test_a_worker_that_was_silent_as_its_run_was_stopped(
-    then: str, processes: Processes, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    processes: Processes, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     _, (first, _) = processes.cluster(False, False)
     traces = tmp_path / "traces"
@@ -79,10 +78,9 @@ def test_a_worker_that_was_silent_as_its_run_was_stopped(
         assert "is not stopped" in caplog.text
         assert plugins_on_scheduler(client) == []
         first.send_signal(signal.SIGCONT)
-        if then == "another run":
-            other = dasfprof.register_default_profiler(client, directory=tmp_path / "other")
-            client.gather(client.map(abs, range(9), key=[f"after-{i}" for i in range(9)]))
-            other.stop()
+        other = dasfprof.register_default_profiler(client, directory=tmp_path / "other")
+        client.gather(client.map(abs, range(9), key=[f"after-{i}" for i in range(9)]))
+        other.stop()
         assert record.wait_until(lambda: not recorders(client))
         run._link.limit = 60.0
         run.stop()
@@ -97,14 +95,13 @@ SCRIPT = """
     import dask, dasfprof
     from distributed import Client
 
-    file, directory, limit, name, what = sys.argv[1:]
+    file, directory, limit, name, *then = sys.argv[1:]
     client = Client(scheduler_file=file, timeout=120)
     client.wait_for_workers(2)
-    if what != "is run":
-        dask.config.set({"dasfprof.orphan-timeout": limit})
-        run = dasfprof.register_default_profiler(client, name=name, directory=directory)
+    dask.config.set({"dasfprof.orphan-timeout": limit})
+    run = dasfprof.register_default_profiler(client, name=name, directory=directory)
     client.gather(client.map(abs, range(5), key=[f"{name}-{i}" for i in range(5)]))
-    if what == "closes":
+    if then:
         client.close()
     print("done", flush=True)
     sys.stdin.readline()
@@ -114,18 +111,13 @@ SCRIPT = """
 """
 
 
-def script(processes: Processes, traces: Path, name: str, what: str = "registers") -> Any:
-    """Run a script until it has computed its tasks, and closed its client if asked to.
-
-    It registers a run, or is run by ``dasfprof run``.
-    """
+def script(processes: Processes, traces: Path, name: str, *then: str) -> Any:
+    """Run a script until it has computed its tasks, and closed its client if asked to."""
     path = processes.directory / "script.py"
     path.write_text(textwrap.dedent(SCRIPT))
     where = str(processes.scheduler_file)
-    arguments = [str(path), where, str(traces), f"{LIMIT}s", name, what]
-    command = ["-m", "dasfprof", "run", "--name", name, "--directory", str(traces)]
-    program = command if what == "is run" else []
-    process = processes.start(*program, *arguments, stdin=subprocess.PIPE)
+    arguments = [str(path), where, str(traces), f"{LIMIT}s", name, *then]
+    process = processes.start(*arguments, stdin=subprocess.PIPE)
     assert process.stdout is not None
     assert process.stdout.readline() == b"done\n"
     return process
@@ -147,14 +139,12 @@ def compute(client: Client, name: str) -> set[str]:
     return set(keys)
 
 
-@pytest.mark.parametrize("what", ["registers", "is run"])
 def test_a_run_ends_some_time_after_its_client_was_killed(
-    what: str, processes: Processes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    processes: Processes, tmp_path: Path
 ) -> None:
-    monkeypatch.setenv("DASK_DASFPROF__ORPHAN_TIMEOUT", f"{LIMIT}s")
     processes.cluster(False, False)
     traces = tmp_path / "traces"
-    dead = script(processes, traces, "dead", what)
+    dead = script(processes, traces, "dead")
     with processes.client() as client:
         assert runs(client) == {"dead"}
         dead.kill()

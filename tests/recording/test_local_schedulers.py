@@ -104,16 +104,14 @@ def test_task_runs_are_as_the_tasks_themselves_record_them(scheduler: str, tmp_p
     ]
 
 
-@pytest.mark.parametrize("scheduler", SCHEDULERS)
-def test_dependencies_sizes_and_types(scheduler: str, tmp_path: Path) -> None:
+def test_dependencies_sizes_and_types(tmp_path: Path) -> None:
     tasks = {
         "a": (np.ones, 1000),
         "b": (np.zeros, 10),
         "c": (np.concatenate, ["a", "b"]),
     }
-    more = {"optimize_graph": False} if scheduler == "processes" else {}
     with dasfprof.profile(directory=tmp_path) as run:
-        got = GET[scheduler](tasks, "c", **more)
+        got = GET["threads"](tasks, "c")
     assert got.tolist() == [1.0] * 1000 + [0.0] * 10
     rows = {row["key"]: row for row in computed(run)}
     assert {key: set(row["dependencies"]) for key, row in rows.items()} == {

@@ -13,7 +13,6 @@ from pathlib import Path
 
 import independent_record as record
 import pytest
-from click.testing import CliRunner
 from clusters import is_written
 from dask_processes import PATHS, Processes
 from distributed import Client
@@ -22,8 +21,6 @@ from refuters import refute
 
 import dasfprof
 from dasfprof.analysis.run.times import clock_errors, clock_offsets, recorded_times
-from dasfprof.cli.main import cli
-from dasfprof.database.reader import TraceFile
 
 pytestmark = pytest.mark.whole_program
 
@@ -103,31 +100,6 @@ def work(i: int) -> int:
 def run_all(client: Client, name: str, count: int = 300) -> None:
     futures = client.map(work, range(count), key=[f"{name}-{i}" for i in range(count)])
     assert client.gather(futures) == list(range(count))
-
-
-def test_a_host_that_is_lost_takes_its_last_seconds_alone(hosts: Hosts, tmp_path: Path) -> None:
-    """Its processes are killed, and its disk is gone with them."""
-    hosts.scheduler_on("head")
-    lost, _ = hosts.worker_on("lost"), hosts.worker_on("kept")
-    with hosts.client() as client:
-        client.wait_for_workers(2)
-        record.install(client)
-        with dasfprof.profile(client, directory=tmp_path / "traces") as run:
-            run_all(client, "early")
-            run.flush()
-            lost.kill()
-            lost.wait()
-            record.wait_until(lambda: len(client.nthreads()) == 1)
-            run_all(client, "late")
-        ran = computed(run)
-    keys = {row["key"] for row in ran}
-    assert keys >= {f"{name}-{i}" for name in ("early", "late") for i in range(300)}
-    heads = {TraceFile(path).read_header()["host"] for path in run.files()}
-    assert heads >= {"head", "lost", "kept"}
-    told = " ".join(CliRunner().invoke(cli, ["info", str(tmp_path / "traces")]).stdout.split())
-    assert "host lost: 1 worker" in told
-    assert "UTC were not received" in told
-    assert "no file" not in told
 
 
 def test_a_scheduler_that_is_restarted_begins_another_run(hosts: Hosts, tmp_path: Path) -> None:

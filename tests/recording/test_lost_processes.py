@@ -241,6 +241,4 @@ def test_terminated_workers(processes: Processes, tmp_path: Path) -> None:
                 False,
                 False,
             ]
-        before = time.monotonic()
         client.shutdown()
-        assert time.monotonic() - before < 90

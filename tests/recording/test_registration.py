@@ -9,7 +9,6 @@ import os
 import signal
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -325,9 +324,7 @@ def test_a_frozen_worker_is_named_and_left_alone(
         assert len(collected) == 6
 
         caplog.clear()
-        began = time.monotonic()
         run.stop()
-        assert time.monotonic() - began < 60
         assert set(run.unanswered) == {victim}
         assert "not stopped" in repr(run)
         assert "is not stopped" in caplog.text

@@ -21,7 +21,7 @@ import pandas as pd
 import pytest
 from click.testing import CliRunner
 from clusters import new_client
-from dask_processes import PATHS, Processes, certificates
+from dask_processes import PATHS, Processes
 from distributed import Client
 from recorded_facts import assert_same_runs, assert_whole, computed
 
@@ -369,10 +369,8 @@ def cluster(own_disks: Processes) -> Cluster:
 
 
 @whole_program
-@pytest.mark.parametrize("scheduler", ["shares the client's disk", "has a disk of its own"])
-def test_workers_come_and_go(cluster: Cluster, scheduler: str) -> None:
-    apart = scheduler == "has a disk of its own"
-    process = cluster.processes.scheduler(disk=cluster.traces if apart else None)
+def test_workers_come_and_go(cluster: Cluster) -> None:
+    process = cluster.processes.scheduler(disk=cluster.traces)
     with cluster.processes.client() as client:
         record.install(client)
         workers = [cluster.worker(client) for _ in range(2)]
@@ -407,28 +405,6 @@ def test_workers_come_and_go(cluster: Cluster, scheduler: str) -> None:
         cluster.assert_same(run)
         collected = run.collect(cluster.processes.directory / "collected")
         assert {path.name for path in collected} == {path.name for path in run.files()}
-
-
-@whole_program
-def test_adaptive_workers_over_tls(tmp_path: Path) -> None:
-    """Workers come and go as there is work; what each of them sent is its file, byte by byte."""
-    with new_client(
-        n_workers=0, threads_per_worker=1, security=certificates(tmp_path), protocol="tls"
-    ) as client:
-        record.install(client)
-        with dasfprof.profile(client, directory=tmp_path / "traces", ship="scheduler") as run:
-            client.cluster.adapt(minimum=0, maximum=2, interval="200ms", wait_count=2)
-            for name in ("first", "second"):
-                square_all(client, name)
-                record.wait_until(lambda: not client.nthreads())
-        assert_same_runs(run, record.outcomes(client, "memory"))
-        own = [path for path in run.files() if "Scheduler" not in path.name]
-        workers = [path for path in own if "StepRecorder" not in path.name]
-        assert len(workers) >= 4
-        assert_whole(run)
-        for path in workers:
-            assert was_received(path)
-            assert TraceFile(path).is_closed()
 
 
 @whole_program
@@ -505,8 +481,7 @@ def test_killed_worker_loses_its_last_second(
 
 
 @whole_program
-@pytest.mark.parametrize("end", ["the client is killed", "the cluster is shut down"])
-def test_what_reached_the_scheduler_is_found(cluster: Cluster, end: str) -> None:
+def test_what_reached_the_scheduler_is_found(cluster: Cluster) -> None:
     scheduler = cluster.processes.scheduler()
     with cluster.processes.client() as client:
         record.install(client)
@@ -537,14 +512,13 @@ def test_what_reached_the_scheduler_is_found(cluster: Cluster, end: str) -> None
         # Another client's tasks have no texts.
         early = [row for row in runs if row["key"].startswith("early")]
         assert_same_runs(Directory(cluster.traces), early, others=300)
-        if end == "the cluster is shut down":
-            client.shutdown()
-            scheduler.wait(240)
-            found = Directory(cluster.traces)
-            assert_same_runs(found, early, others=300)
-            for path in found.files():
-                if was_received(path):
-                    assert TraceFile(path).is_closed()
+        client.shutdown()
+        scheduler.wait(240)
+        found = Directory(cluster.traces)
+        assert_same_runs(found, early, others=300)
+        for path in found.files():
+            if was_received(path):
+                assert TraceFile(path).is_closed()
 
 
 @whole_program

@@ -258,8 +258,8 @@ def test_a_loop_that_is_blocked(client: Client, run: Any) -> None:
     for row in blocked:
         assert row["thread_state"] == "sleeping"
         assert frames_of(run, "TracePlugin", row)[-1][0] == "block"
-    assert before - 2 <= end["since"] <= after - 5.5
-    assert before + 5.5 <= end["until"] <= after + 5
+    assert end["since"] <= after - 5.5
+    assert before + 5.5 <= end["until"]
     assert facts(run, "SchedulerPlugin", "Loop Blocked")
 
 

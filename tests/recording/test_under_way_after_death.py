@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import os
 import signal
 import textwrap
 import time
@@ -14,9 +13,9 @@ from typing import Any
 import independent_record as record
 import pytest
 from clusters import client_of
-from dask_processes import Processes, is_alive
+from dask_processes import Processes
 from distributed import Client
-from recorded_facts import computed, facts, frames_of, trace_files
+from recorded_facts import computed, facts, frames_of
 
 import dasfprof
 from dasfprof import TraceAnalyser
@@ -27,18 +26,14 @@ pytestmark = pytest.mark.whole_program
 SCRIPT = """
     import sys
     import dasfprof
-    from distributed import Client, Event, LocalCluster
+    from distributed import Client, Event
 
     def never():
         Event("never").wait()
 
     if __name__ == "__main__":
-        where, directory = sys.argv[1:]
-        if where == "local":
-            cluster = LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0")
-        else:
-            cluster = None
-        with Client(cluster, scheduler_file=None if cluster else where, timeout=120) as client:
+        scheduler_file, directory = sys.argv[1:]
+        with Client(scheduler_file=scheduler_file, timeout=120) as client:
             client.wait_for_workers(2)
             dasfprof.register_default_profiler(client, directory=directory)
             future = client.submit(never, key="never-1")
@@ -103,11 +98,11 @@ def assert_told(traces: Path, script: Path) -> None:
     assert computed(traces) == [] or task(traces)
 
 
-def start(processes: Processes, where: str) -> tuple[Any, Path, Path]:
+def start(processes: Processes) -> tuple[Any, Path, Path]:
     """Run the script until all processes have told of the task that hangs."""
     script, traces = processes.directory / "hangs.py", processes.directory / "traces"
     script.write_text(textwrap.dedent(SCRIPT))
-    process = processes.start(str(script), where, str(traces))
+    process = processes.start(str(script), str(processes.scheduler_file), str(traces))
     record.wait_until(lambda: traces.exists() and is_all_told(traces), every=0.3)
     return process, script, traces
 
@@ -120,31 +115,10 @@ def last_state(traces: Path) -> dict[str, Any] | None:
     return last(traces, "SchedulerPlugin", "Scheduler State", **wanted)
 
 
-def workers_of(traces: Path) -> list[int]:
-    return [file.read_header()["pid"] for file in trace_files(traces, "TracePlugin")]
-
-
-@pytest.mark.parametrize(
-    "cause", ["SIGINT", pytest.param("SIGTERM", marks=pytest.mark.slow), "SIGKILL"]
-)
-def test_the_client_and_its_cluster_die(processes: Processes, cause: str) -> None:
-    process, script, traces = start(processes, "local")
-    pids = workers_of(traces)
-    process.send_signal(getattr(signal, cause))
-    process.wait()
-    record.wait_until(lambda: not any(map(is_alive, pids)))
-    assert_told(traces, script)
-    left = last_state(traces)
-    # Where the script does not handle SIGTERM, the scheduler dies with it as on SIGKILL.
-    assert (left is not None) == (cause == "SIGINT")
-    if left is not None:
-        assert left["unfinished"] == 51
-
-
 @pytest.mark.parametrize("cause", ["SIGINT", "SIGKILL"])
 def test_the_client_dies_and_its_cluster_does_not(processes: Processes, cause: str) -> None:
     processes.cluster(False, False)
-    process, script, traces = start(processes, str(processes.scheduler_file))
+    process, script, traces = start(processes)
     process.send_signal(getattr(signal, cause))
     process.wait()
     left = record.wait_until(lambda: last_state(traces))
@@ -165,32 +139,6 @@ def test_the_client_dies_and_its_cluster_does_not(processes: Processes, cause: s
     # Its thread goes on.
     assert record.wait_until(
         lambda: last(traces, "TracePlugin", "Task Under Way", key="never-1", state="cancelled")
-    )
-
-
-def test_a_worker_dies(processes: Processes) -> None:
-    _, workers = processes.cluster(False, False)
-    _, script, traces = start(processes, str(processes.scheduler_file))
-    row = task(traces)
-    assert row is not None
-    (pid,) = (
-        file.read_header()["pid"]
-        for file in trace_files(traces, "TracePlugin")
-        if file.read_header()["worker"]["address"] == row["address"]
-    )
-    os.kill(pid, signal.SIGKILL)
-    record.wait_until(lambda: any(worker.poll() is not None for worker in workers))
-    assert_told(traces, script)
-    # The task goes on, on the other.
-    record.wait_until(
-        lambda: (
-            {
-                one["address"]
-                for one in facts(traces, "TracePlugin", "Task Under Way")
-                if one["key"] == "never-1"
-            }
-            > {row["address"]}
-        )
     )
 
 

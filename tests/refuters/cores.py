@@ -266,10 +266,7 @@ def blocked_tasks(said: Said, evidence: Evidence) -> Iterator[str]:
     stacks = stacks_of(own, evidence)
     if not stacks:
         yield "more threads are advised, and no sample shows what is waited for"
-    if (
-        sum(any(name.rpartition(".")[2] in _ASKS for name, *_ in stack) for stack in stacks)
-        > len(stacks) / 2
-    ):
+    if sum(map(_asks, stacks)) > len(stacks) / 2:
         yield "more threads are advised, and tasks stand where a lock is asked for"
     ready = np.fmin(own.numbers("ready"), own.numbers("sent"))
     if (np.nan_to_num(own.numbers("executing") - ready) > 0).mean() < 0.2:
@@ -308,11 +305,9 @@ def per_process_lock(said: Said, evidence: Evidence) -> Iterator[str]:
     yield from differs(said["lasted"], own.numbers("working").sum(), "their seconds")
     if said["sampled"]:
         stacks = stacks_of(own, evidence)
-        asks = [
-            stack for stack in stacks if any(name.rpartition(".")[2] in _ASKS for name, *_ in stack)
-        ]
-        if len(asks) < 0.1 * len(stacks) or not asks:
-            yield f"{len(asks)} of {len(stacks)} samples stand where a lock is asked for"
+        asking = sum(map(_asks, stacks))
+        if asking < 0.1 * len(stacks) or not asking:
+            yield f"{asking} of {len(stacks)} samples stand where a lock is asked for"
         return
     if len(own.by("address")) < 2:
         yield "one process alone tells nothing of the others"

@@ -1,10 +1,10 @@
 """Whether trying what findings say finds the gains that there are, and claims no others.
 
-``tried.py [--time-limit 600] [NAME ...]`` tries programs of ``followed.py``:
-those whose remedy is a setting of their cluster, by what their findings say, and those that look
-alike, by what the others' findings say; and programs of its own, whose remedy is a variable, a
-setting of Dask's config, or a parameter of theirs that says how large chunks or batches are. To
-persist is no setting. Prints what each gained, and what was promised.
+``tried.py [--time-limit 600] [NAME ...]`` tries small programs whose remedy is a setting of their
+cluster, by what their findings say; programs that look alike, by what the others' findings say; and
+programs whose remedy is a variable, a setting of Dask's config, or a parameter of theirs that says
+how large chunks or batches are. Most of their tasks sleep, so that what else the machine does
+matters little. Prints what each gained, and what was promised.
 """
 
 from __future__ import annotations
@@ -12,48 +12,172 @@ from __future__ import annotations
 import argparse
 import logging
 import os
+import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
 import dask
 import dask.array as da
-import followed
 import numpy as np
 from distributed import Client
+from distributed import wait as wait_for
 
 import dasfprof
 from dasfprof.analysis.comparison.trial import Trial
 from dasfprof.errors import TrialError
 
-#: Programs that gain by a setting, and those that do not, with what is tried of them.
-GAIN = (
-    *("service", "uneven_service", "one_lock", "a_lock_half_of_the_time"),
-    *("each_with_each", "neighbours", "keeps_more_than_fits", "two_threads_keep_more_than_fits"),
-    *("two_threads_of_python", "four_threads_of_python"),
-)
-NONE: dict[str, dict[str, int]] = {
-    "a_thread_for_each": {"threads_per_worker": 8},
-    "as_many_as_threads": {"threads_per_worker": 4},
-    "no_lock": {"n_workers": 4, "threads_per_worker": 1},
-    "two_threads_that_sleep": {"n_workers": 2, "threads_per_worker": 1},
-    "keeps_what_fits": {"memory_limit": 2**32},
-    "chains_side_by_side": {"threads_per_worker": 4},
-}
-
 
 @dataclass(frozen=True)
-class Own:
-    """A program whose remedy is no option of its cluster."""
+class Program:
+    """A program, and the cluster on which it is tried."""
 
     run: Callable[[Client], object]
+    #: Workers, and threads of each.
     cluster: tuple[int, int]
-    #: What it begins with, as variables; and the one that says how large its pieces are.
-    environment: Mapping[str, str]
+    #: Whether workers are processes of their own, with how many bytes of memory; 0: no limit.
+    processes: bool = False
+    memory: int = 0
+    #: What is tried; empty for what the program's findings say.
+    change: Mapping[str, int] = field(default_factory=dict)
+    #: Variables with which it begins, and the one that says how large its pieces are.
+    environment: Mapping[str, str] = field(default_factory=dict)
     parameter: str = ""
 
 
+PROGRAMS: dict[str, Program] = {}
+
+
+def on(
+    workers: int, threads: int, **how: Any
+) -> Callable[[Callable[[Client], object]], Callable[[Client], object]]:
+    """Register a program."""
+
+    def register(run: Callable[[Client], object]) -> Callable[[Client], object]:
+        PROGRAMS[run.__name__] = Program(run, (workers, threads), **how)
+        return run
+
+    return register
+
+
+def wait(number: int, seconds: float = 0.1, *_: Any) -> int:
+    """Sleep."""
+    time.sleep(seconds)
+    return number
+
+
+# --- Programs that gain by a setting of their cluster ---------------------------------------------
+
+
+@on(2, 1)
+def service(client: Client) -> object:
+    """Wait for a service of the network; with more threads, for several answers at a time."""
+    return client.gather(client.map(wait, range(40), seconds=0.15))
+
+
+LOCK = threading.Lock()
+
+
+def locked(number: int) -> int:
+    """Sleep with a lock of the process."""
+    with LOCK:
+        time.sleep(0.08)
+    return number
+
+
+@on(2, 3, processes=True)
+def one_lock(client: Client) -> object:
+    return client.gather(client.map(locked, range(40)))
+
+
+def block(number: int, megabytes: float) -> Any:
+    """Make a large result."""
+    return np.full(int(megabytes * 125_000), float(number))
+
+
+def total(part: Any) -> float:
+    """Reduce a large result."""
+    return float(part.sum())
+
+
+def both(left: Any, right: Any) -> float:
+    """Use two large results."""
+    return float(left[0] + right[0])
+
+
+@on(2, 1, processes=True)
+def each_with_each(client: Client) -> object:
+    """Use each of eight blocks with each other: half of them are moved."""
+    parts = client.map(block, range(8), megabytes=40.0)
+    wait_for(parts)
+    pairs = [(left, right) for left in parts for right in parts if left.key < right.key]
+    return client.gather([client.submit(both, *pair) for pair in pairs])
+
+
+@on(2, 1, processes=True, memory=400_000_000)
+def keeps_more_than_fits(client: Client) -> None:
+    """Go over 800 MB twice with room for 480 MB."""
+    parts = client.map(block, range(40), megabytes=20.0)
+    for _ in range(2):
+        client.gather(client.map(total, parts, pure=False))
+
+
+def counts_in_python(number: int) -> int:
+    """Compute in pure Python."""
+    found = number
+    for step in range(1_500_000):
+        found = (found + step) % 1_000_003
+    return found
+
+
+@on(1, 2, processes=True)
+def two_threads_of_python(client: Client) -> object:
+    return client.gather(client.map(counts_in_python, range(24), pure=False))
+
+
+# --- Programs that look alike, and gain nothing ---------------------------------------------------
+
+
+@on(2, 2, change={"threads_per_worker": 8})
+def a_thread_for_each(client: Client) -> None:
+    for turn in range(4):
+        client.gather(client.map(wait, range(4 * turn, 4 * turn + 4), seconds=0.4))
+
+
+@on(2, 2, change={"threads_per_worker": 4})
+def as_many_as_threads(client: Client) -> object:
+    return client.gather(client.map(wait, range(4), seconds=1.5))
+
+
+@on(1, 4, processes=True, change={"n_workers": 4, "threads_per_worker": 1})
+def no_lock(client: Client) -> object:
+    return client.gather(client.map(wait, range(60), seconds=0.15))
+
+
+@on(1, 2, processes=True, change={"n_workers": 2, "threads_per_worker": 1})
+def two_threads_that_sleep(client: Client) -> object:
+    return client.gather(client.map(wait, range(24), seconds=0.1))
+
+
+@on(2, 1, processes=True, change={"memory_limit": 2**32})
+def keeps_what_fits(client: Client) -> None:
+    keeps_more_than_fits(client)
+
+
+@on(2, 2, change={"threads_per_worker": 4})
+def chains_side_by_side(client: Client) -> None:
+    ends: list[Any] = [None] * 4
+    for n in range(12):
+        ends = [client.submit(wait, 4 * n + k, 0.15, end) for k, end in enumerate(ends)]
+    client.gather(ends)
+
+
+# --- Programs whose remedy is no option of their cluster ------------------------------------------
+
+
+@on(1, 2, environment={"ROWS": "5"}, parameter="ROWS")
 def few_rows(_: Client) -> object:
     """Add and multiply chunks of a few rows."""
     x = da.ones((6000, 100), chunks=(int(os.environ["ROWS"]), 100))
@@ -66,6 +190,7 @@ def count_up(numbers: list[int]) -> int:
     return sum(numbers)
 
 
+@on(1, 2, environment={"BATCH": "1"}, parameter="BATCH")
 def small_batches(client: Client) -> object:
     """Send a task for each number, or for as many as a batch has."""
     size = int(os.environ["BATCH"])
@@ -81,75 +206,56 @@ def multiply(number: int) -> float:
     return float(matrix[0, 0])
 
 
+@on(2, 1, environment={"OMP_NUM_THREADS": "8"})
 def library_threads(client: Client) -> object:
     """Multiply on as many workers as there are cores, each with threads of the library's own."""
     return sum(client.gather(client.map(multiply, range(32))))
 
 
+@on(
+    2,
+    1,
+    environment={
+        "DASK_DISTRIBUTED__SCHEDULER__WORKER_SATURATION": "10.0",
+        "DASK_DISTRIBUTED__SCHEDULER__WORK_STEALING": "False",
+    },
+)
 def behind_a_long_one(client: Client) -> object:
     """Send small tasks behind a long one, though another worker could have them."""
     seconds = [0.15] * 14 + [2.5] + [0.15] * 17
-    return sum(client.gather(client.map(followed.wait, range(32), seconds)))
+    return sum(client.gather(client.map(wait, range(32), seconds)))
 
 
-OWN = {
-    "few_rows": Own(few_rows, (1, 2), {"ROWS": "5"}, "ROWS"),
-    "small_batches": Own(small_batches, (1, 2), {"BATCH": "1"}, "BATCH"),
-    "library_threads": Own(library_threads, (2, 1), {"OMP_NUM_THREADS": "8"}),
-    "behind_a_long_one": Own(
-        behind_a_long_one,
-        (2, 1),
-        {
-            "DASK_DISTRIBUTED__SCHEDULER__WORKER_SATURATION": "10.0",
-            "DASK_DISTRIBUTED__SCHEDULER__WORK_STEALING": "False",
-        },
-    ),
-}
-
-
-def work_of_own(client: Client, name: str) -> object:
-    """Run one of them as it is."""
-    client.wait_for_workers(1)
-    client.run(followed.wait, 0, 0.0)
-    return OWN[name].run(client)
-
-
-def try_own(name: str, time_limit: float) -> Trial:
-    """Try what findings say of a program whose remedy is no option of its cluster."""
-    own = OWN[name]
-    cluster = {"n_workers": own.cluster[0], "threads_per_worker": own.cluster[1]}
-    function, had = partial(work_of_own, name=name), dict(os.environ)
-    os.environ.update(own.environment)
-    try:
-        return dasfprof.try_(
-            function, cluster=cluster, time_limit=time_limit, parameter=own.parameter
-        )
-    finally:
-        os.environ.clear()
-        os.environ.update(had)
-
-
-def work(client: Client, name: str) -> None:
+def work(client: Client, name: str) -> object:
     """Run a program as it is."""
-    program = {**followed.PROGRAMS, **followed.ALIKE}[name]
     client.wait_for_workers(1)
-    client.run(followed.wait, 0, 0.0)  # loads the module, which is none of the program's work
-    program.run(client, False)
+    client.run(wait, 0, 0.0)  # loads the module, which is none of the program's work
+    return PROGRAMS[name].run(client)
 
 
 def try_program(name: str, time_limit: float) -> Trial:
     """Try what the program's findings say; of those that look alike what the others' do."""
-    if name in OWN:
-        return try_own(name, time_limit)
-    program = {**followed.PROGRAMS, **followed.ALIKE}[name]
+    program = PROGRAMS[name]
     workers, threads = program.cluster
     cluster: dict[str, Any] = {"n_workers": workers, "threads_per_worker": threads}
-    cluster |= {"processes": program.processes, "silence_logs": logging.CRITICAL}
+    cluster["silence_logs"] = logging.CRITICAL
+    if not program.environment:
+        cluster["processes"] = program.processes
     if program.processes:
         cluster["memory_limit"] = program.memory
-    function = partial(work, name=name)
-    # None of those that look alike is what the change would cure.
-    return dasfprof.try_(function, NONE.get(name), cluster=cluster, time_limit=time_limit)
+    function, had = partial(work, name=name), dict(os.environ)
+    os.environ.update(program.environment)
+    try:
+        return dasfprof.try_(
+            function,
+            program.change or None,
+            cluster=cluster,
+            time_limit=time_limit,
+            parameter=program.parameter,
+        )
+    finally:
+        os.environ.clear()
+        os.environ.update(had)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -159,7 +265,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--time-limit", type=float, default=600.0)
     options = parser.parse_args(arguments)
     print(f"{'program':32}{'verdict':14}{'gained':>8}{'95 %':>16}{'of':>8}{'promised':>10}  change")
-    for name in options.programs or (*GAIN, *OWN, *NONE):
+    for name in options.programs or PROGRAMS:
         try:
             trial = try_program(name, options.time_limit)
         except TrialError as error:

@@ -18,8 +18,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import followed
 import numpy as np
+import tried
 from distributed import Client
 
 from dasfprof.handles.trial.runs import PLAIN, ProgramRuns, Variant
@@ -29,16 +29,10 @@ from dasfprof.handles.trial.tuning import Tuner
 
 #: Workers and threads that are looked at.
 GRID = [(workers, threads) for workers in (1, 2) for threads in (1, 2, 4)]
-
-
-def as_it_is(run: Callable[[Client, bool], object]) -> Callable[[Client], object]:
-    return lambda client: run(client, False)
-
-
-#: Programs with the cluster that each has as it is; those of `followed.py` by their names.
+#: Programs with the cluster that each has as it is; those of `tried.py` by their names.
 PROGRAMS: dict[str, tuple[Callable[[Client], object], tuple[int, int]]] = {
-    name: (as_it_is(followed.PROGRAMS[name].run), followed.PROGRAMS[name].cluster)
-    for name in ("service", "two_threads_of_python", "one_lock", "each_with_each", "tiny_tasks")
+    name: (tried.PROGRAMS[name].run, tried.PROGRAMS[name].cluster)
+    for name in ("service", "two_threads_of_python", "one_lock", "each_with_each")
 }
 
 
@@ -63,6 +57,11 @@ def sorts(number: int, length: int = 1_500_000) -> float:
     values = np.random.default_rng(number).random(length)
     values.sort()
     return float(values[length // 2])
+
+
+@on(2, 2)
+def tiny_tasks(client: Client) -> object:
+    return sum(client.gather(client.map(sleeps, range(1000), [0.0] * 1000)))
 
 
 @on(1, 1)
