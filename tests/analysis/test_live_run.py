@@ -276,7 +276,7 @@ def test_long_tasks_and_their_lines(tmp_path: Path) -> None:
     found = {task.key: task for task in live.read().long_tasks}
     assert list(found) == ["('fit-1', 20)", "first-1"]
     fit = found["('fit-1', 20)"]
-    assert 16 <= fit.seconds < 21  # when it is read
+    assert 16 <= fit.seconds <= 16 + time.time() - now  # when it is read
     assert (fit.mean_seconds, fit.worker, fit.function) == (5.0, "0", "fit")
     assert fit.line == "/home/me/train.py:12 fit"
     assert fit.waits == "Event 'go'"
@@ -301,7 +301,8 @@ def test_workers_and_their_threads(tmp_path: Path) -> None:
     assert (state.busy, state.threads) == (5, 6)
     there, here = sorted(state.workers, key=lambda worker: worker.name == "0")
     assert (there.name, there.host, there.status) == ("far", "10.0.0.9", "paused")
-    assert (there.busy, there.open_tasks, there.silent_for) == (4, 5, pytest.approx(3, abs=0.1))
+    assert (there.busy, there.open_tasks) == (4, 5)
+    assert 3 <= there.silent_for <= 3 + time.time() - now
     assert (there.memory, there.memory_limit) == (60, 70)
     assert (here.host, here.busy, here.open_tasks, here.memory) == ("node", 1, 3, None)
 
