@@ -292,25 +292,27 @@ MUTATIONS = [
 ]
 
 
-def run_tests(checkout: Path, tests: str) -> tuple[bool, float]:
-    """Run tests until the first failure; return whether one failed, and the seconds it took."""
+def run_tests(checkout: Path, tests: str) -> tuple[str, float]:
+    """Run tests until the first failure; return the test that failed, and the seconds it took."""
     # A test file that the checkout does not have is left out, so that older checkouts work too.
     paths = [f"tests/{name}" for name in tests.split() if (checkout / "tests" / name).exists()]
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *paths]
     environment = {**os.environ, "PYTHONPATH": str(checkout), "PYTHONDONTWRITEBYTECODE": ""}
     begin = time.monotonic()
     try:
-        code = subprocess.run(
+        printed = subprocess.run(
             command,
             cwd=checkout,
             env=environment,
             capture_output=True,
+            text=True,
             timeout=TIMEOUT,
             check=False,
-        ).returncode
+        ).stdout
     except subprocess.TimeoutExpired:
-        code = 1
-    return code == 1, time.monotonic() - begin
+        return f"no end within {TIMEOUT} s", time.monotonic() - begin
+    failed = [line for line in printed.splitlines() if line.startswith(("FAILED ", "ERROR "))]
+    return failed[0].split()[1] if failed else "", time.monotonic() - begin
 
 
 def plant(package: Path, mutation: Mutation) -> tuple[Path, str] | None:
@@ -342,13 +344,13 @@ def main() -> None:
                 outcomes[mutation.name] = "not applicable"
             else:
                 caught, seconds = run_tests(checkout, mutation.tests)
-                outcomes[mutation.name] = "caught" if caught else "SURVIVED"
+                outcomes[mutation.name] = f"caught by {caught}" if caught else "SURVIVED"
                 print(f"{seconds:6.1f} s", end="  ")
                 planted[0].write_text(planted[1], "utf-8")
             print(f"{outcomes[mutation.name]}: {mutation.name}", flush=True)
             if options.output:
                 options.output.write_text(json.dumps(outcomes, indent=1) + "\n")
-    caught = sum(outcome == "caught" for outcome in outcomes.values())
+    caught = sum(outcome.startswith("caught") for outcome in outcomes.values())
     print(f"{caught} of {len(outcomes)} mutations were caught")
 
 
