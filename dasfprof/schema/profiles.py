@@ -38,8 +38,9 @@ run_queue       time     seconds  time since then for which the thread waited fo
 TASK_SAMPLE = event_kind(
     "Task Sample",
     "The stack of a thread while it ran a task, from the task's function on. It belongs to the "
-    "task run on that thread at that time. Functions whose runs take at least 30 ms are always "
-    "sampled, others rarely, and runs under 3 ms hardly ever.",
+    "task run on that thread at that time. If the task waits for a pool of threads, the stack of a "
+    "thread of the pool follows. Functions whose runs take at least 30 ms are always sampled, "
+    "others rarely, and runs under 3 ms hardly ever.",
     recorder="TracePlugin",
     columns="""
 thread          text     text     identity of the thread

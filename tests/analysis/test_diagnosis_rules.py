@@ -477,6 +477,7 @@ POOL = [
     ("Future.result", "/lib/python3.13/concurrent/futures/_base.py", 450),
     ("Condition.wait", "/lib/python3.13/threading.py", 360),
 ]
+IN_POOL = ("_worker", "/lib/python3.13/concurrent/futures/thread.py", 90)
 DASK_LOCK = ("acquire", "/x/distributed/lock.py", 90)
 # fmt: off
 finds("blocked-tasks", "the CPU share of one function is no other's", Plan(TWO_WAIT),
@@ -498,6 +499,9 @@ finds("io-bound", "tasks that wait in a library that reads", asking(("load", "/h
     in_storage=None, absent={"blocked-tasks"})
 finds("blocked-tasks", "tasks that wait for a pool of their own", asking(*POOL), in_pool=1.0,
     settings=[])
+finds("blocked-tasks", "more threads where the threads of a pool wait for the network",
+    asking(*POOL, IN_POOL, ("get", "/x/site-packages/requests/api.py", 9)), in_pool=None,
+    settings=[{"threads_per_worker": 20}])
 finds("shared-bottleneck", "tasks that wait in turn", Plan(in_turn([(0, 1), (0, 2), (1, 1), (1, 2)],
     0.25, 5)), turn=0.25, absent={"blocked-tasks"})
 # Alone each lasts 0.52 s: 5.2 s in place of 8.12 s.

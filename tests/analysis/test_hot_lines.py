@@ -13,10 +13,14 @@ from traces.in_memory import made_trace
 
 from dasfprof import TraceAnalyser
 from dasfprof.analysis.stack_samples.places import (
+    IN_POOL,
+    OWN_POOL,
+    UNKNOWN_WAIT,
     hottest_line,
     import_of,
     library_of,
     line_of,
+    waited_for,
 )
 from dasfprof.analysis.stack_samples.spent import run_of_samples, samples_of
 from dasfprof.analysis.under_way.state import Frame
@@ -357,6 +361,24 @@ def test_the_line_of_a_stack() -> None:
     begin = Frame("_find_and_load", "<frozen importlib._bootstrap>", 1)
     assert import_of((mine, norm)) is None
     assert import_of((mine, begin)) == ""
+
+
+def test_the_line_of_a_pools_thread() -> None:
+    lib = "/usr/lib/python3.13"
+    waiting = (
+        Frame("step", WORK, 41),
+        Frame("Future.result", f"{lib}/concurrent/futures/_base.py", 451),
+        Frame("Condition.wait", f"{lib}/threading.py", 359),
+    )
+    thread = Frame("_worker", f"{lib}/concurrent/futures/thread.py", 93)
+    score, norm = Frame("score", WORK, 12), Frame("norm", NORM, 2800)
+    assert line_of(waiting) == (waiting[0], "Condition.wait ((Python))")
+    assert line_of((*waiting, thread, score)) == (score, IN_POOL)
+    # Without a user's line in the pool's thread, it is that of the task.
+    assert line_of((*waiting, thread, norm)) == (waiting[0], IN_POOL)
+    assert waited_for((*waiting, thread, score)) == OWN_POOL
+    assert waited_for((*waiting, thread, norm)) == OWN_POOL
+    assert waited_for((score,)) == UNKNOWN_WAIT
 
 
 @pytest.mark.parametrize("question", ["hot_lines", "call_tree", "client_activity", "loop_blocks"])

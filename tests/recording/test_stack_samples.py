@@ -8,6 +8,8 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from multiprocessing.pool import ThreadPool
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, ClassVar
@@ -124,6 +126,58 @@ def test_samples_of_tasks_and_of_the_client(client: Client, tmp_path: Path) -> N
         for file in trace_files(run, plugin):
             assert list(file.batches())
             assert (file.errors, file.dropped) == (0, 0)
+
+
+def hold_in_futures(until: str) -> int:
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(hold, until).result()
+
+
+def hold_in_pool(until: str) -> int:
+    with ThreadPool(2) as pool:
+        return pool.apply(hold, (until,))
+
+
+def sampled_while(
+    client: Client, directory: Path, *functions: Any, wanted: str
+) -> list[list[tuple[str, str, int]]]:
+    """Run functions at the same time. Return the stacks of one of them."""
+    go = directory / "go"
+    with dasfprof.profile(client, directory=directory / "traces") as run:
+        futures = [client.submit(function, str(go), pure=False) for function in functions]
+
+        def enough() -> list[Any] | None:
+            rows = facts(run, "TracePlugin", "Task Sample")
+            stacks = [frames_of(run, "TracePlugin", row) for row in rows if row["stack"] >= 0]
+            stacks = [stack for stack in stacks if stack[0][0] == wanted]
+            return stacks if len(stacks) >= 20 else None
+
+        stacks = wait_until(enough, every=0.2)
+        go.touch()
+        client.gather(futures)
+    return stacks
+
+
+@pytest.mark.parametrize("function", [hold_in_futures, hold_in_pool])
+def test_the_stack_of_a_pools_thread_follows_that_of_the_task_that_waits(
+    client: Client, tmp_path: Path, function: Any
+) -> None:
+    stacks = sampled_while(client, tmp_path, function, wanted=function.__name__)
+    with_thread = [stack for stack in stacks if stack[-1][0] == "hold"]
+    # The first samples may be taken before the pool has started, and the last after its end.
+    assert len(with_thread) > len(stacks) / 2
+    names = [frame[0].rpartition(".")[2] for frame in with_thread[0]]
+    assert names.index("wait") < names.index("hold")
+    assert {stack[-1][1] for stack in with_thread} == {HERE}
+
+
+def test_a_pools_thread_belongs_to_no_task_if_several_functions_run(
+    client: Client, tmp_path: Path
+) -> None:
+    functions = hold, hold_in_futures
+    stacks = sampled_while(client, tmp_path, *functions, wanted="hold_in_futures")
+    # The other task may have ended or begun at a different time.
+    assert sum(stack[-1][0] == "hold" for stack in stacks) < len(stacks) / 2
 
 
 def test_stacks_are_not_sampled_if_that_is_off(client: Client, tmp_path: Path) -> None:

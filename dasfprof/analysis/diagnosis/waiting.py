@@ -273,10 +273,16 @@ def _blocked(run: RunFigures, name: str, rows: Array, name_rows: Array, share: S
             "use the CPU for {on_cpu} of their time, and other threads use it for "
             "{other_threads} in total."
         )
-        suggestion = [
+        limit = (
             "Limit the threads that {function} or its libraries start: over all tasks that run "
             "at a time, there should be at most one thread per core."
-        ]
+        )
+        unknown = (
+            "Find what these threads or processes do: samples do not show that they compute. If "
+            "they wait, more of them can wait at a time. If they compute, there should be at most "
+            "one per core."
+        )
+        suggestion = [limit if of_others else unknown]
     elif advised:
         words = (
             "Run more of these tasks in parallel while they wait: set threads_per_worker to "

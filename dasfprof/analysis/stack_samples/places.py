@@ -35,6 +35,11 @@ _PACKAGE = re.compile(r"/(?:site|dist)-packages/([^/]+?)(?:\.py)?(?:/|$)")
 _PYTHON = re.compile(r"/lib/python\d+\.\d+/|^<frozen ")
 #: Files of Python in which threads wait for others.
 _WAITS = re.compile(r"/threading\.py$|/concurrent/futures/")
+#: Files of pools, and the functions in which a pool's thread begins.
+_POOLS = re.compile(r"/concurrent/futures/thread\.py$|/multiprocessing/pool\.py$")
+_FIRST_IN_POOL = {"_worker", "worker"}
+#: Where lines are that a pool's thread runs for a task.
+IN_POOL = "another thread"
 #: Labels of the user's own code among libraries, and of Python's own code.
 PROGRAM, PYTHON = "(program)", "(Python)"
 #: Function with which Python imports a module that was not imported before.
@@ -63,15 +68,26 @@ def import_of(stack: Stack) -> str | None:
     return library_of(files[0]) if files else "" if inside else None
 
 
+def is_in_pool(stack: Stack) -> bool:
+    """Return whether a stack ends with that of a pool's thread, for which its task waits."""
+    return any(
+        frame.function in _FIRST_IN_POOL and _POOLS.search(frame.file.replace("\\", "/"))
+        for frame in stack
+    )
+
+
 def line_of(stack: Stack) -> tuple[Frame, str]:
     """Return the innermost line of the user's code, and the library's call in which it is.
 
     Without a user's line, it is the innermost line, except for waiting functions of Python, whose
-    caller shows what is waited for. The call is empty if there is none, or only C code.
+    caller shows what is waited for. The call is empty if there is none, or only C code. If a pool's
+    thread runs the line, it is `IN_POOL`.
     """
     inner = stack[-1]
     caller = next((each for each in reversed(stack) if not _WAITS.search(each.file)), inner)
     line = next(filter(is_of_user, reversed(stack)), caller)
+    if is_in_pool(stack):
+        return line, IN_POOL
     return line, "" if line is inner else f"{inner.function} ({library_of(inner.file)})"
 
 
@@ -229,11 +245,12 @@ def waited_for(stack: Stack) -> str:
         for function, file in calls
     ):
         return OTHER_TASKS
+    in_pool = is_in_pool(stack)
     if is_of_user(stack[-1]):
         line = source_of(stack[-1])
         if _LINE_OF_LOCK.search(line):
             return LOCK
-        return SLEEP if _LINE_OF_SLEEP.search(line) else UNKNOWN_WAIT
+        return SLEEP if _LINE_OF_SLEEP.search(line) else OWN_POOL if in_pool else UNKNOWN_WAIT
     if any(_NETWORK.search(file) for _, file in calls[-_DEEP:]):
         return NETWORK
     if any(_READERS.search(file) for _, file in calls[-_DEEP:]):
@@ -242,7 +259,7 @@ def waited_for(stack: Stack) -> str:
     # its outer frames are those of a pool.
     inner = [file for _, file in calls[-_DEEP:] if not file.endswith("/zarr/core/sync.py")]
     pool = len(inner) == _DEEP and any("/concurrent/futures/" in file for file in inner)
-    return OWN_POOL if pool and len(calls) > _DEEP else UNKNOWN_WAIT
+    return OWN_POOL if in_pool or (pool and len(calls) > _DEEP) else UNKNOWN_WAIT
 
 
 def waits_of(run: Run, function: str) -> dict[str, float]:

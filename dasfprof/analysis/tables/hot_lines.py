@@ -69,8 +69,9 @@ def hot_lines(
         - ``Waiting (s)``: waiting for anything else, such as a lock, a disk or the network. These
           four are NA if the kernel does not count them
         - ``Uncertain (s)``: likely error of each of the first three, see below
-        - ``Samples``: number of samples. Threads that tasks start, coroutines and other processes
-          are not sampled
+        - ``Samples``: number of samples. Coroutines and other processes are not sampled. While a
+          task waits for a pool of threads, the line is that of a thread of the pool, and ``Inside``
+          is ``another thread``, if only one function runs in the process
 
     Notes
     -----

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Mapping
+import weakref
+from collections.abc import Callable, Collection, Iterable, Mapping
 from enum import IntEnum
 from math import inf
 from opcode import opmap
@@ -56,10 +57,19 @@ class Subject(Protocol):
     def mode(self, thread: int, doing: Any, os_threads: OsThreads) -> SamplingMode:
         """Return how often a thread is sampled."""
 
+    def read(self, threads: Iterable[int], frames: Mapping[int, FrameType]) -> dict[int, Seen]:
+        """Return the stacks of threads, given the innermost frames of all threads."""
+        stacks = {thread: self.stacks.read(frames.get(thread)) for thread in threads}
+        return {thread: seen for thread, seen in stacks.items() if seen is not None}
+
     def write(
         self, now: float, interval: float, doing: Any, seen: Seen, state: ThreadState
     ) -> None:
         """Write a sample."""
+
+
+#: All objects that sample tasks of this process.
+_of_tasks: weakref.WeakSet[TaskThreads] = weakref.WeakSet()
 
 
 class TaskThreads(Subject):
@@ -67,6 +77,9 @@ class TaskThreads(Subject):
 
     Threads of slow functions are always sampled, from the start of a run on. Threads of other
     functions are sampled rarely. Brief runs are never sampled, because a sample would take longer.
+
+    If a task waits for a pool of threads, the stack of a pool's thread follows its own. If several
+    functions run at a time, it is unknown which of them a pool's thread works for.
 
     Parameters
     ----------
@@ -96,7 +109,9 @@ class TaskThreads(Subject):
         self._write = write
         #: By function: its mode, and the number of samples in a row that found younger runs.
         self._modes: dict[Any, tuple[SamplingMode, int]] = {}
+        self._turn = 0
         self.stacks = StackReader(stacks, first_functions())
+        _of_tasks.add(self)
 
     def threads(self) -> dict[int, Any]:
         """Return the threads that run a task, each with its key."""
@@ -119,6 +134,24 @@ class TaskThreads(Subject):
             self._modes.clear()
         self._modes[function] = known, young
         return known
+
+    def read(self, threads: Iterable[int], frames: Mapping[int, FrameType]) -> dict[int, Seen]:
+        """Return the stacks of tasks, with those of pools' threads for which they wait."""
+        stacks = super().read(threads, frames)
+        waiting = [thread for thread in stacks if waits_for_pool(frames[thread])]
+        if not waiting or len(_of_tasks) > 1:
+            return stacks
+        running = self._running.copy()
+        functions = {getattr(self._tasks.get(key), "prefix", None) for key in running.values()}
+        others = [frame for thread, frame in frames.items() if thread not in running]
+        working = [frame for frame in others if works_in_pool(frame)]
+        if len(functions) > 1 or not working:
+            return stacks
+        self._turn += 1  # Samples of one task represent all threads of its pool.
+        for number, thread in enumerate(waiting, self._turn):
+            seen = self.stacks.read(frames[thread], working[number % len(working)])
+            stacks[thread] = seen or stacks[thread]
+        return stacks
 
     def write(
         self, now: float, interval: float, doing: Any, seen: Seen, state: ThreadState
@@ -232,11 +265,49 @@ _DEEPEST = range(5000)
 #: Maximum number of stacks that are cached.
 _MOST = 4096
 
+#: Files in which threads wait for pools of threads, and the innermost files of such waits.
+_POOLS = ("/concurrent/futures/_base.py", "/multiprocessing/pool.py", "/joblib/parallel.py")
+_INNERMOST = ("/threading.py", "/joblib/parallel.py")
+#: Files of pools, and the functions in which their threads wait for work and then call it.
+_OF_POOLS = ("/concurrent/futures/thread.py", "/multiprocessing/pool.py")
+_FIRST = ("_worker", "worker")
+#: Maximum number of frames of a wait for a pool.
+_WAIT_FRAMES = 6
+_HELPED = "/task_runs/run_storage.py"
+
 #: The first instruction of a call, from Python 3.11 on.
 _BEGIN = opmap.get("RESUME")
 
 #: The number of a stack, and the result of `StackReader.describe`.
 Seen = tuple[int, str | None]
+
+
+def waits_for_pool(frame: FrameType | None) -> bool:
+    """Return whether a thread waits for a pool of threads, given its innermost frame."""
+    if frame is None or not frame.f_code.co_filename.endswith(_INNERMOST):
+        return False
+    for _ in range(_WAIT_FRAMES):
+        if frame is None or frame.f_code.co_filename.endswith(_POOLS):
+            return frame is not None
+        frame = frame.f_back
+    return False
+
+
+def works_in_pool(innermost: FrameType) -> bool:
+    """Return whether a pool's thread works, for anything but Dask and this package."""
+    frame: FrameType | None = innermost
+    while frame is not None and not _is_first_of_pool(frame):
+        file = frame.f_code.co_filename
+        # The threads in which Zarr decompresses call a function of this package.
+        if "/distributed/" in file or ("/dasfprof/" in file and not file.endswith(_HELPED)):
+            return False
+        frame = frame.f_back
+    return frame is not None and frame is not innermost
+
+
+def _is_first_of_pool(frame: FrameType) -> bool:
+    code = frame.f_code
+    return code.co_name in _FIRST and code.co_filename.endswith(_OF_POOLS)
 
 
 class StackReader:
@@ -267,15 +338,19 @@ class StackReader:
         #: that no other code gets its identity.
         self._known: dict[tuple[int, ...], tuple[Seen, list[CodeType]]] = {}
 
-    def read(self, frame: FrameType | None) -> Seen | None:
-        """Return number and word of a stack, given its innermost frame, or None if left out."""
+    def read(self, frame: FrameType | None, helper: FrameType | None = None) -> Seen | None:
+        """Return number and word of a stack, given its innermost frame, or None if left out.
+
+        If there is a helper, the stack of this thread of a pool follows.
+        """
         position = self._position(frame)
         if position is None:
             return None
         if not position:
             return UNKNOWN_STACK, None
+        position = _position_in_pool(helper) + position
         known = self._known.get(position)
-        return known[0] if known is not None else self._read_new(frame, position)
+        return known[0] if known is not None else self._read_new(frame, helper, position)
 
     def _position(self, frame: FrameType | None) -> tuple[int, ...] | None:
         """Return identities of code and instructions, or nothing if there are no or many frames."""
@@ -291,24 +366,41 @@ class StackReader:
             frame = frame.f_back
         return ()
 
-    def _read_new(self, frame: FrameType | None, position: tuple[int, ...]) -> Seen:
-        innermost, frames = frame, []
-        for _ in range(len(position) // 2):
-            if frame is not None:
-                frames.append(frame)
-                frame = frame.f_back
+    def _read_new(
+        self, innermost: FrameType | None, helper: FrameType | None, position: tuple[int, ...]
+    ) -> Seen:
+        in_pool = _position_in_pool(helper)
+        frames: list[FrameType] = []
+        for first, length in ((helper, len(in_pool)), (innermost, len(position) - len(in_pool))):
+            frame = first
+            for _ in range(length // 2):
+                if frame is not None:
+                    frames.append(frame)
+                    frame = frame.f_back
         codes = [each.f_code for each in frames]
         if len(frames) > 1 and not _has_run(codes[0], position[1]):
             del frames[0]
         frames.reverse()
         word = self._describe(frames) if self._describe is not None else None
         seen = self._rows.number(stack_of(frames)), word
-        # The thread may have continued meanwhile.
-        if self._position(innermost) == position and seen[0] != UNKNOWN_STACK:
+        # The threads may have continued meanwhile.
+        now = _position_in_pool(helper) + (self._position(innermost) or ())
+        if now == position and seen[0] != UNKNOWN_STACK:
             if len(self._known) >= _MOST:
                 self._known.clear()
             self._known[position] = seen, codes
         return seen
+
+
+def _position_in_pool(frame: FrameType | None) -> tuple[int, ...]:
+    """Return identities of code and instructions of a pool's thread, the innermost first."""
+    position: list[int] = []
+    while frame is not None:
+        position += id(frame.f_code), frame.f_lasti
+        if _is_first_of_pool(frame):
+            break
+        frame = frame.f_back
+    return tuple(position)
 
 
 def _has_run(code: CodeType, instruction: int) -> bool:

@@ -187,15 +187,14 @@ class Sampler:
                     thread: subject.mode(thread, doing, self._os_threads)
                     for thread, doing in threads.items()
                 }
-                seen = {}
-                for thread in (thread for thread, mode in modes.items() if mode in sampled):
-                    if frames is None:
-                        frames = current_frames()
-                    seen[thread] = subject.stacks.read(frames.get(thread))
+                wanted = [thread for thread, mode in modes.items() if mode in sampled]
+                if wanted and frames is None:
+                    frames = current_frames()
+                seen = subject.read(wanted, frames) if frames is not None else {}
                 after = subject.threads() if seen else {}
                 for thread, stack in seen.items():
                     doing = threads[thread]
-                    if stack is not None and after.get(thread) is doing:
+                    if after.get(thread) is doing:
                         stacks.append((subject, guard, thread, doing, modes[thread], stack))
         return stacks
 
