@@ -262,9 +262,9 @@ def _answer(
         say(_IN_PARTS)
     else:
         print_summary(analyser.run, title)
-    whole = bool(head or analyses or output)
+    unlimited = bool(head or analyses or output)
     answers = print_answers(
-        analyser, head or DEFAULT_ROWS, requests=requests, whole=whole, asked=bool(analyses)
+        analyser, head or DEFAULT_ROWS, requests=requests, unlimited=unlimited, asked=bool(analyses)
     )
     if not (analyses or output) and "findings" in answers:
         print_next(after_overview(answers["findings"]["Rule"], where)[:1])

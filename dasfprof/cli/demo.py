@@ -87,7 +87,7 @@ def demo(directory: Path, workers: int, size: str) -> None:
     source = Path(directory, run.name)
     size_on_disk = format_size(sum(path.stat().st_size for path in files))
     echo(f"\nRecorded {source}: {count_of(len(files), 'trace file')}, {size_on_disk}")
-    print_answers(run.analyser(), DEFAULT_ROWS, whole=False)
+    print_answers(run.analyser(), DEFAULT_ROWS, unlimited=False)
     say(
         "Next: `dasfprof run SCRIPT.py` does the same for your pipeline. `dasfprof report "
         f"{source}` shows the run in the browser. `dasfprof export --to perfetto {source}` "

@@ -237,7 +237,7 @@ def _report_run(run: ProfiledRun, head: int) -> None:
     source = clean(run.source)
     echo(f"\ndasfprof recorded {source}: {count_of(len(files), 'trace file')}, {size}", err=True)
     analyser = run.analyser()
-    print_answers(analyser, head, err=True, whole=head != DEFAULT_ROWS)
+    print_answers(analyser, head, err=True, unlimited=head != DEFAULT_ROWS)
     if not is_url(run.source):  # These files are copies.
         keep_summary(files, analyser.run)
     echo(f"\nMore: dasfprof analyse {source}", err=True)

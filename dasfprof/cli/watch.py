@@ -160,7 +160,7 @@ def _summarise(run: LiveRun, source: str) -> None:
     analyser = _analyser(run)
     ended = analyser.run.ending is None
     print_summary(analyser.run, title_of(analyser.run, default=Path(source).name))
-    print_answers(analyser, DEFAULT_ROWS, whole=False)
+    print_answers(analyser, DEFAULT_ROWS, unlimited=False)
     # Print this last, since the text above may fill a page.
     heading(f"Run {clean(run.name)} {'has ended' if ended else 'did not end'}.", apart=True)
     findings = None if ended else analyser.diagnose()

@@ -21,7 +21,7 @@ _ELLIPSIS = "…"
 
 
 def shortened(text: str, longest: int) -> str:
-    """Return a text without its middle if it has more than this number of characters."""
+    """Return a text, without its middle if it is longer than `longest` characters."""
     if len(text) <= longest:
         return text
     head = longest * 2 // 3
@@ -133,5 +133,5 @@ def _address() -> str | None:
     except PackageNotFoundError:  # run from a directory, not installed
         return None
     pairs = (url.partition(",") for url in urls)
-    found = (address.strip() for name, _, address in pairs if name.strip() == "Documentation")
-    return next(found, None)
+    addresses = (address.strip() for name, _, address in pairs if name.strip() == "Documentation")
+    return next(addresses, None)

@@ -230,7 +230,7 @@ _WORTH_A_CHANGE = ("high", "medium")
 class Verdict(NamedTuple):
     """The first sentences of a report."""
 
-    #: What to do and what it saves, and why; and what failed.
+    #: Sentences about failed tasks, what to do, how much it saves, and the problem.
     headline: str
     #: The run's duration, its threads, and the largest categories of their time, or empty if no
     #: task ran.

@@ -141,7 +141,7 @@ def export(
 
 
 def _format_of(path: Path) -> str:
-    """Return the format with the longest ending that fits to a path, compressed or not."""
+    """Return the format with the longest suffix that matches a path, compressed or not."""
     name = path.name.removesuffix(".gz")
     fitting = [each for each in _ALL if name.endswith(each.ending.removesuffix(".gz"))]
     return max(fitting, key=lambda each: len(each.ending), default=_ALL[0]).name

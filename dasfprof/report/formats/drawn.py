@@ -74,7 +74,7 @@ def _numbers(table: pd.DataFrame, rows: Array, sizes: Any, seconds: Any) -> dict
 
 @dataclass(frozen=True)
 class LabelledSlices:
-    """Slices with a name and arguments each."""
+    """Slices that each have a name and arguments."""
 
     slices: Slices
     names: Listed

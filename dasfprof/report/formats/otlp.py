@@ -200,19 +200,19 @@ class Spans:
         """Return the resource of the run, or of a worker."""
         from opentelemetry.sdk.resources import Resource
 
-        told: dict[str, Any] = {"service.name": self._title}
+        attributes: dict[str, Any] = {"service.name": self._title}
         if worker is None:
             versions = self._run.surroundings.versions
-            told |= {f"{name}.version": version for name, version in versions.items()}
-            told["process.command"] = shown(self._run.surroundings.command) or None
+            attributes |= {f"{name}.version": version for name, version in versions.items()}
+            attributes["process.command"] = shown(self._run.surroundings.command) or None
         else:
             row = row_of(self._run.workers, worker)
-            told["service.instance.id"] = shown(row["worker"]) or None
-            told["host.name"] = shown(row["host"]) or None
+            attributes["service.instance.id"] = shown(row["worker"]) or None
+            attributes["host.name"] = shown(row["host"]) or None
             pid = self._run.workers["pid"].to_numpy(dtype=float, na_value=np.nan)[worker]
-            told["process.pid"] = int(pid) if np.isfinite(pid) else None
-            told["dask.worker.address"] = shown(row["address"] or "") or None
-        return Resource(_known(told))
+            attributes["process.pid"] = int(pid) if np.isfinite(pid) else None
+            attributes["dask.worker.address"] = shown(row["address"] or "") or None
+        return Resource(_known(attributes))
 
     def _context(self, number: int) -> SpanContext:
         from opentelemetry.trace import SpanContext
@@ -248,7 +248,7 @@ class Spans:
         )
 
     def _step_at(self, path: str, time: int) -> int:
-        """Return the last span of a step that started by a time, else its first or the run's."""
+        """Return a step's last span that started by `time`, or else its first, or the run's."""
         starts, numbers = self._of_paths.get(shown(path), ([], [1]))
         return numbers[max(bisect_right(starts, time) - 1, 0)]
 

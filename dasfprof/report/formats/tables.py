@@ -263,8 +263,8 @@ def _transitions(run: Run) -> Iterator[_Block]:
         piece = dataclasses.replace(run, tasks=run.tasks.iloc[part], scheduler_only=nothing)
         yield _Block(run, piece.transitions)
     for part in _parts(len(run.scheduler_only)):
-        rest = run.scheduler_only.iloc[part]
-        piece = dataclasses.replace(run, tasks=run.tasks.iloc[:0], scheduler_only=rest)
+        scheduler_only = run.scheduler_only.iloc[part]
+        piece = dataclasses.replace(run, tasks=run.tasks.iloc[:0], scheduler_only=scheduler_only)
         yield _Block(run, piece.transitions)
 
 

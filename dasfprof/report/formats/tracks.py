@@ -115,7 +115,7 @@ def side_by_side(starts: Array, stops: Array) -> Array:
 
 
 def lay_out(tracks: Tracks, process: int, title: str, starts: Array, stops: Array) -> Array:
-    """Add as many tracks as spans, sorted by start, need. Return the track of each span.
+    """Add the tracks that spans, sorted by start, need to not overlap. Return each span's track.
 
     The first track has the title. It exists even without spans. Further tracks have the title and a
     number.

@@ -31,13 +31,13 @@ def argument_columns(run: Run, rows: Array) -> dict[str, PackedColumn]:
     rows
         For each row of the page, its row in `Trace.tasks`.
     """
-    told = run.arguments["arguments"].astype("category").cat
+    recorded = run.arguments["arguments"].astype("category").cat
     known = np.full(len(run.tasks) + 1, -1, dtype=np.int64)
-    known[run_of_rows(run, run.arguments)] = told.codes.to_numpy()
+    known[run_of_rows(run, run.arguments)] = recorded.codes.to_numpy()
     known[-1] = -1
     annotations, names = annotation_texts(run)
     return {
-        **_packed("arguments", known[rows], list(map(str, told.categories))),
+        **_packed("arguments", known[rows], list(map(str, recorded.categories))),
         **_packed("annotations", annotations[rows], names),
     }
 
@@ -45,12 +45,12 @@ def argument_columns(run: Run, rows: Array) -> dict[str, PackedColumn]:
 def _packed(name: str, codes: Array, names: list[str]) -> dict[str, PackedColumn]:
     """Pack codes of texts (-1 for none), and the list of texts. The first text is empty."""
     counts = np.bincount(codes[codes >= 0], minlength=len(names))
-    kept = np.argsort(-counts, kind="stable")[:MOST_ARGUMENTS]
+    frequent = np.argsort(-counts, kind="stable")[:MOST_ARGUMENTS]
     places = np.zeros(len(names) + 1, dtype=np.int64)
-    places[kept] = np.arange(1, len(kept) + 1)
+    places[frequent] = np.arange(1, len(frequent) + 1)
     return {
         name: whole_numbers(places[codes]),
-        f"{name}_texts": texts(["", *(names[code] for code in kept.tolist())]),
+        f"{name}_texts": texts(["", *(names[code] for code in frequent.tolist())]),
     }
 
 
@@ -59,24 +59,24 @@ def _packed(name: str, codes: Array, names: list[str]) -> dict[str, PackedColumn
 MOST_FAILURES, LINES, LONGEST_FAILURE = 500, 60, 200
 
 
-def failure_facts(run: Run, whole: Run, rows: Array) -> dict[str, dict[str, str]]:
+def failure_facts(run: Run, full_run: Run, rows: Array) -> dict[str, dict[str, str]]:
     """Return tracebacks, and how the worker's process ended, by the page's row as a string.
 
     Parameters
     ----------
-    run, whole
+    run, full_run
         The trace, without and with its unfinished task runs.
     rows
-        For each row of the page, its row in the tasks of `whole`.
+        For each row of the page, its row in the tasks of `full_run`.
     """
-    return {"tracebacks": _tracebacks(whole, rows), "exits": _exits(run, whole, rows)}
+    return {"tracebacks": _tracebacks(full_run, rows), "exits": _exits(run, full_run, rows)}
 
 
-def _tracebacks(whole: Run, rows: Array) -> dict[str, str]:
-    table = whole.tracebacks.sort_values("time", kind="stable").head(MOST_FAILURES)
+def _tracebacks(full_run: Run, rows: Array) -> dict[str, str]:
+    table = full_run.tracebacks.sort_values("time", kind="stable").head(MOST_FAILURES)
     if not len(table):
         return {}
-    of_page = pd.MultiIndex.from_frame(whole.tasks[RUN].iloc[rows])
+    of_page = pd.MultiIndex.from_frame(full_run.tasks[RUN].iloc[rows])
     first = np.flatnonzero(~of_page.duplicated())
     among = of_page[first].get_indexer(pd.MultiIndex.from_frame(table[RUN]))
     texts = table["text"].astype(object)
@@ -92,13 +92,13 @@ def _cut(text: str) -> str:
     return "\n".join(elide(line, LONGEST_FAILURE) for line in lines[-LINES:])
 
 
-def _exits(run: Run, whole: Run, rows: Array) -> dict[str, str]:
+def _exits(run: Run, full_run: Run, rows: Array) -> dict[str, str]:
     """Return how the worker's process ended for each unfinished task run, if known."""
     open_places = np.flatnonzero(rows >= len(run.tasks))
-    lives = whole.tasks["worker_id"].to_numpy()[rows[open_places]]
+    lives = full_run.tasks["worker_id"].to_numpy()[rows[open_places]]
     words = {life: exit_words(run, life) for life in np.unique(lives).tolist()}
-    found = zip(open_places.tolist(), lives.tolist(), strict=True)
-    return {str(place): words[life] for place, life in found if words[life]}
+    instances = zip(open_places.tolist(), lives.tolist(), strict=True)
+    return {str(place): words[life] for place, life in instances if words[life]}
 
 
 #: Maximum number of log records in a page, and of characters per field.
@@ -122,19 +122,19 @@ def log_facts(run: Run, rows: Array) -> dict[str, list[list[str]]]:
     first = ~of_page.duplicated()
     among = of_page[first].get_indexer(pd.MultiIndex.from_frame(logs[RUN]))
     places = np.where(among >= 0, np.flatnonzero(first)[among], -1).tolist()
-    found: dict[str, list[list[str]]] = {}
+    records: dict[str, list[list[str]]] = {}
     columns = [logs[name].astype(object) for name in ("level", "message", "exception", "line")]
     for place, *fields in zip(places, *columns, strict=True):
         if place >= 0:
-            told = [elide(text, LONGEST_LOG) if isinstance(text, str) else "" for text in fields]
-            found.setdefault(str(place), []).append(told)
-    return found
+            texts = [elide(text, LONGEST_LOG) if isinstance(text, str) else "" for text in fields]
+            records.setdefault(str(place), []).append(texts)
+    return records
 
 
 def code_facts(run: Run) -> dict[str, list[list[Any]]]:
     """Return location, source, file and line of the functions that tasks call, by name."""
-    found: dict[str, list[list[Any]]] = {}
+    functions: dict[str, list[list[Any]]] = {}
     for name, code, file, line, source, missing in function_code(run).itertuples(index=False):
         place = f"{code}, {file}:{line}" + (f" ({missing})" if missing else "")
-        found.setdefault(name, []).append([place, source, file, int(line)])
-    return found
+        functions.setdefault(name, []).append([place, source, file, int(line)])
+    return functions

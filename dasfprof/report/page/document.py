@@ -107,7 +107,7 @@ def offsets(counts: Array) -> PackedColumn:
 
 
 def seconds(values: Array, *, delta: bool = False, step: float = 0.0) -> PackedColumn:
-    """Pack non-negative times in seconds, in microseconds or, beyond 71 minutes, larger steps.
+    """Pack non-negative times in seconds, to the microsecond, or less exactly beyond 71 minutes.
 
     NaN stays NaN.
 
@@ -279,14 +279,14 @@ def write_document(
         If the file cannot be written.
     """
     about = {name: column.about for name, column in columns.items()}
-    loader, whole = joined("loader.js"), joined(script)
-    head, tail = shell(title, loader, whole)
+    loader, page_script = joined("loader.js"), joined(script)
+    head, tail = shell(title, loader, page_script)
     with path.open("wb") as file:
         file.write(f"{head}{asset(body)}".encode())
         data = _as_json({**facts, "columns": about})
         file.write(f'<script type="application/json" id="facts">{data}</script>\n'.encode())
         file.write(
-            f'<script type="text/plain" id="script">{packed_text(whole)}</script>\n'.encode()
+            f'<script type="text/plain" id="script">{packed_text(page_script)}</script>\n'.encode()
         )
         file.write(f"<script>{loader}</script>\n".encode())
         for name, packed in pack_all(columns).items():

@@ -94,16 +94,16 @@ def _of_runs(
     most_first = np.sort(counts)[::-1]
     taken = int(np.searchsorted(np.cumsum(most_first), MOST_SAMPLES, "right"))
     fewest = int(most_first[taken]) + 1 if taken < len(counts) else 1
-    kept = np.flatnonzero((of_page >= 0) & (np.append(counts, 0)[of_page] >= fewest))
+    selected = np.flatnonzero((of_page >= 0) & (np.append(counts, 0)[of_page] >= fewest))
     count = int(lines.max(initial=0)) + 1
-    codes, pairs = pd.factorize(of_page[kept] * count + lines[kept], sort=True)
-    found = split(parts.take(kept).summed(codes, len(pairs)))
+    codes, pairs = pd.factorize(of_page[selected] * count + lines[selected], sort=True)
+    spent = split(parts.take(selected).summed(codes, len(pairs)))
     of_rows, names = np.divmod(pairs, count)
     numbers = [used.setdefault(name, len(used)) for name in names.tolist()]
     columns = {
         "rows": whole_numbers(of_rows, delta=True),
         "places": whole_numbers(np.array(numbers, dtype=np.int64)),
-        **{name: seconds(values, step=STEP) for name, values in amounts_of(found).items()},
+        **{name: seconds(values, step=STEP) for name, values in amounts_of(spent).items()},
     }
     return in_group("run-lines", columns), fewest
 
@@ -116,9 +116,9 @@ def _of_functions(
     `groups` encodes the function and line of each sample.
     """
     codes, pairs = pd.factorize(groups)
-    found = split(parts.summed(codes, len(pairs)))
+    spent = split(parts.summed(codes, len(pairs)))
     of_function, of_line = np.divmod(pairs, count)
-    amounts, order = amounts_of(found), np.argsort(-found.seconds, kind="stable")
+    amounts, order = amounts_of(spent), np.argsort(-spent.seconds, kind="stable")
     tasks = run.whole.tasks
     names = list(map(str, tasks["function"].cat.categories))
     listed: dict[str, list[list[float | None]]] = {}
@@ -133,14 +133,14 @@ def _of_functions(
     return listed
 
 
-def amounts_of(found: Split) -> dict[str, Array]:
+def amounts_of(spent: Split) -> dict[str, Array]:
     """Return the seconds by activity, under the names that the page uses."""
     return {
-        "seconds": found.seconds,
-        "computing": found.computing,
-        "core": found.core_wait,
-        "lock": found.lock_wait,
-        "uncertain": found.uncertain,
+        "seconds": spent.seconds,
+        "computing": spent.computing,
+        "core": spent.core_wait,
+        "lock": spent.lock_wait,
+        "uncertain": spent.uncertain,
     }
 
 
@@ -194,13 +194,13 @@ def _views(
             tree = flame_tree(calls, codes, names, stacks, parts)
             yield by, f"Tasks by {by}", tree, len(run.task_samples)
     for of, table, codes, names in samples_beside_tasks(run):
-        found, frames = Samples.from_table(table), all_stacks(run)
-        name, title, domains = "client", "Client", np.zeros(len(found), dtype=np.int64)
+        samples, frames = Samples.from_table(table), all_stacks(run)
+        name, title, domains = "client", "Client", np.zeros(len(samples), dtype=np.int64)
         if of != "client":
             name, title, domains = "loops", "Event loops", codes
             frames = [in_the_loop(stack) for stack in frames]
-        parts = parts_of(found, domains)
-        tree = flame_tree(StackTree(frames), codes, names, found.stack, parts)
+        parts = parts_of(samples, domains)
+        tree = flame_tree(StackTree(frames), codes, names, samples.stack, parts)
         yield name, title, tree, len(table)
 
 
@@ -230,8 +230,8 @@ def _of_tasks(
 def _packed(tree: FlameTree, names: dict[Name, int]) -> dict[str, PackedColumn]:
     """Pack the columns of a tree. New functions are added to `names`."""
     numbers = [names.setdefault(name, len(names)) for name in tree.names]
-    whole, of_lines = amounts_of(tree.spent), amounts_of(tree.line_spent)
-    amounts = {"seconds": whole.pop("seconds"), "own": tree.own_seconds, **whole}
+    totals, of_lines = amounts_of(tree.spent), amounts_of(tree.line_spent)
+    amounts = {"seconds": totals.pop("seconds"), "own": tree.own_seconds, **totals}
     amounts |= {f"line_{name}": values for name, values in of_lines.items()}
     return {
         "depths": whole_numbers(tree.depths),
@@ -294,10 +294,10 @@ def _calls(
     stop = np.where(table["calls"].to_numpy() <= 1, begin + spent, stop)
     placed = np.isfinite(begin) & np.isfinite(stop) & (stop > 0)
     recording = (table["call"].astype(object) == RECORDING).to_numpy()
-    told = placed & recording if (placed & recording).any() else placed
-    called = [float(begin[told].min()), float(stop[told].max())] if told.any() else None
-    found = np.flatnonzero(placed & ~recording)
-    rows = found[np.argsort(-spent[found], kind="stable")[:MOST_CALLS]]
+    timed = placed & recording if (placed & recording).any() else placed
+    called = [float(begin[timed].min()), float(stop[timed].max())] if timed.any() else None
+    calls = np.flatnonzero(placed & ~recording)
+    rows = calls[np.argsort(-spent[calls], kind="stable")[:MOST_CALLS]]
     rows = rows[np.argsort(begin[rows], kind="stable")]
     codes, kinds = pd.factorize(table["call"].astype(object).to_numpy()[rows])
     names = table[["file", "line", "code"]].astype(object).iloc[rows]
@@ -313,7 +313,7 @@ def _calls(
         "call_places": whole_numbers(np.array(numbers, dtype=np.int64)),
         "call_main": whole_numbers(table["main"].to_numpy(dtype=np.int64)[rows] == 1),
     }
-    return columns, list(map(str, kinds)), called, len(found) - len(rows)
+    return columns, list(map(str, kinds)), called, len(calls) - len(rows)
 
 
 def _stays(
@@ -338,20 +338,20 @@ def _stays(
     lengths = np.add.reduceat(interval, first)
     named = places(run, "line")
     lines = named.codes(stack[first])
-    kept = np.sort(np.argsort(-lengths, kind="stable")[:MOST_STAYS])
-    frames = [named.names[line] if line >= 0 else None for line in lines[kept].tolist()]
+    longest = np.sort(np.argsort(-lengths, kind="stable")[:MOST_STAYS])
+    frames = [named.names[line] if line >= 0 else None for line in lines[longest].tolist()]
     nowhere = UNKNOWN, 0, ""
     numbers = [
         _place(known, *((f.file, f.line, f.function) if isinstance(f, Frame) else nowhere))
         for f in frames
     ]
     columns = {
-        "stay_ends": seconds(ends[kept], delta=True),
-        "stay_lengths": seconds(lengths[kept]),
+        "stay_ends": seconds(ends[longest], delta=True),
+        "stay_lengths": seconds(lengths[longest]),
         "stay_places": whole_numbers(np.array(numbers, dtype=np.int64)),
     }
     sampled = [max(float(time[0] - interval[0]), 0.0), float(time[-1])]
-    return columns, sampled, len(first) - len(kept)
+    return columns, sampled, len(first) - len(longest)
 
 
 def _place(known: dict[tuple[str, int, str], int], file: Any, line: Any, code: Any) -> int:

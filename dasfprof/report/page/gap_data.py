@@ -150,9 +150,9 @@ def gap_columns(
         lives[places[titles[named[cells.worker]]]].append(cells)
     begins, shares, first = [np.empty(0)], [np.empty((0, _ELSEWHERE + 1), dtype=np.int64)], []
     total, elsewhere = 0, 0.0
-    for worker, own in enumerate(lives):
+    for worker, worker_cells in enumerate(lives):
         first.append(total)
-        for cells in sorted(own, key=lambda one: float(one.edges[0])):
+        for cells in sorted(worker_cells, key=lambda cell: float(cell.edges[0])):
             idle = by_class(run, cells.seconds)
             parts, held = free.shares(worker, cells.edges, idle, threads[cells.worker])
             edges, share = _merged(cells.edges, parts)
@@ -205,19 +205,19 @@ class _FreeTime:
         The last category is the time in which a thread of the worker was neither idle nor occupied
         by a task on its track. The total of its seconds is returned as well.
         """
-        own, spans = slice(self._bounds[worker], self._bounds[worker + 1]), np.diff(edges)
-        held = np.diff(busy_until(edges, self._begins[own], self._lengths[own]))
+        rows, spans = slice(self._bounds[worker], self._bounds[worker + 1]), np.diff(edges)
+        held = np.diff(busy_until(edges, self._begins[rows], self._lengths[rows]))
         free = self._tracks[worker] * spans - held
         elsewhere = np.minimum(free, threads * spans - held) - seconds.sum(axis=1)
         elsewhere[elsewhere < _LEAST * spans] = 0.0
         seconds = np.column_stack([seconds, elsewhere])
-        whole = np.maximum(free, seconds.sum(axis=1))[:, None]
-        share = np.divide(seconds, whole, out=np.zeros_like(seconds), where=whole > 0)
+        total = np.maximum(free, seconds.sum(axis=1))[:, None]
+        share = np.divide(seconds, total, out=np.zeros_like(seconds), where=total > 0)
         rounded: Array = np.rint(share * _WHOLE).astype(np.int64)
         return rounded, float(elsewhere.sum())
 
 
 def _merged(edges: Array, shares: Array) -> tuple[Array, Array]:
     """Merge adjacent cells with equal fractions."""
-    kept = np.append(True, (shares[1:] != shares[:-1]).any(axis=1))[: len(shares)]
-    return np.append(edges[:-1][kept], edges[-1]), shares[kept]
+    differs = np.append(True, (shares[1:] != shares[:-1]).any(axis=1))[: len(shares)]
+    return np.append(edges[:-1][differs], edges[-1]), shares[differs]

@@ -77,14 +77,14 @@ def write_report(
 def _data(analyser: Analyser, title: str) -> tuple[dict[str, Any], dict[str, PackedColumn]]:
     """Return the page's facts and columns. Columns that it needs first come first."""
     trace = analyser.run
-    whole = trace.whole
+    full_run = trace.whole
     # NumPy releases the GIL, so a second thread saves a third of the time.
     with ThreadPoolExecutor(1, "dasfprof-report") as pool:
-        told = pool.submit(_told, analyser)
+        run_facts = pool.submit(_run_facts, analyser)
         # This thread computes what both need while the other one explains idle threads.
         path_segments(trace)
         find_chunks(trace)
-        timeline = TimelineData.of(whole)
+        timeline = TimelineData.of(full_run)
         resources, metrics = resource_columns(trace)
         flames, flame_facts = flame_columns(trace, timeline.rows)
         path, path_facts = path_columns(trace, timeline.rows)
@@ -100,7 +100,7 @@ def _data(analyser: Analyser, title: str) -> tuple[dict[str, Any], dict[str, Pac
             ),
             **flames,
             **in_group("client", client),
-            **in_group("details", argument_columns(whole, timeline.rows)),
+            **in_group("details", argument_columns(full_run, timeline.rows)),
         }
         facts = {
             "title": title,
@@ -108,9 +108,9 @@ def _data(analyser: Analyser, title: str) -> tuple[dict[str, Any], dict[str, Pac
                 **timeline.facts,
                 "path": path_facts,
                 "transfers": transfer_facts,
-                "logs": log_facts(whole, timeline.rows),
+                "logs": log_facts(full_run, timeline.rows),
                 "code": code_facts(trace),
-                **failure_facts(trace, whole, timeline.rows),
+                **failure_facts(trace, full_run, timeline.rows),
             },
             "resources": metrics,
             "flame": flame_facts,
@@ -119,19 +119,19 @@ def _data(analyser: Analyser, title: str) -> tuple[dict[str, Any], dict[str, Pac
             "notes": _notes(analyser, timeline),
         }
         pack_all(columns)
-        facts.update(told.result())
+        facts.update(run_facts.result())
     return facts, columns
 
 
-def _told(analyser: Analyser) -> dict[str, Any]:
+def _run_facts(analyser: Analyser) -> dict[str, Any]:
     """Return the facts about the full run, which are findings and accounting."""
-    found, summary = analyser.findings(), summarise(analyser.run)
-    findings = table_of(found)
+    problems, summary = analyser.findings(), summarise(analyser.run)
+    findings = table_of(problems)
     accounting = analyser.time_accounting()
     return {
         "summary": {**summary, **verdict(summary, accounting, findings)._asdict()},
         "findings": table_facts(findings.assign(Page=findings["Rule"].map(finding_url))),
-        "places": [one.places and asdict(one.places) for one in found],
+        "places": [problem.places and asdict(problem.places) for problem in problems],
         "accounting": {
             "cluster": table_facts(accounting),
             "workers": table_facts(analyser.time_accounting("worker")),

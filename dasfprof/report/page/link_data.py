@@ -51,17 +51,17 @@ def exact_links(run: Run, rows: Array, ranks: Array) -> dict[str, PackedColumn]:
     only = np.full(len(run.keys), -1)
     only[key_ids[rows]] = np.arange(len(rows))
     wrong = np.where(runs[links.key_id] == 1, only[links.key_id], -1) != producer
-    told = np.zeros(len(rows), dtype=bool)
-    told[target[wrong & (target >= 0)]] = True
-    told |= _unlike_their_key(run)[rows]
-    kept = np.flatnonzero((target >= 0) & told[target])
-    kept = kept[np.argsort(target[kept], kind="stable")]
-    counts = np.bincount(target[kept], minlength=len(rows))
+    is_listed = np.zeros(len(rows), dtype=bool)
+    is_listed[target[wrong & (target >= 0)]] = True
+    is_listed |= _unlike_their_key(run)[rows]
+    listed = np.flatnonzero((target >= 0) & is_listed[target])
+    listed = listed[np.argsort(target[listed], kind="stable")]
+    counts = np.bincount(target[listed], minlength=len(rows))
     return {
-        "rows": whole_numbers(np.flatnonzero(told), delta=True),
-        "inputs": offsets(counts[told]),
-        "keys": whole_numbers(ranks[links.key_id[kept]]),
-        "producers": whole_numbers(producer[kept] + 1),
+        "rows": whole_numbers(np.flatnonzero(is_listed), delta=True),
+        "inputs": offsets(counts[is_listed]),
+        "keys": whole_numbers(ranks[links.key_id[listed]]),
+        "producers": whole_numbers(producer[listed] + 1),
     }
 
 
@@ -195,21 +195,21 @@ def transfer_columns(
         is the number of transfers including those that were left out.
     """
     named = run.named
-    found = ReceivedTransfers.of(run, named)
+    received = ReceivedTransfers.of(run, named)
     places = {name: place for place, name in enumerate(workers)}
     receivers = np.array([places.get(title, -1) for title in named.titles()], dtype=np.int64)
-    kept = np.flatnonzero(receivers[found.receivers] >= 0)
-    count = len(kept)
-    longest = kept[np.argsort(-found.durations[kept], kind="stable")[:_MOST_TRANSFERS]]
-    longest = longest[np.lexsort((longest, receivers[found.receivers[longest]]))]
-    rows = found.rows[longest]
-    codes, used = np.unique(found.sources[longest], return_inverse=True)
+    shown = np.flatnonzero(receivers[received.receivers] >= 0)
+    count = len(shown)
+    longest = shown[np.argsort(-received.durations[shown], kind="stable")[:_MOST_TRANSFERS]]
+    longest = longest[np.lexsort((longest, receivers[received.receivers[longest]]))]
+    rows = received.rows[longest]
+    codes, used = np.unique(received.sources[longest], return_inverse=True)
     columns = {
-        "starts": seconds(np.maximum(found.begins[longest], 0.0), delta=True),
-        "durations": seconds(found.durations[longest]),
+        "starts": seconds(np.maximum(received.begins[longest], 0.0), delta=True),
+        "durations": seconds(received.durations[longest]),
         "sizes": scaled(run.transfers["size"].to_numpy(dtype=float)[rows], step=1.0),
         "sources": whole_numbers(used),
-        "receivers": whole_numbers(receivers[found.receivers[longest]]),
+        "receivers": whole_numbers(receivers[received.receivers[longest]]),
         "failed": whole_numbers(~succeeded_rows(run.transfers)[rows]),
     }
-    return columns, {"all": count, "sources": [found.names[code] for code in codes.tolist()]}
+    return columns, {"all": count, "sources": [received.names[code] for code in codes.tolist()]}

@@ -59,13 +59,13 @@ def metrics_of(run: Run) -> Iterator[Metric]:
     ):
         yield Metric(name, label, unit, list(_of_workers(run, table, column, named)))
     others = memory_of_others(run).items()
-    of_others = [Series(name, one.host, one.time, one.memory) for name, one in others]
+    of_others = [Series(name, each.host, each.time, each.memory) for name, each in others]
     of_gpus = list(_of_workers(run, run.device_memory, "device_size", named))
     for name, label, series in (
         ("other_memory", "Memory of the scheduler and the client", of_others),
         ("device_results", "Results on GPUs", of_gpus),
     ):
-        if any(len(one.times) for one in series):
+        if any(len(each.times) for each in series):
             yield Metric(name, label, "B", series)
     for name, label, readings in (
         ("network", "Network of hosts", {"in": "net_io.read", "out": "net_io.write"}),
@@ -224,16 +224,16 @@ def _limits(name: str, run: Run) -> list[dict[str, Any]]:
 def _pack(name: str, series: list[Series], columns: dict[str, PackedColumn]) -> dict[str, Any]:
     least, most = _SERIES_POINTS
     points = int(np.clip(_MAX_POINTS // len(series), least, most))
-    short = [_averaged(one, points) for one in series]
-    lengths = [len(one.times) for one in short]
+    short = [_averaged(each, points) for each in series]
+    lengths = [len(each.times) for each in short]
     firsts = np.r_[0, np.cumsum(lengths)][:-1].tolist()
-    times = np.concatenate([one.times for one in short])
-    values = np.concatenate([one.values for one in short])
+    times = np.concatenate([each.times for each in short])
+    values = np.concatenate([each.values for each in short])
     highest = float(values.max())
     step = (highest or 1.0) / _STEPS
     packed = {"times": seconds(times, delta=True), "values": scaled(values, step=step)}
     columns |= in_group(f"metric-{name}", packed)
-    listed = [{"label": one.label, "first": at} for one, at in zip(short, firsts, strict=True)]
+    listed = [{"label": each.label, "first": at} for each, at in zip(short, firsts, strict=True)]
     return {"series": listed, "highest": highest}
 
 
@@ -244,9 +244,9 @@ def _averaged(series: Series, points: int) -> Series:
         return series
     places = ((times - times[0]) / (times[-1] - times[0] or 1.0) * points).astype(np.int64)
     counts = np.bincount(places)
-    found = np.flatnonzero(counts)
+    filled = np.flatnonzero(counts)
 
     def mean(numbers: Array) -> Array:
-        return np.bincount(places, weights=numbers)[found] / counts[found]
+        return np.bincount(places, weights=numbers)[filled] / counts[filled]
 
     return Series(series.label, series.host, mean(times), mean(values))

@@ -142,7 +142,7 @@ def _span(run: Run) -> float:
 
 
 def _hashed(keys: KeyTable) -> Array:
-    """Return which keys end in a hash, as booleans."""
+    """Return a mask of the keys that end in a hash."""
     kinds = np.array([kind for kind, _ in keys.heads], dtype=np.int64)
     return np.isin(kinds, (key_parts.HEX, key_parts.UUID))[keys.head_ids]
 
@@ -190,8 +190,8 @@ def _key_columns(keys: KeyTable, order: Array, *, halved: bool) -> dict[str, Pac
     firsts = np.flatnonzero(np.r_[True, head_ids[1:] != head_ids[:-1]][: len(order)])
     heads = [keys.heads[head] for head in head_ids[firsts].tolist()]
     begins = [_text_begin(head) for head in heads]
-    whole = [at for at, begin in enumerate(begins) if begin is None]
-    for at, text in zip(whole, keys.texts(order[firsts[whole]]).tolist(), strict=True):
+    complete = [at for at, begin in enumerate(begins) if begin is None]
+    for at, text in zip(complete, keys.texts(order[firsts[complete]]).tolist(), strict=True):
         begins[at] = text
     columns = {
         "texts": texts([str(begin) for begin in begins]),
@@ -269,8 +269,8 @@ def _results(tasks: pd.DataFrame, rows: Array) -> tuple[PackedColumn, list[list[
     widths = len(types.categories) + 1, len(dtypes.categories) + 1
     mixed = ((shapes.astype(np.int64) + 1) * widths[0] + type_codes) * widths[1] + dtype_codes
     places, kinds = pd.factorize(mixed)
-    rest, dtype_places = np.divmod(kinds, widths[1])
-    shape_places, type_places = np.divmod(rest, widths[0])
+    remainder, dtype_places = np.divmod(kinds, widths[1])
+    shape_places, type_places = np.divmod(remainder, widths[0])
 
     def names(values: Any, at: Array) -> list[str]:
         known = ["", *(str(value) for value in values)]

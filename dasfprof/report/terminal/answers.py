@@ -114,13 +114,13 @@ def print_answers(
     *,
     requests: Iterable[Request] = (),
     err: bool = False,
-    whole: bool = True,
+    unlimited: bool = True,
     asked: bool = False,
 ) -> dict[str, pd.DataFrame]:
     """Print findings and tables, then notes on missing data, and return the full tables.
 
-    In a terminal, at most one screen is filled unless `whole`. Tables that do not fit are named,
-    and not returned.
+    In a terminal, at most one screen is filled unless `unlimited`. Tables that do not fit are
+    named, and not returned.
 
     Parameters
     ----------
@@ -132,13 +132,13 @@ def print_answers(
         The analyses. By default, those of `default_requests`.
     err
         Whether to print on standard error.
-    whole
+    unlimited
         Whether to print everything, even if it is longer than the screen.
     asked
         Whether the user chose the analyses. In this case, many notes are only counted.
     """
     answers = {}
-    screen = None if whole else Screen.of_terminal(_SUMMARY_LINES, err=err)
+    screen = None if unlimited else Screen.of_terminal(_SUMMARY_LINES, err=err)
     left_out = []
     for request in requests or default_requests(analyser.run):
         question = request.question

@@ -119,11 +119,11 @@ class Part(NamedTuple):
     lead: str = ""
 
 
-def heading(title: str, rest: str = "", *, err: bool = False, apart: bool = False) -> None:
+def heading(title: str, details: str = "", *, err: bool = False, apart: bool = False) -> None:
     """Print a bold title and the text after it. `apart` prints an empty line first."""
     from rich.text import Text
 
-    _print(Text.assemble("\n" * apart, (title, "bold"), rest), err=err)
+    _print(Text.assemble("\n" * apart, (title, "bold"), details), err=err)
 
 
 def say(text: str, *, err: bool = False, apart: bool = False) -> None:

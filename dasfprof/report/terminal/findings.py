@@ -124,7 +124,7 @@ _LONGEST_NAME = 400
 
 
 def print_comparison(comparison: Comparison, rows: int) -> None:
-    """Print a comparison, with so many rows of each table."""
+    """Print a comparison, with at most this number of rows of each table."""
     _print_verdict(comparison)
     if comparison.verdict.kind != "cannot tell":
         before, after = map(format_duration, comparison.verdict.means)

@@ -194,9 +194,9 @@ def _lay_out(columns: list[_Column]) -> str:
 
 
 def _format_floats(values: list[float]) -> list[str]:
-    """Format numbers with the decimals with which the largest has four digits.
+    """Format numbers with the same number of decimals, so that the largest has four digits.
 
-    Only zero is formatted as ``0``. Smaller numbers than these decimals show are ``0.000``.
+    Zero is formatted as ``0``. Numbers that are too small for the decimals are ``0.000``.
     """
     largest = max((abs(value) for value in values if math.isfinite(value)), default=0.0)
     decimals = 0
