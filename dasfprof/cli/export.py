@@ -69,8 +69,10 @@ def report(
     "-o",
     "--output",
     type=click.Path(path_type=Path),
-    help="File or directory to write. The default is the run's name in the working directory, with "
-    "the ending of the format: " + ", ".join(each.ending for each in FORMATS.values()) + ".",
+    help="File or directory to write. The default is in the working directory, and has the run's "
+    "name with the suffix of the format: "
+    + ", ".join(each.ending for each in FORMATS.values())
+    + ".",
 )
 @click.option(
     "--endpoint",

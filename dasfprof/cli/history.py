@@ -41,9 +41,9 @@ _EXPENDABLE = (
 def history(directory: str, last: int, page: Path | None, *, as_json: bool) -> None:
     """List the runs in a directory, and show whether they get slower.
 
-    Runs in subdirectories are included. Each directory gets a file .dasfprof-history.json with
-    summaries of its runs, so that only new runs are read. With a price, the cost of each run
-    is listed.
+    Runs in subdirectories are included. Summaries of the runs are saved in each directory
+    (.dasfprof-history.json), so that later calls read only new runs. With a price, the cost of
+    each run is listed.
 
     The JSON document has "schema", "runs" and "trends".
 

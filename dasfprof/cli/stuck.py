@@ -25,8 +25,8 @@ _WITH_PORT = ("tcp", "tls", "ws", "wss")
 _SCHEMES = (*_WITH_PORT, "ucx", "ucxx", "inproc")
 _SUFFIX = ".msgpack.gz"
 _NO_STACKS = (
-    "Dumps do not contain stacks, locks, events and queues. So it is unknown where tasks are, "
-    "and what they wait for."
+    "Dumps contain no stacks, locks, events or queues, so it is unknown where tasks are and what "
+    "they wait for."
 )
 
 

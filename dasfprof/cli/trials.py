@@ -75,7 +75,9 @@ def program_runs(options: dict[str, Any]) -> Iterator[ProgramRuns]:
 
     directory, command, module = options["directory"], options["command"], options["module"]
     if directory is not None and is_url(directory):
-        raise click.UsageError("trials read their traces, so pass a directory of this host.")
+        raise click.UsageError(
+            "the traces of these runs are read on this host, so pass a directory on this host."
+        )
     name = options["name"] or (command[0] if module else Path(command[0]).stem)
     recording = {name: value for name, value in options.items() if name not in _OF_TRIALS}
     program = Program(name, command, module, options=recording)

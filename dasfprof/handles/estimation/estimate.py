@@ -185,7 +185,7 @@ class Estimate:
         sentences += [
             f"On {count_of(len(self.threads), 'worker')} with {threads} in total, the fullest "
             f"worker holds {low} to {high} of results at a time.",
-            "Memory of the process and inside tasks comes on top.",
+            "The process itself, and running tasks, need additional memory.",
         ]
         if self.spilled_bytes:
             size = format_size(self.spilled_bytes)

@@ -131,11 +131,13 @@ def _all_to_all(facts: list[LayerFacts]) -> Iterator[Warned]:
             option = {"rechunk": "array.rechunk", "taskshuffle": "dataframe.shuffle"}
             p2p = next((option[kind] for kind in option if kind in function), None)
             cluster = (
-                p2p and f'On a cluster, use dask.config.set({{"{p2p}.method": "p2p"}}). Or use'
+                p2p
+                and f'On a cluster, use dask.config.set({{"{p2p}.method": "p2p"}}). Otherwise, use'
             )
             yield Warned(
                 "high",
-                f"{function!r} exchanges all chunks with all in {tasks:,} tasks.",
+                f"{function!r} needs {tasks:,} tasks, in which every output chunk depends on every "
+                "input chunk.",
                 f"{cluster or 'Use'} fewer and larger chunks.",
                 line_text(next((place for place in places if place is not None), None)),
             )
