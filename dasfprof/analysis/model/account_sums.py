@@ -143,7 +143,7 @@ def accounts_of(run: Run, windows: Sequence[WindowAccount]) -> Accounts:
 
 
 def _of_cut(rows: pd.DataFrame, count: int) -> Array:
-    """Return the uses, by group, of task runs that windows have cut, each counted as one."""
+    """Return the uses by group of task runs that extend over several windows. Each counts once."""
     identity = ["group", "key", "run_id", "executing", "end"]
     runs = rows.groupby(identity, sort=False)
     columns = {name: runs[name].first().to_numpy() for name in ("length", *thread_time.COSTS)}

@@ -180,7 +180,7 @@ class Part:
 
 @once_per_trace
 def part_of(run: Run) -> Part:
-    """Return the time window that a trace is. A full run is a single window."""
+    """Return a trace as a time window. A full run is a single window."""
     return Part(run)
 
 
@@ -258,7 +258,7 @@ def find_thread_seconds(run: Run, most: int) -> ThreadSeconds:
 
 @once_per_trace
 def account_window(run: Run) -> WindowAccount:
-    """Return the account of the time window that a part of a run is."""
+    """Return the account of a part of a run, which is one time window."""
     part = part_of(run)
     around = part.around.whole
     slots, unfinished = around.slots, around.unfinished

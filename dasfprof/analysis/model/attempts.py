@@ -47,7 +47,7 @@ def find_attempts(run: Run) -> pd.DataFrame:
 
     These are the task runs of `Trace.tasks` with unfinished ones, task runs that only the scheduler
     saw end, and tasks that were assigned to a worker when it left, when a client cancelled them, or
-    when recording ended. It is unknown how far the last ones came.
+    when recording ended. It is unknown how far the tasks of the last group came.
 
     Returns
     -------
@@ -110,7 +110,7 @@ def find_attempts(run: Run) -> pd.DataFrame:
 
 @once_per_trace
 def earlier_attempts(run: Run) -> pd.DataFrame:
-    """Return what is known about attempts before the window that a trace is. See `at_keys`."""
+    """Return what is known about attempts before the trace's time window. See `at_keys`."""
     return pd.DataFrame({"attempts": [], "follows": []}, index=np.empty(0, dtype=np.uint64))
 
 

@@ -60,7 +60,7 @@ class IdleThreads:
 
 @dataclass(frozen=True)
 class WorkerCauses:
-    """The explanation of a worker's free threads by the worker itself, over time."""
+    """Causes of a worker's free threads that lie in the worker itself, over time."""
 
     #: Number of threads of the worker.
     threads: int
@@ -128,7 +128,7 @@ def worker_causes(
 
 
 def idle_threads(explained: WorkerCauses) -> IdleThreads:
-    """Sum the thread-seconds that the worker itself explains, and return the remaining threads."""
+    """Sum the thread-seconds with a cause in the worker itself, and return the other threads."""
     times, running, threads = explained.times, explained.running, explained.threads
     steps = np.diff(times)
     causes = {
@@ -193,7 +193,7 @@ class Pool:
 
 
 def pool_of(workers: list[IdleThreads], demand: PoolDemand) -> Pool:
-    """Explain the idle threads that workers do not explain. All threads of the pool are equal."""
+    """Explain idle threads that have no cause in their worker. All of them are treated equally."""
     times = np.concatenate([np.empty(0), *(of_one.times for of_one in workers)])
     if not len(times):
         return Pool(times, {})

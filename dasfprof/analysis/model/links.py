@@ -128,7 +128,7 @@ NAMES = ("", "client", "dependency", "queue", "thread", "steal")
 
 @dataclass(frozen=True)
 class Predecessors:
-    """What bound each row of `TaskSlots`."""
+    """The event that each row of `TaskSlots` waited for last."""
 
     #: One of the constants above.
     kind: Array
@@ -145,7 +145,7 @@ class Predecessors:
 
 @once_per_trace
 def find_predecessors(run: Run) -> Predecessors:
-    """Return what bound each run, checked from the latest event to the earliest.
+    """Return the event that each run waited for last, checked from the latest to the earliest.
 
     A run that was ready before a slot of its worker ended, and started after that, waited for this
     thread. Otherwise, a stolen run waited for its thief's last task. Otherwise, the scheduler
@@ -206,7 +206,7 @@ def last_slots(slots: TaskSlots, before: Array, after: Array) -> Array:
 
 
 def _stimuli(run: Run, count: int) -> tuple[Array, Array, Array]:
-    """Return stimulus ids of assignments and ends (-1: unknown), and a mask of clients' ones."""
+    """Return stimulus ids of assignments and ends (-1 if unknown), and a mask of clients' ids."""
     causes, ends = np.full((2, count), -1, dtype=np.int64)
     for first, table in ((0, run.tasks), (len(run.tasks), run.unseen)):
         for ids, column in ((causes, "cause"), (ends, "end_cause")):
@@ -251,9 +251,9 @@ _WAITS = 1.5
 def find_turn(start: Array, stop: Array) -> float | None:
     """Return the seconds for which each run is served if they are served one at a time, or None.
 
-    If so, runs end one after another at even intervals. Of runs that start together, the first is
-    served immediately, and the second after it. Runs that wait independently take equally long from
-    the start.
+    Runs that are served one at a time end at even intervals. If several runs start together, the
+    first is served immediately, and the second after it. Runs that wait independently take equally
+    long from the start.
     """
     order = np.argsort(stop, kind="stable")
     start, stop = start[order], stop[order]

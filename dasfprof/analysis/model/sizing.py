@@ -58,7 +58,7 @@ def find_chunks(run: Run) -> Chunks:
 
 
 def larger_shape(shape: tuple[int, ...], blocks: tuple[int, ...], factor: float) -> tuple[int, ...]:
-    """Return a shape with more elements by a factor, limited to the array's own shape."""
+    """Return a shape with `factor` times as many elements, limited to the array's own shape."""
     grown = list(shape)
     open_ = sorted((at for at in range(len(shape)) if blocks[at] > 1), key=lambda at: blocks[at])
     for left, at in zip(range(len(open_), 0, -1), open_, strict=True):

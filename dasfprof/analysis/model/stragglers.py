@@ -152,9 +152,9 @@ class StragglerRuns:
 def find_stragglers(run: Run) -> StragglerRuns:
     """Return the stragglers of a run with their causes.
 
-    The rule is that of Mantri (OSDI'10) and Spark, which is at least twice the median, with two
-    additions. Three deviations, so that a layer with a wide spread has few stragglers, and one
-    percent of the run's wall time, so that they matter.
+    A straggler takes at least twice the median, as in Mantri (OSDI'10) and Spark. It is also at
+    least three deviations above the median, so that a layer with a wide spread has few stragglers,
+    and takes at least one percent of the run's wall time, so that it matters.
     """
     runs = _Runs(run)
     slow = runs.seconds > np.maximum(

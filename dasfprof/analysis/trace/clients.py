@@ -84,7 +84,7 @@ class TaskClients:
         return self._names.get(client) or client_name(str(client))
 
     def codes_of(self, name: str) -> list[int]:
-        """Return the codes of a client in `find`, alone or with others.
+        """Return the codes in `find` that stand for a client, alone or with other clients.
 
         Raises
         ------
@@ -115,7 +115,7 @@ class TaskClients:
         return make_categorical(codes.astype(np.int32), [", ".join(each) for each in self._codes])
 
     def _inherit(self, nested: Array, recorded: Columns) -> None:
-        """Assign graphs of tasks to a client, if it was the only one with tasks on workers."""
+        """Assign graphs that tasks submitted to the only client with tasks on workers, if any."""
         times, codes = self._runs.arrivals[nested], self._of_graph[self._runs.find(recorded)]
         sent, known = recorded["sent"], recorded["known"]
         known = np.where(recorded["scheduler_state"] == "processing", np.inf, known)

@@ -84,7 +84,7 @@ def _names(table: pd.DataFrame) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class FusedLayers:
-    """Layers of graphs that Dask fused into the tasks of several others, each of which ran them."""
+    """Graph layers that Dask fused into tasks of several other layers, each of which ran them."""
 
     #: By the layer of tasks: the layers that were fused into it and into others, nearest first.
     shared: Mapping[int, Sequence[int]]
@@ -234,7 +234,7 @@ class TaskLines:
         return lines, make_categorical(why, list(REASONS))
 
     def _inherit(self, line: Array, key_ids: Array, dependencies: tuple[Array, Array]) -> None:
-        """Assign tasks of shuffles to the line of those that take their results, if it is one."""
+        """Assign tasks of shuffles to the line of tasks that use their results, if it is one."""
         wanted = np.flatnonzero(self._shuffles[key_ids] & (line < 0))
         if not len(wanted):
             return

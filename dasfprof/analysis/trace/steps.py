@@ -167,7 +167,7 @@ def inherited_steps(
     Returns
     -------
     dict
-        Layers and steps: that of the nearest layer which was fused into it.
+        Step of each layer: that of the nearest layer that was fused into it.
     """
     inherited = {}
     for layer, inner in fused_layers(derived, ran).items():

@@ -87,8 +87,8 @@ def join_runs(worker: Columns, scheduler: Columns, register: WorkerRegister) -> 
     Returns
     -------
     places, unmatched
-        For each of the worker's rows the scheduler's row, -1 where there is none; and the
-        scheduler's rows that no worker's row is about.
+        For each of the worker's rows the scheduler's row, or -1 without one, and the scheduler's
+        rows without a worker's row.
     """
     count = len(scheduler["key_id"])
     both = [np.concatenate([scheduler[name], worker[name]]).astype(np.int64) for name in _IDENTITY]

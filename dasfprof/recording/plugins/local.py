@@ -46,7 +46,7 @@ NO_CLIENT = "no cluster"
 
 
 class LocalMonitor(ResourceMonitor):
-    """Samples the program's process, with those of its pool if it has one, and its host."""
+    """Samples the program's process, the processes of its pool if it has one, and its host."""
 
     def _of_worker(self, worker: Any, usage: Callable[..., Probe]) -> list[Probe]:
         return [usage(FamilyUsage()) if worker.scheduler == PROCESSES else usage()]

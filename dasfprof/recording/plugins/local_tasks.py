@@ -64,7 +64,7 @@ class LocalTasks(RecordingPart):
         self._ids = itertools.count(1)
         #: By thread: the number of the task that it runs, and the thread's CPU waits before.
         self._open: dict[int, tuple[int, bytes | None]] = {}
-        #: Has the file of each thread.
+        #: File of each thread.
         self._local = threading.local()
 
     def _start(self, worker: LocalWorker) -> None:

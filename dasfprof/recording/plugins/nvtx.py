@@ -61,7 +61,7 @@ class TaskRanges:
         self._attributes = threading.local()
 
     def wrap(self, run: Callable[..., Any]) -> Callable[..., Any]:
-        """Return a function that runs another, whose first argument is a task, in a range."""
+        """Wrap a function whose first argument is a task, so that it runs in a range."""
         push, pop = self._domain.push_range, self._domain.pop_range
 
         @functools.wraps(run)
@@ -77,7 +77,7 @@ class TaskRanges:
         return run_in_range
 
     def wrap_coroutine(self, run: Callable[..., Any]) -> Callable[..., Any]:
-        """Return a coroutine function that runs another, as `wrap` does, in a start/end range."""
+        """Wrap a coroutine function as `wrap` does, so that it runs in a start/end range."""
         domain = self._domain
 
         @functools.wraps(run)

@@ -77,7 +77,7 @@ class Idleness:
 
 
 class ResourceMonitor(RecordingPart):
-    """Samples resources on every worker into a file of its own.
+    """Samples the resources of a worker into a separate file.
 
     Parameters
     ----------
@@ -123,7 +123,7 @@ class ResourceMonitor(RecordingPart):
         self._undo += [self._sample, self._end_sampler]
 
     def _of_worker(self, worker: Any, usage: Callable[..., Probe]) -> list[Probe]:
-        """Return the probes of the worker. `usage` makes the first, that of its process."""
+        """Return the probes of the worker. `usage` creates the probe of its process."""
         return [usage(), WorkerProbe(worker), DeviceMemoryProbe(worker)]
 
     def _end_sampler(self) -> None:

@@ -162,7 +162,7 @@ class SchedulerTaskPlugin(SchedulerPlugin):
                 self._undo.append(add_metrics(*run, self.database))
 
     def _record_clients(self, scheduler: Any, rows: FileRows) -> Narrow | None:
-        """Record the clients of tasks. Return what removes the texts of hidden tasks, if any."""
+        """Record the clients of tasks. Return a function that hides texts of tasks, or None."""
         self.clients = TaskClients(scheduler, self.settings, self._write)
         if not self.clients.hides:
             return None

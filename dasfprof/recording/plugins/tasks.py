@@ -74,7 +74,7 @@ _NEVER_RAN = frozenset(("waiting", "ready", "constrained"))
 
 
 class WorkerTaskPlugin(RecordingPart):
-    """Records task runs and transfers of a worker into a file of its own.
+    """Records task runs and transfers of a worker into a separate file.
 
     Parameters
     ----------

@@ -1,6 +1,6 @@
-"""`RecordingPart`: the base class of what records on a worker into a file of its own.
+"""`RecordingPart`: the base class of objects that record on a worker, each into a separate file.
 
-`load_plugin` is what a run's plugin becomes on a worker that cannot record.
+`load_plugin` replaces a run's plugin on a worker that cannot record.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def worker_facts(worker: Any) -> dict[str, Any]:
 
 
 class RecordingPart(ABC):
-    """A part of what records on a worker, with a file of its own.
+    """An object that records on a worker, into a separate file.
 
     Parameters
     ----------
@@ -134,7 +134,7 @@ class RecordingPart(ABC):
 
     @abstractmethod
     def _start(self, worker: Any) -> None:
-        """Place hooks or start a sampler, and append what ends each of them to `_undo`."""
+        """Place hooks or start a sampler, and append a function that ends each to `_undo`."""
 
     async def teardown(self, worker: Any) -> None:
         """Stop recording, and return when everything that was recorded is on disk."""

@@ -1,7 +1,7 @@
-"""`WorkerProfiler`: the worker plugin of a run, which combines all that records on a worker.
+"""`WorkerProfiler`: the worker plugin of a run, which contains everything that records on a worker.
 
 Dask calls `transition` of each plugin for each of the six transitions of a task, even the empty
-method of the base class. So the resource monitor and the ranges are not plugins of their own.
+method of the base class. So the resource monitor and the ranges are not separate plugins.
 """
 
 from __future__ import annotations
