@@ -219,9 +219,7 @@ def test_inputs_of_unknown_size_are_not_zero(tmp_path: Path, write: Write) -> No
     assert table.loc["f", "Mean Throughput (MB/s)"] == pytest.approx(2 / 3)
     assert np.isnan(table.loc["g", "Mean Data Size (MB)"])
     assert np.isnan(table.loc["g", "Mean Throughput (MB/s)"])
-    assert "2 task runs have inputs whose size no file tells" in " ".join(
-        map(str, analyser.trace.notes)
-    )
+    assert "2 task runs have inputs of unknown size" in " ".join(map(str, analyser.trace.notes))
 
 
 def test_without_samples_gpu_columns_are_na_and_a_note_says_why(

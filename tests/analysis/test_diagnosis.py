@@ -72,11 +72,12 @@ def test_no_symptom_stands_above_what_is_worth_more(tmp_path: Path) -> None:
         ["load-imbalance", "client-bound", 2.0, "low"],
     ]
     last = table.iloc[-1]
-    assert last["Evidence"].endswith("This may follow from client-bound, spilling, stragglers.")
+    causes = "client-bound, spilling, stragglers"
+    assert last["Evidence"].endswith(f"This may be a consequence of {causes}.")
     # Gaps of the client explain idle workers; spilling may cause stragglers.
     assert table["Suggestion"].tolist()[2:] == [
         "Change it.",
-        "Follow the advice of client-bound first, which may cause this.",
+        "Follow the advice of client-bound first, because it may be the cause.",
     ]
 
 
@@ -97,7 +98,7 @@ def test_what_was_measured_is_said_where_no_seconds_are_at_stake(tmp_path: Path)
 
     trace = Plan(filled(["load"], 4.0)).write(tmp_path).run
     (row,) = diagnose(trace, {"load-imbalance": measured}).to_dict("records")
-    words = "Measured: 3 s. How much of this a change would save cannot be predicted."
+    words = "The measured cost is 3 s. It cannot be predicted how much of this a change would save."
     assert row["Evidence"] == f"See it. {words}"
     assert math.isnan(row["Seconds at stake (s)"])
     assert row["Severity"] == "medium"
@@ -137,8 +138,7 @@ def test_advice_that_another_finding_refutes_is_not_given(tmp_path: Path) -> Non
     table = diagnose(trace, rules).set_index("Rule")
 
     assert table.loc["blocked-tasks", "Suggestion"] == (
-        "Change it. More threads per worker would gain nothing: workers spill because memory runs "
-        "out."
+        "Change it. Do not add threads per worker, because workers spill because memory runs out."
     )
     # What it promised was to be gained by that.
     assert pd.isna(table.loc["blocked-tasks", "Seconds at stake (s)"])
@@ -267,7 +267,7 @@ def test_severity_in_a_run_of_100_seconds(
     assert finding.severity_in(100.0) == severity
     symptom = finding.beneath(finding, ["spilling"])
     assert symptom.severity_in(100.0) in ("low", "info")
-    assert symptom.evidence == "See it. This may follow from spilling."
+    assert symptom.evidence == "See it. This may be a consequence of spilling."
     assert symptom.figures == {"may_follow_from": ("spilling",)}
 
 

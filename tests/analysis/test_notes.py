@@ -17,7 +17,7 @@ from dasfprof.schema.tasks import COMPUTE, GRAPH
 def test_a_run_whose_name_holds_a_rules_words_keeps_its_warnings(tmp_path: Path) -> None:
     Plugin(tmp_path, "ResourceMonitor").write((RESOURCE_USAGE, [row(RESOURCE_USAGE)]))
     written = Plugin(tmp_path).write((COMPUTE, [row(COMPUTE, key="a-1")]), close=False)
-    name = "GPU-load, step of the pipeline, inputs whose size-TracePlugin-node1-0.msgpack"
+    name = "GPU-load, step of the pipeline, inputs of unknown size-TracePlugin-node1-0.msgpack"
     written.rename(tmp_path / name)
     analyser = TraceAnalyser(tmp_path / "*.msgpack", progress=False)
     (note,) = [note for note in analyser.trace.notes if note.kind == "not-closed"]

@@ -102,7 +102,7 @@ def test_task_runs_that_a_killed_worker_did_not_write(tmp_path: Path) -> None:
     assert left_out["lost"].tolist() == [True, False]
     assert left_out["reason"].tolist() == ["file ends early"] * 2
     notes = "\n".join(map(str, analyser.trace.notes))
-    assert "worker-node2-w: the scheduler saw 1 task run (0.750 s) there" in notes
+    assert "worker-node2-w: 1 task run (0.750 s) that the scheduler recorded" in notes
     assert "ended without closing" in notes
     workers = analyser.trace.workers
     workers = workers[workers["kind"] == "worker"].set_index("host")
@@ -125,7 +125,7 @@ def test_a_worker_without_a_file(tmp_path: Path) -> None:
 
     assert analyser.per_function_bottleneck()["Num Tasks (chunks)"].tolist() == [1]
     assert analyser.trace.scheduler_only["reason"].tolist() == ["no file"]
-    assert any(f"{B}: the scheduler saw 1 task run (" in note.text for note in analyser.trace.notes)
+    assert any(f"{B}: 1 task run (" in note.text for note in analyser.trace.notes)
     far = analyser.trace.workers.set_index("address").loc[B]
     assert (far["host"], far["worker"], far["name"], far["nthreads"]) == ("10.0.0.2", B, "far", 4)
 

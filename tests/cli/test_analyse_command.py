@@ -320,7 +320,7 @@ def test_only_a_span_of_time_is_read(trace: Path) -> None:
     assert "load-2" not in result.output
     words = " ".join(result.output.split())
     assert "0 task runs began before it, 1 ended after it" in words
-    assert "critical path and replay cover the window alone" in words
+    assert "the critical path and replays cover only the window" in words
 
 
 def test_a_span_that_is_none_is_an_error(trace: Path) -> None:

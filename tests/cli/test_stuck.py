@@ -291,7 +291,7 @@ def test_the_scheduler_waits_for_a_task_that_its_worker_does_not_know() -> None:
         del running, waiting
     assert (first["Kind"], first["Certainty"]) == ("views-differ", "likely")
     assert first["Waiting Tasks"] == 1
-    assert "For the scheduler, len-0 is processing" in first["Evidence"]
+    assert "On the scheduler, len-0 has the state processing" in first["Evidence"]
 
 
 def test_an_error_and_what_never_ran() -> None:

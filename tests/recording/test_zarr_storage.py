@@ -231,7 +231,7 @@ def test_small_requests_are_found_and_the_advice_works(
     assert figures["each"]["value"] >= 0.25
     # Two threads have three rounds each.
     assert (figures["times"]["value"], figures["more"]["value"]) == (6.0, 6.0)
-    assert "Read 6 times as much in each task" in finding.row()["Suggestion"]
+    assert "read 6 times as much" in finding.row()["Suggestion"]
     chunks = (6, VALUES)
     advised = profiled(
         client, tmp_path / "b", lambda: da.from_zarr(array, chunks=chunks).sum().compute()

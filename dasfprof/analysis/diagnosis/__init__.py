@@ -1,4 +1,4 @@
-"""The diagnosis of a run: rules that look for known faults, and a ranking of what they find."""
+"""The diagnosis of a run: rules that look for known problems, and the ranking of their findings."""
 
 from dasfprof.analysis.diagnosis.ranking import RULES, diagnose, find, table_of
 

@@ -34,20 +34,23 @@ _WORK = 0.1
 
 #: Prefixes of the names of P2P joins, and the advice about a few keys with most of the rows.
 _JOINS = ("hashjoin", "hash-join")
+_ONE_PARTITION = (
+    "Smaller partitions do not help, because all rows of a key stay in the same partition."
+)
 _SPREAD_KEYS = {
-    False: "A smaller partition still holds all rows of a key. Reduce the rows of a key before "
-    "they are shuffled (groupby().agg() instead of apply()), or salt the key: shuffle by "
-    "the key and a random number from 0 to 9, then combine the ten parts of each key.",
-    True: "A smaller partition still holds all rows of a key. If one side of the merge fits into "
-    "a worker's memory, use merge(..., broadcast=True), which does not move the other "
-    "side. If not, aggregate before the merge or salt the key: merge on the key and a "
-    "random number from 0 to 9, with each row of the smaller side repeated for each number.",
+    False: "Reduce the rows of each key before they are shuffled (groupby().agg() instead of "
+    "apply()), or salt the key: shuffle by the key and a random number from 0 to 9, then combine "
+    f"the ten parts of each key. {_ONE_PARTITION}",
+    True: "Use merge(..., broadcast=True), which does not move the larger side, if the smaller "
+    "side of the merge fits into a worker's memory. If not, aggregate before the merge or salt the "
+    "key: merge on the key and a random number from 0 to 9, with each row of the smaller side "
+    f"repeated for each number. {_ONE_PARTITION}",
 }
 #: Threshold (bytes): a side of a merge that is smaller can be sent to all workers.
 _BROADCAST_BYTES = 100e6
 _BROADCAST = (
-    "Use merge(..., broadcast=True): every worker then gets a copy of the smaller side, which "
-    "has only {smaller}, and the larger side is not moved."
+    "Use merge(..., broadcast=True): every worker then gets a copy of the smaller side (only "
+    "{smaller}), and the larger side is not moved."
 )
 #: Causes of stragglers that other rules report, or that do no harm.
 _NOT_SLOW = ("larger input", "worker overhead")
@@ -60,9 +63,8 @@ _WHY = {
         "Scatter large arguments once: the slow tasks of {function} spent the extra time on "
         "deserializing."
     ),
-    "first run on that worker": "Import and load what {function} needs in advance, with "
-    "client.run or a worker plugin: its slow tasks were the first on "
-    "their workers.",
+    "first run on that worker": "Use client.run() or a worker plugin to import and load what "
+    "{function} needs before its tasks start: its slow tasks were the first on their workers.",
     "skew": "Profile one of the longest tasks of {function}, whose durations vary widely. If "
     "this task has more to do than others, split the work more evenly.",
     "blocked": "Check the files, locks and services that {function} uses: its slow tasks waited "
@@ -72,7 +74,7 @@ _WHY = {
         "others."
     ),
 }
-_WHY_UNKNOWN = "Profile one of the slow tasks of {function}: their cause is not recorded."
+_WHY_UNKNOWN = "Profile one of the slow tasks of {function}: why they are slow is not recorded."
 
 
 @rule(
@@ -99,16 +101,19 @@ def data_skew(run: RunFigures) -> Iterator[Finding]:
     worst = int(np.flatnonzero(fat)[0])
     row = stragglers.rows[worst]
     usual = Bytes(sizes[worst] / times[worst])
-    shuffle = "A shuffle by key made the partitions, so a few keys have most of the rows. "
-    held = shuffle if of_key else ""
+    shuffle = (
+        "These partitions come from a shuffle by key, so a few keys must have most of the rows. "
+    )
+    why = shuffle if of_key else ""
     yield Finding.of(
         "data-skew",
         "One partition of {function} is far larger than the others: {size}, {times} times the "
-        "median. Its task takes {longer} longer."
+        "median. Its task takes {longer} longer than usual."
         if fat.sum() == 1
         else "{tasks:task} have far larger partitions than the others: up to {size} in "
         "{function}, {times} times the median.",
-        f"Largest: {{key}}. By function: {{_most}}. {held}See stragglers() and imbalance().",
+        "The largest partition belongs to {key}. Large partitions by function: {_most}. "
+        f"{why}See stragglers() and imbalance().",
         _BROADCAST
         if broadcast
         else _SPREAD_KEYS[joined]
@@ -178,8 +183,8 @@ def stragglers(run: RunFigures) -> Iterator[Finding]:
         f"function{layer if by_layer else ''}: up to {{longest}} in {{function}}, where the "
         f"median{layer if longest_by_layer else ''} is {{median}}. CPU wait is not included.",
         (
-            "Slowest key: {key}. Slow tasks by function: {_most}. Most likely cause in {function}: "
-            "{cause}. See stragglers()."
+            "The slowest task is {key}. Slow tasks by function: {_most}. Most likely cause in "
+            "{function}: {cause}. See stragglers()."
         ),
         _WHY.get(cause, _WHY_UNKNOWN),
         key=run.key_text(row),
@@ -220,8 +225,8 @@ def slow_worker(run: RunFigures) -> Iterator[Finding]:
         label = str(workers.labels[numbers[0]]) if len(numbers) == 1 else None
         slow = ", ".join(f'"{run.address(number)}"' for number in numbers.tolist())
         look = (
-            "Check what the process of this worker has for itself: pinned cores, its share of "
-            "memory, and other tasks that it ran (process_summary()). The host is not the cause, "
+            "Check what differs for the process of this worker: pinned cores, available memory, "
+            "and the other tasks that it ran (process_summary()). The host is not the cause, "
             "because all workers ran on it. "
             if len(np.unique(workers.hosts[np.unique(slowness.place)])) == 1
             else "Check host {host} for other processes, throttled or shared cores, and slow "
@@ -229,21 +234,19 @@ def slow_worker(run: RunFigures) -> Iterator[Finding]:
         )
         lives = np.flatnonzero(np.isin(workers.of_lives, numbers))
         replace = (
-            "start another worker before client.retire_workers([{_slow}])"
+            "start another worker before you call client.retire_workers([{_slow}])"
             if np.isnan(run.trace.left[lives]).any()
-            else "use another worker instead in the next run"
+            else "replace it in the next run"
         )
         yield Finding.of(
             "slow-worker",
             f"{'Worker {worker}' if label else 'Host {host}'} is slow: {{function}} takes {{times}}"
             " times as long there as elsewhere.",
-            "Median durations, not counting CPU wait: {here} there, {elsewhere} elsewhere. The "
-            "difference is statistically significant (z {z:.1f}). {_slow_workers:worker} of "
-            "{workers} affected. See imbalance() and process_summary().",
-            (
-                f"{look}If it cannot be fixed, {replace}, since a run with fewer workers may take "
-                "longer."
-            ),
+            "The median duration, not counting CPU wait, is {here} there and {elsewhere} "
+            "elsewhere. The difference is statistically significant (z = {z:.1f}). This affects "
+            "{_slow_workers} of {workers:worker}. See imbalance() and process_summary().",
+            f"{look}If you cannot fix the cause, {replace}, because a run with fewer workers may "
+            "take longer.",
             host=str(workers.hosts[numbers[0]]),
             times=Factor(here / elsewhere),
             here=Seconds(here),
@@ -311,10 +314,8 @@ def load_imbalance(run: RunFigures) -> Iterator[Finding]:
             "Split the work into more, smaller partitions: about three per thread.",
             Advice(
                 "move-data",
-                (
-                    "Spread the input data over the workers: use client.rebalance(), or scatter "
-                    "without workers=."
-                ),
+                "Spread the input data over the workers: use client.rebalance(), or scatter() "
+                "without workers=.",
             ),
         ],
         busiest=busiest,
@@ -427,16 +428,16 @@ def warm_up(run: RunFigures) -> Iterator[Finding]:
     more = others if len(np.unique(codes)) > 1 else ""
     library = imported_by(run.trace, name, _IMPORTS * float(first.excess[of_function].sum()))
     did = (
-        f"They import {library}. " if library.isidentifier() else "What they did is not recorded. "
+        f"They import {library}. " if library.isidentifier() else "What they did was not recorded. "
     )
     yield Finding.of(
         "warm-up",
         "The first runs of {function} on a worker take far longer than later runs: {took} "
         "against {usual} (medians).",
         "{runs:first run} on {workers} of {workers_of_function:worker} took longer than "
-        f"usual{more}. Together they cost {{lost}} of thread time, not counting CPU wait; "
-        f"{{on_cpu}} of the time of first runs was spent on the CPU. {did}{_ONCE}See "
-        "stragglers() and per_task_bottleneck().",
+        f"usual{more}. Together they cost {{lost}} of thread time, not counting CPU wait. They "
+        f"used the CPU for {{on_cpu}} of their time. {did}{_ONCE}See stragglers() and "
+        "per_task_bottleneck().",
         "Prepare workers before {function} runs: import libraries (client.run, or a worker "
         "plugin), compile (Numba: cache=True), open files, and fill caches. Reuse workers "
         "instead of starting new ones.",
@@ -471,11 +472,11 @@ def _imports_as_tasks_arrive(run: RunFigures) -> Iterator[Finding]:
         "warm-up",
         f"Workers imported {', '.join(names) or 'modules'} when their first tasks arrived. These "
         "tasks waited for up to {longest} each.",
-        "The event loops of the workers were importing for {share} of the time that tasks were "
-        f"in transit from the scheduler. {_ONCE}See loop_blocks().",
-        "Import these modules in advance, while your script reads data and builds graphs, if "
-        f"your runs are as short as this one: client.run(lambda: __import__({module})). Or reuse "
-        "workers instead of starting new ones.",
+        "Imports blocked the workers' event loops for {share} of the time in which tasks were in "
+        f"transit from the scheduler. {_ONCE}See loop_blocks().",
+        f"Import these modules in advance with client.run(lambda: __import__({module})), while "
+        "your script reads data and builds graphs, or reuse workers instead of starting new ones. "
+        "This is worthwhile if your runs are as short as this one.",
         longest=Seconds(run.slots.on_its_way[imported > 0].max()),
         share=Share(run.share_of_imports),
         libraries={name: Seconds(took) for name, took in libraries.items()},

@@ -35,7 +35,7 @@ class ChunkArgument:
     source: str
 
     def with_value(self, old: str, new: str) -> str:
-        """Return the line with another value, or an empty text if the old one is not once in it."""
+        """Return the line with a new value, or "" if the old value does not occur exactly once."""
         nodes = [
             n
             for n in ast.walk(self.node)
@@ -50,7 +50,7 @@ class ChunkArgument:
 class LargerChunks(NamedTuple):
     """How to set larger chunks in the program."""
 
-    #: Empty: it is not clear where they are set.
+    #: Instruction, or empty if it is not clear where chunks are set.
     words: str = ""
     #: Name of the line to edit, and its new text. Empty if editing one value is not enough.
     line: str = ""
@@ -77,7 +77,7 @@ def larger_chunks_in(
     width
         The number of tasks that are too small in a layer of the graph.
     factor
-        By how much chunks are to be larger.
+        Factor by which chunks should become larger.
     """
     texts = [(line, text) for line, text in lines if isinstance(text, str)]
     given = [argument for line, text in texts for argument in _arguments(line, text)]
@@ -111,7 +111,7 @@ def _rounded(factor: float) -> str:
 
 def _arguments(line: str, text: str) -> Iterator[ChunkArgument]:
     """Find the arguments in the text of a line, which may be the head of a block."""
-    # Positions in trees are of bytes.
+    # Syntax trees count columns in bytes.
     text, tree = text.strip(), None
     source = text.encode().decode("latin-1")
     for ending in ("", "\n    pass"):

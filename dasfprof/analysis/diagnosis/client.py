@@ -35,7 +35,7 @@ from dasfprof.text import elide
 _SHARE = 0.05
 #: Minimum bytes of all large results together.
 _MUCH = 50_000_000
-#: Types of which scatter() sends each item by itself.
+#: Types whose items scatter() sends separately.
 _BY_ITEM = ("builtins.dict", "builtins.list", "builtins.tuple", "builtins.set")
 
 
@@ -54,8 +54,8 @@ def repeated_gathers(run: RunFigures) -> Iterator[Finding]:
     sends = bool(run.sent_large)
     call = str(calls["call"].iloc[0])
     sending = (
-        "Graphs with large values are sent by the same event loop. How much of this time they took "
-        "is not recorded. "
+        "The client's event loop, which receives the results, also sends graphs with large values. "
+        "How much of this time that took is not recorded. "
     )
     yield Finding.of(
         "repeated-gathers",
@@ -66,9 +66,9 @@ def repeated_gathers(run: RunFigures) -> Iterator[Finding]:
         "Pass all collections to one dask.compute(...): their tasks then run in parallel, and "
         "intermediate results that several of them need are computed only once."
         if call == "compute"
-        else "Fetch many results in one call: client.gather(list of futures), or in batches as "
-        "they finish: as_completed(futures).batches(). Submit all tasks before you fetch "
-        "the first result.",
+        else "Fetch many results in one call with client.gather(list of futures), or in batches as "
+        "they finish with as_completed(futures).batches(). Submit all tasks before you fetch the "
+        "first result.",
         calls=Count(calls["calls"].sum()),
         call=call,
         line=line_of(run, calls),
@@ -83,7 +83,7 @@ def repeated_gathers(run: RunFigures) -> Iterator[Finding]:
 
 @rule("large-gathers", explains="client-bound", causes="slow-dispatch too-few-tasks load-imbalance")
 def large_gathers(run: RunFigures) -> Iterator[Finding]:
-    """Find a program that fetches much data from the cluster."""
+    """Find a program that fetches a lot of data from the cluster."""
     calls = find_calls(run.trace)
     calls = calls[(calls["receiving"] > 0).to_numpy()]
     calls = calls.sort_values("receiving", ascending=False, kind="stable")
@@ -95,9 +95,10 @@ def large_gathers(run: RunFigures) -> Iterator[Finding]:
         "large-gathers",
         "The client fetches {received} of results and waits {receiving} for them after they have "
         "been computed.",
-        "{calls:call} fetched them, most at {line}. See client_calls() and client_time().",
+        "{calls:call} fetched these results, most at {line}. See client_calls() and client_time().",
         "Keep large results on the cluster (persist() instead of compute(), futures instead of "
-        "gather()), reduce them there, or store them from the tasks: to_zarr(), to_parquet().",
+        "gather()), reduce them there, or write them to storage in tasks, with to_zarr() or "
+        "to_parquet().",
         received=Bytes(received),
         receiving=Seconds(seconds),
         calls=Count(calls["calls"].sum()),
@@ -126,7 +127,7 @@ def slow_tokenization(run: RunFigures) -> Iterator[Finding]:
         "The client spends {hashing} hashing large objects to generate task keys.",
         "{there} of this time was spent at "
         f"{{line}}{'' if call == 'tokenising' else ', in {call}'}."
-        f"{' {what} was sent from there.' if what else ''} See client_calls().",
+        f"{' {what} was sent from this line.' if what else ''} See client_calls().",
         _SPARED.get(by, _SPARED_BY_ANY),
         hashing=Seconds(seconds),
         line=line_of(run, longest),
@@ -220,22 +221,21 @@ def large_objects_in_graph(run: RunFigures) -> Iterator[Finding]:
     else:
         what, where = "Arguments of {name} are embedded in the graph", " The arguments are {held}."
         advice = (
-            "Load the objects in the tasks. Or send an object that several tasks use once, as "
-            "bytes: client.scatter(pickle.dumps(object), broadcast=True), then pickle.loads() in "
-            "the tasks. Scattering a dict or list does not help, because Dask sends its items "
-            "one by one."
+            "Load the objects in the tasks. If several tasks use the same object, send it only "
+            "once, as bytes: client.scatter(pickle.dumps(object), broadcast=True), then "
+            "pickle.loads() in the tasks. Scattering a dict or list itself does not help, because "
+            "Dask sends its items one by one."
             if held in _BY_ITEM
-            else "Load the objects in the tasks. Or scatter an object that several tasks use "
-            "once, and pass its future: client.scatter([object], broadcast=True, "
-            "hash=False)[0]."
+            else "Load the objects in the tasks. If several tasks use the same object, scatter it "
+            "once and pass its future: client.scatter([object], broadcast=True, hash=False)[0]."
         )
     yield Finding.of(
         "large-objects-in-graph",
-        f"{what}: {{size}} in each of {{tasks:task}}. Together these are {{bytes}} that are "
-        "pickled and unpickled task by task.",
-        f"Sent at {{line}}.{where if held or not a_function else ''} Handling these tasks takes "
-        "up to {handling} more than handling tasks without large values. Pickling graphs in the "
-        "client takes {pickling}. See sent_values().",
+        f"{what}: {{size}} in each of {{tasks:task}}. In total, {{bytes}} are pickled and "
+        "unpickled, separately for each task.",
+        f"They were sent at {{line}}.{where if held or not a_function else ''} Handling these "
+        "tasks takes up to {handling} longer than handling tasks without large values. Pickling "
+        "graphs in the client takes {pickling}. See sent_values().",
         advice,
         name=str(largest["name"]),
         kind=str(largest["kind"]),
@@ -289,11 +289,11 @@ _LARGE_VALUES = 10_000_000
 
 #: Advice by the stage that takes most of the time.
 _CHANGES = {
-    Stage.PROGRAM: "Submit the work that is ready first, with persist() or submit(). Then read, "
-    "import and build the rest while the cluster works. Read inputs in tasks "
-    "instead of in your script. See client_activity() for the lines.",
+    Stage.PROGRAM: "Start with the work that is ready: submit it with persist() or submit(). Then "
+    "read, import and build the rest while the cluster works. Read inputs in tasks instead of in "
+    "your script. See client_activity() for the lines.",
     Stage.OPTIMISING: "Reduce the number of partitions and layers that Dask has to optimize: use "
-    "larger chunks and fewer columns, and persist() once what several "
+    "larger chunks and fewer columns, and call persist() once on collections that several "
     "computations share.",
     Stage.PICKLING: "Keep large objects out of the graph: load them in tasks, or client.scatter() "
     "them once.",
@@ -306,15 +306,15 @@ _CHANGES = {
 _BUILDING = (
     "Build a smaller graph with fewer, larger calls: use one delayed function for a batch of "
     "inputs or for several steps, and map() instead of a loop. Call persist() on parts as you "
-    "build them, because each call may traverse everything it is given. See client_activity() "
-    "for the lines."
+    "build them, because each Dask call may traverse the complete graph that it is given. See "
+    "client_activity() for the lines."
 )
 
 #: Advice if samples show that the script was importing during the delay.
 _IMPORTING = (
     "Import libraries inside the functions that need them, after the first tasks have been "
-    "submitted, if your runs are as short as this one. A program imports once, so this cost does "
-    "not grow with the length of the run."
+    "submitted. This is worthwhile only if your runs are as short as this one: a program imports "
+    "once, so this cost does not grow with the length of the run."
 )
 
 
@@ -355,7 +355,7 @@ def slow_startup(run: RunFigures) -> Iterator[Finding]:
     carries = bool(size.sum() >= _LARGE_VALUES)
     if carries:
         value = (
-            "The first graph has {by_value} of embedded values, most of them in {holds}: see "
+            "The first graph contains {by_value} of embedded values, most of them in {holds}: see "
             "sent_values(). "
         )
         if longest not in (Stage.PICKLING, Stage.SENDING):

@@ -85,7 +85,7 @@ def gil_contention(run: RunFigures) -> Iterator[Finding]:
         f"Threads compete for the GIL of their process: {who}"
         if by_samples
         else f"Threads of one process wait although cores are free: {who}",
-        "These tasks neither used a core nor waited for one for {blocked} of their time"
+        "For {blocked} of their time, these tasks neither used a core nor waited for one"
         + (
             ". Stack samples show that they waited for the GIL for {sampled} of their time. "
             if by_samples
@@ -168,8 +168,8 @@ def cpu_oversubscribed(run: RunFigures) -> Iterator[Finding]:
     move = "Move other programs off the host ({_blamed})"
     if enough:
         advice = (
-            "Check what else runs on the hosts, such as the scheduler and the client: what used "
-            "the cores was not recorded. Fewer threads would gain nothing by themselves."
+            "Check what else runs on the hosts, such as the scheduler and the client. It was not "
+            "recorded what used the cores. Fewer threads alone would not help."
         )
     elif more_threads:
         advice = _limit_in_words(unlimited) + (f" {move}." if blamed else "")
@@ -191,10 +191,10 @@ def cpu_oversubscribed(run: RunFigures) -> Iterator[Finding]:
         if enough
         else "The hosts have too few cores: tasks that use the CPU wait for a core for {share} "
         "of their time.",
-        "Of the {lasted} that these tasks took, {waited} was CPU wait (all tasks: {share_of_all} "
-        "of thread time). The workers' processes used {processes} of CPU time, of which the "
-        "threads of tasks used {tasks}. {_programs}See host_processes(), node_resource_usage() "
-        "and time_accounting().",
+        "Of the {lasted} that these tasks took, {waited} was CPU wait. For all tasks, CPU wait is "
+        "{share_of_all} of thread time. The worker processes used {processes} of CPU time, {tasks} "
+        "of it in the threads of these tasks. {_programs}See host_processes(), "
+        "node_resource_usage() and time_accounting().",
         advice,
         share=Share(waited / seconds),
         waited=Seconds(waited),
@@ -217,7 +217,7 @@ def cpu_oversubscribed(run: RunFigures) -> Iterator[Finding]:
 
 
 def _no_more_than_cores(run: RunFigures, cores: int, others: Figures | None) -> list[Change]:
-    """Return the change to at most as many threads as other programs leave cores."""
+    """Return the change to at most one thread per core that other programs leave free."""
     if not cores:
         return fewer_threads(run)  # The number of cores was not recorded.
     used = others.cores if others is not None and others.cores >= BLAMED else 0.0
@@ -258,7 +258,7 @@ def _unlimited(run: RunFigures) -> tuple[str, ...] | None:
 
 
 def sampled_libraries(run: RunFigures, function: str | None = None) -> set[str]:
-    """Return the libraries that samples of tasks, or of one function, are in."""
+    """Return the libraries in which tasks, or one function, were sampled."""
     seen = np.unique(samples_of(run.trace, function)[0].stack)
     stacks = all_stacks(run.trace)
     frames = (frame for number in seen[seen >= 0].tolist() for frame in stacks[number])
@@ -270,10 +270,10 @@ def _limit_in_words(unlimited: tuple[str, ...] | None) -> str:
     wanted = ", ".join(f"{name}=1" for name in names)
     if not names:
         return (
-            "Limit the threads that libraries start, where they are started, such as with "
+            "Limit the threads of libraries in the code that starts them, for example with "
             "threadpoolctl.threadpool_limits(1), torch.set_num_threads(1) or n_jobs=1. Threads "
-            f"without a task compute, although {', '.join(f'{name}=1' for name in LIMITS)} are "
-            "set for the workers."
+            f"that run no task use the CPU, although {', '.join(f'{name}=1' for name in LIMITS)} "
+            "are set for the workers."
         )
     unknown = " (whether they are already set is not recorded)" if unlimited is None else ""
     return (
@@ -305,7 +305,7 @@ def _other_programs(run: RunFigures) -> Figures | None:
 def idle_share(run: RunFigures) -> float:
     """Return the fraction of the hosts' CPU that was idle during the run.
 
-    1 where it is unknown, or where other programs used much of it or may have.
+    The fraction is 1 if it is unknown, or if other programs used much CPU, or may have done so.
     """
     samples, others = run.trace.samples, _other_programs(run)
     if "host_cpu" not in samples or others is None or others.cores >= BLAMED:
@@ -323,10 +323,11 @@ def _programs_in_words(others: Figures | None) -> tuple[str, str]:
         return "", ""
     if others.cores < _NAMED:
         return (
-            f"No other program used much of a core of {others.host} (in {others.looks:sample}). "
+            f"All other programs on {others.host} together used less than {Share(_NAMED)} of a "
+            f"core (in {others.looks:sample}). "
         ), ""
     named = ", ".join(f"{program} {cores}" for program, cores in others.programs.items())
-    used = f"{others.cores} of the cores of {others.host} (in {others.looks:sample})"
+    used = f"{others.cores} cores of {others.host} (in {others.looks:sample})"
     blame = ", ".join(others.programs) if others.cores >= BLAMED else ""
     return f"Other programs used {used}: {named}. ", blame
 
@@ -347,9 +348,9 @@ def garbage_collection(run: RunFigures) -> Iterator[Finding]:
     yield Finding.of(
         "garbage-collection",
         "Python's garbage collector takes {share} of the CPU time of {function}.",
-        "{taken} of {cpu} of CPU time in {tasks:task}, not counting collections of the youngest "
-        f"generation.{more} The collector starts when the number of container objects (lists, "
-        "dicts, tuples, instances) has grown by a threshold. It then visits these objects, "
+        "It took {taken} of the {cpu} of CPU time in {tasks:task}, not counting collections of the "
+        f"youngest generation.{more} The collector starts when the number of container objects "
+        "(lists, dicts, tuples, instances) has grown by a threshold. It then visits these objects, "
         "including those in results that workers keep. See per_function_bottleneck().",
         "Create fewer container objects in {function} and in results that workers keep: use "
         "NumPy arrays, Arrow tables or columns of a DataFrame instead of lists and dicts. If "

@@ -74,7 +74,7 @@ def transfer_bound(run: RunFigures) -> Iterator[Finding]:
             "scatter(broadcast=True) for data that all tasks need.",
             Advice(
                 "share-memory",
-                ("Use fewer workers with more threads, which share their memory."),
+                "Use fewer workers with more threads, which share their memory.",
                 changes=fewer,
             )
             if hosts == 1
@@ -152,12 +152,12 @@ def spilling(run: RunFigures) -> Iterator[Finding]:
     limit, process = run.memory_limits[worst], run.memory_peaks[worst]
     thresholds = memory_thresholds(run.trace, worst)
     wanted = max(peak / thresholds.target, float(np.nan_to_num(process)) / thresholds.spill)
-    now = " instead of {limit}" if np.isfinite(limit) else ""
-    shares = {"of its limit in results": thresholds.target, "in all": thresholds.spill}
-    spills = " or ".join(f"{Share(at)} {what}" for what, at in shares.items() if np.isfinite(at))
-    why = f" (it spills at {spills})" if spills else ""
+    now = " (currently {limit})" if np.isfinite(limit) else ""
+    shares = {"its results reach": thresholds.target, "its process reaches": thresholds.spill}
+    when = " or ".join(f"{what} {Share(at)}" for what, at in shares.items() if np.isfinite(at))
     # If the limit is unknown, it may already be as high as this.
-    more, changes = _more_memory(run, wanted, now + why) if wanted > limit else ("Use", [])
+    more, changes = _more_memory(run, wanted, now) if wanted > limit else ("Use", [])
+    why = f" A worker spills when {when} of its limit." if when and changes else ""
     disk, on_disk, needed, room = spilled_at_once(run.trace), "", "", ""
     if disk is not None:
         on_disk = ", of which up to {disk.of_one} were on disk"
@@ -171,20 +171,20 @@ def spilling(run: RunFigures) -> Iterator[Finding]:
         )
         if disk.free < disk.peak:
             room = (
-                " Also give them a disk with more free space (--local-directory or "
+                " Also give workers a disk with more free space (--local-directory or "
                 "temporary-directory), because the same amount would not fit again."
             )
     yield Finding.of(
         "spilling",
         "Workers run out of memory and spill to disk: {written} were written and {read} were "
         "read back.",
-        "Spilling takes {spilling} of thread time, and overhead around functions takes {around}. "
-        "One worker held up to {held} of "
+        "Spilling takes {spilling} of thread time. Other overhead before and after functions takes "
+        "{around}. One worker held up to {held} of "
         f"results{on_disk}"
-        f"{'. The process of one worker had up to {process}' if np.isfinite(process) else ''}. "
+        f"{'. The process of one worker used up to {process}' if np.isfinite(process) else ''}. "
         f'{needed}See time_accounting("worker") and node_disk_usage().',
-        f"{more} fewer threads per worker and smaller chunks. Release results that are no longer "
-        f"needed: delete their futures, and do not persist what is used once.{room}",
+        f"{more} fewer threads per worker and smaller chunks.{why} Release results that are no "
+        f"longer needed: delete their futures, and do not persist what is used only once.{room}",
         written=Bytes(written.sum()),
         read=Bytes(read.sum()),
         spilling=Share(share),
@@ -207,7 +207,7 @@ def spilling(run: RunFigures) -> Iterator[Finding]:
     )
 
 
-def _more_memory(run: RunFigures, wanted: float, why: str = "") -> tuple[str, list[Change]]:
+def _more_memory(run: RunFigures, wanted: float, now: str = "") -> tuple[str, list[Change]]:
     """Return the first words of the advice, and the setting, for workers with enough memory."""
     if run.died_of_memory:
         amount = (
@@ -215,7 +215,7 @@ def _more_memory(run: RunFigures, wanted: float, why: str = "") -> tuple[str, li
             "they needed)"
         )
         return f"Give each worker {amount}, or use", []
-    words = f"Give each worker a memory_limit of {{wanted}} or more{why}, or use"
+    words = f"Give each worker a memory_limit of at least {{wanted}}{now}, or use"
     return words, [Change.of_cluster(memory_limit=int(wanted))]
 
 
@@ -270,7 +270,7 @@ def _near_limit(run: RunFigures) -> Iterator[Finding]:
     yield Finding.of(
         "paused-workers",
         "A worker came near its memory limit: its process used {used} of {limit}.",
-        f"{{workers:worker}} used at least {least} of their limits. "
+        f"{{workers:worker}} used at least {least} of the limit. "
         f"{each[worst].pauses_and_kills()}. See processes_resource_usage().",
         f"{more} fewer threads per worker or smaller chunks.",
         used=Bytes(used),
@@ -301,7 +301,7 @@ def host_memory_full(run: RunFigures) -> Iterator[Finding]:
     yield Finding.of(
         "host-memory-full",
         "Host {host} ran out of memory: only {left} of {total} were available.",
-        "That is {share}, at {at} of the trace. See node_resource_usage().",
+        "That is {share}, {at} after the start of the trace. See node_resource_usage().",
         "Run fewer workers or threads on this host, give them a smaller memory_limit so that they "
         "spill in time, or use smaller chunks.",
         host=str(run.trace.workers["host"].iloc[int(row["worker_id"])]),

@@ -38,11 +38,10 @@ def gpu_idle(run: RunFigures) -> Iterator[Finding]:
         worst = idle[int(np.argmax(seconds))]
         yield Finding.of(
             "gpu-idle",
-            "GPUs are idle while their workers compute: GPU {gpu} of {host} for {idle} of the "
-            "time for which its workers run tasks.",
-            "This affects {idle_devices} of {devices} devices, with a mean utilization of "
-            "{utilisation} while tasks run. See per_gpu_utilisation() and "
-            "per_function_bottleneck().",
+            "GPUs are idle while their workers compute: GPU {gpu} of {host} is idle for {idle} of "
+            "the time in which its workers run tasks.",
+            "Its mean utilization over the run is {utilisation}. This affects {idle_devices} of "
+            "{devices} devices. See per_gpu_utilisation() and per_function_bottleneck().",
             "Move the tasks that run on the CPU to the GPU, or to workers without a GPU. Give "
             "the GPU larger chunks, so that kernels take longer than their launch, and keep data "
             "on the device between tasks.",
@@ -58,7 +57,8 @@ def gpu_idle(run: RunFigures) -> Iterator[Finding]:
         yield Finding.of(
             "gpu-idle",
             "No task used {unused} of the {devices} GPUs of the workers.",
-            "Workers with these GPUs ran tasks for up to {tasks_ran}. See per_gpu_utilisation().",
+            "The workers with these GPUs ran tasks for up to {tasks_ran}. See "
+            "per_gpu_utilisation().",
             "Run this part on workers without a GPU, or use libraries that compute on the GPU "
             "(CuPy, cuDF: "
             'dask.config.set({{"array.backend": "cupy", "dataframe.backend": "cudf"}})).',
@@ -83,7 +83,7 @@ def gpu_memory_full(run: RunFigures) -> Iterator[Finding]:
         f"{{full_devices}} of {{devices}} devices used {Share(_FULL)} or more of their memory. "
         "To see when, call per_gpu_utilisation(1.0).",
         "Use smaller chunks, let dask-cuda spill to the host (device_memory_limit=0.8, or "
-        "enable_cudf_spill=True), and use an RMM pool (rmm_pool_size=0.9) against fragmentation. "
+        "enable_cudf_spill=True), and use an RMM pool (rmm_pool_size=0.9) to avoid fragmentation. "
         "If your program already has a pool that allocates all memory at its start, ignore this "
         "finding.",
         **_device(run, worst),

@@ -47,11 +47,12 @@ def cpu_quota(run: RunFigures) -> Iterator[Finding]:
     yield Finding.of(
         "cpu-quota",
         "The CPU quota of a control group stops workers: {workers:worker} with {threads:thread} on "
-        "{host} may use {quota} cores, and had used them up for {stopped} ({share} of the run).",
+        "{host} may use {quota} cores, and this quota was used up for {stopped} ({share} of the "
+        "run).",
         "The control group is {group}. Tasks waited for a core for {waited} per thread, which "
         "includes the time for which the quota was used up.",
         "Give the container or job more CPU: resources.limits.cpu of Kubernetes, --cpus of Docker, "
-        "--cpus-per-task of Slurm, CPUQuota= of systemd. Limit threads of libraries "
+        "--cpus-per-task of Slurm, or CPUQuota= of systemd. Limit the threads of libraries "
         "(OMP_NUM_THREADS=1)"
         + (
             f", and run no more threads than the quota has cores: threads_per_worker={fewer}."
@@ -86,13 +87,13 @@ def descriptor_limit(run: RunFigures) -> Iterator[Finding]:
     worst = int(share.argmax())
     yield Finding.of(
         "descriptor-limit",
-        "A worker has nearly as many open files as it may have: {files} of {limit}.",
-        f"{{workers:worker}} had at least {Share(_NEAR)} of their limits. Connections count as "
-        "open files. At the limit, opening fails with 'Too many open files'. See "
+        "A worker has nearly reached its limit on open files: {files} of {limit}.",
+        f"{{workers:worker}} reached at least {Share(_NEAR)} of the limit. Connections count as "
+        "open files. At the limit, opening a file fails with 'Too many open files'. See "
         "processes_resource_usage().",
         "Raise the limit where workers start (ulimit -n, LimitNOFILE= of systemd, --ulimit nofile "
-        "of Docker), close files in tasks, or have fewer requests at a time: fewer threads per "
-        "worker, or a lower async.concurrency of Zarr.",
+        "of Docker), close files in tasks, or keep fewer requests open at a time, with fewer "
+        "threads per worker or a lower async.concurrency in Zarr.",
         files=Count(most[worst]),
         limit=Count(limits[worst]),
         workers=Count(np.count_nonzero(share >= _NEAR)),

@@ -73,7 +73,7 @@ def rhythm_in_words(rhythm: Figures | None) -> str:
     but = f", with {rhythm.others:exception}" if rhythm.others else ""
     return (
         f"{rhythm.workers:worker} were lost at regular intervals of {rhythm.shortest} to "
-        f"{rhythm.longest}{but}{memory}. This suggests a probe, a time limit or a script. "
+        f"{rhythm.longest}{but}{memory}. This suggests a liveness probe, a time limit or a script. "
     )
 
 
@@ -122,13 +122,13 @@ def lost_workers(run: RunFigures) -> Iterator[Finding]:
     function = function if kill is None else str(kill.suspect)
     alone, there = len(lives) == 1, [run.text_of_key(int(key)) for key in on_worst["key_id"]]
     rhythm, how = find_rhythm(run, departures), clause(list(departures.values()))
+    when = "{left} after the start of the trace" if np.isfinite(at) else "at an unknown time"
     yield Finding.of(
         "lost-workers",
         "{workers:worker} left the cluster with {tasks:task} unfinished, most of them {most_of}"
         f"{', {clause}' if how else ''}.",
-        "{worker} left "
-        f"{'at {left} of the trace' if np.isfinite(at) else 'at an unknown time'} with "
-        f"{{tasks_of_worker}} of these tasks. {'It was {exit}. ' if ended.words else ''}"
+        f"{{worker}} left {when} with {{tasks_of_worker}} of these tasks. "
+        f"{'It was {exit}. ' if ended.words else ''}"
         f"{'{known}. ' if ended.evidence else ''}"
         + (
             f"Results were lost with {'it' if alone else 'them'}: {{ran_again:task}} had to run "
@@ -137,12 +137,12 @@ def lost_workers(run: RunFigures) -> Iterator[Finding]:
             else ""
         )
         + (
-            f"The remaining workers ran tasks without {'it' if alone else 'them'} for {{missed}} "
-            "of thread time. "
+            f"The remaining workers ran tasks without {'its' if alone else 'their'} threads for "
+            "{missed} of thread time. "
             if gone > 0
             else ""
         )
-        + f"{{suspicion}}{'Its tasks that may have been running: {_named}. ' if there else ''}"
+        + f"{{suspicion}}{'Tasks that may have been running on it: {_named}. ' if there else ''}"
         f"{rhythm_in_words(rhythm)}See processed_tasks() and process_summary().",
         "{advice}",
         function=function,
@@ -242,15 +242,15 @@ def _restarted(run: RunFigures) -> Iterator[Finding]:
     back = joined[joined > at]
     who = [restart["who"] for restart in restarts if isinstance(restart["who"], str)]
     workers = sum(len(restart["workers"] or ()) for restart in restarts)
-    when = "The restart was at {at} of the trace{_times}. " if restarts else ""
+    when = "The restart was {at} after the start of the trace{_times}. " if restarts else ""
     times = f", the first of {Count(len(restarts)):restart}" if len(restarts) != 1 else ""
     seen = (
         f"{{begun}} of these tasks {'were' if begun != 1 else 'was'} seen running, for {{ran}} "
         "in total"
     )
     ended = (
-        "{went_on} finished before its worker did, {failed} of them with an error, which the "
-        "scheduler did not learn. "
+        "{went_on} of them finished before the restart reached their workers, {failed} with an "
+        "error, but the scheduler did not learn this. "
     )
     yield Finding.of(
         "cancelled-tasks",
@@ -258,7 +258,7 @@ def _restarted(run: RunFigures) -> Iterator[Finding]:
         f"{'{workers:worker}' if workers else 'the workers'} while {{tasks:task}} "
         f"{'were' if tasks != 1 else 'was'} unfinished, which cancelled "
         f"{'them' if tasks != 1 else 'it'}.",
-        f"{when}{{sent}} had been assigned to a worker; "
+        f"{when}{{sent}} of the tasks had been assigned to a worker; "
         f"{seen if begun else 'whether they had started was not recorded'}. "
         f"{ended if len(went_on) else 'None of them failed. '}"
         f"{'The first worker was back {back} later. ' if len(back) else ''}See cluster_changes() "
@@ -339,9 +339,10 @@ def recomputation(run: RunFigures) -> Iterator[Finding]:
 
 
 def _computed_inside(run: RunFigures, first: Array) -> tuple[Array, list[str]]:
-    """Return the seconds of each task run in fused layers that others had run, and their lines.
+    """Return the seconds that each task run spent on fused layers that earlier ones had run.
 
-    A chunk of a layer is the same if its index is, up to the first layer that selects chunks.
+    Also return the lines that built these layers. Chunks of a layer are the same if their indices
+    are, up to the first layer that selects chunks.
     """
     layers, tasks, keys = run.trace.fused_layers, run.trace.tasks, run.trace.keys
     seconds, key_ids = np.zeros(len(tasks)), tasks["key_id"].to_numpy()
@@ -358,7 +359,7 @@ def _computed_inside(run: RunFigures, first: Array) -> tuple[Array, list[str]]:
     )
     rows = rows[np.argsort(run.slots.times.start[rows], kind="stable")]
     root = np.array([roots[layer] for layer in of_row[rows].tolist()], dtype=np.uint64)
-    # A key without an index is of the only chunk, because Dask fused all layers up to the result.
+    # A key without an index belongs to the only chunk, since Dask fused all layers up to it.
     indices = keys.tails_of(key_ids[rows])
     indices[~keys.are_tuples(key_ids[rows])] = 0
     chunks = np.column_stack([root, indices])

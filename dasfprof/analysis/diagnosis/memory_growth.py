@@ -37,7 +37,7 @@ _COURSE = (
 #: Advice that distinguishes a leak from memory that the allocator keeps.
 _TRIM = (
     "Run client.run(lambda: __import__('ctypes').CDLL('libc.so.6').malloc_trim(0)) to tell a leak "
-    "from memory that malloc has not returned. If memory drops, call it regularly or lower "
+    "from freed memory that malloc keeps. If memory drops, run this regularly or lower "
     "MALLOC_TRIM_THRESHOLD_. If not, look for references in module "
     "globals, caches, actors, or cycles. Until the leak is fixed, restart workers regularly with "
     "--lifetime."
@@ -45,7 +45,7 @@ _TRIM = (
 _HISTORIES = (
     "histories of limited length (distributed.admin.log-length, "
     "distributed.scheduler.transition-log-length), data of graphs, and freed memory that malloc "
-    "has not returned"
+    "keeps"
 )
 
 
@@ -105,10 +105,10 @@ def _of_unmanaged(run: RunFigures, growth: MemoryGrowth, processes: ProcessGrowt
     if processes.number.course is Course.RISES:
         return Finding.of(
             "memory-growth",
-            "Workers hold {results:result} more than at first, and their processes grow by more "
-            f"than Dask measures for these results: {_COURSE}.",
+            "Workers hold {results:more result} than at the start, and their processes grow by "
+            f"more than the size that Dask measures for these results: {_COURSE}.",
             f"{together}. Either these results are larger than Dask measures, or tasks leave "
-            "memory behind. Which of the two is not recorded. See memory_growth().",
+            "memory behind. This trace does not show which. See memory_growth().",
             "Release futures that are no longer needed. For your own types, register their size "
             "with dask.sizeof.sizeof.register.",
             **figures,
@@ -123,7 +123,7 @@ def _of_unmanaged(run: RunFigures, growth: MemoryGrowth, processes: ProcessGrowt
     return Finding.of(
         "memory-growth",
         f"Unmanaged memory of the workers grows with each computation, {_COURSE}{of_limits}.",
-        f"{together}. In the second half of the run they rose by {{since_half}}. "
+        f"{together}. In the second half of the run, this memory rose by {{since_half}}. "
         f'{named if culprit else ""}See memory_growth() and memory_growth("function").',
         _TRIM,
         **figures,
@@ -175,28 +175,28 @@ def _of_scheduler(growth: MemoryGrowth, drift: Drift) -> Finding:
     tasks = None
     if known is not None and known.course is not Course.FEW:
         more = round(known.last - known.first)
-        # If the first tasks were released, later ones may be what grew.
+        # If the first tasks were released, the number of later tasks may have grown.
         tasks = Count(max(more, 0)) if known.course is Course.RISES or more <= 0 else None
     if tasks is None:
         advice = (
             "Release futures that are no longer needed: the scheduler keeps their tasks and "
-            f"graphs. It also keeps {_HISTORIES}. Which of these grows is not recorded."
+            f"graphs. It also keeps {_HISTORIES}. This trace does not show which of these grows."
         )
     elif tasks > 0:
         advice = (
             "Release futures and persisted collections that are no longer needed. At the end, "
-            "the scheduler had {tasks:task} more than at first, and it keeps their graphs."
+            "the scheduler had {tasks:more task} than at the start, and it keeps their graphs."
         )
     else:
         advice = (
             "Check the scheduler's histories first. The scheduler had no more tasks at the end "
-            "than at first, so futures do not explain the growth. Possible causes are "
-            f"{_HISTORIES}. Which of these grows is not recorded."
+            "than at the start, so futures do not explain the growth. Possible causes are "
+            f"{_HISTORIES}. This trace does not show which of these grows."
         )
     return Finding.of(
         "memory-growth",
         f"The memory of the scheduler's process grows with each computation, {_COURSE}.",
-        "In the second half of the run it rose by {since_half}. See memory_growth().",
+        "In the second half of the run, it rose by {since_half}. See memory_growth().",
         advice,
         of="scheduler",
         **_figures(growth, drift),
@@ -242,8 +242,8 @@ def _stays(run: RunFigures) -> Iterator[Finding]:
         "Worker {worker} has {left} of unmanaged memory while no task is "
         f"running{of_limit}. This does not count its results, or the memory it used before its "
         "first task.",
-        "Its results take {results}. No task ran on the worker for {lasted}, and memory did not "
-        "drop below this during that time. This affects {workers:worker}. Dask can neither spill "
+        "Its results take {results}. For {lasted}, no task ran on the worker, and its unmanaged "
+        "memory did not drop below {left}. This affects {workers:worker}. Dask can neither spill "
         "nor free unmanaged memory. See processes_resource_usage().",
         _TRIM,
         of="stays",

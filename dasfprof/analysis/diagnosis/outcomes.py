@@ -57,7 +57,8 @@ def limit_or_cause(limit: Figures) -> str:
             "Run one of them without the limit."
         )
     advice = (
-        "The limit is high enough, so find out what these tasks waited for, and retry only that."
+        "The limit is high enough. Find out what these tasks waited for, and retry only that step "
+        "inside {function}."
         if limit.ran >= _FAR * limit.most
         else "Set the limit well above these times, or give each task less to do."
     )
@@ -159,13 +160,13 @@ def failed_tasks(run: RunFigures) -> Iterator[Finding]:
     nobodys = bool(erred["key_id"].isin(runs["key_id"].to_numpy()[gone]).all())
     blocked = Count(sum(never_ran.values()))
     others = f" and {Count(len(kinds) - _NAMED_KINDS):more kind}" * (len(kinds) > _NAMED_KINDS)
-    blocks = "Tasks that did not run for this reason: {_by_function}. " if blocked else ""
+    blocks = "Tasks that could not run because of this: {_by_function}. " if blocked else ""
     raised_in = "Raised at {raised_at}. " if isinstance(line, str) else ""
     because = f"; {blocked:task} that depend on them never ran" if blocked else ""
     yield Finding.of(
         "failed-tasks",
         f"{{tasks:task}} failed: {{_named}}{others}{because}.",
-        f"First error: {{key}}: {{message}} {raised_in}{blocks}See processed_tasks().",
+        f"The first error was in {{key}}: {{message}} {raised_in}{blocks}See processed_tasks().",
         "Fix the error, unless it results from the cancellation. A client had cancelled these "
         "tasks before the scheduler learned of their errors, so no result depends on them."
         if nobodys

@@ -70,7 +70,7 @@ def work_outside_tasks(run: RunFigures) -> Iterator[Finding]:
             "one thread of each worker, and does not balance the work between workers."
         )
     elif calls >= client:
-        what = f"actors are called for {{calls}}{at}"
+        what = f"calls of actors take {{calls}}{at}"
         advice = (
             "Do the actor's work in tasks, or distribute it over several actors. An actor runs one "
             "call at a time, so submit many calls before you wait for the first result."
@@ -85,8 +85,8 @@ def work_outside_tasks(run: RunFigures) -> Iterator[Finding]:
         what = f"the client's program runs for {{client}}{at}"
         advice = (
             "Do this work in tasks with map_partitions(), map_blocks() or client.submit(). If a "
-            "library computes there, call it in tasks, or use its Dask version. If the cluster "
-            "has no more work, close it earlier."
+            "library computes in the client, call it in tasks, or use its Dask version. If the "
+            "cluster has no more work, close it earlier."
         )
     yield Finding.of(
         "work-outside-tasks",
@@ -131,7 +131,7 @@ def idle_threads(run: RunFigures) -> Iterator[Finding]:
         "idle-threads",
         f"Threads of workers are idle for {{idle}} of their time, {{longest}} of it in the "
         f"category {longest.label}.",
-        f"{longest.meaning} No other rule shows the reason. See time_accounting().",
+        f"{longest.meaning} No other finding shows the reason. See time_accounting().",
         HELPS[longest],
         idle=Share(share),
         longest=Share(seconds[longest] / seconds[idle].sum()),

@@ -47,7 +47,8 @@ _BY_JOBLIB = (
 _TOGETHER = (
     "Submit all independent work first, then wait for all of it: use client.map and "
     "client.gather on lists, dask.compute(a, b, c), or as_completed to process results as they "
-    "finish. If each graph needs the previous one, the run cannot be shorter than their sum."
+    "finish. If each graph needs the result of the previous one, the run takes at least as long as "
+    "all of them together."
 )
 #: Evidence if it is unknown what the client did meanwhile.
 _NOT_CLEAR = "The samples do not show clearly what the client did meanwhile. "
@@ -87,15 +88,15 @@ def client_bound(run: RunFigures) -> Iterator[Finding]:
     calls = (
         ""
         if run.trace.knows_actor_calls
-        else ("Calls of actors are not recorded and may have run during this time. ")
+        else "Calls of actors were not recorded and may have run during this time. "
     )
     if actors["calls"]:
         calls = (
-            "Not included: {calls:call} of actors, which took {called} during this time. Their "
-            "messages are included. "
+            "This does not include {calls:call} of actors, which took {called} during this time. "
+            "The messages of these calls are included. "
         )
     sampled = len(run.trace.client_samples) > 0
-    unknown = "" if client else _NOT_CLEAR if sampled else _NOT_SAMPLED
+    unknown = "" if client or waits else _NOT_CLEAR if sampled else _NOT_SAMPLED
     yield Finding.of(
         "client-bound",
         "Graphs reach the scheduler late: it had no tasks for {waited} ({share} of the run, in "
@@ -103,16 +104,16 @@ def client_bound(run: RunFigures) -> Iterator[Finding]:
         if waits
         else "The cluster waits for the client: for {waited} ({share} of the run, in "
         "{gaps:gap}), no task was submitted.",
-        f"The longest gap, {{longest}}, is before {{function}}. {{client}}{calls}See "
+        f"The longest gap, {{longest}}, is before {{function}}. {{client}}{unknown}{calls}See "
         "critical_path(), client_activity() and time_accounting().",
         "Keep large objects out of graphs (client.scatter() them once, or load them in tasks), "
         "and make fewer, larger tasks. During the gaps, the graphs were in transit or the "
         "scheduler was unpacking them."
         if waits
-        else f"{unknown}Submit more at once, with dask.compute(a, b, c) and persist(), if your "
-        "program does not need results in between. If it processes results between "
-        "computations, do that in tasks. If it builds and pickles graphs, keep large "
-        "objects out of them: client.scatter() them once.",
+        else "Submit more at once, with dask.compute(a, b, c) and persist(), if your program does "
+        "not need results in between. If it processes results between computations, do that in "
+        "tasks. If it builds and pickles graphs, keep large objects out of them: client.scatter() "
+        "them once.",
         function=run.slots.functions[run.slots.function[path.rows[longest]]],
         waited=Seconds(seconds),
         share=Share(seconds / run.wall),
@@ -256,10 +257,10 @@ def no_workers(run: RunFigures) -> Iterator[Finding]:
         "no-workers",
         "There were no workers for {waited} ({share} of the run) while tasks waited for one to "
         "join.",
-        "This happened {times:time}. The longest wait was {longest}, starting at {longest_from} "
-        'of the trace. See time_accounting("worker").',
+        "This happened {times:time}. The longest wait took {longest} and began {longest_from} "
+        'after the start of the trace. See time_accounting("worker").',
         "Wait for workers before you submit work: client.wait_for_workers(). Keep some of them "
-        "between computations: cluster.adapt(minimum=1), a longer interval, or a higher "
+        "between computations with cluster.adapt(minimum=1), a longer interval, or a higher "
         "wait_count.",
         waited=Seconds(seconds),
         share=Share(seconds / run.wall),
@@ -329,20 +330,20 @@ def slowing_functions(run: RunFigures) -> Iterator[Finding]:
         state = (
             "Check {function} for something that grows from call to call: caches, lists and "
             "files that are appended to, or connections and memory that are not released. "
-            "Restart the workers (client.restart(), or --lifetime) to see whether it is state of "
-            "their processes."
+            "Restart the workers (client.restart(), or --lifetime): if the tasks are fast again, "
+            "the cause is in the worker processes."
         )
         yield Finding.of(
             "slowing-functions",
             "{function} gets slower during the run: its last tasks take {times} times as long "
             "as its first.",
-            f"Last third compared with the first third of {{attempts:attempt}}: {by_name}. "
+            f"Factors from the first to the last third of {{attempts:attempt}}: {by_name}. "
             f"{why}{{hottest}}See degradation().",
             state
             if alike
             else "Run some of the last tasks first. If they are just as slow, their inputs are "
-            "the reason and {function} itself is not slowing down. If they are fast: "
-            f"{state}",
+            "the reason and {function} itself is not slowing down. If they are fast, the function "
+            f"does slow down. {state}",
             function=name,
             times=Factor(trends.change["run"][place]),
             attempts=Count(trends.attempts[place]),

@@ -82,15 +82,18 @@ def tasks_too_small(run: RunFigures) -> Iterator[Finding]:
     advice = _larger_chunks(run, most)
     besides = Seconds(costs["overhead"][most])
     suggestion, settings = (_costly(run), []) if costly else _larger_tasks(run, advice)
-    of_results = "The client fetches their results one at a time, for {fetching} after they ended. "
+    of_results = (
+        "The client fetches their results one at a time, which takes {fetching} after the tasks "
+        "have finished. "
+    )
     yield Finding.of(
         "tasks-too-small",
         f"{'Handling tasks takes long' if costly else 'Tasks are too small'}: {{tasks:task}} take "
         "{median} each (the median), and handling them takes {handling} of thread time.",
-        f"Overhead is {'{overhead}' if compute > 0 else 'many'} times as long as what the tasks "
-        "compute. A task of {function} costs {besides} of overhead and computes for {own} (means, "
-        f"not counting CPU wait). {of_results if of_each else ''}See chunk_sizing() and "
-        "time_accounting().",
+        f"Overhead takes {'{overhead}' if compute > 0 else 'many'} times as long as the "
+        "computation of the tasks. A task of {function} costs {besides} of overhead and computes "
+        f"for {{own}} (means, not counting CPU wait). {of_results if of_each else ''}See "
+        "chunk_sizing() and time_accounting().",
         suggestion,
         function=name,
         tasks=Count(len(durations)),
@@ -146,7 +149,10 @@ def _costly(run: RunFigures) -> str:
         "slow pickling, blocked event loops, or a busy host. This trace does not show which of "
         "these is the cause."
     )
-    alone = "The number of tasks alone does not explain {besides} of overhead per task. "
+    alone = (
+        "An overhead of {besides} per task is unusual: Dask handles an empty task in about "
+        f"{Seconds(_EMPTY)}. "
+    )
     if run.sent_large is False:
         return (
             "Time pickle.dumps() of one task's function and arguments, and of a result of "
@@ -163,7 +169,7 @@ def _costly(run: RunFigures) -> str:
 def _larger_tasks(run: RunFigures, f: Figures) -> tuple[list[str | Advice], list[Change]]:
     """Return the advice to make tasks larger or fewer, and the settings that do this."""
     if f.how == "fewer-steps":
-        fewer = "Or use fewer threads."
+        fewer = "Alternatively, use fewer threads."
         return [
             "Reduce the number of tasks: combine several steps of the pipeline in one function. "
             "Larger chunks would leave threads without work, because a layer has only "
@@ -174,7 +180,7 @@ def _larger_tasks(run: RunFigures, f: Figures) -> tuple[list[str | Advice], list
     where, edit = _where_chunks_are_set(run, f.function, factor)
     if f.how == "more-work":
         words = "Put more work into each task of {advice.function}: batch inputs, or fuse it with "
-        return [where or f"{words}others."], []
+        return [where or f"{words}other tasks."], []
     left = "A layer then has {advice.left} tasks."
     if f.how == "batches":
         batches = "Put {advice.inputs} inputs into each task of {advice.function}, as a list."
@@ -195,9 +201,9 @@ def _larger_tasks(run: RunFigures, f: Figures) -> tuple[list[str | Advice], list
 def _where_chunks_are_set(
     run: RunFigures, function: str, factor: float | None
 ) -> tuple[str, Edit | None]:
-    """Return the words that set larger chunks at their line, as a template; and the line's edit.
+    """Return the instruction to set larger chunks at their line, as a template, and the edit.
 
-    The words are empty if it is unknown where chunks are set.
+    The instruction is empty if it is unknown where chunks are set.
     """
     lines = run.trace.lines
     if not len(lines) or factor is None:
@@ -241,13 +247,13 @@ def scheduler_bound(run: RunFigures) -> Iterator[Finding]:
         return
     yield Finding.of(
         "scheduler-bound",
-        "The scheduler is the bottleneck: threads are idle for {idle} of their time while "
-        "runnable tasks wait on the scheduler, or until it learns that the previous tasks have "
-        "finished.",
+        "The scheduler is the bottleneck: for {idle} of their time, threads are idle because "
+        "runnable tasks wait on the scheduler, or because it has not yet learned that earlier "
+        "tasks finished.",
         "It handled {tasks_a_second:.0f} tasks per second. The critical path spends {on_path} in "
         "the scheduler. See critical_path_summary().",
-        "Give the scheduler fewer, larger tasks (chunk_sizing() has the sizes), and fuse or "
-        "batch cheap ones. Keep large objects out of the graph, and check what else the "
+        "Give the scheduler fewer, larger tasks (chunk_sizing() suggests sizes), and fuse or "
+        "batch short tasks. Keep large objects out of the graph, and check what else the "
         "scheduler's process does.",
         idle=Share(share),
         on_path=Seconds(on_path),
@@ -315,8 +321,8 @@ def slow_deserialization(run: RunFigures) -> Iterator[Finding]:
         "Tasks of {function} take {of_function} of this thread "
         f"time{'. In total, {unspilled} were read back from disk' if unspilled > 0 else ''}. See "
         'time_accounting("function").',
-        "Keep fewer or smaller results at a time so that workers spill less, or give workers "
-        "more memory."
+        "Keep fewer or smaller results in memory at a time so that workers spill less, or give "
+        "workers more memory."
         if unspilled > 0
         else "Scatter large objects that are embedded in the tasks of {function} once, with "
         "client.scatter([object], broadcast=True)[0], or load them on the workers.",
@@ -388,7 +394,7 @@ def _chunks_are_chosen_in(run: RunFigures, most: int, wanted: float) -> int:
 
 
 def _cut_as_finely(run: RunFigures, most: int) -> int | None:
-    """Return the function that creates arrays or frames with as many chunks as one has runs.
+    """Return the function that creates arrays or frames with at least as many chunks as another.
 
     A function that handles such chunks one by one has no inputs that the user could batch in a
     list.

@@ -77,8 +77,8 @@ def serial_chain(run: RunFigures) -> Iterator[Finding]:
         f"runnable task for {{idle}} of their time. {needs_cores(waits)}See "
         "critical_path_summary() and critical_path().",
         "Split the result of the reduction into several partitions with split_out=, which "
-        "groupby(...).agg(), drop_duplicates() and value_counts() accept. Now the last tasks of "
-        "{function} make a single partition of up to {reduced}."
+        "groupby(...).agg(), drop_duplicates() and value_counts() accept. Currently, the last "
+        "tasks of {function} produce a single partition of up to {reduced}."
         if reduces
         else "Break the chain of {function}: make its steps independent, combine results "
         "pairwise in a tree (as Dask's reductions do with split_every=2), or run several "
@@ -125,7 +125,7 @@ def too_few_tasks(run: RunFigures) -> Iterator[Finding]:
         f"Threads had no runnable task for {{idle}} of their time. {needs_cores(waits)}See "
         "time_accounting() and critical_path_summary().",
         "Split the work of {function} into {times} times as many partitions "
-        f"({Count(runs * times):task}{sized}), so that there are three per thread. Or run it on "
+        f"({Count(runs * times):task}{sized}), so that there are three per thread, or run it on "
         "fewer workers."
         + (
             " If each task reads one file that cannot be split (gzip, a single row group of "
@@ -171,7 +171,7 @@ def dominant_function(run: RunFigures) -> Iterator[Finding]:
         return  # It is obvious that the only function takes all of the time.
     if waits_of(run.trace, name).get(OTHER_TASKS, 0.0) >= 0.5:
         return  # The tasks that it waits for take the time.
-    uneven = ", and {mean} on average" if mean > _UNEVEN * median else ""
+    uneven = " (mean: {mean})" if mean > _UNEVEN * median else ""
     compared = ". Tasks of other functions take {others} on average" if others_count else ""
     p2p = bool(p2p_runs(run.trace)[of_function].any())
     faster = run.saved(0.5 * run.path_seconds_of(code), speedup={name: 2.0})
@@ -179,16 +179,16 @@ def dominant_function(run: RunFigures) -> Iterator[Finding]:
         return
     yield Finding.of(
         "dominant-function",
-        "One function takes most of the time: {function} takes {share} of all seconds of tasks, "
-        f"with {{median}} per task (the median{uneven}).",
-        "{tasks:task} took {lasted} in total, without first uses and CPU "
-        f"wait{compared}. It uses the CPU for {{on_cpu}} of its time. {{hottest}}See "
+        "One function takes most of the time: {function} takes {share} of the total task time. Its "
+        f"median task takes {{median}}{uneven}.",
+        "{tasks:task} took {lasted} in total, not counting CPU wait and slow first runs on each "
+        f"worker{compared}. {{function}} uses the CPU for {{on_cpu}} of its time. {{hottest}}See "
         "per_function_bottleneck(), hot_lines() and per_task_bottleneck().",
         "Shuffle less: {function} is a part of Dask's P2P shuffle. Shuffle fewer columns and "
         "rows, or fewer and larger partitions, and give workers a local disk."
         if p2p
-        else "Speed up {_frame}. If {function} were twice as fast, the run would take {faster} "
-        "less.",
+        else "Speed up {_frame}. If {function} were twice as fast, the run would be {faster} "
+        "shorter.",
         share=Share(share),
         median=Seconds(median),
         mean=Seconds(mean) if uneven else None,
@@ -233,8 +233,8 @@ def row_wise(run: RunFigures) -> Iterator[Finding]:
                 "and on taking values out of them. "
             )
             advice = (
-                'Compute whole columns at once (df["a"] * df["b"], numpy.where(), Series.map() of '
-                "a dict) instead of apply(axis=1), iterrows() or a loop over rows."
+                'Compute whole columns at once (df["a"] * df["b"], numpy.where(), Series.map() '
+                "with a dict) instead of apply(axis=1), iterrows() or a loop over rows."
             )
         else:
             text = (
@@ -243,9 +243,9 @@ def row_wise(run: RunFigures) -> Iterator[Finding]:
             )
             evidence = "In {tasks:task}, the function uses {each} of CPU time per value. "
             advice = (
-                "Replace the function that is passed to Series.map() or Series.apply() by methods "
-                "of the whole column, such as dd.to_datetime(), those of Series.str and Series.dt, "
-                "and NumPy's functions."
+                "Replace the function that is passed to Series.map() or Series.apply() with "
+                "operations on the whole column: dd.to_datetime(), the methods of Series.str and "
+                "Series.dt, or NumPy functions."
             )
         yield Finding.of(
             "row-wise",

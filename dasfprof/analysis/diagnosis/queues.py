@@ -34,7 +34,7 @@ _QUEUED = 0.25
     explains="blocked-tasks shared-bottleneck dominant-function stragglers slowing-functions "
     "slow-worker load-imbalance serial-chain gil-contention poor-placement io-bound",
     refutes="more-threads",
-    because="tasks wait for a lock of Dask's",
+    because="tasks wait for a distributed lock",
 )
 def distributed_lock(run: RunFigures) -> Iterator[Finding]:
     """Find a distributed lock that tasks wait for while they occupy their threads."""
@@ -54,13 +54,13 @@ def distributed_lock(run: RunFigures) -> Iterator[Finding]:
     at_a_time = "one task" if limit == 1 else "{limit:task}"
     yield Finding.of(
         "distributed-lock",
-        f"Tasks wait for Dask's {{kind}} {{name!r}}, which {at_a_time} at a time may hold. They "
-        "wait for {waited} in total, which is {share} of thread time.",
+        f"Tasks wait for the Dask {{kind}} {{name!r}}, which only {at_a_time} can hold at a time. "
+        "They wait for {waited} in total, which is {share} of thread time.",
         "It was held {times:time}, for {each} on average and {held} in total. See "
         "processed_tasks() and hot_lines().",
         "Hold {name!r} for a shorter time: read and compute before you acquire it, and protect "
-        "only what must not run concurrently. Or use one lock per file or part. Additional "
-        "threads or workers would wait for the same lock.",
+        "only what must not run concurrently. Alternatively, use one lock per file or part. "
+        "Additional threads or workers would wait for the same lock.",
         kind=str(of_lock["kind"].iloc[0]),
         name=elide(str(names.categories[code]), 60),
         limit=Count(limit),
@@ -78,7 +78,7 @@ def distributed_lock(run: RunFigures) -> Iterator[Finding]:
     explains="blocked-tasks dominant-function stragglers load-imbalance serial-chain "
     "too-few-tasks poor-placement shared-bottleneck scheduler-bound client-bound slow-worker",
     refutes="more-threads",
-    because="tasks occupy their threads while they wait for others",
+    because="tasks occupy their threads while they wait for other tasks",
 )
 def missing_secede(run: RunFigures) -> Iterator[Finding]:
     """Find tasks that wait for other tasks and occupy their threads while some of these queue."""
@@ -111,8 +111,8 @@ def missing_secede(run: RunFigures) -> Iterator[Finding]:
             '{hottest}See time_accounting("function") and hot_lines().',
             "Release the thread before the wait: call distributed.secede() in {function} (and "
             "rejoin() after the wait), or submit and wait within `with worker_client():`, which "
-            "does both. Or pass the futures as arguments, so that {function} starts when they "
-            "are done.",
+            "does both. Alternatively, pass the futures as arguments, so that {function} starts "
+            "when they are done.",
             function=name,
             tasks=Count(len(rows)),
             stands=Share(stands),
@@ -149,8 +149,8 @@ def resource_limit(run: RunFigures) -> Iterator[Finding]:
             "resource-limit",
             "Tasks wait for the resource {resource!r}: a worker runs at most {most} of these "
             "tasks at a time, which leaves its threads idle for {idle} ({share} of thread time).",
-            "{tasks:task} request it, most of them {function}. They were ready on their workers "
-            'while threads there were idle. See processed_tasks() and time_accounting("worker").',
+            "{tasks:task} request it, most of them {function}. They were ready on workers with "
+            'idle threads. See processed_tasks() and time_accounting("worker").',
             "Give each worker one unit of {resource!r} for every task that may run there at once "
             "(dask worker --resources, or resources= of a LocalCluster), or request fewer units "
             "per task. Additional threads would be idle too.",
@@ -243,7 +243,10 @@ def poor_placement(run: RunFigures) -> Iterator[Finding]:
         at_scheduler = mostly(np.isfinite(run.task_column("queued")))
         yield _assigned_early(run, waits, queued, queued=at_scheduler, costs=seconds, **figures)
         return
-    few = "Few of these tasks are restricted to workers, so they wait where their inputs are. "
+    few = (
+        "Most of these tasks may run on any worker. They wait on the workers that hold their "
+        "inputs. "
+    )
     spread = "pread the data that these tasks need, with client.rebalance() or client.replicate()."
     anywhere = (
         "Let these tasks run anywhere: remove workers= and resources=, or pass "
@@ -291,7 +294,7 @@ def _assigned_early(
         "poor-placement",
         "Tasks wait behind others on their workers while threads of other workers are idle: "
         "{idle} of thread time. They could have run on any worker.",
-        f"{queues}Few of these tasks are restricted to workers or have inputs. "
+        f"{queues}Few of these tasks have inputs, or must run on certain workers. "
         f'{by_loop if is_blocked else ""}See time_accounting("worker").',
         f"{release if is_blocked else ''}{saturation if queued else stealing} Submit the longest "
         "tasks first.",

@@ -110,7 +110,7 @@ def _ask(slug: str, rule: Find, run: RunFigures) -> list[Finding]:
         logger.debug("the rule %s failed", slug, exc_info=True)
         text = f"The rule {slug} could not be applied to this trace."
         words = f"{type(error).__name__}: {error}"
-        todo = "Report it with the trace. This is a bug in dasfprof and not a problem of the run."
+        todo = "Report this with the trace: it is a bug in dasfprof, not a problem of your run."
         return [Finding.of(FAILED, text, words, todo, of_rule=slug, error=words, at_most="info")]
 
 
@@ -142,7 +142,7 @@ def located(finding: Finding, run: RunFigures) -> Finding:
 
 
 def _part(share: Share) -> str:
-    return f" for {share} of its time" if share < 1 else ""
+    return f" ({share} of its time)" if share < 1 else ""
 
 
 def _most(function: str, run: RunFigures, codes: Array, names: Sequence[str]) -> tuple[str, Share]:
@@ -159,10 +159,10 @@ def _most(function: str, run: RunFigures, codes: Array, names: Sequence[str]) ->
 
 
 def without_general(findings: Sequence[Finding], wall: float) -> list[Finding]:
-    """Leave out findings of general rules about what others explain.
+    """Leave out findings of general rules that other findings explain.
 
-    Others explain a function if their rules explain such findings, and they are not low. They
-    explain idle threads if they are not about the recording.
+    A finding explains a function if its rule explains such findings, and it is not low. It explains
+    idle threads if it is not about the recording.
     """
     others = [
         finding
@@ -191,7 +191,10 @@ def _priced(finding: Finding) -> Finding:
     if finding.rule in FIRST or not np.isnan(finding.seconds) or np.isnan(finding.costs):
         return finding
     measured = Seconds(finding.costs)
-    words = f"Measured: {measured}. How much of this a change would save cannot be predicted."
+    words = (
+        f"The measured cost is {measured}. It cannot be predicted how much of this a change would "
+        "save."
+    )
     return finding.adding(words, measured=measured)
 
 
@@ -203,7 +206,7 @@ _FACTS = {
     "p2p": ("move-data", "a P2P shuffle decides which worker gets each of its outputs"),
     "more-threads": (
         "fewer-threads",
-        ("tasks wait without using a core, so more of them could run in parallel"),
+        "tasks wait without using a core, so more of them could run in parallel",
     ),
 }
 
@@ -236,7 +239,7 @@ def _refuted(finding: Finding, kind: str, why: Mapping[str, str]) -> Finding:
     refuted = [part for part in finding.advice if part.kind == kind] if reasons else []
     if not refuted:
         return finding
-    instead = f"{ADVICE[kind]}: {reasons[0]}."
+    instead = f"{ADVICE[kind]}, because {reasons[0]}."
     parts = [instead if part in refuted else part for part in finding.suggestion]
     promised = any(part.promises for part in refuted)
     seconds = float("nan") if promised else finding.seconds
@@ -250,7 +253,7 @@ _A_PART = 0.25
 
 
 def with_causes(findings: Sequence[Finding]) -> list[Finding]:
-    """Assign each finding that others cause to the most severe of its causes.
+    """Assign to each finding the most severe of the findings that cause it.
 
     A cause has at least as many seconds of potential savings as its symptom, and comes first if the
     seconds are equal. Or its rule explains the symptom, and it has at least a fraction of the

@@ -57,7 +57,7 @@ class Change:
     line: str | None = None
     #: Factor by which chunks or batches become larger, or None if the change is about neither.
     times: float | None = None
-    #: The edit of the program that makes the change. None if one value at a line is not enough.
+    #: The edit of the program that makes the change, or None if it takes more than one value.
     edit: Edit | None = None
 
     def as_data(self) -> dict[str, Any]:
@@ -84,11 +84,11 @@ class Advice(NamedTuple):
 
 @dataclass(frozen=True)
 class Places:
-    """Everything that a finding is about, if this is more than one function, worker and time."""
+    """Places that a finding is about, if there are more than one function, worker and time."""
 
     #: Time ranges in seconds from the trace's start.
     spans: tuple[tuple[float, float], ...] = ()
-    #: What all of these task runs have in common, or None if there is nothing.
+    #: Values that all of these task runs share, or None if they differ.
     state: str | None = None
     function: str | None = None
     worker: str | None = None
@@ -204,10 +204,10 @@ class Finding:
 
         If its cause explains it, the finding is evidence of the cause and gives no advice.
         """
-        words = f"This may follow from {', '.join(causes)}."
+        words = f"This may be a consequence of {', '.join(causes)}."
         symptom = self.adding(words, may_follow_from=tuple(causes))
         if explained:
-            advice = [f"Follow the advice of {cause.rule} first, which may cause this."]
+            advice = [f"Follow the advice of {cause.rule} first, because it may be the cause."]
             symptom = dataclasses.replace(symptom, suggestion=advice, settings=())
         return dataclasses.replace(symptom, at_most="low", at_least="info", cause=cause)
 
@@ -256,8 +256,8 @@ def needs_cores(waited: Share | None) -> str:
     if waited is None:
         return ""
     return (
-        f"Tasks spent {waited} of their time waiting for a core, so more of them at a time help "
-        "only if cores are free. "
+        f"Tasks spent {waited} of their time waiting for a core, so running more of them in "
+        "parallel helps only if cores are free. "
     )
 
 
@@ -265,12 +265,12 @@ def needs_cores(waited: Share | None) -> str:
 
 Find = Callable[[RunFigures], Iterator[Finding]]
 
-#: Kinds of advice that findings can refute, and the sentence that replaces refuted advice.
+#: Kinds of advice that findings can refute, and the instruction that replaces refuted advice.
 ADVICE = {
-    "more-threads": "More threads per worker would gain nothing",
-    "share-memory": "Workers with more threads would move less, and wait more",
-    "fewer-threads": "Fewer threads would gain nothing",
-    "move-data": "Moving these tasks with client.rebalance() or workers= would have no effect",
+    "more-threads": "Do not add threads per worker",
+    "share-memory": "Do not use fewer workers with more threads",
+    "fewer-threads": "Do not use fewer threads",
+    "move-data": "Do not move these tasks with client.rebalance() or workers=",
 }
 
 

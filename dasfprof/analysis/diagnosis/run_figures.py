@@ -49,7 +49,7 @@ _LATER = 0.1
 
 @dataclass(frozen=True)
 class FirstUses:
-    """First runs of functions that take far longer than later runs of the same function."""
+    """First runs of functions that took far longer than later runs of the same function."""
 
     #: Rows of `Trace.tasks`.
     rows: Array
@@ -273,7 +273,7 @@ class RunFigures(UnusualRuns):
         return None if share < MOST_WAITING else Share(share)
 
     def with_durations(self, rows: Array, seconds: Array | float) -> Array:
-        """Return the durations of all task runs, with other durations for some rows.
+        """Return the durations of all task runs, with these seconds for the given rows.
 
         Task runs that seceded keep their durations, which depend on what they wait for.
         """

@@ -61,9 +61,9 @@ def small_requests(run: RunFigures) -> Iterator[Finding]:
     in_tasks = ""
     if zarr and at_a_time < _SIDE_BY_SIDE and more >= 2:
         in_tasks = (
-            "Read {more} times as much in each task of {function}: choose chunks= of several "
-            "stored chunks when you open the array (da.from_zarr, xarray.open_zarr). Zarr then "
-            "requests these in parallel. "
+            "Let each task of {function} read {more} times as much: when you open the array "
+            "(da.from_zarr, xarray.open_zarr), pass a chunks= that covers several stored chunks. "
+            "Zarr then requests these in parallel. "
         )
     larger = (
         "Store chunks about {times} times as large when you write the data, or put many into a "
@@ -74,8 +74,8 @@ def small_requests(run: RunFigures) -> Iterator[Finding]:
     )
     yield Finding.of(
         "small-requests",
-        "Tasks wait for many small requests to storage: {function} makes {requests} of {size}, "
-        "which take {each} each (means).",
+        "Tasks wait for many small requests to storage: {function} makes {requests:request} of "
+        "{size}, which take {each} each (means).",
         "That is {rate} per request. Unless the storage is throttled, latency takes most of this "
         "time. Threads spend {waiting} of their time waiting for requests. While a task waits, "
         "{at_a_time} of its requests are in progress on average. See storage().",
@@ -83,7 +83,7 @@ def small_requests(run: RunFigures) -> Iterator[Finding]:
             f"{in_tasks}{larger}",
             Advice(
                 "more-threads",
-                "Or run more threads per worker.",
+                "Alternatively, run more threads per worker.",
                 changes=[Change.of_cluster(threads_per_worker=MORE)],
             ),
         ],
@@ -134,11 +134,11 @@ def chunk_mismatch(run: RunFigures) -> Iterator[Finding]:
         "chunk-mismatch",
         "Chunks do not match the stored chunks: {tasks:task} of {function} read {chunks} stored "
         "chunks {times} times each (the mean).",
-        "{moved} were read. Reading each stored chunk once would be {once}. Only the first 16 "
-        "objects or ranges of each task were compared. See storage().",
-        "Choose chunks of {function} that are multiples of the stored chunks along each axis: "
-        "open the array without chunks= (dask.array), or with chunks={{}} (xarray). "
-        "When you write, rechunk() to multiples of the chunks (or shards) of the target array.",
+        "{moved} were read. If each stored chunk were read only once, this would be {once}. Only "
+        "the first 16 objects or ranges of each task were compared. See storage().",
+        "Choose chunks for {function} that are multiples of the stored chunks along each axis: "
+        "open the array without chunks= (dask.array), or with chunks={{}} (xarray). Before you "
+        "write, call rechunk() with multiples of the target array's chunks (or shards).",
         function=name,
         tasks=Count(tasks),
         chunks=Count(len(readers)),

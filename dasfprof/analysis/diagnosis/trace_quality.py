@@ -27,10 +27,11 @@ _CLOCK = 0.5
 _MOST_NOTES = 5
 #: Advice by kind of note. The first kind that occurs is used.
 _ADVICE: dict[NoteKind, str] = {
-    "client-gone": "Keep the program that begins a run alive until run.stop() has returned. "
-    "dasfprof.orphan-timeout sets how long a run continues without it. A scheduler that is started "
-    "with --preload dasfprof.preload records without a client.",
-    "caught-errors": "Report a bug, with the errors in the logs of these processes.",
+    "client-gone": "Keep the program that starts a run alive until run.stop() has returned. "
+    "dasfprof.orphan-timeout sets how long recording continues without the program. A scheduler "
+    "that is started with --preload dasfprof.preload records without a client.",
+    "caught-errors": "Report this as a bug in dasfprof, with the errors in the logs of these "
+    "processes.",
     "lost-events": "Leave the directory of the traces unchanged until recording has ended. Files "
     "that were moved can be put back next to the others.",
 }
@@ -58,13 +59,13 @@ def incomplete_trace(run: RunFigures) -> Iterator[Finding]:
     others = kinds - _ADVICE.keys() - ({"segment-missing"} if "lost-events" in kinds else set())
     if died and not kinds:
         advice = [
-            "Ignore this finding unless workers should not have died: events that a process had "
-            "not yet written are lost when it dies."
+            "Ignore this finding if these workers were meant to end. A process that dies loses the "
+            "events that it has not yet written."
         ]
     elif others or not kinds:
         stop = "" if died else "let run.stop() return before the cluster closes, "
         advice.append(
-            f"Record the scheduler and all workers (register_default_profiler does), {stop}and "
+            f"Record the scheduler and all workers (register_default_profiler does so), {stop}and "
             "collect the files of other hosts: run.collect(), or `dasfprof collect ADDRESS` "
             "in a shell."
         )
@@ -98,9 +99,9 @@ def clock_skew(run: RunFigures) -> Iterator[Finding]:
         "clock-skew",
         f"The clock of {{host}} is {{_apart}} {'ahead of' if offsets[worst] > 0 else 'behind'} the "
         "scheduler's.",
-        f"The clocks of {{workers}} workers are off by at least {Seconds(_CLOCK)}. Times were "
-        "converted to the scheduler's clock, as accurately as messages "
-        f"allow{', to within {within}' if np.isfinite(within) else ''}.",
+        f"The clocks of {{workers:worker}} are off by at least {Seconds(_CLOCK)}. Times were "
+        "converted to the scheduler's clock by comparing messages between "
+        f"processes{', to within {within}' if np.isfinite(within) else ''}.",
         "Synchronize the clocks of the hosts (chrony, ntpd).",
         host=str(run.trace.workers["host"].iloc[worst]),
         ahead=Seconds(offsets[worst]),

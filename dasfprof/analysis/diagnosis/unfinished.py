@@ -109,8 +109,8 @@ def _summary(
         late = Figures(key=key, message=message, tasks=count)
         more = f" (and {Count(count - 1):other task} with an error)" if count > 1 else ""
         late_in_words = (
-            f"{key} failed only after that, with {message}{more}, so it is unknown how it would "
-            "have ended"
+            f"{key} failed after this point with {message}{more}, so it is unknown whether it "
+            "would have succeeded"
         )
     if end.how is How.GOES_ON:
         begin = f"The run continues with {tasks:unfinished task}"
@@ -131,7 +131,7 @@ def _summary(
             if cause is not None
             else "Find out what these tasks do: client.call_stack() shows it while they run."
             if end.how is How.GOES_ON
-            else "Find out what these tasks did with hot_lines(). In the next run, `dasfprof "
+            else "Use hot_lines() to find out what these tasks did. In the next run, `dasfprof "
             "stuck` shows their stacks while they run."
         ],
         {
@@ -244,8 +244,8 @@ def _cut_off(state: ClusterState, end: RunEnd) -> Finding:
         "because the program ended.",
         f"{name_some(left['keys'], number=left['seen'])} {_states_in_words(left)}".strip(),
         [
-            "Keep their futures and wait() for them before the program ends, or run it on a "
-            "cluster that continues after it."
+            "Keep their futures and wait() for them before the program ends, or run the tasks on a "
+            "cluster that outlives the program."
         ],
         {"function": state.tasks[0].function if state.tasks else None, **left},
         at_most="low",

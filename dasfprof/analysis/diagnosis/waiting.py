@@ -100,7 +100,7 @@ def per_process_lock(run: RunFigures) -> Iterator[Finding]:
             "Samples show that its tasks spend {in_lock} of their time in the lock's acquire()."
             if sampled
             else "In each process, its tasks end one after another at regular intervals. Tasks "
-            "that start together take one, two, three, ... of these intervals."
+            "that start together take one, two, three, ... of these intervals to finish."
         )
         yield Finding.of(
             "per-process-lock",
@@ -131,7 +131,7 @@ def per_process_lock(run: RunFigures) -> Iterator[Finding]:
     explains="slow-worker load-imbalance stragglers slowing-functions poor-placement "
     "dominant-function",
     refutes="more-threads",
-    because="tasks wait for something that serves one at a time",
+    because="tasks wait for something that serves one task at a time",
 )
 @rule("blocked-tasks", explains="dominant-function")
 def waiting(run: RunFigures) -> Iterator[Finding]:
@@ -193,9 +193,11 @@ def _for_storage(
         f"Tasks wait for storage: {{function}} uses the CPU for {{on_cpu}} of its time, {cause}",
         f"Threads spend {{waiting}} of their time waiting for storage. {more}",
         [
-            "Read less in {function}: only the columns and rows that are needed, from compressed "
-            "formats with larger pieces (Parquet, Zarr), and from local or faster disks.",
-            _more_threads("Or run more threads per worker.") if failed is None else _TURNED_DOWN,
+            "Make {function} read only the columns and rows that it needs. Store the data in a "
+            "compressed format with larger chunks (Parquet, Zarr), on a local or faster disk.",
+            _more_threads("Alternatively, run more threads per worker.")
+            if failed is None
+            else _TURNED_DOWN,
         ],
         function=name,
         on_cpu=cpu_share(run, name),
@@ -216,8 +218,8 @@ def _in_turn(run: RunFigures, name: str, name_rows: Array, **figures: Any) -> Fi
     """Return the finding about tasks that wait for something that serves one of them at a time."""
     workers = len(np.unique(run.trace.tasks["worker_id"].to_numpy()[name_rows]))
     if_lock = (
-        ". If it is a lock of the process, use more processes with one thread, which have a lock "
-        "each"
+        ". If it is a lock of the process, use more processes with one thread each, so that each "
+        "has its own lock"
     )
     return Finding.of(
         "shared-bottleneck",
@@ -290,13 +292,13 @@ def _blocked(run: RunFigures, name: str, rows: Array, name_rows: Array, share: S
         )
         suggestion = [look, _more_threads(words, more, promises=True)]
     elif any(waits.get(what, 0.0) >= _LOCKED for what in (PROCESS_LOCK, CLUSTER_LOCK, LOCK)):
-        suggestion = [f"Hold the lock that the samples show for a shorter time. {look}"]
+        suggestion = [f"Reduce the time for which tasks hold the lock in these samples. {look}"]
     elif failed is not None:
         suggestion = [look, _TURNED_DOWN]
     return Finding.of(
         "blocked-tasks",
         text,
-        "{tasks:task} took {lasted} in total, without CPU wait. Some of their workers neither "
+        "{tasks:task} took {lasted} in total, not counting CPU wait. Some of their workers neither "
         'read nor wrote files meanwhile. {hottest}See time_accounting("function"), hot_lines() '
         'and processed_tasks("function").',
         suggestion,
@@ -322,8 +324,8 @@ def _more_threads(text: str, number: int | str = MORE, promises: bool = False) -
 
 
 _TURNED_DOWN = (
-    "Do not run more of these tasks in parallel if a service refuses too many requests: {failed} "
-    "of the attempts failed."
+    "Do not run more of these tasks in parallel if a service rejects requests: {failed} of the "
+    "attempts failed."
 )
 
 

@@ -118,8 +118,8 @@ def of_window(window: Window, tasks: pd.DataFrame) -> Note:
     text = (
         f"only the window from {format_date(window.begin)} to {format_date(window.end)} UTC was "
         f"read. {count_of(begun, 'task run')} began before it, {open_ends:,} ended after it. "
-        "Dependencies outside of it are unknown, so critical path and replay cover the window "
-        "alone."
+        "Dependencies outside of it are unknown, so the critical path and replays cover only the "
+        "window."
     )
     return Note("window", "", text)
 
@@ -163,7 +163,7 @@ def of_input_sizes(sizes: Array) -> Iterator[Note]:
     """Yield a note about task runs with inputs of unknown size (NaN)."""
     unknown = int(np.count_nonzero(np.isnan(sizes)))
     if unknown:
-        text = f"{unknown} task runs have inputs whose size no file tells; it is NA."
+        text = f"{count_of(unknown, 'task run')} have inputs of unknown size, which is NA."
         yield Note("input-sizes", "", text)
 
 
@@ -181,9 +181,9 @@ def of_lost_runs(runs: dict[str, Any], workers: Sequence[Worker]) -> Iterator[No
         yield Note(
             "lost-task-runs",
             label,
-            f"{label}: the scheduler saw {count} ({durations[rows].sum():.3f} s) there that no "
-            f"worker's file holds ({runs['reason'][rows[0]]}); they are in trace.scheduler_only "
-            "and in no table.",
+            f"{label}: {count} ({durations[rows].sum():.3f} s) that the scheduler recorded are in "
+            f"no worker's file ({runs['reason'][rows[0]]}). They are in trace.scheduler_only and "
+            "in no table.",
         )
 
 

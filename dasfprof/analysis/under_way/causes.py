@@ -1,4 +1,4 @@
-"""`find_causes`: why work does not finish. Also causes of tasks that wait for others, or failed."""
+"""`find_causes`: why work does not finish. Also causes in tasks that wait, or that failed."""
 
 from __future__ import annotations
 
@@ -155,8 +155,9 @@ def unknown_to_worker(state: ClusterState) -> Iterator[Cause]:
                 "likely",
                 f"The scheduler waits for {count_of(len(missing), 'task')} on {worker.worker}, "
                 f"but the worker does not know {'them' if len(missing) != 1 else 'it'}.",
-                f"For the scheduler, {name_some(missing)} is processing on {worker.address}. The "
-                f"worker knows {count_of(len(worker.known), 'task')}, and none of these.",
+                f"On the scheduler, {name_some(missing)} has the state processing on "
+                f"{worker.address}. The worker knows {count_of(len(worker.known), 'task')}, and "
+                "none of these.",
                 "Retire or restart this worker, so that its tasks are sent again: a message "
                 "between it and the scheduler was lost. Report it to Dask with a dump "
                 "(Client.dump_cluster_state).",
@@ -278,8 +279,8 @@ def _is_at(client: ClientNow, activity: Activity, ago: str, quiet: float | None)
         f"{'waits in ' + str(activity.waits_in) if waits else 'does something else'}.",
         f"Its main thread is at {describe_stack(activity.stack)}{for_long}. The cluster keeps "
         f"{count_of(client.wanted, 'result')} for it.",
-        "Check client_calls(): these results may be in transit to the client, and it lists the "
-        "bytes and seconds. If they are large, reduce or store them on the cluster."
+        "Check the bytes and seconds in client_calls(): these results may be in transit to the "
+        "client. If they are large, reduce or store them on the cluster."
         if waits and client.wanted
         else "Check this line of your program: the cluster has nothing to do meanwhile. If the "
         "client processes results, do that in tasks.",
@@ -300,7 +301,7 @@ def _holds_results(client: ClientNow, ago: str, quiet: float | None) -> Cause:
         "open",
         f"{_nothing_left(ago)} {elide(client.client, 60)} "
         f"{holds if client.wanted else 'is connected and requests no result'}.",
-        "What that program does is not known to the cluster.",
+        "The cluster does not know what that program does.",
         "Check what the program's main thread does, if it should continue (py-spy dump --pid PID "
         "on its host). For a recorded run, dasfprof watch and diagnose() show it.",
         seconds=quiet,

@@ -57,10 +57,9 @@ def failed_tasks(run: Run) -> tuple[FailedTask, ...]:
 
 
 def ended_with_the_run(run: Run) -> pd.DataFrame:
-    """Return the tasks whose errors came when the program ended:
+    """Return ``key_id`` and ``message`` of tasks whose errors came when the program ended.
 
-    ``key_id``, ``message``. These are the errors that the scheduler received after the client had
-    left or SIGINT had come.
+    The scheduler received these errors after the client had left or SIGINT had come.
     """
     erred, end = _erred(run), run.ending
     left = end is not None and end.how is How.LEFT and not end.clients_stayed
@@ -73,7 +72,7 @@ def ended_with_the_run(run: Run) -> pd.DataFrame:
 
 
 def blocked_by_errors(run: Run, failed: int) -> dict[str, int]:
-    """Return the numbers of tasks by function that never ran because they depend on failed tasks.
+    """Return by function how many tasks never ran because they depend on failed tasks.
 
     Dask gives them the same error. The result is empty if this was not recorded.
     """
@@ -169,7 +168,7 @@ def lives_lost_with(run: Run, key_id: int) -> list[int]:
 def _erred(run: Run) -> pd.DataFrame:
     """Return the task runs that failed on their worker.
 
-    ``for_good`` is the scheduler's decision.
+    ``for_good`` is true if the scheduler did not retry the task.
     """
     parts = []
     tables = (run.tasks, "exception"), (run.scheduler_only, "scheduler_exception")
@@ -227,7 +226,7 @@ def knows_nothing(run: Run, end: RunEnd, row: dict[str, Any], life: pd.Series | 
 
 
 def idle_seconds(run: Run, address: str) -> float:
-    """Return for how long a worker may write nothing: if it had no task in its last sample."""
+    """Return the seconds for which a worker that had no task in its last sample writes nothing."""
     lives = np.flatnonzero((run.workers["address"] == address).to_numpy(dtype=bool))
     held = run.managed_memory.reindex(columns=["worker_id", "executing"])
     executing = held["executing"][held["worker_id"].isin(lives)].to_numpy(dtype=float)

@@ -249,7 +249,7 @@ def read_dump(source: str) -> dict[str, Any]:
     MissingExtraError
         If a package is missing that the URL needs.
     DumpError
-        If the file is no dump, is damaged, or is too large.
+        If the file is not a dump, is damaged, or is too large.
     """
     import fsspec
 

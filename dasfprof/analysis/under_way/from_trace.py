@@ -54,8 +54,8 @@ def state_from_trace(run: Run) -> ClusterState | None:
     Returns
     -------
     ClusterState or None
-        None if nothing was under way, no task failed, and no client was there long after all had
-        ended.
+        None if nothing was in progress, no task failed, and no client stayed long after all tasks
+        had finished.
     """
     end = run.ending or _idle_end(run)
     failed = failed_tasks(run)

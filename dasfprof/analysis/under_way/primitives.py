@@ -32,7 +32,7 @@ Waiters = list[TaskUnderWay | str]
 
 
 def lock_cycles(state: ClusterState) -> Iterator[Cause]:
-    """Find deadlocks: tasks that wait for locks which they hold mutually."""
+    """Find deadlocks: tasks that wait for locks that other waiting tasks hold, in a cycle."""
     waiting = [task for task in state.tasks if task.activity.waits_in in _HELD]
     seen: set[str] = set()
     for begin in waiting:

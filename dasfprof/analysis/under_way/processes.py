@@ -30,7 +30,7 @@ _SILENT = 10.0
 _BLOCKED = 10.0
 
 
-#: By the state of its process.
+#: Certainty, reason and advice, by the state of the scheduler's process.
 _WHY_SCHEDULER_SILENT: dict[ProcessState | None, tuple[Certainty, str, str]] = {
     "stopped": (
         "certain",
@@ -123,7 +123,7 @@ def silent_workers(state: ClusterState) -> Iterator[Cause]:
         )
 
 
-#: By the state of its process.
+#: Reason and advice, by the state of the worker's process.
 _WHY_SILENT: dict[ProcessState | None, tuple[str, str]] = {
     "stopped": (
         "its process is stopped (SIGSTOP, a debugger, or a frozen container)",
@@ -320,9 +320,9 @@ _OF_DASK = {
     "parquet": " Tasks that read Parquet make partitions of at least one row group. If row "
     "groups are too large, write smaller ones (row_group_size=). "
     "split_row_groups=True makes one partition per row group.",
-    "rechunk": " Tasks of a rechunk merge chunks: a task whose result has all of an axis is as "
-    "large as all chunks of this axis. Use several chunks along that axis, or smaller "
-    "chunks along the others.",
+    "rechunk": " Tasks of a rechunk merge chunks: if a new chunk covers an entire axis, it is as "
+    "large as all old chunks along this axis together. Use several chunks along that axis, or "
+    "smaller chunks along the others.",
     "repartitiontofewer": " Such tasks merge partitions of a dataframe: compute() merges all of "
     "them on one worker, and repartition() as many as requested. Reduce "
     "the frame first, write it from the tasks (to_parquet()), or fetch the "
@@ -395,7 +395,7 @@ _FILLED = (
 def advice(departure: Departure, function: str | None, *, fills: bool = False) -> str:
     """Return advice about workers that ended in this way while a function ran.
 
-    `fills`: results of the function filled the memory.
+    If `fills`, results of the function filled the memory.
     """
     name, why = function or "the task", departure.why
     fills = fills and why is Why.MEMORY

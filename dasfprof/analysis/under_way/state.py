@@ -315,7 +315,7 @@ def source_of(frame: Frame) -> str:
 def since(tasks: Sequence[TaskUnderWay]) -> str:
     """Return for how long tasks have been at the same place, or how long they have been running.
 
-    After a single short look, it is unknown what a task did before.
+    After a single snapshot, it is unknown what a task did before.
     """
     known = [task for task in tasks if task.seconds is not None]
     if not known:
@@ -369,7 +369,7 @@ class Cause:
     worker: str | None = None
     #: User's line that waits or runs, as ``file:line function``.
     line: str | None = None
-    #: Seconds for which this has been so, or minimum seconds for which its tasks have been in
+    #: Seconds for which the cause has existed, or minimum seconds for which its tasks have been in
     #: progress, or None if unknown.
     seconds: float | None = None
 
