@@ -57,7 +57,7 @@ def test_chance_makes_no_gain_in_99_of_100_trials(
 
     A tenth of the runs may be longer than all others.
     """
-    count = 600 if request.config.getoption("--long") else 200
+    count = 600 if request.config.getoption("--long") else 100
     random, wrong = np.random.default_rng(1), 0
     for _ in range(count):
         runs = random.normal(10, 0.5, (1 + changes, LOOKS[-1]))
@@ -68,7 +68,7 @@ def test_chance_makes_no_gain_in_99_of_100_trials(
             if kind != "cannot tell":
                 wrong += kind in ("gained", "lost")
                 break
-    # Of 200, 4; of 600, 12. At 1 %, more than these are met once in 20, and once in 100 times.
+    # Of 100, 2; of 600, 12. At 1 %, more than these are met once in 12, and once in 100 times.
     assert wrong <= 0.02 * count
 
 

@@ -300,7 +300,7 @@ def run_tests(checkout: Path, tests: str) -> tuple[str, float]:
     environment = {**os.environ, "PYTHONPATH": str(checkout), "PYTHONDONTWRITEBYTECODE": ""}
     begin = time.monotonic()
     try:
-        printed = subprocess.run(
+        done = subprocess.run(
             command,
             cwd=checkout,
             env=environment,
@@ -308,11 +308,12 @@ def run_tests(checkout: Path, tests: str) -> tuple[str, float]:
             text=True,
             timeout=TIMEOUT,
             check=False,
-        ).stdout
+        )
     except subprocess.TimeoutExpired:
         return f"no end within {TIMEOUT} s", time.monotonic() - begin
-    failed = [line for line in printed.splitlines() if line.startswith(("FAILED ", "ERROR "))]
-    return failed[0].split()[1] if failed else "", time.monotonic() - begin
+    failed = [line for line in done.stdout.splitlines() if line.startswith(("FAILED ", "ERROR "))]
+    ended = f"exit code {done.returncode}" if done.returncode else ""
+    return failed[0].split()[1] if failed else ended, time.monotonic() - begin
 
 
 def plant(package: Path, mutation: Mutation) -> tuple[Path, str] | None:

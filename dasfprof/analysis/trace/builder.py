@@ -258,10 +258,10 @@ class TraceBuilder:
         if time == "start":
             columns.setdefault("duration", np.empty(0))
         self._under_way.complete(event, columns)
+        if event not in _KEYED:
+            columns = {"key_id" if key == "key" else key: columns[key] for key in columns}
         table = pd.DataFrame(columns, copy=False)
-        if by_time:
-            table = table.sort_values("time", kind="stable", ignore_index=True)
-        return table if event in _KEYED else table.rename(columns={"key": "key_id"})
+        return table.sort_values("time", kind="stable", ignore_index=True) if by_time else table
 
     def _task_tables(
         self, graphs: pd.DataFrame, senders: set[str]
