@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.whole_program
+
 #: Imported by every process before its program: takes away what a system lacks. Python and the
 #: libraries are loaded before, since they are other ones there.
 SIMULATION = '''

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 import random
 import time
@@ -475,30 +474,3 @@ def test_a_thread_that_was_free_is_told(tmp_path: Path) -> None:
     path = Plan(tasks, workers=1, threads=2).write(tmp_path).critical_path()
 
     assert path.loc[path["Kind"] == "Worker", "Duration (s)"].tolist() == [1.0]
-
-
-async def nap_beside_others(seconds: float) -> float:
-    await asyncio.sleep(seconds)
-    return seconds
-
-
-def test_no_thread_was_free_while_all_were_busy(tmp_path: Path) -> None:
-    """By the functions' own times, of coroutines and others that end within milliseconds."""
-    with (
-        LocalCluster(n_workers=1, threads_per_worker=2, dashboard_address=None) as cluster,
-        Client(cluster) as client,
-        dasfprof.profile(client, directory=tmp_path),
-    ):
-        client.gather(
-            client.map(nap_beside_others, [0.06] * 10, pure=False)
-            + client.map(nap, [0.02 + 0.0005 * (n % 7) for n in range(30)], pure=False)
-        )
-    trace = Trace.from_database(tmp_path)
-    path = TraceAnalyser(trace).critical_path()
-    start = trace.tasks["start"].to_numpy() - trace.begin
-    stop = start + trace.tasks["duration"].to_numpy()
-    waits = path[path["Kind"] == "Worker"]
-    for begin, seconds in zip(waits["Start (s)"], waits["Duration (s)"], strict=True):
-        moments = begin + seconds * np.linspace(0.05, 0.95, 19)
-        running = ((start <= moments[:, None]) & (moments[:, None] < stop)).sum(axis=1)
-        assert (running < 2).all(), (begin, seconds)

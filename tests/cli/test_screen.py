@@ -9,8 +9,11 @@ import subprocess
 import termios
 from pathlib import Path
 
+import pytest
 from shell import BIN, environment, shell
 from traces import Plan, filled
+
+pytestmark = pytest.mark.whole_program
 
 LINES, COLUMNS = 34, 100
 

@@ -97,6 +97,7 @@ def main():
     assert ranges == {"thread": 1}
 
 
+@pytest.mark.whole_program
 @pytest.mark.parametrize(
     ("environment", "before", "reason"),
     [

@@ -121,6 +121,7 @@ def test_job_scripts_turn_recording_on(system: str) -> None:
     assert directory < worker < script.index("--preload dasfprof.preload")
 
 
+@pytest.mark.whole_program
 def test_a_local_cluster_of_jobqueue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     local = pytest.importorskip("dask_jobqueue.local")
     monkeypatch.setenv("PYTHONPATH", PATHS)

@@ -67,10 +67,8 @@ REMOVED = {
 }
 
 
-#: Of names that are lost together, one is looked at without ``--long``, and every third of these
-#: without ``--full``.
+#: Of names that are lost together, one is looked at without ``--long``.
 FIRST = [*{id(one): path for path, one in reversed(REMOVED.items())}.values()]
-SHORT = FIRST[::3]
 
 
 @pytest.fixture(scope="module")
@@ -78,8 +76,7 @@ def recorded(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> dict[str, dict[str, Any]]:
     """What was recorded by a Dask without each of the names."""
-    options = request.config.getoption
-    looked_at = REMOVED if options("--long") else FIRST if options("--full") else SHORT
+    looked_at = REMOVED if request.config.getoption("--long") else FIRST
     paths = [path for path in REMOVED if path in looked_at]
     given = [("-" if re.split("[:.]", path)[-1] in COMMON_WORDS else "") + path for path in paths]
     place = tmp_path_factory.mktemp("renamed")
@@ -100,15 +97,11 @@ def recorded(
     return found
 
 
+@pytest.mark.whole_program
 @pytest.mark.parametrize(
     "path",
     [
-        *SHORT,
-        *(
-            pytest.param(path, marks=pytest.mark.whole_program)
-            for path in FIRST
-            if path not in SHORT
-        ),
+        *FIRST,
         *(pytest.param(path, marks=pytest.mark.slow) for path in REMOVED if path not in FIRST),
     ],
 )

@@ -11,7 +11,6 @@ import sys
 import textwrap
 import time
 from collections.abc import Iterator
-from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -287,25 +286,6 @@ def test_work_that_waits_for_the_first_worker(tmp_path: Path) -> None:
 
 
 # --- several at once ------------------------------------------------------------------------------
-
-
-def test_many_workers_in_one_process(tmp_path: Path) -> None:
-    with new_client(n_workers=4, threads_per_worker=1, processes=False) as client:
-        record.install(client)
-        with dasfprof.profile(client, directory=tmp_path) as run:
-            squares(client, "threads", 200)
-            squares_on_each(client, "each-thread")
-        assert_same_runs(run, memory_runs(client))
-    assert_whole(run)
-    names = [path.name for path in run.files()]
-    assert sum("-TracePlugin-" in name for name in names) == 4
-    assert sum("-ResourceMonitor-" in name for name in names) == 4
-    labels = {row["thread_id"] for row in computed(run)}
-    assert len(labels) == 4
-    host_rows = facts(run, "ResourceMonitor", "Resource Usage")
-    # One at a time; as the workers close one after the other, the duty may move on.
-    readers = [row["address"] for row in host_rows if row["host_memory_total"] is not None]
-    assert len(list(groupby(readers))) == len(set(readers))
 
 
 def test_two_clusters_into_one_directory(tmp_path: Path) -> None:

@@ -181,7 +181,13 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.parametrize(("is_alive", "shares"), [(True, (0.5, 0.9)), (False, (0.4, 0.8))])
+@pytest.mark.parametrize(
+    ("is_alive", "shares"),
+    [
+        (True, (0.5, 0.9)),
+        pytest.param(False, (0.4, 0.8), marks=pytest.mark.whole_program),
+    ],
+)
 def test_a_scheduler_s_file_that_is_cut(
     tmp_path: Path, is_alive: bool, shares: tuple[float, ...]
 ) -> None:

@@ -21,7 +21,7 @@ import pytest
 from clusters import new_client, wait_until
 from distributed import Client, Reschedule
 from independent_record import attempt
-from recorded_facts import computed, trace_files
+from recorded_facts import computed
 
 import dasfprof
 from dasfprof.database.block_codec import BlockEncoder
@@ -361,19 +361,3 @@ def test_dask_s_own_metrics_are_the_same(client: Client, tmp_path: Path) -> None
     finally:
         for worker in workers:
             del worker.digest_metric
-
-
-def test_spawned_children_record_nothing(client: Client, tmp_path: Path) -> None:
-    """A task that forks does not write into the trace of its worker."""
-
-    def fork() -> int:
-        child = os.fork()
-        if child == 0:
-            os._exit(7)
-        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-
-    with dasfprof.profile(client, directory=tmp_path) as run:
-        assert client.submit(fork, key="forks").result() == 7
-    assert [row["key"] for row in computed(run)] == ["forks"]
-    assert all(not file.damage and file.end for file in read_all(run))
-    assert trace_files(run, "SchedulerPlugin")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import Any
 
 import dask
 import pytest
-from clusters import new_client, wait_until
+from clusters import new_client
 from distributed import Client
 from recorded_facts import assert_whole, computed
 
@@ -146,18 +145,3 @@ def test_one_of_two_profilers_of_calls_counts_and_the_other_says_so(tmp_path: Pa
         profiles = profiles[profiles["name"] == "profiled"]
         counted[directory] = int(profiles["runs"].sum()), int(profiles["left_out"].sum())
     assert sorted(counted.values()) == [(0, 8), (8, 0)]
-
-
-def test_the_dashboard_shows_the_run_that_began_last(tmp_path: Path) -> None:
-    def named_run(client: Client) -> str:
-        port = client.scheduler_info()["services"]["dashboard"]
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/dasfprof/state.json") as answer:
-            return str(answer.read().decode())
-
-    with preloaded(tmp_path / "preload") as client:
-        run_tasks(client, "one", 3)
-        with dasfprof.profile(client, name="mine", directory=tmp_path / "mine") as run:
-            run_tasks(client, "two", 3)
-            run.flush()
-            assert wait_until(lambda: "mine" in named_run(client))
-        assert wait_until(lambda: "preloaded" in named_run(client))

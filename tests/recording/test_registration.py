@@ -18,7 +18,7 @@ import dask
 import independent_record as record
 import pytest
 from clusters import client_of
-from distributed import Client, LocalCluster, Nanny, Scheduler, Worker
+from distributed import Client, LocalCluster, Scheduler, Worker
 
 import dasfprof
 from dasfprof.config.options import RECORDING
@@ -464,23 +464,5 @@ def test_asynchronous_client(tmp_path: Path) -> None:
             assert await client.submit(lambda: 3, key="three-3") == 3
             await run.stop()
             assert computed(run.database()) == ["three-3"]
-
-    asyncio.run(scenario())
-
-
-@pytest.mark.parametrize("kind", [Worker, Nanny])
-def test_late_worker_is_recorded(kind: Any, tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with (
-            Scheduler(dashboard_address=None, port=0) as scheduler,
-            Client(scheduler.address, asynchronous=True) as client,
-        ):
-            run = await dasfprof.register_default_profiler(client, directory=tmp_path)
-            async with kind(scheduler.address, name="late"):
-                assert await client.submit(lambda: 1, key="late-1") == 1
-            await run.stop()
-            assert computed(run.database()) == ["late-1"]
-            names = [event.name for event in run.database()]
-            assert names.count("Worker Added") == names.count("Worker Removed") == 1
 
     asyncio.run(scenario())

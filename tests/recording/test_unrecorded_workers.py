@@ -12,7 +12,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import dask
 import pytest
 from clusters import wait_until
 from dask_processes import NOT_INSTALLED
@@ -77,6 +76,7 @@ def dasfprof_plugins(client: Client, address: str | None) -> list[str]:
     return [name for name in names[address] if "dasfprof-" in name]
 
 
+@pytest.mark.whole_program
 def test_a_worker_without_dasfprof_joins(tmp_path: Path) -> None:
     with tcp_client() as cluster, Client(cluster) as client:
         run = dasfprof.register_default_profiler(
@@ -102,20 +102,6 @@ def test_a_worker_without_dasfprof_joins(tmp_path: Path) -> None:
     assert "Traceback" not in log
     assert_whole(run)
     assert [row["key"] for row in computed(run)] == ["here"]
-
-
-def test_a_worker_without_dasfprof_joins_a_scheduler_with_the_preload(tmp_path: Path) -> None:
-    preload = {
-        "distributed.scheduler.preload": ["dasfprof.preload"],
-        "dasfprof.directory": str(tmp_path / "traces"),
-    }
-    with dask.config.set(preload), tcp_client() as cluster, Client(cluster) as client:
-        with bare_worker(cluster.scheduler_address, tmp_path, "--no-nanny"):
-            wait_until(lambda: address_of(client, "bare"))
-            bare = address_of(client, "bare")
-            assert client.submit(abs, -1, workers=[bare]).result() == 1
-            assert len(dasfprof_plugins(client, bare)) == 1
-        assert (tmp_path / "bare.log").read_text().count(WARNING) == 1
 
 
 def test_registering_names_workers_without_dasfprof(

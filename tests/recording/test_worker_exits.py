@@ -132,6 +132,7 @@ def hog(megabytes: int) -> None:
     del kept
 
 
+@pytest.mark.whole_program
 def test_its_nanny_said_that_it_took_too_much_memory(tmp_path: Path) -> None:
     with recorded(tmp_path, "300MB") as client:
         with pytest.raises(KilledWorker):
