@@ -1,5 +1,5 @@
 """Programs that hang, with real processes: the planted cause is the first finding, however the run
-is looked at: while it goes on, after SIGINT, SIGTERM and SIGKILL of the client, and after Ctrl-C,
+is looked at: while it goes on, after SIGTERM and SIGKILL of the client, and after Ctrl-C,
 which all of its processes get. Healthy programs have none.
 """
 
@@ -35,13 +35,9 @@ CASES = {
     "event": "ctrl-c",
     "crossed": signal.SIGKILL,
     "parents": signal.SIGTERM,
-    "thread-lock": signal.SIGINT,
     "frozen": signal.SIGTERM,
-    "restriction": signal.SIGINT,
     "killed": signal.SIGKILL,
 }
-#: Found in planned runs by `test_causes.py`, and in a cluster by `test_stuck.py`: with ``--long``.
-ALSO_PLANNED = ("thread-lock", "restriction")
 #: Programs that leave work behind, and the gravest that may be said of it.
 GIVEN_UP = {"forgotten": "low", "cancelled": "low", "abandoned": "medium"}
 #: Findings of no healthy run.
@@ -98,13 +94,7 @@ def until(condition: Callable[[], bool], seconds: float, what: Callable[[], obje
         time.sleep(0.5)
 
 
-@pytest.mark.parametrize(
-    ("name", "end"),
-    [
-        pytest.param(*case, marks=[pytest.mark.slow] * (case[0] in ALSO_PLANNED))
-        for case in CASES.items()
-    ],
-)
+@pytest.mark.parametrize(("name", "end"), CASES.items())
 def test_the_planted_cause_is_named_first(
     name: str, end: signal.Signals | str, tmp_path: Path
 ) -> None:

@@ -200,7 +200,8 @@ def test_brief_tasks_are_hardly_read_and_longer_ones_from_end_to_end(
     waited = thread_time.run_queue_seconds(reading)
     assert waited is not None
     assert 0 <= waited <= SLACK
-    assert thread_time.run_queue_seconds(reading, duration=1.0, cpu=1.0) == 0.0
+    told = (b"1 0 1", b"2 3000000000 2", *reading[2:])  # it waited 3 s since the last reading
+    assert thread_time.run_queue_seconds(told, duration=1.0, cpu=0.75) == 0.25
     reads, reading = read(100.03, longer)
     assert (reads, reading[3]) == (2, True)
     queue.stop()
