@@ -85,8 +85,9 @@ def source_argument(*, required: bool = True) -> Callable[[_Command], _Command]:
 
     If the argument is not required, the default is the current directory.
     """
-    default = None if required else "."
-    return click.argument("source", metavar="SOURCE", required=required, default=default)
+    if required:
+        return click.argument("source", metavar="SOURCE")
+    return click.argument("source", metavar="SOURCE", default=".")
 
 
 @contextmanager
