@@ -29,7 +29,7 @@ _NOTHING = (
 class LocalRun(ProfiledRun):
     """A run on Dask's local schedulers, recorded in the process that computes.
 
-    It has the methods of `ProfiledRun`, but no cluster has to answer.
+    It has the methods of `ProfiledRun`, which do not have to wait for a cluster.
     """
 
     def __init__(self, settings: RunSettings) -> None:

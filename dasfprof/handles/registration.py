@@ -121,7 +121,7 @@ class profile:  # noqa: N801  (a context manager, used like a function)
     Parameters
     ----------
     pipeline
-        As of `register_default_profiler`.
+        See `register_default_profiler`.
     {options}
 
     Examples

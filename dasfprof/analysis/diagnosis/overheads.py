@@ -117,7 +117,8 @@ def tasks_too_small(run: RunFigures) -> Iterator[Finding]:
 def _of_few(run: RunFigures) -> float:
     """Return the seconds by which handling a few tasks took longer, as a mean over all threads.
 
-    Their number is not the cause: for example, workers import modules to unpickle their first task.
+    The number of tasks does not explain this: for example, workers import modules to unpickle their
+    first task.
     """
     each = task_overhead(run.trace)[run.succeeded]
     usual = float(np.nanmedian(each)) if np.isfinite(each).any() else np.nan

@@ -127,10 +127,10 @@ def earliest(runs: pd.DataFrame, *names: str) -> Array:
 
 
 def _early(runs: pd.DataFrame, begins: Array, since: float, threads: int) -> pd.DataFrame:
-    """Return the task runs that came before a time and started long after they came.
+    """Return task runs that arrived before a time and started long after their arrival.
 
-    All of these that were assigned to a worker by then are included. Of the others, there are as
-    many as there may be threads, because more would not explain additional idle threads.
+    All task runs that were assigned to a worker by that time are included. Of the others, as many
+    are included as there may be threads, because more would not explain additional idle threads.
     """
     late = begins >= since
     parts = [np.flatnonzero(late & (earliest(runs, *SENT) < since))]

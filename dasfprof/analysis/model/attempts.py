@@ -117,8 +117,8 @@ def earlier_attempts(run: Run) -> pd.DataFrame:
 def at_keys(run: Run) -> pd.DataFrame:
     """Return what is known about the attempts at each key, by its hash.
 
-    ``attempts`` is their number. ``follows`` is the reason that a further attempt would have, as in
-    ``again`` of `find_attempts`.
+    ``attempts`` is their number. ``follows`` is the value that ``again`` of `find_attempts` would
+    have for one more attempt.
     """
     attempts = find_attempts(run)
     last = attempts[~attempts["key_id"].duplicated(keep="last")]

@@ -132,8 +132,9 @@ def _count_trend(groups: Groups, start: Array) -> tuple[Array, Array]:
     Returns
     -------
     correlation, change
-        The rank correlation of the number in each step with the step, and the mean of its last
-        third of steps by that of its first; NaN where too few attempts are known.
+        The rank correlation of the number of starts with the index of the step, and the ratio of
+        the mean number in the last third of the steps to that in the first third. NaN if there are
+        too few attempts.
     """
     codes, sizes = groups.codes, groups.sizes
     first, last = groups.min(start), groups.max(start)

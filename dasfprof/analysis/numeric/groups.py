@@ -235,7 +235,7 @@ def is_constant(array: Array) -> bool:
 
 
 def is_nothing(array: Array) -> bool:
-    """Return whether an array repeats NaN that is stored once."""
+    """Return whether an array consists of a single NaN that is stored once and repeated."""
     return is_constant(array) and bool(np.isnan(array[0]))
 
 

@@ -152,7 +152,7 @@ class UnfinishedRuns:
 
 @once_per_trace
 def unfinished_runs(trace: Trace) -> UnfinishedRuns:
-    """Return the runs that only the scheduler recorded and that are not known to have run."""
+    """Return the task runs that only the scheduler recorded and that may not have started."""
     only = trace.scheduler_only
     runs = only[~only["lost"] & only["sent"].notna()]
     recorded = _recorded_by_scheduler(trace, runs)

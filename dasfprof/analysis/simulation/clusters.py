@@ -97,7 +97,7 @@ def sized_clusters(
 def _climb(
     run: Run, machine: MachineType, deadline: float, start_up: float
 ) -> Sequence[SizedCluster]:
-    """Replay increasing numbers of machines up to the first in time, and the numbers around it."""
+    """Replay growing numbers of machines up to the first that is in time, and numbers around it."""
     maximum = max(_MAXIMUM_WORKERS // machine.workers, 1)
     sized: dict[int, SizedCluster] = {}
 

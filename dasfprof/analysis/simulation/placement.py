@@ -177,7 +177,7 @@ class Placement:
         return best
 
     def _beside(self, row: int) -> int:
-        """Return the worker of the previous run, for one thread's part of the group at a time."""
+        """Return the worker of the group's previous run, until it has its share of the group."""
         group, size = self._group[row], self._root_size[row]
         worker, left = self._last_of_group.get(group, (-1, 0))
         if left <= 0 or not self.there[worker]:

@@ -79,7 +79,7 @@ def flags(values: Array, known: Array) -> pd.Series:
 
 
 def of_function(run: Run, events: pd.DataFrame, function: str | None) -> tuple[pd.DataFrame, Array]:
-    """Return the events of a function's tasks (None: of all tasks) by time, and their functions."""
+    """Return the events of a function's tasks, or of all tasks, by time, and their functions."""
     codes, names = run.keys.functions()
     table = events.sort_values("time", kind="stable")
     functions = np.array(names, dtype=object)[codes[table["key_id"].to_numpy()]]

@@ -206,10 +206,10 @@ class TraceBuilder:
         register.name_hosts()
 
     def _check_scheduler_file(self) -> None:
-        """Add a note if the scheduler's file was truncated, so that it lacks the end of workers.
+        """Add a note if the scheduler's file was truncated, so that it lacks the ends of workers.
 
-        The scheduler's process may be running, so that the file alone suggests that the run
-        continues.
+        The scheduler's process may still be running. From this file alone, the run would seem to
+        continue.
         """
         left = {str(worker.address) for worker in self._register.workers if worker.left is not None}
         recording = recording_end(self._reader.file_ends(), left)

@@ -338,7 +338,7 @@ class TraceReader:
 
     @property
     def plugins(self) -> list[str]:
-        """The plugin of each file that a plugin wrote."""
+        """The names of the plugins that wrote files, one for each file."""
         return [str(header["plugin"]) for header in self.headers if "plugin" in header]
 
     @property

@@ -42,7 +42,7 @@ class StackNumbers:
         self._writer = writer
 
     def renumbered(self, batch: Batch) -> Batch:
-        """Return a batch with numbers over all files instead of those of its file."""
+        """Return a batch in which numbers of one file are replaced by numbers over all files."""
         new: dict[str, Column] = {}
         for name in _NUMBERS.get(batch.name, ()):
             if name in batch.args:

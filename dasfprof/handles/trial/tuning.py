@@ -132,7 +132,7 @@ class Tuner:
         return points
 
     def _recorded(self, change: Mapping[str, Value]) -> tuple[Done, str]:
-        """Run the program once with values of its parameters, and return why they are left out."""
+        """Run the program once with parameters. Also return why they are left out, or ""."""
         side = self._side(change)
         done = self._runs.run(side, patience=_PATIENCE, with_traces=True)
         return done, self._why_left_out(done, side)

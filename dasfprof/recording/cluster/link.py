@@ -101,7 +101,7 @@ class ClusterLink:
 
     @property
     def is_closed(self) -> bool:
-        """Whether the cluster is known to have closed. Its processes wrote their files then."""
+        """Whether the cluster is known to have closed, so that its processes wrote their files."""
         return status_of(self._cluster) in ("closed", "failed")
 
     async def on_scheduler(

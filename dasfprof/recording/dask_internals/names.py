@@ -78,7 +78,7 @@ class Names:
 
 
 def _member(owner: Any, name: str) -> Any:
-    """Return an attribute. For one of instances of a class, return what declares it."""
+    """Return an attribute, or its declaration if only instances of the class have it."""
     value = getattr(owner, name, _ABSENT)
     if value is _ABSENT and isinstance(owner, type):
         for base in owner.__mro__:

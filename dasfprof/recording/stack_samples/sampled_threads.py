@@ -294,7 +294,7 @@ def waits_for_pool(frame: FrameType | None) -> bool:
 
 
 def works_in_pool(innermost: FrameType) -> bool:
-    """Return whether a pool's thread works, for anything but Dask and this package."""
+    """Return whether a pool's thread runs other code than that of Dask and this package."""
     frame: FrameType | None = innermost
     while frame is not None and not _is_first_of_pool(frame):
         file = frame.f_code.co_filename

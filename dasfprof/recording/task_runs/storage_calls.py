@@ -94,7 +94,7 @@ class _Calls(SharedListeners[Find]):
         yield from placed
 
     def _run(self) -> RunStorage | None:
-        """Return the storage of the served task run, or None if no requests are counted."""
+        """Return the storage counts of the task run that this thread serves, or None."""
         run = _served.get()
         if run is None:
             thread = threading.get_ident()
