@@ -91,9 +91,7 @@ def compare(
 
     BEFORE and AFTER take the same forms as SOURCE in `dasfprof analyse`. A directory means all runs
     in it. If a side has several sources, put -- between the two sides. A difference between single
-    runs may be chance, so record five runs for each side to be certain. With one run per side, the
-    usual variation is taken from earlier runs in the same directory, if `dasfprof history` has
-    summarized at least five of them.
+    runs may be chance, so record five runs for each side to be certain.
 
     The JSON document has "schema", "verdict", "gate" (the result of --fail-if-slower), "sentences",
     "notes", and the tables "runs", "waterfall", "waterfall_by_step", "thread_time", "functions",

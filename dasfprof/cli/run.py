@@ -229,15 +229,9 @@ def _nothing_recorded(target: str) -> str:
 
 
 def _report_run(run: ProfiledRun, head: int) -> None:
-    from dasfprof.analysis.history import keep_summary
-    from dasfprof.database.storage import is_url
-
     files = run.files()
     size = format_size(sum(path.stat().st_size for path in files))
     source = clean(run.source)
     echo(f"\ndasfprof recorded {source}: {count_of(len(files), 'trace file')}, {size}", err=True)
-    analyser = run.analyser()
-    print_answers(analyser, head, err=True, unlimited=head != DEFAULT_ROWS)
-    if not is_url(run.source):  # These files are copies.
-        keep_summary(files, analyser.run)
+    print_answers(run.analyser(), head, err=True, unlimited=head != DEFAULT_ROWS)
     echo(f"\nMore: dasfprof analyse {source}", err=True)

@@ -14,12 +14,9 @@ from traces import Plan, Task
 from traces.hung import hung
 
 import dasfprof
-from dasfprof import TraceAnalyser
-from dasfprof.analysis.history import keep_summary
 from dasfprof.analysis.history.over_time import _changes_of, _trend_of
 from dasfprof.analysis.history.summary import FILE
 from dasfprof.cli.main import cli
-from dasfprof.database import find_runs
 
 
 def write(
@@ -104,21 +101,6 @@ def spoil(directory: Path) -> None:
         facts = path.stat()
         path.write_bytes(b"x" * facts.st_size)
         os.utime(path, ns=(facts.st_atime_ns, facts.st_mtime_ns))
-
-
-def test_a_run_that_was_just_analysed_is_known(tmp_path: Path) -> None:
-    for place in ("a", "b"):
-        write(tmp_path / place, 0, 4.0)
-        write(tmp_path / place, 1, 5.0)
-    expected = dasfprof.history(tmp_path / "a", progress=False)
-    for run in find_runs(tmp_path / "b"):
-        analyser = TraceAnalyser(run.files, progress=False)
-        for _ in range(2):  # again: it is not there twice
-            keep_summary(run.files, analyser.run)
-    spoil(tmp_path / "b")
-    found = dasfprof.history(tmp_path / "b", progress=False)
-    columns = expected.columns.drop("Directory")
-    pd.testing.assert_frame_equal(found[columns], expected[columns])
 
 
 def test_known_runs_are_not_read_again(tmp_path: Path) -> None:

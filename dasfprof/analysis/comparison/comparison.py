@@ -35,7 +35,6 @@ from dasfprof.analysis.comparison.time_spent import (
     thread_parts,
 )
 from dasfprof.analysis.comparison.verdict import (
-    Least,
     Verdict,
     in_words,
     judge,
@@ -130,13 +129,12 @@ class Comparison:
         With one run each, the Mann-Whitney test compares their tasks. Then differences that two
         runs may have by chance are not called changed.
         """
-        return compare_functions(*self._traces, self._functions, self._least_of_one.share)
+        return compare_functions(*self._traces, self._functions, self._least_of_one)
 
     @cached_property
     def steps(self) -> pd.DataFrame:
         """The steps of both groups, with the columns of `functions`. Empty if no run has steps."""
-        least = self._least_of_one.share
-        table = compare_functions(*self._traces, Matching({}), least, "step")
+        table = compare_functions(*self._traces, Matching({}), self._least_of_one, "step")
         return table if set(table["Step"]) - {NO_STEP} else table.head(0)
 
     @cached_property
@@ -252,9 +250,9 @@ class Comparison:
         return share_in_common(self.functions) >= _SAME_PIPELINE
 
     @cached_property
-    def _least_of_one(self) -> Least:
+    def _least_of_one(self) -> float:
         if not len(self._before) == len(self._after) == 1:
-            return Least(0.0, 0)
+            return 0.0
         return least_of_one(self._before[0], self._after[0])
 
     @cached_property

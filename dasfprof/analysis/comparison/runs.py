@@ -1,4 +1,4 @@
-"""The runs of a comparison: their sources, their differences, and other runs of the same graph."""
+"""The runs of a comparison: their sources, and their differences."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from operator import attrgetter
 from pathlib import Path
-from statistics import median
 from typing import NamedTuple
 
 import numpy as np
@@ -18,14 +17,10 @@ import pandas as pd
 from dasfprof.analysis import diagnosis
 from dasfprof.analysis.analyser import Analyser
 from dasfprof.analysis.diagnosis.registry import Finding
-from dasfprof.analysis.history.over_time import kept_runs
-from dasfprof.analysis.history.summary import pipeline_of, shape_of
 from dasfprof.analysis.model.critical_path import path_seconds
-from dasfprof.analysis.numeric.significance import student_quantile
 from dasfprof.analysis.run import Run
 from dasfprof.analysis.trace import Trace
 from dasfprof.database import MultiEventDatabase, find_runs, open_run
-from dasfprof.database.columns import Array
 from dasfprof.database.reader import TraceFile, is_dasf_trace
 from dasfprof.errors import InvalidArgumentError, SourceNotFoundError
 from dasfprof.text import count_of, format_size
@@ -43,8 +38,6 @@ class ComparedRun:
     trace: Run
     #: Identity of the run. If it is empty, only the same trace object is the same run.
     uuid: str = ""
-    #: The directory of its files, or None if it is unknown.
-    directory: Path | None = None
 
     @cached_property
     def seconds(self) -> float:
@@ -173,62 +166,7 @@ def _run_of(database: MultiEventDatabase) -> ComparedRun:
     headers = [TraceFile(path).read_header() for path in paths if not is_dasf_trace(path)]
     uuid = next((str(h["run_uuid"]) for h in headers if h.get("run_uuid")), "")
     name = trace.run or (paths[0].stem if paths else "run")
-    return ComparedRun(name, trace, uuid, paths[0].parent if paths else None)
-
-
-#: Minimum number of other runs to estimate the spread, and maximum number that is used.
-_ENOUGH, _MOST = 5, 20
-
-
-def other_walls(before: ComparedRun, after: ComparedRun) -> Array:
-    """Return the wall times of other recent runs with the same graph as the run before.
-
-    They come from the history of its directory, since the wall time last changed. There are none if
-    they are too few to estimate the spread.
-    """
-    if before.directory is None:
-        return np.empty(0)
-    pipeline, shape = pipeline_of(before.name), shape_of(before.trace)
-    runs = [
-        run
-        for run in kept_runs(before.directory)
-        if (run["pipeline"], run["shape"]) == (pipeline, shape)
-        and run["run"] not in (before.name, after.name)
-        and run["ended"]
-        and not run["failed"]
-        and run["seconds"]
-    ]
-    seconds = _since_last_change([run["seconds"] for run in runs])
-    return np.array(seconds[-_MOST:] if len(seconds) >= _ENOUGH else [], dtype=float)
-
-
-def _since_last_change(walls: list[float]) -> list[float]:
-    """Return the wall times since the last change.
-
-    A change is two runs in a row that differ from the median of up to ten earlier runs by at least
-    10 %, and by three standard deviations (from the median absolute deviation).
-    """
-    start = 0
-    for at in range(len(walls)):
-        before = walls[max(start, at - 10) : at]
-        if len(before) < 3:
-            continue
-        middle = median(before)
-        deviation = median(abs(wall - middle) for wall in before)
-        threshold = max(0.1 * middle, 3 * 1.4826 * deviation)
-        off = [wall - middle for wall in walls[at : at + 2]]
-        if min(off) > threshold or max(off) < -threshold:
-            start = at
-    return walls[start:]
-
-
-def least_of_others(walls: Array, p: float) -> float:
-    """Return the fraction by which two runs differ with probability `p`, given other runs.
-
-    Logarithms of wall times are assumed to have a normal distribution.
-    """
-    deviation = float(np.log(walls).std(ddof=1))
-    return float(np.expm1(student_quantile(p, len(walls) - 1) * np.sqrt(2) * deviation))
+    return ComparedRun(name, trace, uuid)
 
 
 # --- Differences around two groups: software, settings, cluster, graph, sizes, memory -------------

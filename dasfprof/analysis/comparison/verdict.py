@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import numpy as np
 import pandas as pd
 
 from dasfprof.analysis.comparison.functions import UNCERTAIN
-from dasfprof.analysis.comparison.runs import ComparedRun, least_of_others, other_walls
+from dasfprof.analysis.comparison.runs import ComparedRun
 from dasfprof.analysis.comparison.time_spent import RUNNING, Evidence
 from dasfprof.analysis.model.critical_path import (
     SegmentKind,
@@ -112,17 +112,11 @@ class Verdict:
         return self.means[1] - self.means[0]
 
 
-class Least(NamedTuple):
-    """Minimum difference of two single runs that is reported, and how it was estimated."""
+def judge(before: Sequence[ComparedRun], after: Sequence[ComparedRun], least: float) -> Verdict:
+    """Compare the wall times of two groups. `least` applies to one run per group.
 
-    #: As a fraction, or NaN if it is unknown.
-    share: float
-    #: Number of other runs in the history, or 0 if there are too few.
-    others: int
-
-
-def judge(before: Sequence[ComparedRun], after: Sequence[ComparedRun], least: Least) -> Verdict:
-    """Compare the wall times of two groups. `least` applies to one run per group."""
+    It is the minimum difference that is reported, as a fraction, or NaN if it is unknown.
+    """
     first, second = walls(before), walls(after)
     means = float(first.mean()), float(second.mean())
     if refusal := _refusal(before, after):
@@ -163,42 +157,31 @@ def contributions(path: pd.DataFrame) -> list[tuple[str, float]]:
     return [(str(sums.index[place]), float(sums.iloc[place])) for place in order]
 
 
-def _of_one_each(means: tuple[float, float], least: Least, by_how_much: str) -> Verdict:
-    limit, others = least
-    if not math.isfinite(limit):
+def _of_one_each(means: tuple[float, float], least: float, by_how_much: str) -> Verdict:
+    if not math.isfinite(least):
         text = (
             f"{by_how_much}. With one run each and few tasks, it is unknown how much of this is "
             "chance."
         )
         return Verdict("cannot tell", False, means, math.nan, text)
-    as_others = f", estimated from {others} other runs" if others else ""
     cannot = (
-        f"one run each: differences below {format_share(limit)} cannot be distinguished from "
-        f"chance{as_others}"
+        f"one run each: differences below {format_share(least)} cannot be distinguished from chance"
     )
-    if abs(means[1] / means[0] - 1) < limit:
+    if abs(means[1] / means[0] - 1) < least:
         text = f"No certain difference: {by_how_much} as observed; {cannot}."
         return Verdict("no difference", False, means, math.nan, text)
     kind: Kind = "slower" if means[1] > means[0] else "faster"
-    text = f"{by_how_much}, which is likely but not certain: {cannot}."
-    if not others:
-        text = (
-            f"{by_how_much} as observed; {cannot}, and single runs do not show how much runs vary."
-        )
+    text = f"{by_how_much} as observed; {cannot}, and single runs do not show how much runs vary."
     return Verdict(kind, False, means, math.nan, text)
 
 
-def least_of_one(before: ComparedRun, after: ComparedRun) -> Least:
+def least_of_one(before: ComparedRun, after: ComparedRun) -> float:
     """Return the minimum difference that can be detected with one run per group.
 
-    It comes from the spread of other runs if the history has enough. It is at least the spread that
-    is estimated within the two runs and, without other runs, at least `LEAST_OF_ONE`.
+    It is the spread that is estimated within the two runs, but at least `LEAST_OF_ONE`.
     """
     within = _WITHIN * math.hypot(*(relative_spread(run.trace) for run in (before, after)))
-    others = other_walls(before, after)
-    if len(others):
-        return Least(float(np.nanmax([within, least_of_others(others, CERTAIN)])), len(others))
-    return Least(max(within, LEAST_OF_ONE), 0)
+    return max(within, LEAST_OF_ONE)
 
 
 def _refusal(before: Sequence[ComparedRun], after: Sequence[ComparedRun]) -> str:

@@ -1,5 +1,5 @@
 """The runs of a directory over time, with stored summaries so that thousands are read quickly."""
 
-from dasfprof.analysis.history.over_time import history, keep_summary
+from dasfprof.analysis.history.over_time import history
 
-__all__ = ["history", "keep_summary"]
+__all__ = ["history"]

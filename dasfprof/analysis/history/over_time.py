@@ -20,7 +20,6 @@ from dasfprof.analysis.history.summary import (
 )
 from dasfprof.analysis.numeric.groups import ratio
 from dasfprof.analysis.numeric.significance import CERTAIN, FEWEST, kendall_p, slope_of
-from dasfprof.analysis.run import Run
 from dasfprof.analysis.tables.columns import text, utc
 from dasfprof.analysis.trace.progress import is_wanted, track
 from dasfprof.config import setting
@@ -77,7 +76,7 @@ def history(
     fewer than eight runs.
 
     Each directory has a file ``.dasfprof-history.json`` with summaries of its runs, so that only
-    new runs are read. ``dasfprof run`` adds the summary of its run.
+    new runs are read.
     """
     root = Path(directory)
     if not root.is_dir():
@@ -138,36 +137,6 @@ def _summaries(directory: Path, *, progress: bool) -> list[dict[str, Any]]:
     if len(runs) > len(going_on):
         keep(directory, stored)
     return [summary for _, summary in stored] + going_on
-
-
-def keep_summary(files: list[Path], trace: Run) -> None:
-    """Store the summary of a run that has just been analysed, as `history` does.
-
-    Parameters
-    ----------
-    files
-        All files of the run. If they are in several directories, no summary is stored.
-    trace
-        The run that they contain.
-    """
-    directories = {path.parent for path in files}
-    if len(directories) == 1 and stays(trace):
-        (directory,) = directories
-        states = file_states(directory)
-        (run,) = find_runs(directory, files)
-        states_of_run = {path.name: states[path.name] for path in run.files}
-        stored = read_kept(directory, states)
-        others = [each for each in stored if each[0].keys().isdisjoint(states_of_run)]
-        keep(directory, [*others, (states_of_run, summarise_run(run, trace))])
-
-
-def kept_runs(directory: Path) -> list[dict[str, Any]]:
-    """Return the summaries that are stored in a directory, oldest first. No run is read."""
-    try:
-        stored = read_kept(directory, file_states(directory))
-    except OSError:
-        return []
-    return sorted((summary for _, summary in stored), key=lambda run: run["begin"] or 0.0)
 
 
 def _changes_of(runs: list[dict[str, Any]]) -> list[str]:
