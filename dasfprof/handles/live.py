@@ -7,7 +7,6 @@
 ``counts FILES``       prints the same without keys, functions, workers' addresses and findings
 ``findings SOURCE``    prints the findings as JSON
 ``metrics SOURCE``     prints the findings and the thread time by category as JSON (Prometheus)
-``report SOURCE PATH`` writes the report
 ====================== ===========================================================================
 """
 
@@ -182,12 +181,11 @@ def main(command: str, source: str, *others: str) -> None:
         return
     from dasfprof.database import open_run
     from dasfprof.handles.analyser import TraceAnalyser
-    from dasfprof.report.run_summary import title_of
 
     analyser = TraceAnalyser(open_run(source))
     if command == "findings":
         sys.stdout.write(json_of(records(analyser.diagnose())))
-    elif command == "metrics":
+    else:
         findings, thread_time = analyser.diagnose(), analyser.time_accounting()
         now = time.time()
         document = {
@@ -197,9 +195,6 @@ def main(command: str, source: str, *others: str) -> None:
             "seconds": now - psutil.Process().create_time(),
         }
         sys.stdout.write(json_of(document))
-    else:
-        title = title_of(analyser.in_memory, default=Path(source).resolve().name)
-        analyser.report(others[0], title=title)
 
 
 def _print_states(files: Sequence[str], *, counts: bool) -> None:

@@ -13,7 +13,6 @@ import re
 import select
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Callable
@@ -29,8 +28,6 @@ from dasfprof.recording.settings import RunSettings
 
 #: Time limit of an answer (seconds), and seconds for which the process waits for another request.
 _PATIENCE, _IDLE = 20.0, 60.0
-#: Seconds for which a report is reused, and the time limit for writing one (seconds).
-_FRESH, _LONGEST = 15.0, 600.0
 
 _NOTHING_YET = {"error": "Nothing of the run is on the scheduler's disk yet."}
 _SILENT = {"error": "The run's files could not be read; the next try is in a second."}
@@ -52,17 +49,16 @@ class Companion:
     """
 
     def __init__(self, settings: RunSettings, module: str, command: str) -> None:
-        self._settings, self._state_command = settings, command
-        self._command = [sys.executable, "-m", module]
+        self._settings = settings
+        self._command = [sys.executable, "-m", module, command]
         self._process: subprocess.Popen[bytes] | None = None
-        self._state_lock, self._report_lock = threading.Lock(), threading.Lock()
+        self._lock = threading.Lock()
         self._last_request = 0.0
-        self._report: tuple[float, bytes] | None = None
         self._ended = False
 
     def state(self) -> bytes:
         """Return the run's state as JSON, or an object whose ``error`` has the reason."""
-        with self._state_lock:
+        with self._lock:
             self._last_request = time.monotonic()
             if self._ended:
                 return json.dumps({"error": "The recording has ended."}).encode()
@@ -73,39 +69,23 @@ class Companion:
                 self._kill()
             return answer or json.dumps(_SILENT).encode()
 
-    def report(self) -> bytes | None:
-        """Return the report of the run so far as HTML, or None if it cannot be written."""
-        with self._report_lock, tempfile.TemporaryDirectory() as directory:
-            if self._report is not None and time.monotonic() - self._report[0] < _FRESH:
-                return self._report[1]
-            path = Path(directory, "report.html")
-            source = Path(self._settings.directory, self._settings.name)
-            command = [*self._command, "report", str(source), str(path)]
-            try:
-                subprocess.run(command, capture_output=True, timeout=_LONGEST, check=True)
-                page = path.read_bytes()
-            except (OSError, subprocess.SubprocessError):
-                return None
-            self._report = time.monotonic(), page
-            return page
-
     def end_if_idle(self) -> None:
         """End the process if no request has arrived for a minute."""
-        with self._state_lock:
+        with self._lock:
             if time.monotonic() - self._last_request >= _IDLE:
                 self._kill()
 
     def end(self) -> None:
         """End the process for good."""
         self._ended = True
-        with self._state_lock:
+        with self._lock:
             self._kill()
 
     def _start(self) -> bool:
         files = files_of_run(Path(self._settings.directory), self._settings.uuid)
         if files:
             self._process = subprocess.Popen(
-                [*self._command, self._state_command, *map(str, files[:100])],
+                [*self._command, *map(str, files[:100])],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
@@ -152,11 +132,9 @@ def add_page(scheduler: Any, settings: RunSettings, companion: str) -> Callable[
         return lambda: None
     process = Companion(settings, companion, "counts" if shown == "counts" else "state")
     routes: list[tuple[str, type, dict[str, Any]]] = [
-        (f"{_ROOT}dasfprof", _PageHandler, {"has_report": shown != "counts"}),
+        (f"{_ROOT}dasfprof", _PageHandler, {}),
         (f"{_ROOT}dasfprof/state.json", _StateHandler, {"companion": process}),
     ]
-    if shown != "counts":
-        routes.append((f"{_ROOT}dasfprof/report.html", _ReportHandler, {"companion": process}))
     remove = add_routes(scheduler, routes)
 
     def end() -> None:
@@ -169,13 +147,8 @@ def add_page(scheduler: Any, settings: RunSettings, companion: str) -> Callable[
 class _PageHandler(RequestHandler):
     """The page, which requests the state once per second while it is visible."""
 
-    def initialize(self, has_report: bool) -> None:
-        self._has_report = has_report
-
     def get(self) -> None:
         page = _PAGE.read_text(encoding="utf-8")
-        if not self._has_report:
-            page = re.sub('<a href="dasfprof/report.html.*?</a>', "", page)
         (script,) = re.findall("<script>(.*?)</script>", page, re.DOTALL)
         digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
         self.set_header(
@@ -187,15 +160,11 @@ class _PageHandler(RequestHandler):
         self.write(page)
 
 
-class _CompanionHandler(RequestHandler):
-    """Base class of handlers that answer with the output of a `Companion`."""
+class _StateHandler(RequestHandler):
+    """The state as JSON."""
 
     def initialize(self, companion: Companion) -> None:
         self._companion = companion
-
-
-class _StateHandler(_CompanionHandler):
-    """The state as JSON."""
 
     async def get(self) -> None:
         answer = await asyncio.to_thread(self._companion.state)
@@ -205,17 +174,3 @@ class _StateHandler(_CompanionHandler):
         self.set_header("X-Content-Type-Options", "nosniff")
         self.set_header("Cache-Control", "no-store")
         self.write(answer)
-
-
-class _ReportHandler(_CompanionHandler):
-    """The report of the run so far."""
-
-    async def get(self) -> None:
-        page = await asyncio.to_thread(self._companion.report)
-        self.set_header("X-Content-Type-Options", "nosniff")
-        if page is None:
-            self.set_status(503)
-            self.set_header("Content-Type", "text/plain")
-            self.write("The report could not be made: nothing of the run is on this disk yet.")
-        else:
-            self.write(page)

@@ -68,8 +68,6 @@ def test_the_page_and_its_state(client: Client, tmp_path: Path) -> None:
         assert "<img" not in told["html"]
         assert "&lt;img" in told["html"]
         assert len(companions()) == 1
-        report = get(f"{run.page}/report.html").read().decode()
-        assert report.lower().startswith("<!doctype html>")
         address = run.page
     wait_until(lambda: not companions())  # the process ends with the run
     assert run.page == "no page: the run has ended"
@@ -78,14 +76,12 @@ def test_the_page_and_its_state(client: Client, tmp_path: Path) -> None:
 
 
 def test_counts_alone(client: Client, tmp_path: Path) -> None:
-    """No key, error or source of the program is on the pages, and no page makes a report."""
+    """No key, error or source of the program is on the pages."""
     secrets = ("hidden", "test_dashboard_page")
     with (
         dask.config.set({"dasfprof.dashboard": "counts"}),
         dasfprof.profile(client, name="run", directory=tmp_path) as run,
     ):
-        page = get(run.page).read().decode()
-        assert "report.html" not in page
         client.submit(int, "hidden-value", key="hidden-1").exception()
 
         def state() -> Any:
@@ -96,8 +92,6 @@ def test_counts_alone(client: Client, tmp_path: Path) -> None:
         text = wait_until(state)
         assert not [secret for secret in secrets if secret in text]
         assert json.loads(text)["state"]["functions"] == []
-        with pytest.raises(urllib.error.HTTPError, match="404"):
-            get(f"{run.page}/report.html")
 
 
 def test_no_pages(client: Client, tmp_path: Path) -> None:
