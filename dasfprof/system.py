@@ -34,7 +34,7 @@ _ONLY_LINUX = (
     "whether a thread waits for the GIL",
     "bytes of disks by task",
     "CPU of Dask's own threads",
-    "pressure and sockets of hosts",
+    "sockets of hosts",
     "other processes of hosts",
     "limits and kills of control groups",
 )

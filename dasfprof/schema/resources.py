@@ -42,12 +42,6 @@ host_net_io.read_bps float32 number bytes per second received
 host_net_io.write_bps float32 number bytes per second sent
 host_tcp_connections time count   TCP sockets [# of TCP Connections]
 host_udp_connections time count   UDP sockets [# of UDP Connections]
-host_cpu_pressure.some time seconds some tasks of the host waited for a CPU core, since boot
-    [Cpu Pressure Seconds]
-host_memory_pressure.some time seconds some waited for memory, since boot [Memory Pressure Seconds]
-host_memory_pressure.full time seconds all waited for memory, since boot
-host_io_pressure.some time seconds some waited for disks, since boot [Io Pressure Seconds]
-host_io_pressure.full time seconds all waited for disks, since boot
 gpu_index       text     count    NVML's index of the worker's GPU
 gpu_utilization float32  number   % of the driver's last period with a running kernel
 gpu_memory_used time     bytes    memory of the GPU used by all processes
@@ -64,11 +58,8 @@ def _named(begin: str) -> tuple[Column, ...]:
     return tuple(column for column in RESOURCE_USAGE.columns if column.name.startswith(begin))
 
 
-#: Columns with Linux's pressure stall information: seconds since boot for which some or all tasks
-#: of the host waited for a resource.
-HOST_PRESSURE = tuple(column for column in _named("host_") if "_pressure." in column.name)
-#: The other columns about the host, which one worker of each host samples once per second.
-HOST_COUNTERS = tuple(column for column in _named("host_") if column not in HOST_PRESSURE)
+#: Columns about the host, which one worker of each host samples once per second.
+HOST_COUNTERS = _named("host_")
 #: Columns about the worker's own GPU, if this worker samples it.
 OWN_GPU = _named("gpu_")
 

@@ -19,7 +19,7 @@ from clusters import wait_until
 from dasfprof.recording.plugins.resources import HostDuty
 from dasfprof.recording.probes import process
 from dasfprof.recording.probes.gpu import GpuProbe
-from dasfprof.recording.probes.host import HostPressure, ResourceProbe
+from dasfprof.recording.probes.host import ResourceProbe
 from dasfprof.schema.resources import RESOURCE_USAGE
 from dasfprof.system import descriptor_limit
 
@@ -33,7 +33,7 @@ def test_counters_that_go_back_leave_psutil_s_memory_alone(
         psutil._psplatform, "net_io_counters", lambda: {"eth": (0, received[0], *[0] * 6)}
     )
     psutil.net_io_counters.cache_clear()
-    probe = ResourceProbe(GpuProbe(lambda device: HostDuty(device)), HostPressure())
+    probe = ResourceProbe(GpuProbe(lambda device: HostDuty(device)))
     monkeypatch.setattr(probe, "HOST_INTERVAL", 0.0)
     names = [name for name, _ in RESOURCE_USAGE.fields + RESOURCE_USAGE.args]
     samples = []
@@ -204,7 +204,7 @@ def test_the_limit_of_open_files_is_the_system_s() -> None:
 
 def test_swap_in_use_is_what_the_kernel_tells() -> None:
     names = [name for name, _ in RESOURCE_USAGE.fields + RESOURCE_USAGE.args]
-    probe = ResourceProbe(GpuProbe(lambda device: HostDuty(device)), HostPressure())
+    probe = ResourceProbe(GpuProbe(lambda device: HostDuty(device)))
     before, ((_, row),), after = swap_used(), probe.sample(True), swap_used()
     probe.close()
     assert min(before, after) <= dict(zip(names, row, strict=True))["host_swap_used"]

@@ -33,7 +33,7 @@ from dasfprof.recording.plugins.resources import HostDuty
 from dasfprof.recording.plugins.scheduler import SchedulerTaskPlugin
 from dasfprof.recording.plugins.tasks import WorkerTaskPlugin
 from dasfprof.recording.probes.gpu import GpuProbe
-from dasfprof.recording.probes.host import HostPressure, ResourceProbe, WorkerProbe
+from dasfprof.recording.probes.host import ResourceProbe, WorkerProbe
 from dasfprof.recording.settings import RunSettings
 from dasfprof.recording.task_runs.results import ResultDescriber
 from dasfprof.recording.task_runs.task_notes import FlatNotes, TaskNotes
@@ -124,9 +124,6 @@ SITES: list[tuple[Any, str]] = [
     (ResourceProbe, "__init__"),
     (ResourceProbe, "sample"),
     (ResourceProbe, "close"),
-    (HostPressure, "__init__"),
-    (HostPressure, "totals"),
-    (HostPressure, "close"),
     (WorkerProbe, "__init__"),
     (WorkerProbe, "sample"),
     ("dasfprof.recording.probes.host", "monotonic"),
@@ -144,7 +141,6 @@ UNCOUNTED = {
     "TaskNotes.__init__",
     "worker_plugin.worker_facts",
     "tasks.availability",
-    "HostPressure.__init__",
     "RunSettings.open_database",
     "scheduler.scheduler_notes",
     "TraceWriter.start",
@@ -289,7 +285,7 @@ def open_files() -> Counter[str]:
 def recorders() -> int:
     """How many objects that record something are alive."""
     gc.collect()
-    types = (WorkerTaskPlugin, SchedulerTaskPlugin, TaskNotes, RunQueue, HostDuty, HostPressure)
+    types = (WorkerTaskPlugin, SchedulerTaskPlugin, TaskNotes, RunQueue, HostDuty)
     return sum(isinstance(one, types) for one in gc.get_objects())
 
 

@@ -17,13 +17,12 @@ import psutil
 import pytest
 from clusters import client_of, new_client, wait_until
 from distributed import Client, wait
-from recorded_facts import assert_whole, facts, trace_files
+from recorded_facts import assert_whole, facts
 
 import dasfprof
 from dasfprof.analysis.trace import Trace
 from dasfprof.recording.plugins import resources as resource
 from dasfprof.recording.plugins.resources import HostDuty
-from dasfprof.recording.probes.host import HostPressure
 from dasfprof.recording.probes.process import ProcessUsage
 
 INTERVAL = 0.05
@@ -184,57 +183,6 @@ def test_each_worker_s_samples_carry_what_was_read_of_its_host(
         ]
         told = [math.nan if value is None else value for value in expected]
         np.testing.assert_allclose(later[name].to_numpy(dtype=float), told)
-
-
-PRESSURE = [
-    ("cpu", "some"),
-    ("memory", "some"),
-    ("memory", "full"),
-    ("io", "some"),
-    ("io", "full"),
-]
-
-
-def pressure_of(kind: str, line: str) -> float:
-    """Read a total as a person would."""
-    text = Path(f"/proc/pressure/{kind}").read_text()
-    (found,) = (words for words in map(str.split, text.splitlines()) if words[0] == line)
-    return int(found[-1].removeprefix("total=")) / 1e6
-
-
-@pytest.mark.skipif(HostPressure().availability != "available", reason="this kernel tells none")
-def test_pressure_of_the_host_agrees_with_the_kernels_files(client: Client, tmp_path: Path) -> None:
-    before = [pressure_of(*one) for one in PRESSURE]
-    with dasfprof.profile(client, directory=tmp_path, sample_interval=INTERVAL) as run:
-        client.gather([client.submit(burn, 0.7, key=("press", i)) for i in range(2)])
-    after = [pressure_of(*one) for one in PRESSURE]
-    rows = [row for row in usage(run) if row["host_memory_total"] is not None]
-    rows.sort(key=lambda row: row["timestamp"])  # on a busy host the duty moves between workers
-    for (kind, line), low, high in zip(PRESSURE, before, after, strict=True):
-        totals = [row[f"host_{kind}_pressure.{line}"] for row in rows]
-        assert low <= totals[0] + 1e-9
-        assert totals == sorted(totals)
-        assert totals[-1] <= high + 1e-9
-    others = [row for row in usage(run) if row["host_memory_total"] is None]
-    assert {row["host_cpu_pressure.some"] for row in others} == {None}
-    for file in trace_files(run, "ResourceMonitor"):
-        assert file.read_header()["pressure"] == "available"
-
-
-def test_pressure_that_is_not_told(tmp_path: Path) -> None:
-    absent = HostPressure(tmp_path / "none")
-    assert absent.availability == f"{tmp_path / 'none'}: No such file or directory"
-    assert absent.totals() == {}
-    for name in ("cpu", "memory", "io"):
-        (tmp_path / name).write_text("some avg10=0.00 avg60=0.00 avg300=0.00 total=2500000\nfull ?")
-    partial = HostPressure(tmp_path)
-    assert partial.totals() == {
-        "host_cpu_pressure.some": 2.5,
-        "host_memory_pressure.some": 2.5,
-        "host_io_pressure.some": 2.5,
-    }
-    partial.close()
-    assert partial.totals() == {}
 
 
 def test_host_duty_moves_when_its_holder_is_killed(client: Client, tmp_path: Path) -> None:

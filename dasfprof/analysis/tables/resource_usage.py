@@ -15,7 +15,7 @@ from dasfprof.analysis.tables.questions import NO_PARTS, question
 from dasfprof.database.columns import Array
 from dasfprof.errors import InvalidArgumentError
 from dasfprof.schema.events import Column
-from dasfprof.schema.resources import HOST_COUNTERS, HOST_PRESSURE, RESOURCE_USAGE
+from dasfprof.schema.resources import HOST_COUNTERS, RESOURCE_USAGE
 
 #: Sampled quantity and unit of each column, by label.
 Columns = dict[str, tuple[str, float]]
@@ -33,7 +33,7 @@ def _titled(columns: Iterable[Column]) -> Columns:
     }
 
 
-_OF_NODES = _titled((*HOST_COUNTERS, *HOST_PRESSURE))
+_OF_NODES = _titled(HOST_COUNTERS)
 _OF_PROCESSES = _titled(
     column for column in RESOURCE_USAGE.columns if not column.name.startswith("host_")
 )
@@ -66,8 +66,6 @@ def node_resource_usage(run: Run) -> pd.DataFrame:
         - since the host's boot: ``Disk Io Read Count``, ``Disk Io Write Count``, ``Disk Io Read
           (MB)``, ``Disk Io Write (MB)``, ``Network Sent (MB)``, ``Network Recv (MB)``
         - ``# of TCP Connections``, ``# of UDP Connections``
-        - since the host's boot: ``Cpu Pressure Seconds``, ``Memory Pressure Seconds``, ``Io
-          Pressure Seconds``, in which some of the host's tasks waited for the resource
         - the other counters that have a title in `dasfprof.schema.resources`
     """
     _, table = _sampled(run, run.samples[(run.samples["host_read"] == 1).to_numpy()], _OF_NODES)

@@ -17,7 +17,6 @@ from dasfprof.recording.plugins.worker_plugin import RecordingPart
 from dasfprof.recording.probes.gpu import DeviceMemoryProbe, GpuProbe
 from dasfprof.recording.probes.host import (
     DiskProbe,
-    HostPressure,
     Probe,
     ResourceProbe,
     WorkerProbe,
@@ -94,9 +93,7 @@ class ResourceMonitor(RecordingPart):
 
     def _start(self, worker: Any) -> None:
         """Open the file and start the sampler."""
-        pressure = HostPressure()
-        self._undo.append(pressure.close)
-        database, constants = self._open_database(worker, pressure=pressure.availability)
+        database, constants = self._open_database(worker)
         self._writer = database.writer
         self._source = Source(fold_rows, constants)
         self._writer.start(self._source)
@@ -105,7 +102,7 @@ class ResourceMonitor(RecordingPart):
         self._gpu = GpuProbe(lambda device: HostDuty(f"{self.settings.uuid}-{device}"))
         self._probes: list[Probe] = [
             self._gpu,
-            *self._of_worker(worker, partial(ResourceProbe, self._gpu, pressure)),
+            *self._of_worker(worker, partial(ResourceProbe, self._gpu)),
             DiskProbe(worker.local_directory),
         ]
         if LINUX:  # Its /proc has files about all processes.

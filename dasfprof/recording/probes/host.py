@@ -22,7 +22,6 @@ from dasfprof.recording.probes.process import (
 from dasfprof.schema.events import Schema
 from dasfprof.schema.resources import (
     DISK_USAGE,
-    HOST_PRESSURE,
     MANAGED_MEMORY,
     OWN_GPU,
     RESOURCE_USAGE,
@@ -135,62 +134,6 @@ def _space(mountpoint: str) -> Row:
     return usage.total, usage.used, usage.free
 
 
-# --- Pressure: how long processes of the host waited for CPU, memory or I/O -----------------------
-#
-# Each file under ``/proc/pressure`` counts the microseconds since boot in which some of the host's
-# processes waited for the resource, and in which all that had work waited at the same time
-# ("full", which the kernel does not count for the CPU of a host). The totals are those of the host,
-# also within a container. See https://docs.kernel.org/accounting/psi.html.
-
-#: Names of the files.
-_RESOURCES = ("cpu", "memory", "io")
-
-#: The totals that are recorded.
-_RECORDED = frozenset(column.name for column in HOST_PRESSURE)
-
-#: Maximum number of bytes to read, more than two lines of four numbers.
-_LENGTH = 256
-
-
-class HostPressure:
-    """Reads the totals through descriptors that stay open. Each read returns the current text.
-
-    Parameters
-    ----------
-    directory
-        The directory of the files.
-    """
-
-    def __init__(self, directory: Path = Path(PROC, "pressure")) -> None:
-        self._descriptors: dict[str, int] = {}
-        #: ``available``, or the reason if there are no totals.
-        self.availability = "available"
-        try:
-            for name in _RESOURCES:
-                self._descriptors[name] = os.open(directory / name, os.O_RDONLY | os.O_CLOEXEC)
-                os.pread(self._descriptors[name], _LENGTH, 0)
-        except OSError as error:  # Not Linux, or a kernel that was built or started without it.
-            self.availability = f"{directory}: {error.strerror}"
-            self.close()
-
-    def totals(self) -> dict[str, float]:
-        """Return the known totals (seconds since boot) by column."""
-        totals = {}
-        for name, descriptor in self._descriptors.items():
-            for line in os.pread(descriptor, _LENGTH, 0).decode().splitlines():
-                kind, _, values = line.partition(" ")
-                column = f"host_{name}_pressure.{kind}"
-                if column in _RECORDED:
-                    with contextlib.suppress(ValueError):  # The line has another format.
-                        totals[column] = int(values.rpartition("total=")[2]) * 1e-6
-        return totals
-
-    def close(self) -> None:
-        """Close the files."""
-        while self._descriptors:
-            os.close(self._descriptors.popitem()[1])
-
-
 # --- Probes of the process, the host and the worker -----------------------------------------------
 
 Rows = Iterable[tuple[Schema, tuple[Any, ...]]]
@@ -223,8 +166,6 @@ class ResourceProbe:
     ----------
     gpu
         The probe of GPUs, which is read first. The row includes its reading of the worker's GPU.
-    pressure
-        The host's pressure. It is closed with the probe.
     usage
         Reads the process. By default, a `ProcessUsage`.
     """
@@ -235,11 +176,8 @@ class ResourceProbe:
     #: Minimum seconds for a CPU percentage, because the kernel counts in ticks of 10 ms.
     MIN_CPU_INTERVAL = 0.02
 
-    def __init__(
-        self, gpu: GpuProbe, pressure: HostPressure, usage: ProcessUsage | None = None
-    ) -> None:
+    def __init__(self, gpu: GpuProbe, usage: ProcessUsage | None = None) -> None:
         self._gpu = gpu
-        self._pressure = pressure
         self._usage = ProcessUsage() if usage is None else usage
         self._service = ServiceCpu()
         self._cpu_group = cpu_group()
@@ -276,9 +214,8 @@ class ResourceProbe:
         yield RESOURCE_USAGE, tuple(map(reading.get, _COLUMNS))
 
     def close(self) -> None:
-        """Close the files of the process's usage and of the host's pressure."""
+        """Close the files of the process's usage."""
         self._usage.close()
-        self._pressure.close()
 
     def _cpu_percent(self, clock: float, seconds: float) -> float | None:
         """Return the percentage of a core since the last reading, or None if that was just now."""
@@ -327,7 +264,6 @@ class ResourceProbe:
             "host_disk_io.write_count": getattr(disk, "write_count", None),
             "host_tcp_connections": tcp,
             "host_udp_connections": udp,
-            **(_or_none(self._pressure.totals) or {}),
         }
 
 
