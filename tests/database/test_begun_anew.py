@@ -45,6 +45,10 @@ def remove(path: Path) -> None:
     path.unlink()
 
 
+def empty(path: Path) -> None:
+    os.truncate(path, 0)
+
+
 def cut_behind_a_block(path: Path) -> None:
     """Leave the header and one block."""
     data = path.read_bytes()
@@ -55,7 +59,7 @@ def cut_within_a_block(path: Path) -> None:
     os.truncate(path, path.stat().st_size - 10)
 
 
-LOSSES = [(remove, 30), (cut_behind_a_block, 20), (cut_within_a_block, 10)]
+LOSSES = [(remove, 30), (empty, 30), (cut_behind_a_block, 20), (cut_within_a_block, 10)]
 
 
 @pytest.mark.parametrize(("lose", "gone"), LOSSES)

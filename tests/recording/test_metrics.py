@@ -16,6 +16,8 @@ from clusters import new_client, wait_until
 from distributed import Client, Event
 
 import dasfprof
+from dasfprof import system
+from dasfprof.recording import telemetry
 from dasfprof.recording.telemetry import METRICS
 
 parser = pytest.importorskip("prometheus_client.parser")
@@ -54,7 +56,11 @@ def test_nothing_is_there_unless_it_is_asked_for(client: Client, tmp_path: Path)
     assert not [name for name in names if name.startswith("dasfprof")]
 
 
-def test_metrics_of_a_run(client: Client, tmp_path: Path) -> None:
+def test_metrics_of_a_run(client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # The analysis takes long on a busy machine, on which it would give way to all others.
+    monkeypatch.setattr(system, "lower_priority", lambda *_: None)
+    monkeypatch.setattr(telemetry, "_INTERVAL", 1.0)
+    monkeypatch.setattr(telemetry, "_TIMES", 0)
     with dasfprof.profile(client, directory=tmp_path, prometheus=True, name="shown") as run:
         futures = client.map(wait_for, [f"event-{n}" for n in range(3)], pure=False)
         wait_until(lambda: sum(open_tasks(scraped(client)).values()) == 3)
