@@ -552,6 +552,20 @@ finds(
     other_threads=5.84,
     settings=[],
 )
+# The tasks' own threads compute for 0.01 s of each second, and wait for a core for 0.05 s. If the
+# other threads of the process wait as long, they need 6 * 1.44 s of the 15 s.
+STARVED = asking(
+    used=on_both(
+        *((at, {"process_cpu_seconds": 0.4 * at, "service_cpu_seconds": 0.0}) for at in (0.0, 4.0))
+    )
+)
+finds(
+    "blocked-tasks",
+    "no more threads where the others of the process wait for a core",
+    replace(STARVED, tasks=[replace(task, run_queue=0.05) for task in STARVED.tasks]),
+    other_threads=1.44,
+    settings=[],
+)
 # One thread runs 20 tasks of 0.25 s, the other five times one that lasts 1 s.
 spares(
     "a long task beside short ones keeps none of them waiting",

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from clusters import new_client
 from refuters import refute
-from test_storage_calls import heard_of
+from test_storage_calls import BLOCK, SIZE, Server, heard_of, server  # noqa: F401
 
 import dasfprof
 from dasfprof import TraceAnalyser
@@ -77,3 +77,24 @@ def test_writes_are_counted(tmp_path: Path) -> None:
         dataset = opened.create_dataset("x", (10, 10), "f8")
         heard = heard_of(lambda: dataset.__setitem__(slice(0, 4), np.ones((4, 10))))
     assert heard.calls == [("hdf5", True, 320)]
+
+
+def test_requests_of_a_python_file_are_counted_instead_of_what_is_read(
+    tmp_path: Path,
+    server: Server,  # noqa: F811
+) -> None:
+    import fsspec
+
+    path = tmp_path / "x.h5"
+    with h5py.File(path, "w") as opened:
+        opened.create_dataset("x", data=np.random.default_rng(0).normal(size=100_000))
+    server.content = path.read_bytes().ljust(SIZE, b"\0")
+    server.sent = 0
+
+    def read() -> None:
+        with fsspec.open(server.url, block_size=BLOCK) as remote, h5py.File(remote) as opened:
+            opened["x"][:]
+
+    heard = heard_of(read)
+    assert {(store, is_write) for store, is_write, _ in heard.calls} == {("http", False)}
+    assert sum(size or 0 for _, _, size in heard.calls) == server.sent >= 800_000

@@ -55,6 +55,8 @@ _MOST_LOCKED = 3
 _SHOWN = 0.5
 #: Threshold (multiple of the waiting): CPU time of other threads.
 _OTHER_THREADS = 0.3
+#: Maximum factor by which CPU wait is assumed to make other threads slower.
+_STARVED = 10.0
 #: Threshold (multiple of the number of threads): task runs that wait for a thread.
 _BACKLOG = 1.0
 #: Threshold (fraction of a function's attempts): errors. A service may refuse more requests.
@@ -158,10 +160,20 @@ def _in_reader(run: RunFigures, name: str, name_rows: Array) -> float:
 
     The fraction is 0 if they mostly wait for other things, or if other threads compute meanwhile.
     """
-    waits, others = waits_of(run.trace, name), other_threads_cpu(run.trace).get(name, 0.0)
-    sampled = waits.get(READER, 0.0)
-    computed = others >= _OTHER_THREADS * (run.working - run.cpu)[name_rows].sum()
+    waits = waits_of(run.trace, name)
+    sampled, computed = waits.get(READER, 0.0), _of_others(run, name, name_rows)
     return 0.0 if computed or sampled < _SHOWN * sum(waits.values()) else sampled
+
+
+def _of_others(run: RunFigures, name: str, name_rows: Array) -> bool:
+    """Return whether other threads compute for much of the time for which a function waits.
+
+    They are assumed to wait for a core as long as the function's own threads do, per CPU second.
+    """
+    cpu, core_wait = float(run.cpu[name_rows].sum()), float(run.core_wait[name_rows].sum())
+    slower = min(1.0 + core_wait / max(cpu, 1e-9), _STARVED)
+    others = other_threads_cpu(run.trace).get(name, 0.0) * slower
+    return bool(others >= _OTHER_THREADS * (run.working - run.cpu)[name_rows].sum())
 
 
 def _for_storage(
@@ -247,7 +259,7 @@ def _blocked(run: RunFigures, name: str, rows: Array, name_rows: Array, share: S
     waits, on_cpu = waits_of(run.trace, name), cpu_share(run, name)
     failed = _share_failed(run, name)
     others, threads = other_threads_cpu(run.trace).get(name, 0.0), threads_per_worker(run)
-    of_others = others >= _OTHER_THREADS * (run.working - run.cpu)[name_rows].sum()
+    of_others = _of_others(run, name, name_rows)
     in_pool = waits.get(OWN_POOL, 0.0) >= _LOCKED
     shown = max(waits.get(SLEEP, 0.0), waits.get(NETWORK, 0.0)) >= _SHOWN * sum(waits.values())
     more = min(max(round(threads / max(on_cpu, 0.1)), 2 * threads), 10 * threads)

@@ -72,11 +72,16 @@ class RunStorage:
         with self._lock:
             request.begin = self._turn()
             self._open.add(request)
-            if item is not None and len(self._items) < MOST_ITEMS:
-                self._items[item] = None
+            self.read(item)
             if in_thread and threading.get_ident() not in self._helpers:
                 request.cpu = thread_time()
         return request
+
+    def read(self, item: str | None) -> None:
+        """Record what is read: hashes of objects, or of ranges of objects, or None if unknown."""
+        with self._lock:
+            if item is not None and len(self._items) < MOST_ITEMS:
+                self._items[item] = None
 
     def end(self, request: Request, size: int | None) -> None:
         """Record that a request has ended. Its bytes are None if unknown."""

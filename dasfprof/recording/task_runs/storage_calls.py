@@ -165,7 +165,11 @@ class _Calls(SharedListeners[Find]):
             store = kind.store(args[0])
             if store is None:
                 return None
-            size, item = kind.size(args, kwargs), kind.item(args, kwargs)
+            item = kind.item(args, kwargs)
+            if not store:
+                run.read(item)
+                return None
+            size = kind.size(args, kwargs)
             return run, run.begin(store, kind.is_write, item, in_thread), size
         except Exception:
             run.caught()

@@ -9,7 +9,7 @@ In Zarr 3, these are the methods of stores. Stores that pass requests on to a re
 fsspec or to another store are left out.
 
 In h5py, these are the functions that read and write datasets. Their bytes are those of the arrays
-in memory.
+in memory. If the file is a Python file, as of fsspec, its own requests are counted instead.
 """
 
 from __future__ import annotations
@@ -60,7 +60,8 @@ class RequestKind(NamedTuple):
     """How the requests of a method are counted."""
 
     is_write: bool
-    #: Returns the name of an object's store, or None if its requests are not counted.
+    #: Returns the name of an object's store, or None if its requests are not counted. If it is
+    #: empty, only what is read is recorded, because requests within it are counted.
     store: Callable[[Any], str | None]
     #: Called before the request, with its arguments. The first one is the object.
     size: Callable[[_Args, _Kwargs], BytesOf]
@@ -305,7 +306,12 @@ def _stored_chunks(args: _Args, _kwargs: _Kwargs) -> str | None:
     return " ".join(f"{STORED_CHUNK}{_hash_of(path, str(index))}" for index in indices)
 
 
+def _hdf5(dataset: Any) -> str:
+    """Return the store of a dataset, or ``""`` if it reads from a Python file, as of fsspec."""
+    return "" if dataset.file.driver == "fileobj" else "hdf5"
+
+
 _OF_DATASETS = {
-    "__getitem__": RequestKind(False, lambda _dataset: "hdf5", _in_memory, _stored_chunks),
-    "__setitem__": RequestKind(True, lambda _dataset: "hdf5", _assigned),
+    "__getitem__": RequestKind(False, _hdf5, _in_memory, _stored_chunks),
+    "__setitem__": RequestKind(True, _hdf5, _assigned),
 }
