@@ -774,6 +774,57 @@ def test_a_function_by_value(
         assert "row-wise" not in found(plan, tmp_path)
 
 
+VECTORIZES, OF_SLICES = (
+    (f"vectorize.{name}", "/x/site-packages/numpy/lib/_function_base_impl.py", 2600)
+    for name in ("_vectorize_call", "_vectorize_call_with_signature")
+)
+FILTERS = ("generic_filter", "/x/site-packages/scipy/ndimage/_filters.py", 1800)
+
+
+@pytest.mark.parametrize(
+    ("frames", "size", "each"),
+    [
+        ([VECTORIZES, APPLIES[1]], 800_000, 1e-5),
+        ([FILTERS, APPLIES[1]], 800_000, 1e-5),
+        # 1 ms per value, or unknown time per slice.
+        ([VECTORIZES, APPLIES[1]], 8000, None),
+        ([OF_SLICES, APPLIES[1]], 800_000, None),
+    ],
+)
+def test_a_function_for_each_value_of_an_array(
+    tmp_path: Path, frames: list[Any], size: int, each: float | None
+) -> None:
+    """Four threads filter for 4 s each, in tasks that use the CPU for 1 s."""
+    plan = Plan([replace(task, size=size, cpu=1.0) for task in filled(["local"], 1.0, count=16)])
+    plan.stands["local"] = frames
+    if each is None:
+        assert "row-wise" not in found(plan, tmp_path)
+        return
+    expected = {"severity": "high", "seconds": 4.0, "by_value": 1.0, "by_row": None}
+    assert_found(plan, tmp_path, "row-wise", **expected, each=each)
+
+
+PARSES = ("PythonParser._get_lines", "/x/site-packages/pandas/io/parsers/python_parser.py", 1200)
+
+
+@pytest.mark.parametrize(
+    ("frame", "caller", "seconds"),
+    [
+        (OF_SLICES, "numpy.vectorize(signature=)", 4.0),
+        # The C parser takes a tenth of the time.
+        (PARSES, "pandas.read_csv() with its Python parser", 3.6),
+    ],
+)
+def test_a_loop_in_a_library(
+    tmp_path: Path, frame: tuple[str, str, int], caller: str, seconds: float
+) -> None:
+    """All samples show the loop itself, so what it does for each element is brief."""
+    plan = Plan(filled(["slopes"], 1.0, count=16))
+    plan.stands["slopes"] = [frame]
+    expected = {"severity": "high", "by_value": 1.0, "in_loop": 1.0, "seconds": seconds}
+    assert_found(plan, tmp_path, "row-wise", **expected, caller=caller)
+
+
 # --- Dask itself, GPUs ---------------------------------------------------------------------------
 
 

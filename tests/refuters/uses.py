@@ -11,7 +11,7 @@ from refuters.evidence import Evidence, Rows
 from refuters.figures import Said, differs, exceeds, is_close, lies
 from refuters.registry import refuter
 
-#: Functions of pandas that pass rows or values of a column one by one, or get a value of a row.
+#: Functions that pass rows, or values of a column or array, one by one, or get a value of a row.
 _ONE_BY_ONE = (
     "apply_series_generator",
     "series_generator",
@@ -19,6 +19,14 @@ _ONE_BY_ONE = (
     "_get_value",
     "__getattr__",
     "map_array",
+    "_vectorize_call",
+    "_vectorize_call_with_signature",
+    "apply_along_axis",
+    "generic_filter",
+    "_get_lines",
+    "_rows_to_cols",
+    "genfromtxt",
+    "parse",
 )
 #: Sizes of data by their median from which tasks do more than others.
 _MORE_DATA = 1.5
@@ -128,12 +136,15 @@ def _without_first_uses(evidence: Evidence, runs: Rows) -> tuple[float, float]:
 
 @refuter("row-wise")
 def row_wise(said: Said, evidence: Evidence) -> Iterator[str]:
-    """Compare with the samples of the function in which pandas takes single values or rows."""
+    """Compare with the samples of the function in which libraries take single values or rows."""
     own = evidence.functions.get(str(said.function), Rows([]))
     yield from differs(said["tasks"], len(own), "its tasks")
     stacks = stacks_of(own, evidence)
     shown = sum(
-        any(name.rpartition(".")[2] in _ONE_BY_ONE and "pandas" in file for name, file, *_ in stack)
+        any(
+            name.rpartition(".")[2] in _ONE_BY_ONE and "-packages/" in file
+            for name, file, *_ in stack
+        )
         for stack in stacks
     )
     if shown < 0.5 * (said["by_row"] or said["by_value"]) * len(stacks):

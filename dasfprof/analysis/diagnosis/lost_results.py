@@ -369,12 +369,14 @@ def _computed_inside(run: RunFigures, first: Array) -> tuple[Array, list[str]]:
     for layer in np.unique(of_row[rows]).tolist():
         layer_rows = rows[of_row[rows] == layer]
         inner = layers.shared[layer]
-        calls = {layers.functions.get(each, "") for each in inner} - layers.others[layer]
+        calls = {layers.functions.get(each, "") for each in inner}
         if layer in layers.only_shared:
             calls |= MAKES_CHUNKS
         for code in np.unique(run.functions.codes[layer_rows]).tolist():
             named = layer_rows[run.functions.codes[layer_rows] == code]
-            share = time_inside(run.trace, str(run.function_names[code]), calls)
+            share = time_inside(
+                run.trace, str(run.function_names[code]), calls, layers.others[layer]
+            )
             seconds[named] = share * run.slot_seconds[named]
         line = layers.lines.get(inner[0], "")
         by_line[line] = by_line.get(line, 0.0) + float(seconds[layer_rows].sum())

@@ -9,9 +9,19 @@ import numpy as np
 from dasfprof.analysis.diagnosis.registry import MEDIUM, Finding, needs_cores, rule
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
 from dasfprof.analysis.model.critical_path import find_path
+from dasfprof.analysis.model.sizing import find_chunks
 from dasfprof.analysis.model.thread_time import ThreadTime
 from dasfprof.analysis.model.transfers import p2p_runs
-from dasfprof.analysis.stack_samples.calls import time_by_row, time_by_value
+from dasfprof.analysis.stack_samples.calls import (
+    BY_SLICE,
+    BY_VALUE,
+    DATEUTIL,
+    GENFROMTXT,
+    PYTHON_PARSER,
+    time_by_row,
+    time_by_value,
+    time_one_by_one,
+)
 from dasfprof.analysis.stack_samples.places import (
     OTHER_TASKS,
     hottest_frame,
@@ -41,8 +51,25 @@ _UNEVEN = 3.0
 #: Maximum number of functions that are searched for row-wise code, and the threshold (fraction of
 #: wall time) of its cost.
 _MOST_ROW_WISE, _ROW_WISE = 5, 0.05
-#: Threshold (CPU seconds per value of a column): calling Python code is much of a function's time.
-_BRIEF_VALUE = 3e-5
+#: Thresholds at which calling Python code is much of a function's time: CPU seconds per value, and
+#: fraction of the time in the loop that makes the calls. Bytes of a value of an array.
+_BRIEF_VALUE, _IN_LOOP, _VALUE_BYTES = 3e-5, 0.1, 8
+#: Advice about what handles elements one by one. The libraries' own code is about ten times slower
+#: than what is advised.
+_FOR_ARRAYS = (
+    "Replace {caller} by operations on whole arrays, or compile its function with Numba. In "
+    "xarray, write the function for whole arrays and call apply_ufunc() without vectorize=True."
+)
+_INSTEAD = {
+    **dict.fromkeys((*BY_SLICE, *BY_VALUE), _FOR_ARRAYS),
+    PYTHON_PARSER: "Pass the separator as a single character, such as sep=';', and leave out "
+    "engine='python', so that read_csv() uses its C parser.",
+    GENFROMTXT: "Read the files with numpy.loadtxt() or pandas.read_csv(), whose parsers are "
+    "written in C.",
+    DATEUTIL: "Parse whole columns with pd.to_datetime() and format=, or each text with "
+    "datetime.strptime().",
+}
+_LIBRARY_CODE = 0.9
 
 
 @rule(
@@ -208,17 +235,23 @@ def dominant_function(run: RunFigures) -> Iterator[Finding]:
 
 @rule("row-wise", explains="dominant-function")
 def row_wise(run: RunFigures) -> Iterator[Finding]:
-    """Find functions that pass a table to Python code row by row, or a column value by value."""
+    """Find functions that call Python code for each row, or for each value of a column or array."""
     for code in np.argsort(-run.functions.sum(run.working), kind="stable")[
         :_MOST_ROW_WISE
     ].tolist():
         name, rows = str(run.function_names[code]), np.flatnonzero(run.functions.codes == code)
         by_row, values = time_by_row(run.trace, name)
-        by_value = 0.0 if by_row > 0 else time_by_value(run.trace, name)
-        each = by_value * _seconds_per_value(run, rows) if by_value > 0 else float("nan")
-        if not (by_row > 0 or each < _BRIEF_VALUE):
+        caller, by_value, in_loop = time_one_by_one(run.trace, name)
+        caller = "" if by_row > 0 else caller
+        if not caller:
+            by_value, in_loop = time_by_value(run.trace, name), 0.0
+        of_array = caller in (*BY_SLICE, *BY_VALUE)
+        each = by_value * _seconds_per_value(run, rows, code, caller)
+        is_brief = by_value > 0 and (each < _BRIEF_VALUE or in_loop >= _IN_LOOP)
+        if not (by_row > 0 or is_brief):
             continue
-        share = by_row or by_value
+        library_code = _LIBRARY_CODE * in_loop if caller and not of_array else 1.0
+        share = by_row or by_value * library_code
         left = run.with_durations(rows, (1 - share) * run.working[rows] + run.core_wait[rows])
         seconds = run.saved(share * run.path_seconds_of(code), running=left)
         if seconds < _ROW_WISE * run.wall:
@@ -236,6 +269,20 @@ def row_wise(run: RunFigures) -> Iterator[Finding]:
                 'Compute whole columns at once (df["a"] * df["b"], numpy.where(), Series.map() '
                 "with a dict) instead of apply(axis=1), iterrows() or a loop over rows."
             )
+        elif caller:
+            each_piece = {True: "slice", False: "value"}[caller in BY_SLICE]
+            text = (
+                f"{{function}} handles arrays piece by piece: {{caller}} calls a Python function "
+                f"for each {each_piece} during {{by_value}} of its time."
+                if of_array
+                else "{function} parses text in Python code: {caller} takes {by_value} of its time."
+            )
+            evidence = (
+                "In {tasks:task}, the function uses {each} of CPU time per value. "
+                if caller in BY_VALUE
+                else "In {tasks:task}, {in_loop} of this time is spent in the code of {caller}. "
+            )
+            advice = _INSTEAD[caller]
         else:
             text = (
                 "{function} handles columns value by value: pandas calls a Python function for "
@@ -256,22 +303,32 @@ def row_wise(run: RunFigures) -> Iterator[Finding]:
             by_row=Share(by_row) if by_row > 0 else None,
             values=Share(values) if by_row > 0 else None,
             by_value=None if by_row > 0 else Share(by_value),
-            each=None if by_row > 0 else Seconds(each),
+            each=None if by_row > 0 or np.isnan(each) else Seconds(each),
+            caller=caller or None,
+            in_loop=Share(in_loop) if caller else None,
             tasks=Count(len(rows)),
             hottest=hottest_line(run.trace, name),
             seconds=seconds,
             # The function may do what no method of a column does.
-            at_most="high" if by_row > 0 else "medium",
+            at_most="high" if by_row > 0 or caller else "medium",
         )
 
 
-def _seconds_per_value(run: RunFigures, rows: Array) -> float:
-    """Return the CPU seconds per row of the results of task runs, or NaN if either is unknown."""
+def _seconds_per_value(run: RunFigures, rows: Array, code: int, caller: str) -> float:
+    """Return the CPU seconds of task runs of a function per value of a column or array.
+
+    NaN if they are unknown, or if `caller` does not pass single values.
+    """
     tasks = run.trace.tasks.iloc[rows]
+    cpu = float(tasks["cpu"].sum(skipna=False))
+    if caller:
+        # Dask may have fused a reduction into the tasks, so results alone do not show the values.
+        values = len(rows) * float(find_chunks(run.trace).size[code]) / _VALUE_BYTES
+        return cpu / max(values, 1.0) if caller in BY_VALUE else float("nan")
     lengths = [
         shape[0] if isinstance(shape, tuple) and shape else np.nan for shape in tasks["shape"]
     ]
-    return float(tasks["cpu"].sum(skipna=False)) / max(float(np.sum(lengths)), 1.0)
+    return cpu / max(float(np.sum(lengths)), 1.0)
 
 
 def _path_without_slow_tasks(run: RunFigures) -> tuple[Array, Array, Array, Array]:

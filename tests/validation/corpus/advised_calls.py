@@ -20,6 +20,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
+from io import StringIO
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -31,8 +32,11 @@ import dask.dataframe as dd
 import joblib
 import numpy as np
 import pandas as pd
+import xarray as xr
+from dateutil import parser as dates
 from distributed import Client, LocalCluster, as_completed
 from distributed import wait as wait_for
+from scipy.ndimage import generic_filter, maximum_filter
 
 import dasfprof
 from dasfprof import TraceAnalyser
@@ -378,6 +382,70 @@ def year_of(date: str) -> int:
     return datetime.strptime(date, _DATE).year
 
 
+@follows("row-wise", "pd.to_datetime()", "format=")
+def dates_by_library(client: Client, advised: bool) -> Any:
+    parts = client.map(parsed_dates, range(6), advised=advised)
+    return sum(client.gather(parts))
+
+
+def parsed_dates(seed: int, advised: bool) -> int:
+    """Parse a list of dates."""
+    texts = [f"{1 + n % 28} Mar {2000 + n % 20} 12:{n % 60:02}" for n in range(seed, 6000)]
+    if advised:
+        return int(pd.to_datetime(texts, format="%d %b %Y %H:%M").year.to_numpy().sum())
+    return sum(dates.parse(text).year for text in texts)
+
+
+@follows("row-wise", "read_csv()", "sep=", "engine=")
+def reads_csv_in_python(client: Client, advised: bool) -> Any:
+    engine = {} if advised else {"engine": "python"}
+    return round(sum(client.gather(client.map(total_of_csv, range(6), engine=engine))), 6)
+
+
+def total_of_csv(seed: int, engine: dict[str, Any]) -> float:
+    """Read a table from text."""
+    lines = (f"{n % 7};{n % 11};{n * seed % 13}" for n in range(60_000))
+    text = "a;b;c\n" + "\n".join(lines)
+    return float(pd.read_csv(StringIO(text), sep=";", **engine).c.mean())
+
+
+@follows("row-wise")
+def filters_by_window(_: Client, advised: bool) -> Any:
+    image = da.from_array(np.random.default_rng(0).random((300, 1200)), chunks=(300, 200))
+    filtered = image.map_overlap(maximum_of_windows, advised, depth=1, dtype="f8")
+    return round(float(filtered.sum().compute()), 6)
+
+
+def maximum_of_windows(block: Any, advised: bool) -> Any:
+    """Return the maximum of each window of three by three pixels."""
+    return maximum_filter(block, 3) if advised else generic_filter(block, largest, 3)
+
+
+def largest(window: Any) -> float:
+    """Return the maximum."""
+    return float(window.max())
+
+
+@follows("row-wise", "apply_ufunc()", "vectorize=")
+def slopes_by_pixel(_: Client, advised: bool) -> Any:
+    values = da.from_array(np.random.default_rng(0).random((200, 200, 30)), chunks=(50, 100, 30))
+    slopes = xr.apply_ufunc(
+        slope,
+        xr.DataArray(values, dims=("y", "x", "time")),
+        input_core_dims=[["time"]],
+        vectorize=not advised,
+        dask="parallelized",
+        output_dtypes=["f8"],
+    )
+    return round(float(slopes.sum().compute()), 6)
+
+
+def slope(series: Any) -> Any:
+    """Return the slope along the last axis."""
+    time = np.arange(series.shape[-1]) - (series.shape[-1] - 1) / 2
+    return (series * time).sum(axis=-1) / (time * time).sum()
+
+
 @follows("gil-contention", "threads_per_worker=", cluster=(1, 2), advised=(2, 1))
 def python_in_threads(client: Client, _: bool) -> Any:
     return client.gather(client.map(counted, range(24), pure=False))
@@ -497,6 +565,7 @@ WITHOUT: dict[str, set[str]] = {
     "memory-growth": {"CDLL()", "client.cancel()", "client.run()", "malloc_trim()"},
     "transfer-bound": {"client.replicate()", "pickle.dumps()", "scatter()"},
     "serial-chain": {"agg()", "drop_duplicates()", "split_every=", "split_out=", "value_counts()"},
+    "row-wise": {"datetime.strptime()", "numpy.loadtxt()", "pandas.read_csv()"},
     "gil-contention": {"nogil="},
     "cpu-oversubscribed": {
         "n_jobs=",

@@ -59,10 +59,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
         gains = {each: seconds[""] - seconds[each] for each in CAUSES[name]}
         first = first_finding(name)
         most = max(gains, key=lambda each: gains[each])
-        right += first["Rule"] == CAUSES[name][most]
+        right += first.get("Rule") == CAUSES[name][most]
         saved = ", ".join(f"{each}: {gain:+.1f} s" for each, gain in gains.items())
         print(f"{name}: {seconds['']:.1f} s; {saved}")
-        print(f"    {first['Rule']}, {first['Seconds at stake (s)']:.1f} s: {first['Suggestion']}")
+        print(
+            f"    {first['Rule']}, {first['Seconds at stake (s)']:.1f} s: {first['Suggestion']}"
+            if first
+            else "    no finding"
+        )
         changed = {each for turn in runs for each in remedies if turn[each][1] != runs[0][""][1]}
         if changed:
             print(f"    other results with {', '.join(sorted(changed))}")
@@ -85,11 +89,12 @@ def run(name: str, *remedies: str) -> tuple[float, str]:
 
 
 def first_finding(name: str) -> dict[str, object]:
-    """Record a program, and return its first finding as a row of `diagnose`."""
+    """Record a program, and return its first finding as a row of `diagnose`, or an empty dict."""
     with tempfile.TemporaryDirectory() as directory:
         command = [sys.executable, "-m", "dasfprof", "run", "-d", directory]
         subprocess.run([*command, str(DIRECTORY / f"{name}.py")], capture_output=True, check=True)
-        return TraceAnalyser(directory, progress=False).diagnose().iloc[0].to_dict()
+        findings = TraceAnalyser(directory, progress=False).diagnose()
+        return next(iter(findings.to_dict("records")), {})
 
 
 if __name__ == "__main__":
