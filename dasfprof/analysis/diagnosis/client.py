@@ -214,9 +214,9 @@ def large_objects_in_graph(run: RunFigures) -> Iterator[Finding]:
         )
         advice = (
             "Scatter the large object once and pass it as an argument: held = "
-            "client.scatter([object], broadcast=True, hash=False)[0], then f(x, held). Or load "
-            "it in the tasks. A function in a module that workers can import is sent by name "
-            "only."
+            "client.scatter([object], broadcast=True, hash=False)[0], then f(x, held). "
+            "Alternatively, load it in the tasks. A function in a module that workers can import "
+            "is sent by name only."
         )
     else:
         what, where = "Arguments of {name} are embedded in the graph", " The arguments are {held}."
@@ -233,7 +233,7 @@ def large_objects_in_graph(run: RunFigures) -> Iterator[Finding]:
         "large-objects-in-graph",
         f"{what}: {{size}} in each of {{tasks:task}}. In total, {{bytes}} are pickled and "
         "unpickled, separately for each task.",
-        f"They were sent at {{line}}.{where if held or not a_function else ''} Handling these "
+        f"The graph was sent at {{line}}.{where if held or not a_function else ''} Handling these "
         "tasks takes up to {handling} longer than handling tasks without large values. Pickling "
         "graphs in the client takes {pickling}. See sent_values().",
         advice,

@@ -102,7 +102,7 @@ def transfer_bound(run: RunFigures) -> Iterator[Finding]:
         f"{{moved}} were transferred{', {again} more than once' if again > _OFTEN * total else ''}"
         f"{', and {shuffled} by P2P shuffles' if shuffled > 0 else ''}"
         f"{', not counting P2P shuffles' if np.isnan(shuffled) else ''}. "
-        "Results of {function} are {of_function} of this, transferred at {rate}. "
+        "Results of {function} account for {of_function} of this, transferred at {rate}. "
         f'{slow}See transfers("function") and transfers().',
         suggestion,
         waiting=Share(share),

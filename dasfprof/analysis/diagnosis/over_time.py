@@ -92,8 +92,8 @@ def client_bound(run: RunFigures) -> Iterator[Finding]:
     )
     if actors["calls"]:
         calls = (
-            "This does not include {calls:call} of actors, which took {called} during this time. "
-            "The messages of these calls are included. "
+            "The time of {calls:call} of actors ({called}) is not included, but the messages of "
+            "these calls are. "
         )
     sampled = len(run.trace.client_samples) > 0
     unknown = "" if client or waits else _NOT_CLEAR if sampled else _NOT_SAMPLED

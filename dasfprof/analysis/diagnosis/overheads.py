@@ -224,10 +224,10 @@ def _where_chunks_are_set(
         if (blocks := chunks.shapes[code]) is not None:
             arrays.setdefault(parts[line][-1], []).append(blocks)
     of_function = int(run.functions.codes[run.rows_of(function)[0]])
-    own = built["line"][built["code"] == of_function]
+    lines_of_function = built["line"][built["code"] == of_function]
     larger = larger_chunks_in(
         alone[["line", "text"]].dropna().itertuples(index=False),
-        {part for line in own for part in parts[line]},
+        {part for line in lines_of_function for part in parts[line]},
         arrays,
         int(chunks.width[of_function]),
         float(factor),
@@ -388,10 +388,10 @@ def _chunks_are_chosen_in(run: RunFigures, most: int, wanted: float) -> int:
     """
     chunks = find_chunks(run.trace)
     sources = np.flatnonzero(_begins(run) & chunks.divisible)
-    whole = (chunks.size * chunks.width)[sources]
-    if not len(sources) or wanted <= whole.max():
+    totals = (chunks.size * chunks.width)[sources]
+    if not len(sources) or wanted <= totals.max():
         return most
-    return int(sources[whole.argmax()])
+    return int(sources[totals.argmax()])
 
 
 def _cut_as_finely(run: RunFigures, most: int) -> int | None:
@@ -403,18 +403,22 @@ def _cut_as_finely(run: RunFigures, most: int) -> int | None:
     chunks = find_chunks(run.trace)
     fine = _begins(run) & chunks.divisible & (chunks.size >= _DIVISIBLE)
     fine &= chunks.width >= chunks.width[most]
-    found = np.flatnonzero(fine)
-    return None if _begins(run)[most] or not len(found) else int(found[chunks.size[found].argmax()])
+    candidates = np.flatnonzero(fine)
+    return (
+        None
+        if _begins(run)[most] or not len(candidates)
+        else int(candidates[chunks.size[candidates].argmax()])
+    )
 
 
 def _needs_its_own(run: RunFigures, most: int) -> bool:
     """Return whether most runs of a function need results of other runs of the same function."""
-    own = np.flatnonzero(run.functions.codes == most)
+    rows = np.flatnonzero(run.functions.codes == most)
     lengths, items = run.trace.task_dependencies
     of_run = np.repeat(np.arange(len(lengths)), np.maximum(lengths, 0))
-    keys = run.trace.tasks["key_id"].to_numpy()[own]
+    keys = run.trace.tasks["key_id"].to_numpy()[rows]
     linked = np.unique(of_run[np.isin(items, keys)])
-    return bool(np.isin(own, linked).mean() > 0.5)
+    return bool(np.isin(rows, linked).mean() > 0.5)
 
 
 def _has_axes_of_sources(run: RunFigures, most: int) -> bool:
@@ -426,8 +430,8 @@ def _has_axes_of_sources(run: RunFigures, most: int) -> bool:
     shapes = find_chunks(run.trace).shapes
     given = [shapes[code] for code in np.flatnonzero(_begins(run)).tolist()]
     axes = {len(arrays[0]) for arrays in given if arrays is not None}
-    own = shapes[most]
-    return own is None or not axes or len(own[0]) in axes
+    arrays_of_function = shapes[most]
+    return arrays_of_function is None or not axes or len(arrays_of_function[0]) in axes
 
 
 def _begins(run: RunFigures) -> Array:

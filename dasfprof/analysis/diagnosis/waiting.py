@@ -373,13 +373,13 @@ def _turns(run: RunFigures, rows: Array) -> tuple[float | None, float]:
     lanes = [np.flatnonzero(worker == each) for each in np.unique(worker)]
     if turn is not None or len(lanes) < 2:
         return turn, 0.0
-    each = [find_turn(start[own], stop[own]) for own in lanes]
+    each = [find_turn(start[lane], stop[lane]) for lane in lanes]
     if any(interval is None for interval in each):
         return None, 0.0
     # A run that is served immediately lasts one interval, plus its other work.
-    least = [float((stop - start)[own].min()) for own in lanes]
+    least = [float((stop - start)[lane].min()) for lane in lanes]
     lasts = [max(interval or 0.0, other) for interval, other in zip(each, least, strict=True)]
-    served = sum(interval * len(own) for interval, own in zip(lasts, lanes, strict=True))
+    served = sum(interval * len(lane) for interval, lane in zip(lasts, lanes, strict=True))
     return None, float((stop - start).sum()) - served
 
 

@@ -54,7 +54,7 @@ class PackedColumn:
 
 def in_group(name: str, columns: Mapping[str, PackedColumn]) -> dict[str, PackedColumn]:
     """Prefix names of columns with a group. The page reads the columns of a group together."""
-    return {f"{name}/{own}": column for own, column in columns.items()}
+    return {f"{name}/{label}": column for label, column in columns.items()}
 
 
 def pack_all(columns: Mapping[str, PackedColumn]) -> dict[str, bytes]:
