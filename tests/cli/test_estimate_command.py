@@ -67,17 +67,7 @@ def test_the_script_ends_at_its_first_compute(compute: str, tmp_path: Path) -> N
 
 
 @pytest.mark.whole_program
-@pytest.mark.parametrize(
-    "compute",
-    [
-        "x.sum().compute()",
-        "client.persist(x)",
-        *(
-            pytest.param(other, marks=pytest.mark.slow)
-            for other in ("client.compute(x.sum())", "x.persist()")
-        ),
-    ],
-)
+@pytest.mark.parametrize("compute", ["x.sum().compute()", "client.persist(x)"])
 def test_clients_send_nothing(compute: str, tmp_path: Path) -> None:
     file = script(tmp_path, CLUSTER, compute)
     done = shell("dasfprof", "estimate", "--json", file, cwd=tmp_path)

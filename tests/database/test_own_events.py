@@ -100,9 +100,7 @@ for number in range(10**9):
 """
 
 
-@pytest.mark.parametrize(
-    ("rate", "end"), [(30_000, "kill"), (100_000, "kill"), (1e9, "kill"), (1e9, "exit")]
-)
+@pytest.mark.parametrize(("rate", "end"), [(30_000, "kill"), (1e9, "kill"), (1e9, "exit")])
 def test_a_process_that_dies_loses_at_most_the_last_5000(
     tmp_path: Path, rate: float, end: str
 ) -> None:
@@ -195,31 +193,6 @@ def test_bad_events_are_refused_at_the_call(tmp_path: Path, event: Any) -> None:
 def test_a_missing_duration_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidArgumentError, match=r"duration=None: .* non-negative"):
         EventProfiler(tmp_path / "t.msgpack").record_complete_event("n", 1.0)
-
-
-def test_frames_are_handed_over_without_waits(
-    tmp_path: Path, request: pytest.FixtureRequest
-) -> None:
-    """Events of many names are many frames; the writer's thread looked for one every 5 ms."""
-
-    def seconds(name: str, threshold: int) -> float:
-        events = [InstantEvent(f"n{number}", 1.0) for number in range(500)]
-        options: dict[str, Any] = {"commit_threshold": threshold, "flush_interval": 0.001}
-        with FileDatabase(tmp_path / name, **options) as database:
-            began = time.perf_counter()
-            for event in events:
-                database.record(event)
-            return time.perf_counter() - began
-
-    waiting, encoding = [], []
-    for turn in range(3):
-        waiting.append(seconds(f"w{turn}.msgpack", 250))
-        began = time.perf_counter()
-        seconds(f"e{turn}.msgpack", 5000)  # the thread that closes writes, and hands nothing over
-        encoding.append(time.perf_counter() - began)
-    # Those waits were 2.5 s. A crowded machine gives each of the threads a core a little late.
-    slack = 0.0 if request.config.getoption("--long") else 1.2
-    assert min(waiting) < 4 * min(encoding) + slack
 
 
 @pytest.mark.parametrize("option", ["commit_threshold", "max_pending"])
