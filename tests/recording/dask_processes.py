@@ -18,8 +18,8 @@ PATHS = os.pathsep.join(
     [*map(str, Path(__file__).parents[:2]), *filter(None, [os.environ.get("PYTHONPATH")])]
 )
 
-#: Mounts an empty disk of a size at a path, and runs a program.
-MOUNT = 'mount -t tmpfs -o size="$0" none "$1" && shift && exec "$@"'
+#: Mounts something at a path, and runs a program. The first argument says what is mounted.
+MOUNT = 'mount $0 "$1" && shift && exec "$@"'
 
 
 #: Run by Python as it starts: nothing of dasfprof can be imported in that process.
@@ -50,10 +50,15 @@ class Processes:
         *arguments: str,
         disk: Path | None = None,
         size: str = "64m",
+        stored: Path | None = None,
         stdin: int | None = None,
     ) -> subprocess.Popen[bytes]:
-        """Start Python; with `disk` it has a disk of its own there, which vanishes with it."""
-        apart = ["unshare", "--mount", "sh", "-c", MOUNT, size, str(disk)] if disk else []
+        """Start Python; with `disk` it has a disk of its own there.
+
+        The disk vanishes with the process, unless it is a directory, `stored`.
+        """
+        mounted = f"--bind {stored}" if stored else f"-t tmpfs -o size={size} none"
+        apart = ["unshare", "--mount", "sh", "-c", MOUNT, mounted, str(disk)] if disk else []
         process = subprocess.Popen(
             [*apart, sys.executable, *arguments],
             cwd=self.directory,
@@ -98,6 +103,12 @@ class Processes:
         return Client(scheduler_file=str(self.scheduler_file), timeout=120)
 
 
+def may_mount(directory: Path) -> bool:
+    """Return whether this user may give a process a disk of its own at a directory."""
+    probe = ["unshare", "--mount", "mount", "-t", "tmpfs", "none", str(directory)]
+    return subprocess.run(probe, capture_output=True, check=False).returncode == 0
+
+
 def is_alive(pid: int) -> bool:
     """Return whether there is such a process."""
     try:
@@ -122,3 +133,17 @@ def certificates(place: Path) -> Security:
     for role in ("client", "scheduler", "worker"):
         files |= {f"tls_{role}_cert": str(certificate), f"tls_{role}_key": str(key)}
     return Security(require_encryption=True, **files)
+
+
+def tls_variables(place: Path) -> dict[str, str]:
+    """Return environment variables with which all processes of a cluster use TLS alone."""
+    certificates(place)
+    files = {"CERT": place / "certificate.pem", "KEY": place / "key.pem"}
+    tls = {"CA_FILE": files["CERT"]} | {
+        f"{role}__{name}": file
+        for role in ("CLIENT", "SCHEDULER", "WORKER")
+        for name, file in files.items()
+    }
+    comm = {"REQUIRE_ENCRYPTION": "True", "DEFAULT_SCHEME": "tls"}
+    comm |= {f"TLS__{name}": str(file) for name, file in tls.items()}
+    return {f"DASK_DISTRIBUTED__COMM__{name}": value for name, value in comm.items()}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import os
 import signal
-import subprocess
 import threading
 import time
 from collections.abc import Iterator
@@ -18,7 +17,7 @@ import independent_record as record
 import pytest
 from click.testing import CliRunner
 from clusters import new_client
-from dask_processes import Processes
+from dask_processes import Processes, may_mount
 from distributed import Client
 from recorded_facts import computed
 
@@ -172,8 +171,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Processes]:
     """A scheduler with a preload, and two workers with nannies and disks of their own."""
     directory = tmp_path_factory.mktemp("shared")
     (directory / "traces").mkdir()
-    probe = ["unshare", "--mount", "mount", "-t", "tmpfs", "none", str(directory / "traces")]
-    if subprocess.run(probe, capture_output=True, check=False).returncode:
+    if not may_mount(directory / "traces"):
         pytest.skip("this user may not mount disks")
     processes = Processes(directory, {"DASK_DASFPROF__DIRECTORY": str(directory / "traces")})
     processes.scheduler("--preload", "dasfprof.preload", "--run-length", "1000 days")

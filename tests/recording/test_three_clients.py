@@ -1,18 +1,18 @@
 """Three clients at once on a cluster of Dask's commands: a healthy one, and two whose tasks fail.
 
-Expected is what the scripts did. What a client records is its own work: no text of the others is in
-its files. What the scheduler's preload records, one client's part of it names the same.
+All connections are encrypted, and each process of the cluster has a disk of its own. Expected is
+what the scripts did and printed. What a client records is its own work: no text of the others is in
+its files. One client's part of what the scheduler's preload records has the same task runs.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from pathlib import Path
 
 import pytest
-from dask_processes import Processes
+from dask_processes import Processes, may_mount, tls_variables
 
-from dasfprof import TraceAnalyser, open_run
+from dasfprof import FileDatabase, TraceAnalyser, open_run
 
 pytestmark = [pytest.mark.dask_internals, pytest.mark.whole_program]
 
@@ -47,7 +47,8 @@ def meet(place, name, what):
 
 def main(name, address, place):
     with Client(scheduler_file=address, name=name, timeout=120) as client:
-        run = dasfprof.register_default_profiler(client, directory=place / name)
+        assert client.scheduler.address.startswith("tls://")
+        run = dasfprof.register_default_profiler(client, directory=place / "traces" / name)
         meet(place, name, "ready")
         if name == "ann":
             futures = client.map(healthy_of_ann, range(30))
@@ -58,7 +59,10 @@ def main(name, address, place):
             wait(futures)
             futures += [client.submit(kill_of_eve, 1)]
         wait(futures)
-        print(*(future.status for future in futures), flush=True)
+        for future in futures:
+            error = future.exception() if future.status == "error" else None
+            print(future.key, future.status, type(error).__name__, flush=True)
+        client.wait_for_workers(2, timeout=120)
         meet(place, name, "done")
         run.stop()
 
@@ -74,60 +78,115 @@ FUNCTIONS = {
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Run the three; ``preload`` has what the scheduler's preload recorded."""
+    """Run the three; the scheduler's disk has what its preload recorded."""
     place = tmp_path_factory.mktemp("three")
     (place / "script.py").write_text(SCRIPT)
-    processes = Processes(place)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES", "0")
-        patch.setenv("DASK_DASFPROF__DIRECTORY", str(place / "preload"))
-        try:
-            scheduler = processes.scheduler("--preload", "dasfprof.preload")
-            for _ in range(2):
-                processes.worker(nanny=True)
-            address = str(processes.scheduler_file)
-            clients = {
-                name: processes.start("script.py", name, address, str(place)) for name in FUNCTIONS
-            }
-            for name, process in clients.items():
-                output, _ = process.communicate(timeout=500)
-                assert process.returncode == 0, name
-                (place / f"{name}.statuses").write_bytes(output)
-            scheduler.terminate()
-            scheduler.wait(timeout=120)
-        finally:
-            processes.end()
+    traces = place / "traces"
+    traces.mkdir()
+    if not may_mount(traces):
+        pytest.skip("this user may not mount disks")
+
+    def disk(name: str) -> dict[str, Path]:
+        (place / name).mkdir()
+        return {"disk": traces, "stored": place / name}
+
+    variables = {
+        "DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES": "0",
+        "DASK_DASFPROF__DIRECTORY": str(traces / "preload"),
+    }
+    processes = Processes(place, variables | tls_variables(place))
+    try:
+        preload = ("--preload", "dasfprof.preload")
+        scheduler = processes.scheduler(*preload, **disk("scheduler"))
+        for number in range(2):
+            processes.worker(nanny=True, **disk(f"worker{number}"))
+        address = str(processes.scheduler_file)
+        clients = {
+            name: processes.start("script.py", name, address, str(place)) for name in FUNCTIONS
+        }
+        for name, process in clients.items():
+            output, _ = process.communicate(timeout=500)
+            assert process.returncode == 0, name
+            (place / f"{name}.printed").write_bytes(output)
+        scheduler.terminate()
+        scheduler.wait(timeout=120)
+    finally:
+        processes.end()
     return place
+
+
+def directory_of(place: Path, name: str, source: str) -> Path:
+    return place / "traces" / name if source == "own" else place / "scheduler" / "preload"
+
+
+def printed(place: Path, name: str) -> dict[str, list[str]]:
+    """Return status and type of error of each task, as the script printed them."""
+    lines = (place / f"{name}.printed").read_text().splitlines()
+    return {key: outcome for key, *outcome in map(str.split, lines)}
 
 
 def recorded(place: Path, name: str, source: str) -> TraceAnalyser:
     """Open a client's own run, or its part of the preload's."""
-    if source == "own":
-        return TraceAnalyser(place / name, progress=False)
-    return TraceAnalyser(place / "preload", client=name, progress=False)
+    client = None if source == "own" else name
+    return TraceAnalyser(directory_of(place, name, source), client=client, progress=False)
 
 
 @pytest.mark.parametrize("source", ["own", "preload"])
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_a_client_has_its_task_runs_errors_and_deaths(name: str, source: str, place: Path) -> None:
-    analyser = recorded(place, name, source)
-    attempts = analyser.processed_tasks()
+def test_a_client_has_its_task_runs_and_errors(name: str, source: str, place: Path) -> None:
+    attempts = recorded(place, name, source).processed_tasks()
+    expected = printed(place, name)
     assert set(attempts["Function"]) == FUNCTIONS[name]
-    statuses = Counter((place / f"{name}.statuses").read_text().split())
     last = attempts.groupby("Task")["Status"].last()
-    assert len(last) == statuses.total()
-    assert int((last == "erred").sum()) == statuses["error"]
-    errors = attempts.groupby("Function")["Error Category"].agg(lambda each: set(each.dropna()))
-    assert ("ValueError" in set().union(*errors)) == (name == "bob")
-    assert (name == "eve") == ("kill_of_eve" in errors and bool(errors["kill_of_eve"]))
+    failed = {key: error for key, (status, error) in expected.items() if status == "error"}
+    assert set(last.index) == set(expected)
+    assert set(last.index[last == "erred"]) == set(failed)
+    errors = attempts.groupby("Task")["Error Category"].last()[list(failed)]
+    assert errors.replace("worker lost", "KilledWorker").to_dict() == failed
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_both_sources_have_the_same_attempts_and_deaths(name: str, place: Path) -> None:
+    own, preload = (recorded(place, name, source) for source in ("own", "preload"))
+
+    def attempts(analyser: TraceAnalyser) -> dict[str, list[str]]:
+        groups = analyser.processed_tasks().groupby("Task")["Status"]
+        return {task: sorted(statuses) for task, statuses in groups}
+
+    assert attempts(own) == attempts(preload)
+    # A task of another client that was on the worker when it was killed fails as well.
+    is_hit = any(error == "KilledWorker" for _, error in printed(place, name).values())
+    assert is_hit or name != "eve"
+    for analyser in (own, preload):
+        assert analyser.workers()["Ended"].str.contains("SIGKILL").sum() == 1
+        assert ("killed-worker-errors" in set(analyser.diagnose()["Rule"])) == is_hit
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_no_text_of_others_is_in_what_a_client_records(name: str, place: Path) -> None:
-    texts = repr([(event.name, event.args) for event in open_run(place / name)])
+    run = open_run(directory_of(place, name, "own"))
+    texts = repr([(event.name, event.args) for event in run])
     others = [other for other in FUNCTIONS if other != name]
     assert f"_of_{name}" in texts
     assert not any(f"of_{other}" in texts or f"of {other}" in texts for other in others)
+
+
+def seconds_of_workers(directory: Path) -> float:
+    """Return for how long the workers of a run were there, by the events of its files alone."""
+    spans: dict[str, tuple[float, float]] = {}
+    left: dict[str, float] = {}
+    for database in open_run(directory).databases:
+        assert isinstance(database, FileDatabase)
+        address = database.trace_file().read_header().get("worker", {}).get("address")
+        for event in database.get_traces():
+            if event.name == "Worker Removed":
+                left[event.args["worker"]] = event.timestamp
+            joined = event.args["worker"] if event.name == "Worker Added" else None
+            if worker := address or joined:
+                begin, end = spans.get(worker, (event.timestamp, event.timestamp))
+                last = event.timestamp + getattr(event, "duration", 0.0)
+                spans[worker] = min(begin, event.timestamp), max(end, last)
+    return sum(left.get(worker, end) - begin for worker, (begin, end) in spans.items())
 
 
 @pytest.mark.parametrize("source", ["own", "preload"])
@@ -136,6 +195,8 @@ def test_hours_add_up_with_those_of_others(name: str, source: str, place: Path) 
     analyser = recorded(place, name, source)
     cost = analyser.cost("client").set_index("Client")["Worker Hours"]
     assert cost.sum() == pytest.approx(analyser.cost("worker")["Worker Hours"].sum())
+    seconds = seconds_of_workers(directory_of(place, name, source))
+    assert cost.sum() * 3600 == pytest.approx(seconds, rel=0.02)
     assert cost["(other clients)"] > 0
     assert "(no client)" not in cost
     assert set(cost.index) - {"(other clients)", "(waiting)", "(idle)"} == {name}
@@ -149,7 +210,7 @@ def test_the_first_finding_of_the_healthy_client_is_no_error_of_others(place: Pa
 
 
 def test_each_client_has_its_part_of_the_preloads_hours(place: Path) -> None:
-    analyser = TraceAnalyser(place / "preload", progress=False)
+    analyser = TraceAnalyser(directory_of(place, "", "preload"), progress=False)
     names = set(analyser.cost("client")["Client"])
     assert names - {"(waiting)", "(idle)"} == set(FUNCTIONS)
     assert {"Client"} <= set(analyser.processed_tasks().columns)
