@@ -4,15 +4,25 @@ Two clusters live side by side and take turns, a batch each, so that what the ma
 both alike. Memory is compared between the second quarter of the run and the last one, because
 Dask's own grows as well. A task on each worker's event loop wakes 50 times a second: how late it
 is tells how long the loop stood. Threads and descriptors are counted once recording has ended.
+
+``--runs 200`` instead lets 200 clients, one after the other, connect to a cluster of Dask's own
+commands whose scheduler has the preload. Each records a run of its own. Another cluster, without
+dasfprof, has the same clients. Each worker has a disk of its own where users may mount disks. What
+processes hold after the first clients is compared with what they hold at the end; memory is
+resident, once Python's collector and malloc_trim have freed what they can.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import os
+import subprocess
+import sys
 import tempfile
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
+from pathlib import Path
 from typing import Any
 
 import dask
@@ -111,12 +121,144 @@ def growth(values: list[int]) -> float:
     return (spread(late)[0] - spread(early)[0]) / 1e6 / batches / BATCH * 100_000
 
 
+#: Clients until what processes hold is first looked at: libraries are loaded, connections made.
+WARM_UP = 10
+#: Limits of the preload's runs.
+LENGTH, KEEP = "20s", 1_000_000
+#: Mounts an empty disk at a path, and runs a program.
+MOUNT = 'mount -t tmpfs none "$0" && exec "$@"'
+
+
+def trimmed() -> tuple[int, int, int]:
+    """Free what can be freed; return resident bytes, threads and descriptors of this process."""
+    import ctypes
+    import gc
+
+    gc.collect()
+    ctypes.CDLL(None).malloc_trim(0)
+    return (resident(), *held())
+
+
+class Shared:
+    """A scheduler and two workers of Dask's own commands.
+
+    Parameters
+    ----------
+    directory
+        An empty directory.
+    recorded
+        Whether the scheduler has the preload, and clients record their runs.
+    """
+
+    def __init__(self, directory: Path, recorded: bool) -> None:
+        self.directory, self.recorded = directory, recorded
+        self.traces, self.file = directory / "traces", directory / "scheduler.json"
+        self.traces.mkdir(parents=True)
+        self._environment = {
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path]),
+            "DASK_DASFPROF__DIRECTORY": str(self.traces / "preload"),
+        }
+        limits = ("--run-length", LENGTH, "--keep-size", str(KEEP))
+        options = ("--preload", "dasfprof.preload", *limits) if recorded else ()
+        self._processes = [self._start("scheduler", "--port=0", *options)]
+        while not self.file.exists():
+            time.sleep(0.1)
+        apart = ("unshare", "--mount", "sh", "-c", MOUNT, str(self.traces))
+        can_mount = subprocess.run([*apart, "true"], capture_output=True, check=False)
+        for _ in range(2):
+            options = ("--nthreads=1", "--no-nanny")
+            prefix = () if can_mount.returncode else apart
+            self._processes.append(self._start("worker", *options, prefix=prefix))
+
+    def _start(self, role: str, *options: str, prefix: tuple[str, ...] = ()) -> Any:
+        command = (sys.executable, "-m", f"distributed.cli.dask_{role}", "--no-dashboard")
+        arguments = ("--scheduler-file", str(self.file), *options)
+        log = (self.directory / f"{role}.log").open("ab")
+        return subprocess.Popen(
+            [*prefix, *command, *arguments], env=self._environment, stdout=log, stderr=log
+        )
+
+    def one_client(self, number: int) -> None:
+        """Connect, compute some tasks, record them if runs are recorded, and leave."""
+        with Client(scheduler_file=str(self.file), timeout=60) as client:
+            client.wait_for_workers(2)
+            directory = self.traces / "user"
+            recording: Any = nullcontext()
+            if self.recorded:
+                recording = dasfprof.profile(client, name=f"run{number}-", directory=directory)
+            with recording:
+                tasks = client.map(abs, range(-100, 0), pure=False)
+                assert client.gather(tasks) == [*range(100, 0, -1)]
+            for path in directory.glob("*"):  # They are their user's, who has seen them.
+                path.unlink()
+
+    def held(self) -> list[tuple[int, int, int]]:
+        """Return what the scheduler and the workers hold: bytes, threads, descriptors."""
+        with Client(scheduler_file=str(self.file), timeout=60) as client:
+            return [client.run_on_scheduler(trimmed), *client.run(trimmed).values()]
+
+    def files(self) -> tuple[int, int, int]:
+        """Return files of users' runs on workers, and files and bytes of the preload's runs."""
+        roots = [f"/proc/{process.pid}/root" for process in self._processes[1:]]
+        user = [path for root in roots for path in Path(f"{root}{self.traces}/user").glob("*")]
+        kept = [path.stat().st_size for path in self.traces.glob("preload/*.msgpack")]
+        return len(user), len(kept), sum(kept)
+
+    def close(self) -> None:
+        """Kill all processes."""
+        for process in self._processes:
+            process.kill()
+            process.wait()
+
+
+def many_runs(runs: int) -> Result:
+    """Let very many clients record their runs on one cluster."""
+    columns = ["", "scheduler's memory, MB", "its threads, descriptors", "a worker's threads"]
+    columns += ["its descriptors", "users' files on workers", "the preload's files, MB"]
+    result = Result(f"{runs} runs on one cluster", columns)
+    with tempfile.TemporaryDirectory() as directory, ExitStack() as stack:
+        clusters = {}
+        for name in ("without", "dasfprof"):
+            clusters[name] = Shared(Path(directory, name), name == "dasfprof")
+            stack.callback(clusters[name].close)
+        before = {}
+        for number in range(runs + WARM_UP):
+            if number == WARM_UP:
+                before = {name: cluster.held() for name, cluster in clusters.items()}
+            for cluster in clusters.values():
+                cluster.one_client(number)
+        for name, cluster in clusters.items():
+            after = cluster.held()
+            pairs = list(zip(before[name], after, strict=True))
+            (first, last), *workers = pairs
+            left, files, size = cluster.files()
+            result.rows.append(
+                [
+                    name,
+                    f"{first[0] / 1e6:.1f} -> {last[0] / 1e6:.1f}",
+                    f"{first[1]} -> {last[1]}, {first[2]} -> {last[2]}",
+                    ", ".join(f"{a[1]} -> {b[1]}" for a, b in workers),
+                    ", ".join(f"{a[2]} -> {b[2]}" for a, b in workers),
+                    str(left),
+                    f"{files}, {size / 1e6:.2f}",
+                ]
+            )
+            result.figures[name] = {"before": before[name], "after": after}
+            result.figures[name] |= {"files": [left, files, size]}
+        print(result.show(), flush=True)
+    return result
+
+
 def main(arguments: list[str] | None = None) -> list[Result]:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--minutes", type=float, default=30, help="of both clusters together")
     parser.add_argument("--workers", type=int, default=4)
     parser.add_argument("--stack-frequency", type=float, default=0, help="looks at stacks a second")
+    parser.add_argument("--runs", type=int, help="many short runs on one cluster instead")
     options = parser.parse_args(arguments)
+    if options.runs:
+        return [many_runs(options.runs)]
     result = Result("Soak", COLUMNS)
     with (
         dask.config.set({"distributed.scheduler.worker-saturation": "inf"}),

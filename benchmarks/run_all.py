@@ -35,7 +35,7 @@ BENCHMARKS = {
     "bench_local": ["--rounds", "2", "--tasks", "1000"],
     "bench_nvtx": ["--rounds", "5"],
     "bench_sampler": ["--ticks", "20"],
-    "bench_idle": ["--seconds", "5"],
+    "bench_idle": ["--seconds", "5", "--days", "0.1"],
     "bench_scheduler": ["--workers", "20", "--tasks", "1000"],
     "bench_under_way": ["--seconds", "3", "--tasks", "5000"],
     "bench_sampling": ["--seconds", "1", "--rounds", "1", "--samples", "50000"],
