@@ -19,6 +19,7 @@ from click.testing import CliRunner
 from clusters import new_client
 from dask_processes import Processes, may_mount
 from distributed import Client
+from open_files import open_files
 from recorded_facts import computed
 
 import dasfprof
@@ -188,10 +189,11 @@ def client(cluster: Processes) -> Iterator[Client]:
         yield client
 
 
-def state_of_process(dask_worker: Any = None) -> tuple[int, list[str]]:
-    """Return the number of descriptors, and the threads of dasfprof."""
+def state_of_process(dask_worker: Any = None) -> tuple[int, int, list[str]]:
+    """Return the numbers of sockets and of other descriptors, and the threads of dasfprof."""
     threads = [thread.name for thread in threading.enumerate() if "dasfprof" in thread.name]
-    return len(os.listdir("/proc/self/fd")), sorted(threads)
+    sockets = open_files("socket:")
+    return sockets, open_files("") - sockets, sorted(threads)
 
 
 def disks(cluster: Processes) -> list[Path]:
@@ -219,14 +221,16 @@ def test_runs_leave_nothing_on_a_shared_cluster(
     one_run(0)
     before = client.run(state_of_process), client.run_on_scheduler(state_of_process)
     preload_files = [set(disk.iterdir()) for disk in disks(cluster)]
-    for number in range(1, 200 if request.config.getoption("--long") else 20):
+    runs = 200 if request.config.getoption("--long") else 20
+    for number in range(1, runs):
         one_run(number)
     assert [set(disk.iterdir()) for disk in disks(cluster)] == preload_files
 
     def is_as_before() -> bool:
         after = client.run(state_of_process), client.run_on_scheduler(state_of_process)
         pairs = [(before[1], after[1]), *((before[0][one], after[0][one]) for one in before[0])]
-        return all(b[1] == a[1] and a[0] <= b[0] + 2 for b, a in pairs)
+        # Dask keeps the connections of calls, and makes more at a time on a busy machine.
+        return all(b[1:] == a[1:] and a[0] < b[0] + runs / 2 for b, a in pairs)
 
     record.wait_until(is_as_before)
 
