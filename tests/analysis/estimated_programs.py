@@ -75,6 +75,11 @@ def grouped(place: Path) -> Any:
     return frame[frame.v > 0.5].groupby("k").w.mean()
 
 
+def looked_up(place: Path) -> Any:
+    names = pd.DataFrame({"k": range(50), "name": [str(number) for number in range(50)]})
+    return table(place).merge(dd.from_pandas(names, npartitions=2), on="k").groupby("name").v.sum()
+
+
 def bag(_: Path) -> Any:
     return db.from_sequence(range(1000), npartitions=10).map(str).frequencies()
 
@@ -88,7 +93,7 @@ SANE: dict[str, Program] = {
     program.__name__: program
     for program in (
         *(mean, rechunked, matrix_product, centred, cast, sliced),
-        *(assigned, grouped, bag, delayed),
+        *(assigned, grouped, looked_up, bag, delayed),
     )
 }
 
@@ -141,6 +146,11 @@ def late_filter(place: Path) -> Any:
     return frame[frame.w > 180_000].v.sum()  # planted
 
 
+def product(place: Path) -> Any:
+    frame = table(place)
+    return frame.merge(frame[["k", "w"]], on="k").v.sum()  # planted
+
+
 def called_twice(_: Path) -> Any:
     load = dask.delayed(fetch)
     first = load("a")  # planted
@@ -156,5 +166,6 @@ PLANTED: dict[str, tuple[Program, str]] = {
     "embedded": (embedded, "embeds 3.2 MB of objects of type ndarray"),
     "misaligned": (misaligned, "reads 40 times from 10 stored chunks"),
     "late_filter": (late_filter, "needs 1 of 8 row groups"),
+    "product": (product, "A merge of 200,000 and 200,000 rows has at most 50 different keys."),
     "called_twice": (called_twice, "'fetch' is called with the same arguments"),
 }

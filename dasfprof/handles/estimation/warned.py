@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from dasfprof.handles.estimation.facts import LayerFacts, line_of_layer, line_text
 from dasfprof.recording.dask_internals.graph_values import LEAST, size_of_value
 from dasfprof.recording.dask_internals.layer_sizes import BuiltLayer
+from dasfprof.recording.dask_internals.merges import product_merges
 from dasfprof.recording.dask_internals.parquet_reads import skippable_reads
 from dasfprof.recording.dask_internals.sent_graphs import SentGraph, repeated_calls
 from dasfprof.text import format_size
@@ -58,7 +59,7 @@ def find_warnings(
     threads, memory_limit
         Threads of each worker, and its memory in bytes, or None if unknown.
     """
-    warned = [*_all_to_all(facts), *_parquet(built), *_repeated(sent)]
+    warned = [*_all_to_all(facts), *_parquet(built), *_merges(built), *_repeated(sent)]
     if memory_limit is not None:
         warned += _large_chunks(facts, memory_limit / max(threads))
     for layer in built.values():
@@ -210,6 +211,18 @@ def _parquet(built: dict[str, BuiltLayer]) -> Iterator[Warned]:
             f"A filter right after read_parquet needs {groups - skipped:,} of {groups:,} row "
             "groups, but all of them are read.",
             f"Use dd.read_parquet(..., filters={filters!r}).",
+            line_of_layer(name),
+        )
+
+
+def _merges(built: dict[str, BuiltLayer]) -> Iterator[Warned]:
+    """Yield merges whose results may contain each row of a key with each other one."""
+    for name, left, right, keys in product_merges(layer.source for layer in built.values()):
+        yield Warned(
+            "high",
+            f"A merge of {left:,.0f} and {right:,.0f} rows has at most {keys:,.0f} different keys. "
+            f"If they are evenly distributed, it makes {left * right / keys:,.0f} rows.",
+            "Merge on more columns, or aggregate the rows of one of the dataframes by key first.",
             line_of_layer(name),
         )
 

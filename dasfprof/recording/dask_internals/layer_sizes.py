@@ -220,6 +220,12 @@ def _is_fixed(dtype: Any) -> bool:
     return isinstance(dtype, np.dtype) and not dtype.hasobject
 
 
+def rows_of(part: Any) -> np.ndarray | None:
+    """Return the number of rows of each partition, or None if unknown."""
+    rows = _rows(part, {})
+    return None if rows is None or rows.are_bounds else rows.rows
+
+
 def _rows(part: Any, known: dict[str, _Rows | None]) -> _Rows | None:
     if part._name not in known:
         known[part._name] = _rows_of(part, known)
