@@ -105,6 +105,95 @@ def test_only_groups_of_a_bag_are_advised_to_fold(tmp_path: Path) -> None:
     assert "foldby()" not in "".join(other.to_dict()["Suggestion"])
 
 
+FRAME: Any = {"type": "pandas.DataFrame"}
+
+
+def layer(name: str, number: int) -> Any:
+    return f"{name}-{16 * 'a1'}", number
+
+
+def joining(rows: int, are_inputs_known: bool = True) -> Plan:
+    """Two partitions of 100 rows are shuffled and joined, to so many rows each."""
+    reads = [
+        Task(layer("read_parquet", n), n, 0.0, 1.0, size=10_000, shape=(100, 2), **FRAME)
+        for n in (0, 1)
+    ]
+    moves = [
+        Task(
+            *(layer("hash-join-transfer", n), n, 1.0, 1.5),
+            dependencies=[reads[n].key] if are_inputs_known else [],
+        )
+        for n in (0, 1)
+    ]
+    barrier = Task("barrier-a", 0, 1.5, 1.6, dependencies=[move.key for move in moves])
+    joins = [
+        Task(
+            *(layer("hashjoinp2p", n), n, 2.0, 8.0),
+            size=40 * rows,
+            shape=(rows, 3),
+            dependencies=[barrier.key],
+            **FRAME,
+        )
+        for n in (0, 1)
+    ]
+    return Plan([*reads, *moves, barrier, *joins])
+
+
+def selecting(columns: int, function: str = "getitem") -> Plan:
+    """Of two partitions with ten columns, tasks return so many."""
+    tasks = []
+    for n in (0, 1):
+        read = Task(layer("read_parquet", n), n, 0.0, 4.0, size=8000, shape=(100, 10), **FRAME)
+        use = Task(layer(function, n), n, 4.0, 5.0, shape=(100, columns), **FRAME)
+        tasks += [read, replace(use, size=800 * columns, dependencies=[read.key])]
+    return Plan(tasks)
+
+
+def filtering(rows: int, dtype: str = "bool") -> Plan:
+    """Of two partitions of 100 rows, a filter leaves so many rows."""
+    tasks = []
+    for n in (0, 1):
+        read = Task(layer("read_parquet", n), n, 0.0, 1.0, shape=(100, 4), **FRAME)
+        mask = Task(layer("ge", n), n, 1.0, 2.0, shape=(100,), type="pandas.Series", dtype=dtype)
+        keep = Task(layer("getitem", n), n, 2.0, 6.0, shape=(rows, 4), **FRAME)
+        needs = [read.key, mask.key]
+        tasks += [read, replace(mask, dependencies=needs[:1]), replace(keep, dependencies=needs)]
+    return Plan(tasks)
+
+
+def dropping(rows: int) -> Plan:
+    """Two partitions of 100 rows have no duplicates; so many rows are left of both."""
+    tasks = []
+    for n in (0, 1):
+        read = Task(layer("read_parquet", n), n, 0.0, 1.0, shape=(100, 4), **FRAME)
+        drop = Task(layer("drop_duplicates", n), n, 1.0, 5.0, shape=(100, 4), **FRAME)
+        tasks += [read, replace(drop, dependencies=[read.key])]
+    needs = [tasks[1].key, tasks[3].key]
+    tree = Task(layer("dropduplicates-tree", 0), 0, 5.0, 9.0, shape=(rows, 4), **FRAME)
+    use = Task(layer("sum", 0), 0, 9.0, 9.5, dependencies=[tree.key])
+    return Plan([*tasks, replace(tree, dependencies=needs), use])
+
+
+# fmt: off
+# Eight thread-seconds, on four threads.
+finds("filter-without-effect", "a filter that keeps all rows", filtering(100), rows=200, tasks=2,
+    costs=2.0, function="getitem")
+spares("a filter that removes some rows", filtering(99), "filter-without-effect")
+spares("a selection by something else", filtering(100, "int64"), "filter-without-effect")
+finds("filter-without-effect", "duplicates that do not exist", dropping(200), rows=200, tasks=3,
+    costs=3.0, function="drop_duplicates")
+spares("duplicates in other partitions", dropping(150), "filter-without-effect")
+finds("exploding-join", "a join of keys that repeat", joining(5000), rows=10_000, taken=200,
+    times=50.0, input_size=20_000, size=400_000, tasks=2, largest=5000)
+spares("a join with as many rows as one side", joining(100), "exploding-join")
+spares("a join of what is not known", joining(5000, are_inputs_known=False), "exploding-join")
+finds("unused-columns", "columns that no task uses", selecting(2), columns=10, used=2, size=16_000,
+    used_size=3200, tasks=2, severity="low", function="read_parquet")
+spares("most columns are used", selecting(6), "unused-columns")
+spares("a function that may use all columns", selecting(2, "apply"), "unused-columns")
+# fmt: on
+
+
 WAITING = [Task(f"fit-{n}", 0, 0.1 * n, 0.1 * n + 0.001, done=0.1 * n + 0.1) for n in range(40)]
 SERIALISED = [(0, 0.1 * n + 0.09, f"fit-{n}", 0.09) for n in range(40)]
 # 200 tasks of 1 ms take 6 ms each, and the worker takes 3 s more to unpickle the first.

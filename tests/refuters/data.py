@@ -155,3 +155,71 @@ def host_memory_full(said: Said, evidence: Evidence) -> Iterator[str]:
 
 def _known(value: float | None) -> bool:
     return value is not None and not np.isnan(value)
+
+
+def _tables(evidence: Evidence) -> dict[str, dict[str, Any]]:
+    """Return the task runs by key, the last one that succeeded."""
+    runs = sorted(evidence.rows("Compute"), key=lambda row: row["timestamp"])
+    return {repr(row["key"]): row for row in runs if row["state"] == "memory"}
+
+
+def _length(row: dict[str, Any]) -> float:
+    """Return the rows of the dataframe that a task returned; NaN if it returned something else."""
+    is_table = str(row["type"]).endswith(("DataFrame", "Series"))
+    return float(row["shape"][0]) if is_table and row["shape"] else float("nan")
+
+
+@refuter("exploding-join")
+def exploding_join(said: Said, evidence: Evidence) -> Iterator[str]:
+    """Add up the rows of each layer of the function, and of the dataframes that come before it."""
+    runs, layers = _tables(evidence), dict[Any, list[dict[str, Any]]]()
+    for row in runs.values():
+        if key_split(row["key"]) == said.function and np.isfinite(_length(row)):
+            layers.setdefault(row["key"][0], []).append(row)
+    for layer in layers.values():
+        waiting, before = [repr(key) for row in layer for key in row["dependencies"]], set[str]()
+        for key in waiting:
+            if np.isfinite(_length(runs[key])):
+                before.add(key)
+            else:
+                waiting += [repr(other) for other in runs[key]["dependencies"]]
+        taken, made = sum(_length(runs[key]) for key in before), sum(map(_length, layer))
+        if (taken, made, len(layer)) == (said["taken"], said["rows"], said["tasks"]):
+            yield from differs(said["size"], sum(row["size"] for row in layer), "its bytes")
+            yield from exceeds(said["largest"], max(map(_length, layer)), "its largest result")
+            return
+    yield f"no layer makes {said['rows']} rows of {said['taken']}"
+
+
+@refuter("unused-columns")
+def unused_columns(said: Said, evidence: Evidence) -> Iterator[str]:
+    """Look for a use of the function's results that is no selection of columns."""
+    runs = _tables(evidence)
+    made = {
+        key: row
+        for key, row in runs.items()
+        if key_split(row["key"]) == said.function and row["shape"][1:] == (said["columns"],)
+    }
+    kept: dict[Any, int] = {}
+    for row in runs.values():
+        is_use = made.keys() & {repr(key) for key in row["dependencies"]}
+        if is_use and key_split(row["key"]) == "getitem":
+            kept[row["key"][0]] = (*row["shape"], 1)[1]
+    if len(made) < said["tasks"] or sum(kept.values()) < said["used"]:
+        yield f"{len(made)} results with {said['columns']} columns, of which {kept} are kept"
+
+
+@refuter("filter-without-effect")
+def filter_without_effect(said: Said, evidence: Evidence) -> Iterator[str]:
+    """Look for a layer of the function that took and returned as many rows."""
+    runs, layers = _tables(evidence), dict[Any, list[tuple[float, set[float]]]]()
+    for row in runs.values():
+        if key_split(row["key"]) == said.function and isinstance(row["key"], tuple):
+            taken = {_length(runs[repr(key)]) for key in row["dependencies"] if repr(key) in runs}
+            layers.setdefault(row["key"][0], []).append((_length(row), taken))
+    for layer in layers.values():
+        if sum(rows for rows, _ in layer) == said["rows"] and all(
+            taken == {rows} for rows, taken in layer
+        ):
+            return
+    yield f"no layer of {said.function} takes and returns {said['rows']} rows"

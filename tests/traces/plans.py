@@ -65,6 +65,9 @@ class Task:
     thread: int = 1
     size: int = 1000
     shape: tuple[int, ...] | None = None
+    #: Type of its result, and of the values in that, if they are known.
+    type: str | None = None
+    dtype: str | None = None
     dependencies: Sequence[str] = ()
     state: str = "memory"
     exception: str | None = None
@@ -352,6 +355,8 @@ class Plan:
             state=task.state,
             size=task.size if task.state == "memory" else 0,
             shape=task.shape,
+            type=task.type,
+            dtype=task.dtype,
             dependencies=list(task.dependencies),
             input_size=sum(
                 next(other.size for other in self.tasks if other.key == key)

@@ -1,0 +1,190 @@
+"""Rules about rows and columns of dataframes: exploding joins, idle filters, and unused columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from dasfprof.analysis.diagnosis.registry import Finding, rule
+from dasfprof.analysis.diagnosis.run_figures import RunFigures
+from dasfprof.analysis.model.dataframes import frames_of
+from dasfprof.analysis.wording import Bytes, Count, Factor
+from dasfprof.database.columns import Array
+
+#: Names of the functions that join two dataframes and do nothing else.
+_JOINS = ("hashjoinp2p", "hash-join", "blockwisemerge", "inter-broadcastjoin")
+#: Threshold (factor): a join returns more rows than its inputs have together.
+_EXPLODES = 10.0
+#: Name of the function that selects columns, or rows by a second input. Thresholds: number of
+#: columns, and the fraction of them that is used.
+_SELECTS, _COLUMNS, _USED = "getitem", 4, 0.5
+#: Functions with which drop_duplicates() begins and ends, and moves rows in between.
+_DROPS, _TREE, _DROPPED = "drop_duplicates", "dropduplicates-tree", "call_with_list_arg"
+_MOVES = (
+    *(_TREE, "operation", "shuffle-transfer", "shuffle-barrier", "p2pshuffle"),
+    *("taskshuffle", "group-taskshuffle", "split-taskshuffle"),
+)
+
+
+def _layers(run: RunFigures, names: tuple[str, ...]) -> Iterator[tuple[str, Array]]:
+    """Yield the function and the last successful task runs of each layer of some functions."""
+    frames = frames_of(run.trace)
+    for code in np.flatnonzero(np.isin(run.function_names.astype(str), names)).tolist():
+        rows = np.flatnonzero((run.functions.codes == code) & np.isfinite(frames.rows))
+        layers = run.layers.codes[rows]
+        for layer in np.unique(layers).tolist():
+            yield str(run.function_names[code]), rows[layers == layer]
+
+
+@rule("exploding-join", explains="dominant-function spilling")
+def exploding_join(run: RunFigures) -> Iterator[Finding]:
+    """Find the join that costs most among those that return many times the rows of their inputs."""
+    frames, sizes, joins = frames_of(run.trace), run.task_column("size"), []
+    for name, rows in _layers(run, _JOINS):
+        inputs = frames.inputs(rows)
+        if inputs is None:
+            continue
+        before, after = frames.rows[inputs].sum(), frames.rows[rows].sum()
+        if 0 < _EXPLODES * before < after:
+            joins.append((float(run.working[rows].sum()), name, rows, inputs))
+    if not joins:
+        return
+    costs, name, rows, inputs = max(joins, key=lambda join: join[0])
+    before, after = frames.rows[inputs].sum(), frames.rows[rows].sum()
+    yield Finding.of(
+        "exploding-join",
+        "A join multiplies rows: {function} makes {rows:row} of the {taken:row} of its inputs, "
+        "{times} times as many.",
+        "The inputs have {input_size} in total, and the results {size}. The largest of "
+        "{tasks:result} has {largest:row}. A key that occurs several times in both dataframes is "
+        "joined with itself in all combinations.",
+        "Remove repeated keys from one of the dataframes before you join them, or aggregate its "
+        "rows by key. If they repeat because the join needs another column, add it to on=.",
+        function=name,
+        rows=Count(after),
+        taken=Count(before),
+        times=Factor(after / before),
+        input_size=Bytes(np.nansum(sizes[inputs])),
+        size=Bytes(np.nansum(sizes[rows])),
+        tasks=Count(len(rows)),
+        largest=Count(frames.rows[rows].max()),
+        costs=costs / run.threads,
+        at_least="low",
+    )
+
+
+@rule("filter-without-effect")
+def filter_without_effect(run: RunFigures) -> Iterator[Finding]:
+    """Find the filter or drop_duplicates() that costs most among those that remove no row."""
+    frames = frames_of(run.trace)
+    filters = []
+    for name, rows in _layers(run, (_SELECTS, _DROPS)):
+        if name == _SELECTS:
+            steps, before = rows, _passed(run, rows)
+        else:
+            steps, after = _dropping(run, rows)
+            inputs = frames.inputs(rows)
+            before = np.nan if inputs is None else frames.rows[inputs].sum()
+            before = before if before == after else np.nan
+        if before > 0:
+            filters.append((float(run.working[steps].sum()), name, steps, before))
+    if not filters:
+        return
+    costs, name, steps, before = max(filters, key=lambda each: each[0])
+    yield Finding.of(
+        "filter-without-effect",
+        "drop_duplicates() removes none of {rows:row}."
+        if name == _DROPS
+        else "A filter removes none of {rows:row}.",
+        "All {tasks:task} of this operation together return as many rows as they take.",
+        "Remove this operation if your data never needs it.",
+        function=name,
+        rows=Count(before),
+        tasks=Count(len(steps)),
+        costs=costs / run.threads,
+        at_most="medium",
+    )
+
+
+def _passed(run: RunFigures, rows: Array) -> float:
+    """Return the rows that tasks took and returned, or NaN if they are no filters or removed some.
+
+    A filter of a collection takes a dataframe or series, and a series of booleans.
+    """
+    frames, tasks = frames_of(run.trace), run.trace.tasks
+    uses = np.isin(frames.takers, rows)
+    takers, givers = frames.takers[uses], frames.givers[uses]
+    is_mask = tasks["dtype"].astype(str).str.startswith("bool").to_numpy()[givers]
+    if (
+        frames.is_known[rows].all()
+        and run.trace.keys.are_tuples(tasks["key_id"].to_numpy()[rows]).all()
+        and (np.bincount(takers, minlength=len(tasks))[rows] == 2).all()
+        and (np.bincount(takers[is_mask], minlength=len(tasks))[rows] >= 1).all()
+        and (frames.rows[takers] == frames.rows[givers]).all()
+    ):
+        return float(frames.rows[rows].sum())
+    return float("nan")
+
+
+def _dropping(run: RunFigures, rows: Array) -> tuple[Array, float]:
+    """Return all task runs of a drop_duplicates(), and the rows that remain, or NaN if unknown."""
+    frames, names = frames_of(run.trace), run.function_names.astype(str)[run.functions.codes]
+    steps, takers = [rows], rows
+    while len(takers):
+        takers = np.unique(frames.takers[np.isin(frames.givers, steps[-1])])
+        if not len(takers) or not np.isin(names[takers], _MOVES).all():
+            break
+        steps.append(takers)
+    if len(takers) and (names[takers] == _DROPPED).all():
+        steps.append(takers)
+    is_last = len(steps) > 1 and np.isin(names[steps[-1]], (_DROPPED, _TREE)).all()
+    return np.concatenate(steps), float(frames.rows[steps[-1]].sum()) if is_last else float("nan")
+
+
+@rule("unused-columns", explains="spilling")
+def unused_columns(run: RunFigures) -> Iterator[Finding]:
+    """Find the largest dataframe that was read, and of which tasks only select a few columns."""
+    frames, sizes = frames_of(run.trace), run.task_column("size")
+    is_selection = run.functions.codes == -1
+    for _, rows in _layers(run, (_SELECTS,)):
+        is_selection[rows] = True
+    layers = run.layers.codes
+    selected = np.unique(layers[frames.givers[is_selection[frames.takers]]])
+    largest: tuple[float, Array, float, Array] | None = None
+    for layer in selected.tolist():
+        of_layer = (layers == layer) & np.isfinite(frames.rows)
+        uses = of_layer[frames.givers]
+        takers, givers = frames.takers[uses], frames.givers[uses]
+        columns = frames.columns[of_layer]
+        is_read = not np.isin(np.flatnonzero(of_layer), frames.takers).any()
+        kept = np.where(np.isnan(frames.columns[takers]), 1.0, frames.columns[takers])
+        if (
+            not (is_read and frames.is_known[of_layer].all())
+            or not is_selection[takers].all()
+            or not (frames.rows[takers] == frames.rows[givers]).all()
+            or not (columns == columns[0]).all()
+        ):
+            continue
+        used = sum(kept[layers[takers] == other].max() for other in np.unique(layers[takers]))
+        size = float(np.nansum(sizes[of_layer]))
+        is_unused = columns[0] >= _COLUMNS and used <= _USED * columns[0]
+        if is_unused and (largest is None or size > largest[0]):
+            largest = size, np.flatnonzero(of_layer), used, takers
+    if largest is None:
+        return
+    size, rows, used, takers = largest
+    yield Finding.of(
+        "unused-columns",
+        "Tasks use at most {used} of the {columns:column} that {function} returns.",
+        "The dataframes have {size} in {tasks:partition}. The selected columns have {used_size}.",
+        "Select the columns when you read the data (columns= of read_parquet(), usecols= of "
+        "read_csv()), or before you call persist().",
+        function=str(run.function_names[run.functions.codes[rows[0]]]),
+        columns=Count(frames.columns[rows[0]]),
+        used=Count(used),
+        size=Bytes(size),
+        used_size=Bytes(np.nansum(sizes[takers])),
+        tasks=Count(len(rows)),
+        severity="low",
+    )
