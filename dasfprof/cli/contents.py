@@ -18,7 +18,7 @@ from dasfprof.database.following import Writer, writer_of
 from dasfprof.database.losses import describe_losses
 from dasfprof.database.reader import TraceFile
 from dasfprof.database.rotated_files import Segments, absent_files
-from dasfprof.schema import KINDS
+from dasfprof.schema import FORMER_EVENTS, KINDS
 from dasfprof.text import count_of, name_first
 
 CLOSED = "closed cleanly"
@@ -101,7 +101,7 @@ class FileContents:
             known = {batch.name: batch.rows}
             for name, rows in (Counter(batch.names) if "name" in batch.fields else known).items():
                 self.events[name] += rows
-                if (batch.phase, name) not in KINDS:
+                if (batch.phase, name) not in KINDS and name not in FORMER_EVENTS:
                     self.unknown[name] += rows
             times = _numbers(batch.fields["timestamp"])
             if len(times):

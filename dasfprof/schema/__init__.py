@@ -5,6 +5,8 @@ from __future__ import annotations
 from dasfprof.schema import profiles, resources, steps, tasks, under_way
 from dasfprof.schema.events import EventKind
 
+#: Names of events that only earlier versions recorded, which no table contains.
+FORMER_EVENTS = frozenset(("Task Unpickled",))
 #: Every event kind that dasfprof records, by phase and name.
 KINDS: dict[tuple[str, str], EventKind] = {
     (kind.phase, kind.name): kind

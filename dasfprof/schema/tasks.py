@@ -44,7 +44,7 @@ executing       time     time     when it was assigned a thread
 seceded         time     time     when it seceded from its thread (long-running)
 done            time     time     when the worker knew the outcome
 deserialize     float32  seconds  deserialization during the run, for example of unspilled inputs.
-    For functions and arguments, which are unpickled before the run, see Task Unpickled
+    Functions and arguments are unpickled before the run
 disk_read       float32  seconds  time for unspilling inputs
 disk_read_size  int      bytes    size of the unspilled inputs
 executor        float32  seconds  time of waiting for the thread pool and of returning from it
@@ -201,23 +201,6 @@ helpers_queue   float32  seconds  time for which these threads waited for a CPU 
 items           text     text     hashes of the first 16 objects or ranges of objects that it read
     from all stores, without metadata of Zarr. Empty for disk. Hashes of stored chunks of HDF5
     begin with h, and are recorded if the cache of the dataset cannot hold what was read
-""",
-)
-
-TASK_UNPICKLED = event_kind(
-    "Task Unpickled",
-    "A worker unpickled a task's function and arguments, which took at least 1 ms of CPU time or "
-    "20 ms. The event's time is the end. The task may not have run on this worker.",
-    recorder="TracePlugin",
-    columns="""
-key             key      key      the key
-run_id          int      id       Dask's number of the attempt
-size            int      bytes    pickled size
-seconds         float32  seconds  time for unpickling, on the worker's event loop below 10 MB. It is
-    divided equally among the first tasks that arrived together, or unknown if these are of several
-    functions
-cpu             float32  seconds  CPU time of unpickling. The remainder of seconds is time of waits,
-    for example for the GIL, but not for a CPU core
 """,
 )
 

@@ -1,4 +1,4 @@
-"""What workers take to unpickle tasks and to serialise results is what the objects time."""
+"""What workers take to serialise results is what the objects time."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from clusters import new_client
-from distributed import Client, LocalCluster, get_worker, protocol
+from distributed import Client
 
 import dasfprof
 from dasfprof import TraceAnalyser
@@ -51,39 +51,12 @@ def takes(slow: Slow, _: int) -> float:
     return slow.unpickled
 
 
-def takes_too(slow: Slow, _: int) -> float:
-    return slow.unpickled
-
-
-def quick(number: int) -> int:
-    return number
-
-
 def gives(_: int) -> Slow:
     return Slow()
 
 
 def uses(slow: Slow) -> tuple[float, float]:
     return slow.pickled, slow.unpickled
-
-
-def counts(size: int, array: Any) -> int:
-    return size + len(array)
-
-
-def hooks(dask_worker: Any = None) -> list[str]:
-    """What of Dask is wrapped in a worker's process."""
-    wrapped = {
-        "loads": protocol.loads,
-        "pickle": protocol.pickle.loads,
-        "get_data": (dask_worker or get_worker()).handlers["get_data"],
-    }
-    return [name for name, function in wrapped.items() if hasattr(function, "_dasfprof_patch")]
-
-
-def told_by(client: Client) -> list[str]:
-    (found,) = client.run(hooks).values()
-    return list(found)
 
 
 def warm_up(client: Client) -> None:
@@ -107,39 +80,6 @@ def of_function(trace: Any, table: pd.DataFrame, function: str) -> pd.Series[Any
     return pd.Series(table["seconds"].to_numpy()[kept], index=keys[kept])
 
 
-def test_functions_and_arguments(tmp_path: Path) -> None:
-    """One by one; and several in a message, of which some are slow and others are not."""
-    with new_client(n_workers=1, threads_per_worker=8) as client:
-        warm_up(client)
-        with dasfprof.profile(client, directory=tmp_path):
-            alone = [client.submit(takes, Slow(), number).result() for number in range(3)]
-            assert told_by(client) == ["loads", "get_data"]
-            first: dict[str, Any] = {f"takes_too-{n}": (takes_too, Slow(), n) for n in range(2)}
-            together = list(client.get(first, list(first)))
-            assert told_by(client) == ["loads", "pickle", "get_data"]
-            mixed: dict[str, Any] = {f"takes_too-{n}": (takes_too, Slow(), n) for n in range(2, 6)}
-            mixed |= {f"quick-{n}": (quick, n) for n in range(8)}
-            together += client.get(mixed, list(mixed))[:4]
-        assert told_by(client) == []
-    analyser = TraceAnalyser(tmp_path, progress=False)
-    trace = analyser.trace
-    assert trace.knows_serialising
-    seconds = of_function(trace, trace.unpickled, "takes")
-    assert len(seconds) == len(alone)
-    for told, took in zip(sorted(seconds), sorted(alone), strict=True):
-        assert took <= told + 1e-4
-        assert told < took + SLACK
-    seconds = of_function(trace, trace.unpickled, "takes_too")
-    assert len(seconds) == len(together)
-    assert sum(together) <= sum(seconds) + 1e-4 < sum(together) + 6 * SLACK
-    # Of eight among twelve, whose message takes four times as long.
-    assert of_function(trace, trace.unpickled, "quick").sum() < 2 * IN
-    assert (trace.unpickled["cpu"] < IN).all()
-    assert (trace.unpickled["size"] > 100).all()
-    table = analyser.per_function_bottleneck().set_index("Function")["Unpickling (s)"]
-    assert table["takes"] == pytest.approx(of_function(trace, trace.unpickled, "takes").sum())
-
-
 def test_results(tmp_path: Path) -> None:
     with new_client(n_workers=2, threads_per_worker=1) as client:
         warm_up(client)
@@ -150,6 +90,7 @@ def test_results(tmp_path: Path) -> None:
             client.submit(Slow, workers=[here], key="kept-1").result()
     analyser = TraceAnalyser(tmp_path, progress=False)
     trace = analyser.trace
+    assert trace.knows_serialising
     seconds = of_function(trace, trace.serialised, "gives")
     pickled, unpickled = (sum(one[place] for one in used) for place in (0, 1))
     assert len(seconds) == 3
@@ -166,19 +107,16 @@ def test_results(tmp_path: Path) -> None:
 
 
 def test_large_ones_beside_the_loop(tmp_path: Path) -> None:
-    """Dask reads and writes messages of more than 10 MB in a thread of their own."""
+    """Dask writes messages of more than 10 MB in a thread of their own."""
     with (
         new_client(n_workers=1, threads_per_worker=1) as client,
         dasfprof.profile(client, directory=tmp_path),
     ):
         texts = [str(number) * 160 for number in range(20_000)]
-        client.submit(counts, 1, texts, key="counts-1").result()
         assert len(client.submit(list, texts, key="list-1").result()) == len(texts)
     analyser = TraceAnalyser(tmp_path, progress=False)
     table = analyser.per_function_bottleneck().set_index("Function")
-    assert (table.loc[["counts", "list"], "Unpickling (s)"] >= LEAST).all()
     assert table["Serialising (s)"]["list"] >= LEAST
-    assert (analyser.trace.unpickled["size"] > 1e7).all()
 
 
 def test_waits_for_a_core_are_left_out() -> None:
@@ -188,20 +126,3 @@ def test_waits_for_a_core_are_left_out() -> None:
     assert _Spent.between(0.015, (2.0, 5), (2.0005, 6)).is_slow() is False
     assert _Spent.between(0.5, (2.0, 5), (2.0005, 5)).is_slow() is False
     assert _Spent.between(0.5, (2.0, 5), (2.0005, 6)).is_slow()
-
-
-def test_several_workers_of_a_process_are_not_told(tmp_path: Path) -> None:
-    """A message does not say to which of them it came."""
-    with (
-        LocalCluster(
-            n_workers=2, threads_per_worker=1, processes=False, protocol="tcp",
-            host="127.0.0.1", dashboard_address=None,
-        ) as cluster,
-        Client(cluster) as client,
-        dasfprof.profile(client, directory=tmp_path),
-    ):  # fmt: skip
-        client.submit(takes, Slow(), 1).result()
-    analyser = TraceAnalyser(tmp_path, progress=False)
-    assert not analyser.trace.knows_serialising
-    assert len(analyser.trace.unpickled) == 0
-    assert analyser.per_function_bottleneck()["Unpickling (s)"].isna().all()

@@ -135,7 +135,7 @@ TABLES_OF_EVENTS = {
     **{"task_samples": profiles.TASK_SAMPLE, "tasks": tasks.COMPUTE},
     **{"tracebacks": tasks.TRACEBACK, "transfers": tasks.TRANSFER},
     **{"under_way": under_way.TASK_UNDER_WAY, "under_way_history": under_way.TASK_UNDER_WAY},
-    **{"unpickled": tasks.TASK_UNPICKLED, "unsent": tasks.UNSENT_TASKS},
+    "unsent": tasks.UNSENT_TASKS,
 }
 #: What the tables tell in another way: of keys, workers and times, by numbers of rows.
 TOLD_OTHERWISE = {"key", "run_id", "worker", "time", "stack", "dependencies", "keys", "waits_keys"}

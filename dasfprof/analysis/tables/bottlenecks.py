@@ -35,8 +35,7 @@ def _sums(run: Run, *, progress: bool = False) -> GroupSums:
     summed = {
         "duration": duration,
         "deserialising": np.where(is_metered, deserialising, np.nan),
-        "unpickling": _by_task_run(run, run.unpickled),
-        "serialising": _by_task_run(run, run.serialised),
+        "serialising": _serialising(run),
         "collecting": tasks["collecting"].to_numpy(dtype=float),
         "size": size,
         "sized": np.where(np.isnan(size), np.nan, duration),
@@ -54,10 +53,10 @@ def _sums(run: Run, *, progress: bool = False) -> GroupSums:
     return GroupSums.by_name(list(names), Groups(codes, len(pairs)), summed)
 
 
-def _by_task_run(run: Run, recorded: pd.DataFrame) -> Array:
-    """Return the seconds that rows record for each task run, or NaN if they were not recorded."""
-    groups = Groups(run_of_rows(run, recorded), len(run.tasks))
-    sums = groups.sum(recorded["seconds"].to_numpy(dtype=float))
+def _serialising(run: Run) -> Array:
+    """Return the seconds of serializing the result of each task run, or NaN if not recorded."""
+    groups = Groups(run_of_rows(run, run.serialised), len(run.tasks))
+    sums = groups.sum(run.serialised["seconds"].to_numpy(dtype=float))
     return sums if run.knows_serialising else np.where(groups.sizes > 0, sums, np.nan)
 
 
@@ -96,7 +95,6 @@ def _table(run: Run, parts: Sequence[GroupSums], **_: Any) -> pd.DataFrame:
             "Failed Tasks": sums.sum("failed").astype(np.int64),
             **{label: sums.known_sum(name) for name, label in RUNNING.items()},
             "Deserialising (s)": sums.known_sum("deserialising"),
-            "Unpickling (s)": sums.known_sum("unpickling"),
             "Serialising (s)": sums.known_sum("serialising"),
             "Garbage Collection (s)": sums.known_sum("collecting"),
         }
@@ -116,7 +114,6 @@ def _table(run: Run, parts: Sequence[GroupSums], **_: Any) -> pd.DataFrame:
     expendable=(
         "Waiting for storage (s)",
         "Serialising (s)",
-        "Unpickling (s)",
         "Failed Tasks",
         "Mean Throughput (MB/s)",
         "Mean Data Size (MB)",
@@ -149,12 +146,9 @@ def per_function_bottleneck(run: Run, *, progress: bool = False) -> pd.DataFrame
           included. NA if no task run has it
         - ``Deserialising (s)``: time to deserialize unspilled inputs, which precedes the duration.
           For inputs from other workers, see `transfers`. NA if no task run has it
-        - ``Unpickling (s)``: time to unpickle functions and arguments when the worker read the
-          scheduler's messages, mostly on its event loop
-        - ``Serialising (s)``: time to serialize results for other workers and the client. Both
-          include waits for the GIL, and only task runs for which this took at least 1 ms of CPU or
-          20 ms. `sent_values` lists the bytes, and `client_calls` the client's share. NA if not
-          recorded, as in processes with several workers
+        - ``Serialising (s)``: time to serialize results for other workers and the client, including
+          waits for the GIL. Only task runs for which this took at least 1 ms of CPU or 20 ms are
+          included. NA if not recorded
         - ``Garbage Collection (s)``: CPU time of Python's garbage collector in the task's thread,
           without collections of the youngest generation. NA if no task run has it
     """

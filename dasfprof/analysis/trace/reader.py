@@ -27,7 +27,7 @@ from dasfprof.database.following import Writer, writer_of
 from dasfprof.database.losses import describe_losses, describe_unknown_events
 from dasfprof.database.reader import TraceFile
 from dasfprof.database.rotated_files import Segments, absent_files, writer_identity
-from dasfprof.schema import KINDS
+from dasfprof.schema import FORMER_EVENTS, KINDS
 from dasfprof.schema.events import EventPhases
 from dasfprof.schema.profiles import CALL_PROFILE
 from dasfprof.schema.resources import RESOURCE_USAGE
@@ -177,7 +177,7 @@ _OF_NOBODY = frozenset(
     )
 )
 #: Whether tasks were shown as ranges, which `dasfprof info` reports.
-_IN_NO_TABLE = frozenset(("NVTX",))
+_IN_NO_TABLE = FORMER_EVENTS | {"NVTX"}
 _KNOWN = {name for _, name in KINDS}.union(_OF_NOBODY)
 
 

@@ -163,10 +163,8 @@ class Trace:
     #: Reads and writes of task runs: ``time, key_id, run_id, worker_id, protocol, reads, read_size,
     #: reading, ...``. See ``STORAGE``.
     storage: pd.DataFrame = field(metadata=_of_events("Storage"))
-    #: Tasks that took a worker long to unpickle, and results that took long to serialize: ``time,
-    #: key_id, run_id, worker_id, size, seconds`` and ``cpu`` or ``target``. See ``TASK_UNPICKLED``
-    #: and ``RESULT_SERIALISED``.
-    unpickled: pd.DataFrame = field(metadata=_of_events("Task Unpickled"))
+    #: Results that took a worker long to serialize: ``time, key_id, run_id, worker_id, target,
+    #: size, seconds``. See ``RESULT_SERIALISED``.
     serialised: pd.DataFrame = field(metadata=_of_events("Result Serialised"))
     #: Call profiles, one row per worker and function: ``worker_id, time, path`` (of the file, or
     #: None), ``name`` (the function), ``profiler, runs, left_out, refused``. See ``CALL_PROFILE``.
@@ -213,8 +211,7 @@ class Trace:
     #: Whether calls of actors were recorded on all workers. If so, no rows in `actor_calls` means
     #: no calls.
     knows_actor_calls: bool
-    #: Whether `unpickled` and `serialised` cover all workers. If so, no rows mean that nothing took
-    #: long.
+    #: Whether `serialised` covers all workers. If so, no rows mean that nothing took long.
     knows_serialising: bool
     #: Whether releases of results were recorded.
     knows_releases: bool

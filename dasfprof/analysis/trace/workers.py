@@ -66,7 +66,7 @@ class Worker:
     plugins: set[str] = field(default_factory=set)
     #: Whether one of its files contains calls of its actors.
     actor_calls: bool = False
-    #: Whether one of its files contains slow unpickling and serializing.
+    #: Whether one of its files contains slow serializing.
     serialising: bool = False
     #: When it joined the cluster, or recording started, in Unix seconds of the scheduler.
     joined: float | None = None
@@ -166,13 +166,8 @@ class WorkerRegister:
         return number
 
     def know_serialising(self) -> bool:
-        """Return whether slow unpickling and serializing was recorded on all workers.
-
-        If several workers share a process, it is unknown whose tasks were unpickled.
-        """
-        workers = [worker for worker in self.workers if worker.kind == "worker"]
-        processes = {(worker.host, worker.pid) for worker in workers if worker.pid is not None}
-        return all(worker.serialising for worker in workers) and len(processes) == len(workers)
+        """Return whether slow serializing was recorded on all workers."""
+        return all(worker.serialising for worker in self.workers if worker.kind == "worker")
 
     def ids_of(self, batch: Batch, owner: int | None) -> Array:
         """Return the worker id of each row of a batch.

@@ -168,11 +168,6 @@ P2P_ERROR = Names(
     "failed messages of P2P shuffles count as sent",
     f"{_SHUFFLE}._buffer:ShardsBuffer._exception",
 )
-UNPICKLING = Names(
-    "how long workers take to unpickle tasks is unknown",
-    "distributed.protocol:loads",
-    "distributed.protocol:pickle.loads",
-)
 SERIALISING = Names("how long workers take to serialise results is unknown", f"{_WORKER}.get_data")
 
 # --- memory --------------------------------------------------------------------------------------
