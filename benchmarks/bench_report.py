@@ -225,7 +225,6 @@ def task_rows(
         done=done,
         deserialize=0.0,
         disk_read=0.0,
-        executor=0.0001,
     )
     scheduler = row(
         TASK_RUN,

@@ -113,7 +113,6 @@ class Run:
                 done=done,
                 deserialize=0.0,
                 disk_read=0.0,
-                executor=0.0001,
             )
 
     def moved(self, worker: int) -> Iterator[tuple[Any, ...]]:

@@ -111,7 +111,6 @@ def compute_rows(count: int, first: int = 0) -> list[tuple[object, ...]]:
                 done=start + 0.001,
                 deserialize=0.0,
                 disk_read=0.0,
-                executor=0.0001,
             )
         )
     return rows

@@ -47,7 +47,6 @@ deserialize     float32  seconds  deserialization during the run, for example of
     Functions and arguments are unpickled before the run
 disk_read       float32  seconds  time for unspilling inputs
 disk_read_size  int      bytes    size of the unspilled inputs
-executor        float32  seconds  time of waiting for the thread pool and of returning from it
 collecting      float32  seconds  CPU time of Python's garbage collector in the task's thread and of
     the finalizers that it called, without the youngest generation; None for coroutines
 storage         float32  seconds  time in requests of fsspec and Zarr while the thread was off-CPU

@@ -20,7 +20,7 @@ from traces.events import T
 
 TASK_TIMES = ("scheduler_waiting", "queued", "stolen", "sent", "received", "ready", "executing")
 TASK_TIMES += ("seceded", "start", "done", "known")
-_NUMBERS = ("duration", "cpu", "run_queue", "deserialize", "disk_read", "executor", "size")
+_NUMBERS = ("duration", "cpu", "run_queue", "deserialize", "disk_read", "size")
 _NUMBERS += ("wanted", "collecting", "storage")
 
 

@@ -48,9 +48,9 @@ class Trace:
 
     #: One row per task run that a worker recorded, in the order of the files: ``key_id, run_id,
     #: worker_id, host, worker, function, state, start, duration, size, input_size, cpu, run_queue,
-    #: deserialize, disk_read, disk_read_size, executor, collecting, storage, received, ready,
-    #: executing, seceded, done, type, dtype, shape, thread, exception``. ``cpu`` and ``run_queue``
-    #: include other threads that worked for it, see `storage`. If the scheduler recorded the run:
+    #: deserialize, disk_read, disk_read_size, collecting, storage, received, ready, executing,
+    #: seceded, done, type, dtype, shape, thread, exception``. ``cpu`` and ``run_queue`` include
+    #: other threads that worked for it, see `storage`. If the scheduler recorded the run:
     #: ``scheduler_state, scheduler_waiting, queued, stolen, sent, known, wanted, priority_user,
     #: priority_generation, priority_order, annotations``, and rows of `stimuli`: ``cause`` (of the
     #: assignment), ``end_cause`` and ``graph`` (that made it runnable, as in `graphs`). ``step`` is

@@ -207,7 +207,6 @@ class LocalTasks(RecordingPart):
             "deserialize": 0.0 if facts.start is None else facts.start - facts.taken,
             "disk_read": 0.0,
             "disk_read_size": 0,
-            "executor": 0.0,
             "storage": self._storage.write(facts.key, run_id) if moved else 0.0,
         }
         return tuple(map(row.get, RUN))

@@ -233,19 +233,17 @@ class WorkerTaskPlugin(RecordingPart):
         clock = self._clock
         if self._worker.scheduler_delay != clock.current:
             self._note_correction()
-        cpu, deserialize, disk_read, disk_read_size, executor = None, 0.0, 0.0, 0, 0.0
+        cpu, deserialize, disk_read, disk_read_size = None, 0.0, 0.0, 0
         within = False
         for label, value, unit in metrics:  # A function call would cost half as much.
             if unit == "seconds":
                 if label == "thread-cpu":
                     cpu = value if cpu is None else cpu + value
-                elif label == "executor":
-                    executor += value
                 elif label == "deserialize":
                     deserialize += value
                 elif label == "disk-read":
                     disk_read += value
-                elif label != "thread-noncpu":
+                elif label not in ("thread-noncpu", "executor"):
                     within = True
             elif label == "disk-read" and unit == "bytes":
                 disk_read_size += int(value)
@@ -284,7 +282,6 @@ class WorkerTaskPlugin(RecordingPart):
             deserialize,
             disk_read,
             disk_read_size,
-            executor,
             collecting,
             storage,
         )

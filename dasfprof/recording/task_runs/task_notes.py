@@ -149,7 +149,6 @@ RUN = (
     "deserialize",
     "disk_read",
     "disk_read_size",
-    "executor",
     "collecting",
     "storage",
 )
