@@ -455,13 +455,15 @@ def test_facts_that_lie_flat_are_taken_and_dropped_whole(tmp_path: Path) -> None
     database = FileDatabase(tmp_path / "t.msgpack", 1, flush_interval=3600, max_pending=10)
     source = Source(fold, width=3)
     database.writer.add_source(source)
-    for number in range(26):
-        source.rows.extend((number, "fact", number))
-        database.writer.threshold_reached(source)
-        assert busy.wait(60)  # the writer has the first fact
-    assert source.rows == [item for number in range(1, 11) for item in (number, "fact", number)]
-    assert database.writer.losses.dropped == 15
-    go_on.set()
+    try:
+        for number in range(26):
+            source.rows.extend((number, "fact", number))
+            database.writer.threshold_reached(source)
+            assert busy.wait(60)  # the writer has the first fact
+        assert source.rows == [item for number in range(1, 11) for item in (number, "fact", number)]
+        assert database.writer.losses.dropped == 15
+    finally:
+        go_on.set()
     database.close()
     assert taken[0] == [0, "fact", 0]
     assert [len(rows) % 3 for rows in taken] == [0] * len(taken)
