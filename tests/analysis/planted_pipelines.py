@@ -1,4 +1,4 @@
-"""Small pipelines with one known fault each, and healthy ones.
+"""Small pipelines with one known fault each.
 
 They sleep where it is not the CPU that matters, so that a machine with other work shows them as
 well. Each tells by figures of its own, measured by its tasks and its client, that the fault was
@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -22,11 +21,9 @@ class Pipeline:
     """A pipeline, and what it takes to run it."""
 
     #: Runs it; gives whether the fault was there.
-    run: Callable[[Client, Path], bool]
+    run: Callable[[Client], bool]
     #: The rules that name the fault.
-    rules: tuple[str, ...] = ()
-    #: Options of the cluster besides two workers of two threads.
-    cluster: dict[str, Any] = field(default_factory=dict)
+    rules: tuple[str, ...]
     #: The function that is at fault, if it is one.
     function: str | None = None
 
@@ -49,10 +46,7 @@ def naps(
     ]
 
 
-# --- faults --------------------------------------------------------------------------------------
-
-
-def slow_function(client: Client, place: Path) -> bool:
+def slow_function(client: Client) -> bool:
     loaded = naps(client, "load", [0.02] * 20)
     changed = naps(client, "transform", [0.4] * 20, loaded)
     saved = naps(client, "save", [0.02] * 20, changed)
@@ -72,7 +66,7 @@ def use(seconds: float, partition: object) -> str:
     return str(get_worker().address)
 
 
-def fat_partition(client: Client, place: Path) -> bool:
+def fat_partition(client: Client) -> bool:
     sizes = [1_000_000 if number == 5 else 25_000 for number in range(20)]
     parts = [
         client.submit(make_partition, size * 1.2e-6 + 0.02, size, key=f"load-{number}")
@@ -84,7 +78,7 @@ def fat_partition(client: Client, place: Path) -> bool:
     return nbytes[-1] > 10 * nbytes[-2]
 
 
-def large_transfers(client: Client, place: Path) -> bool:
+def large_transfers(client: Client) -> bool:
     first, second = client.nthreads()
     parts = [
         client.submit(make_partition, 0.0, 60_000_000, key=f"load-{n}", workers=[first])
@@ -99,7 +93,7 @@ def large_transfers(client: Client, place: Path) -> bool:
     return before == {first} and set(client.gather(used)) == {second}
 
 
-def serial_chain(client: Client, place: Path) -> bool:
+def serial_chain(client: Client) -> bool:
     begin = time.perf_counter()
     loaded = naps(client, "load", [0.05] * 12)
     chain = [client.submit(nap, 0.3, *loaded, key="step-0")]
@@ -109,7 +103,7 @@ def serial_chain(client: Client, place: Path) -> bool:
     return alone > 0.5 * (time.perf_counter() - begin)
 
 
-def gaps_of_the_client(client: Client, place: Path) -> bool:
+def gaps_of_the_client(client: Client) -> bool:
     begin, waited = time.perf_counter(), 0.0
     for number in range(4):
         wait(naps(client, f"part{number}", [0.05] * 8))
@@ -118,24 +112,7 @@ def gaps_of_the_client(client: Client, place: Path) -> bool:
     return waited > 0.3 * (time.perf_counter() - begin)
 
 
-def spin(count: int) -> float:
-    begin, total = time.perf_counter(), 0
-    for number in range(count):
-        total += number * number
-    return time.perf_counter() - begin
-
-
-def pure_python_in_threads(client: Client, place: Path) -> bool:
-    used = client.run(time.process_time)
-    begin = time.perf_counter()
-    spent = sum(client.gather(client.map(spin, [1_500_000] * 16, key="loop", pure=False)))
-    wall = time.perf_counter() - begin
-    after = client.run(time.process_time)
-    cores = sum(after[worker] - used[worker] for worker in after) / wall
-    return spent > 2 * wall and cores < 1.5
-
-
-def slowing_over_time(client: Client, place: Path) -> bool:
+def slowing_over_time(client: Client) -> bool:
     stored = naps(client, "store", [0.02 + 0.01 * number for number in range(40)])
     seconds = client.gather(stored)
     return sum(seconds[-13:]) > 2 * sum(seconds[:13])
@@ -146,7 +123,7 @@ def work(seconds: float) -> tuple[Any, float]:
     return name, nap(3 * seconds if name == 0 else seconds)
 
 
-def slow_worker(client: Client, place: Path) -> bool:
+def slow_worker(client: Client) -> bool:
     done = client.gather([client.submit(work, 0.05, key=f"work-{n}") for n in range(64)])
     slow = [seconds for name, seconds in done if name == 0]
     others = [seconds for name, seconds in done if name != 0]
@@ -161,43 +138,6 @@ FAULTS: dict[str, Pipeline] = {
     "large transfers": Pipeline(large_transfers, ("transfer-bound",), function="load"),
     "a serial chain": Pipeline(serial_chain, ("serial-chain",), function="step"),
     "gaps of the client": Pipeline(gaps_of_the_client, ("client-bound",)),
-    "pure Python in four threads": Pipeline(
-        pure_python_in_threads,
-        ("gil-contention",),
-        {"n_workers": 1, "threads_per_worker": 4},
-        function="loop",
-    ),
     "slowing over time": Pipeline(slowing_over_time, ("slowing-functions",), function="store"),
     "a slow worker": Pipeline(slow_worker, ("slow-worker",), function="work"),
-}
-
-# --- healthy pipelines ---------------------------------------------------------------------------
-
-
-def three_stages(client: Client, place: Path) -> bool:
-    loaded = naps(client, "load", [0.03] * 24)
-    cleaned = naps(client, "clean", [0.04] * 24, loaded)
-    wait(naps(client, "save", [0.03] * 24, cleaned))
-    return True
-
-
-def tree(client: Client, place: Path) -> bool:
-    level = naps(client, "leaf", [0.05] * 64)
-    while len(level) > 1:
-        pairs = [level[place : place + 2] for place in range(0, len(level), 2)]
-        level = naps(client, f"join{len(pairs)}", [0.01] * len(pairs), pairs)
-    wait(level)
-    return True
-
-
-def two_graphs(client: Client, place: Path) -> bool:
-    for number in range(2):
-        wait(naps(client, f"pass{number}", [0.04] * 40))
-    return True
-
-
-HEALTHY = {
-    "three stages": Pipeline(three_stages),
-    "a tree": Pipeline(tree),
-    "two graphs": Pipeline(two_graphs),
 }

@@ -1,21 +1,18 @@
-"""What `diagnose()` says of real runs whose fault is known, and of runs without any.
+"""What `diagnose()` says of real runs whose fault is known.
 
-In short each fault is planted once, and has to be named before all that neither other programs on
-the machine nor the way of planting cause. In full, by ``--long`` and on a quiet machine, there are
-ten runs of each, of which nine have to name it before all that the way of planting does not cause.
+Each has to be named before all that neither other programs on the machine nor the way of planting
+cause.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 import pytest
-from distributed import Client, LocalCluster
-from planted_pipelines import FAULTS, HEALTHY, Pipeline
+from clusters import client_of
+from distributed import Client
+from planted_pipelines import FAULTS, Pipeline
 from refuters import refute
 
 import dasfprof
@@ -44,39 +41,13 @@ OF_THE_MACHINE = {
 }
 
 
-class Clusters:
-    """Clusters by their options, each started at its first use."""
-
-    def __init__(self) -> None:
-        self._clients: dict[str, Client] = {}
-        self._stack = ExitStack()
-
-    def client(self, options: dict[str, Any]) -> Client:
-        """Give a client of a cluster with these options."""
-        name = repr(options)
-        if name not in self._clients:
-            whole = {"n_workers": 2, "threads_per_worker": 2, "memory_limit": 0, **options}
-            cluster = self._stack.enter_context(LocalCluster(dashboard_address=None, **whole))
-            self._clients[name] = self._stack.enter_context(Client(cluster))
-        return self._clients[name]
-
-    def close(self) -> None:
-        """Stop them all."""
-        self._stack.close()
+client = client_of(2, 2, memory_limit=0)
 
 
-@pytest.fixture(scope="module")
-def clusters() -> Iterator[Clusters]:
-    clusters = Clusters()
-    yield clusters
-    clusters.close()
-
-
-def diagnosed(clusters: Clusters, pipeline: Pipeline, directory: Path) -> pd.DataFrame:
+def diagnosed(client: Client, pipeline: Pipeline, directory: Path) -> pd.DataFrame:
     """Run a pipeline, check that its fault was there, and diagnose it."""
-    client = clusters.client(pipeline.cluster)
-    with dasfprof.profile(client, directory=directory / "trace") as run:
-        assert pipeline.run(client, directory / "place"), "the fault was not there"
+    with dasfprof.profile(client, directory=directory) as run:
+        assert pipeline.run(client), "the fault was not there"
     analyser = TraceAnalyser(run.files(), progress=False)
     findings = analyser.findings()
     assert FAILED not in {one.rule for one in findings}
@@ -105,9 +76,9 @@ def names(findings: pd.DataFrame, pipeline: Pipeline) -> bool:
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_fault_is_named_first(fault: str, clusters: Clusters, tmp_path: Path) -> None:
+def test_a_fault_is_named_first(fault: str, client: Client, tmp_path: Path) -> None:
     pipeline = FAULTS[fault]
-    findings = diagnosed(clusters, pipeline, tmp_path)
+    findings = diagnosed(client, pipeline, tmp_path)
     planted = without(findings, OF_PLANTING | OF_THE_MACHINE, pipeline)
 
     told = findings[["Rule", "Function", "Severity", "Seconds at stake (s)"]]
@@ -124,14 +95,3 @@ def test_a_fault_is_named_first(fault: str, clusters: Clusters, tmp_path: Path) 
         or finding.figures.get("costly")
         or OF_THE_MACHINE & set(findings["Rule"])
     )
-
-
-def test_healthy_runs_have_hardly_a_grave_finding(clusters: Clusters, tmp_path: Path) -> None:
-    grave = [
-        (name, finding["Finding"])
-        for name in ("three stages", "a tree", "two graphs")
-        for finding in diagnosed(clusters, HEALTHY[name], tmp_path / name).to_dict("records")
-        if finding["Severity"] == "high"
-    ]
-
-    assert len(grave) <= 1, grave
