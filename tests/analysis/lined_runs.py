@@ -21,10 +21,17 @@ LOAD, SCALE, SUM, OTHER = (
 )
 FIRST, SECOND = "update-graph-1", "update-graph-2"
 FILE = "/home/me/pipeline.py"
+DASK = "/x/site-packages/dask/_task_spec.py"
 SIZE = 1_000_000
 
 #: Key, dependencies, start, seconds, graph.
 Run = tuple[Any, Sequence[Any], float, float, str]
+
+
+def frames_of(function: str) -> list[list[Any]]:
+    """Return a stack of the functions in a text such as ``Task.__call__ > load > read``."""
+    names = function.split(" > ")
+    return [[name, DASK if name == "Task.__call__" else FILE, 1] for name in names]
 
 
 def write_run(
@@ -39,7 +46,7 @@ def write_run(
     """Write what a worker and the scheduler tell of runs, which come with two graphs.
 
     The first has a result of `SIZE` bytes, the second of twice as many, and so on. Samples of
-    stacks are given by their time and function.
+    stacks are given by their time and function, or by functions that begin with Dask's call.
     """
     worker = [
         row(COMPUTE, timestamp=T + start, duration=seconds, key=key, run_id=n, state="memory",
@@ -65,7 +72,7 @@ def write_run(
     ]  # fmt: skip
     Plugin(directory, run_uuid=uuid).write(
         (COMPUTE, worker),
-        (STACK, [(T, n, [[name, FILE, 1]], -1) for n, name in enumerate(functions)]),
+        (STACK, [(T, n, frames_of(name), -1) for n, name in enumerate(functions)]),
         (TASK_SAMPLE, sampled),
     )
     Plugin(directory, "SchedulerPlugin", run_uuid=uuid).write(

@@ -120,6 +120,31 @@ def test_what_was_fused_into_several_tasks_is_computed_again(
 
 
 @pytest.mark.parametrize(
+    ("stack", "is_repeated"),
+    [
+        # The layer readcsv calls pandas.read_csv().
+        ("read_csv > parse", True),
+        # The function that uses the table calls a function of the same name itself.
+        ("use > read_csv", False),
+    ],
+)
+def test_layers_are_found_in_samples_by_the_functions_that_tasks_call(
+    tmp_path: Path, stack: str, is_repeated: bool
+) -> None:
+    load, *names = (f"{name}-{n * 32}" for name, n in (("readcsv", "1"), ("x", "3"), ("y", "5")))
+    runs: list[Run] = [
+        ((name, 0), [], 6.0 * n, 4.0, graph)
+        for n, (name, graph) in enumerate(zip(names, (FIRST, SECOND), strict=True))
+    ]
+    stack = f"Task.__call__ > {stack}"
+    samples = [(6 * n + 0.05 + 0.1 * each, stack) for n in (0, 1) for each in range(40)]
+    write_run(tmp_path, runs, samples=samples)
+    write_lines(tmp_path, [(-3.0, 10, load, []), *((-1.0, 30, name, [load]) for name in names)])
+    findings = TraceAnalyser(tmp_path, progress=False).findings()
+    assert ("recomputation" in {finding.rule for finding in findings}) == is_repeated
+
+
+@pytest.mark.parametrize(
     ("inner", "is_repeated"), [(("2", "4"), False), (("4", "4"), True), ((None, "4"), False)]
 )
 def test_slices_of_one_array_are_other_chunks(
