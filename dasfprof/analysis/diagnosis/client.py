@@ -12,13 +12,17 @@ from dasfprof.analysis.diagnosis.registry import Finding, rule
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
 from dasfprof.analysis.model.client_time import (
     LARGE,
+    ClientTime,
     Stage,
     find_calls,
     find_carried,
     find_first_task,
+    meanwhile,
     single_calls,
 )
+from dasfprof.analysis.model.critical_path import SegmentKind
 from dasfprof.analysis.model.thread_time import ThreadTime
+from dasfprof.analysis.numeric.intervals import union
 from dasfprof.analysis.stack_samples.places import (
     BUILDS,
     IMPORTS,
@@ -33,6 +37,8 @@ from dasfprof.text import elide
 
 #: Threshold (fraction of wall time): seconds that the client spends on one of these problems.
 _SHARE = 0.05
+#: Minimum seconds of a gap between tasks in which a graph is in transit.
+_GAP = 0.01
 #: Minimum bytes of all large results together.
 _MUCH = 50_000_000
 #: Types whose items scatter() sends separately.
@@ -202,8 +208,10 @@ def large_objects_in_graph(run: RunFigures) -> Iterator[Finding]:
     if not len(table):
         return
     calls = find_calls(run.trace).merge(table[["file", "line"]].drop_duplicates())
-    pickling = float(calls["pickling"].sum())
-    if not run.carrying + pickling > _SHARE * run.wall:
+    pickling, hashing = float(calls["pickling"].sum()), _not_beside_tasks(run, calls)
+    transit = _in_transit(run, int(table["graphs"].sum()))
+    seconds = run.carrying + pickling + hashing + transit
+    if not seconds > _SHARE * run.wall:
         return
     largest = table.iloc[0]
     a_function, held = largest["kind"] == "function", str(largest["held"] or "")
@@ -235,7 +243,8 @@ def large_objects_in_graph(run: RunFigures) -> Iterator[Finding]:
         "unpickled, separately for each task.",
         f"The graph was sent at {{line}}.{where if held or not a_function else ''} Handling these "
         "tasks takes up to {handling} longer than handling tasks without large values. Pickling "
-        "graphs in the client takes {pickling}. See sent_values().",
+        "graphs in the client takes {pickling}, and hashing takes {hashing}. For {transit}, the "
+        "cluster had no tasks while such graphs were in transit. See sent_values().",
         advice,
         name=str(largest["name"]),
         kind=str(largest["kind"]),
@@ -247,9 +256,24 @@ def large_objects_in_graph(run: RunFigures) -> Iterator[Finding]:
         line=line_of(run, table),
         handling=Seconds(run.carrying),
         pickling=Seconds(pickling),
-        seconds=run.carrying + pickling,
+        hashing=Seconds(hashing),
+        transit=Seconds(transit),
+        seconds=seconds,
         of_client=True,
     )
+
+
+def _in_transit(run: RunFigures, graphs: int) -> float:
+    """Return the seconds without tasks in which clients waited and such graphs were in transit.
+
+    If other graphs were sent too, it is the fraction of the graphs with large values.
+    """
+    path = run.path_segments
+    gaps = np.flatnonzero((path.kind == SegmentKind.CLIENT) & (path.length >= _GAP))
+    begins = run.trace.begin + path.begin[gaps]
+    waiting = meanwhile(run.trace, *union(begins, begins + path.length[gaps]))
+    share = graphs / max(len(run.trace.graphs), 1)
+    return min(share, 1.0) * waiting.get(ClientTime.WAITING, 0.0)
 
 
 def line_of(run: RunFigures, calls: pd.DataFrame) -> str:
