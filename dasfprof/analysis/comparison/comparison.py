@@ -109,7 +109,8 @@ class Comparison:
     def thread_time(self, by: By = "function") -> pd.DataFrame:
         """Return the parts of the difference in thread time between the groups.
 
-        As `waterfall`, but for every second of every thread. ``(idle)`` if no task occupied it.
+        Like `waterfall`, but for every second of every thread. Threads without a task are counted
+        as ``(idle)``.
         """
         return self._summed(thread_parts, by)
 

@@ -214,7 +214,7 @@ class RunFigures(UnusualRuns):
     def fetched_singly(self) -> tuple[int, float]:
         """The number of calls that fetch results one by one, and the seconds that these lose.
 
-        As long as tasks are unfinished, one call for all results would wait as well.
+        Time in which tasks are unfinished does not count, because a single call would wait as well.
         """
         calls, trace = single_calls(self.trace), self.trace
         begins, ends = trace.since_begin(calls["time"]), trace.since_begin(calls["stop"])

@@ -253,7 +253,7 @@ def slot_groups(run: Run, slots: TaskSlots) -> tuple[Array, list[Group]]:
 
 
 def knows_tasks(run: Run) -> bool:
-    """Return whether the scheduler's file contains tasks. Without them, idle has no known cause."""
+    """Return whether the scheduler's file contains tasks, which explain idle threads."""
     return "sent" in run.tasks or len(run.scheduler_states) > 0
 
 

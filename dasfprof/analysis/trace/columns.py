@@ -220,7 +220,7 @@ def make_categorical(codes: Array, values: list[Any]) -> pd.Categorical:
 def joined_categoricals(*columns: pd.Categorical) -> pd.Categorical:
     """Put categorical columns one after the other.
 
-    As `pandas.api.types.union_categoricals`, which cannot hash lone surrogates.
+    This works like `pandas.api.types.union_categoricals`, which cannot hash lone surrogates.
     """
     numbers: dict[Any, int] = {}
     parts = [np.empty(0, dtype=np.int64)]

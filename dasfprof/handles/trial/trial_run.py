@@ -57,7 +57,7 @@ def main(path: str) -> int:
 
 
 def _in_copy(path: str, root: str, copy: str) -> str:
-    """Return a directory of modules in the copy, or the same if the copy only links to it."""
+    """Return the copy of a directory of modules, or the directory if the copy links to it."""
     path = os.path.realpath(path)
     if os.path.commonpath([path, root]) != root or os.path.commonpath([path, copy]) == copy:
         return path
