@@ -169,8 +169,9 @@ arguments       text     text     name, type, dtype, shape or length of the firs
 """,
 )
 
-#: Prefix of the hash of a chunk that is stored in an HDF5 file.
-STORED_CHUNK = "h"
+#: Prefixes of the hash of a chunk that is stored in an HDF5 file, and of a file or dataset that was
+#: read completely.
+STORED_CHUNK, COMPLETE = "h", "w"
 STORAGE = event_kind(
     "Storage",
     "Data that a task run read from and wrote to one store, by outermost requests of fsspec, "
@@ -198,8 +199,9 @@ helpers_cpu     float32  seconds  CPU time of threads that the run started by as
 helpers_queue   float32  seconds  time for which these threads waited for a CPU core, at most the
     remainder of that time
 items           text     text     hashes of the first 16 objects or ranges of objects that it read
-    from all stores, without metadata of Zarr. Empty for disk. Hashes of stored chunks of HDF5
-    begin with h, and are recorded if the cache of the dataset cannot hold what was read
+    from all stores, without metadata of Zarr. Hashes of stored chunks of HDF5 begin with h, and are
+    recorded if the cache of the dataset cannot hold what was read. Those of CSV files, Parquet
+    files, and HDF5 datasets of at least 1 MB that were read completely begin with w
 """,
 )
 

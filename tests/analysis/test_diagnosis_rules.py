@@ -736,6 +736,13 @@ def reading_chunks(readers: int, beside: str = " lookup") -> Plan:
     )
 
 
+def reading_tables(items: str, calls: str = "read_csv") -> Plan:
+    """Plan 16 tasks that read a table for 1 s each, as samples show."""
+    readers = "/x/site-packages/pandas/io/parsers/readers.py"
+    tasks = four_lanes("load", 1.0, 4, cpu=0.9, read_size=1, items=items)
+    return Plan(tasks, stands={"load": [("load", "/home/me/load.py", 3), (calls, readers, 9)]})
+
+
 READ = on_both(*((at, {"process_io.read_size": at * 1e8}) for at in (0.0, 4.0)))
 MORE_THREADS = [{"threads_per_worker": "more"}]
 # fmt: off
@@ -768,6 +775,11 @@ finds("chunk-mismatch", "chunks that match no stored ones", reading_chunks(4), t
     times=4.0, moved=1.6e8, once=4e7)
 finds("chunk-mismatch", "two stored chunks that most tasks read, and nothing else",
     reading_chunks(10, ""), tasks=16, chunks=2, times=8.0, moved=1.6e8, once=2e7)
+# Without 15 of 16 reads, each of four threads has 0.25 s of work instead of 4 s.
+finds("repeated-reads", "a file that all tasks read", reading_tables("w1 3"), sources=1, times=16,
+    inside=1.0, seconds=3.75, severity="high", absent={"chunk-mismatch"})
+spares("an object that all tasks read a part of", reading_tables("1 3"), "repeated-reads")
+spares("a file that all tasks read quickly", reading_tables("w1", "sum"), "repeated-reads")
 spares("a table that all tasks read", reading_chunks(16, ""), "chunk-mismatch")
 spares("a chunk for each task, beside an object that all read", reading_chunks(1), "chunk-mismatch")
 finds("blocked-tasks", "tasks of whose wait less than half is in calls of storage", in_storage(0.4),

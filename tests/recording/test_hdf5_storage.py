@@ -60,6 +60,9 @@ def test_stored_chunks_that_many_tasks_read(
         (np.s_[:, 64:128, 60:70], 0, 2),
         (np.s_[3, -1], 0, 4),
         (np.s_[..., 0], 0, 0),  # an ellipsis is not looked into
+        # All of it.
+        *((selection, 2**23, 1) for selection in (np.s_[:], np.s_[...], np.s_[()])),
+        (np.s_[::2], 2**23, 16),
         (np.s_[:, :64, :64], 2**23, 0),  # HDF5 can keep it
         (np.s_[:, :65, :64], 2**23, 2),
     ],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any
@@ -223,7 +224,7 @@ def chunk_mismatch(said: Said, evidence: Evidence) -> Iterator[str]:
     for row, run in _storage_rows(said, evidence):
         if isinstance(run["key"], tuple):
             layer = readers.setdefault(run["key"][0], {})
-            for item in (row["items"] or "").split():
+            for item in re.sub(r"\bw\w+", "", row["items"] or "").split():
                 layer.setdefault(item, set()).add(repr(run["key"]))
     for layer in readers.values():
         items = Counter(key for keys in layer.values() for key in keys)
@@ -237,6 +238,19 @@ def chunk_mismatch(said: Said, evidence: Evidence) -> Iterator[str]:
         if len(counts) == said["chunks"] and is_close(said["times"], sum(counts) / len(counts)):
             return
     yield f"no layer reads {said['chunks']} objects {said['times']:.3g} times each"
+
+
+@refuter("repeated-reads")
+def repeated_reads(said: Said, evidence: Evidence) -> Iterator[str]:
+    """Compare with which keys of the function read which files and datasets completely."""
+    readers: dict[str, set[str]] = {}
+    for row, run in _storage_rows(said, evidence):
+        for item in (row["items"] or "").split():
+            if item.startswith("w"):
+                readers.setdefault(item, set()).add(repr(run["key"]))
+    times = sum(map(len, readers.values())) / max(len(readers), 1)
+    if len(readers) != said["sources"] or not is_close(said["times"], times):
+        yield f"{len(readers)} files or datasets are read {times:.3g} times each"
 
 
 @refuter("blocked-tasks")

@@ -385,7 +385,7 @@ class Plan:
 
     def _storage(self, worker: int) -> Iterator[tuple[Any, ...]]:
         for number, task in enumerate(self.tasks):
-            if task.worker == worker and task.storage:
+            if task.worker == worker and (task.storage or task.items):
                 facts = {"key": task.key, "run_id": number, "protocol": "s3", "unsized": 0}
                 facts |= {"reads": task.reads, "read_size": task.read_size, "items": task.items}
                 facts |= {"helpers_cpu": 0.0, "helpers_queue": 0.0, "reading": task.storage}

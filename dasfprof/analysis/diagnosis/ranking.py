@@ -55,8 +55,8 @@ work-outside-tasks sequential-submission no-workers
 slowing-functions data-skew stragglers slow-worker load-imbalance poor-placement
 memory-growth transfer-bound spilling paused-workers host-memory-full serial-chain
 too-few-tasks row-wise dominant-function gil-contention cpu-quota cpu-oversubscribed
-garbage-collection per-process-lock exploding-join chunk-mismatch small-requests io-bound
-shared-bottleneck blocked-tasks gpu-idle gpu-memory-full descriptor-limit idle-threads
+garbage-collection per-process-lock exploding-join repeated-reads chunk-mismatch small-requests
+io-bound shared-bottleneck blocked-tasks gpu-idle gpu-memory-full descriptor-limit idle-threads
 filter-without-effect unused-columns incomplete-trace clock-skew
 """)
 RULES = {slug: REGISTERED[slug] for slug in (*ORDER, *sorted(REGISTERED.keys() - {*ORDER}))}

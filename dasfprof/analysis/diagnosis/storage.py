@@ -1,4 +1,4 @@
-"""Rules about requests to storage: many small ones, and stored chunks that many tasks read."""
+"""Rules about storage: many small requests, and stored chunks or files that many tasks read."""
 
 from __future__ import annotations
 
@@ -10,9 +10,12 @@ import pandas as pd
 from dasfprof.analysis.diagnosis.cores import sampled_libraries
 from dasfprof.analysis.diagnosis.registry import MORE, Advice, Change, Finding, rule
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
+from dasfprof.analysis.stack_samples.places import seconds_by
+from dasfprof.analysis.stack_samples.spent import samples_of
+from dasfprof.analysis.under_way.state import Stack
 from dasfprof.analysis.wording import Bytes, Count, Factor, Rate, Seconds, Share
 from dasfprof.database.columns import Array
-from dasfprof.schema.tasks import STORED_CHUNK
+from dasfprof.schema.tasks import COMPLETE, STORED_CHUNK
 
 #: Thresholds of small requests: maximum bytes, maximum bytes per second, and minimum seconds.
 _SMALL, _SLOW, _LATENCY = 1e6, 5e6, 0.005
@@ -26,6 +29,8 @@ _LARGE = 8e6
 _SIDE_BY_SIDE = 4.0
 #: Thresholds: number of stored chunks, and fraction of thread time spent reading them again.
 _FEWEST, _AGAIN = 2, 0.05
+#: Functions that read a table, and the minimum number of samples that show how long this takes.
+_READ_TABLES, _FEWEST_SAMPLES = {"read_csv", "read_table", "read_parquet"}, 20
 
 
 def _reads(run: RunFigures, rows: Array) -> tuple[int, float, float]:
@@ -151,6 +156,65 @@ def chunk_mismatch(run: RunFigures) -> Iterator[Finding]:
     )
 
 
+@rule("repeated-reads", explains="io-bound dominant-function blocked-tasks stragglers")
+def repeated_reads(run: RunFigures) -> Iterator[Finding]:
+    """Find the function whose tasks read all of a file or dataset that others have read."""
+    table, (codes, names) = run.trace.storage, run.trace.keys.functions()
+    items = table["items"].astype(object).tolist()
+    pairs = [
+        (str(names[codes[key]]), key, item)
+        for key, text in zip(table["key_id"].astype(int).tolist(), items, strict=True)
+        if isinstance(text, str) and COMPLETE in text
+        for item in text.split()
+        if item.startswith(COMPLETE)
+    ]
+    reads = pd.DataFrame(pairs, columns=["function", "key_id", "item"]).drop_duplicates()
+    best = None
+    for function, of_function in reads.groupby("function"):
+        name, readers = str(function), of_function.groupby("item").size()
+        rows, inside = run.rows_of(name), _time_in_reads(run, name)
+        again = 1.0 - len(readers) / float(readers.sum())
+        cost = again * inside * float(run.lasted[rows].sum()) / run.threads
+        if cost >= _AGAIN * run.wall and (best is None or cost > best[0]):
+            best = cost, name, rows, inside, again, readers
+    if best is None:
+        return
+    cost, name, rows, inside, again, readers = best
+    once = run.task_column("duration")[rows] * (1.0 - again * inside)
+    yield Finding.of(
+        "repeated-reads",
+        "Tasks read the same data again: tasks of {function} read {sources:source} completely, "
+        "{times} times each (the mean).",
+        "A source is a CSV file, a Parquet file, or a dataset of an HDF5 file. Samples show that "
+        "{function} reads for {inside} of its time.",
+        "Read each source once: in a single task whose result the other tasks take, or once per "
+        "worker, with functools.cache. Otherwise, read only the rows and columns that each task "
+        "of {function} needs.",
+        function=name,
+        sources=Count(len(readers)),
+        times=Factor(float(readers.mean())),
+        inside=Share(inside),
+        seconds=run.saved(float("nan"), running=run.with_durations(rows, once)),
+        costs=cost,
+        at_least="medium",
+    )
+
+
+def _time_in_reads(run: RunFigures, function: str) -> float:
+    """Return the fraction of a function's samples that read tables or HDF5, or 0 if few."""
+    samples, _ = samples_of(run.trace, function)
+    if len(samples) < _FEWEST_SAMPLES:
+        return 0.0
+
+    def reads(stack: Stack) -> bool:
+        return any(
+            frame.function.rpartition(".")[2] in _READ_TABLES or "/h5py/" in frame.file
+            for frame in stack
+        )
+
+    return float(seconds_by(run.trace, samples, reads)[True] / samples.interval.sum())
+
+
 def _read_items(run: RunFigures) -> pd.DataFrame:
     """Return the items that tasks of collections read, without duplicates:
 
@@ -165,4 +229,5 @@ def _read_items(run: RunFigures) -> pd.DataFrame:
         {"layer": layers[keys], "key_id": keys, "item": named["items"].astype(str).str.split()}
     )
     pairs = pairs[run.trace.keys.are_tuples(keys) & (pairs["layer"].to_numpy() >= 0)]
-    return pairs.explode("item").drop_duplicates()
+    pairs = pairs.explode("item").drop_duplicates()
+    return pairs[[not str(item).startswith(COMPLETE) for item in pairs["item"]]]

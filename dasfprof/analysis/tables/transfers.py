@@ -73,6 +73,8 @@ def storage(run: Run) -> pd.DataFrame:
     bytes of shorter task runs on the same thread in the previous 0.1 s.
     """
     rows, (codes, names) = run.storage, run.keys.functions()
+    counts = rows[["reads", "writes", "unsized", "read_size", "write_size"]].astype(float)
+    rows = rows[(counts > 0).any(axis=1).to_numpy(dtype=bool)]
     keys = rows["key_id"].to_numpy(dtype=np.int64)
     function = [str(names[code]) for code in codes[keys].tolist()]
     protocol = known_texts(rows["protocol"])

@@ -140,6 +140,8 @@ class RunStorage:
         """
         with self._lock:
             now = self._turn()
+            if self._items and not self._sums:  # They need a row.
+                self.moved_by_disk(0, 0)
             while self._open:
                 self._count(next(iter(self._open)), None, now)
             # Several helpers may compute at the same time.
@@ -156,7 +158,7 @@ class RunStorage:
                     "waiting": waiting * share,
                     "helpers_cpu": cpu * share,
                     "helpers_queue": queue * share,
-                    "items": "" if store == DISK else " ".join(self._items),
+                    "items": " ".join(self._items),
                 }
                 for (store, sums), share in zip(self._sums.items(), shares, strict=True)
             ]

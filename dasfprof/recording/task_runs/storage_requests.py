@@ -10,6 +10,9 @@ fsspec or to another store are left out.
 
 In h5py, these are the functions that read and write datasets. Their bytes are those of the arrays
 in memory. If the file is a Python file, as of fsspec, its own requests are counted instead.
+
+In pandas and pyarrow, this is what reads CSV and Parquet files. Only the files that are read
+completely are recorded.
 """
 
 from __future__ import annotations
@@ -25,10 +28,13 @@ from types import MethodType
 from typing import Any, NamedTuple, TypeAlias
 
 from dasfprof.recording.dask_internals.patch import Hook, Patch, unpatched
-from dasfprof.schema.tasks import STORED_CHUNK
+from dasfprof.schema.tasks import COMPLETE, STORED_CHUNK
 
 #: Modules that have the hooked classes. When Zarr's second one is imported, its stores exist.
-MODULES = ("fsspec.spec", "fsspec.asyn", "zarr.abc.store", "zarr.storage", "h5py._hl.dataset")
+MODULES = (
+    *("fsspec.spec", "fsspec.asyn", "zarr.abc.store", "zarr.storage", "h5py._hl.dataset"),
+    *("pandas.io.parsers.readers", "pyarrow.parquet.core"),
+)
 #: Protocols of file systems of this host, or that pass requests on to another file system.
 _NOT_REMOTE = frozenset(
     (
@@ -47,6 +53,8 @@ _ZARR_NAMES = {
 }
 #: Maximum number of items that are recorded of a task run.
 MOST_ITEMS = 16
+#: Minimum number of bytes of a dataset that is recorded if it is read completely.
+_LARGE = 1e6
 #: Objects that hold no data of an array.
 _METADATA = ("zarr.json", ".zarray", ".zattrs", ".zgroup", ".zmetadata")
 
@@ -104,7 +112,7 @@ def hooks(around: Around, new: Callable[..., Any]) -> Iterator[Hook]:
     classes.
     """
     modules: list[Any] = [sys.modules.get(name) for name in MODULES]
-    spec, asyn, stores, _, hdf5 = modules
+    spec, asyn, stores, _, hdf5, text, parquet = modules
     if hasattr(spec, "AbstractBufferedFile"):
         yield type(spec.AbstractFileSystem), "__init__", new
         yield spec.AbstractBufferedFile, "__init__", new
@@ -119,6 +127,10 @@ def hooks(around: Around, new: Callable[..., Any]) -> Iterator[Hook]:
     if hasattr(hdf5, "Dataset"):
         for name, request in _OF_DATASETS.items():
             yield hdf5.Dataset, name, around(request)
+    if hasattr(text, "_read"):
+        yield text, "_read", around(_OF_TABLES)
+    if hasattr(parquet, "ParquetDataset"):
+        yield parquet.ParquetDataset, "__init__", around(_OF_TABLES)
 
 
 def _on_methods(
@@ -284,24 +296,31 @@ def _assigned(args: _Args, kwargs: _Kwargs) -> BytesOf:
 def _stored_chunks(args: _Args, _kwargs: _Kwargs) -> str | None:
     """Return hashes of the first stored chunks of a selection of integers and slices.
 
-    Return None if HDF5 can hold all of its chunks in its cache, and so need not read them again.
+    Return the hash of the dataset if it is selected completely. Return None if HDF5 can hold all of
+    the selection's chunks in its cache, and so need not read them again.
     """
     dataset, selection = args[:2]
     chunks, selection = dataset.chunks, selection if type(selection) is tuple else (selection,)
-    if chunks is None or not all(isinstance(index, int | slice) for index in selection):
+    if selection and selection[0] is Ellipsis:
+        selection = selection[1:] and (None,)
+    if not all(isinstance(index, int | slice) for index in selection):
         return None
     slices = (
         index if isinstance(index, slice) else slice(index, index + 1 or None)
         for index in selection
     )
-    spans = []
-    for length, size, index in itertools.zip_longest(dataset.shape, chunks, slices):
-        start, stop, _ = (index or slice(None)).indices(length)
-        spans.append(range(start // size, -(-stop // size)))
+    spans, path, is_complete = [], f"{dataset.file.filename}{dataset.name}", True
+    for length, size, index in itertools.zip_longest(dataset.shape, chunks or (), slices):
+        start, stop, step = (index or slice(None)).indices(length)
+        is_complete &= (start, stop, step) == (0, length, 1)
+        spans.append(range(start // (size or 1), -(-stop // (size or 1))))
+    if is_complete:
+        return f"{COMPLETE}{_hash_of(path, '')}" if dataset.nbytes >= _LARGE else None
+    if chunks is None:
+        return None
     nbytes = math.prod(map(len, spans)) * math.prod(chunks) * dataset.dtype.itemsize
     if nbytes <= dataset.id.get_access_plist().get_chunk_cache()[1]:
         return None
-    path = f"{dataset.file.filename}{dataset.name}"
     indices = itertools.islice(itertools.product(*spans), MOST_ITEMS)
     return " ".join(f"{STORED_CHUNK}{_hash_of(path, str(index))}" for index in indices)
 
@@ -315,3 +334,25 @@ _OF_DATASETS = {
     "__getitem__": RequestKind(False, _hdf5, _in_memory, _stored_chunks),
     "__setitem__": RequestKind(True, _hdf5, _assigned),
 }
+
+
+# --- Tables ---------------------------------------------------------------------------------------
+
+#: Arguments with which only a part of a file is read.
+_PARTS = ("nrows", "skiprows", "chunksize", "usecols", "filters")
+
+
+def _complete_file(args: _Args, kwargs: _Kwargs) -> str | None:
+    """Return a hash of the file from which a table is read, or None if only a part is read.
+
+    The arguments are those of pandas' ``_read`` or of the class of pyarrow.
+    """
+    source, options = args if isinstance(args[-1], dict) else (_argument(1, "", args, {}), kwargs)
+    path = source if isinstance(source, str | os.PathLike) else getattr(source, "name", None)
+    is_part = any(options.get(name) is not None for name in _PARTS)
+    if is_part or not isinstance(path, str | os.PathLike):
+        return None
+    return f"{COMPLETE}{_hash_of(os.fspath(path), '')}"
+
+
+_OF_TABLES = RequestKind(False, lambda _reader: "", _result, _complete_file)
