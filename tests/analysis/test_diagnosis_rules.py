@@ -211,6 +211,45 @@ spares("tasks that wait while results are serialised are not small", Plan(WAITIN
 # fmt: on
 
 
+@pytest.mark.parametrize("size", [10_000, 10_000_000])
+def test_shuffles_of_small_partitions_are_overhead(tmp_path: Path, size: int) -> None:
+    """200 tasks of 20 ms shuffle 100 partitions, each made in 1 ms with 4 ms of overhead."""
+    parts = [
+        Task(f"part-{n}", 0, 0.005 * n, 0.005 * n + 0.001, done=0.005 * n + 0.005, size=size)
+        for n in range(100)
+    ]
+    moves = [
+        Task(
+            f"shuffle-transfer-{n}",
+            0,
+            0.5 + 0.02 * n,
+            0.52 + 0.02 * n,
+            dependencies=[f"part-{n}"],
+            size=28,
+        )
+        for n in range(100)
+    ]
+    names = [f"shuffle-transfer-{n}" for n in range(100)]
+    barrier = Task("shuffle-barrier-1", 0, 2.5, 2.501, dependencies=names, size=28)
+    takes = [
+        Task(
+            f"take-{n}",
+            0,
+            2.51 + 0.02 * n,
+            2.53 + 0.02 * n,
+            dependencies=["shuffle-barrier-1"],
+            size=size,
+        )
+        for n in range(100)
+    ]
+    plan = Plan([*parts, *moves, barrier, *takes], workers=1, threads=1)
+    if size > 1_000_000:
+        assert "tasks-too-small" not in found(plan, tmp_path)
+    else:
+        expected = {"median": 0.001, "tasks": 100, "shuffling": 4.0 / 4.51}
+        assert_found(plan, tmp_path, "tasks-too-small", **expected)
+
+
 def holding(written: float, seconds: float, spilled: Sequence[float] = (), **more: Any) -> Plan:
     """Tasks read inputs from disk for so long; results of 300 MB, unless said, are spilled."""
     tasks = [

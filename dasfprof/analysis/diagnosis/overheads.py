@@ -14,6 +14,7 @@ from dasfprof.analysis.model.client_time import single_calls
 from dasfprof.analysis.model.critical_path import SegmentKind
 from dasfprof.analysis.model.sizing import find_chunks, larger_shape, task_overhead
 from dasfprof.analysis.model.thread_time import ThreadTime
+from dasfprof.analysis.model.transfers import p2p_runs
 from dasfprof.analysis.stack_samples.loop_blocks import blocked_on_the_way
 from dasfprof.analysis.wording import Bytes, Count, Factor, Figures, Seconds, Share
 from dasfprof.database.columns import Array
@@ -21,6 +22,8 @@ from dasfprof.database.columns import Array
 #: Thresholds of small tasks: median seconds, and overhead as a multiple of the tasks' seconds.
 _SMALL = 0.010
 _BY_COMPUTE = 0.5
+#: Threshold (bytes) of partitions that are small for a P2P shuffle.
+_SMALL_PARTITION = 500_000
 #: Threshold (fraction of thread time): overhead, or waits for the scheduler.
 _SHARE = 0.2
 #: Approximate seconds that Dask needs to handle an empty task.
@@ -54,7 +57,9 @@ _DIVISIBLE = 1000
 )
 def tasks_too_small(run: RunFigures) -> Iterator[Finding]:
     """Find tasks that are so short that handling them takes longer than running them."""
-    durations = run.working[run.succeeded]
+    shuffles = _small_shuffles(run)
+    shuffling = float(run.working[shuffles].sum())
+    durations = run.working[run.succeeded & ~shuffles]
     # If there are at most as many tasks as threads, fewer tasks would not help.
     if len(durations) <= run.threads or not len(run.chunk_costs):
         return
@@ -72,6 +77,7 @@ def tasks_too_small(run: RunFigures) -> Iterator[Finding]:
     others = min(others, max(handled - _EMPTY * len(durations), 0.0))
     overhead = max(handled - run.carrying - others, 0.0)
     share *= overhead / handled if handled > 0 else 0.0
+    overhead, share = overhead + shuffling / run.threads, share + run.share(shuffling)
     if not (median < _SMALL and overhead > _BY_COMPUTE * compute and share >= _SHARE):
         return
     costs = run.chunk_costs
@@ -86,14 +92,17 @@ def tasks_too_small(run: RunFigures) -> Iterator[Finding]:
         "The client fetches their results one at a time, which takes {fetching} after the tasks "
         "have finished. "
     )
+    of_shuffles = (
+        "Of thread time, P2P shuffles of small partitions take {shuffling}, which is included. "
+    )
     yield Finding.of(
         "tasks-too-small",
         f"{'Handling tasks takes long' if costly else 'Tasks are too small'}: {{tasks:task}} take "
         "{median} each (the median), and handling them takes {handling} of thread time.",
         f"Overhead takes {'{overhead}' if compute > 0 else 'many'} times as long as the "
         "computation of the tasks. A task of {function} costs {besides} of overhead and computes "
-        f"for {{own}} (means, not counting CPU wait). {of_results if of_each else ''}See "
-        "chunk_sizing() and time_accounting().",
+        f"for {{own}} (means, not counting CPU wait). {of_shuffles if shuffling > 0 else ''}"
+        f"{of_results if of_each else ''}See chunk_sizing() and time_accounting().",
         suggestion,
         function=name,
         tasks=Count(len(durations)),
@@ -104,6 +113,7 @@ def tasks_too_small(run: RunFigures) -> Iterator[Finding]:
         own=Seconds(run.working[run.rows_of(name)].mean()),
         costly=costly,
         fetching=Seconds(fetching) if of_each else None,
+        shuffling=Share(run.share(shuffling)) if shuffling > 0 else None,
         sent_large=run.sent_large,
         advice=advice,
         settings=settings,
@@ -112,6 +122,17 @@ def tasks_too_small(run: RunFigures) -> Iterator[Finding]:
         at_least="medium" if costly else "info",
         at_most="medium" if costly else "high",
     )
+
+
+def _small_shuffles(run: RunFigures) -> Array:
+    """Return a mask of the task runs of P2P shuffles if these move small partitions.
+
+    What such a task does takes almost the same time for a larger partition.
+    """
+    shuffles = p2p_runs(run.trace)
+    sizes = np.fmax(run.task_column("size"), run.task_column("input_size"))[shuffles]
+    known = sizes[np.isfinite(sizes)]
+    return shuffles & (len(known) > 0 and float(np.median(known)) < _SMALL_PARTITION)
 
 
 def _of_few(run: RunFigures) -> float:
