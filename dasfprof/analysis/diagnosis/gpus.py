@@ -9,7 +9,7 @@ import numpy as np
 
 from dasfprof.analysis.diagnosis.registry import Finding, rule
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
-from dasfprof.analysis.model.gpus import GpuUtilisation
+from dasfprof.analysis.model.gpus import GpuDevice
 from dasfprof.analysis.wording import Bytes, Count, Seconds, Share
 
 #: Threshold (fraction of the time for which the device's workers run tasks): the device is idle.
@@ -25,17 +25,15 @@ _FULL = 0.92
 @rule("gpu-idle")
 def gpu_idle(run: RunFigures) -> Iterator[Finding]:
     """Find GPUs that were idle or unused while their workers ran tasks."""
-    owned = [gpu for gpu in run.gpus if gpu.device.workers and gpu.tasks_ran[0] >= _RAN]
-    unused = [gpu for gpu in owned if gpu.max_utilization[0] < _USED]
-    idle = [
-        gpu
-        for gpu in owned
-        if gpu.max_utilization[0] >= _USED
-        and gpu.idle_while_tasks_ran[0] >= _IDLE * gpu.tasks_ran[0]
-    ]
-    if idle:
-        seconds = [float(gpu.idle_while_tasks_ran[0] / 100 * gpu.seconds[0]) for gpu in idle]
-        worst = idle[int(np.argmax(seconds))]
+    devices, gpus = run.gpus
+    ran, idle = (gpus[f"{what} (%)"].to_numpy() for what in ("Tasks Ran", "Idle While Tasks Ran"))
+    most = gpus["Max GPU Utilization (%)"].to_numpy()
+    percent = gpus["Time (s)"].to_numpy() / 100  # In seconds.
+    owned = np.array([bool(device.workers) for device in devices], dtype=bool) & (ran >= _RAN)
+    unused = np.flatnonzero(owned & (most < _USED))
+    idle_ones = np.flatnonzero(owned & (most >= _USED) & (idle >= _IDLE * ran))
+    if len(idle_ones):
+        worst = idle_ones[np.argmax((idle * percent)[idle_ones])]
         yield Finding.of(
             "gpu-idle",
             "GPUs are idle while their workers compute: GPU {gpu} of {host} is idle for {idle} of "
@@ -45,15 +43,15 @@ def gpu_idle(run: RunFigures) -> Iterator[Finding]:
             "Move the tasks that run on the CPU to the GPU, or to workers without a GPU. Give "
             "the GPU larger chunks, so that kernels take longer than their launch, and keep data "
             "on the device between tasks.",
-            **_device(run, worst),
-            idle=Share(worst.idle_while_tasks_ran[0] / worst.tasks_ran[0]),
-            utilisation=Share(worst.mean_utilization[0] / 100),
-            idle_devices=Count(len(idle)),
-            devices=Count(len(run.gpus)),
-            costs=max(seconds),
+            **_device(run, devices[worst]),
+            idle=Share(idle[worst] / ran[worst]),
+            utilisation=Share(gpus["Mean GPU Utilization (%)"][worst] / 100),
+            idle_devices=Count(len(idle_ones)),
+            devices=Count(len(devices)),
+            costs=float(idle[worst] * percent[worst]),
             at_most="medium",
         )
-    if unused:
+    if len(unused):
         yield Finding.of(
             "gpu-idle",
             "No task used {unused} of the {devices} GPUs of the workers.",
@@ -62,10 +60,10 @@ def gpu_idle(run: RunFigures) -> Iterator[Finding]:
             "Run this part on workers without a GPU, or use libraries that compute on the GPU "
             "(CuPy, cuDF: "
             'dask.config.set({{"array.backend": "cupy", "dataframe.backend": "cudf"}})).',
-            worker=_worker(run, unused[0]),
+            worker=_worker(run, devices[unused[0]]),
             unused=Count(len(unused)),
-            devices=Count(len(run.gpus)),
-            tasks_ran=Seconds(max(gpu.tasks_ran[0] / 100 * gpu.seconds[0] for gpu in unused)),
+            devices=Count(len(devices)),
+            tasks_ran=Seconds((ran * percent)[unused].max()),
             severity="low",
         )
 
@@ -73,10 +71,12 @@ def gpu_idle(run: RunFigures) -> Iterator[Finding]:
 @rule("gpu-memory-full")
 def gpu_memory_full(run: RunFigures) -> Iterator[Finding]:
     """Find GPUs whose memory is nearly full."""
-    used = np.array([gpu.max_memory[0] / gpu.memory_total[0] for gpu in run.gpus], dtype=float)
+    devices, gpus = run.gpus
+    most, total = gpus["Max GPU Memory Used (GB)"], gpus["GPU Memory (GB)"]
+    used = (most / total).to_numpy()
     if not (used >= _FULL).any():
         return
-    worst = run.gpus[int(np.nan_to_num(used).argmax())]
+    worst = int(np.nan_to_num(used).argmax())
     yield Finding.of(
         "gpu-memory-full",
         "The memory of GPU {gpu} of {host} was nearly full: {used} of {total} were used.",
@@ -86,22 +86,22 @@ def gpu_memory_full(run: RunFigures) -> Iterator[Finding]:
         "enable_cudf_spill=True), and use an RMM pool (rmm_pool_size=0.9) to avoid fragmentation. "
         "If your program already has a pool that allocates all memory at its start, ignore this "
         "finding.",
-        **_device(run, worst),
-        used=Bytes(worst.max_memory[0]),
-        total=Bytes(worst.memory_total[0]),
+        **_device(run, devices[worst]),
+        used=Bytes(most[worst] * 1e9),
+        total=Bytes(total[worst] * 1e9),
         full_devices=Count((used >= _FULL).sum()),
         devices=Count(len(used)),
         severity="medium",
     )
 
 
-def _device(run: RunFigures, gpu: GpuUtilisation) -> dict[str, Any]:
-    index = gpu.device.index
+def _device(run: RunFigures, device: GpuDevice) -> dict[str, Any]:
+    index = device.index
     named = "<NA>" if np.isnan(index) else str(int(index))
-    return {"gpu": named, "host": gpu.device.host, "worker": _worker(run, gpu)}
+    return {"gpu": named, "host": device.host, "worker": _worker(run, device)}
 
 
-def _worker(run: RunFigures, gpu: GpuUtilisation) -> str | None:
+def _worker(run: RunFigures, device: GpuDevice) -> str | None:
     """Return the first worker that uses a device, or None if no worker uses it."""
-    numbers = gpu.device.workers
+    numbers = device.workers
     return run.workers.titles()[numbers[0]] if numbers else None

@@ -9,7 +9,7 @@ import pandas as pd
 
 from dasfprof.analysis.model.account_sums import Accounts
 from dasfprof.analysis.model.accounting import accounts_within
-from dasfprof.analysis.model.gpus import GpuUtilisation, gpu_utilisation
+from dasfprof.analysis.model.gpus import GpuDevice, gpu_utilisation
 from dasfprof.analysis.model.steps import task_layers
 from dasfprof.analysis.model.thread_time import USES, ThreadTime
 from dasfprof.analysis.numeric.groups import Groups, distinct, ratio
@@ -81,9 +81,9 @@ class SampledFigures:
         return any(departure(self.trace, life).why is Why.MEMORY for life in lost)
 
     @cached_property
-    def gpus(self) -> list[GpuUtilisation]:
-        """Utilization of each GPU over the whole run."""
-        return gpu_utilisation(self.trace, self.trace.named)[1]
+    def gpus(self) -> tuple[list[GpuDevice], pd.DataFrame]:
+        """The GPUs, and the utilization of each over the whole run."""
+        return gpu_utilisation(self.trace, self.trace.named)
 
 
 # --- `TaskFigures`: a run's time, its functions, and how its threads were used --------------------

@@ -399,7 +399,7 @@ def _waiting_rows(run: RunFigures) -> tuple[Array, float]:
     # Tasks of P2P shuffles wait for other workers' tasks, whatever is read and written.
     waiting[np.unique(functions.codes[p2p_runs(run.trace)])] = False
     lost = float((seconds - cpu)[waiting].sum()) / run.threads
-    on_gpus = any(gpu.mean_utilization[0] >= _GPU_BUSY for gpu in run.gpus)
+    on_gpus = (run.gpus[1]["Mean GPU Utilization (%)"] >= _GPU_BUSY).any()
     if on_gpus or not waiting.any() or lost < _WAITING * run.wall:
         return np.empty(0, dtype=np.int64), 0.0
     return np.flatnonzero(waiting[functions.codes]), lost

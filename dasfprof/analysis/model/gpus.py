@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -214,53 +214,27 @@ gpu_samples = once_per_trace(GpuSamples)
 
 # --- Utilization of each GPU over time and in total, and idle time while tasks ran ----------------
 
-#: Columns of "GPU Usage" whose means are reported.
-READINGS = ("power", "sm_clock", "memory_clock", "pcie_tx", "pcie_rx")
-#: Columns of "Device Memory" that count since the start of recording.
-MOVES = tuple(
-    f"{way}{what}"
-    for way in ("device_to_host", "host_to_device", "host_to_disk", "disk_to_host")
-    for what in ("", "_size")
-)
-
-
-@dataclass(frozen=True)
-class GpuUtilisation:
-    """The utilization of a device in a time window. NaN without samples."""
-
-    device: GpuDevice
-    #: Seconds that samples cover, which the other fields are about.
-    seconds: Array
-    #: Utilization in percent, as NVML reports it.
-    mean_utilization: Array
-    max_utilization: Array
-    #: Bytes.
-    mean_memory: Array
-    max_memory: Array
-    memory_total: Array
-    #: Means of further columns of "GPU Usage", in their units.
-    means: dict[str, Array]
-    max_temperature: Array
-    #: Bytes and seconds of moves by its workers, by the names of columns of "Device Memory".
-    moved: dict[str, Array]
-    #: Percent of the time in which a task ran on one of its workers. Percent in which a task but no
-    #: kernel ran. Percent in which neither ran.
-    tasks_ran: Array
-    idle_while_tasks_ran: Array
-    idle_while_no_task_ran: Array
-    samples: Array
+#: Labels of the directions in which dask-cuda moves results. The columns of "Device Memory" count
+#: seconds and, with "_size", bytes since the start of recording.
+_MOVES = {
+    "device_to_host": "GPU to Host (GB)",
+    "host_to_device": "Host to GPU (GB)",
+    "host_to_disk": "Host to Disk (GB)",
+    "disk_to_host": "Disk to Host (GB)",
+}
 
 
 def gpu_utilisation(
     run: Run, workers: NamedWorkers, interval: float | None = None
-) -> tuple[Array, list[GpuUtilisation]]:
+) -> tuple[list[GpuDevice], pd.DataFrame]:
     """Return the utilization of each GPU, in windows of equal length or for the full run.
 
     Returns
     -------
-    begins, devices
-        Start of each window in seconds since the start of the run, and the devices, by host and
-        index.
+    devices, utilisation
+        The devices by host and index, and one row per device and window: ``device`` (index in the
+        list), ``begin`` (seconds since the start of the run), and figures by the labels of
+        `per_gpu_utilisation`, or NaN without samples.
     """
     devices = gpu_samples(run).devices() if run.begin < run.end else []
     edges = np.array([run.begin, run.end])
@@ -272,14 +246,19 @@ def gpu_utilisation(
     stops = starts + tasks["duration"].to_numpy()
     memory = run.device_memory.sort_values("time", kind="stable")
     of_memory = workers.numbers(memory)
-    utilisations = []
-    for device in devices:
-        on_device = np.isin(of_task, device.workers)
-        running = union(starts[on_device], stops[on_device])
-        moved = _moved(memory[np.isin(of_memory, device.workers)], edges)
-        facts = _integrate(device.samples, edges, running)
-        utilisations.append(GpuUtilisation(device, moved=moved, **facts))
-    return run.since_begin(edges[:-1]), utilisations
+
+    def of_device(samples: pd.DataFrame, users: Sequence[int]) -> pd.DataFrame:
+        of_users = np.isin(of_task, users)
+        figures = {"begin": run.since_begin(edges[:-1])}
+        figures |= _integrate(samples, edges, union(starts[of_users], stops[of_users]))
+        figures |= _moved(memory[np.isin(of_memory, users)], edges)
+        figures["Samples"] = np.histogram(samples["time"].to_numpy(dtype=float), edges)[0]
+        return pd.DataFrame(figures)
+
+    nothing = of_device(pd.DataFrame({"time": np.empty(0)}), ())[:0]
+    each = [nothing, *(of_device(device.samples, device.workers) for device in devices)]
+    utilisation = pd.concat(each, keys=range(-1, len(devices)), names=["device"])
+    return devices, utilisation.droplevel(1).reset_index()
 
 
 def _moved(samples: pd.DataFrame, edges: Array) -> dict[str, Array]:
@@ -287,16 +266,20 @@ def _moved(samples: pd.DataFrame, edges: Array) -> dict[str, Array]:
 
     NaN without samples. The samples must be in the order of time.
     """
-    sums = {name: np.full(len(edges) - 1, np.nan if samples.empty else 0.0) for name in MOVES}
+    names = [f"{way}{what}" for way in _MOVES for what in ("_size", "")]
+    sums = {name: np.full(len(edges) - 1, np.nan if samples.empty else 0.0) for name in names}
     for _, life in samples.groupby("worker_id"):
         # Each sample has totals of its worker instance since recording began.
         last = np.searchsorted(life["time"].to_numpy(), edges, side="right")
-        for name in MOVES:
+        for name in names:
             sums[name] += np.diff(np.r_[0.0, life[name].to_numpy(dtype=float)][last])
-    return sums
+    moved = {label: sums[f"{way}_size"] / 1e9 for way, label in _MOVES.items()}
+    return moved | {"Moving Results (s)": np.sum([sums[way] for way in _MOVES], axis=0)}
 
 
-def _integrate(samples: pd.DataFrame, edges: Array, running: tuple[Array, Array]) -> dict[str, Any]:
+def _integrate(
+    samples: pd.DataFrame, edges: Array, running: tuple[Array, Array]
+) -> dict[str, Array]:
     """Integrate a device's samples over the windows between edges.
 
     Time is cut at every sample, window edge, and start or end of tasks. Between two cuts, all of
@@ -327,16 +310,19 @@ def _integrate(samples: pd.DataFrame, edges: Array, running: tuple[Array, Array]
     # In a second with a utilization of 30 %, the device was idle for 0.7 s.
     idle = 100.0 - utilization
     return {
-        "seconds": windows.sum(sampled * seconds),
-        "mean_utilization": mean(utilization),
-        "max_utilization": windows.max(utilization),
-        "mean_memory": mean(memory),
-        "max_memory": windows.max(memory),
-        "memory_total": windows.max(reading("memory_total")),
-        "means": {name: mean(reading(name)) for name in READINGS},
-        "max_temperature": windows.max(reading("temperature")),
-        "tasks_ran": mean(np.where(sampled, 100.0 * busy, np.nan)),
-        "idle_while_tasks_ran": mean(idle * busy),
-        "idle_while_no_task_ran": mean(idle * ~busy),
-        "samples": np.histogram(times, edges)[0],
+        "Time (s)": windows.sum(sampled * seconds),
+        "Mean GPU Utilization (%)": mean(utilization),
+        "Max GPU Utilization (%)": windows.max(utilization),
+        "Mean GPU Memory Used (GB)": mean(memory) / 1e9,
+        "Max GPU Memory Used (GB)": windows.max(memory) / 1e9,
+        "GPU Memory (GB)": windows.max(reading("memory_total")) / 1e9,
+        "Mean Power (W)": mean(reading("power")),
+        "Mean SM Clock (MHz)": mean(reading("sm_clock")),
+        "Mean Memory Clock (MHz)": mean(reading("memory_clock")),
+        "Mean PCIe Sent (MB/s)": mean(reading("pcie_tx")) / 1e6,
+        "Mean PCIe Received (MB/s)": mean(reading("pcie_rx")) / 1e6,
+        "Max Temperature (C)": windows.max(reading("temperature")),
+        "Tasks Ran (%)": mean(np.where(sampled, 100.0 * busy, np.nan)),
+        "Idle While Tasks Ran (%)": mean(idle * busy),
+        "Idle While No Task Ran (%)": mean(idle * ~busy),
     }

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 import numpy as np
 import pandas as pd
 
-from dasfprof.analysis.model.gpus import GpuDevice, GpuUtilisation, gpu_utilisation
+from dasfprof.analysis.model.gpus import GpuDevice, gpu_utilisation
 from dasfprof.analysis.model.processes import host_programs
 from dasfprof.analysis.run import Run
 from dasfprof.analysis.tables.columns import INTERVAL, integers, of_workers, text, utc
@@ -171,34 +171,6 @@ def _sorted(table: pd.DataFrame, *by: str) -> pd.DataFrame:
     return table.take(np.lexsort([time, *ranks])).reset_index(drop=True)
 
 
-#: Directions in which dask-cuda moves results.
-_WAYS = ("device_to_host", "host_to_device", "host_to_disk", "disk_to_host")
-#: Figures of a device by column label.
-_OF_GPUS: dict[str, Callable[[GpuUtilisation], Array]] = {
-    "Time (s)": lambda gpu: gpu.seconds,
-    "Mean GPU Utilization (%)": lambda gpu: gpu.mean_utilization,
-    "Max GPU Utilization (%)": lambda gpu: gpu.max_utilization,
-    "Mean GPU Memory Used (GB)": lambda gpu: gpu.mean_memory / 1e9,
-    "Max GPU Memory Used (GB)": lambda gpu: gpu.max_memory / 1e9,
-    "GPU Memory (GB)": lambda gpu: gpu.memory_total / 1e9,
-    "Mean Power (W)": lambda gpu: gpu.means["power"],
-    "Mean SM Clock (MHz)": lambda gpu: gpu.means["sm_clock"],
-    "Mean Memory Clock (MHz)": lambda gpu: gpu.means["memory_clock"],
-    "Mean PCIe Sent (MB/s)": lambda gpu: gpu.means["pcie_tx"] / 1e6,
-    "Mean PCIe Received (MB/s)": lambda gpu: gpu.means["pcie_rx"] / 1e6,
-    "Max Temperature (C)": lambda gpu: gpu.max_temperature,
-    "Tasks Ran (%)": lambda gpu: gpu.tasks_ran,
-    "Idle While Tasks Ran (%)": lambda gpu: gpu.idle_while_tasks_ran,
-    "Idle While No Task Ran (%)": lambda gpu: gpu.idle_while_no_task_ran,
-    "GPU to Host (GB)": lambda gpu: gpu.moved["device_to_host_size"] / 1e9,
-    "Host to GPU (GB)": lambda gpu: gpu.moved["host_to_device_size"] / 1e9,
-    "Host to Disk (GB)": lambda gpu: gpu.moved["host_to_disk_size"] / 1e9,
-    "Disk to Host (GB)": lambda gpu: gpu.moved["disk_to_host_size"] / 1e9,
-    "Moving Results (s)": lambda gpu: np.sum([gpu.moved[way] for way in _WAYS], axis=0),
-    "Samples": lambda gpu: gpu.samples,
-}
-
-
 @question("GPU utilization", "time")
 def per_gpu_utilisation(run: Run, interval: float | None = None) -> pd.DataFrame:
     """Show how busy each GPU was, and whether it idled while tasks ran on its workers.
@@ -235,11 +207,11 @@ def per_gpu_utilisation(run: Run, interval: float | None = None) -> pd.DataFrame
             f"interval={interval!r}: expected seconds above 0. Pass None for the full run."
         )
     titles = run.named.titles()
-    begins, gpus = gpu_utilisation(run, run.named, interval)
+    devices, utilisation = gpu_utilisation(run, run.named, interval)
+    of_row = utilisation.pop("device").to_numpy(dtype=np.int64)
 
     def of_each(of: Callable[[GpuDevice], object]) -> Array:
-        values = np.array([of(gpu.device) for gpu in gpus], dtype=object)
-        return np.repeat(values, len(begins))
+        return np.array([of(device) for device in devices], dtype=object)[of_row]
 
     table = pd.DataFrame(
         {
@@ -249,14 +221,11 @@ def per_gpu_utilisation(run: Run, interval: float | None = None) -> pd.DataFrame
             "Workers": text(
                 of_each(lambda device: ", ".join(titles[number] for number in device.workers))
             ),
-            INTERVAL: np.tile(begins, len(gpus)),
-            **{
-                label: np.concatenate([np.empty(0), *(of(gpu) for gpu in gpus)])
-                for label, of in _OF_GPUS.items()
-            },
+            INTERVAL: utilisation.pop("begin"),
+            **dict(utilisation.items()),
             "UUID": text(of_each(lambda device: device.uuid)),
         }
-    ).astype({"Samples": "int64"})
+    )
     return table if interval is not None else table.drop(columns=INTERVAL)
 
 
