@@ -54,11 +54,11 @@ def exploding_join(run: RunFigures) -> Iterator[Finding]:
     before, after = frames.rows[inputs].sum(), frames.rows[rows].sum()
     yield Finding.of(
         "exploding-join",
-        "A join multiplies rows: {function} makes {rows:row} of the {taken:row} of its inputs, "
+        "A join multiplies rows: {function} returns {rows:row} from inputs with {taken:row}, "
         "{times} times as many.",
-        "The inputs have {input_size} in total, and the results {size}. The largest of "
+        "The inputs take {input_size} in total, and the results take {size}. The largest of "
         "{tasks:result} has {largest:row}. A key that occurs several times in both dataframes is "
-        "joined with itself in all combinations.",
+        "joined in all combinations of its rows.",
         "Remove repeated keys from one of the dataframes before you join them, or aggregate its "
         "rows by key. If they repeat because the join needs another column, add it to on=.",
         function=name,
@@ -97,7 +97,7 @@ def filter_without_effect(run: RunFigures) -> Iterator[Finding]:
         "drop_duplicates() removes none of {rows:row}."
         if name == _DROPS
         else "A filter removes none of {rows:row}.",
-        "All {tasks:task} of this operation together return as many rows as they take.",
+        "In total, {tasks:task} of this operation received and returned the same number of rows.",
         "Remove this operation if your data never needs it.",
         function=name,
         rows=Count(before),
@@ -177,7 +177,7 @@ def unused_columns(run: RunFigures) -> Iterator[Finding]:
     yield Finding.of(
         "unused-columns",
         "Tasks use at most {used} of the {columns:column} that {function} returns.",
-        "The dataframes have {size} in {tasks:partition}. The selected columns have {used_size}.",
+        "The dataframes take {size} in {tasks:partition}. The selected columns take {used_size}.",
         "Select the columns when you read the data (columns= of read_parquet(), usecols= of "
         "read_csv()), or before you call persist().",
         function=str(run.function_names[run.functions.codes[rows[0]]]),

@@ -183,13 +183,13 @@ def repeated_reads(run: RunFigures) -> Iterator[Finding]:
     once = run.task_column("duration")[rows] * (1.0 - again * inside)
     yield Finding.of(
         "repeated-reads",
-        "Tasks read the same data again: tasks of {function} read {sources:source} completely, "
-        "{times} times each (the mean).",
+        "Tasks read the same data several times: tasks of {function} read {sources:source} "
+        "completely, {times} times each (the mean).",
         "A source is a CSV file, a Parquet file, or a dataset of an HDF5 file. Samples show that "
-        "{function} reads for {inside} of its time.",
-        "Read each source once: in a single task whose result the other tasks take, or once per "
-        "worker, with functools.cache. Otherwise, read only the rows and columns that each task "
-        "of {function} needs.",
+        "{function} spends {inside} of its time on reading.",
+        "Read each source in a single task and pass its result to the other tasks, or read it once "
+        "per worker, with functools.cache. Otherwise, read only the rows and columns that each "
+        "task of {function} needs.",
         function=name,
         sources=Count(len(readers)),
         times=Factor(float(readers.mean())),
