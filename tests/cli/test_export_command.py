@@ -76,21 +76,3 @@ def test_bad_input(
     done = run(*args)
     assert done.exit_code == code
     assert message in done.stderr.replace("│", "")
-
-
-def test_files_of_one_run_are_that_run(tmp_path: Path) -> None:
-    """As a shell makes them of ``traces/mine-*``: of all of them, one run is taken."""
-    place = tmp_path / "traces"
-    files = [
-        write_trace(place / f"{name}-TracePlugin-c096-{worker}.msgpack", *EVENTS, run=name)
-        for name, worker in (("mine", 0), ("mine", 1), ("other", 0))
-    ]
-    (place / "data").mkdir()
-    written = tmp_path / "tables"
-    result = run(*files[:2], place / "data", "--to", "csv", "-o", written)
-    assert result.exit_code == 0, result.stderr
-    assert (written / "processed_tasks.csv").read_text().count("load-1") == 2
-    refused = run(*files, "--to", "csv", "-o", written)
-    assert refused.exit_code == 2
-    assert "files of 2 runs" in " ".join(refused.stderr.split())
-    assert run(place / "data", place / "none", "--to", "csv").exit_code == 2
