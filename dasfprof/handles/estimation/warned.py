@@ -14,7 +14,7 @@ from dasfprof.handles.estimation.facts import LayerFacts, line_of_layer, line_te
 from dasfprof.recording.dask_internals.graph_values import LEAST, size_of_value
 from dasfprof.recording.dask_internals.layer_sizes import BuiltLayer
 from dasfprof.recording.dask_internals.merges import product_merges
-from dasfprof.recording.dask_internals.parquet_reads import skippable_reads
+from dasfprof.recording.dask_internals.parquet_reads import late_selections, skippable_reads
 from dasfprof.recording.dask_internals.sent_graphs import SentGraph, repeated_calls
 from dasfprof.text import format_size
 
@@ -204,13 +204,20 @@ def _chunks_of(value: Any, shape: tuple[float, ...]) -> tuple[int, ...] | None:
 
 
 def _parquet(built: dict[str, BuiltLayer]) -> Iterator[Warned]:
-    """Yield filters right after a read that could skip parts of files."""
+    """Yield filters, and selections of columns, with which a read could skip parts of files."""
     for name, filters, skipped, groups in skippable_reads(x.source for x in built.values()):
         yield Warned(
             "medium",
             f"A filter right after read_parquet needs {groups - skipped:,} of {groups:,} row "
             "groups, but all of them are read.",
             f"Use dd.read_parquet(..., filters={filters!r}).",
+            line_of_layer(name),
+        )
+    for name, used, columns in late_selections(x.source for x in built.values()):
+        yield Warned(
+            "medium",
+            f"All {columns} columns are read by read_parquet, and later layers use {len(used)}.",
+            f"Use dd.read_parquet(..., columns={used!r}).",
             line_of_layer(name),
         )
 

@@ -1,4 +1,4 @@
-"""Filters right after a Parquet read that could skip row groups, according to the footers."""
+"""Filters and selections of columns after a Parquet read that the read could do itself."""
 
 from __future__ import annotations
 
@@ -12,6 +12,13 @@ from dasfprof.recording.dask_internals.layer_sizes import row_groups
 _COMPARISONS = {"GT": ">", "GE": ">=", "LT": "<", "LE": "<=", "EQ": "=="}
 #: Threshold (fraction) of row groups that a filter in the read would skip.
 _SKIPPED = 0.5
+#: Expressions that select rows, before which Dask selects no columns. Threshold (fraction) of the
+#: columns of a read that are used.
+_SELECT_ROWS = ("Sample", "Query", "Loc", "LocUnknown", "LocList", "LocSlice")
+_USED = 0.5
+
+#: Expressions that read several files in one task.
+_FUSED = ("FusedIO", "FusedParquetIO")
 
 _Filters = list[tuple[str, str, Any]]
 
@@ -26,15 +33,49 @@ def skippable_reads(expressions: Iterable[Any]) -> Iterator[tuple[str, _Filters,
         if type(part).__name__ != "Filter":
             continue
         read, filters = part.operands[0], _comparisons(part.operands[1])
-        while type(read).__name__ in ("Projection", "FusedIO", "FusedParquetIO"):
+        while type(read).__name__ in ("Projection", *_FUSED):
             read = read.operands[0]
-        is_read = {"filters", "columns"} <= set(getattr(read, "_parameters", ()))
-        if not filters or not is_read or read.operand("filters"):
+        if not filters or not _is_read(read) or read.operand("filters"):
             continue
         groups = [group for partition in row_groups(read) or () for group in partition]
         skipped = sum(any(_excludes(group, *item) for item in filters) for group in groups)
         if skipped >= _SKIPPED * len(groups) > 0:
             yield part._name, filters, skipped, len(groups)
+
+
+def late_selections(expressions: Iterable[Any]) -> Iterator[tuple[str, list[str], int]]:
+    """Yield selections of columns after selections of rows of a read.
+
+    Each item has the name of the selection's layer, the columns that are used, and the number of
+    columns that are read.
+    """
+    takers: dict[str, list[Any]] = {}
+    expressions = list(expressions)
+    for part in expressions:
+        for operand in getattr(part, "operands", ()):
+            takers.setdefault(getattr(operand, "_name", ""), []).append(part)
+    for read in filter(_is_read, expressions):
+        columns, used, late, waiting = list(read.columns), set(), [], [read]
+        for part in waiting:
+            if part._name not in takers:  # It is the result.
+                used.update(columns)
+            for taker in takers.get(part._name, ()):
+                kind = type(taker).__name__
+                if kind == "Projection":
+                    used.update(taker.columns)
+                    late += [taker] if type(part).__name__ in _SELECT_ROWS else []
+                elif kind in (*_SELECT_ROWS, *_FUSED):
+                    waiting.append(taker)
+                    if kind == "Query":  # Some of these may not be used.
+                        used.update(n for n in columns if str(n) in taker.operand("_expr"))
+                elif kind != "Fused":  # Its parts are among the expressions.
+                    used.update(columns)
+        if late and 0 < len(used) <= _USED * len(columns):
+            yield late[0]._name, [name for name in columns if name in used], len(columns)
+
+
+def _is_read(part: Any) -> bool:
+    return {"filters", "columns"} <= set(getattr(part, "_parameters", ()))
 
 
 def _comparisons(predicate: Any) -> _Filters:
