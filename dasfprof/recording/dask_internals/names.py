@@ -136,6 +136,11 @@ HANDLERS = Names(
     "distributed.core:Server.handlers",
     plugins=(WORKER, SCHEDULER),
 )
+HANDLER_FACTS = Names(
+    "nothing, but handlers of ended runs stay in the memory of Dask's processes",
+    "distributed.core:_expects_comm.cache_clear",
+    plugins=(),
+)
 ACTOR_CALLS = Names("no actor calls", f"{_WORKER}.actor_execute")
 WORKER_FUNCTIONS = Names(
     "the names of functions that run on workers outside of tasks are unknown",

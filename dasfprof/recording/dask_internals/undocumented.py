@@ -218,6 +218,13 @@ def add_handler(scheduler: Any, name: str, handler: Callable[..., Any]) -> Calla
     return lambda: handlers.pop(name, None)
 
 
+def forget_handlers() -> None:
+    """Remove the handlers of an ended run from memory. Dask caches a fact about each handler."""
+    clear = names.HANDLER_FACTS.find("_expects_comm.cache_clear")
+    if clear is not None:
+        clear()
+
+
 def observe_handler(
     scheduler: Any, name: str, observer: Callable[[Any], object], guard: HookGuard
 ) -> Callable[[], object]:

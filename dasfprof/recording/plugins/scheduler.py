@@ -26,7 +26,7 @@ from dasfprof.recording.cluster.program import TOPIC
 from dasfprof.recording.cluster.task_clients import TaskClients
 from dasfprof.recording.cluster.worker_exits import Absence, ClusterChanges, WorkerExits
 from dasfprof.recording.dashboard import add_page
-from dasfprof.recording.dask_internals.undocumented import use_dask_logging
+from dasfprof.recording.dask_internals.undocumented import forget_handlers, use_dask_logging
 from dasfprof.recording.guard import HookGuard, in_thread
 from dasfprof.recording.rows import FileRows, SchemaRow, discard
 from dasfprof.recording.settings import RunSettings, place_mark, recorded_settings, remove_mark
@@ -243,6 +243,7 @@ class SchedulerTaskPlugin(SchedulerPlugin):
             if self.clients is not None:
                 self.clients.stop()
             await in_thread(partial(self._guard.call_all, "stop", self._undo))
+            forget_handlers()
 
     def add_client(self, scheduler: Any, client: str) -> None:
         """Record that a client connected, which may be the run's client again."""

@@ -14,7 +14,7 @@ from distributed.diagnostics.plugin import WorkerPlugin
 
 from dasfprof.database import FileDatabase
 from dasfprof.recording.cluster.calls import check_process
-from dasfprof.recording.dask_internals.undocumented import use_dask_logging
+from dasfprof.recording.dask_internals.undocumented import forget_handlers, use_dask_logging
 from dasfprof.recording.guard import HookGuard
 from dasfprof.recording.plugins.nvtx import GPUAnnotationPlugin
 from dasfprof.recording.plugins.resources import ResourceMonitor
@@ -99,3 +99,5 @@ class WorkerProfiler(WorkerPlugin):
         with self._guard.catching("shipping"):
             if self.sender is not None:
                 await self.sender.end()
+        with self._guard.catching("teardown"):
+            forget_handlers()
