@@ -412,7 +412,7 @@ def total_of_csv(seed: int, engine: dict[str, Any]) -> float:
 @follows("row-wise")
 def filters_by_window(_: Client, advised: bool) -> Any:
     image = da.from_array(np.random.default_rng(0).random((300, 1200)), chunks=(300, 200))
-    filtered = image.map_overlap(maximum_of_windows, advised, depth=1, dtype="f8")
+    filtered = image.map_overlap(maximum_of_windows, advised=advised, depth=1)
     return round(float(filtered.sum().compute()), 6)
 
 
