@@ -133,7 +133,7 @@ def expected_functions(events: Sequence[Event]) -> dict[tuple[str, str, str], di
             **dict.fromkeys(
                 ["Waiting for storage (s)", "Deserialising (s)", "Garbage Collection (s)"], math.nan
             ),
-            **dict.fromkeys(["Unpickling (s)", "Serialising (s)"], math.nan),
+            "Serialising (s)": math.nan,
         }
     return table
 
