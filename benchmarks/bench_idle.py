@@ -5,7 +5,8 @@ A cluster of one worker process, which does nothing for some seconds: how often 
 are written.
 
 Then a week of an idle cluster whose scheduler has the preload, by simulated clocks: the bytes that
-are written, and which of the runs are kept.
+are written, and which of the runs are kept. What TracePlugin writes follows the real clock, and is
+that of the minutes which the simulation takes.
 """
 
 from __future__ import annotations
