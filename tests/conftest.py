@@ -37,7 +37,7 @@ LONGEST = (
     *("lost_processes", "durability", "under_way", "comparison", "workloads", "diagnosis_rules"),
     *("stack_samples", "cluster_choice", "dask_internals", "critical_path", "registration"),
     *("large_runs", "lost_files", "recorded_lines", "metrics", "client_calls", "recorded_steps"),
-    *("nvtx_ranges", "held_memory", "diagnosis", "five_questions", "processed_tasks"),
+    *("nvtx_ranges", "held_memory", "diagnosis", "processed_tasks"),
 )
 
 QUIET = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
