@@ -420,7 +420,7 @@ PLANTS = {
     "forgotten": Plant(forget, "fire_and_forget", (), wait=take),
     "cancelled": Plant(cancel, "cancelled 1 task", (), wait=take),
     "abandoned": Plant(
-        abandon, "^1 task was unfinished when its client left", (), wait=lambda *_: None
+        abandon, "^1 task was unfinished when the client left", (), wait=lambda *_: None
     ),
     "elsewhere": Plant(elsewhere, "All tasks finished", ("client-elsewhere",), wait=wait_elsewhere),
 }

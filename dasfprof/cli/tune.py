@@ -57,13 +57,14 @@ def tune(
     to LocalCluster() or Client(). It records an unchanged run, and another run for each value
     of each script parameter. It then simulates these runs to predict the time with each combination
     of workers and threads that fits on this host. If the time with a setting cannot be predicted,
-    the script runs once with that setting. The script then runs in turn unchanged, with each of the
-    three best settings, and with each change that the findings suggest. This is repeated three to
-    nine times, until it is certain which is best. The script must print the same output each time.
+    the script runs once with that setting. The script then runs several times in turn: unchanged,
+    with each of the three best settings, and with each change that the findings suggest. This is
+    repeated three to nine times, until it is certain which is best. The script must print the same
+    output each time.
 
-    It prints the line of code for your script, such as LocalCluster(n_workers=4), and the reason.
-    The resource profile is a Dask configuration file for `dasfprof run --config`. If the runs vary
-    too much, nothing is advised.
+    dasfprof tune prints a line of code to paste into your script, such as
+    LocalCluster(n_workers=4), and the reason. It also writes a resource profile (-o): a Dask
+    configuration file for `dasfprof run --config`. If the runs vary too much, nothing is advised.
 
     The script runs several times, in the working directory and with empty standard input. It
     writes its files each time.

@@ -15,7 +15,14 @@ import distributed.spill  # noqa: F401
 import pytest
 
 from dasfprof import TraceAnalyser
-from dasfprof.recording.dask_internals.names import ARRAYS, DASK_ARRAYS, ESTIMATES, LOCAL, NAMES
+from dasfprof.recording.dask_internals.names import (
+    ARRAYS,
+    DASK_ARRAYS,
+    ESTIMATES,
+    HANDLER_FACTS,
+    LOCAL,
+    NAMES,
+)
 from dasfprof.recording.dask_internals.patch import Hook, Patch, SharedPatches
 from dasfprof.recording.dask_internals.worker_calls import listen
 from dasfprof.recording.guard import HookGuard
@@ -54,14 +61,14 @@ def test_each_name_is_listed_once_with_its_loss() -> None:
     paths = [path for one in NAMES for path in one.paths]
     assert len(paths) == len(set(paths)) > 50
     assert all(one.loss and one.paths for one in NAMES)
-    assert [one for one in NAMES if not one.plugins] == [ESTIMATES, LOCAL]
+    assert [one for one in NAMES if not one.plugins] == [HANDLER_FACTS, ESTIMATES, LOCAL]
 
 
 #: Not those of modules that this Dask does not have, nor of those that the run does not use.
 REMOVED = {
     path: one
     for one in NAMES
-    if one not in (ARRAYS, DASK_ARRAYS, ESTIMATES, LOCAL)
+    if one not in (ARRAYS, DASK_ARRAYS, HANDLER_FACTS, ESTIMATES, LOCAL)
     for path in one.paths
     if path not in ALIKE and importlib.util.find_spec(path.partition(":")[0])
 }

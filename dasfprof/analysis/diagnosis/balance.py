@@ -236,7 +236,7 @@ def slow_worker(run: RunFigures) -> Iterator[Finding]:
         replace = (
             "start another worker before you call client.retire_workers([{_slow}])"
             if np.isnan(run.trace.left[lives]).any()
-            else "replace it in the next run"
+            else "use another worker in its place in the next run"
         )
         yield Finding.of(
             "slow-worker",
@@ -245,8 +245,8 @@ def slow_worker(run: RunFigures) -> Iterator[Finding]:
             "The median duration, not counting CPU wait, is {here} there and {elsewhere} "
             "elsewhere. The difference is statistically significant (z = {z:.1f}). This affects "
             "{_slow_workers} of {workers:worker}. See imbalance() and process_summary().",
-            f"{look}If you cannot fix the cause, {replace}, because a run with fewer workers may "
-            "take longer.",
+            f"{look}If you cannot fix the cause, {replace}. A run with fewer workers "
+            "may take longer.",
             host=str(workers.hosts[numbers[0]]),
             times=Factor(here / elsewhere),
             here=Seconds(here),

@@ -61,7 +61,7 @@ def repeated_gathers(run: RunFigures) -> Iterator[Finding]:
     call = str(calls["call"].iloc[0])
     sending = (
         "The client's event loop, which receives the results, also sends graphs with large values. "
-        "How much of this time that took is not recorded. "
+        "How long it took to send the graphs is not recorded. "
     )
     yield Finding.of(
         "repeated-gathers",

@@ -175,8 +175,8 @@ def cpu_oversubscribed(run: RunFigures) -> Iterator[Finding]:
         advice = _limit_in_words(unlimited) + (f" {move}." if blamed else "")
     elif blamed:
         advice = (
-            f"{move}, or run fewer threads: at most one per core that they leave free, counted "
-            "over all workers."
+            f"{move}, or run fewer threads: over all workers, at most one per core that the other "
+            "programs leave free."
         )
     else:
         advice = "Run fewer threads: at most one per core, counted over all workers on the host" + (

@@ -84,8 +84,9 @@ def transfer_bound(run: RunFigures) -> Iterator[Finding]:
         slow = "Serializing them for other workers took {serialising}. "
     else:
         suggestion = [
-            "Time pickle.dumps() of one result of {function}: {moves:transfer} of these results "
-            "took {each} each, which their size does not explain. If pickling is slow, "
+            "Measure how long pickle.dumps() takes for one result of {function}: {moves:transfer} "
+            "of these results took {each} each, which their size does not explain. If pickling is "
+            "slow, "
             f"{cheaper} If not, check for blocked event loops, a busy host, and a slow network. "
             "This trace does not show which of these is the cause."
         ]
@@ -99,10 +100,10 @@ def transfer_bound(run: RunFigures) -> Iterator[Finding]:
         "transfer-bound",
         "Workers wait for data from each other: {waiting} of thread time and {on_path} of the "
         "critical path, mostly for results of {function}.",
-        f"{{moved}} were transferred{', {again} more than once' if again > _OFTEN * total else ''}"
-        f"{', and {shuffled} by P2P shuffles' if shuffled > 0 else ''}"
-        f"{', not counting P2P shuffles' if np.isnan(shuffled) else ''}. "
+        f"{{moved}} were transferred{', not counting P2P shuffles' if np.isnan(shuffled) else ''}. "
         "Results of {function} account for {of_function} of this, transferred at {rate}. "
+        f"{'Repeated transfers account for {again}. ' if again > _OFTEN * total else ''}"
+        f"{'P2P shuffles moved another {shuffled}. ' if shuffled > 0 else ''}"
         f'{slow}See transfers("function") and transfers().',
         suggestion,
         waiting=Share(share),
@@ -172,7 +173,8 @@ def spilling(run: RunFigures) -> Iterator[Finding]:
         if disk.free < disk.peak:
             room = (
                 " Also give workers a disk with more free space (--local-directory or "
-                "temporary-directory), because the same amount would not fit again."
+                "temporary-directory), because the disk has no room to spill the same amount once "
+                "more."
             )
     yield Finding.of(
         "spilling",
@@ -301,7 +303,8 @@ def host_memory_full(run: RunFigures) -> Iterator[Finding]:
     yield Finding.of(
         "host-memory-full",
         "Host {host} ran out of memory: only {left} of {total} were available.",
-        "That is {share}, {at} after the start of the trace. See node_resource_usage().",
+        "This was {share} of the memory, {at} after the start of the trace. See "
+        "node_resource_usage().",
         "Run fewer workers or threads on this host, give them a smaller memory_limit so that they "
         "spill in time, or use smaller chunks.",
         host=str(run.trace.workers["host"].iloc[int(row["worker_id"])]),

@@ -57,7 +57,7 @@ def gpu_idle(run: RunFigures) -> Iterator[Finding]:
             "No task used {unused} of the {devices} GPUs of the workers.",
             "The workers with these GPUs ran tasks for up to {tasks_ran}. See "
             "per_gpu_utilisation().",
-            "Run this part on workers without a GPU, or use libraries that compute on the GPU "
+            "Run these tasks on workers without a GPU, or use libraries that compute on the GPU "
             "(CuPy, cuDF: "
             'dask.config.set({{"array.backend": "cupy", "dataframe.backend": "cudf"}})).',
             worker=_worker(run, devices[unused[0]]),

@@ -311,8 +311,8 @@ def recomputation(run: RunFigures) -> Iterator[Finding]:
             "function."
         )
     how = (
-        "{tasks_of_function:task} of {function} repeated work of other tasks, because Dask fused "
-        "it into each of them (as stack samples show)"
+        "{tasks_of_function:task} repeated the work of {function}, because Dask fused it into "
+        "each of them (as stack samples show)"
         if fused
         else "{tasks_of_function:task} of {function} ran again after their results had been "
         "released"

@@ -143,12 +143,12 @@ def _of_results(run: RunFigures, growth: MemoryGrowth, processes: ProcessGrowth)
         most = None
     named = ""
     if most is not None:
-        futures = ", through futures that were created at {asked}" if most.asked else ""
-        wanted = f", which a client requested{futures}"
+        futures = " through futures that were created at {asked}" if most.asked else ""
+        wanted = f" A client requested them{futures}."
         named = (
-            "{of_function} of the growth are results of {function}"
-            f"{', built at {line}' if most.line else ''}{wanted if most.why == WANTED else ''}. "
-            "They were not released. "
+            f"Results of {{function}}{' (built at {line})' if most.line else ''} account for "
+            f"{{of_function}} of the growth.{wanted if most.why == WANTED else ''} They were not "
+            "released. "
         )
     return Finding.of(
         "memory-growth",

@@ -92,8 +92,8 @@ def client_bound(run: RunFigures) -> Iterator[Finding]:
     )
     if actors["calls"]:
         calls = (
-            "The time of {calls:call} of actors ({called}) is not included, but the messages of "
-            "these calls are. "
+            "The gaps do not include the time in which {calls:call} of actors ({called}) ran. They "
+            "do include the time in which these calls were in transit. "
         )
     sampled = len(run.trace.client_samples) > 0
     unknown = "" if client or waits else _NOT_CLEAR if sampled else _NOT_SAMPLED
@@ -337,7 +337,8 @@ def slowing_functions(run: RunFigures) -> Iterator[Finding]:
             "slowing-functions",
             "{function} gets slower during the run: its last tasks take {times} times as long "
             "as its first.",
-            f"Factors from the first to the last third of {{attempts:attempt}}: {by_name}. "
+            f"From the first to the last third of {{attempts:attempt}}, these changed by a factor "
+            f"of: {by_name}. "
             f"{why}{{hottest}}See degradation().",
             state
             if alike

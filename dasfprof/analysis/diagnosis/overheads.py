@@ -93,7 +93,7 @@ def tasks_too_small(run: RunFigures) -> Iterator[Finding]:
         "have finished. "
     )
     of_shuffles = (
-        "Of thread time, P2P shuffles of small partitions take {shuffling}, which is included. "
+        "This includes P2P shuffles of small partitions, which take {shuffling} of thread time. "
     )
     yield Finding.of(
         "tasks-too-small",
@@ -177,9 +177,9 @@ def _costly(run: RunFigures) -> str:
     )
     if run.sent_large is False:
         return (
-            "Time pickle.dumps() of one task's function and arguments, and of a result of "
-            f"{{function}}. {alone}No large values were sent with these tasks. Possible causes "
-            f"are {others}"
+            "Measure how long pickle.dumps() takes for one task's function and arguments, and for "
+            f"a result of {{function}}. {alone}No large values were sent with these tasks. "
+            f"Possible causes are {others}"
         )
     return (
         "Check the size of pickle.dumps() of one task's function and arguments, and scatter() "

@@ -272,8 +272,8 @@ def row_wise(run: RunFigures) -> Iterator[Finding]:
         elif caller:
             each_piece = {True: "slice", False: "value"}[caller in BY_SLICE]
             text = (
-                f"{{function}} handles arrays piece by piece: {{caller}} calls a Python function "
-                f"for each {each_piece} during {{by_value}} of its time."
+                f"{{function}} handles arrays piece by piece: it spends {{by_value}} of its time "
+                f"in {{caller}}, which calls a Python function for each {each_piece}."
                 if of_array
                 else "{function} parses text in Python code: {caller} takes {by_value} of its time."
             )
@@ -285,8 +285,8 @@ def row_wise(run: RunFigures) -> Iterator[Finding]:
             advice = _INSTEAD[caller]
         else:
             text = (
-                "{function} handles columns value by value: pandas calls a Python function for "
-                "each value during {by_value} of its time."
+                "{function} handles columns value by value: it spends {by_value} of its time in "
+                "pandas, which calls a Python function for each value."
             )
             evidence = "In {tasks:task}, the function uses {each} of CPU time per value. "
             advice = (

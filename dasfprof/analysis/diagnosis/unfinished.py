@@ -38,14 +38,14 @@ _MOMENTS = ("loop-blocked", "scheduler-blocked", "worker-silent")
 
 #: Clauses about the end of a run with unfinished tasks, by the figure ``when``.
 _WHEN = {
-    "left": "when its client left",
-    "cut": "at the end of its files, which the process did not close",
+    "left": "when the client left",
+    "cut": "at the end of the run's files, which the process did not close",
     "closed": "when recording ended",
-    "broken up": "when all its workers left together",
-    "only worker left": "when its only worker left, just before recording ended (whether it died "
+    "broken up": "when all workers left together",
+    "only worker left": "when the only worker left, just before recording ended (whether it died "
     "or was shut down is not recorded)",
     "interrupted": "when the process received SIGINT, as from Ctrl-C",
-    "given up": "when its client released {them}",
+    "given up": "when the client released {them}",
 }
 #: The process that ended, if no other cause is known.
 _GONE = {
@@ -109,14 +109,14 @@ def _summary(
         late = Figures(key=key, message=message, tasks=count)
         more = f" (and {Count(count - 1):other task} with an error)" if count > 1 else ""
         late_in_words = (
-            f"{key} failed after this point with {message}{more}, so it is unknown whether it "
-            "would have succeeded"
+            f"{key} failed with {message}{more} while the run ended, so it is unknown whether it "
+            "would have succeeded otherwise"
         )
     if end.how is How.GOES_ON:
         begin = f"The run continues with {tasks:unfinished task}"
     else:
         begin = f"{tasks:task} {'was' if tasks == 1 else 'were'} unfinished {_when_in_words(left)}"
-        begin = f"The run did not end: {begin}" if severity == "high" else begin
+        begin = f"The run did not complete: {begin}" if severity == "high" else begin
     names = name_some(left["keys"], number=left["seen"])
     in_progress = f" ({names}, running for up to {Seconds(longest)})" if names and longest else ""
     gone = _GONE.get(run.trace.recording)
@@ -240,8 +240,8 @@ def _cut_off(state: ClusterState, end: RunEnd) -> Finding:
     left = _what_was_left(state, end)
     return Finding(
         "unfinished-run",
-        f"{left['tasks']:task} of fire_and_forget had not finished {_when_in_words(left)}, "
-        "because the program ended.",
+        f"{left['tasks']:task} passed to fire_and_forget() had not finished "
+        f"{_when_in_words(left)}, because the program ended.",
         f"{name_some(left['keys'], number=left['seen'])} {_states_in_words(left)}".strip(),
         [
             "Keep their futures and wait() for them before the program ends, or run the tasks on a "

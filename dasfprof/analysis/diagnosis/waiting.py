@@ -101,8 +101,9 @@ def per_process_lock(run: RunFigures) -> Iterator[Finding]:
         shown = (
             "Samples show that its tasks spend {in_lock} of their time in the lock's acquire()."
             if sampled
-            else "In each process, its tasks end one after another at regular intervals. Tasks "
-            "that start together take one, two, three, ... of these intervals to finish."
+            else "In each process, the tasks of {function} end one after another at regular "
+            "intervals. Tasks that start together take one, two, three, ... of these intervals to "
+            "finish."
         )
         yield Finding.of(
             "per-process-lock",
@@ -288,13 +289,13 @@ def _blocked(run: RunFigures, name: str, rows: Array, name_rows: Array, share: S
             "{other_threads} in total."
         )
         limit = (
-            "Limit the threads that {function} or its libraries start: over all tasks that run "
-            "at a time, there should be at most one thread per core."
+            "Limit the threads that {function} or its libraries start: all tasks that run in "
+            "parallel should together start at most one thread per core."
         )
         unknown = (
             "Find what these threads or processes do: samples do not show that they compute. If "
-            "they wait, more of them can wait at a time. If they compute, there should be at most "
-            "one per core."
+            "they only wait, you can start more of them than there are cores. If they compute, "
+            "there should be at most one per core."
         )
         suggestion = [limit if of_others else unknown]
     elif advised:
@@ -304,7 +305,9 @@ def _blocked(run: RunFigures, name: str, rows: Array, name_rows: Array, share: S
         )
         suggestion = [look, _more_threads(words, more, promises=True)]
     elif any(waits.get(what, 0.0) >= _LOCKED for what in (PROCESS_LOCK, CLUSTER_LOCK, LOCK)):
-        suggestion = [f"Reduce the time for which tasks hold the lock in these samples. {look}"]
+        suggestion = [
+            f"Reduce the time for which tasks hold the lock that these samples show. {look}"
+        ]
     elif failed is not None:
         suggestion = [look, _TURNED_DOWN]
     return Finding.of(
