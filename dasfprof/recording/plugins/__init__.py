@@ -1,1 +1,1 @@
-"""The Dask plugins of a run and their parts."""
+"""The Dask plugins that record a run on the scheduler and the workers, and their parts."""

@@ -1,9 +1,9 @@
 """`LocalRecorder`: records programs without a cluster, on Dask's local schedulers.
 
-Each local scheduler is recorded as a worker of that name, with a thread for each slot of its pool.
-The computing thread is recorded as the scheduler, because it knows graphs, runnable tasks and
-outcomes. So files, tables and findings are the same as those of clusters, without transfers,
-spilling, stealing and heartbeats.
+Each local scheduler is recorded as a worker with the scheduler's name, and with one thread for each
+slot of its pool. The thread that computes the graph is recorded as the scheduler, because it knows
+graphs, runnable tasks and outcomes. So such a run has the same files, tables and findings as a run
+on a cluster, except that it has no transfers, spilling, stealing or heartbeats.
 """
 
 from __future__ import annotations
@@ -46,26 +46,26 @@ NO_CLIENT = "no cluster"
 
 
 class LocalMonitor(ResourceMonitor):
-    """Samples the program's process, the processes of its pool if it has one, and its host."""
+    """Samples the program's process, the host, and the processes of the pool if there is one."""
 
     def _of_worker(self, worker: Any, usage: Callable[..., Probe]) -> list[Probe]:
         return [usage(FamilyUsage()) if worker.scheduler == PROCESSES else usage()]
 
 
 class ProgramThread(ClientThread):
-    """The main thread of a program while it runs no task itself."""
+    """The main thread of a program, at the times when this thread runs no task."""
 
-    #: Returns whether a thread runs a task. Replaced by the recorder.
+    #: Returns whether a thread runs a task. The recorder replaces this function.
     in_task: Callable[[int], bool] = staticmethod(lambda _: False)
 
     def threads(self) -> dict[int, Any]:
-        """Return the main thread, unless it is in a task."""
+        """Return the main thread, or nothing while it runs a task."""
         threads = super().threads()
         return {thread: doing for thread, doing in threads.items() if not self.in_task(thread)}
 
 
 class SchedulerFile:
-    """Writes graphs and tasks of computing threads, in the form of a scheduler's file.
+    """Writes the graphs and tasks of local schedulers to a file with the form of a scheduler's file.
 
     Parameters
     ----------
@@ -86,7 +86,7 @@ class SchedulerFile:
         self._note = writer.extender(source)
         self._append = FileRows.into(writer, constants).append
         self._numbers = itertools.count(1)
-        #: By computation in progress: its number, and the number of tasks that have ended.
+        #: For each computation in progress: its number, and how many of its tasks have ended.
         self._graphs: dict[Compute, list[int]] = {}
 
     def add_worker(self, worker: LocalWorker) -> None:
@@ -95,11 +95,11 @@ class SchedulerFile:
         self._append((WORKER_ADDED, (time(), *facts, 0, {})))
 
     def begin(self, compute: Compute) -> None:
-        """Record that a graph is being computed."""
+        """Record that the computation of a graph starts."""
         self._graphs[compute] = [next(self._numbers), 0]
 
     def end(self, compute: Compute) -> None:
-        """Record the graph of a computation that has ended, whose tasks are known now."""
+        """Record the graph of a computation that has ended. Its number of tasks is now known."""
         number, tasks = self._graphs.pop(compute, (0, 0))
         if number:
             facts = NO_CLIENT, tasks, compute.wanted, _stimulus(number), compute.step
@@ -141,7 +141,7 @@ def _stimulus(number: int) -> str:
 
 
 class LocalRecorder:
-    """Records the computations of this process on Dask's local schedulers, until `stop`.
+    """Records the computations of this process on Dask's local schedulers until `stop` is called.
 
     Parameters
     ----------
@@ -153,14 +153,14 @@ class LocalRecorder:
         self.settings = settings
         self._lock = threading.Lock()
         self._guard = HookGuard()
-        #: By scheduler and number of slots. Each has a pool.
+        #: The recorder of each pool, by the scheduler's name and the pool's number of slots.
         self._tasks: dict[tuple[str, int], LocalTasks] = {}
         self._scheduler: SchedulerFile | None = None
         self._parts: list[RecordingPart] = []
         self._senders: list[Sender] = []
         self._stopped = False
         self._leave: Callable[[], None] = lambda: None
-        #: Number of computations.
+        #: Number of computations since recording started.
         self.computes_seen = 0
 
     def start(self) -> None:
@@ -199,7 +199,7 @@ class LocalRecorder:
         return any(tasks.runs_in(thread) for tasks in list(self._tasks.values()))
 
     def computes(self, compute: Compute) -> None:
-        """Record a new computation, and open the files of its scheduler if it is the first."""
+        """Record a new computation. Open the files of its pool at the pool's first computation."""
         opened = steps.current_step()
         compute.step = None if opened is None else opened.names
         with self._lock:
@@ -217,12 +217,12 @@ class LocalRecorder:
             observer.submitted(sent)
 
     def _open(self, scheduler: str, slots: int) -> None:
-        """Open the files of a local scheduler."""
+        """Open the files of a local scheduler's pool."""
         is_first = all(scheduler != name for name, _ in self._tasks)
         name = scheduler if is_first else f"{scheduler}-{slots}"
         worker = LocalWorker(scheduler, slots, name)
         parts: list[RecordingPart] = [LocalTasks(self.settings, worker)]
-        if not self._tasks:  # The process is sampled only once.
+        if not self._tasks:  # One monitor samples the process for all pools.
             parts.append(LocalMonitor(self.settings))
         for part in parts:
             part.plugins = [each.plugin for each in parts]
@@ -251,7 +251,7 @@ class LocalRecorder:
             self._scheduler.ended(compute, run, run_id, tasks.address)
 
     def computed(self, compute: Compute, error: BaseException | None) -> None:
-        """Record a computation as a call of the program."""
+        """Record a computation that has ended as a call of the program."""
         if self._scheduler is not None:
             self._scheduler.end(compute)
         seconds = max(time() - compute.began, 0.0)

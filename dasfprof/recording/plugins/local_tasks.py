@@ -1,4 +1,4 @@
-"""`LocalTasks`: records task runs of Dask's local schedulers, in the form of a worker's file."""
+"""`LocalTasks`: writes task runs of Dask's local schedulers to files with a worker's form."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from dasfprof.recording.under_way.loop import Pulse
 from dasfprof.recording.under_way.tasks import TasksUnderWay
 from dasfprof.schema.profiles import TASK_SAMPLE
 
-#: Reading of a run in another process, whose CPU waits are unknown.
+#: Reading of a task run in another process. The CPU waits of such task runs are unknown.
 _NOT_READ: Reading = (None, None, 0.0, False, 0.0)
 _NO_WAITS = "not read in processes of a pool"
 
@@ -52,7 +52,7 @@ class LocalTasks(RecordingPart):
     settings
         The run.
     worker
-        The scheduler in the form of a worker.
+        An object that presents the scheduler as a worker.
     """
 
     plugin = "TracePlugin"
@@ -62,13 +62,14 @@ class LocalTasks(RecordingPart):
         self._worker = worker
         self._note: Callable[[tuple[Any, ...]], None] | None = None
         self._ids = itertools.count(1)
-        #: By thread: the number of the task that it runs, and the thread's CPU waits before.
+        #: By thread: the number of the task run in this thread, and the text of the thread's
+        #: `ThreadFile` at its start, or None if the text was not read.
         self._open: dict[int, tuple[int, bytes | None]] = {}
-        #: File of each thread.
+        #: The `ThreadFile` of each thread.
         self._local = threading.local()
 
     def _start(self, worker: LocalWorker) -> None:
-        """Open the file, and start recording tasks in progress and stacks."""
+        """Open the file, and start to record task runs, tasks in progress and stacks."""
         waits = _NO_WAITS if worker.scheduler == PROCESSES else availability()
         header = {"local_scheduler": worker.scheduler, "run_queue": waits, "actor_calls": False}
         self._reads_waits = waits == "available"
@@ -103,7 +104,7 @@ class LocalTasks(RecordingPart):
 
     @property
     def address(self) -> str:
-        """The address of the worker that represents the scheduler."""
+        """The address of the object that presents the scheduler as a worker."""
         return self._worker.address
 
     def runs_in(self, thread: int) -> bool:
@@ -115,7 +116,7 @@ class LocalTasks(RecordingPart):
         self._local = threading.local()
 
     def began(self, run: Run) -> None:
-        """Record that a task starts, in its thread."""
+        """Record that a task starts. Called in the thread that runs the task."""
         if self._note is None:
             return
         try:
@@ -127,7 +128,7 @@ class LocalTasks(RecordingPart):
             self._guard.caught("the start of a task")
 
     def ended(self, run: Run) -> int | None:
-        """Record a task that has ended. Return its number, or None if this failed."""
+        """Record a task run that has ended. Return its number, or None if it was not recorded."""
         note, facts = self._note, run.facts
         if note is None:
             return None
@@ -155,7 +156,7 @@ class LocalTasks(RecordingPart):
         return file
 
     def _waits(self, facts: TaskFacts, before: bytes | None) -> Reading:
-        """Read the CPU waits of the calling thread, as `RunQueue` does."""
+        """Return the reading of the CPU waits of the calling thread, made as `RunQueue` makes it."""
         stop, file = facts.stop, self._thread_file()
         if stop is None:
             return before, file.read(), 0.0, False, facts.cpu or 0.0
@@ -172,7 +173,7 @@ class LocalTasks(RecordingPart):
         return 0.0
 
     def _record_texts(self, run: Run, run_id: int, task: Any) -> None:
-        """Record the traceback, the code and the arguments of a task if they are known."""
+        """Record the traceback, the code and the arguments of a task run, as far as known."""
         facts = run.facts
         if facts.traceback is not None:
             self._tracebacks.record(facts.key, run_id, facts.traceback)
@@ -188,7 +189,8 @@ class LocalTasks(RecordingPart):
     def _row(self, run: Run, run_id: int, reading: Reading) -> tuple[Any, ...]:
         facts, failed = run.facts, run.facts.exception is not None
         moved = self._storage.moved
-        # A process of a pool receives a task when it starts it. It may be busy or not yet exist.
+        # A process of a pool receives a task when it starts the task. When the task is sent, the
+        # process may be busy or may not exist yet.
         received = run.sent if self._is_here else max(run.sent, facts.taken)
         row = {
             **vars(facts),
@@ -216,14 +218,14 @@ class LocalTasks(RecordingPart):
 
 
 class LocalWorker:
-    """One of Dask's local schedulers, with the attributes of a worker that the recorder reads.
+    """Presents one of Dask's local schedulers as a worker, with the attributes that recorders read.
 
     Parameters
     ----------
     scheduler
         ``threads``, ``sync`` or ``processes``.
     slots
-        Number of tasks that it runs at the same time.
+        Number of tasks that the scheduler runs at the same time.
     name
         Name of the worker.
     """
@@ -235,7 +237,7 @@ class LocalWorker:
         self.local_directory = os.getcwd()
         self.data: dict[Any, Any] = {}
         self.state = SimpleNamespace(tasks={}, nthreads=slots, executing=(), waiting=())
-        #: Keys by thread identity, and the start of runs by key.
+        #: Keys of running tasks by thread identity, and start times of running tasks by key.
         self.active_threads: dict[int, Any] = {}
         self.active_threads_lock = threading.Lock()
         self.executing: dict[Any, float] = {}
@@ -257,7 +259,7 @@ class LocalWorker:
             self.active_threads[facts.thread] = facts.key
 
     def ends(self, run: Run) -> Any:
-        """Remove a task and return it, or None if it is unknown."""
+        """Remove a task that has ended. Return the task, or None if it is unknown."""
         with self.active_threads_lock:
             self.active_threads.pop(run.facts.thread, None)
         self.executing.pop(run.facts.key, None)

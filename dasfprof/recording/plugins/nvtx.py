@@ -1,11 +1,12 @@
-"""`GPUAnnotationPlugin`: each task run as a named range in NVIDIA Nsight Systems, through NVTX.
+"""`GPUAnnotationPlugin`: shows task runs as named ranges in NVIDIA Nsight Systems, through NVTX.
 
-The ranges are in the domain `DOMAIN`. The message is the task's prefix, the payload its run_id, and
-each prefix has one colour.
+The ranges are in the domain `DOMAIN`. The message of a range is the task's prefix, and its payload
+is the task run's run_id. All ranges of a prefix have the same colour.
 
-``dask.annotate(nvtx_category=3)`` around the building of tasks puts their ranges in a category, a
-positive integer, for example one per step of a pipeline. NVTX numbers named categories in the order
-of their first use, which differs between workers, so categories are integers.
+If tasks are built within ``dask.annotate(nvtx_category=3)``, their ranges are in category 3. A
+category is a positive integer. A program can use a category for each step of a pipeline, for
+example. Categories have no names, because NVTX would number the names in the order of their first
+use, which differs between workers.
 """
 
 from __future__ import annotations
@@ -25,10 +26,10 @@ from dasfprof.recording.guard import HookGuard
 from dasfprof.recording.plugins.worker_plugin import RecordingPart
 from dasfprof.schema.events import InstantEvent
 
-# Nsight assigns a kernel to the range that is open on the thread which launches it. So the thread
-# that runs the task pushes and pops the range. Coroutines take turns on the event loop's thread,
-# where their ranges would overlap without nesting. So they have start/end ranges, which belong to
-# the process.
+# Nsight assigns a kernel to the range that is open on the thread which launches the kernel. So the
+# thread that runs the task pushes and pops the range. Coroutines take turns on the event loop's
+# thread, where pushed ranges would overlap without nesting. So coroutines have start/end ranges,
+# which belong to the process.
 
 #: Maximum number of prefixes of a process that name ranges. NVTX keeps each name forever, and keys
 #: that users choose may all have different prefixes.
@@ -57,11 +58,11 @@ class TaskRanges:
 
     def __init__(self, worker: Any, domain: Any, guard: HookGuard) -> None:
         self._worker, self._domain, self._guard = worker, domain, guard
-        # Attributes are reused with another payload each time, so they are stored per thread.
+        # Each range reuses the attributes with another payload, so they are stored per thread.
         self._attributes = threading.local()
 
     def wrap(self, run: Callable[..., Any]) -> Callable[..., Any]:
-        """Wrap a function whose first argument is a task, so that it runs in a range."""
+        """Return a wrapper that runs a function in a range. Its first argument is the task."""
         push, pop = self._domain.push_range, self._domain.pop_range
 
         @functools.wraps(run)
@@ -77,7 +78,7 @@ class TaskRanges:
         return run_in_range
 
     def wrap_coroutine(self, run: Callable[..., Any]) -> Callable[..., Any]:
-        """Wrap a coroutine function as `wrap` does, so that it runs in a start/end range."""
+        """Return a wrapper as `wrap` does, for a coroutine function, with a start/end range."""
         domain = self._domain
 
         @functools.wraps(run)
@@ -95,7 +96,7 @@ class TaskRanges:
         return run_in_range
 
     def _next(self, task: Any) -> Any:
-        """Return the attributes of a task's range, or None if they could not be made."""
+        """Return the attributes of a task's range, or None if creating them failed."""
         try:
             state = self._worker.state.tasks[task.key]
             attributes = self._of_prefix(state.prefix)
@@ -126,14 +127,14 @@ class TaskRanges:
 
 
 def color_of(prefix: str) -> int:
-    """Return a prefix's colour as 0xAARRGGBB, the same in every process and run."""
+    """Return the colour of a prefix as 0xAARRGGBB. It is the same in every process and run."""
     hue = zlib.crc32(prefix.encode(errors="replace")) / 2**32
     red, green, blue = (round(255 * part) for part in colorsys.hsv_to_rgb(hue, 0.6, 0.9))
     return 0xFF << 24 | red << 16 | green << 8 | blue
 
 
 def _name_of(prefix: str) -> str:
-    """Return the name of a prefix's ranges, which is `OTHERS` if there are too many prefixes."""
+    """Return the name of a prefix's ranges: the prefix, or `OTHERS` if there are too many names."""
     if prefix not in _named:
         if len(_named) >= MAX_PREFIXES:
             return OTHERS
@@ -150,31 +151,31 @@ DOMAIN = "dasfprof"
 
 
 class NvtxAvailability(str, Enum):
-    """Whether the tasks of a worker are shown as ranges, or the reason if they are not."""
+    """Whether the tasks of a worker are shown as ranges. If not, the value gives the reason."""
 
     AVAILABLE = "available"
-    """A tool listens, and the tasks are annotated."""
+    """A tool receives the ranges, and each task is shown as a range."""
     NO_TOOL = "no tool"
-    """The process does not run under a tool such as ``nsys profile``: no ranges are placed."""
+    """The process does not run under a tool such as ``nsys profile``, so there are no ranges."""
     NO_BINDING = "no nvtx"
     """The package nvtx is not installed: ``pip install "dasfprof[gpu]"``."""
     TURNED_OFF = "turned off"
     """The variable NVTX_DISABLE is set."""
     NO_HOOK = "no hook"
-    """This version of Dask runs its tasks in another way."""
+    """This version of Dask runs tasks in a way that the recorder does not know."""
 
 
 class GPUAnnotationPlugin(RecordingPart):
     """Shows each task run of a worker as a range in NVIDIA Nsight Systems.
 
-    Without a tool that listens it places no ranges and costs nothing. The trace gets an event
-    "NVTX" with the `NvtxAvailability`.
+    If no tool receives ranges, the plugin creates none and has no cost. It records the
+    `NvtxAvailability` in an event "NVTX" of the trace.
     """
 
     plugin = "GPUAnnotationPlugin"
 
     def _start(self, worker: Any) -> None:
-        """Place the ranges, and record whether that was possible."""
+        """Start showing task runs as ranges, and record whether this is possible."""
         database, constants = self._open_database(worker)
         args = {"availability": self._place(worker).value, "domain": DOMAIN}
         database.record(InstantEvent("NVTX", time.time(), args=args, **constants))

@@ -28,13 +28,14 @@ from dasfprof.recording.settings import RunSettings
 from dasfprof.schema.resources import IDLE_INTERVAL
 from dasfprof.system import LINUX
 
-#: Seconds after which a worker without host duty tries to get it, as its holder may have died.
+#: Seconds after which a worker without the host duty tries again to get it: the process that has
+#: the duty may have died.
 _DUTY_INTERVAL = 1.0
 
 #: Seconds that a closing worker waits for the current sample.
 _LAST_TICK = 2.0
 
-#: Threshold (seconds without any change): the worker is idle.
+#: Threshold (seconds): a worker is idle after this time without any change.
 IDLE_AFTER = 10.0
 #: Thresholds (fraction of a core, and bytes of memory): a larger change ends idleness.
 _BUSY, _MEMORY_CHANGE = 0.3, 1 << 24
@@ -44,7 +45,7 @@ _NEAR_LIMIT = 0.8
 
 
 class Idleness:
-    """Decides whether a sample of a worker has to be written.
+    """Decides which samples of a worker have to be written.
 
     Parameters
     ----------
@@ -61,7 +62,10 @@ class Idleness:
         self._looked = self._changed = self._written = float("-inf")
 
     def is_due(self, now: float) -> bool:
-        """Return whether a sample must be written, because of a change or an old last sample."""
+        """Return whether the current sample must be written.
+
+        This is the case if the worker is not idle, or if the last written sample is too old.
+        """
         cpu, current = process_time(), activity(self._worker)
         self.memory = memory = resident_memory() or 0
         is_busy = cpu - self._cpu > _BUSY * (now - self._looked)
@@ -120,14 +124,15 @@ class ResourceMonitor(RecordingPart):
         self._undo += [self._sample, self._end_sampler]
 
     def _of_worker(self, worker: Any, usage: Callable[..., Probe]) -> list[Probe]:
-        """Return the probes of the worker. `usage` creates the probe of its process."""
+        """Return the probes of the worker. `usage` creates the probe of the worker's process."""
         return [usage(), WorkerProbe(worker), DeviceMemoryProbe(worker)]
 
     def _end_sampler(self) -> None:
         self._stopping.set()
         self._thread.join(_LAST_TICK)
         if self._thread.is_alive():
-            # The GPU driver hangs, as some do when a device is lost. Another call would hang, too.
+            # A call of the GPU driver hangs, as it may if a device is lost. Further calls would
+            # hang, too.
             self._undo.remove(self._sample)
             self._undo.remove(self._gpu.close)
 
@@ -141,10 +146,10 @@ class ResourceMonitor(RecordingPart):
                 due = monotonic() + self.settings.sample_interval
 
     def _sample(self) -> None:
-        """Read all probes, and hold the sample of an idle worker back until something changes.
+        """Read all probes. Write the sample, or hold it back while the worker is idle.
 
-        The last sample before a change is written with the first one after it. An idle worker
-        leaves the host duty to other workers, which may be busy.
+        The next sample that is written is written together with the sample that was held back
+        last. An idle worker leaves the host duty to other workers, which may be busy.
         """
         is_due = self._idleness.is_due(monotonic()) or self._stopping.is_set()
         if not is_due:
@@ -163,7 +168,7 @@ class ResourceMonitor(RecordingPart):
             self._writer.threshold_reached(self._source)
 
 
-#: All duties, for forked children.
+#: All duties of this process. A forked child releases the duties that it inherits.
 _duties: weakref.WeakSet[HostDuty] = weakref.WeakSet()
 
 
@@ -177,16 +182,16 @@ if hasattr(os, "register_at_fork"):
 
 
 class HostDuty:
-    """Elects one process of a host, which is the one that has bound a name.
+    """Elects one process of a host. The process that has bound a name has the duty.
 
-    The name is a Linux abstract socket address. It leaves no file behind, and is free when its
-    owner has died. On other systems, every process has the duty. A forked child closes the socket
-    that it inherits, or it would keep the duty after its parent is killed.
+    The name is a Linux abstract socket address. It leaves no file behind, and it becomes free when
+    the process that has bound it dies. On other systems, every process has the duty. A forked child
+    closes the socket that it inherits. Otherwise, it would have the duty after its parent dies.
 
     Parameters
     ----------
     election
-        All processes with the same name of an election compete.
+        Name of the election. All processes with the same name compete.
     """
 
     def __init__(self, election: str) -> None:
@@ -197,7 +202,7 @@ class HostDuty:
         _duties.add(self)
 
     def held(self) -> bool:
-        """Return whether this process has the duty; take it if it is free."""
+        """Return whether this process has the duty. If the duty is free, this process takes it."""
         if self._everyone or self._socket is not None:
             return True
         now = monotonic()
@@ -214,7 +219,7 @@ class HostDuty:
         return True
 
     def release(self) -> None:
-        """Release the duty for another process."""
+        """Release the duty, so that another process can take it."""
         if self._socket is not None:
             self._socket.close()
             self._socket = None

@@ -1,10 +1,10 @@
 """`SchedulerTaskPlugin`: records task runs, graphs, steals and workers on the scheduler.
 
-Hooks run on the scheduler's event loop. They store the times of unfinished tasks, and append a note
-of each task run that ends and of each result that is released, with facts that workers do not know.
-Notes are stored flat in lists (`Source.width`), and the times of each task in tuples of plain
-values. Objects that the garbage collector tracks would trigger full collections, which stop the
-scheduler.
+Hooks run on the scheduler's event loop. They store the times of unfinished tasks. They append a
+note when a task run ends and when a result is released. Notes contain facts that workers do not
+know. Notes are stored flat in lists (`Source.width`), and the times of each task are stored in
+tuples of plain values, because objects that the garbage collector tracks would trigger full
+collections, which stop the scheduler.
 """
 
 from __future__ import annotations
@@ -60,14 +60,14 @@ from dasfprof.schema.tasks import (
 #: States of ended tasks that are reported to the clients that want them.
 _OUTCOMES = ("memory", "erred")
 
-#: The cause, in Dask's stimulus id, of the removal of a worker by `retire_workers`.
+#: Start of the stimulus id with which Dask's `retire_workers` removes a worker.
 _RETIRED = "retire-workers"
 
-#: Causes of removals of workers whose process may have died: its connection was closed, or its
-#: nanny reported its end.
+#: Starts of the stimulus ids with which Dask removes a worker that may have died: the worker's
+#: connection was closed, or its nanny reported that the process ended.
 _UNASKED = ("handle-worker-cleanup", "nanny-close")
 
-#: Time and cause of a task that was known before recording started.
+#: Placeholder for the time and stimulus at which a task became known before recording started.
 _UNKNOWN = (None, "")
 
 
@@ -88,9 +88,10 @@ class SchedulerTaskPlugin(SchedulerPlugin):
         self._companion = companion
         self.name = settings.plugin_name("SchedulerPlugin")
         self._guard = HookGuard()
-        #: Steps of `stop`, called from last to first.
+        #: Functions that `stop` calls, from the last to the first.
         self._undo: list[Callable[[], object]] = []
-        #: Closes the file if the scheduler closes before its workers.
+        #: Waits until the scheduler has closed, and closes the file. Used if the scheduler closes
+        #: before its workers.
         self._end: asyncio.Task[None] | None = None
         self._note: Callable[[tuple[Any, ...]], None] = discard
         self._released: Callable[[tuple[Any, ...]], None] = discard
@@ -162,7 +163,10 @@ class SchedulerTaskPlugin(SchedulerPlugin):
                 self._undo.append(add_metrics(*run, self.database))
 
     def _record_clients(self, scheduler: Any, rows: FileRows) -> Narrow | None:
-        """Record the clients of tasks. Return a function that hides texts of tasks, or None."""
+        """Record the clients of tasks. Return a function that hides texts of hidden tasks.
+
+        Return None if no tasks are hidden.
+        """
         self.clients = TaskClients(scheduler, self.settings, self._write)
         if not self.clients.hides:
             return None
@@ -178,7 +182,7 @@ class SchedulerTaskPlugin(SchedulerPlugin):
         self._note = self._released = self._append = discard
 
     def _upload(self) -> None:
-        """Start uploading the file to the run's storage, if it has one."""
+        """Start uploading the file to the run's storage if the run has a storage."""
         self.sender = upload_files(
             self.settings,
             "the scheduler",
@@ -189,7 +193,10 @@ class SchedulerTaskPlugin(SchedulerPlugin):
             self._undo.append(self.sender.finish)
 
     def _receive(self, scheduler: Any) -> None:
-        """Start receiving the files of workers that find no mark in their directories."""
+        """Start receiving the files of workers, if the run ships files to the scheduler.
+
+        Also place a mark in the run's directory. Workers that find no mark there send their files.
+        """
         if self.settings.ship in ("auto", "scheduler"):
             place_mark(self.settings.directory, self.settings.uuid)
             self._undo.append(partial(remove_mark, self.settings.directory, self.settings.uuid))
@@ -197,13 +204,16 @@ class SchedulerTaskPlugin(SchedulerPlugin):
             self._undo.append(self._receiver.stop)
 
     def commit(self) -> None:
-        """Write everything that was recorded before the call, and upload it if it is uploaded."""
+        """Write everything that was recorded before the call. If files are uploaded, upload it."""
         for part in (getattr(self, "database", None), self.sender):  # no file if `start` failed
             if part is not None:
                 part.commit()
 
     async def before_close(self) -> None:
-        """Record the tasks in progress when the scheduler starts to close, and receive files."""
+        """Record the tasks in progress, and receive the last files of workers.
+
+        Dask calls this method when the scheduler starts to close.
+        """
         with self._guard.catching("before_close"):
             self._end_under_way()
             if self._receiver is not None:
@@ -214,10 +224,9 @@ class SchedulerTaskPlugin(SchedulerPlugin):
             self._under_way.close()
 
     async def close(self) -> None:
-        """Write pending events when the scheduler closes, and close the file when it has closed.
+        """Write pending events. Close the file, but not before the scheduler has closed.
 
-        A standalone scheduler learns that its workers have ended only after this call, so the file
-        stays open until the scheduler has finished.
+        A standalone scheduler learns that its workers have ended only after it calls this method.
         """
         with self._guard.catching("close"):
             await in_thread(self.database.commit)
@@ -229,12 +238,12 @@ class SchedulerTaskPlugin(SchedulerPlugin):
     async def _close_with_scheduler(self) -> None:
         try:
             await self._scheduler.finished()
-        finally:  # Also if the event loop ends first and cancels this task.
+        finally:  # The event loop may end first and cancel this task.
             self._note_no_more()
             self._guard.call_all("close", self._undo)
 
     async def stop(self) -> None:
-        """Stop recording. Dask calls no method when a plugin is unregistered."""
+        """Stop recording. Dask does not call this: unregistering a plugin calls no method."""
         with self._guard.catching("stop"):
             self._end_under_way()
             if self._scheduler.status.name == "running":
@@ -246,7 +255,7 @@ class SchedulerTaskPlugin(SchedulerPlugin):
             forget_handlers()
 
     def add_client(self, scheduler: Any, client: str) -> None:
-        """Record that a client connected, which may be the run's client again."""
+        """Record that a client connected. It may be the run's client, which connects again."""
         self.absence.came(client)
 
     def remove_client(self, scheduler: Any, client: str) -> None:
@@ -256,7 +265,7 @@ class SchedulerTaskPlugin(SchedulerPlugin):
     def transition(
         self, key: Any, start: str, finish: str, *args: Any, stimulus_id: str = "", **kwargs: Any
     ) -> None:
-        """Store the time of a task's transition, and append a note when a run ends."""
+        """Store the time of a task's transition. Append a note if it ends a task run."""
         try:
             if start == "processing":
                 if key in self._sent:  # If not, it was sent before recording started.
@@ -271,7 +280,7 @@ class SchedulerTaskPlugin(SchedulerPlugin):
                     self._waiting[key] = time(), stimulus_id
             elif finish in HELD_BACK:
                 self._queued.setdefault(key, time())
-            elif start != "released":  # It never ran.
+            elif start != "released":  # The task was never assigned to a worker.
                 self._waiting.pop(key, None)
                 self._queued.pop(key, None)
                 if start != "erred" and self._changes is not None:
@@ -282,11 +291,11 @@ class SchedulerTaskPlugin(SchedulerPlugin):
     def _task_run(
         self, key: Any, now: float, state: str, end_cause: str, facts: dict[str, Any]
     ) -> tuple[Any, ...]:
-        """Return the note of a task run, and remove the task's times."""
+        """Return the note of a task run that ends, and remove the stored times of its task."""
         start = stop = None
         spans = facts.get("startstops")
         if spans:
-            # A worker may also report earlier attempts. The last one is this run.
+            # A worker may also report earlier attempts. The last attempt is this task run.
             span = spans[-1]
             if span["action"] != "compute":
                 span = next((s for s in reversed(spans) if s["action"] == "compute"), {})
@@ -317,7 +326,7 @@ class SchedulerTaskPlugin(SchedulerPlugin):
         )
 
     def _unfinished(self) -> Folded:
-        """Return rows of the unfinished tasks when the file is closed."""
+        """Return the rows of unfinished tasks. Called when the file is closed."""
         notes: list[Any] = []
         append: Callable[[tuple[Any, ...]], None] = notes.extend
         waiting = self._waiting
@@ -351,7 +360,10 @@ class SchedulerTaskPlugin(SchedulerPlugin):
             self._guard.caught("update_graph")
 
     def log_event(self, topic: str, msg: Any) -> None:
-        """Record a steal, which sets a new run_id, a client's end, or a change of the cluster."""
+        """Record a steal, a client's end or announcement, or a change of the cluster.
+
+        A steal gives the task a new run_id.
+        """
         with self._guard.catching("log_event"):
             if topic == "all" and self._under_way is not None:
                 self._under_way.note(msg)
@@ -390,11 +402,11 @@ class SchedulerTaskPlugin(SchedulerPlugin):
     ) -> Awaitable[None] | None:
         """Record that a worker left, and the reason.
 
-        Dask awaits the return value, so that everything that a retired worker recorded is on disk
-        when the call that retires it returns.
+        Dask awaits the return value. So when `retire_workers` returns, everything that the retired
+        worker recorded is on disk.
         """
         with self._guard.catching("remove_worker"):
-            reason = stimulus_id.rpartition("-")[0]  # A time follows.
+            reason = stimulus_id.rpartition("-")[0]  # The id ends with a time.
             self._write(WORKER_REMOVED, worker, reason)
             if self._receiver is not None:
                 self._receiver.left(worker)
@@ -406,7 +418,7 @@ class SchedulerTaskPlugin(SchedulerPlugin):
         return None
 
     async def _settle(self, worker: str) -> None:
-        """Let a leaving worker write everything that it has recorded."""
+        """Request a leaving worker to write everything that it has recorded, and wait for it."""
         with self._guard.catching("remove_worker"):
             arguments = dumps((self.settings.plugin_name(""),))
             function, limit = dumps(settle_worker), self.settings.response_timeout

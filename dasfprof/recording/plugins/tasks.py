@@ -1,12 +1,12 @@
 """`WorkerTaskPlugin`: records each task run and each transfer on its worker.
 
-It uses the worker's metering, if this Dask has it. After each execution and transfer, the metering
-provides the outcome with the result, and the seconds of CPU, disk, network and deserializing (see
-`dasfprof.recording.dask_internals.worker_calls`). Otherwise the public `transition` hook is used,
-which provides no such seconds.
+The plugin uses the worker's metering if the installed version of Dask has metering. After each
+execution and transfer, the metering provides the outcome with the result, and the seconds of CPU,
+disk, network and deserializing (see `dasfprof.recording.dask_internals.worker_calls`). If there is
+no metering, the plugin uses the public hook `transition`, which does not provide these seconds.
 
 Hooks run on the worker's event loop. They store the times of unfinished tasks, and append a note
-when a task ends. In the writer's thread, `TaskNotes` converts notes into rows. A note is a flat
+when a task run ends. In the writer's thread, `TaskNotes` converts notes into rows. A note is a flat
 tuple of strings and numbers, which the garbage collector does not track. A few thousand tracked
 objects would trigger a full collection, which takes tens of milliseconds.
 """
@@ -68,7 +68,7 @@ from dasfprof.schema.profiles import LOOP_SAMPLE, TASK_SAMPLE
 from dasfprof.schema.tasks import ACTOR_CALL, CLOCK, SHUFFLE_MESSAGE, TRANSFER, WORKER_FUNCTION
 
 _READY = ("ready", "constrained")
-#: States of ended tasks, which the metering reports in more detail.
+#: States of ended tasks. `transition` ignores them if there is metering, which reports more detail.
 _ENDS = frozenset(("memory", "error", "forgotten"))
 _NEVER_RAN = frozenset(("waiting", "ready", "constrained"))
 
@@ -90,13 +90,13 @@ class WorkerTaskPlugin(RecordingPart):
         self._append: Callable[[SchemaRow], object] = discard
         self._by_state = False
         self._ignored = _ENDS
-        #: When unfinished tasks entered a state on this worker, by key.
+        #: For unfinished tasks, by key: the time at which each entered a state on this worker.
         self._received: dict[Any, float] = {}
         self._ready: dict[Any, float] = {}
         self._executing: dict[Any, float] = {}
         self._seceded: dict[Any, float] = {}
         self._clock = ClockCorrections()
-        #: Readings of the run queue by key, until they are noted.
+        #: Readings of CPU waits by key. A reading is removed when the note of its run is appended.
         self._readings: dict[Any, Reading] = {}
         #: The last rescheduled task, which Dask may forget before the outcome is reported.
         self._rescheduled: Any = None
@@ -104,7 +104,7 @@ class WorkerTaskPlugin(RecordingPart):
         self._code: FunctionCode | None = None
         self._arguments: TaskArguments | None = None
         self._actor_calls: worker_calls.ActorCalls | None = None
-        #: Keys of tasks of other clients, whose texts are not recorded.
+        #: Keys of other clients' tasks. The texts of these tasks are not recorded.
         self.hidden: Collection[Any] = ()
 
     def _start(self, worker: Any) -> None:
@@ -156,7 +156,7 @@ class WorkerTaskPlugin(RecordingPart):
             self.call_profiles = profile_calls(worker, database, constants, self.hidden, self._undo)
 
     def _hide(self, worker: Any, rows: FileRows) -> None:
-        """Record the task runs of other clients without texts."""
+        """From now on, leave the texts of other clients' tasks out of notes and rows."""
         tasks = HiddenTasks(worker, self.settings.mark, self.hidden, self._guard)
         self.hidden = tasks.keys
         self.transition = tasks.noting(self.transition)  # type: ignore[method-assign]
@@ -164,7 +164,7 @@ class WorkerTaskPlugin(RecordingPart):
         hide_rows(rows, self.hidden)
 
     def _watch(self, worker: Any, constants: dict[str, Any], rows: FileRows) -> None:
-        """Record tasks in progress, logs, arguments and serialization, and sample stacks."""
+        """Start to record tasks in progress, logs, arguments and serialization. Sample stacks."""
         watch_worker(worker, self._received, rows, self._guard, self._undo)
         watch_logs(worker, self.settings, rows, self._guard, self._undo)
         self._tracebacks = Tracebacks(rows, self.settings.record_code)
@@ -184,14 +184,14 @@ class WorkerTaskPlugin(RecordingPart):
             )
 
     async def teardown(self, worker: Any) -> None:
-        """Remove the hooks and return when everything recorded is on disk."""
+        """Remove the hooks, and return when everything that was recorded is on disk."""
         if self._actor_calls is not None:
             self._actor_calls.stop()
         self._stop_noting()
         await super().teardown(worker)
 
     def _stop_noting(self) -> None:
-        """Discard notes from now on, because they would not be written."""
+        """Discard notes and rows from now on, because they would no longer be written."""
         self._note = self._append = discard
         self._by_state = False
 
@@ -205,7 +205,8 @@ class WorkerTaskPlugin(RecordingPart):
                     self._note_correction()
                 self._executing[key] = time()
             elif finish == "waiting":
-                # Not for a cancelled run that is requested again before it ends, and continues.
+                # A cancelled task run continues if it is requested again before it ends. Then its
+                # time stays.
                 if key not in self._executing:
                     self._received[key] = time()
             elif finish in _READY:
@@ -223,19 +224,25 @@ class WorkerTaskPlugin(RecordingPart):
             self._guard.caught("transition")
 
     def _note_correction(self) -> None:
-        """Record Dask's correction of this worker's clock, at the start and at each change."""
+        """Record Dask's current correction of this worker's clock.
+
+        Called when recording starts and at each change of the correction.
+        """
         self._clock.change(self._worker.scheduler_delay, self._executing)
         self._append((CLOCK, (time(), self._clock.current)))
 
     def _note_run(self, facts: tuple[Any, ...], metrics: Any) -> None:  # noqa: PLR0912
-        """Append the note of a task run from its `FACTS`, and remove its stored times."""
+        """Append the note of a task run, and remove the stored times of its task.
+
+        `facts` are the items named in `FACTS`.
+        """
         key, prefix, run_id = facts[:3]
         clock = self._clock
         if self._worker.scheduler_delay != clock.current:
             self._note_correction()
         cpu, deserialize, disk_read, disk_read_size = None, 0.0, 0.0, 0
         within = False
-        for label, value, unit in metrics:  # A function call would cost half as much.
+        for label, value, unit in metrics:  # Inline: a call would cost half as much again.
             if unit == "seconds":
                 if label == "thread-cpu":
                     cpu = value if cpu is None else cpu + value
@@ -267,7 +274,8 @@ class WorkerTaskPlugin(RecordingPart):
                 clock.known.add(applied)
                 self._append((CLOCK, (executing or done, applied)))
         if within and cpu is not None:
-            # Dask subtracts all that is metered within the task, such as the waits of P2P shuffles.
+            # Dask subtracts all seconds that are metered within the task, such as waits of P2P
+            # shuffles.
             cpu = cpu_seconds(reading, *facts[10:12])
         measured = (
             received,
@@ -288,12 +296,12 @@ class WorkerTaskPlugin(RecordingPart):
         self._note(facts + measured)  # In the order of `RUN`.
 
     def _finished(self, event: Any, ledger: Any) -> None:
-        """Record an outcome that the worker's metering reports."""
+        """Record the outcome of a task run or transfer, which the worker's metering reports."""
         kind = type(event)
         if kind is ExecuteSuccessEvent:
             self._succeeded(event, ledger)
         elif kind is ExecuteFailureEvent:
-            task = self._tasks.get(event.key)  # None if it was cancelled and forgotten.
+            task = self._tasks.get(event.key)  # None if the task was cancelled and forgotten.
             if self._arguments is not None and task is not None:
                 self._arguments.record(event.key, event.run_id, task)
             self._tracebacks.record(event.key, event.run_id, event.traceback_text)
@@ -328,7 +336,9 @@ class WorkerTaskPlugin(RecordingPart):
                 state, text = "erred", task.exception_text
             if task.dependencies:
                 inputs = []
-                for dependency in task.dependencies:  # A function call would cost half as much.
+                for (
+                    dependency
+                ) in task.dependencies:  # Inline: a call would cost half as much again.
                     inputs.append(dependency.key)
                     size += dependency.nbytes or 0
                 keys = tuple(inputs)
@@ -353,7 +363,10 @@ class WorkerTaskPlugin(RecordingPart):
         self._note_run(facts, ledger.metrics)
 
     def _finished_by_state(self, key: Any, start: str, finish: str) -> None:
-        """Record a run that ended from public attributes, without CPU, disk and network."""
+        """Record a task run that has ended, without metering.
+
+        Its facts come from public attributes, so the seconds of CPU, disk and network are unknown.
+        """
         task = self._tasks[key]
         if not ends_here(task, start, finish, key in self._executing):
             return

@@ -1,6 +1,6 @@
 """`RecordingPart`: the base class of objects that record on a worker, each into a separate file.
 
-`load_plugin` replaces a run's plugin on a worker that cannot record.
+`load_plugin` unpickles a run's plugin on a worker, or replaces it if the worker cannot record.
 """
 
 from __future__ import annotations
@@ -23,25 +23,29 @@ from dasfprof.system import descriptor_limit
 
 # --- `load_plugin`: the plugin of a run on a worker that cannot record ----------------------------
 #
-# Such a worker may have no dasfprof or another version of it, or cannot write to the directory.
+# A worker cannot record if dasfprof is not installed in its environment, if the installed version
+# is another one, or if the worker cannot write to the run's directory.
 #
-# A worker that joins a recorded cluster unpickles the run's plugin before it takes any task. If
-# dasfprof is not installed there, unpickling must not fail, because the worker would end. So the
-# plugin is pickled as a call of `load_plugin`, together with the source text of that function.
+# A worker that joins a recorded cluster unpickles the run's plugin before it receives any task.
+# This must not fail if dasfprof is not installed on the worker, because the worker would end. So
+# the plugin is pickled as a call of `load_plugin`, together with the source text of that function.
 
 
 @by_value
 def load_plugin(name: str, state: bytes | None, reason: str = "") -> Any:
-    """Unpickle a worker plugin, or return one that only warns if this fails. Runs by value.
+    """Unpickle a worker plugin. If this fails, return a plugin that only logs a warning.
+
+    The function is pickled by value, so it also runs on workers where dasfprof is not installed.
 
     Parameters
     ----------
     name
         The plugin's name on the cluster.
     state
-        The pickled class and attributes of the plugin, or None for a plugin that only warns.
+        The pickled class and attributes of the plugin. If None, return the plugin that only logs a
+        warning.
     reason
-        The reason for the warning.
+        The reason that the warning gives if `state` is None.
     """
     import logging
     import pickle
@@ -86,7 +90,10 @@ THREAD_LIMITS = (
 
 
 def worker_facts(worker: Any) -> dict[str, Any]:
-    """Return facts about a worker for the headers of its files. Events use its ``label``."""
+    """Return facts about a worker for the headers of its files.
+
+    The entry ``label`` is the thread id of the worker's events.
+    """
     host, group, cpu = socket.gethostname(), memory_group(), cpu_group()
     return {
         "id": worker.id,
@@ -104,7 +111,7 @@ def worker_facts(worker: Any) -> dict[str, Any]:
 
 
 class RecordingPart(ABC):
-    """An object that records on a worker, into a separate file.
+    """An object that records facts about a worker into a separate file.
 
     Parameters
     ----------
@@ -112,16 +119,16 @@ class RecordingPart(ABC):
         The run.
     """
 
-    #: Name in the file's name and header.
+    #: Name of the part in its file's name and header.
     plugin: ClassVar[str]
 
     def __init__(self, settings: RunSettings) -> None:
         self.settings = settings
-        #: Names of the parts of the same worker, for the headers of their files.
+        #: Names of all parts on the same worker, for the headers of their files.
         self.plugins: list[str] = []
         self.database: FileDatabase | None = None
         self._guard = HookGuard()
-        #: Steps of the teardown, called from last to first.
+        #: Functions that the teardown calls, from the last to the first.
         self._undo: list[Callable[[], object]] = []
 
     def setup(self, worker: Any) -> None:
@@ -134,7 +141,7 @@ class RecordingPart(ABC):
 
     @abstractmethod
     def _start(self, worker: Any) -> None:
-        """Place hooks or start a sampler, and append a function that ends each to `_undo`."""
+        """Place hooks or start a sampler. For each, append a function that ends it to `_undo`."""
 
     async def teardown(self, worker: Any) -> None:
         """Stop recording, and return when everything that was recorded is on disk."""
@@ -146,7 +153,7 @@ class RecordingPart(ABC):
         self._guard.call_all("stop", self._undo)
 
     def _open_database(self, worker: Any, **header: Any) -> tuple[FileDatabase, dict[str, Any]]:
-        """Open the part's file, and count the part's errors in it from now on.
+        """Open the part's file. From now on, the file counts the part's errors.
 
         Parameters
         ----------
@@ -158,7 +165,7 @@ class RecordingPart(ABC):
         Returns
         -------
         database, constants
-            The file, and the fields that its events have in common.
+            The file, and the fields that have the same value in all of its events.
         """
         facts = worker_facts(worker)
         database = self.settings.open_database(

@@ -1,7 +1,7 @@
-"""`WorkerProfiler`: the worker plugin of a run, which contains everything that records on a worker.
+"""`WorkerProfiler`: the worker plugin of a run. It contains all parts that record on a worker.
 
-Dask calls `transition` of each plugin for each of the six transitions of a task, even the empty
-method of the base class. So the resource monitor and the ranges are not separate plugins.
+The parts are not separate plugins, because Dask calls `transition` of each plugin for each of the
+six transitions of a task, even if it is the empty method of the base class.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from dasfprof.recording.shipping.targets import send_files_of_worker
 
 
 class WorkerProfiler(WorkerPlugin):
-    """Records task runs, samples resources and shows ranges in Nsight, on one worker.
+    """Records task runs and samples resources on one worker, and shows task runs in Nsight.
 
-    Sends its files to the scheduler where that is needed, or to the run's storage.
+    If needed, it sends its files to the scheduler or to the run's storage.
 
     Parameters
     ----------
@@ -39,7 +39,7 @@ class WorkerProfiler(WorkerPlugin):
     def __init__(self, settings: RunSettings) -> None:
         self.settings = settings
         self.name = settings.plugin_name("WorkerProfiler")
-        #: The parts in the order of their setup. Each has a file of its own.
+        #: The parts in the order of their setup. Each part has a separate file.
         self.parts: list[WorkerTaskPlugin | ResourceMonitor | GPUAnnotationPlugin] = [
             WorkerTaskPlugin(settings),
             ResourceMonitor(settings),
@@ -64,7 +64,10 @@ class WorkerProfiler(WorkerPlugin):
         return [part.database for part in self.parts if part.database is not None]
 
     def setup(self, worker: Any) -> None:
-        """Set up all parts, none of which raises. If the worker cannot record, log the reason."""
+        """Set up all parts, or log the reason if the worker cannot record.
+
+        The setup of a part does not raise.
+        """
         use_dask_logging()
         reason = check_process(self.settings.directory, self.settings.storage)
         if reason is not None:
@@ -72,7 +75,7 @@ class WorkerProfiler(WorkerPlugin):
             return
         for part in self.parts:
             part.setup(worker)
-        # Dask calls the recorder's method directly.
+        # Let Dask call the recorder's method directly.
         self.transition: Callable[..., None] = self.recorder.transition
         with self._guard.catching("shipping"):
             databases = self._databases
@@ -82,12 +85,15 @@ class WorkerProfiler(WorkerPlugin):
             self.sender = send_files_of_worker(self.settings, worker, databases)
 
     def end_with(self, ending: dict[str, Any]) -> None:
-        """Write the reason of an unrequested end into the files. See `TraceWriter.ending`."""
+        """Set the reason for an unrequested end, to be written to the files at their end.
+
+        See `TraceWriter.ending`.
+        """
         for database in self._databases:
             database.writer.ending = ending
 
     def commit(self) -> None:
-        """Write everything that was recorded before the call, and send it if the files are sent."""
+        """Write everything that was recorded before the call. Also send it if the files are sent."""
         for part in (self.recorder.call_profiles, *self._databases, self.sender):
             if part is not None:
                 part.commit()
