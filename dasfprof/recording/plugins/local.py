@@ -65,7 +65,7 @@ class ProgramThread(ClientThread):
 
 
 class SchedulerFile:
-    """Writes the graphs and tasks of local schedulers to a file with the form of a scheduler's file.
+    """Writes graphs and tasks of local schedulers to a file with the form of a scheduler's file.
 
     Parameters
     ----------

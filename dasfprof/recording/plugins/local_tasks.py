@@ -156,7 +156,7 @@ class LocalTasks(RecordingPart):
         return file
 
     def _waits(self, facts: TaskFacts, before: bytes | None) -> Reading:
-        """Return the reading of the CPU waits of the calling thread, made as `RunQueue` makes it."""
+        """Return the reading of the CPU waits of the calling thread, as `RunQueue` makes it."""
         stop, file = facts.stop, self._thread_file()
         if stop is None:
             return before, file.read(), 0.0, False, facts.cpu or 0.0

@@ -154,15 +154,15 @@ class NvtxAvailability(str, Enum):
     """Whether the tasks of a worker are shown as ranges. If not, the value gives the reason."""
 
     AVAILABLE = "available"
-    """A tool receives the ranges, and each task is shown as a range."""
+    """A tool listens, and the tasks are annotated."""
     NO_TOOL = "no tool"
-    """The process does not run under a tool such as ``nsys profile``, so there are no ranges."""
+    """The process does not run under a tool such as ``nsys profile``: no ranges are placed."""
     NO_BINDING = "no nvtx"
     """The package nvtx is not installed: ``pip install "dasfprof[gpu]"``."""
     TURNED_OFF = "turned off"
     """The variable NVTX_DISABLE is set."""
     NO_HOOK = "no hook"
-    """This version of Dask runs tasks in a way that the recorder does not know."""
+    """This version of Dask runs its tasks in another way."""
 
 
 class GPUAnnotationPlugin(RecordingPart):

@@ -93,7 +93,7 @@ class WorkerProfiler(WorkerPlugin):
             database.writer.ending = ending
 
     def commit(self) -> None:
-        """Write everything that was recorded before the call. Also send it if the files are sent."""
+        """Write everything that was recorded before the call. If the files are sent, send it."""
         for part in (self.recorder.call_profiles, *self._databases, self.sender):
             if part is not None:
                 part.commit()

@@ -1,1 +1,1 @@
-"""Facts about each task run."""
+"""Modules that determine facts about each task run."""

@@ -1,8 +1,9 @@
-"""`TaskArguments`: the arguments of task runs, described by type, dtype, shape and length.
+"""`TaskArguments`: records the arguments of task runs by their type, dtype, shape and length.
 
-Values may be secrets, so they are recorded only on request, and only those of plain types, because
-no code of other classes is called. Results of other tasks are described only if they are in memory.
-This would cost brief tasks too much, so it is done for failed runs and those of at least `LEAST`.
+Values may be secrets, so values are recorded only on request. Only values of plain types are
+recorded, because no code of other classes may be called. A result of another task is described only
+if it is in memory. For brief tasks, describing arguments would cost too much. So arguments are
+recorded only if the task run failed or took at least `LEAST` seconds.
 """
 
 from __future__ import annotations
@@ -16,13 +17,16 @@ from dasfprof.recording.rows import FileRows
 from dasfprof.recording.task_runs.results import ResultDescriber, type_name
 from dasfprof.schema.tasks import TASK_ARGUMENTS
 
-#: Threshold (seconds): arguments of shorter task runs are not recorded, unless these failed.
+#: Threshold (seconds): arguments of shorter task runs are not recorded, unless the task run failed.
 LEAST = 0.01
-#: Maximum numbers of task runs per function and worker, functions, arguments, and characters.
+#: Maximum numbers: task runs that are recorded per function and worker, functions per worker,
+#: arguments per task run, and characters per task run.
 MOST_RUNS, MOST_FUNCTIONS, MOST, LONGEST = 1000, 1000, 20, 500
-#: Maximum numbers of characters of a value, items of a container, and nested containers.
+#: Maximum numbers: characters of a recorded value, recorded items of a container, and levels of
+#: nested containers.
 _LONGEST_VALUE, _ITEMS, _DEEPEST = 80, 5, 2
-#: Threshold (bits): only the type of a larger integer is recorded, because formatting takes long.
+#: Threshold (bits): only the type of a larger integer is recorded, because formatting the integer
+#: would take long.
 _LONG = 256
 
 _SIZED = (str, bytes, bytearray, list, tuple, dict, set, frozenset)
@@ -31,14 +35,14 @@ _BRACKETS: dict[type, str] = {list: "[]", tuple: "()", set: "{}", frozenset: "{}
 
 
 class TaskArguments:
-    """Writes the arguments of task runs of a worker.
+    """Writes the arguments of a worker's task runs to a file.
 
     Parameters
     ----------
     worker
         The worker.
     rows
-        Of the file of the plugin.
+        The rows of the plugin's file.
     with_values
         Whether values of plain types are written.
     guard
@@ -51,11 +55,11 @@ class TaskArguments:
         self._with_values = with_values
         self._guard = guard
         self._describe = ResultDescriber()
-        #: Number of recorded runs by function.
+        #: Number of recorded task runs by function.
         self._recorded: dict[str, int] = {}
 
     def record(self, key: Any, run_id: int | None, task: Any) -> None:
-        """Write the arguments of a task run. Called on the event loop."""
+        """Write the arguments of a task run, up to the maximums. Called on the event loop."""
         with self._guard.catching("the arguments of a task"):
             name = str(getattr(task, "prefix", None))
             number = self._recorded.get(name, 0)
@@ -92,7 +96,7 @@ class TaskArguments:
 
 
 def _written(value: Any, depth: int = 0) -> str | None:
-    """Return a shortened ``repr`` of a value of plain types, or None for other types."""
+    """Return the shortened ``repr`` of a value, or None if its type is not plain."""
     kind = type(value)
     if kind in _PLAIN or (kind is int and value.bit_length() < _LONG):
         return repr(value)

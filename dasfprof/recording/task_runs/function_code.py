@@ -1,8 +1,8 @@
-"""The source of functions that a worker's tasks call, and of functions that a client sends.
+"""Recorders of the source code of functions that tasks call and of functions that a client sends.
 
-A file may differ from the code of a function: it may have changed since it was imported, or be a
-file of another host if functions are pickled by value. So the file is compiled, which runs nothing,
-and its source is used only if the compiled code is the same.
+The file of a function may not contain the code that runs: the file may have changed since it was
+imported. If the function was pickled by value, its file may be on another host. So the file is
+compiled, which runs nothing, and its source is used only if the compiled code is the same.
 """
 
 from __future__ import annotations
@@ -22,29 +22,32 @@ from dasfprof.recording.task_runs.logs import of_library
 from dasfprof.schema.steps import DYNAMIC, FUNCTION_SENT
 from dasfprof.schema.tasks import FUNCTION_CODE
 
-#: Maximum numbers of task names per worker, functions per name, and lines and characters of each.
+#: Maximum numbers: task names per worker, functions per task name, lines of source per function,
+#: and characters of source per function.
 MOST_NAMES, MOST_FUNCTIONS, MOST_LINES, LONGEST = 200, 5, 100, 10_000
-#: Maximum bytes of a file that is compiled. It takes about 40 ms, in which no other thread runs.
+#: Maximum size in bytes of a file that is compiled. Compiling a file of this size takes about 40
+#: ms, in which no other thread runs.
 LARGEST = 100_000
-#: Reason for which a source is missing. For example, pytest rewrites the assertions of tests.
+#: Reason for a missing source. For example, pytest rewrites the assertions of tests.
 DIFFERS = "the file's code is not what ran: it has changed since, is another, or was rewritten"
-#: Maximum number of functions that a client sends by value.
+#: Maximum number of recorded functions that a client sends by value.
 MOST_SENT = 2000
 #: Dask's name for tasks of all lambdas, and the maximum number of these tasks that are examined.
 _LAMBDA, _MOST_LAMBDAS = "lambda", 1000
 
 
 class _All:
-    """Contains everything."""
+    """A container that contains every object."""
 
     def __contains__(self, _: object) -> bool:
         return True
 
 
 class FunctionCode:
-    """Records the functions of tasks when the first task of a name has run.
+    """Records the functions that tasks call, when the first task of each name has run.
 
-    All lambdas have the same name, so they are examined until enough distinct ones were recorded.
+    Tasks of all lambdas have the same name. So they are examined until enough different lambdas
+    were recorded.
 
     Parameters
     ----------
@@ -68,9 +71,9 @@ class FunctionCode:
         writer.add_source(self._source)
 
     def record(self, name: str | None, task: Any) -> None:
-        """Record the functions of a task. Called on the event loop.
+        """Record the functions that a task calls. Called on the event loop.
 
-        Only their code is stored, because a function would keep its closure alive.
+        Only the code of the functions is stored. Storing a function would keep its closure alive.
         """
         with self._guard.catching("the functions of a task"):
             self._seen_lambdas += name == _LAMBDA
@@ -94,7 +97,7 @@ class FunctionCode:
 
 
 class SentFunctions:
-    """Records the functions that a client pickles by value when each is sent for the first time.
+    """Records each function that a client pickles by value, when it is sent for the first time.
 
     Parameters
     ----------
@@ -103,19 +106,19 @@ class SentFunctions:
     constants
         Fields with the same value in every event.
     with_source
-        Whether to record the source. If not, only file and line are recorded.
+        Whether to record the source. If not, only the file and the line are recorded.
     """
 
     def __init__(self, writer: TraceWriter, constants: dict[str, Any], with_source: bool) -> None:
         self._with_source = with_source
-        #: By identity, because comparing code takes longer.
+        #: Recorded code by its identity, because comparing code takes longer.
         self._known: dict[int, CodeType] = {}
         self._source = Source(self._fold, constants)
         self._writer = writer
         writer.add_source(self._source)
 
     def record(self, functions: Iterable[FunctionType]) -> None:
-        """Record the code of functions."""
+        """Record the code of functions that were not recorded before."""
         for function in functions:
             code = function.__code__
             if id(code) not in self._known and len(self._known) < MOST_SENT:
@@ -128,7 +131,7 @@ class SentFunctions:
         return [(FUNCTION_SENT, rows, range(len(rows)))] if rows else []
 
     def _rows(self, when: float, module: str, code: CodeType) -> Iterator[tuple[Any, ...]]:
-        """Yield a row for a function and for each function that is defined in it."""
+        """Yield a row for a function and a row for each function that is defined within it."""
         for inner in codes_in(code):
             reason = "not recorded" if inner is code else "within another function"
             unread = inner.co_filename, inner.co_firstlineno, None, reason
@@ -140,7 +143,7 @@ class SentFunctions:
 
 
 def _fold(notes: Sequence[tuple[float, str, list[tuple[str, CodeType]]]]) -> Folded:
-    """Read the source of functions, in the writer's thread."""
+    """Return rows with the source of functions. Called in the writer's thread."""
     rows = [
         (when, name, function, *_described(code))
         for when, name, functions in notes
@@ -150,7 +153,10 @@ def _fold(notes: Sequence[tuple[float, str, list[tuple[str, CodeType]]]]) -> Fol
 
 
 def _described(code: CodeType) -> tuple[str, int, str | None, str | None]:
-    """Return file, first line and source of code, and None or the reason for a missing source."""
+    """Return the file, the first line and the source of code, and the reason for a missing source.
+
+    The source is None if it is missing, and the reason is None if there is a source.
+    """
     file, line = code.co_filename, code.co_firstlineno
     if of_library(file):
         return file, line, None, "of a library"
@@ -173,7 +179,7 @@ def _described(code: CodeType) -> tuple[str, int, str | None, str | None]:
 
 
 def codes_in(code: CodeType) -> Iterator[CodeType]:
-    """Yield code and the code of all functions that are defined in it."""
+    """Yield the given code, and the code of all functions that are defined within it."""
     pending = [code]
     while pending:
         current = pending.pop()

@@ -1,7 +1,8 @@
-"""Tasks of other clients, whose texts a recording of one client leaves out of its files.
+"""Hiding of tasks: a recording of one client leaves the texts of other clients' tasks out of files.
 
-On the scheduler, `TaskClients` marks such tasks with an annotation, which is sent to workers with
-them. On workers, `HiddenTasks` has their keys. Only the times of their task runs are written.
+On the scheduler, `TaskClients` marks hidden tasks with an annotation, which workers receive with
+the tasks. On workers, `HiddenTasks` has the keys of hidden tasks. Files contain only the times of
+their task runs.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ from dasfprof.schema.tasks import OTHER_CLIENTS
 Note = tuple[Any, ...]
 Append = Callable[[Note], None]
 
-#: Values that replace texts and sizes in notes of hidden task runs, by workers and schedulers.
+#: Values that replace texts and sizes in notes of hidden task runs: in notes of workers, and in
+#: notes of schedulers.
 _OF_WORKER = {
     **{"prefix": OTHER_CLIENTS, "state": "memory", "size": 0, "dependencies": (), "input_size": 0},
     **dict.fromkeys(("type", "dtype", "shape", "exception", "raised_at")),
@@ -28,7 +30,7 @@ _OF_SCHEDULER = {"annotations": None, "exception": None}
 
 
 def hiding_runs(append: Append, hidden: Container[Any], *, of_worker: bool) -> Append:
-    """Return a function that appends notes of task runs, without the texts of hidden tasks.
+    """Return a function that appends notes of task runs, and removes the texts of hidden tasks.
 
     Parameters
     ----------
@@ -37,7 +39,7 @@ def hiding_runs(append: Append, hidden: Container[Any], *, of_worker: bool) -> A
     hidden
         Keys of hidden tasks.
     of_worker
-        Whether the notes are those of a worker, or of the scheduler.
+        Whether a worker makes the notes. If not, the scheduler makes them.
     """
     fields, replaced = (RUN, _OF_WORKER) if of_worker else (SENT_RUN, _OF_SCHEDULER)
     run_id = fields.index("run_id")
@@ -56,7 +58,10 @@ def hiding_runs(append: Append, hidden: Container[Any], *, of_worker: bool) -> A
 
 
 def hide_rows(rows: FileRows, hidden: Container[Any]) -> None:
-    """Leave rows about hidden tasks out of a file, and their keys out of rows with several keys."""
+    """Leave rows about hidden tasks out of a file.
+
+    In a row about several tasks, only the keys of hidden tasks are left out.
+    """
     append = rows.append
     rows.hidden = hidden
 
@@ -77,20 +82,23 @@ def hide_rows(rows: FileRows, hidden: Container[Any]) -> None:
 
 @cache
 def _key_columns(schema: Schema) -> list[int | None]:
-    """Return the positions of the columns ``key`` and ``keys`` of a kind of event, or None."""
+    """Return the positions of the columns ``key`` and ``keys`` of a kind of event.
+
+    A position is None if there is no such column.
+    """
     names = [name for name, _ in (*schema.fields, *schema.args)]
     return [names.index(name) if name in names else None for name in ("key", "keys")]
 
 
 class HiddenTasks:
-    """The keys of a worker's tasks that belong to other clients, and of the dependencies of these.
+    """The keys of other clients' tasks on a worker, and of the dependencies of these tasks.
 
     Parameters
     ----------
     worker
         The worker; only read.
     mark
-        The annotation of such tasks.
+        The annotation of other clients' tasks.
     known
         Keys of tasks that were sent to workers before the scheduler could mark them.
     guard
@@ -102,7 +110,7 @@ class HiddenTasks:
         self.keys = set(known)
 
     def noting(self, transition: Callable[..., None]) -> Callable[..., None]:
-        """Return a hook of a worker's transitions that records new tasks and calls another hook."""
+        """Return a hook that updates the keys at a worker's transition, and calls `transition`."""
 
         def hook(key: Any, start: str, finish: str, **kwargs: Any) -> None:
             try:
@@ -118,7 +126,7 @@ class HiddenTasks:
 
     def _received(self, key: Any) -> None:
         task = self._tasks.get(key)
-        if task is None or task.annotations is None:  # It is a result of another worker.
+        if task is None or task.annotations is None:  # The key is a result of another worker.
             return
         if self._mark not in task.annotations:
             self.keys.discard(key)

@@ -1,4 +1,4 @@
-"""Log records of task runs, exceptions that workers log, and tracebacks."""
+"""Recorders of the log records of task runs, exceptions that workers log, and tracebacks."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from dasfprof.recording.settings import RunSettings
 from dasfprof.recording.task_runs.results import type_name
 from dasfprof.schema.tasks import LOG_RECORD, TRACEBACK, WORKER_ERROR
 
-#: Maximum number of characters of a message.
+#: Maximum number of characters of a recorded message.
 _LONGEST = 500
-#: Maximum number of records of a worker, not counting the first errors of task runs.
+#: Maximum number of log records per worker, not counting the first error of each task run.
 MOST = 10_000
-#: Maximum number of errors of a worker itself.
+#: Maximum number of recorded errors that a worker logs outside of tasks.
 _MOST_ERRORS = 100
-#: Types whose values can be formatted without calling code of the program.
+#: Types of values that can be formatted without a call of the program's code.
 _PLAIN = (str, int, float, bool, type(None))
 
 
@@ -34,20 +34,20 @@ def watch_logs(
     guard: HookGuard,
     undo: list[Callable[[], object]],
 ) -> None:
-    """Record the log records of a worker's task runs, and exceptions that Dask logs.
+    """Start to record the log records of a worker's task runs, and exceptions that Dask logs.
 
     Parameters
     ----------
     worker
         The worker.
     settings
-        The run, with the minimum level and whether to record values.
+        The run. Its settings include the minimum level, and whether to record values.
     rows
         The rows of the plugin's file.
     guard
         Handles errors.
     undo
-        Receives what stops the recording.
+        Receives the function that stops the recording.
     """
     written = errors = 0
 
@@ -83,15 +83,16 @@ def watch_logs(
 
 
 def _error(record: logging.LogRecord) -> str:
-    """Return the type and text of a record's exception."""
+    """Return the type and the text of the exception of a log record."""
     error = record.exc_info[1] if record.exc_info else None
     return f"{type(error).__name__}: {error}"[:_LONGEST]
 
 
 def _message(record: logging.LogRecord, with_values: bool) -> str:
-    """Return a record's message.
+    """Return the message of a log record, with its values or without.
 
-    Values may be secrets, and may be of classes whose code would be called.
+    Values are left out unless `with_values`, because they may be secrets. They are also left out if
+    a value is not plain, because code of its class would be called.
     """
     if type(record.msg) is not str:
         return type_name(type(record.msg))
@@ -104,21 +105,21 @@ def _message(record: logging.LogRecord, with_values: bool) -> str:
 
 # --- Tracebacks of failed task runs ---------------------------------------------------------------
 
-#: Maximum number of tracebacks of a worker, and of characters of their start and end.
+#: Maximum number of tracebacks per worker, and of characters of a traceback's start and of its end.
 MOST_TRACEBACKS, BEGIN, END = 1000, 2000, 6000
-#: Start of a traceback's lines that name file and line.
+#: Start of those lines of a traceback that name a file and a line.
 _PLACE = '  File "'
 
 
 class Tracebacks:
-    """Writes the tracebacks of task runs of a worker.
+    """Writes the tracebacks of a worker's failed task runs to a file.
 
     Parameters
     ----------
     rows
         The rows of the plugin's file.
     with_code
-        Whether to write lines of source code.
+        Whether to write the lines of source code in tracebacks.
     """
 
     def __init__(self, rows: FileRows, with_code: bool) -> None:
@@ -127,7 +128,7 @@ class Tracebacks:
         self._written = 0
 
     def record(self, key: Any, run_id: int | None, text: str | None) -> None:
-        """Write the traceback of a failed task run, if it has one."""
+        """Write the traceback of a failed task run. Do nothing if `text` is empty."""
         if not text:
             return
         if self._written >= MOST_TRACEBACKS:
@@ -146,7 +147,7 @@ class Tracebacks:
 # --- The line of user code at which an exception was raised ---------------------------------------
 
 _FRAME = re.compile(r'^  File "(.+)", line (\d+), in (.+)$', re.MULTILINE)
-#: Libraries: those of Python, and those that are installed.
+#: Starts of the paths of libraries: the standard library and installed packages.
 _LIBRARIES = (
     "<frozen ",
     *(f"{sysconfig.get_path(name)}/" for name in ("stdlib", "platstdlib", "purelib", "platlib")),
@@ -155,9 +156,10 @@ _INSTALLED = ("/site-packages/", "/dist-packages/")
 
 
 def raised_at(traceback: str | None) -> str | None:
-    """Return the last line of user code in a traceback's text, or its last line if it has none.
+    """Return the location in user code at which an exception was raised, as ``file:line function``.
 
-    The form is ``file:line function``.
+    It is the last line of user code in the traceback's text. If the traceback has no user code, it
+    is the traceback's last line. Return None if there is no traceback.
     """
     frames = _FRAME.findall(traceback or "")
     if not frames:

@@ -1,4 +1,4 @@
-"""Facts about task runs and transfers that ended on a worker, for `WorkerTaskPlugin`."""
+"""Functions that return facts about task runs and transfers that ended, for the Dask plugins."""
 
 from __future__ import annotations
 
@@ -23,7 +23,10 @@ STATES = {"memory": "memory", "error": "erred", "rescheduled": "rescheduled"}
 
 
 def failed_run(event: Any, task: Any) -> tuple[Any, ...]:
-    """Return the `FACTS` of a run that failed, or was rescheduled, which Dask does not time."""
+    """Return the `FACTS` of a task run that failed or was rescheduled.
+
+    Dask does not measure the times of rescheduled task runs.
+    """
     facts = {"key": event.key, "state": "rescheduled", "size": 0, **_inputs(task)}
     if type(event) is ExecuteFailureEvent:
         facts |= {"run_id": event.run_id, "state": "erred"}
@@ -35,16 +38,16 @@ def failed_run(event: Any, task: Any) -> tuple[Any, ...]:
 
 
 def ends_here(task: Any, start: str, finish: str, executing: bool) -> bool:
-    """Return whether a change of state ends a run of a task on this worker.
+    """Return whether a change of a task's state ends a task run on this worker.
 
     Parameters
     ----------
     task
         The worker's task.
     start, finish
-        States. `finish` is one of `STATES`.
+        The states before and after the change. `finish` is one of `STATES`.
     executing
-        Whether the task started on this worker while recording.
+        Whether the task started on this worker since recording started.
     """
     if start in _RUNNING:
         # If the worker could not store the result, a change to "error" follows.
@@ -55,14 +58,14 @@ def ends_here(task: Any, start: str, finish: str, executing: bool) -> bool:
 def run_by_state(
     task: Any, start: str, finish: str, data: Any, describe: ResultDescriber
 ) -> tuple[Any, ...]:
-    """Return the `FACTS` of a run that ended, from public attributes and states of the task.
+    """Return the `FACTS` of a task run that ended, from public attributes and states of the task.
 
     Parameters
     ----------
     task
         The worker's task.
     start, finish
-        States. `finish` is one of `STATES`.
+        The states before and after the change. `finish` is one of `STATES`.
     data
         The worker's mapping of results.
     describe
@@ -74,7 +77,7 @@ def run_by_state(
         (s for s in reversed(task.startstops) if s["action"] == "compute"), {}
     )
     if finish == "rescheduled":
-        span = {}  # Dask has none for this run. Any span belongs to an earlier run.
+        span = {}  # Dask has no span for this task run. Any span belongs to an earlier task run.
     _, dtype, shape = describe(value_in_memory(data, task.key) if is_stored else None)
     facts = {"key": task.key, "prefix": task.prefix, "run_id": task.run_id, "state": state}
     facts |= {"size": task.nbytes or 0 if is_stored else 0, "dtype": dtype, "shape": shape}
@@ -90,8 +93,8 @@ def run_by_state(
 def transfer(event: Any, ledger: Any) -> tuple[Any, ...]:
     """Return facts about a transfer.
 
-    These are its start, seconds, the other worker, keys, bytes, state, and the seconds on the
-    network and of deserializing.
+    The facts are: start, seconds, the other worker's address, keys, bytes, state, seconds on the
+    network, and seconds of deserializing.
     """
     kind = type(event)
     keys: tuple[Any, ...] = ()
@@ -110,7 +113,7 @@ def transfer(event: Any, ledger: Any) -> tuple[Any, ...]:
 
 
 def _inputs(task: Any) -> dict[str, Any]:
-    """Return the keys of a task's dependencies and the sum of their sizes."""
+    """Return the keys of a task's dependencies and the sum of their sizes in bytes."""
     dependencies = task.dependencies if task is not None else ()
     keys = tuple([dependency.key for dependency in dependencies])
     size = sum(dependency.nbytes or 0 for dependency in dependencies)
@@ -127,12 +130,12 @@ _UNSENT = ("waiting", *HELD_BACK)
 def unsent_tasks(
     waiting: Mapping[Any, tuple[float, str]], tasks: Mapping[Any, Any]
 ) -> list[tuple[Any, ...]]:
-    """Return a row of `UNSENT_TASKS` for each prefix and state of unassigned tasks.
+    """Return rows of `UNSENT_TASKS`: one row for each prefix and state of unassigned tasks.
 
     Parameters
     ----------
     waiting
-        By key: when and by which stimulus the task became known.
+        By key: the time and the stimulus at which the task became known.
     tasks
         The scheduler's tasks by key.
     """
@@ -150,12 +153,14 @@ def unsent_tasks(
 
 
 def remove_step(annotations: Any, tasks: Mapping[Any, Any]) -> Any:
-    """Return the step in which a client computed a graph, and remove its annotation from the tasks.
+    """Return the step in which a client computed a graph, or None if there is no step.
+
+    Also remove the step's annotation from the tasks.
 
     Parameters
     ----------
     annotations
-        The graph's annotations: values by key, by name.
+        The graph's annotations. By the name of the annotation: a dict of values by key.
     tasks
         The scheduler's tasks by key.
     """

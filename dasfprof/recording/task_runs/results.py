@@ -1,9 +1,10 @@
-"""The type, dtype and shape of a task's result, without reading its data.
+"""`ResultDescriber`: returns the type, dtype and shape of a result without reading its data.
 
 ``getattr(value, "dtype")`` is not safe for every value. A DataFrame may have a column of that name,
 a Delayed has every attribute, and a property may compute or wait. So a reader is chosen once for
-each type. It uses properties that are implemented in C (as in numpy, cupy, torch and pyarrow), and
-those of packages whose properties are known to be fast. No code of other classes is called.
+each type. A reader uses properties that are implemented in C (as in numpy, cupy, torch and
+pyarrow), and properties of packages in which they are known to be fast. No code of other classes is
+called.
 """
 
 from __future__ import annotations
@@ -13,13 +14,14 @@ from types import GetSetDescriptorType
 from typing import Any
 
 Shape = tuple[int, ...] | None
-#: The name of a value's type, its dtype object and its shape.
+#: The name of a value's type, the value's dtype object, and its shape.
 Description = tuple[str, Any, Shape]
 Reader = Callable[[Any], Description]
 
 _MAX_TYPES = 10_000
 
-#: Packages whose properties `shape` and `dtype`, in Python, neither compute nor wait.
+#: Packages in which the properties `shape` and `dtype` are written in Python, but neither compute
+#: nor wait.
 _FAST = frozenset(
     (
         *("anndata", "cudf", "cupy", "geopandas", "numpy"),
@@ -27,7 +29,7 @@ _FAST = frozenset(
     )
 )
 
-#: Reads an attribute of a class without code of its metaclass.
+#: Reads an attribute of a class without calling code of its metaclass.
 _ask_type = type.__getattribute__
 
 
@@ -36,11 +38,14 @@ class ResultDescriber:
 
     def __init__(self) -> None:
         self._known: dict[type, Reader] = {}
-        #: The descriptions of values of the known types that have no shape.
+        #: For each known type without a shape: the description of all its values.
         self.plain: dict[type, Description] = {}
 
     def __call__(self, value: Any) -> Description:
-        """Return the value's type name, dtype object and shape, with None for those it lacks."""
+        """Return the type name, the dtype object and the shape of a value.
+
+        The dtype or the shape is None if the value has none.
+        """
         kind = type(value)
         reader = self._known.get(kind)
         if reader is None:
@@ -55,7 +60,7 @@ class ResultDescriber:
 
 
 def type_name(kind: type | None) -> str:
-    """Return a type's name as ``module.qualname``. Dask passes None for the type of None."""
+    """Return the name of a type as ``module.qualname``. Dask passes None instead of `NoneType`."""
     if kind is None:
         return "NoneType"
     module, name = _ask_type(kind, "__module__"), _ask_type(kind, "__qualname__")
@@ -73,7 +78,7 @@ def _choose_reader(kind: type, read_shape: Callable[[Any, type], Any] | None) ->
 
 
 def _find(kind: type, name: str) -> Callable[[Any, type], Any] | None:
-    """Return a function that reads an attribute directly, or None if this is not safe."""
+    """Return a function that reads an attribute of values, or None if reading it is not safe."""
     for base in _ask_type(kind, "__mro__"):
         declared = _ask_type(base, "__dict__")
         if name in declared:

@@ -1,8 +1,9 @@
-"""`RunStorage`: what one task run read from storage and wrote to it, and how long it waited.
+"""`RunStorage`: counts the storage requests of one task run, and the time for which it waits.
 
-Requests of a run are made in its thread, in other threads, and by coroutines of event loops, often
-several at the same time. The run waits for storage while any of them is in progress. Time in which
-other threads compute for it, as Zarr's threads that decompress chunks, is subtracted.
+Requests of a task run are made in its thread, in other threads, and by coroutines of event loops,
+often several at the same time. The task run waits for storage while any of its requests is in
+progress. If other threads compute for the task run meanwhile, their time is subtracted. For
+example, threads of Zarr decompress chunks.
 """
 
 from __future__ import annotations
@@ -16,50 +17,54 @@ from dasfprof.recording.guard import HookGuard
 from dasfprof.recording.task_runs.storage_requests import MOST_ITEMS
 from dasfprof.recording.task_runs.thread_time import ThreadFile, open_thread_file, run_queue_seconds
 
-#: Name of the store for bytes that the kernel counted.
+#: The name that stands for the store if the kernel has counted the bytes.
 DISK = "disk"
-#: Columns with the number, bytes and seconds of requests that read, and of those that write.
+#: Columns with the number, bytes and seconds of requests: for requests that read, and for requests
+#: that write.
 _READS, _WRITES = ("reads", "read_size", "reading"), ("writes", "write_size", "writing")
 _NOTHING: dict[str, Any] = dict.fromkeys((*_READS, *_WRITES, "unsized"), 0)
 
 
 class Request:
-    """A request in progress."""
+    """A storage request in progress."""
 
     __slots__ = ("begin", "cpu", "is_write", "store")
 
     def __init__(self, store: str, is_write: bool) -> None:
         self.store, self.is_write = store, is_write
         self.begin = 0.0
-        #: CPU seconds of the run's thread, or None if another thread or a coroutine waits.
+        #: CPU seconds of the task run's thread at the start of the request. None if another thread
+        #: or a coroutine waits for the request.
         self.cpu: float | None = None
 
 
 class RunStorage:
-    """The storage requests of one task run, from any thread.
+    """Counts the storage requests of one task run. Its methods may be called from any thread.
 
     Parameters
     ----------
     guard
         Handles errors.
     local
-        Has the file of each thread that computes for a run.
+        Has the `ThreadFile` of each thread that computes for a task run.
     """
 
     def __init__(self, guard: HookGuard, local: threading.local) -> None:
         self._guard, self._local = guard, local
-        # Held for a few instructions. A finalizer may make a request while its thread holds it.
+        # The lock is held for a few instructions. A finalizer may make a request while its thread
+        # holds the lock, so the lock must be reentrant.
         self._lock = threading.RLock()
         self._open: set[Request] = set()
-        #: Identities of other threads that are computing for the run.
+        #: Identities of other threads that are computing for the task run.
         self._helpers: set[int] = set()
         self._since = 0.0
-        #: Seconds with requests in progress, with helpers, and with both.
+        #: Seconds in which requests were in progress, in which helpers computed, and in which both
+        #: was the case.
         self._waiting = self._helped = self._both = 0.0
         self._helpers_cpu = self._helpers_queue = 0.0
-        #: By store, see `_NOTHING`.
+        #: By store: the counts with the names in `_NOTHING`.
         self._sums: dict[str, dict[str, Any]] = {}
-        #: Hashes of objects, or ranges of objects, that were read.
+        #: Hashes of the objects, or ranges of objects, that were read.
         self._items: dict[str, None] = {}
 
     def caught(self) -> None:
@@ -67,7 +72,10 @@ class RunStorage:
         self._guard.caught("what a task moved")
 
     def begin(self, store: str, is_write: bool, item: str | None, in_thread: bool) -> Request:
-        """Record that a request starts. `in_thread`: whether the calling thread waits for it."""
+        """Record that a request starts, and return the request.
+
+        `in_thread` is whether the calling thread waits for the request. See `read` for `item`.
+        """
         request = Request(store, is_write)
         with self._lock:
             request.begin = self._turn()
@@ -78,22 +86,25 @@ class RunStorage:
         return request
 
     def read(self, item: str | None) -> None:
-        """Record what is read: hashes of objects, or of ranges of objects, or None if unknown."""
+        """Record which objects are read.
+
+        `item` has the hashes of the objects, or of ranges of objects. It is None if unknown.
+        """
         with self._lock:
             if item is not None and len(self._items) < MOST_ITEMS:
                 self._items[item] = None
 
     def end(self, request: Request, size: int | None) -> None:
-        """Record that a request has ended. Its bytes are None if unknown."""
+        """Record that a request has ended. `size` is its number of bytes, or None if unknown."""
         cpu = 0.0 if request.cpu is None else thread_time() - request.cpu
         with self._lock:
-            if request not in self._open:  # The run has ended before the request.
+            if request not in self._open:  # The task run has ended before the request.
                 return
             self._count(request, size, self._turn())
             self._waiting -= cpu
 
     def help(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
-        """Call a function in a thread that computes for the run."""
+        """Call a function in this thread, and count its time as computing for the task run."""
         begun = self._begin_help()
         try:
             return function(*args, **kwargs)
@@ -127,20 +138,20 @@ class RunStorage:
             self.caught()
 
     def moved_by_disk(self, read: int, written: int) -> None:
-        """Add bytes of disks."""
+        """Add bytes that the kernel has counted for disks."""
         with self._lock:
             sums = self._sums.setdefault(DISK, dict(_NOTHING))
             sums["read_size"] += read
             sums["write_size"] += written
 
     def close(self) -> list[dict[str, Any]]:
-        """Return a row for each store when the run has ended.
+        """Return a row for each store. Called when the task run has ended.
 
-        Requests that are still in progress are counted until now, with unknown bytes.
+        Requests that are still in progress count until this call. Their bytes are unknown.
         """
         with self._lock:
             now = self._turn()
-            if self._items and not self._sums:  # They need a row.
+            if self._items and not self._sums:  # The items need a row.
                 self.moved_by_disk(0, 0)
             while self._open:
                 self._count(next(iter(self._open)), None, now)
@@ -164,7 +175,7 @@ class RunStorage:
             ]
 
     def _turn(self) -> float:
-        """Add the time since the last change, and return the current time."""
+        """Add the time since the last change to the sums, and return the current time."""
         now = perf_counter()
         passed, self._since = now - self._since, now
         if self._open:

@@ -1,13 +1,14 @@
-"""Counts the requests of storage libraries for the task runs that they serve, in any thread.
+"""Wrappers that count the requests of storage libraries, by the task run that makes the request.
 
-A context variable holds the task run for which a coroutine or thread works. It is set when work
-leaves the thread of a task, while `asyncio.run_coroutine_threadsafe` passes a coroutine to the
-event loop of another thread. From there, asyncio copies it into tasks of the loop and into the
-threads of `asyncio.to_thread`. In the task's own thread, the worker knows the task. So tasks that
-make no requests cost nothing.
+A context variable holds the task run for which a coroutine or thread works. The variable is set
+when work leaves the thread of a task: while `asyncio.run_coroutine_threadsafe` passes a coroutine
+to the event loop of another thread. From that event loop, asyncio copies the variable into tasks of
+the loop and into the threads of `asyncio.to_thread`. In the thread of the task, the variable is not
+needed, because the worker knows the task. So tasks that make no requests cost nothing.
 
-Of nested requests, only the outermost is counted. The libraries are not imported for this: wrappers
-are placed as soon as the program has imported one, and when it defines further classes.
+If requests are nested, only the outermost is counted. The libraries are not imported for this.
+Wrappers are placed as soon as the program has imported a library, and when the program defines
+further classes.
 """
 
 from __future__ import annotations
@@ -25,17 +26,21 @@ from dasfprof.recording.dask_internals.patch import Hook, Patch, SharedListeners
 from dasfprof.recording.task_runs.run_storage import Request, RunStorage
 from dasfprof.recording.task_runs.storage_requests import MODULES, BytesOf, RequestKind, hooks
 
-#: Returns the storage of the task run in a thread, or None if there is none. Must not raise.
+#: Returns the `RunStorage` of the task run in a thread, or None if the thread runs no task. Must
+#: not raise.
 Find: TypeAlias = Callable[[int], RunStorage | None]
 
-#: The run that is served, or None for that of the thread. False within a request, in which no other
-#: requests are counted.
+#: The `RunStorage` of the task run for which this context works. None means the task run in the
+#: thread. False is set within a request, because nested requests are not counted.
 _served: ContextVar[RunStorage | Literal[False] | None] = ContextVar("dasfprof", default=None)
 
 
 @contextlib.contextmanager
 def _serving(run: RunStorage | Literal[False]) -> Iterator[None]:
-    """Serve a run in the context of this thread or coroutine. With False, count no requests."""
+    """Set the task run for which the context of this thread or coroutine works.
+
+    If `run` is False, no requests are counted.
+    """
     token = _served.set(run)
     try:
         yield
@@ -46,7 +51,10 @@ def _serving(run: RunStorage | Literal[False]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _counting(run: RunStorage, request: Request, size_of: BytesOf) -> Iterator[Callable[..., Any]]:
-    """Count a request, but none within it. Yield a function that returns the result unchanged."""
+    """Count a request, but no requests within it.
+
+    Yield a function that reads the request's bytes from the result, and returns the result.
+    """
     size: int | None = None
 
     def returned(result: Any) -> Any:
@@ -63,11 +71,11 @@ def _counting(run: RunStorage, request: Request, size_of: BytesOf) -> Iterator[C
 
 
 class _Calls(SharedListeners[Find]):
-    """The listeners of this process, and the wrappers that exist while there are any."""
+    """The listeners of this process, and the wrappers that exist while there are listeners."""
 
     def __init__(self) -> None:
         super().__init__(self._hooks_now, self._forget)
-        #: Classes of objects that were created.
+        #: Classes of objects that the libraries have created.
         self._seen: set[type] = set()
         self._imports = WhenImported(MODULES, self._imported)
 
@@ -104,7 +112,7 @@ class _Calls(SharedListeners[Find]):
     # --- wrappers --------------------------------------------------------------------------------
 
     def _around_new(self, original: Any, patch: Patch) -> Any:
-        """Wrap the `__init__` of a class or metaclass, to place hooks on new classes."""
+        """Return a wrapper of the `__init__` of a class or metaclass that hooks new classes."""
 
         def make(*args: Any, **kwargs: Any) -> None:
             is_class = bool(args) and isinstance(args[0], type)
@@ -157,7 +165,10 @@ class _Calls(SharedListeners[Find]):
     def _begin(
         self, kind: RequestKind, args: tuple[Any, ...], kwargs: dict[str, Any], in_thread: bool
     ) -> tuple[RunStorage, Request, BytesOf] | None:
-        """Record that a request starts. Return None if it is not counted."""
+        """Record that a request starts. Return the arguments of `_counting`.
+
+        Return None if the request is not counted.
+        """
         run = self._run()
         if run is None:
             return None
@@ -180,7 +191,7 @@ _calls = _Calls()
 
 
 def listen(find: Find) -> Callable[[], None]:
-    """Count the storage requests of the task runs that `find` returns.
+    """Start counting the storage requests of the task runs that `find` returns.
 
     Returns
     -------

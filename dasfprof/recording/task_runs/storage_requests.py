@@ -1,18 +1,19 @@
-"""Functions of fsspec, Zarr 3 and h5py that access storage, and how requests are counted.
+"""Hooks on functions of storage libraries, and rules for counting the requests of each function.
 
-In fsspec, these are the functions with which a file fetches and uploads blocks, and the methods of
-file systems for whole files and ranges of them. In asynchronous file systems, they are coroutines,
-which run in an event loop in a thread of its own. File systems of this host, and those that pass
-requests on to another file system, are left out.
+In fsspec, the hooks are on the functions with which a file fetches and uploads blocks, and on the
+methods of file systems for complete files and for ranges of files. In asynchronous file systems,
+these methods are coroutine functions, which run on an event loop in a separate thread. File systems
+of this host, and file systems that pass requests on to another file system, are left out.
 
-In Zarr 3, these are the methods of stores. Stores that pass requests on to a remote file system of
-fsspec or to another store are left out.
+In Zarr 3, the hooks are on the methods of stores. Stores that pass requests on to another store, or
+to a remote file system of fsspec, are left out.
 
-In h5py, these are the functions that read and write datasets. Their bytes are those of the arrays
-in memory. If the file is a Python file, as of fsspec, its own requests are counted instead.
+In h5py, the hooks are on the functions that read and write datasets. The bytes of a request are the
+bytes of the array in memory. If the file is a Python file object, such as a file of fsspec, the
+requests of that object are counted instead.
 
-In pandas and pyarrow, this is what reads CSV and Parquet files. Only the files that are read
-completely are recorded.
+In pandas and pyarrow, the hooks are on the functions that read CSV and Parquet files. They record
+only which files are read completely.
 """
 
 from __future__ import annotations
@@ -30,12 +31,13 @@ from typing import Any, NamedTuple, TypeAlias
 from dasfprof.recording.dask_internals.patch import Hook, Patch, unpatched
 from dasfprof.schema.tasks import COMPLETE, STORED_CHUNK
 
-#: Modules that have the hooked classes. When Zarr's second one is imported, its stores exist.
+#: Modules that have the hooked classes. When Zarr's second module is imported, the classes of
+#: Zarr's stores exist.
 MODULES = (
     *("fsspec.spec", "fsspec.asyn", "zarr.abc.store", "zarr.storage", "h5py._hl.dataset"),
     *("pandas.io.parsers.readers", "pyarrow.parquet.core"),
 )
-#: Protocols of file systems of this host, or that pass requests on to another file system.
+#: Protocols of file systems that are on this host or pass requests on to another file system.
 _NOT_REMOTE = frozenset(
     (
         *("file", "local", "memory", "arrow_hdfs_local", "dir", "zip", "tar", "libarchive"),
@@ -43,19 +45,18 @@ _NOT_REMOTE = frozenset(
         *("generic", "git", "reference"),
     )
 )
-#: Names of Zarr's and obstore's stores that differ from those of fsspec. Others are named after
-#: their class.
+#: Names of fsspec for stores of Zarr and obstore. Other stores are named after their class.
 _ZARR_NAMES = {
     "LocalStore": "file",
     "GCSStore": "gs",
     "AzureStore": "az",
     "ManagedMemoryStore": "memory",
 }
-#: Maximum number of items that are recorded of a task run.
+#: Maximum number of items that are recorded per task run.
 MOST_ITEMS = 16
-#: Minimum number of bytes of a dataset that is recorded if it is read completely.
+#: Threshold (bytes): a smaller dataset is not recorded if it is read completely.
 _LARGE = 1e6
-#: Objects that hold no data of an array.
+#: Ends of the names of objects that hold metadata of an array instead of its data.
 _METADATA = ("zarr.json", ".zarray", ".zattrs", ".zgroup", ".zmetadata")
 
 _Args: TypeAlias = tuple[Any, ...]
@@ -65,30 +66,31 @@ BytesOf: TypeAlias = Callable[[Any], int | None]
 
 
 class RequestKind(NamedTuple):
-    """How the requests of a method are counted."""
+    """A rule for counting the requests of a method."""
 
     is_write: bool
-    #: Returns the name of an object's store, or None if its requests are not counted. If it is
-    #: empty, only what is read is recorded, because requests within it are counted.
+    #: Returns the name of an object's store, or None if the object's requests are not counted. If
+    #: the name is empty, only the item is recorded, because requests within the request count.
     store: Callable[[Any], str | None]
-    #: Called before the request, with its arguments. The first one is the object.
+    #: Called before the request, with the arguments of the request. The first argument is the
+    #: object. Returns the function that returns the bytes of the request.
     size: Callable[[_Args, _Kwargs], BytesOf]
-    #: Returns a text that identifies what is read, from the same arguments, or None. It may have
-    #: several parts, separated by spaces.
+    #: Called with the same arguments. Returns a text that identifies what is read, or None if it is
+    #: not recorded. The text may have several parts, separated by spaces.
     item: Callable[[_Args, _Kwargs], str | None] = lambda _args, _kwargs: None
 
 
-#: Returns what wraps a function whose requests are of a kind.
+#: Returns, for a kind of request, the function that wraps a method with requests of this kind.
 Around: TypeAlias = Callable[[RequestKind], Callable[[Any, Patch], Any]]
 
 
 def _argument(position: int, name: str, args: _Args, kwargs: _Kwargs) -> Any:
-    """Return an argument of a call, or None if it has none."""
+    """Return the argument of a call that has a position or a name, or None if it is missing."""
     return args[position] if len(args) > position else kwargs.get(name)
 
 
 def _hash_of(path: str, selection: str) -> str | None:
-    """Return a hash of the part of an object that is read, or None for metadata."""
+    """Return a hash of the selected part of an object, or None if the object holds metadata."""
     if path.endswith(_METADATA):
         return None
     return f"{zlib.crc32(f'{path} {selection}'.encode(errors='replace')):x}"
@@ -108,8 +110,8 @@ def family(base: type) -> Iterator[type]:
 def hooks(around: Around, new: Callable[..., Any]) -> Iterator[Hook]:
     """Yield the hooks on the libraries that the program has imported.
 
-    `around` returns the wrapper of requests of a kind. `new` wraps functions that create objects or
-    classes.
+    `around(kind)` returns a function that wraps requests of this kind. `new` wraps functions that
+    create objects or classes.
     """
     modules: list[Any] = [sys.modules.get(name) for name in MODULES]
     spec, asyn, stores, _, hdf5, text, parquet = modules
@@ -136,7 +138,10 @@ def hooks(around: Around, new: Callable[..., Any]) -> Iterator[Hook]:
 def _on_methods(
     base: type, methods: dict[str, RequestKind], around: Around, abstract: type | None = None
 ) -> Iterator[Hook]:
-    """Yield hooks on methods that a class or a derived class declares, except `abstract`."""
+    """Yield hooks on the methods that a class and its derived classes declare.
+
+    Methods that the class `abstract` declares are left out.
+    """
     for kind in family(base):
         for name, request in methods.items():
             if kind is not abstract and inspect.isfunction(vars(kind).get(name)):
@@ -159,7 +164,7 @@ def _protocol_of_file(file: Any) -> str | None:
 
 
 def _length(value: Any) -> int | None:
-    """Return the bytes of a value, or None if it is of another type."""
+    """Return the number of bytes of a bytes-like value, or None for a value of another type."""
     if isinstance(value, memoryview):
         return value.nbytes
     return len(value) if isinstance(value, bytes | bytearray) else None
@@ -174,7 +179,10 @@ def _value(args: _Args, kwargs: _Kwargs) -> BytesOf:
 
 
 def _file(position: int, name: str) -> Callable[[_Args, _Kwargs], BytesOf]:
-    """Return the size of requests that copy from or to the local file that an argument names."""
+    """Return a `RequestKind.size` for requests that copy from or to a local file.
+
+    An argument of the request, given by position and name, has the path of the local file.
+    """
 
     def size_of(args: _Args, kwargs: _Kwargs) -> int | None:
         path = _argument(position, name, args, kwargs)
@@ -191,11 +199,15 @@ def _range(args: _Args, kwargs: _Kwargs) -> str | None:
 
 
 def _uploaded(args: _Args, kwargs: _Kwargs) -> BytesOf:
-    """Return the size of uploads of a block, which is in the file's buffer before the request."""
+    """Return the function that returns the bytes of an upload.
+
+    The uploaded block is in the file's buffer before the request.
+    """
     before = _buffered(args[0])
 
     def sent(result: Any) -> int:
-        # False: the file empties its buffer itself, and may keep a part for the next request.
+        # If the result is False, the file has emptied its buffer itself. It may keep a part of the
+        # block for the next request.
         is_partial = result is False and not _argument(1, "final", args, kwargs)
         return before - (_buffered(args[0]) if is_partial else 0)
 
@@ -203,12 +215,12 @@ def _uploaded(args: _Args, kwargs: _Kwargs) -> BytesOf:
 
 
 def _buffered(file: Any) -> int:
-    """Return the bytes that a file has yet to upload."""
+    """Return the number of bytes in a file's buffer, which it has not yet uploaded."""
     with file.buffer.getbuffer() as held:
         return int(held.nbytes)
 
 
-#: Methods of file systems. Those of asynchronous ones begin with an underscore.
+#: Methods of file systems. Names of methods of asynchronous file systems begin with an underscore.
 _OF_SYSTEMS = {
     f"{prefix}{name}": kind
     for prefix in ("", "_")
@@ -226,7 +238,11 @@ _OF_FILES = {
 
 
 def _around_sync(original: Any, patch: Patch) -> Any:
-    """Wrap the function that starts coroutines. Instances may have stored unwrapped methods."""
+    """Return a wrapper of fsspec's `sync`, which runs a coroutine.
+
+    Instances may have stored methods before these were wrapped. `sync` receives such a method, and
+    the wrapper replaces it.
+    """
 
     def sync(*args: Any, **kwargs: Any) -> Any:
         if patch.active and len(args) > 1:
@@ -237,7 +253,7 @@ def _around_sync(original: Any, patch: Patch) -> Any:
 
 
 def _current(method: Any) -> Any:
-    """Return the wrapper of a bound method if its class has one now, or else the method."""
+    """Return the current wrapper of a bound method, or the method if its class has no wrapper."""
     owner = type(getattr(method, "__self__", None))
     function: Any = getattr(owner, getattr(method, "__name__", ""), None)
     if type(method) is not MethodType or unpatched(function) is not unpatched(method.__func__):
@@ -251,19 +267,22 @@ def _current(method: Any) -> Any:
 def _store(store: Any) -> str | None:
     kind = type(store)
     names = {base.__name__ for base in kind.__mro__}
-    if "FsspecStore" in names:  # Requests of fsspec to local files are not counted there.
+    if "FsspecStore" in names:  # The hooks on fsspec do not count requests to local files.
         files = getattr(store.fs, "sync_fs", store.fs)
         return "file" if type(files).__name__ == "LocalFileSystem" else None
     if "WrapperStore" in names:
         return None
-    if kind.__name__ == "ObjectStore":  # It contains a store of obstore.
+    if kind.__name__ == "ObjectStore":  # The object contains a store of obstore.
         kind = type(store.store)
     name = kind.__name__.removesuffix("Store").lower()
     return _ZARR_NAMES.get(kind.__name__) or name or "zarr"
 
 
 def _chunk(_args: _Args, _kwargs: _Kwargs) -> BytesOf:
-    """Return the size of what was read. A missing object, which has fill values, counts as 0."""
+    """Return the function that returns the bytes that were read.
+
+    A missing object stands for fill values, and counts as 0 bytes.
+    """
     return lambda result: 0 if result is None else len(result)
 
 
@@ -294,10 +313,11 @@ def _assigned(args: _Args, kwargs: _Kwargs) -> BytesOf:
 
 
 def _stored_chunks(args: _Args, _kwargs: _Kwargs) -> str | None:
-    """Return hashes of the first stored chunks of a selection of integers and slices.
+    """Return hashes of the stored chunks that a selection of integers and slices reads.
 
-    Return the hash of the dataset if it is selected completely. Return None if HDF5 can hold all of
-    the selection's chunks in its cache, and so need not read them again.
+    At most `MOST_ITEMS` chunks are included. If the selection contains the complete dataset, return
+    the hash of the dataset. Return None if all chunks of the selection fit into the cache of HDF5,
+    because HDF5 need not read these chunks again.
     """
     dataset, selection = args[:2]
     chunks, selection = dataset.chunks, selection if type(selection) is tuple else (selection,)
@@ -326,7 +346,10 @@ def _stored_chunks(args: _Args, _kwargs: _Kwargs) -> str | None:
 
 
 def _hdf5(dataset: Any) -> str:
-    """Return the store of a dataset, or ``""`` if it reads from a Python file, as of fsspec."""
+    """Return the name of a dataset's store.
+
+    The name is empty if the dataset is read from a Python file object, such as a file of fsspec.
+    """
     return "" if dataset.file.driver == "fileobj" else "hdf5"
 
 
@@ -338,14 +361,15 @@ _OF_DATASETS = {
 
 # --- Tables ---------------------------------------------------------------------------------------
 
-#: Arguments with which only a part of a file is read.
+#: Names of arguments that select a part of a file to be read.
 _PARTS = ("nrows", "skiprows", "chunksize", "usecols", "filters")
 
 
 def _complete_file(args: _Args, kwargs: _Kwargs) -> str | None:
-    """Return a hash of the file from which a table is read, or None if only a part is read.
+    """Return a hash of the file from which a table is read.
 
-    The arguments are those of pandas' ``_read`` or of the class of pyarrow.
+    Return None if only a part of the file is read, or if its path is unknown. The arguments are the
+    arguments of ``_read`` of pandas or of ``ParquetDataset`` of pyarrow.
     """
     source, options = args if isinstance(args[-1], dict) else (_argument(1, "", args, {}), kwargs)
     path = source if isinstance(source, str | os.PathLike) else getattr(source, "name", None)

@@ -1,4 +1,7 @@
-"""Notes of task runs by workers and the scheduler, which the writer's thread converts into rows."""
+"""Converters of notes into rows. Hooks of the plugins make a note of each task run.
+
+The writer's thread calls the converters.
+"""
 
 from __future__ import annotations
 
@@ -17,25 +20,25 @@ from dasfprof.recording.task_runs.thread_time import correction_of, run_queue_se
 from dasfprof.schema.events import Schema
 from dasfprof.schema.tasks import COMPUTE, MARK, RESULT_RELEASED, TASK_RUN
 
-#: The items of notes by field.
+#: By name of a field: the items of all notes for this field.
 Fields = dict[str, list[Any]]
 
 
 class FlatNotes:
-    """Converts notes, which are stored flat in one list with an item per field, into rows.
+    """Converts notes into rows. Notes are stored flat: one list has an item per field of each note.
 
-    See `Source.width` for the reason.
+    `Source.width` explains why notes are stored flat.
 
     Parameters
     ----------
     schema
         The schema of the rows.
     fields
-        The names of a note's items, in order.
+        The names of a note's fields, in the order of its items.
     make_columns
-        Converts fields into the schema's columns, by their names.
+        Converts the items by field into the schema's columns by name.
     guard
-        Handles the error of a note. The other notes are still converted.
+        Handles the error if a note cannot be converted. The other notes are still converted.
     """
 
     def __init__(
@@ -56,7 +59,7 @@ class FlatNotes:
             yield self._schema, rows, range(len(rows))
 
     def _columns(self, notes: list[Any]) -> list[Sequence[Any]]:
-        """Convert notes into columns, without the notes that fail."""
+        """Return the columns of notes. Notes that cannot be converted are left out."""
         width = len(self._fields)
         try:
             fields = {name: notes[at::width] for at, name in enumerate(self._fields)}
@@ -75,20 +78,21 @@ class FlatNotes:
 
 # --- Dask's correction of a worker's clock --------------------------------------------------------
 #
-# A worker shifts the start and stop of each task by its estimate of the scheduler's clock, Dask's
-# ``scheduler_delay``, which each heartbeat may change.
+# A worker adds a correction to the start and stop of each task: Dask's ``scheduler_delay``, which
+# is an estimate of the difference from the scheduler's clock. Each heartbeat may change the
+# correction.
 
-#: Number of the correction of a task that was running before recording started.
+#: Number that stands for the correction of a task that was running before recording started.
 UNKNOWN = 0
 
-#: Maximum number of stored corrections, which are those of more than an hour.
+#: Maximum number of stored corrections. A worker takes more than an hour to make so many.
 _MOST_CORRECTIONS = 10_000
 
 
 class ClockCorrections:
     """Dask's corrections of one worker's clock, numbered from 1.
 
-    They change only on the worker's event loop.
+    An instance is changed only on the worker's event loop.
     """
 
     def __init__(self) -> None:
@@ -96,14 +100,15 @@ class ClockCorrections:
         self.current, self.number = 0.0, UNKNOWN
         #: The latest corrections (seconds) by number.
         self.by_number: dict[int, float] = {}
-        #: The latest corrections (seconds). The worker's hooks add a correction that changed while
-        #: no task started or ended, so that only the thread of a task has read it.
+        #: The latest corrections (seconds). A correction may change again before a hook notices it.
+        #: If the thread of a task has read such a correction, the worker's hooks add it here.
         self.known: set[float] = set()
-        #: Numbers of earlier corrections, by key of the running task that got its thread then.
+        #: For running tasks that got a thread before the current correction, by key: the number of
+        #: the correction at that time.
         self.of_earlier: dict[Any, int] = {}
 
     def change(self, correction: float, running: Iterable[Any]) -> None:
-        """Set the current correction. `running` are the keys of the running tasks."""
+        """Set the current correction (seconds). `running` has the keys of the running tasks."""
         for key in running:
             self.of_earlier.setdefault(key, self.number)
         self.current = correction
@@ -117,7 +122,7 @@ class ClockCorrections:
 
 # --- Notes of the worker's hooks ------------------------------------------------------------------
 
-#: Facts that Dask has about a task run that ended, in the order of a note.
+#: Fields of a note with facts that Dask has about a task run that ended, in order.
 FACTS = (
     "key",
     "prefix",  # None if unknown.
@@ -125,22 +130,22 @@ FACTS = (
     "state",
     "size",
     "type",
-    "dtype",  # The object.
+    "dtype",  # The dtype object.
     "shape",
     "dependencies",
     "input_size",
-    "start",  # By Dask, or None if Dask has none.
+    "start",  # Measured by Dask. None if Dask has not measured it.
     "stop",
     "exception",
     "raised_at",
 )
-#: A note: these facts, and the ones that `WorkerTaskPlugin._note_run` adds.
+#: Fields of a worker's note: `FACTS`, and the fields that `WorkerTaskPlugin._note_run` adds.
 RUN = (
     *FACTS,
     "received",
     "ready",
     "executing",
-    "correction",  # Number of the current one when the task got a thread.
+    "correction",  # Number of the correction at the time when the task got a thread.
     "seceded",
     "done",
     "thread",
@@ -158,14 +163,15 @@ _MAX_TEXTS = 10_000
 
 
 class TaskNotes(FlatNotes):
-    """Converts the notes of one worker into rows, slice by slice, in order.
+    """Converts the notes of one worker into rows. It receives the notes in slices, in order.
 
     Parameters
     ----------
     guard
-        Handles the error of a note. The other notes are still converted.
+        Handles the error if a note cannot be converted. The other notes are still converted.
     corrections
-        Dask's corrections of the worker's clock (seconds) by number. The worker's hooks add them.
+        Dask's corrections of the worker's clock (seconds) by number. The worker's hooks add
+        further corrections.
     """
 
     def __init__(self, guard: HookGuard, corrections: dict[int, float]) -> None:
@@ -184,7 +190,7 @@ class TaskNotes(FlatNotes):
             # The clock may have been set back.
             durations: Any = np.maximum(number_array(stops, "<f8") - begins, 0.0)
             begins = begins - number_array(corrections, "<f8")
-        except struct.error:  # Some are None.
+        except struct.error:  # Some times or corrections are None.
             facts = (starts, stops, executing, done, runs["correction"], corrections)
             begins, durations = zip(*map(self._times, *facts), strict=True)
         return {
@@ -215,12 +221,12 @@ class TaskNotes(FlatNotes):
         number: int,
         correction: float | None,
     ) -> tuple[float, float]:
-        """Return a run's start on the worker's clock, and its duration.
+        """Return the start of a task run on the worker's clock, and the duration of the task run.
 
-        Dask has no times of runs that were rescheduled, or failed before their function was called.
-        They count from when they got a thread. The correction of a coroutine was not read, so it is
-        the one with the number. A heartbeat may have changed it before Dask read it, so the other
-        times limit the start.
+        Dask has no times of a task run that was rescheduled, or that failed before its function was
+        called. Such a task run starts when it got a thread. The correction of a coroutine was not
+        read, so the correction with the given number is used. A heartbeat may have changed the
+        correction before Dask read it, so `executing` and `done` limit the start.
         """
         if start is None or stop is None:
             start = executing or done
@@ -228,7 +234,7 @@ class TaskNotes(FlatNotes):
         duration = max(0.0, stop - start)  # The clock may have been set back.
         if correction is not None:
             return start - correction, duration
-        known = self._corrections.copy()  # A hook may add one meanwhile.
+        known = self._corrections.copy()  # A hook may add a correction meanwhile.
         correction = next(seconds for at, seconds in known.items() if at >= number)
         return max(executing or 0.0, min(start - correction, done - duration)), duration
 
@@ -238,7 +244,10 @@ class TaskNotes(FlatNotes):
         return [dtype if dtype is None else self._dtype_text(dtype) for dtype in dtypes]
 
     def _dtype_text(self, dtype: Any) -> str:
-        """Return the text of a dtype. Those of pandas may contain data, so they are not cached."""
+        """Return the text of a dtype. Texts of numpy's dtypes are cached.
+
+        Texts of pandas' dtypes are not cached, because they may contain data.
+        """
         if not isinstance(dtype, np.dtype):
             return str(dtype)
         text = self._texts.get(dtype)
@@ -257,7 +266,7 @@ def _run_queue(readings: list[Any], durations: Any, cpu: list[Any]) -> Any:
 
 
 def _of_threads(values: list[Any], threads: list[str | None]) -> list[Any]:
-    """Return values, with None for coroutines, which have no thread of their own."""
+    """Return the values of task runs, with None for coroutines. A coroutine's thread is None."""
     pairs = zip(values, threads, strict=True)
     return [None if thread is None else value for value, thread in pairs]
 
@@ -271,15 +280,16 @@ def _or_minus_one(run_ids: list[Any]) -> Any:
 
 # --- Notes of the scheduler's hooks ---------------------------------------------------------------
 
-#: A task run that ended, in the order of `SchedulerTaskPlugin._task_run`.
+#: Fields of a scheduler's note of a task run that ended. `SchedulerTaskPlugin._task_run` returns
+#: the items in this order.
 SENT_RUN = (
     "key",
     "timestamp",
-    "now",  # When it ended.
+    "now",  # The time at which the task run ended.
     "cause",
     "run_id",
     "worker",
-    "priority",  # A tuple of three.
+    "priority",  # A tuple of three numbers.
     "annotations",
     "state",
     "waiting",
@@ -288,18 +298,18 @@ SENT_RUN = (
     "stolen",
     "start",
     "stop",
-    "size",  # None if it has no result.
+    "size",  # None if the task run has no result.
     "wanted",
     "end_cause",
     "exception",
 )
 
-#: One object for all rows, because the encoder compares by identity first.
+#: All rows without annotations share this object, because the encoder first compares by identity.
 _NO_ANNOTATIONS: dict[str, Any] = {}
 
 
 def scheduler_notes(guard: HookGuard) -> FlatNotes:
-    """Return the converter of a scheduler's notes."""
+    """Return the object that converts a scheduler's notes into rows."""
     return FlatNotes(TASK_RUN, SENT_RUN, _task_run_columns, guard)
 
 
@@ -322,7 +332,7 @@ def _task_run_columns(runs: Fields) -> dict[str, Any]:
 
 
 def _without_marks(annotations: dict[str, Any] | None) -> dict[str, Any]:
-    """Return annotations without those with which recordings mark tasks for workers."""
+    """Return annotations without the marks that recordings add to tasks for workers."""
     if annotations and any(name.startswith(MARK) for name in annotations):
         annotations = {key: annotations[key] for key in annotations if not key.startswith(MARK)}
     return annotations or _NO_ANNOTATIONS
@@ -330,14 +340,15 @@ def _without_marks(annotations: dict[str, Any] | None) -> dict[str, Any]:
 
 # --- Notes of released results --------------------------------------------------------------------
 
-#: Number of items of such a note: the run id and the time.
+#: Number of items of a note of a released result: the run id and the time.
 RELEASE_WIDTH = 2
-#: Fractions of a second to which their times are rounded. Exact times would take half of the bytes.
+#: Times of releases are rounded to this fraction of a second. Exact times would take half of the
+#: bytes.
 _PARTS = 1024.0
 
 
 def fold_releases(notes: list[Any]) -> Folded:
-    """Return the rows of released results, without those that no task computed."""
+    """Return the rows of released results. Results that no task computed are left out."""
     runs, times = notes[::RELEASE_WIDTH], notes[1::RELEASE_WIDTH]
     if None in runs:
         known = [(run, at) for run, at in zip(runs, times, strict=True) if run is not None]

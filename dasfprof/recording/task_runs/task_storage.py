@@ -1,4 +1,4 @@
-"""`TaskStorage`: records what each task run of a worker read from storage and wrote to it."""
+"""`TaskStorage`: records the storage requests and disk bytes of each task run of a worker."""
 
 from __future__ import annotations
 
@@ -16,32 +16,34 @@ from dasfprof.recording.task_runs.storage_calls import listen
 from dasfprof.schema.tasks import STORAGE
 from dasfprof.system import PROC
 
-#: The kernel's counts of a thread's I/O. Opening it returns the opening thread's file.
+#: Path of the file with the kernel's counts of a thread's I/O. A thread that opens this path gets
+#: the file with its counts.
 THREAD_IO = f"{PROC}/thread-self/io"
-#: Maximum number of bytes to read, more than the file has.
+#: Number of bytes to read. It is more than the file has.
 _LENGTH = 400
-#: Maximum number of task runs that wait to be written by the event loop.
+#: Maximum number of task runs with storage that the event loop has not yet written.
 _MOST = 10_000
-#: Seconds after which the counts of a thread with brief tasks are read again.
+#: Threshold (seconds) since the last reading: the counts of a thread with brief tasks are read
+#: again.
 _STALE = 0.1
 
 
 class _ThreadDisk:
-    """The disk bytes of one thread according to the kernel, with the open file."""
+    """Reads the disk bytes of one thread from the kernel's file, which stays open."""
 
     __slots__ = ("at", "descriptor", "read", "written")
 
     def __init__(self) -> None:
         self.descriptor: int | None = None
         self.read = self.written = 0
-        #: Time of the last reading, on the clock of tasks' stops.
+        #: Time of the last reading, on the clock of Dask's stop times.
         self.at = 0.0
         with contextlib.suppress(OSError):
             self.descriptor = os.open(THREAD_IO, os.O_RDONLY | os.O_CLOEXEC)
         self.moved()
 
     def moved(self, at: float = 0.0) -> tuple[int, int]:
-        """Return the bytes read and written since the last call."""
+        """Return how many bytes the thread has read and written since the last call."""
         self.at = at
         if self.descriptor is None:
             return 0, 0
@@ -58,7 +60,7 @@ class _ThreadDisk:
 
 
 class TaskStorage:
-    """Adds up requests and bytes by task run, and writes a row per store when the run has ended.
+    """Adds up requests and bytes by task run. When a task run has ended, writes a row per store.
 
     Parameters
     ----------
@@ -74,13 +76,16 @@ class TaskStorage:
         self._threads = running_tasks(worker)
         self._rows = rows
         self._guard = guard
-        #: Has the files of each thread.
+        #: Has the `_ThreadDisk` and the `ThreadFile` of each thread.
         self._local = threading.local()
-        #: Storage of runs that have not been written, by key.
+        #: By key: the `RunStorage` of each task run that has not been written.
         self.moved: dict[Any, RunStorage] = {}
 
     def listen(self) -> Callable[[], None]:
-        """Count requests. Return the function that stops it and closes the files of threads."""
+        """Start counting requests.
+
+        Return the function that stops the counting and closes the files of threads.
+        """
         leave = listen(self._in_thread)
 
         def end() -> None:
@@ -90,7 +95,10 @@ class TaskStorage:
         return end
 
     def _in_thread(self, thread: int) -> RunStorage | None:
-        """Return the storage of the run in a thread, or None without a run or with too many."""
+        """Return the `RunStorage` of the task run in a thread.
+
+        Return None if the thread runs no task, or if there are too many task runs.
+        """
         key = self._threads.get(thread)
         return None if key is None else self._of(key)
 
@@ -107,9 +115,12 @@ class TaskStorage:
         self._local.disk = _ThreadDisk()
 
     def ended(self, key: Any, stop: float) -> None:
-        """Add the disk bytes of the calling thread since its last reading to a task."""
+        """Add disk bytes to a task run that has ended.
+
+        These are the bytes of the calling thread since its last reading.
+        """
         try:
-            disk = getattr(self._local, "disk", None)  # There is none after the end.
+            disk = getattr(self._local, "disk", None)  # None after the counting has stopped.
             read, written = (0, 0) if disk is None else disk.moved(stop)
             run = self._of(key) if read or written else None
             if run is not None:
@@ -118,7 +129,11 @@ class TaskStorage:
             self._guard.caught("what a task moved")
 
     def ended_brief(self, stop: float) -> None:
-        """Leave out the bytes of brief tasks, because reading at each would be expensive."""
+        """Handle the end of a brief task. The disk bytes of brief tasks are left out.
+
+        Reading the counts at the end of each brief task would be expensive. So they are read only
+        if the last reading is too old.
+        """
         try:
             disk = getattr(self._local, "disk", None)
             if disk is not None and not 0 <= stop - disk.at < _STALE:
@@ -127,7 +142,7 @@ class TaskStorage:
             self._guard.caught("what a task moved")
 
     def write(self, key: Any, run_id: int | None) -> float:
-        """Write the rows of a run that has ended, and return the seconds that it waited.
+        """Write the rows of a task run that has ended, and return its seconds of waiting.
 
         Called on the event loop.
         """

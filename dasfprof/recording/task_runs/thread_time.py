@@ -1,4 +1,4 @@
-"""CPU waits of the threads of tasks, and time of the garbage collector in these threads."""
+"""Readers of the CPU waits of tasks' threads, and of garbage collection times in these threads."""
 
 from __future__ import annotations
 
@@ -18,41 +18,45 @@ from dasfprof.system import PROC
 
 # --- RunQueue -------------------------------------------------------------------------------------
 #
-# Linux counts the time for which each thread was runnable without a CPU. It is the second number in
-# ``/proc/thread-self/schedstat``, in nanoseconds. The thread that runs the task reads the file
-# through a descriptor that stays open, because opening it costs ten times as much. The writer's
-# thread parses the text.
+# Linux counts the time for which each thread was runnable without a CPU. This is the second number
+# in ``/proc/thread-self/schedstat``, in nanoseconds. The thread that runs the task reads the file
+# through a descriptor that stays open, because opening the file costs ten times as much. The
+# writer's thread parses the text.
 #
-# For brief tasks, reading would be most of the cost of recording, and their waits are short. So
-# tasks shorter than `BRIEF` have no wait, and the file is not read when the next task of the thread
-# starts, but only when it ends. If that task is not brief, its wait counts from the thread's last
-# reading, which is at most `STALE` seconds of the thread's work older. After a task that is not
-# brief, the file is also read when the next one starts.
+# For brief tasks, reading the file would be most of the cost of recording, and the waits of brief
+# tasks are short. So the wait of a task shorter than `BRIEF` counts as 0. After a brief task, the
+# file is not read when the next task of the thread starts, but only when that task ends. If that
+# task is not brief, its wait counts from the last reading. The thread has worked for at most
+# `STALE` seconds between that reading and the start of the task. After a task that is not brief,
+# the file is also read when the next task starts.
 
-#: Opening it returns a descriptor of the opening thread's file.
+#: Path of the file. A thread that opens this path gets the file with its counts.
 SCHEDSTAT = f"{PROC}/thread-self/schedstat"
 
-#: Maximum number of bytes to read, more than the length of three numbers of 64 bits.
+#: Number of bytes to read. It is more than the length of three numbers of 64 bits.
 _LENGTH = 80
 
-#: Threshold (seconds): shorter tasks are brief.
+#: Threshold (seconds): a task is brief if it takes less time.
 BRIEF = 0.001
 
-#: Seconds after which the file of a thread with brief tasks is read again.
+#: Threshold (seconds) since the last reading: the file of a thread with brief tasks is read again.
 STALE = 0.005
 
-#: Maximum number of readings that wait for the event loop. If there are more, it reads none.
+#: Maximum number of readings that the event loop has not yet handled. At this number, no further
+#: readings are made.
 _MOST = 10_000
 
-#: For a task that is not brief: the text at its start or before; the text at its end, or None if
-#: there is no such file; the correction of the clock (seconds) that Dask adds to the task's start
-#: and stop, or None if this Dask has none; whether the first text was read at its start; and the
-#: thread's CPU seconds between the two. For a brief task, only the correction.
+#: The reading of a brief task is only Dask's correction of the clock, the third item below. The
+#: reading of a task that is not brief has five items: the file's text at the start of the task or
+#: before; the text at the end of the task, or None if there is no such file; the correction
+#: (seconds) that Dask adds to the task's start and stop, or None if this version of Dask has no
+#: correction; whether the first text was read at the start of the task; and the CPU seconds of the
+#: thread between the two texts.
 Reading = tuple[bytes | None, bytes | None, float | None, bool, float] | float
 
 
 def availability() -> str:
-    """Return ``available`` if CPU waits can be recorded, or else the reason."""
+    """Return ``available`` if CPU waits can be recorded, or else the reason why they cannot."""
     observed = task_functions.availability()
     if observed != "available":
         return observed
@@ -71,16 +75,16 @@ def run_queue_seconds(
 ) -> float | None:
     """Return the seconds for which the thread of a task waited for CPU.
 
-    It is 0 for a brief task. It is None if nothing was read, or if the kernel does not count, so
-    that the time on CPU is zero, too.
+    Return 0 for a brief task. Return None if nothing was read, or if the kernel does not count the
+    waits. In that case, the kernel's time on CPU is zero, too.
 
     Parameters
     ----------
     reading
         The reading of the task.
     duration, cpu
-        The task's duration and CPU time in seconds. Their difference limits the wait if the first
-        text was read before the task started.
+        The task's duration and CPU time in seconds. If the first text was read before the task
+        started, the wait is at most the difference between duration and CPU time.
     """
     if type(reading) is not tuple:
         return None if reading is None else 0.0
@@ -90,7 +94,7 @@ def run_queue_seconds(
     try:
         (_, first, *_), (ran, last, *_) = before.split(), after.split()
         waited = (int(last) - int(first)) * 1e-9 if int(ran) else None
-    except ValueError:  # It is not in the format of Linux.
+    except ValueError:  # The text is not in the format of Linux.
         return None
     if waited is None or was_read:
         return waited
@@ -100,7 +104,8 @@ def run_queue_seconds(
 def cpu_seconds(reading: Reading | None, start: float | None, stop: float | None) -> float | None:
     """Return the CPU seconds of a task's thread, or None if they were not read.
 
-    If the file was not read at the start of the task, up to `STALE` seconds before it are included.
+    If the file was not read at the start of the task, the result includes up to `STALE` seconds
+    before the start.
     """
     if type(reading) is not tuple or reading[1] is None or start is None or stop is None:
         return None
@@ -108,28 +113,31 @@ def cpu_seconds(reading: Reading | None, start: float | None, stop: float | None
 
 
 def correction_of(reading: Reading | None) -> float | None:
-    """Return the correction of the clock in a reading."""
+    """Return Dask's correction of the clock (seconds) in a reading, or None if it has none."""
     return reading[2] if isinstance(reading, tuple) else reading
 
 
 class ThreadFile:
-    """The open file of one thread with its last text. It is closed with its last reference."""
+    """The open file of one thread, with the text that was last read.
+
+    The file is closed when the last reference to the object is gone.
+    """
 
     __slots__ = ("cpu", "descriptor", "last", "read_at", "was_brief")
 
     def __init__(self, descriptor: int | None) -> None:
-        #: None if there is no such file, or the recording has ended.
+        #: None if there is no such file, or if recording has stopped.
         self.descriptor = descriptor
         self.last: bytes | None = None
-        #: The thread's CPU seconds at that time.
+        #: The thread's CPU seconds at the last reading.
         self.cpu = thread_time()
-        #: The stop of the task after which the file was last read, on the clock of tasks' stops.
+        #: Dask's stop time of the task after which the file was last read.
         self.read_at = 0.0
         #: Whether the thread's last task was brief.
         self.was_brief = False
 
     def read(self) -> bytes | None:
-        """Return the file's text, or None if there is no file."""
+        """Read the file and return its text, or None if there is no file."""
         if self.descriptor is None:
             return None
         self.last = os.pread(self.descriptor, _LENGTH, 0)
@@ -149,21 +157,25 @@ class RunQueue:
     guard
         Handles errors.
     storage
-        A `TaskStorage`, whose `begin_thread`, `ended` and `ended_brief` are called in the threads.
+        A `TaskStorage`, or None. Its methods `begin_thread`, `ended` and `ended_brief` are called
+        in the threads.
     """
 
     def __init__(self, guard: HookGuard, storage: Any = None) -> None:
-        #: Readings of tasks that have ended, by key. The event loop removes them when it handles
-        #: the outcome. A worker has only one run of a key at a time.
+        #: Readings of tasks that have ended, by key. The event loop removes a reading when it
+        #: handles the outcome of the task. A worker has only one task run per key at a time.
         self.readings: dict[Any, Reading] = {}
         self._has_schedstat = availability() == "available"
         self._guard, self._storage = guard, storage
-        #: Has the file of each thread.
+        #: Has the `ThreadFile` of each thread.
         self._local = threading.local()
         self._stopped = False
 
     def wrap(self, run: Run) -> Run:
-        """Return a wrapper of a function that runs a task, its first argument, with readings."""
+        """Return a wrapper that makes readings for a function that runs a task.
+
+        The task is the first argument of the function.
+        """
 
         @functools.wraps(run)
         def run_measured(task: Any, /, *args: Any, **kwargs: Any) -> Any:
@@ -212,20 +224,23 @@ class RunQueue:
             self._guard.caught(RUN_TASK)
 
     def stop(self) -> None:
-        """Stop reading, and close the files. Those of running tasks are closed when these end."""
+        """Stop reading, and close the files. Files of running tasks are closed when these end."""
         self._stopped = True
         self._local = threading.local()
         self.readings.clear()
 
     def _open(self) -> ThreadFile:
-        """Return the file of this thread, which is opened once."""
+        """Open and return the file of this thread. Called once per thread."""
         if self._storage is not None:
             self._storage.begin_thread()
         return open_thread_file(self._has_schedstat and not self._stopped)
 
 
 def open_thread_file(exists: bool = True) -> ThreadFile:
-    """Return the file of the calling thread. If there is none, its text is None."""
+    """Return the `ThreadFile` of the calling thread. If there is no file, its text is None.
+
+    If `exists` is False, no file is opened.
+    """
     descriptor = None
     if exists:
         with contextlib.suppress(OSError):
@@ -236,17 +251,17 @@ def open_thread_file(exists: bool = True) -> ThreadFile:
 # --- CPU seconds of the garbage collector in the threads of tasks ---------------------------------
 #
 # The interpreter calls `gc.callbacks` before and after each collection, in the thread whose new
-# object triggered it. The callback must not take a lock, because the thread may hold it. CPU time
-# is counted, because other threads may get the GIL or the CPU in between. Collections of the
-# youngest generation are left out, as in Dask. They are frequent, and reading the clock would take
-# a large part of their time. They take at most 8 % of the time of programs that create small
-# objects.
+# object triggered the collection. The callback must not acquire a lock, because the thread may
+# already hold that lock. The callback counts CPU time, because other threads may get the GIL or the
+# CPU during the collection. Collections of the youngest generation are left out, as in Dask. They
+# are frequent, and reading the clock would take a large part of their time. They take at most 8 %
+# of the time of programs that create small objects.
 
 
 def collections_of(
     worker: Any, guard: HookGuard, undo: list[Callable[[], object]]
 ) -> dict[Any, float]:
-    """Start counting the CPU seconds of collections, by the task in whose thread they ran.
+    """Start counting the CPU seconds of garbage collections, by the task in whose thread they ran.
 
     Parameters
     ----------
@@ -255,12 +270,12 @@ def collections_of(
     guard
         Handles errors.
     undo
-        Receives what stops it.
+        Receives the function that stops the counting.
 
     Returns
     -------
     dict
-        Seconds by key. The caller removes those of a task run that has ended.
+        CPU seconds by key. The caller removes the key of a task run that has ended.
     """
     collections = _Collections(worker, guard)
     gc.callbacks.append(collections.called)
@@ -269,7 +284,7 @@ def collections_of(
 
 
 class _Collections:
-    """Counts the collections of this process, of which only one runs at a time."""
+    """Counts the CPU seconds of garbage collections. Only one collection runs at a time."""
 
     def __init__(self, worker: Any, guard: HookGuard) -> None:
         self.seconds: dict[Any, float] = {}
@@ -278,7 +293,7 @@ class _Collections:
         self._begin: float | None = None
 
     def called(self, phase: str, info: dict[str, int]) -> None:
-        """Record the start or the end of a collection."""
+        """Record the start or the end of a collection. The interpreter calls this method."""
         try:
             if info["generation"] == 0:
                 return
