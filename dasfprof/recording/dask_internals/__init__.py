@@ -1,6 +1,7 @@
-"""The parts of Dask that the recorder uses and that Dask's documentation does not describe.
+"""Hooks and accessors for parts of Dask that Dask's documentation does not describe.
 
-Each module holds one hook. `names` lists every private name, and what is lost without it. No other
-part of dasfprof uses private names, so only this package changes if a new Dask renames something.
-If a name is missing, only what depends on it is not recorded, and the trace's header says so.
+Each module serves one purpose. `names` lists every private name, with the loss in a trace if the
+name is missing. No other part of dasfprof uses private names, so only this package changes if a new
+version of Dask renames something. If a name is missing, only the facts that depend on it are not
+recorded, and the header of the trace reports the loss.
 """

@@ -1,4 +1,4 @@
-"""Steps and lines that built each expression (`ExpressionBuilders`) and layer (`BuiltLines`)."""
+"""`ExpressionBuilders` and `BuiltLines`: the steps and lines that built expressions and layers."""
 
 from __future__ import annotations
 
@@ -15,18 +15,19 @@ from dasfprof.recording.steps import step as steps
 from dasfprof.recording.steps.line import Line, current_line, line_at
 from dasfprof.recording.steps.step import OpenStep
 
-# `ExpressionBuilders`: the step and the line that built each expression, also after rewriting. The
-# name of an expression, of a dataframe or of an array, is a hash of its content. Dask rewrites the
-# whole expression before it runs, so hardly any name that the program built remains. Therefore each
-# rewriting of a part is followed: what is new in the result belongs to the step and line of the
-# part.
+# `ExpressionBuilders` knows the steps and the line that built each expression, even after Dask has
+# rewritten the expression. The name of an expression is a hash of its content. Dask rewrites the
+# complete expression before it runs, so hardly any name that the program built remains. Therefore
+# each rewriting of a part is observed: new parts in the result belong to the steps and the line of
+# the part that was rewritten.
 
-#: Maximum number of known expressions or layers. Beyond it, all are removed, which bounds the
-#: memory.
+#: Maximum number of known expressions or layers. If there are more, all of them are removed, which
+#: limits the memory.
 _MOST_NAMES = 500_000
 #: Maximum number of parts of an expression that are visited.
 _MOST_PARTS = 10_000
-#: Number of frames between the wrapped call of Dask and the lookup of its line.
+#: Number of our frames between the program's call of Dask and `current_line`, which looks up the
+#: line.
 _OURS = 4
 #: Expressions that Dask wraps around a collection to compute it.
 _WRAPPERS = ("Finalize", "Repartition", "_ExprSequence", "_HLGExpr", "HLGExpr", "HLGFinalize")
@@ -36,27 +37,27 @@ _WRAPPERS = ("Finalize", "Repartition", "_ExprSequence", "_HLGExpr", "HLGExpr", 
 class Builders:
     """The steps and lines that built an expression.
 
-    Expressions that were built together share this object, so that building one of them again
-    applies to all.
+    Expressions that were built together share this object. If the program builds one of them again,
+    this applies to all of them.
     """
 
-    #: Steps in the order in which they built it. Empty if no step did.
+    #: Steps in the order in which they built the expression. Empty if no step built it.
     steps: list[OpenStep]
     line: Line | None
-    #: Collection that was built from the expression.
+    #: The collection that was built from the expression.
     collection: ref[Any] | None = None
-    #: Names of the expressions that were fused into it, with their builders.
+    #: Names and builders of the expressions that were fused into the expression.
     fused: Sequence[tuple[str, Builders]] = ()
 
     def again(self, opened: OpenStep) -> None:
-        """Record that the expression was built again, in a step."""
+        """Record that a step built the expression again."""
         if not self.steps or self.steps[-1].names != opened.names:
             self.steps[:] = [other for other in self.steps if other.names != opened.names]
             self.steps.append(opened)
 
 
 class ExpressionBuilders:
-    """The builders of the expressions of a program's dataframes and arrays."""
+    """The `Builders` of the expressions of a program's dataframes and arrays."""
 
     def __init__(self) -> None:
         self._known: dict[str, Builders] = {}
@@ -69,10 +70,11 @@ class ExpressionBuilders:
         self._known.clear()
 
     def built(self, expr: Any, collection: Any) -> None:
-        """Record that the program built a collection from an expression, in a step or in none.
+        """Record that the program built a collection from an expression, with the current step.
 
-        While a collection of the expression exists, another one may be only a copy, so the line
-        remains. The wrapper's own function must call this method.
+        The line stays the same while an earlier collection of the expression exists, because the
+        new collection may be only a copy. The number of frames between the program's call and this
+        method must be as `_OURS` expects.
         """
         opened, known, name = steps.current_step(), self._known, expr._name
         builders = known.get(name)
@@ -94,7 +96,10 @@ class ExpressionBuilders:
                     waiting.append(inner)
 
     def rewritten(self, expr: Any, result: Any, last: Any = None) -> None:
-        """Record the result of rewriting an expression. `last` is its form just before."""
+        """Record the result of rewriting an expression.
+
+        `last` is the form of the expression just before the result, if it is known.
+        """
         if getattr(result, "_name", None) in self._known:
             return
         builders = self.root(expr)
@@ -102,7 +107,7 @@ class ExpressionBuilders:
             self._adopt(result, builders, last if is_expression(last) else expr)
 
     def root(self, expr: Any) -> Builders | None:
-        """Return the builders of an expression, or of the expression that it wraps."""
+        """Return the builders of an expression, or of an expression that it wraps, or None."""
         for part in unwrapped(expr):
             builders = self._known.get(part._name)
             if builders is not None:
@@ -110,14 +115,18 @@ class ExpressionBuilders:
         return None
 
     def layers(self, expr: Any) -> Iterator[tuple[str, Builders]]:
-        """Yield the names and builders of an expression's layers that the program built."""
+        """Yield the name and the builders of each part of an expression that is known."""
         for part in _parts(expr):
             builders = self._known.get(part._name)
             if builders is not None:
                 yield part._name, builders
 
     def _adopt(self, expr: Any, builders: Builders, before: Any) -> None:
-        """Assign unknown parts to the builders of the parts from which they were rewritten."""
+        """Store the builders of each unknown part of a rewritten expression.
+
+        They are the builders of the part from which Dask rewrote the unknown part. If that part is
+        not known, they are `builders`.
+        """
         if len(self._known) > _MOST_NAMES:
             self._known.clear()
         waiting = [(expr, before)]
@@ -144,10 +153,10 @@ class ExpressionBuilders:
         return replace(first, steps=steps, fused=fused)
 
     def _was(self, part: Any, before: Any, twin: Any, builders: Builders) -> Builders:
-        """Return the builders of the part from which a part was rewritten.
+        """Return the builders of the earlier part from which Dask rewrote a part.
 
-        A change below a part changes its name, for example when a selection of columns is pushed
-        through it. The part still does the same work.
+        If an expression below a part changes, the name of the part changes, too. For example, Dask
+        may push a selection of columns through the part. The part still does the same work.
         """
         known = self._known.get(part._name)
         if known is not None:
@@ -159,7 +168,7 @@ class ExpressionBuilders:
 
 
 def _kind(part: Any) -> tuple[Any, str]:
-    """Return the properties of a part that remain when the expressions below it change."""
+    """Return the properties of a part that stay the same if the expressions below it change."""
     return type(part), part._name.rpartition("-")[0]
 
 
@@ -169,7 +178,7 @@ def is_expression(value: Any) -> bool:
 
 
 def output_keys(graph: Any) -> Any:
-    """Return the output keys of a graph, without the wrappers that compute it."""
+    """Return the output keys of a graph, from the outermost expression that has them."""
     for part in unwrapped(graph):
         if "output_keys" in getattr(part, "_parameters", ()):
             return part.operand("output_keys")
@@ -177,7 +186,10 @@ def output_keys(graph: Any) -> Any:
 
 
 def finalized_keys(graph: Any) -> dict[str, Any]:
-    """Return the input keys of the tasks that combine the results of a collection, by task."""
+    """Return the input keys of each task that combines results of collections.
+
+    The dict has these keys by the name of the task's layer.
+    """
     inputs: dict[str, Any] = {}
     for part in unwrapped(graph):
         if "output_keys" in getattr(part, "_parameters", ()):
@@ -190,7 +202,7 @@ def finalized_keys(graph: Any) -> dict[str, Any]:
 
 
 def unwrapped(expr: Any) -> Iterator[Any]:
-    """Yield an expression and, if it is a wrapper, the expressions that it wraps."""
+    """Yield an expression and, if it is one of `_WRAPPERS`, the expressions that it wraps."""
     waiting = [expr] if is_expression(expr) else []
     for part in waiting:
         yield part
@@ -199,12 +211,12 @@ def unwrapped(expr: Any) -> Iterator[Any]:
 
 
 def _inner(part: Any) -> list[Any]:
-    """Return the expressions among the operands of an expression."""
+    """Return those operands of an expression that are expressions."""
     return [operand for operand in part.operands if is_expression(operand)]
 
 
 def _parts(expr: Any) -> Iterator[Any]:
-    """Yield an expression and all its parts, without duplicates."""
+    """Yield an expression and all expressions within it, without duplicates."""
     waiting, seen = [expr], {expr._name}
     for part in waiting:
         if len(seen) > _MOST_PARTS:
@@ -218,7 +230,7 @@ def _parts(expr: Any) -> Iterator[Any]:
 
 # --- `BuiltLines`: reports to observers of steps which line built each layer of a graph -----------
 
-#: Number of items of `BuiltLines.fresh` at which they are reported immediately.
+#: Threshold: if `BuiltLines.fresh` has this number of items, they are reported immediately.
 MOST_FRESH = 40_000
 #: Maximum number of keys of a graph that are examined.
 _MOST_KEYS = 1000
@@ -228,17 +240,18 @@ class BuiltLines:
     """The line that last built each layer, by the layer's name.
 
     Building a delayed function takes only about 30 µs, so all processing waits until a graph is
-    sent. Until then, the program's code and instruction are kept in `fresh`.
+    sent. Until then, `fresh` stores the code and the instruction of the program.
     """
 
     def __init__(self) -> None:
         self._known: dict[str, Line] = {}
         self._lock = threading.RLock()
-        #: Layers whose lines were not yet reported, as a flat list: name, user's code and
-        #: instruction, and the layers on which it depends. At most about `MOST_FRESH` items.
+        #: Layers with lines that were not yet reported, as a flat list with four items per layer:
+        #: name, the user's code, its instruction, and the names of the layers on which the layer
+        #: depends. At most about `MOST_FRESH` items.
         self.fresh: list[Any] = []
-        #: Items that are reported to the first observer, at most about `MOST_FRESH`, because a
-        #: program may build before its recording starts.
+        #: Items for the first observer, because a program may build layers before its recording
+        #: starts. At most about `MOST_FRESH` items.
         self._early: list[Any] = []
 
     def clear(self) -> None:
@@ -253,7 +266,7 @@ class BuiltLines:
         return self._known.get(name)
 
     def report(self) -> None:
-        """Report to the observers the lines of layers that they have not yet received."""
+        """Report the lines of layers that were not yet reported to the observers."""
         with self._lock:
             fresh = self.fresh[:]
             del self.fresh[: len(fresh)]
@@ -266,30 +279,30 @@ class BuiltLines:
             self._send(facts)
 
     def built(self, name: Any, graph: Any) -> None:
-        """Record a layer that was built with its graph, and the layers on which it depends.
+        """Record a new layer with the layers on which it depends, and the line that built it.
 
-        Within a call of the client, the program builds nothing: the layer may be the result of an
-        optimization, or contain results that stay on the cluster. The wrapper itself must call this
-        method.
+        A known layer is not recorded again within a call of the client, because the program builds
+        nothing within such a call: the layer may be the result of an optimization, or contain
+        results that stay on the cluster. The wrapper must call this method directly.
         """
         self.report()
         if (name not in self._known or not client_calls.is_open()) and type(name) is str:
             self._note(name, current_line(_OURS - 1), graph.dependencies.get(name, ()))
 
     def built_directly(self, name: Any, graph: Any) -> None:
-        """Record a layer of a graph that was not made from collections."""
+        """Record a layer of a graph that the program did not make from collections."""
         self.report()
         if isinstance(name, str) and name not in self._known:
             self._note(name, current_line(), graph.dependencies.get(name, ()))
 
     def rewritten(self, name: str, builders: Builders) -> None:
-        """Record the layer of an expression that Dask has rewritten."""
+        """Record the layer of a rewritten expression, and the layers that Dask fused into it."""
         for inner, others in builders.fused:
             self._note(inner, others.line)
         self._note(name, builders.line, [inner for inner, _ in builders.fused])
 
     def sent(self, graph: Any, keys: Any) -> None:
-        """Record a graph that is sent to the cluster, by the keys that are requested."""
+        """Record the line that sends a graph, for its keys or for its layers without a line."""
         self.report()
         line = client_calls.line()
         if line is None:
@@ -300,7 +313,7 @@ class BuiltLines:
                     observer.mapped(line, key)
         elif client_calls.is_open("submit"):
             self._send([fact for key in _some(keys) for fact in (time(), line, key, ())])
-        else:  # Layers that computing adds, such as the task that concatenates the chunks.
+        else:  # `compute` adds layers, such as the task that concatenates the chunks.
             new = [name for name in _names(keys) if name not in self._known]
             finalized = finalized_keys(graph) if new else {}
             for name in new:
@@ -311,7 +324,7 @@ class BuiltLines:
             self._send([time(), line, name, dependencies])
 
     def _send(self, facts: list[Any]) -> None:
-        """Pass facts to the observers, or keep them for the first one."""
+        """Pass facts to the observers, or store the facts until there is an observer."""
         with self._lock:
             if not steps.observers:
                 self._early += facts if len(self._early) < MOST_FRESH else ()
@@ -321,7 +334,7 @@ class BuiltLines:
             observer.built_at(facts)
 
     def _is_new(self, name: str, line: Line) -> bool:
-        """Return whether a layer has a new line, and store the line as its last one."""
+        """Return whether the line of a layer is new, and store the line."""
         if self._known.get(name) is line:
             return False
         if len(self._known) > _MOST_NAMES:
@@ -331,19 +344,22 @@ class BuiltLines:
 
 
 def _names(keys: Any) -> list[str]:
-    """Return the names of the layers of the first keys."""
+    """Return the names of the layers to which the first keys belong."""
     firsts = (key[0] if isinstance(key, tuple) and key else key for key in _keys(keys))
     return list(dict.fromkeys(name for name in firsts if isinstance(name, str)))
 
 
 def _some(keys: Any) -> list[Any]:
-    """Return some keys. A result that still exists is not computed again."""
+    """Return up to three of the first keys.
+
+    One key would not suffice, because its result may exist and is then not computed again.
+    """
     firsts = list(_keys(keys))
     return firsts if len(firsts) <= 3 else [firsts[0], firsts[len(firsts) // 2], firsts[-1]]
 
 
 def _keys(keys: Any) -> Iterator[Any]:
-    """Yield the first keys from nested lists of keys."""
+    """Yield the first keys in nested lists and sets of keys."""
     waiting, count = [keys], 0
     while waiting and count < _MOST_KEYS:
         part = waiting.pop()

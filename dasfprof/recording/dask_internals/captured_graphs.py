@@ -1,4 +1,4 @@
-"""The graph that a collection or a program would compute, without computing it."""
+"""Functions that capture the graph of a collection or a program, without computing the graph."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from distributed import Client
 from dasfprof.recording.dask_internals import names
 from dasfprof.recording.dask_internals.patch import Entries, Patch
 
-#: Functions that Dask computes to read the footers of Parquet files, which are only metadata.
+#: Name of the tasks with which Dask reads the footers of Parquet files. Footers are only metadata.
 _FOOTERS = "_gather_statistics"
 
 
 class NeedsComputingError(Exception):
-    """Raised if Dask would have to compute something before it can build the graph."""
+    """Raised if Dask would have to compute results before it can build the graph."""
 
 
 class _Captured(Exception):  # noqa: N818  (It is not an error.)
-    """Raised to end the call of `compute` once the graph is optimized."""
+    """Raised to end a call of `compute` when Dask has optimized the graph."""
 
     def __init__(self, graph: Any, keys: Any) -> None:
         super().__init__("the graph is optimized")
@@ -31,12 +31,14 @@ class _Captured(Exception):  # noqa: N818  (It is not an error.)
 
 
 def capture_graph(collection: Any) -> tuple[Any, Any, float]:
-    """Return the graph that ``collection.compute()`` would send, its keys, and the seconds.
+    """Return the graph that ``collection.compute()`` would send, the requested keys, and seconds.
+
+    Dask built and optimized the graph for this number of seconds.
 
     Raises
     ------
     NeedsComputingError
-        If Dask would compute something before, such as quantiles for `set_index`.
+        If Dask would compute other results before, such as quantiles for `set_index`.
     """
 
     def capture(graph: Any, keys: Any, **_: object) -> NoReturn:
@@ -52,9 +54,9 @@ def capture_graph(collection: Any) -> tuple[Any, Any, float]:
 
 
 def optimised_expression(collection: Any) -> Any:
-    """Return the expression of a dataframe in the form that is sent, or None.
+    """Return the optimized expression of a dataframe, in the form in which Dask sends it.
 
-    It is None for other collections, and for versions of Dask that send a graph.
+    Return None for other collections, and for versions of Dask that send a graph.
     """
     # A delayed function has every attribute.
     if not hasattr(type(collection), "expr"):
@@ -69,8 +71,9 @@ def stop_at_first_compute(handle: Callable[[Any, Any], Any]) -> None:
     Parameters
     ----------
     handle
-        Called with a graph and the requested keys. It raises what ends the program. Footers of
-        Parquet files are read nevertheless.
+        Called with a graph and the requested keys. It must raise an exception that ends the
+        program. It is not called for graphs that only read footers of Parquet files. These graphs
+        are computed.
     """
     schedulers = names.ESTIMATES.find("named_schedulers")
     wrap = partial(_intercepting, handle)
@@ -82,7 +85,8 @@ def stop_at_first_compute(handle: Callable[[Any, Any], Any]) -> None:
 
 def _intercepting(handle: Callable[..., Any], original: Any, _: Patch | None = None) -> Any:
     def get(*args: Any, **kwargs: Any) -> Any:
-        # The name of the graph's parameter differs between versions. A client may come before it.
+        # The name of the graph's parameter differs between versions of Dask. A client may be passed
+        # before the graph.
         given = [value for value in (*args, *kwargs.values()) if not isinstance(value, Client)]
         keys = kwargs.get("keys", given[1])
         return original(*args, **kwargs) if reads_footers(keys) else handle(given[0], keys)
@@ -91,19 +95,19 @@ def _intercepting(handle: Callable[..., Any], original: Any, _: Patch | None = N
 
 
 def _refuse(graph: Any, keys: Any, **_: object) -> Any:
-    """Compute footers of files in this thread, and raise for everything else."""
+    """Compute a graph in this thread if it only reads footers of files. Otherwise, raise."""
     if reads_footers(keys):
         return dask.get(graph, keys)
     raise NeedsComputingError(key_split(next(flat(keys), "")))
 
 
 def reads_footers(keys: Any) -> bool:
-    """Return whether Dask computes these keys to read footers of Parquet files."""
+    """Return whether Dask computes these keys only to read footers of Parquet files."""
     return bool(key_split(next(flat(keys), "")) == _FOOTERS)
 
 
 def flat(keys: Any) -> Iterator[Any]:
-    """Yield the keys in nested lists and sets of keys."""
+    """Yield each key in nested lists and sets of keys."""
     if isinstance(keys, list | set | frozenset):
         for part in keys:
             yield from flat(part)

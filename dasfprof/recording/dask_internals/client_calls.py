@@ -1,7 +1,8 @@
-"""Hooks that time calls of Dask by a client's program, with their line, number of keys and purpose.
+"""Hooks that record a program's calls of Dask, with their times, lines and numbers of keys.
 
-A call that Dask makes within a call belongs to the outer call. With an asynchronous client, a call
-returns before its answer and nobody waits, so only the time of the call itself counts.
+A call that Dask makes within another call belongs to the outer call. A call of an asynchronous
+client returns before its result is known, and no thread waits. So only the time until the call
+returns counts.
 """
 
 from __future__ import annotations
@@ -31,15 +32,17 @@ from dasfprof.recording.steps.step import ClientCall
 
 logger = logging.getLogger(__name__)
 
-#: Threshold (seconds): work outside of calls for which the line is looked up.
+#: Threshold (seconds): shorter work outside of calls is not recorded, because looking up its line
+#: would cost too much.
 _BRIEF = 0.0002
-#: Calls that request no keys, and calls that move or keep existing results.
+#: Methods of the client that request no keys, and methods that move or copy existing results.
 _KEYLESS = ("run", "run_on_scheduler", "upload_file", "publish_dataset", "unpublish_dataset")
 _MOVING = ("rebalance", "replicate")
-#: Calls that fetch the results of futures.
+#: Methods that fetch the results of futures.
 _FETCHES = ("result", "gather")
 
-#: A call that has ended may still be the current call of tasks that were started in it.
+#: The call within which a thread or coroutine runs. For asyncio tasks that were started within a
+#: call, it may be a call that has ended.
 _current: ContextVar[OpenCall | None] = ContextVar("dasfprof_call", default=None)
 #: Identities of the open calls in all threads and contexts.
 opened: set[int] = set()
@@ -47,11 +50,11 @@ _MOST_TOKENS = 1000
 
 
 class _Tokenizing(threading.local):
-    """The tokenizations of a thread."""
+    """The times for which a thread has tokenized."""
 
     def __init__(self) -> None:
         self.seconds = 0.0
-        #: Start and seconds of the last ones.
+        #: Start and seconds of the latest tokenizations.
         self.latest: deque[tuple[float, float]] = deque(maxlen=_MOST_TOKENS)
 
 
@@ -60,17 +63,17 @@ _tokenizing = _Tokenizing()
 
 @dataclass
 class OpenCall(ClientCall):
-    """A call that has not ended."""
+    """A call in progress."""
 
-    #: Start by the monotonic clock.
+    #: Start of the call by the monotonic clock.
     began: float = 0.0
     token: Token[OpenCall | None] | None = None
-    #: Whether all requested results were computed before, so that it waits for no task.
+    #: Whether all requested results were computed before the call, so that it waits for no task.
     computed: bool = False
 
 
 def hooks() -> Iterator[Hook]:
-    """Yield each object to patch, the name of its attribute, and the wrapper."""
+    """Yield the hooks: an object, the name of its attribute, and the function that wraps it."""
     computing = ("compute", "persist", "submit", "map", "gather", "scatter", "cancel")
     for name in (*computing, *_KEYLESS, *_MOVING):
         yield Client, name, _calling(name)
@@ -107,12 +110,12 @@ def waited(began: float, seconds: float, keys: int) -> None:
 
 
 def clock() -> float:
-    """Return a clock in seconds that stops while this thread tokenizes."""
+    """Return the time in seconds by a clock that stops while this thread tokenizes."""
     return monotonic() - _tokenizing.seconds
 
 
 def spent(part: str, seconds: float, keys: int = 0, sent: int = 0) -> None:
-    """Add seconds of this thread to its current call, or record them as a call of their own."""
+    """Add seconds of this thread to its current call, or record the seconds as a separate call."""
     call: ClientCall | None = _current.get()
     if call is None or not call.is_open:
         is_main = threading.current_thread() is threading.main_thread()
@@ -145,7 +148,7 @@ def _calling(name: str) -> Callable[[Any, Patch], Any]:
 
 
 def _begin(name: str) -> OpenCall | None:
-    """Start a call. Return None if it is part of another call."""
+    """Start recording a call. Return None if the call is part of another call."""
     try:
         outer = _current.get()
         if outer is not None and outer.is_open:
@@ -154,7 +157,8 @@ def _begin(name: str) -> OpenCall | None:
         call = OpenCall(name, current_line(), 0.0, is_main, is_open=True)
         call.token = _current.set(call)
         opened.add(id(call))
-        # In this order, so that nothing that happens in a call seems to be after its end.
+        # The monotonic clock is read first. Otherwise, events within a call might seem to be after
+        # its end.
         call.began, call.start = monotonic(), time()
         return call
     except Exception:
@@ -163,7 +167,7 @@ def _begin(name: str) -> OpenCall | None:
 
 
 def _end(call: OpenCall, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
-    """End a call and report it, unless it could not be started."""
+    """End a call and report it to the observers."""
     try:
         call.seconds = monotonic() - call.began
         call.is_open = False
@@ -188,7 +192,7 @@ def _end(call: OpenCall, args: tuple[Any, ...], kwargs: dict[str, Any], result: 
 
 
 def _are_computed(args: tuple[Any, ...]) -> bool:
-    """Return whether a call requests only futures that are computed already."""
+    """Return whether a call requests only futures with results that are already computed."""
     try:
         requested = args[1] if isinstance(args[0], Client) else args[0]
         futures = requested if isinstance(requested, list | tuple | set) else (requested,)
@@ -204,19 +208,22 @@ def _report(call: ClientCall) -> None:
 
 
 def line() -> Line | None:
-    """Return the line of the user's code that made this thread's call."""
+    """Return the line of the user's code that made this thread's current call of Dask.
+
+    If the thread is not in a call, return the current line of the user's code.
+    """
     call = _current.get()
     return call.line if call is not None and call.is_open else current_line()
 
 
 def is_open(name: str = "") -> bool:
-    """Return whether this thread is in a call, or in a call with this name if one is given."""
+    """Return whether this thread is in a call. If `name` is given, the call must have this name."""
     call = _current.get()
     return call is not None and call.is_open and name in ("", call.name)
 
 
 def _timing_waits(original: Any, patch: Patch) -> Any:
-    """Return a wrapper that times how long a thread waits for the event loop."""
+    """Return a wrapper that measures how long a thread waits for the event loop."""
 
     def sync(*args: Any, **kwargs: Any) -> Any:
         if not patch.active:
@@ -239,7 +246,7 @@ def _timing_waits(original: Any, patch: Patch) -> Any:
 
 
 def _timing_results(original: Any, patch: Patch) -> Any:
-    """Return a wrapper that times how long results take to arrive, for the call that waits."""
+    """Return a wrapper that measures how long results take to arrive, and adds it to the call."""
     meter = names.RECEIVING.find("context_meter")
 
     async def _gather_remote(*args: Any, **kwargs: Any) -> Any:
@@ -262,10 +269,10 @@ def _timing_results(original: Any, patch: Patch) -> Any:
 
 
 def _timing_tokens(original: Any, patch: Patch) -> Any:
-    """Return a wrapper that times tokenization, including everything that is tokenized within it.
+    """Return a wrapper that measures the time of a tokenization, including nested tokenizations.
 
-    Building a delayed function takes only about 30 µs and includes a name. Outside of calls, short
-    ones are not reported, so nothing is stored for them.
+    Building a delayed function takes only about 30 µs, which includes a tokenization for its name.
+    So nothing is stored for short tokenizations outside of calls. They are not reported.
     """
 
     def _tokenize(*args: Any, **kwargs: Any) -> Any:
@@ -282,7 +289,7 @@ def _timing_tokens(original: Any, patch: Patch) -> Any:
 
 
 def _note_token(began: float, seconds: float) -> None:
-    """Record a tokenization. Earlier ones that were part of it are replaced."""
+    """Record a tokenization. It replaces the nested tokenizations, which were recorded before."""
     try:
         within, latest = 0.0, _tokenizing.latest
         while latest and latest[-1][0] >= began:
@@ -296,7 +303,8 @@ def _note_token(began: float, seconds: float) -> None:
 
 # --- Activity of a client's program, from the frames of its main thread ---------------------------
 
-#: Phases by module and function of Dask, and by the start of a module's name.
+#: Phases of a client's program: by module and function of Dask, and by the start of a module's
+#: name.
 _FUNCTIONS = {
     ("distributed.utils", "sync"): "waiting",
     ("distributed.utils", "wait"): "waiting",  # Within sync.
@@ -315,17 +323,17 @@ _MODULES = (
     ("dask.threaded", "waiting"),
     ("dask.multiprocessing", "waiting"),
 )
-#: Functions of any module of Dask that optimize, by the start of their names.
+#: Starts of the names of functions that optimize, in any module of Dask.
 _OPTIMISING = ("optimize", "simplify", "lower_", "fuse")
 
 PROGRAM, BUILDING = "program", "building"
-#: Maximum number of a client's futures that are examined, latest first.
+#: Maximum number of a client's latest futures that are examined.
 _MOST_FUTURES = 100
 
 
 def has_pending(client: Any) -> bool:
-    """Return whether the cluster has work for a client, from the client's latest futures."""
-    if client is None:  # Without a cluster, the stack shows what the program waits for.
+    """Return whether the cluster has work for a client, according to its latest futures."""
+    if client is None:  # There is no cluster. The stack shows for what the program waits.
         return False
     try:
         latest = islice(reversed(client.futures.values()), _MOST_FUTURES)
@@ -335,7 +343,10 @@ def has_pending(client: Any) -> bool:
 
 
 def phase(frames: list[FrameType]) -> str:
-    """Return the phase of the innermost call of Dask. See `CLIENT_SAMPLE` in the schema."""
+    """Return the phase of a program, from the innermost frame of Dask.
+
+    `CLIENT_SAMPLE` in the schema lists the phases.
+    """
     for frame in reversed(frames):
         module, function = frame.f_globals.get("__name__"), frame.f_code.co_name
         if not isinstance(module, str):

@@ -1,4 +1,4 @@
-"""Large values that are embedded in a graph: functions with their values, and arguments."""
+"""Search for large values that are embedded in graphs: functions with values, and arguments."""
 
 from __future__ import annotations
 
@@ -27,40 +27,40 @@ from dasfprof.recording.guard import logging_errors
 from dasfprof.recording.steps import step as steps
 from dasfprof.recording.steps.step import SentValue, Submission
 
-#: Minimum bytes of a graph, and of a value, that are examined.
+#: Threshold (bytes): smaller graphs are not examined, and smaller values are not reported.
 LEAST = 10_000
-#: Maximum numbers of visited parts of a graph, of visited parts of a layer, and of reported values.
+#: Maximum numbers: visited parts of a graph, visited parts of a layer, and reported values.
 _MOST_PARTS, _MOST_OF_A_LAYER, _MOST_REPORTED = 10_000, 100, 10
-#: Maximum number of values of a name and type that are pickled to measure them. The size of later
-#: values is scaled by the same ratio.
+#: Maximum number of values with the same name and type that are pickled to measure their size. The
+#: sizes of later values are estimated with the ratio of the last measurement.
 _MEASURED = 5
-#: Threshold (seconds of pickling the graph): its values are not pickled a second time.
+#: Threshold (seconds): if pickling a graph takes longer, its values are not pickled a second time.
 _PATIENCE = 0.5
-#: Packages whose objects know their size in bytes.
+#: Packages with objects that know their size in bytes.
 _SIZED = ("numpy", "pandas", "pyarrow", "scipy", "polars", "xarray", "cupy", "cudf", "torch")
 
 _CONTAINERS = (dict, list, tuple, set)
 
-#: By names and types: number of measurements, and bytes and seconds of the last one, with the
-#: estimated bytes.
+#: By kind, name and type of a value: the number of measurements. From the last measurement: bytes
+#: per estimated byte, and seconds per estimated byte.
 _known: dict[tuple[str, ...], tuple[int, float, float]] = {}
 
 
 def large_values(
     graph: Any, functions: Iterable[FunctionType], tasks: int, size: int, seconds: float
 ) -> Iterator[SentValue]:
-    """Yield the large values of a graph that was sent for a number of keys.
+    """Yield the large values of a graph that a client has sent.
 
     Parameters
     ----------
     graph
-        What the client sent.
+        The graph, or the expression from which the scheduler makes the graph.
     functions
-        Functions in the graph that were pickled by value.
+        The functions in the graph that were pickled by value.
     tasks
         Number of requested keys.
     size, seconds
-        Bytes of the graph, and seconds of pickling it.
+        Bytes of the pickled graph, and seconds of pickling the graph.
     """
     patient = seconds < _PATIENCE
     called: Counter[int] = Counter()
@@ -78,7 +78,8 @@ def large_values(
         if measured[0] >= LEAST:
             times, what = called[id(function)], held[0][0] if held else ""
             yield SentValue("function", name, *measured, times, _why(function), what)
-    # By owner and type: the first value, its bytes, the number of uses, and the bytes of all.
+    # By owner and type: the first value, its bytes, the number of uses of all values, and the bytes
+    # of all uses.
     groups: dict[tuple[str, type], list[Any]] = {}
     for owner, value, about, times in values.values():
         group = groups.setdefault((owner, type(value)), [value, about, 0, 0])
@@ -96,7 +97,11 @@ def large_values(
 
 
 def _measured(name: tuple[str, ...], value: Any, about: int, patient: bool) -> tuple[int, float]:
-    """Return the bytes and seconds of pickling a value, estimated if pickling takes long."""
+    """Return the bytes of a pickled value and the seconds of pickling it.
+
+    The value is pickled to measure them. If pickling takes long, or if enough values with this name
+    were measured, the bytes and seconds are estimated.
+    """
     count, by_size, by_seconds = _known.get(name, (0, 1.0, float("nan")))
     if patient and count < _MEASURED and len(_known) < _MOST_PARTS:
         buffers: list[pickle.PickleBuffer] = []
@@ -112,7 +117,7 @@ def _measured(name: tuple[str, ...], value: Any, about: int, patient: bool) -> t
 
 
 def _why(function: FunctionType) -> str:
-    """Return the reason for which a function is pickled by value."""
+    """Return the reason why a function is pickled by value."""
     if function.__name__ == "<lambda>":
         return "a lambda"
     if "<locals>" in function.__qualname__:
@@ -123,7 +128,10 @@ def _why(function: FunctionType) -> str:
 
 
 def _held(function: FunctionType) -> Iterator[tuple[str, int]]:
-    """Yield descriptions of the values that a function holds, with their bytes."""
+    """Yield a description and the bytes of each value to which a function refers.
+
+    These are values of its closure, global variables that it uses, and default arguments.
+    """
     code = function.__code__
     for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=False):
         with contextlib.suppress(ValueError):  # The variable is not yet assigned.
@@ -137,14 +145,18 @@ def _held(function: FunctionType) -> Iterator[tuple[str, int]]:
 
 
 def _described(how: str, name: str, value: Any) -> tuple[str, int]:
-    """Return a description of a value and its approximate bytes."""
+    """Return the description and the approximate bytes of a value."""
     kind = f"{type(value).__module__}.{type(value).__qualname__}".removeprefix("builtins.")
     return f"{how} {name}: {kind}".replace(" :", ":"), int(sizeof(value))
 
 
 @dataclass(slots=True)
 class _Part:
-    """A part of a graph: its owner, whether it belongs to a task, and its number of tasks."""
+    """A part of a graph.
+
+    `owner` is the function or expression to which the part belongs, `of_task` is whether it belongs
+    to a task, and `times` is the number of tasks that it represents.
+    """
 
     value: Any
     owner: str = ""
@@ -152,7 +164,10 @@ class _Part:
     times: int = 1
 
     def some(self, values: Collection[Any], owner: str = "", of_task: bool = False) -> list[_Part]:
-        """Return evenly spaced values of a container. Each represents those that are left out."""
+        """Return evenly spaced values of a container as parts.
+
+        Each part also represents the values between it and the next part, which are left out.
+        """
         step = max(len(values) // _MOST_OF_A_LAYER, 1)
         named, of_task, times = owner or self.owner, of_task or self.of_task, self.times * step
         spaced = islice(values, 0, None, step)
@@ -160,10 +175,10 @@ class _Part:
 
 
 def values_in(graph: Any, tasks: int) -> Iterator[tuple[str, Any, int]]:
-    """Yield owner, value and number of tasks for values in a graph.
+    """Yield the owner, the value, and the number of tasks of values in a graph.
 
-    Of a large layer, only some values are visited. Only Dask's own specifications and expressions,
-    containers and partial functions are entered.
+    In a large layer, only some values are visited. The search enters only Dask's specifications and
+    expressions, containers, and partial functions.
     """
     pending = [_Part(graph)]
     for _ in range(_MOST_PARTS):
@@ -178,7 +193,7 @@ def values_in(graph: Any, tasks: int) -> Iterator[tuple[str, Any, int]]:
 
 
 def _within(part: _Part, tasks: int) -> Iterable[_Part] | None:
-    """Return the parts of a part, or None if it is a value."""
+    """Return the parts within a part, or None if the part is a value."""
     node, value, kind = names.CODE.find("GraphNode"), part.value, type(part.value)
     if part.of_task and kind in _CONTAINERS and _is_value(value, node):
         return None
@@ -186,7 +201,7 @@ def _within(part: _Part, tasks: int) -> Iterable[_Part] | None:
         inner = part.some(value.items())
         for item in inner:
             key, item.value = item.value
-            # The dict of keyword arguments of a task contains texts, too.
+            # The keys of a dict of keyword arguments are texts, too, and do not name an owner.
             is_task = type(key) is tuple or (node is not None and isinstance(item.value, node))
             if is_task or not item.owner:
                 item.owner = key_split(key)
@@ -218,10 +233,10 @@ def _within(part: _Part, tasks: int) -> Iterable[_Part] | None:
 
 
 def _is_value(value: Any, node: Any) -> bool:
-    """Return whether a container of a task is a value: it has many items, or none from Dask.
+    """Return whether a container in a task counts as a value, instead of being entered.
 
-    Other containers are entered. A long container outside of a task contains keys, or arguments of
-    many tasks.
+    It does if it has many items, or if it is large and contains no specifications of Dask. This
+    does not apply to containers outside of tasks, which contain keys, or arguments of many tasks.
     """
     if len(value) > _MOST_OF_A_LAYER:
         return True
@@ -231,7 +246,7 @@ def _is_value(value: Any, node: Any) -> bool:
 
 
 def size_of_value(value: Any) -> int:
-    """Return the approximate bytes of a value that knows its size, or 0 for any other value."""
+    """Return the approximate bytes of a value, or 0 if the value does not know its size."""
     kind = type(value)
     if kind in (bytes, bytearray, str):
         return len(value)
@@ -246,12 +261,14 @@ logger = logging.getLogger(__name__)
 
 
 class _ThreadState(threading.local):
-    """State of a thread that optimizes or sends a graph."""
+    """The state of a thread that optimizes or sends a graph."""
 
     is_optimizing = False
-    #: Seconds of optimizing since its last graph, or None if it has not optimized.
+    #: Seconds for which the thread has optimized since it last sent a graph. None if it has not
+    #: optimized since then.
     optimizing: float | None = None
-    #: Bytes of the graph that it is sending, and functions in it that were pickled by value.
+    #: Bytes of the graph that the thread is sending, and the functions in the graph that were
+    #: pickled by value.
     size: Any = None
     functions: list[FunctionType] | None = None
 
@@ -260,7 +277,7 @@ _thread = _ThreadState()
 
 
 def _hooks() -> Iterator[Hook]:
-    """Yield the functions that send graphs, and those that optimize them if Dask has them."""
+    """Yield the hooks on functions that send graphs, and on functions that optimize graphs."""
     yield Client, "_graph_to_futures", _timing_submission
     yield Client, "_send_to_scheduler", _noting_size
     yield names.FUNCTIONS_SENT.find("Pickler"), "_dynamic_function_reduce", _noting_functions
@@ -269,7 +286,7 @@ def _hooks() -> Iterator[Hook]:
             yield owner, "optimize", _timing_optimisation
 
 
-#: Used by the code that places the hooks on graphs.
+#: The patches for these hooks. The module `graphs` places and removes them.
 timers = SharedPatches(_hooks)
 
 
@@ -302,7 +319,7 @@ def _timing_submission(original: Any, patch: Patch) -> Any:
             _thread.functions = None
         try:
             optimizing, _thread.optimizing = _thread.optimizing, None
-            # Dataframes may have been imported since the hooks were placed.
+            # The program may have imported dataframes since the hooks were placed.
             expressions, frames = names.OPTIMISING.find("Expr"), names.FRAMES.find("Expr")
             if timers.wraps(expressions) and (frames is None or timers.wraps(frames)):
                 optimizing = optimizing or 0.0

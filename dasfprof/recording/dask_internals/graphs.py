@@ -1,10 +1,10 @@
-"""Hooks that record the lines and steps of the graphs that a program builds and computes.
+"""Hooks that record which lines and steps build and compute the graphs of a program.
 
-Annotations of layers would not work: Dask loses them when it optimizes arrays, bags and dataframes,
-does not fuse layers with different annotations, and warns about them on dataframes. Instead, the
-names of layers are recorded when they are built, with the program's line and the current step of
-`dasfprof.recording.steps.step`. Only a graph that is sent in a step is annotated, with one tuple:
-`ANNOTATION`. `remove_hooks` restores what `place_hooks` replaced.
+Annotations of layers would not work. Dask loses them when it optimizes arrays, bags and dataframes,
+does not fuse layers with different annotations, and warns about annotations of dataframes. Instead,
+the hooks record the name of each layer when the program builds it, with the program's line and the
+current step of `dasfprof.recording.steps.step`. Only a graph that is sent is annotated, with its
+step as one tuple (`ANNOTATION`). `remove_hooks` restores the functions that `place_hooks` replaced.
 """
 
 from __future__ import annotations
@@ -39,27 +39,28 @@ logger = logging.getLogger(__name__)
 
 Names = tuple[str, ...]
 
-#: Maximum number of known layer names. Beyond it, all are removed, which bounds the memory.
+#: Maximum number of known layer names. If there are more, all of them are removed, which limits the
+#: memory.
 _MOST_NAMES = 500_000
-#: Steps that built each layer, in order. Empty for a layer that no step built and on which layers
-#: of steps depend.
+#: By name of a layer: the steps that built the layer, in order. The list is empty for a layer that
+#: no step built but that depends on layers of steps.
 _layers: dict[str, list[Names]] = {}
 _expressions = ExpressionBuilders()
 _lines = BuiltLines()
 
 
 class _LastRewritten(threading.local):
-    """The last expression that this thread has rewritten, within the current rewriting."""
+    """The expression that this thread has last rewritten, as a part of a rewriting in progress."""
 
     expr: Any = None
 
 
 _last_rewritten = _LastRewritten()
-#: Threads that are rewriting expressions.
+#: Identities of the threads that are rewriting expressions.
 _rewriting: set[int] = set()
-#: Layer for which a thread has called `HighLevelGraph.from_collections`, or None.
+#: Name of the layer for which a thread is in `HighLevelGraph.from_collections`, or None.
 _making: list[Any] = [None]
-#: Modules with collections of expressions that have been examined.
+#: Names of the examined modules with collections of expressions.
 _watched: set[str] = set()
 
 
@@ -81,12 +82,12 @@ def line_of(layer: Any) -> Line | None:
 
 
 def report_lines() -> None:
-    """Report to the observers of steps the lines that they have not yet received."""
+    """Report lines of layers that were not yet reported to the observers of steps."""
     _safely(_lines.report)
 
 
 def watch_collections() -> None:
-    """Place the hooks on collections of expressions if the program has imported them since."""
+    """Place the hooks on collections of expressions that the program has imported since."""
     if any(module in sys.modules and module not in _watched for module in names.EXPRESSIONS):
         _patches.place_more()
         timers.place_more()
@@ -129,13 +130,14 @@ def _forget() -> None:
 _patches = SharedPatches(_hooks, _forget)
 
 
-# Building a delayed function takes only about 30 µs and calls each of these wrappers. A wrapper
-# with the parameters of the original takes a third of the time of one with arbitrary parameters.
+# Building a delayed function takes only about 30 µs, and calls each of these wrappers. A wrapper
+# that has the parameters of the original takes a third of the time of a wrapper with arbitrary
+# parameters.
 
 
 def _noting_layer(original: Any, patch: Patch) -> Any:
     if not takes(original, "cls", "name", "layer", "dependencies"):
-        # A later version of Dask may call it with other arguments, which must not fail.
+        # A later version of Dask may call the function with other arguments, which must not fail.
         return original
 
     making, fresh, frame_of, calls = _making, _lines.fresh, sys._getframe, client_calls.opened
@@ -165,7 +167,7 @@ def _noting_layer(original: Any, patch: Patch) -> Any:
 
 
 def _noting_sources(original: Any, patch: Patch) -> Any:
-    """Return a wrapper that records layers of graphs that are not made from collections."""
+    """Return a wrapper that records the layers of graphs that are not made from collections."""
 
     def __init__(  # noqa: N807
         self: Any, layers: Any, dependencies: Any, key_dependencies: Any = None
@@ -188,7 +190,7 @@ def _noting_collection(original: Any, patch: Patch) -> Any:
 
 
 def _noting_rewritten(original: Any, patch: Patch) -> Any:
-    """Return a wrapper that assigns a rewritten expression to the step that built the original."""
+    """Return a wrapper that assigns rewritten expressions to the steps that built the originals."""
 
     def rewrite(*args: Any, **kwargs: Any) -> Any:
         if not _expressions or not patch.active:
@@ -237,7 +239,10 @@ def _note_steps(name: Any, dependencies: Any) -> None:
 
 
 def _note_collection(*given: Any) -> None:
-    """Record the expression of a new collection, from the first arguments of its constructor."""
+    """Record the expression of a new collection.
+
+    `given` has the first arguments of the constructor: the collection and its expression.
+    """
     try:
         if not _rewriting or threading.get_ident() not in _rewriting:
             collection, expr = given
@@ -247,10 +252,10 @@ def _note_collection(*given: Any) -> None:
 
 
 def _note_call(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Names | None:
-    """Record the line of a graph that is sent to the cluster, and return its step.
+    """Record the line that sends a graph to the cluster, and return the step of the graph.
 
-    The arguments are the client, the graph (its name differs between versions), the keys and
-    others.
+    `args` and `kwargs` have the client, the graph, the keys and further arguments. The name of the
+    graph's parameter differs between versions of Dask.
     """
     _, graph, keys, *_ = (*args, *kwargs.values(), None, None, None)
     keys = kwargs.get("keys", keys)
@@ -278,7 +283,7 @@ def _note_layer(name: str, opened: OpenStep) -> None:
 
 
 def _note_derived(name: Any, dependencies: Any) -> None:
-    """Record a layer that was built in no step but depends on layers of steps."""
+    """Record a layer that no step built, but that depends on layers of steps."""
     if name in _layers or not isinstance(name, str):
         return
     inputs = [
@@ -296,7 +301,7 @@ def _note_derived(name: Any, dependencies: Any) -> None:
 
 def _note_sources(graph: Any) -> None:
     layers = graph.layers
-    # Layers of graphs that an optimization creates are known.
+    # If an optimization creates a graph, its layers are already known.
     if len(layers) <= 2 and not _is_made_of_collections():
         _note_layers([name for name in layers if name not in _layers])
         for name in layers:
@@ -319,7 +324,7 @@ def _note_rewritten(result: Any, inside: bool, expr: Any) -> None:
         _expressions.rewritten(expr, result)
         _last_rewritten.expr = result
         return
-    # The steps of the parts come first, because a fusion belongs not only to the last step.
+    # First assign the parts to their steps, because a fusion belongs not only to the last step.
     _expressions.rewritten(expr, result, _last_rewritten.expr)
     _last_rewritten.expr = None
     if is_expression(result):
@@ -330,13 +335,13 @@ def _note_rewritten(result: Any, inside: bool, expr: Any) -> None:
 
 
 def _step_of_graph(graph: Any, keys: Any) -> Names | None:
-    """Return the step of the tasks of a graph whose layers are unknown."""
+    """Return the step to which those tasks of a graph belong whose layers are unknown."""
     opened = steps.current_step()
     current = opened.names if opened is not None else None
     root = _expressions.root(graph)
     built = [] if root is None else [builder.names for builder in root.steps]
     if not built and not is_expression(graph) and _expressions:
-        # Older versions of Dask have turned expressions into graphs by now.
+        # Older versions of Dask have already converted the expression into a graph.
         built = _built_by(keys)
     if built:
         return current if current in built else built[-1]
@@ -346,7 +351,7 @@ def _step_of_graph(graph: Any, keys: Any) -> Names | None:
 
 
 def _built_by(keys: Any) -> list[Names]:
-    """Return the steps that built the layer of the first key."""
+    """Return the steps that built the layer to which the first key belongs."""
     key = keys
     while isinstance(key, list | set | frozenset | dict):
         key = next(iter(key), None)

@@ -1,7 +1,8 @@
-"""Distributed locks and semaphores that the tasks of this process hold.
+"""Records which distributed locks and semaphores the tasks of this process hold.
 
-The scheduler only knows leases, so `acquire` and `release` are wrapped in worker processes.
-Wrappers call the original first and keep its result and its exceptions.
+The scheduler knows the leases, but not the tasks that hold them. So `acquire` and `release` are
+wrapped in worker processes. A wrapper first calls the original function, and does not change its
+result or its exceptions.
 """
 
 from __future__ import annotations
@@ -19,32 +20,34 @@ from distributed import get_worker
 
 from dasfprof.recording.dask_internals.patch import Hook, Patch, SharedListeners
 
-#: Maximum number of tasks whose locks are stored, because some may never release their locks.
+#: Maximum number of tasks for which locks are stored. Some tasks may never release their locks.
 _MOST = 10_000
 
-#: Arguments of `MultiLock.acquire`, without the number of locks that are required.
+#: Number of arguments of `MultiLock.acquire` before the number of required locks.
 _ALL_LOCKS = 3
 
 
 class _Held(NamedTuple):
-    #: A lock whose object no longer exists is not held: the scheduler takes its lease back.
+    #: The lock object. If it no longer exists, the lock is not held, because the scheduler takes
+    #: back its lease.
     owner: weakref.ref[Any]
     kind: str
     name: str
-    #: Maximum number of holders, the time of the acquisition, and the seconds that it waited for
-    #: it.
+    #: Maximum number of holders of the lock, the Unix time at which the task acquired the lock, and
+    #: the seconds for which the task waited for it.
     limit: int
     since: float
     waited: float
 
 
-#: Held locks by the name that Dask gives to the asyncio task of a task.
+#: By task: the locks that it holds. The key is the name of the asyncio task that Dask creates for
+#: the task.
 _held: dict[str, list[_Held]] = {}
 _lock = threading.Lock()
 
 
 def held_by(key: Any) -> list[list[str]]:
-    """Return kind and name of each lock that the task with this key holds."""
+    """Return the kind and the name of each lock that the task with this key holds."""
     if not _held:
         return []
     held = list(_held.get(_task_name(key), ()))
@@ -56,7 +59,7 @@ def _task_name(key: Any) -> str:
 
 
 def _current_task() -> str | None:
-    """Return the name of the task that this thread or coroutine runs, or None."""
+    """Return the name, in `_held`, of the task that this thread or coroutine runs, or None."""
     with contextlib.suppress(RuntimeError):  # No event loop runs in this thread.
         current = asyncio.current_task()
         if current is not None:
@@ -84,14 +87,18 @@ def _acquired(owner: Any, asked: float) -> None:
 
 
 def _kind(owner: Any) -> str:
-    """Return Dask's name for the class of a lock, also for derived classes."""
+    """Return the name of a lock's class. For a derived class, return the name of Dask's class."""
     return next(
         kind.__name__ for kind in type(owner).__mro__ if kind.__module__.startswith("distributed.")
     )
 
 
 def _released(owner: Any) -> None:
-    """Remove a lease of an object: the current task's, or that of its first holder."""
+    """Remove a lease of a lock object.
+
+    If the current task holds the lock, its lease is removed, and otherwise the lease of the first
+    task that holds the lock.
+    """
     current = _current_task()
     with _lock:
         for task in sorted(_held, key=lambda task: task != current):
@@ -117,8 +124,8 @@ def _note_acquired(original: Any, patch: Patch) -> Any:
         result = original(*args, **kwargs)
         if patch.active:
             with contextlib.suppress(Exception):
-                # It is unknown which of its locks a MultiLock holds if it required only some of
-                # them.
+                # If a MultiLock required only some of its locks, it is unknown which locks it
+                # holds.
                 some = len(args) > _ALL_LOCKS or kwargs.get("num_locks") is not None
                 if result and not some and not asyncio.iscoroutine(result):
                     _acquired(args[0], asked)
@@ -167,12 +174,14 @@ _listeners: SharedListeners[tuple[Any, Callable[[dict[str, Any]], object]]] = Sh
 
 
 def watch_locks(worker: Any, listener: Callable[[dict[str, Any]], object]) -> Callable[[], None]:
-    """Watch the locks that tasks of this process acquire. Return the function that stops this.
+    """Start to record the locks that tasks of this process hold.
+
+    Return the function that stops the recording.
 
     Parameters
     ----------
     worker, listener
-        The listener is called in any thread when a task of this worker has released a lock, with a
-        dict of ``kind, name, limit, since, waited``.
+        When a task of this worker has released a lock, the listener is called, in any thread. Its
+        argument is a dict with ``kind, name, limit, since, waited``.
     """
     return _listeners.add((worker, listener))

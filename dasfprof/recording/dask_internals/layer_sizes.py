@@ -1,8 +1,8 @@
 """`BuiltLayer`: a layer of a collection's graph, with the bytes of its chunks if Dask knows them.
 
-Arrays know their chunks and dtypes. For dataframes, `from_pandas` and the footers of Parquet files
-give rows and bytes, which operations on single rows do not change. Nothing is computed, and no data
-is read.
+Arrays know their chunks and dtypes. Numbers of rows and bytes of dataframes come from `from_pandas`
+and from the footers of Parquet files. Operations on single rows do not change these numbers.
+Nothing is computed, and no data is read.
 """
 
 from __future__ import annotations
@@ -20,19 +20,21 @@ from dask.utils import key_split
 from dasfprof.recording.dask_internals import names
 from dasfprof.recording.dask_internals.graph_values import values_in
 
-#: Maximum number of files whose footers are read, and of values of a text column that are sampled.
+#: Maximum number of files of which the footers are read, and maximum number of values of a text
+#: column that are sampled.
 MOST_FILES, _SAMPLE = 1000, 1000
-#: Prefixes of the names that indexes without a name have in files.
+#: Starts of the names that files give to an index without a name.
 _UNNAMED = ("__index_level_", "__null_dask_index__")
-#: Layers of arrays whose chunks repeat one value, which is in memory once.
+#: Functions that create arrays in which each chunk repeats one value. The value is in memory once.
 _REPEATED = ("ones_like", "zeros_like", "full_like", "empty_like")
-#: Reductions whose parts are arrays of the result's type. Parts of others are dicts of arrays.
+#: Reductions with partial results that are arrays of the result's type. Partial results of other
+#: reductions are dicts of arrays.
 _PLAIN = {
     *("sum", "prod", "min", "max", "any", "all", "chunk_min", "chunk_max"),
     *("nansum", "nanprod", "nanmin", "nanmax"),
 }
-#: Dataframe expressions whose results have at most the rows of their input, those whose results
-#: have at most its bytes, and those that do not change text columns.
+#: Dataframe expressions: those with at most as many rows in the result as in the input, those with
+#: at most as many bytes in the result as in the input, and those that do not change text columns.
 _FEWER_ROWS = {"Filter", "BlockwiseHead", "BlockwiseTail", "DropnaFrame"}
 _SMALLER = {"TreeReduce", "Head", "Tail", "Projection"}
 _SAME_TEXT = {"Projection", "Assign", *_FEWER_ROWS}
@@ -40,28 +42,29 @@ _SAME_TEXT = {"Projection", "Assign", *_FEWER_ROWS}
 
 @dataclass(frozen=True)
 class BuiltLayer:
-    """A layer as the program built it, or an expression as Dask rewrote it."""
+    """A layer that the program built, or an expression that Dask rewrote."""
 
     name: str
-    #: The layer of a `HighLevelGraph` or the expression, and the names of its input layers.
+    #: The layer object of a `HighLevelGraph`, or the expression; and the names of its input layers.
     source: Any
     inputs: tuple[str, ...]
     #: Number of chunks or partitions, or None if unknown.
     chunks: int | None = None
     tasks: int = 0
-    #: Bytes by chunk, and their upper bounds if only these are known. None if unknown.
+    #: Bytes of each chunk, or None if unknown. If only upper bounds of the bytes are known, `most`
+    #: has the bounds.
     grid: np.ndarray | None = None
     most: np.ndarray | None = None
-    #: Whether results have at most the bytes of their inputs.
+    #: Whether a result has at most as many bytes as its inputs.
     shrinks: bool = False
-    #: The reason if `grid` is unknown.
+    #: The reason why `grid` is unknown, if it is.
     reason: str = "only arrays and dataframes know the sizes of their results"
-    #: For an array, the lengths of its chunks in each dimension.
+    #: The lengths of an array's chunks in each dimension. None for other collections.
     lengths: tuple[tuple[int, ...], ...] | None = None
 
     @property
     def function(self) -> str:
-        """Return the name without its token."""
+        """Return the name of the layer without its token."""
         return str(key_split(self.name))
 
     @property
@@ -70,7 +73,7 @@ class BuiltLayer:
         return nan if self.grid is None else float(self.grid.max(initial=0.0))
 
     def values(self) -> Iterator[tuple[Any, int]]:
-        """Yield values in the layer and their numbers of uses. Of many values, yield only some."""
+        """Yield each value in the layer with its number of uses. Yield only some of many values."""
         source = self.source
         if _is_part(source):  # Lists contain fused expressions, which are separate layers.
             source = [x for x in source.operands if not isinstance(x, list) and not _is_part(x)]
@@ -80,7 +83,7 @@ class BuiltLayer:
 
 
 def built_layers(sources: Iterable[Any]) -> dict[str, BuiltLayer]:
-    """Return the layers of graphs and expressions, by name."""
+    """Return the layers of graphs and expressions as a dict by name."""
     layers: dict[str, BuiltLayer] = {}
     frames: dict[str, _Rows | None] = {}
     for source in _graphs_and_expressions(sources):
@@ -97,7 +100,7 @@ def built_layers(sources: Iterable[Any]) -> dict[str, BuiltLayer]:
 
 
 def _graphs_and_expressions(sources: Iterable[Any]) -> Iterator[Any]:
-    """Yield the graphs with layers and the expressions within expressions, without duplicates."""
+    """Yield graphs with layers and expressions, also from within `sources`, without duplicates."""
     waiting, seen, graph = list(sources), set(), names.GRAPH.find("HighLevelGraph")
     for part in waiting:
         if id(part) not in seen:
@@ -111,7 +114,10 @@ def _graphs_and_expressions(sources: Iterable[Any]) -> Iterator[Any]:
 
 
 def _is_part(value: Any) -> bool:
-    """Return whether a value is an expression. An instance of `Delayed` has every attribute."""
+    """Return whether a value is an expression.
+
+    The class is examined, because an instance of `Delayed` has every attribute.
+    """
     return hasattr(type(value), "_parameters")
 
 
@@ -131,7 +137,7 @@ def _of_layer(layer: BuiltLayer) -> BuiltLayer:
 
 
 def _of_array(layer: BuiltLayer, lengths: Any, dtype: Any) -> BuiltLayer:
-    """Return a layer with the bytes of an array's chunks."""
+    """Return the layer of an array with the bytes of the array's chunks, if these are known."""
     chunks = prod(len(axis) for axis in lengths)
     layer = replace(layer, chunks=chunks, tasks=chunks, lengths=lengths)
     if dtype is None or dtype.hasobject:
@@ -143,7 +149,10 @@ def _of_array(layer: BuiltLayer, lengths: Any, dtype: Any) -> BuiltLayer:
 
 
 def _correct_parts(layer: BuiltLayer, layers: dict[str, BuiltLayer]) -> None:
-    """Correct the sizes of the parts of a reduction, for which Dask stores those of its input."""
+    """Correct the sizes of the partial results of a reduction.
+
+    Dask stores the sizes of the reduction's input as the sizes of its partial results.
+    """
     is_plain = layer.function.rpartition("-")[0] in _PLAIN
     why = "the parts of this reduction have no known size"
     if layer.function.endswith("-partial") and not is_plain:
@@ -168,10 +177,10 @@ def _correct_parts(layer: BuiltLayer, layers: dict[str, BuiltLayer]) -> None:
 
 @dataclass(frozen=True)
 class _Rows:
-    """The rows of each partition, and the bytes per row of text columns."""
+    """The number of rows of each partition of a dataframe, and the bytes per row."""
 
     rows: np.ndarray
-    #: By text column. NaN if unknown.
+    #: Bytes per row of each text column, by the column's name. NaN if unknown.
     widths: dict[Any, float]
     #: Bytes per row of the index.
     index: int
@@ -187,7 +196,7 @@ def _of_expression(part: Any, known: dict[str, _Rows | None]) -> BuiltLayer:
         layer = replace(layer, chunks=part.npartitions, tasks=part.npartitions)
         return _of_frame(layer, part, _rows(part, known))
     except (AttributeError, KeyError, NotImplementedError, TypeError, ValueError) as error:
-        # The expression is not lowered, or from another version of Dask.
+        # The expression is not lowered, or it is an expression of another version of Dask.
         return replace(layer, reason=f"Dask does not know its partitions: {error!r:.200}")
 
 
@@ -265,7 +274,7 @@ def _of_pandas(part: Any) -> _Rows:
         if not _is_fixed(dtype) and len(frame):
             column = frame if frame.ndim == 1 else frame[name]
             values = column.iloc[:: max(len(column) // _SAMPLE, 1)]
-            # Arrow stores the bytes of a text and its offset.
+            # Arrow stores the bytes of each text, and 8 bytes for its offset.
             is_text = all(isinstance(value, str) for value in values)
             widths[name] = float(np.mean([len(x.encode()) + 8 for x in values])) if is_text else nan
     return _Rows(np.array(part._get_lengths(), dtype=float), widths, _index_width(part))
@@ -283,20 +292,21 @@ def _of_footers(part: Any) -> _Rows | None:
     sums: dict[str, float] = {}
     for group in chain.from_iterable(groups):
         for column in map(group.column, range(group.num_columns)):
-            # A dictionary has each value once, so its bytes do not show those of the column.
+            # A dictionary contains each value once, so the bytes of the column in memory are
+            # unknown.
             is_plain = not any("DICTIONARY" in encoding for encoding in column.encodings)
             size = column.total_uncompressed_size + 4 * group.num_rows if is_plain else nan
             sums[column.path_in_schema] = sums.get(column.path_in_schema, 0.0) + size
     widths = {name: size / max(rows.sum(), 1.0) for name, size in sums.items()}
-    # An index without a name is in the files, but not in Dask's metadata.
+    # If the index has no name, it is in the files, but not in Dask's metadata.
     index = 8 if any(name.startswith(_UNNAMED) for name in widths) else _index_width(part)
     return _Rows(rows, widths, index, bool(part.operand("filters")))
 
 
 def row_groups(part: Any) -> list[list[Any]] | None:
-    """Return the metadata of the row groups of each partition of a Parquet read.
+    """Return, for each partition of a Parquet read, the metadata of its row groups.
 
-    Returns None if there are too many files, or this version of Dask does not list them.
+    Return None if there are too many files, or if this version of Dask does not list the files.
     """
     import pyarrow.parquet as pq
 
@@ -316,5 +326,5 @@ def row_groups(part: Any) -> list[list[Any]] | None:
             selected = range(footer.num_row_groups) if is_all else numbers
             groups.append([footer.row_group(group) for group in selected])
         return groups
-    except Exception:  # Another version of Dask, or a file system that does not answer.
+    except Exception:  # Dask has another version, or the file system does not answer.
         return None

@@ -1,11 +1,12 @@
 """Observers of Dask's local schedulers: ``scheduler="threads"``, ``"sync"`` and ``"processes"``.
 
-Dask's own callbacks would not do. The computing thread calls them when it submits a task and when
-it receives the result, which is not when the task ran. Of two computations at the same time in two
-threads, one has no callbacks. So `get_async`, which all three schedulers call, is wrapped, and gets
-another `submit`. Graph, callbacks and results stay the same.
+Dask's callbacks would not suffice. The computing thread calls them when it submits a task and when
+it receives the result. These are not the times at which the task started and ended. If two threads
+compute at the same time, callbacks are called for only one of the computations. So `get_async`,
+which all three schedulers call, is wrapped, and receives another `submit` function. The graph,
+callbacks and results stay the same.
 
-A computation within a task is not observed, because it is part of that task's time.
+A computation within a task is not observed, because its time is part of the task's time.
 """
 
 from __future__ import annotations
@@ -37,41 +38,41 @@ from dasfprof.recording.guard import logging_errors
 logger = logging.getLogger(__name__)
 
 THREADS, PROCESSES, SYNC = "threads", "processes", "sync"
-#: Names of the schedulers by the module that calls `get_async`.
+#: By the module that calls `get_async`: the name of the scheduler.
 SCHEDULERS = {"dask.threaded": THREADS, "dask.multiprocessing": PROCESSES, "dask.local": SYNC}
 _NAME = "get_async"
 
 
 @dataclass(slots=True)
 class Run:
-    """A task run as the computing process saw it, with facts from the process that ran it."""
+    """A task run, with times from the computing process and facts from the process that ran it."""
 
     facts: TaskFacts
-    #: Unix seconds: start of the computation, the last input was ready, the pool received the task,
-    #: and the outcome was known.
+    #: Unix times: the computation started; the last input of the task was ready; the pool received
+    #: the task; and the outcome of the task was known.
     graph_known: float
     ready: float
     sent: float
     done: float = 0.0
-    #: Keys of inputs that are results of tasks, and their bytes.
+    #: Keys of the inputs that are results of tasks, and the sum of the bytes of these inputs.
     inputs: tuple[Any, ...] = ()
     input_size: int = 0
-    #: Its specification, or None if it ran in another process.
+    #: The task's specification, or None if the task ran in another process.
     task: Any = None
 
 
 class Compute:
-    """One call of a scheduler.
+    """One computation: a call of a local scheduler.
 
     Parameters
     ----------
     scheduler
-        ``threads`` or ``processes``. Calls of `dask.local` itself may also be ``sync``, which
-        depends on the pool.
+        ``threads``, ``processes`` or ``sync``. For ``sync`` (a call of `dask.local`), the kind of
+        the pool determines the scheduler.
     submit
         The function that passes a batch of tasks to the pool.
     slots
-        Number of batches that run at the same time.
+        Maximum number of batches that run at the same time.
     wanted
         Number of requested results.
     listeners
@@ -85,15 +86,16 @@ class Compute:
         self.scheduler = pool if scheduler == SYNC else scheduler
         self.slots, self.wanted = slots, wanted
         self.began = time()
-        #: Names of the program's current steps, set by the listener.
+        #: Names of the program's current step and of the steps around it. Set by the listener.
         self.step: tuple[str, ...] | None = None
         #: Whether tasks run in threads of this process.
         self.is_here = pool != PROCESSES
         self._submit = submit
         self.listeners = listeners
-        #: By key of finished tasks: when that was known, and the bytes of the result.
+        #: For finished tasks, by key: the time at which this process learned of the end, and the
+        #: bytes of the result.
         self._ended: dict[Any, tuple[float, int]] = {}
-        #: By key of tasks in the pool: when the pool received them.
+        #: For tasks in the pool, by key: the time at which the pool received the task.
         self._sent: dict[Any, float] = {}
         self._runs: dict[Any, Run] = {}
 
@@ -102,7 +104,7 @@ class Compute:
         self.listeners = (*self.listeners, listener)
 
     def submit(self, function: Any, batch: Any, *more: Any) -> Any:
-        """Pass a batch to the pool, and return the future that the scheduler expects."""
+        """Pass a batch of tasks to the pool, and return the future that the scheduler expects."""
         try:
             keys = [args[0] for args in batch if len(args) >= 6]
             observed = not more and len(keys) == len(batch)
@@ -115,7 +117,7 @@ class Compute:
         if self.is_here:
             future = self._submit(run_here, function, batch, self)
             error = future.exception() if self.scheduler == SYNC else None
-            if error is not None:  # The computing thread raises it after the batch has ended.
+            if error is not None:  # The computing thread raises the error after the batch ends.
                 error.__traceback__ = without_ours(error.__traceback__)
             return future
         expected: Future[Any] = Future()
@@ -124,10 +126,13 @@ class Compute:
         return expected
 
     def _receive(self, expected: Future[Any], keys: list[Any], future: Future[Any]) -> None:
-        """Pass on a batch's results, and record the facts that its process sent with them."""
+        """Pass on the results of a batch, and record the facts about its tasks.
+
+        The process that ran the batch has sent the facts together with the results.
+        """
         try:
             results, runs = future.result()
-        except BaseException as error:  # Also if its process died, or it was cancelled.
+        except BaseException as error:  # Also if the process died, or the batch was cancelled.
             now, text = time(), text_of(error)
             for key in keys:
                 sent = self._sent.get(key, self.began)
@@ -161,7 +166,10 @@ class Compute:
             logger.debug("the end of a task could not be recorded", exc_info=True)
 
     def _run(self, facts: TaskFacts) -> Run:
-        """Return a run with its times. Inputs that are data in the graph are left out."""
+        """Return the `Run` of a task, with its times.
+
+        Inputs that are data in the graph, instead of results of tasks, are left out.
+        """
         inputs = {key: self._ended[key] for key in facts.inputs if key in self._ended}
         ready = max((done for done, _ in inputs.values()), default=self.began)
         sent = self._sent.get(facts.key, facts.taken)
@@ -171,7 +179,7 @@ class Compute:
 
 
 def _kind_of_pool(submit: Any) -> str:
-    """Return whether a pool runs tasks in the computing thread, in threads, or elsewhere."""
+    """Return where a pool runs tasks: in the computing thread, in threads, or in processes."""
     pool = getattr(submit, "__self__", None)
     if type(pool) is names.LOCAL.find("SynchronousExecutor"):
         return SYNC
@@ -197,7 +205,7 @@ def _observing(scheduler: str, original: Any, patch: Patch) -> Any:
 
 
 def _begin(scheduler: str, args: tuple[Any, ...]) -> Compute | None:
-    """Return the computation that starts, or None if it is not observed."""
+    """Return the computation that starts, or None if the computation is not observed."""
     try:
         listeners = _listeners.all
         if not listeners or len(args) < 4 or in_task() or os.getpid() != _pid or _in_worker():
@@ -237,7 +245,7 @@ def _hooks() -> Iterator[Hook]:
         yield importlib.import_module(module), _NAME, partial(_observing, scheduler)
 
 
-#: The observed process. Its forked children are not observed.
+#: The pid of the observed process. Forked children of this process are not observed.
 _pid = os.getpid()
 _listeners: SharedListeners[Any] = SharedListeners(_hooks)
 
@@ -254,20 +262,21 @@ def observe_computes(listener: Any) -> Callable[[], None]:
     Parameters
     ----------
     listener
-        Its methods are called with a `Compute`: ``computes(compute)`` before its first task,
-        ``began(compute, run)`` and ``ended(compute, run)`` in the thread that runs the task, and
-        ``computed(compute, error)`` at the end. Tasks in other processes have no ``began``.
+        An object with four methods. ``computes(compute)`` is called before the first task of a
+        `Compute`. ``began(compute, run)`` and ``ended(compute, run)`` are called in the thread that
+        runs a task. ``computed(compute, error)`` is called at the end of the computation. For tasks
+        in other processes, ``began`` is not called.
 
     Returns
     -------
     Callable
-        Stops the notifications. Running tasks are observed to their end.
+        Stops the notifications. Tasks that are running are observed until they end.
     """
     return _listeners.add(listener)
 
 
 def observe_first_build(call: Callable[[], object]) -> Callable[[], None]:
-    """Call a function once, before the program builds the first layer out of collections.
+    """Call a function once, just before the program builds its first layer from collections.
 
     Returns
     -------

@@ -1,12 +1,14 @@
-"""Facts about a task of Dask's local schedulers, from the thread or process that runs it.
+"""Observation of a task of Dask's local schedulers, in the thread or process that runs the task.
 
-These schedulers pass batches of tasks to a pool: a function, `dask.local.batch_execute_tasks`, and
-for each task its data with the functions that unpickle its inputs, pickle its result and pack its
-exception. Unpickling ends when the task's function starts, and pickling starts when it has ended.
-So these three functions are wrapped, and the task itself is unchanged. Other processes return the
-facts together with the results.
+Local schedulers pass batches of tasks to a pool. A batch consists of the function
+`dask.local.batch_execute_tasks` and, for each task, a tuple. The tuple has the task's data and
+three functions, which unpickle the task's inputs, pickle its result, and pack its exception. The
+task's function starts when unpickling ends, and pickling starts when the task's function has ended.
+So these three functions are wrapped, and the task is unchanged. Other processes return the facts
+together with the results.
 
-Another process may lack dasfprof, so it receives source text, which then only runs the batch.
+If dasfprof is not installed in another process, no facts are recorded. So the pool receives the
+source text of `run_elsewhere`, which runs the batch in any case.
 """
 
 from __future__ import annotations
@@ -29,10 +31,10 @@ from dasfprof.recording.task_runs.results import ResultDescriber
 
 logger = logging.getLogger(__name__)
 
-#: Runs a batch, which has a tuple of six values per task.
+#: A function that runs a batch. The batch has a tuple of six values for each task.
 RunBatch = Callable[[list[Any]], list[Any]]
 
-#: Positions of functions in a task's tuple: key, inputs, dumps, loads, id, pack_error.
+#: Positions of functions in a task's tuple, which is: key, inputs, dumps, loads, id, pack_error.
 _DUMPS, _LOADS, _PACK_ERROR = 2, 3, 5
 
 _describe = ResultDescriber()
@@ -40,17 +42,18 @@ _describe = ResultDescriber()
 
 @dataclass
 class TaskFacts:
-    """How a task ran. Times are Unix seconds by the clock of the process that ran it."""
+    """Facts about a task run. Times are Unix times by the clock of the process that ran it."""
 
     key: Any
-    #: Identity of its thread, or the pid if it ran in another process.
+    #: Identity of the thread that ran the task. If another process ran the task, its pid.
     thread: int
-    #: When the pool took it, its function started and ended, and the pool was done with it.
+    #: Times at which the pool started to handle the task, at which the task's function started and
+    #: ended, and at which the pool had handled the task.
     taken: float
     start: float | None = None
     stop: float | None = None
     ended: float = 0.0
-    #: CPU seconds of its thread between start and stop.
+    #: CPU seconds of the task's thread between start and stop.
     cpu: float | None = None
     inputs: tuple[Any, ...] = ()
     type: str | None = None
@@ -63,7 +66,7 @@ class TaskFacts:
 
 
 class _Observed:
-    """One run of a task. Its methods replace the functions that the scheduler passed.
+    """Observes one task run. Its methods replace the functions that the scheduler passed.
 
     Parameters
     ----------
@@ -72,7 +75,7 @@ class _Observed:
     thread
         See `TaskFacts`.
     observer
-        Notified of the start, unless it is None.
+        Its method `note_begin` is called when the task starts. None in another process.
     """
 
     def __init__(self, args: Any, thread: int, observer: Any) -> None:
@@ -82,7 +85,7 @@ class _Observed:
         self.facts = TaskFacts(args[0], thread, time())
 
     def args(self) -> tuple[Any, ...]:
-        """Return the task's tuple with these methods instead of its functions."""
+        """Return the task's tuple, with methods of this object instead of the three functions."""
         key, packed, _, _, identity, _, *more = self._args
         return (key, packed, self._dumps, self._loads, identity, self._pack_error, *more)
 
@@ -113,7 +116,10 @@ class _Observed:
         return self._args[_PACK_ERROR](error, self._args[_DUMPS])
 
     def _ends(self) -> bool:
-        """Record the times of the end. Return whether this is the first time."""
+        """Record the time at which the task's function ends.
+
+        Return False if it has not started, or if its end was recorded before.
+        """
         facts = self.facts
         if facts.start is None or facts.stop is not None:
             return False
@@ -121,7 +127,7 @@ class _Observed:
         return True
 
     def failed(self, error: BaseException) -> None:
-        """Record that the task raised, or that its result could not be pickled."""
+        """Record that the task raised an exception, or that its result could not be pickled."""
         self._ends()
         facts = self.facts
         if facts.exception is None:
@@ -134,7 +140,7 @@ class _Observed:
 
 
 def text_of(error: BaseException) -> str:
-    """Return an exception as text in Dask's form."""
+    """Return the text of an exception, in the form in which Dask stores it."""
     try:
         return repr(error)[:10_000]
     except Exception:
@@ -142,7 +148,7 @@ def text_of(error: BaseException) -> str:
 
 
 class _Depth(threading.local):
-    """The number of observed tasks within each other that this thread runs."""
+    """The number of nested observed tasks that this thread is running."""
 
     tasks = 0
 
@@ -151,7 +157,7 @@ _depth = _Depth()
 
 
 def in_task() -> bool:
-    """Return whether this thread runs an observed task."""
+    """Return whether this thread is running an observed task."""
     return _depth.tasks > 0
 
 
@@ -165,7 +171,7 @@ def _inside_task() -> Iterator[None]:
 
 
 def run_here(function: RunBatch, batch: list[Any], observer: Any) -> list[Any]:
-    """Run a batch in a thread of this process, and notify an observer of each task."""
+    """Run a batch in a thread of this process, and report the start and end of each task."""
     results: list[Any] = []
     with _inside_task():
         for args in batch:
@@ -182,7 +188,10 @@ def run_here(function: RunBatch, batch: list[Any], observer: Any) -> list[Any]:
 
 
 def without_ours(trace: TracebackType | None) -> TracebackType | None:
-    """Return a traceback without the frames of this module, which must have ended."""
+    """Remove the frames of this module from a traceback, and return it.
+
+    The functions of this module must have returned.
+    """
     frames = []
     while trace is not None:
         if trace.tb_frame.f_globals.get("__name__") != __name__:
@@ -194,7 +203,7 @@ def without_ours(trace: TracebackType | None) -> TracebackType | None:
 
 
 def run_in_pool(function: RunBatch, batch: list[Any]) -> tuple[list[Any], list[TaskFacts]]:
-    """Run a batch in another process, and return its results and how each task ran."""
+    """Run a batch in this process of a pool. Return the results and the facts about each task."""
     results: list[Any] = []
     runs: list[TaskFacts] = []
     with _inside_task():
@@ -210,7 +219,10 @@ def run_in_pool(function: RunBatch, batch: list[Any]) -> tuple[list[Any], list[T
 
 @by_value
 def run_elsewhere(function: Any, batch: Any) -> Any:
-    """Run a batch in a process of a pool. Without dasfprof there, return no facts about it."""
+    """Run a batch in a process of a pool. Return the results and the facts about each task.
+
+    If dasfprof is not installed in that process, the facts are None.
+    """
     try:
         from dasfprof.recording.dask_internals.local_task import run_in_pool
     except Exception:

@@ -1,6 +1,6 @@
-"""Merges in which keys certainly repeat in both dataframes, according to dtypes, data and footers.
+"""Search for merges in which many rows of both dataframes certainly have the same key.
 
-Nothing is computed. Each bound of the number of different keys comes from dtypes, from dataframes
+Nothing is computed. Upper bounds of the number of different keys come from dtypes, from dataframes
 in memory, or from statistics in the footers of Parquet files.
 """
 
@@ -15,11 +15,12 @@ import numpy as np
 from dasfprof.recording.dask_internals.built_lines import is_expression
 from dasfprof.recording.dask_internals.layer_sizes import row_groups, rows_of
 
-#: Threshold: the number of rows of each side per key, on average.
+#: Threshold: a merge is reported if both dataframes have more rows per key than this, on average.
 _REPEATS = 10
-#: Maximum number of rows in memory of which different values are counted.
+#: Maximum number of rows of a dataframe in memory for which different values are counted.
 _MOST_COUNTED = 10_000_000
-#: Expressions that return all rows, or some, of their first operand, and do not change columns.
+#: Expressions that return all rows of their first operand, and expressions that return some of its
+#: rows. They do not change columns, except the columns that ``Assign`` assigns.
 _ALL_ROWS = {"Projection", "Assign", "AssignPartitioningIndex", "FusedIO", "FusedParquetIO"}
 _SOME_ROWS = {"Filter", "DropnaFrame"}
 
@@ -27,8 +28,8 @@ _SOME_ROWS = {"Filter", "DropnaFrame"}
 def product_merges(expressions: Iterable[Any]) -> Iterator[tuple[str, float, float, float]]:
     """Yield merges in which each key has many rows in both dataframes, on average.
 
-    Each item has the name of the merge, the rows of both dataframes, and a bound of the number of
-    different keys.
+    Each item has the name of the merge, the number of rows of the left and of the right dataframe,
+    and an upper bound of the number of different keys.
     """
     for part in expressions:
         if not {"left", "right", "left_on", "right_on"} <= set(getattr(part, "_parameters", ())):
@@ -44,7 +45,7 @@ def product_merges(expressions: Iterable[Any]) -> Iterator[tuple[str, float, flo
 
 
 def _inner(part: Any, kinds: set[str] = _ALL_ROWS | _SOME_ROWS) -> Any:
-    """Return the expression whose rows an expression returns, or None if there is none."""
+    """Return the input whose rows an expression passes on, or None."""
     kind = type(part).__name__
     if kind == "Fused":
         return part.operand("exprs")[0]
@@ -52,7 +53,7 @@ def _inner(part: Any, kinds: set[str] = _ALL_ROWS | _SOME_ROWS) -> Any:
 
 
 def _count(part: Any) -> float:
-    """Return the number of rows, or 0 if it is unknown."""
+    """Return the number of rows of an expression, or 0 if the number is unknown."""
     while (inner := _inner(part, _ALL_ROWS)) is not None:
         part = inner
     rows = rows_of(part)
@@ -60,7 +61,7 @@ def _count(part: Any) -> float:
 
 
 def _most_values(part: Any, column: Any) -> float:
-    """Return a bound of the number of different values of a column, or infinity."""
+    """Return an upper bound of the number of different values of a column, or infinity."""
     if not isinstance(column, str) or column not in part._meta:
         return inf
     dtype = part._meta[column].dtype
@@ -80,7 +81,10 @@ def _most_values(part: Any, column: Any) -> float:
 
 
 def _range_in_footers(read: Any, column: str) -> float:
-    """Return the number of integers between the minimum and the maximum of a Parquet column."""
+    """Return the number of integers from the minimum to the maximum of a Parquet column.
+
+    Return infinity if the footers have no statistics.
+    """
     least, most = inf, -inf
     for group in (group for partition in row_groups(read) or () for group in partition):
         columns = map(group.column, range(group.num_columns))

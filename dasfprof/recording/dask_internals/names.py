@@ -1,7 +1,7 @@
-"""Every private name of Dask that the recorder uses, with what a trace lacks without it.
+"""All private names of Dask that the recorder uses, with the loss in a trace if a name is missing.
 
-A name is private if Dask's documentation does not describe it. The hooks in this package use
-the names as attributes, and check here whether they exist.
+A name is private if Dask's documentation does not describe it. The hooks in this package use the
+names as attributes. With this module, they check whether the names exist.
 """
 
 from __future__ import annotations
@@ -18,19 +18,22 @@ _ABSENT = object()
 
 
 class Names:
-    """Private names of Dask with one purpose. Looking them up imports modules and never raises.
+    """Private names of Dask that serve one purpose.
+
+    Looking up a name may import its module, and never raises.
 
     Parameters
     ----------
     loss
-        What a trace lacks if one of them is missing.
+        A description of the facts that a trace lacks if one of the names is missing.
     *paths
-        Modules and, after a colon, the name in the module, such as ``Class.attribute``.
+        For each name: the module and, after a colon, the name in the module, such as
+        ``Class.attribute``.
     plugins
-        The plugins that use them, by their names in the headers of files.
+        The plugins that use the names. Plugins have these names in the headers of files.
     is_imported
-        Whether to import modules. If not, a name in a module that the program has not imported
-        counts as existing.
+        Whether to import the modules. If not, names in modules that the program has not imported
+        count as existing.
     """
 
     def __init__(
@@ -44,7 +47,10 @@ class Names:
         self._is_imported = is_imported
 
     def find(self, name: str) -> Any:
-        """Return the object of a name or of its class, or None if missing or not imported."""
+        """Return the object with a name, which may also be the class in one of the paths.
+
+        Return None if Dask has no such name, or if its module is not imported.
+        """
         for path in self.paths:
             module, _, inside = path.partition(":")
             if f"{inside}.".startswith(f"{name}."):
@@ -53,11 +59,14 @@ class Names:
         return None
 
     def exist(self) -> bool:
-        """Return whether Dask has all of them, or their module is not imported."""
+        """Return whether Dask has all of these names.
+
+        If modules are not to be imported, names in modules that are not imported count as existing.
+        """
         return not self.gone()
 
     def gone(self) -> list[str]:
-        """Return the paths of those that Dask does not have."""
+        """Return the paths of the names that Dask does not have."""
         known = [
             path
             for path in self.paths
@@ -78,14 +87,18 @@ class Names:
 
 
 def _member(owner: Any, name: str) -> Any:
-    """Return an attribute, or its declaration if only instances of the class have it."""
+    """Return an attribute of an object, or `_ABSENT` if there is none.
+
+    If the object is a class and only its instances have the attribute, return its annotation, or
+    the method that sets it.
+    """
     value = getattr(owner, name, _ABSENT)
     if value is _ABSENT and isinstance(owner, type):
         for base in owner.__mro__:
             annotations = vars(base).get("__annotations__", {})
             if name in annotations:
                 return annotations[name]
-            for method in ("__new__", "__init__"):  # These set it on instances.
+            for method in ("__new__", "__init__"):  # These methods may set it on instances.
                 function = vars(base).get(method)
                 code = getattr(getattr(function, "__func__", function), "__code__", None)
                 if code is not None and name in code.co_names:
@@ -111,7 +124,7 @@ METERING = Names(
     f"{_MACHINE}:ExecuteFailureEvent",
     f"{_MACHINE}:RescheduleEvent",
 )
-#: Without all three, the state of a transfer would be wrong.
+#: If one of the three names is missing, the states of transfers would be wrong.
 TRANSFERS = Names(
     "no transfers between workers",
     f"{_MACHINE}:GatherDepDoneEvent",
@@ -235,7 +248,7 @@ REMOTE_ERRORS = Names(
     "distributed.core:clean_exception",
     plugins=(SCHEDULER,),
 )
-#: It creates `http_application`, to which the routes of the page are added.
+#: The method that creates `http_application`, to which the routes of the page are added.
 HTTP_SERVER = Names(
     "no page /dasfprof on Dask's dashboard",
     "distributed.node:ServerNode.start_http_server",
@@ -271,16 +284,16 @@ FUNCTIONS_SENT = _OfSteps(
     "no file and source of functions that are pickled by value if cloudpickle leaves them out",
     "cloudpickle.cloudpickle:Pickler._dynamic_function_reduce",
 )
-#: Methods that rewrite an expression or a part of it.
+#: Names of methods that rewrite an expression or a part of it.
 REWRITING = ("simplify_once", "lower_once", "rewrite", "lower_completely", "optimize")
-#: Another one of the package dask-array.
+#: Name of a further such method in the package dask-array.
 FUSING = "fuse"
 
 
 def _of_expressions(tasks: str, module: str, collection: str, expression: str, *more: str) -> Names:
-    """Return the names of a class of collections and its class of expressions.
+    """Return the `Names` of a class of collections and of its class of expressions.
 
-    Their modules are not imported, because programs may not use such collections.
+    The modules of these classes are not imported, because a program may not use such collections.
     """
     base = f"{module}._expr:{expression}"
     used = ("_name", "operands", "operand", "_parameters", *REWRITING, *more)
@@ -295,16 +308,17 @@ def _of_expressions(tasks: str, module: str, collection: str, expression: str, *
 
 
 FRAMES = _of_expressions("dataframes", _FRAMES, "FrameBase", "Expr")
-#: Arrays with ``array.query-planning``, and those of the package dask-array.
+#: Arrays if ``array.query-planning`` is set, and arrays of the package dask-array.
 ARRAYS = _of_expressions("array expressions", _ARRAYS, "Array", "ArrayExpr")
 DASK_ARRAYS = _of_expressions("array expressions", "dask_array", "Array", "ArrayExpr", FUSING)
-#: The modules of collections of expressions, with the collection and the expression.
+#: By module: the `Names` of its collections, and the names of the class of collections and of the
+#: class of expressions.
 EXPRESSIONS = {
     f"{_FRAMES}._collection": (FRAMES, "FrameBase", "Expr"),
     f"{_ARRAYS}._collection": (ARRAYS, "Array", "ArrayExpr"),
     "dask_array._collection": (DASK_ARRAYS, "Array", "ArrayExpr"),
 }
-#: The method that optimizes collections in the client's process. Dataframes have another one.
+#: The method that optimizes collections in the client's process. Dataframes have another method.
 OPTIMISING = _OfSteps(
     "how long a program optimizes its graphs is unknown",
     "dask._expr:Expr.optimize",
@@ -313,7 +327,7 @@ OPTIMISING = _OfSteps(
 
 # --- estimates before a run ----------------------------------------------------------------------
 
-#: Without them, an estimate raises an error. No trace lacks anything.
+#: If one of these names is missing, an estimate raises an error. Traces are not affected.
 ESTIMATES = Names(
     "nothing can be estimated before a run",
     f"{_SPEC}:convert_legacy_graph",
@@ -337,9 +351,9 @@ NAMES = tuple(value for value in tuple(vars().values()) if isinstance(value, Nam
 
 
 def missing(plugin: str) -> dict[str, str]:
-    """Return the paths of the names that a plugin uses and this Dask lacks, with the losses.
+    """Return the names that a plugin uses but this version of Dask lacks, as a dict.
 
-    Attributes of a missing class are left out.
+    The dict has the loss by the path of the name. Attributes of a missing class are left out.
     """
     used = [names for names in NAMES if plugin in names.plugins]
     gone = {path: names.loss for names in used for path in names.gone()}

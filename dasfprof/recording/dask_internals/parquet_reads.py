@@ -1,4 +1,4 @@
-"""Filters and selections of columns after a Parquet read that the read could do itself."""
+"""Search for filters and selections of columns that could be a part of the Parquet read."""
 
 from __future__ import annotations
 
@@ -8,13 +8,16 @@ from typing import Any
 from dasfprof.recording.dask_internals.built_lines import is_expression
 from dasfprof.recording.dask_internals.layer_sizes import row_groups
 
-#: Comparisons of a column with a constant, as `read_parquet` writes them.
+#: By the name of an expression that compares a column with a constant: the operator in the argument
+#: ``filters`` of `read_parquet`.
 _COMPARISONS = {"GT": ">", "GE": ">=", "LT": "<", "LE": "<=", "EQ": "=="}
-#: Threshold (fraction) of row groups that a filter in the read would skip.
+#: Threshold (fraction): a filter is reported if the read could skip at least this fraction of the
+#: row groups.
 _SKIPPED = 0.5
-#: Expressions that select rows, before which Dask selects no columns. Threshold (fraction) of the
-#: columns of a read that are used.
+#: Expressions that select rows. Dask does not push selections of columns through them to the read.
 _SELECT_ROWS = ("Sample", "Query", "Loc", "LocUnknown", "LocList", "LocSlice")
+#: Threshold (fraction): a selection is reported if at most this fraction of the read's columns is
+#: used.
 _USED = 0.5
 
 #: Expressions that read several files in one task.
@@ -24,10 +27,10 @@ _Filters = list[tuple[str, str, Any]]
 
 
 def skippable_reads(expressions: Iterable[Any]) -> Iterator[tuple[str, _Filters, int, int]]:
-    """Yield filters right after reads that could skip row groups.
+    """Yield filters right after a read, if the read could skip row groups with the filter.
 
-    Each item has the name of the filter's layer, the value for ``filters=``, the number of row
-    groups that it would skip, and the number of all row groups.
+    Each item has the name of the filter's layer, the value for the argument ``filters``, the number
+    of row groups that the read would skip, and the number of all row groups.
     """
     for part in expressions:
         if type(part).__name__ != "Filter":
@@ -44,10 +47,10 @@ def skippable_reads(expressions: Iterable[Any]) -> Iterator[tuple[str, _Filters,
 
 
 def late_selections(expressions: Iterable[Any]) -> Iterator[tuple[str, list[str], int]]:
-    """Yield selections of columns after selections of rows of a read.
+    """Yield selections of columns that follow a selection of rows of a read.
 
-    Each item has the name of the selection's layer, the columns that are used, and the number of
-    columns that are read.
+    Each item has the name of the layer that selects the columns, the names of the columns that are
+    used, and the number of columns that are read.
     """
     takers: dict[str, list[Any]] = {}
     expressions = list(expressions)
@@ -57,7 +60,7 @@ def late_selections(expressions: Iterable[Any]) -> Iterator[tuple[str, list[str]
     for read in filter(_is_read, expressions):
         columns, used, late, waiting = list(read.columns), set(), [], [read]
         for part in waiting:
-            if part._name not in takers:  # It is the result.
+            if part._name not in takers:  # The part is the result.
                 used.update(columns)
             for taker in takers.get(part._name, ()):
                 kind = type(taker).__name__
@@ -66,9 +69,9 @@ def late_selections(expressions: Iterable[Any]) -> Iterator[tuple[str, list[str]
                     late += [taker] if type(part).__name__ in _SELECT_ROWS else []
                 elif kind in (*_SELECT_ROWS, *_FUSED):
                     waiting.append(taker)
-                    if kind == "Query":  # Some of these may not be used.
+                    if kind == "Query":  # A column that the query may use counts as used.
                         used.update(n for n in columns if str(n) in taker.operand("_expr"))
-                elif kind != "Fused":  # Its parts are among the expressions.
+                elif kind != "Fused":  # The parts of a fusion are among the expressions.
                     used.update(columns)
         if late and 0 < len(used) <= _USED * len(columns):
             yield late[0]._name, [name for name in columns if name in used], len(columns)
@@ -79,7 +82,7 @@ def _is_read(part: Any) -> bool:
 
 
 def _comparisons(predicate: Any) -> _Filters:
-    """Return the comparisons in a predicate, or nothing if it contains anything else."""
+    """Return the comparisons in a predicate, or an empty list if it contains other operations."""
     kind = type(predicate).__name__
     if kind == "And":
         sides = [_comparisons(side) for side in predicate.operands[:2]]
@@ -93,7 +96,7 @@ def _comparisons(predicate: Any) -> _Filters:
 
 
 def _excludes(group: Any, name: str, operator: str, value: Any) -> bool:
-    """Return whether no row of a row group can satisfy a comparison, by its statistics."""
+    """Return whether the statistics of a row group show that no row satisfies a comparison."""
     columns = map(group.column, range(group.num_columns))
     range_ = next((column.statistics for column in columns if column.path_in_schema == name), None)
     if range_ is None or not range_.has_min_max:

@@ -1,7 +1,8 @@
 """`Patch`: replaces one attribute of a module, class or object with a wrapper around it.
 
-Wrappers take ``*args, **kwargs`` and pass them on unchanged, as the signatures of Dask's private
-functions may change with each release. They read the arguments within their error handling.
+Wrappers accept ``*args, **kwargs`` and pass them on unchanged, because the signatures of Dask's
+private functions may change with each release. Wrappers handle errors that occur when they read the
+arguments.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from importlib.machinery import ModuleSpec
 from typing import Any, Generic, TypeVar
 
 _ABSENT = object()
-#: The attribute of a wrapper that holds its patch.
+#: Name of the attribute of a wrapper that refers to its patch.
 _PATCH = "_dasfprof_patch"
 
 Listener = TypeVar("Listener")
@@ -28,18 +29,19 @@ class Patch:
     Parameters
     ----------
     owner
-        A module, a class (its own attribute, not an inherited one) or any other object.
+        A module, a class or any other object. If a class inherits the attribute, the base class is
+        not changed.
     name
-        The attribute.
+        The name of the attribute.
     wrap
-        Called with the original value (the function of a classmethod) and the patch; returns the
-        wrapper. The wrapper must only pass calls on while the patch is not `active`: it stays in
-        place after `remove` if other code has wrapped it.
+        Called with the original value (for a classmethod, with its function) and the patch. Returns
+        the wrapper. While the patch is not `active`, the wrapper must only pass calls on, because
+        it stays in place after `remove` if other code has wrapped it.
 
     Raises
     ------
     AttributeError
-        If there is no such attribute.
+        If the owner has no such attribute.
     """
 
     __slots__ = ("_before", "_name", "_ours", "_owner", "_was_declared", "active")
@@ -62,7 +64,7 @@ class Patch:
         return wrapper
 
     def remove(self) -> None:
-        """Restore the original value, unless other code has wrapped ours since. Idempotent."""
+        """Restore the original value, unless other code has wrapped our wrapper. Idempotent."""
         if not self.active:
             return
         self.active = False
@@ -70,7 +72,7 @@ class Patch:
             return
         bottom = self
         while (below := _patch_of(bottom._before)) is not None and not below.active:
-            bottom = below  # It was removed while ours was wrapped around it.
+            bottom = below  # This patch was removed while our wrapper was wrapped around its own.
         if bottom._was_declared:
             setattr(self._owner, self._name, bottom._before)
         else:
@@ -78,7 +80,10 @@ class Patch:
 
 
 def _declared(owner: Any, name: str) -> Any:
-    """Return an attribute that is not inherited, unless the object has slots."""
+    """Return an attribute of an object, or `_ABSENT` if the object does not define it.
+
+    Inherited attributes are not returned, unless the object has slots.
+    """
     attributes = getattr(owner, "__dict__", None)
     if attributes is None:
         return getattr(owner, name, _ABSENT)
@@ -86,20 +91,20 @@ def _declared(owner: Any, name: str) -> Any:
 
 
 def _patch_of(value: Any) -> Patch | None:
-    """Return the patch whose wrapper a value is, or None."""
+    """Return the patch to which a wrapper belongs, or None if the value is not a wrapper."""
     patch = getattr(getattr(value, "__func__", value), _PATCH, None)
     return patch if isinstance(patch, Patch) and patch._ours is value else None
 
 
 def unpatched(value: Any) -> Any:
-    """Return a function without the wrappers of patches, removed or not."""
+    """Return the original function below the wrappers of patches, which may be active or not."""
     while (patch := _patch_of(value)) is not None:
         value = patch._before
     return value
 
 
 def takes(function: Any, *parameters: str) -> bool:
-    """Return whether a function has exactly these parameters."""
+    """Return whether a function has exactly these parameters, each by position or keyword."""
     try:
         known = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):
@@ -110,26 +115,28 @@ def takes(function: Any, *parameters: str) -> bool:
 
 
 class Entries:
-    """Shows the entries of a dict as attributes, so that a `Patch` can replace one of them."""
+    """Shows the entries of a dict as attributes, so that a `Patch` can replace an entry."""
 
     def __init__(self, entries: dict[str, Any]) -> None:
         self.__dict__ = entries
 
 
-#: An object, the name of its attribute, and the function that returns the wrapper.
+#: A hook: an object, the name of its attribute, and the function that returns the wrapper.
 Hook = tuple[Any, str, Callable[[Any, Patch], Any]]
 
 
 class SharedPatches:
-    """Patches with several users in a process. The first places them, and the last removes them.
+    """Patches with several users in a process.
+
+    The first user places the patches, and the last user removes them.
 
     Parameters
     ----------
     hooks
-        Returns the hooks, for the first user and for `place_more`. Hooks that are placed already
-        and missing attributes are left out.
+        Returns the hooks. Called for the first user and by `place_more`. Hooks that are already
+        placed, and hooks on missing attributes, are left out.
     removed
-        Called after the last user has left and the patches are removed.
+        Called when the last user has left, after the patches are removed.
     """
 
     def __init__(
@@ -141,14 +148,14 @@ class SharedPatches:
         self._lock = threading.RLock()
 
     def enter(self) -> None:
-        """Use the patches. Each call must be undone by a call of `leave`."""
+        """Start using the patches. Each call must be undone by a call of `leave`."""
         with self._lock:
             self._users += 1
             if self._users == 1:
                 self._place()
 
     def place_more(self) -> None:
-        """Place further patches, for example of a module that was not imported before."""
+        """Place further patches, for example on a module that the program has imported since."""
         with self._lock:
             if self._users:
                 self._place()
@@ -157,15 +164,15 @@ class SharedPatches:
         for owner, name, wrap in self._hooks():
             exists = owner is not None and hasattr(owner, name)
             if exists and (owner, name) not in self._patches:
-                with contextlib.suppress(AttributeError, TypeError):  # It accepts no attributes.
+                with contextlib.suppress(AttributeError, TypeError):  # The owner is read-only.
                     self._patches[owner, name] = Patch(owner, name, wrap)
 
     def wraps(self, owner: Any) -> bool:
-        """Return whether anything of a class or module is wrapped."""
+        """Return whether any attribute of a class or module is wrapped."""
         return any(owner is other for other, _ in self._patches)
 
     def leave(self) -> None:
-        """Stop using the patches."""
+        """Stop using the patches. The last user removes them."""
         with self._lock:
             self._users -= 1
             if not self._users:
@@ -175,9 +182,9 @@ class SharedPatches:
 
 
 class SharedListeners(SharedPatches, Generic[Listener]):
-    """Listeners that use the same patches, which are placed while there are any."""
+    """Listeners that use the same patches. The patches are placed while there are listeners."""
 
-    #: Replaced as a whole, because wrappers iterate over it in any thread without a lock.
+    #: A change replaces the tuple, because wrappers in any thread iterate over it without a lock.
     all: tuple[Listener, ...] = ()
 
     def add(self, listener: Listener) -> Callable[[], None]:
@@ -194,34 +201,34 @@ class SharedListeners(SharedPatches, Generic[Listener]):
 
 
 class WhenImported:
-    """Calls a function when the program has imported modules.
+    """Calls a function each time the program has imported one of several modules.
 
-    It is the first of this process's finders of modules. It wraps the loaders that other finders
-    return for these modules.
+    The object is the first finder of modules in this process. It wraps the loaders that other
+    finders return for these modules.
 
     Parameters
     ----------
     names
-        The modules.
+        The names of the modules.
     call
-        Called after each of them, in the importing thread. Must not raise.
+        Called after each module is imported, in the importing thread. Must not raise.
     """
 
     def __init__(self, names: tuple[str, ...], call: Callable[[], object]) -> None:
         self._names, self._call = names, call
 
     def start(self) -> None:
-        """Wait for the modules. Idempotent."""
+        """Start to wait for imports of the modules. Idempotent."""
         if self not in sys.meta_path:
             sys.meta_path.insert(0, self)
 
     def stop(self) -> None:
-        """Wait no longer. Idempotent."""
+        """Stop waiting for imports. Idempotent."""
         if self in sys.meta_path:
             sys.meta_path.remove(self)
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
-        """Return the result of the other finders."""
+        """Return the result of the other finders for a module, and wrap the module's loader."""
         if name not in self._names:
             return None
         for finder in sys.meta_path.copy():
@@ -234,7 +241,7 @@ class WhenImported:
         return None
 
     def _wrap(self, loader: Any) -> None:
-        # Each loader of a source file is used for one module only, and accepts attributes.
+        # A loader of a source file is used for only one module, and accepts attributes.
         attributes = getattr(loader, "__dict__", None)
         if attributes is None or "exec_module" in attributes or not hasattr(loader, "exec_module"):
             return

@@ -1,4 +1,4 @@
-"""`SentGraph`: the tasks of a graph as Dask would send it, before anything is computed."""
+"""`SentGraph`: the tasks of a graph that Dask would send to the cluster. Nothing is computed."""
 
 from __future__ import annotations
 
@@ -16,44 +16,46 @@ from dasfprof.recording.dask_internals.captured_graphs import flat
 from dasfprof.recording.dask_internals.graphs import line_of
 from dasfprof.recording.steps.line import Place
 
-#: Functions that `compute` adds to combine the results of a collection.
+#: Starts of the names of functions that `compute` adds to combine the results of a collection.
 _JOINING = ("finalize", "repartitiontofewer")
 
-#: Maximum number of tasks whose arguments are compared, and types of arguments that are compared.
+#: Threshold: if a graph has more tasks, their arguments are not compared. Also, the types of
+#: arguments that are compared by value.
 _MOST_COMPARED = 100_000
 _PLAIN = (int, float, str, bytes, bool, type(None))
 
 
 @dataclass
 class SentLayer:
-    """The tasks of a layer. Tasks whose keys are text are grouped by function and line instead."""
+    """The tasks of a layer. Tasks with text as keys are grouped by function and line instead."""
 
-    #: None for tasks whose keys are text.
+    #: Name of the layer. None for tasks that have text as keys.
     name: str | None
     function: str
-    #: File, line and function that built it, or None if unknown.
+    #: File, line and function that built the layer, or None if unknown.
     place: Place | None
-    #: The key of its first task.
+    #: The key of the first task.
     key: Any
-    #: Numbers of its tasks and, unless the keys are text, their keys without the name.
+    #: The numbers of the tasks. If the keys are tuples, `blocks` has each key without the name.
     tasks: list[int] = field(default_factory=list)
     blocks: list[tuple[Any, ...]] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
 class SentGraph:
-    """A graph as Dask would send it. Tasks and layers are numbered."""
+    """A graph that Dask would send to the cluster. Tasks and layers are numbered."""
 
     layers: list[SentLayer]
-    #: By task: its layer, and whether the client requests its result.
+    #: By task: the number of its layer, and whether the client requests the task's result.
     layer_of: np.ndarray
     wanted: np.ndarray
-    #: The dependencies of each task, as compressed rows.
+    #: The dependencies of each task, as compressed rows: those of task ``i`` are
+    #: ``inputs[input_offsets[i]:input_offsets[i + 1]]``.
     input_offsets: np.ndarray
     inputs: np.ndarray
-    #: By task: whether it only combines results, as aliases and tasks that `compute` adds do.
+    #: By task: whether the task only combines results. Aliases and tasks that `compute` adds do so.
     joins: np.ndarray
-    #: By task: bytes if it is an object in the graph, or else NaN.
+    #: By task: the bytes of the object if the task is only an object in the graph, or else NaN.
     constants: np.ndarray
     specifications: Mapping[Any, Any]
 
@@ -61,12 +63,12 @@ class SentGraph:
         return len(self.layer_of)
 
     def priorities(self) -> np.ndarray:
-        """Return the rank of each task in the order in which Dask would run them."""
+        """Return the rank of each task in the order in which Dask would run the tasks."""
         ranks = names.ESTIMATES.find("order")(dict(self.specifications))
         return np.array([ranks[key] for key in self.specifications], dtype=np.int64)
 
     def edges(self) -> Iterator[tuple[int, int]]:
-        """Yield pairs of a layer and a layer on which it depends, without duplicates."""
+        """Yield pairs of layers, without duplicates: a layer, and a layer on which it depends."""
         takers = self.layer_of[np.repeat(np.arange(len(self)), np.diff(self.input_offsets))]
         pairs = np.sort(takers * len(self.layers) + self.layer_of[self.inputs])
         pairs = pairs[np.append(True, pairs[1:] != pairs[:-1])] if len(pairs) else pairs
@@ -77,20 +79,20 @@ class SentGraph:
 
 
 def sent_graph(graph: Any, keys: Any) -> SentGraph:
-    """Group the tasks of a graph that are needed for some keys by layers."""
+    """Return the tasks of a graph that are needed for the keys, grouped by layers."""
     graph = graph.__dask_graph__() if hasattr(graph, "__dask_graph__") else graph
     tasks = names.ESTIMATES.find("convert_legacy_graph")(dict(graph))
     alias, constant = (names.ARGUMENTS.find(name) for name in ("Alias", "DataNode"))
     wanted = [key for key in dict.fromkeys(flat(keys)) if key in tasks]
     numbers = {key: number for number, key in enumerate(wanted)}
     work, inputs, offsets, joins, sizes = list(wanted), [], [0], [], []
-    for key in work:  # It grows.
+    for key in work:  # The list grows.
         task = tasks[key]
         for other in task.dependencies:
             number = numbers.get(other)
             if number is None:
                 if other not in tasks:
-                    continue  # The result exists already.
+                    continue  # The result already exists.
                 number = numbers[other] = len(work)
                 work.append(other)
             inputs.append(number)
@@ -113,10 +115,11 @@ def sent_graph(graph: Any, keys: Any) -> SentGraph:
 
 
 def repeated_calls(sent: SentGraph) -> Iterator[tuple[str, list[str]]]:
-    """Yield functions that are called several times with equal arguments, and the calls' keys.
+    """Yield each function that several tasks call with equal arguments, and the keys of the tasks.
 
-    Only delayed functions with arguments count, because others may return random values. Arguments
-    are equal if they are equal plain values, or the result of the same task.
+    Only delayed functions with arguments count, because functions without arguments may return
+    random values. Arguments are equal if they are equal plain values, or the result of the same
+    task.
     """
     calls: dict[Any, list[str]] = {}
     for key, task in sent.specifications.items() if len(sent) <= _MOST_COMPARED else ():
@@ -130,7 +133,7 @@ def repeated_calls(sent: SentGraph) -> Iterator[tuple[str, list[str]]]:
 
 
 def _layers(keys: list[Any]) -> tuple[np.ndarray, list[SentLayer]]:
-    """Return the layer of each task, and the layers."""
+    """Return the number of the layer of each task, and the list of layers."""
     numbers: dict[Any, int] = {}
     of_task = np.empty(len(keys), dtype=np.int64)
     layers: list[SentLayer] = []

@@ -1,7 +1,7 @@
-"""Time that a worker spends serializing results for other processes, which Dask does not record.
+"""Recording of the time that a worker spends serializing results for other processes.
 
-A result is serialized when another process requests it, on the event loop or, above 10 MB, in
-another thread.
+Dask does not record this time. A result is serialized when another process requests it: on the
+event loop or, if it has more than 10 MB, in another thread.
 """
 
 from __future__ import annotations
@@ -20,15 +20,16 @@ from dasfprof.schema.events import Schema
 from dasfprof.schema.tasks import RESULT_SERIALISED
 from dasfprof.system import thread_usage
 
-#: Threshold (CPU seconds) from which serializing is recorded.
+#: Threshold (CPU seconds): serializing is recorded if it took at least this CPU time.
 LEAST = 0.001
-#: Threshold (seconds) from which it is recorded although it took little CPU. Below it, a loop may
-#: just have waited for the GIL. Time without sleeping and without CPU, a wait for CPU, is left out.
+#: Threshold (seconds): serializing is also recorded if it took at least this time, even with little
+#: CPU time. If it took less, the event loop may only have waited for the GIL. If the thread did not
+#: sleep, the time without CPU was a wait for CPU, which is left out.
 _LONG = 0.02
 
-#: Takes an event's columns by name.
+#: Called with the columns of an event, by name.
 Report = Callable[[dict[str, Any]], object]
-#: CPU seconds of a thread, and how often it went to sleep.
+#: The CPU seconds of a thread, and the number of times at which the thread went to sleep.
 _Usage = tuple[float, float]
 
 
@@ -38,21 +39,22 @@ def observe(
     guard: HookGuard,
     undo: list[Callable[[], object]],
 ) -> None:
-    """Write a row for each result that was slow to serialize.
+    """Start to write a row for each result that is slow to serialize.
 
     Parameters
     ----------
     worker
         The worker.
     write
-        Takes a kind of event and its columns, from any thread.
+        Called with the schema of an event and the event's columns, in any thread.
     guard
         Handles errors.
     undo
-        Receives what stops the observation.
+        Receives the functions that stop the observation.
     """
     if can_observe(worker):
-        # Emptied at the end, because Dask keeps the handler that a connection called last.
+        # The list is emptied at the end, because Dask's connections keep a reference to the handler
+        # that they called last.
         listener = [(worker.state.tasks, partial(write, RESULT_SERIALISED), guard)]
         wrap = partial(_timing_results, listener)
         undo.append(Patch(Entries(worker.handlers), "get_data", wrap).remove)
@@ -60,7 +62,7 @@ def observe(
 
 
 def can_observe(worker: Any) -> bool:
-    """Return whether serializing is recorded on this worker."""
+    """Return whether serializing can be recorded on this worker."""
     handlers = getattr(worker, "handlers", None)
     has_handler = isinstance(handlers, dict) and "get_data" in handlers
     has_names = names.SERIALISING.exist() and names.RECEIVING.find("context_meter") is not None
@@ -69,28 +71,32 @@ def can_observe(worker: Any) -> bool:
 
 @dataclass(frozen=True)
 class _Spent:
-    """Seconds, and the CPU seconds among them."""
+    """The seconds, and the CPU seconds, that serializing a result took."""
 
     seconds: float
     cpu: float
 
     @classmethod
     def between(cls, seconds: float, before: _Usage, after: _Usage) -> _Spent:
-        """Return the time between two readings, without waits for CPU if it never slept."""
+        """Return the time between two readings of a thread's usage.
+
+        If the thread did not sleep, its waits for CPU are left out.
+        """
         cpu = after[0] - before[0]
         return cls(seconds if after[1] != before[1] else min(seconds, cpu), cpu)
 
     def is_slow(self) -> bool:
-        """Return whether it is worth recording."""
+        """Return whether serializing took so long that it is recorded."""
         return min(self.cpu, self.seconds) >= LEAST or self.seconds >= _LONG
 
 
 def _timing_results(
     listener: Sequence[tuple[Any, Report, HookGuard]], original: Any, patch: Patch
 ) -> Any:
-    """Return a wrapper of a worker's handler that serializes results.
+    """Return a wrapper of the worker's handler that serializes results.
 
-    The listener has the worker's tasks and what takes the rows, or is empty after the end.
+    `listener` has one item: the worker's tasks, the function that writes rows, and the guard. It is
+    empty after the observation has stopped.
     """
     meter = names.RECEIVING.find("context_meter")
 
@@ -98,13 +104,14 @@ def _timing_results(
         if not patch.active:
             return await original(*args, **kwargs)
         results: list[_Spent] = []
-        # Usage of each thread when it was last known to do something else.
+        # The usage of each thread at the last time when it was known not to serialize.
         known = {threading.get_ident(): thread_usage()}
 
         def count(label: Any, seconds: float, unit: str) -> None:
             if unit == "seconds" and label in ("serialize", "compress"):
                 thread, usage = threading.get_ident(), thread_usage()
-                # Dask serializes large results in another thread, whose usage before is unknown.
+                # Dask serializes large results in another thread. The usage of that thread before
+                # serializing is unknown.
                 spent = _Spent.between(seconds, known.get(thread, (-inf, -inf)), usage)
                 known[thread] = usage
                 if label == "serialize":
@@ -128,9 +135,12 @@ def _timing_results(
 def _slow_results(
     tasks: Any, keys: Iterable[Any], results: list[_Spent]
 ) -> Iterator[dict[str, Any]]:
-    """Yield facts about slow results, which were serialized in the order of the keys."""
+    """Yield facts about each result that was slow to serialize.
+
+    `results` has the times of the results in the order of the keys.
+    """
     known = [task for key in dict.fromkeys(keys) if (task := tasks.get(key)) is not None]
-    # The numbers differ if a task is gone, or all results were serialized a second time.
+    # The lengths differ if a task is gone, or if all results were serialized a second time.
     for task, spent in zip(known, results, strict=True) if len(known) == len(results) else ():
         if spent.is_slow():
             facts = {"key": task.key, "run_id": task.run_id}

@@ -1,10 +1,10 @@
-"""Observers of the tasks of a worker, called in the thread that runs each task.
+"""Observers of the tasks of a worker. An observer is called in the thread that runs the task.
 
-They wrap Dask's private `distributed.worker._run_task_simple`, and `_run_task_async` for coroutine
-tasks. All workers of a process share these functions, so each observer's wrapper passes on the
-tasks of other workers. Wrappers can be removed in any order (see `Patch`).
+Observers wrap Dask's private `distributed.worker._run_task_simple` and, for coroutine tasks,
+`_run_task_async`. All workers of a process share these functions, so the wrapper of each observer
+passes on the tasks of other workers. Wrappers can be removed in any order (see `Patch`).
 
-Tasks in a pool of processes are not observed, because those processes have no worker.
+Tasks in a pool of processes are not observed, because the processes of a pool have no worker.
 """
 
 from __future__ import annotations
@@ -27,17 +27,18 @@ from dasfprof.recording.dask_internals.patch import Patch
 RUN_TASK, RUN_COROUTINE = "_run_task_simple", "_run_task_async"
 
 Run = Callable[..., Any]
-#: Returns a wrapper of a function whose first positional argument is the task. The wrapper must
-#: raise only what the function raises. For a coroutine function, it is a coroutine function.
+#: Returns a wrapper of a function. The first positional argument of the function is the task. The
+#: wrapper must raise only exceptions that the function raises. The wrapper of a coroutine function
+#: must be a coroutine function.
 Wrap = Callable[[Run], Run]
 
 _lock = threading.Lock()
-#: The wrappers of this process, oldest first.
+#: The patches of this process, from the oldest to the newest.
 _patches: list[Patch] = []
 
 
 def availability() -> str:
-    """Return ``available`` if tasks can be observed, or else the reason."""
+    """Return ``available`` if tasks can be observed, or else the reason why they cannot."""
     if names.RUN_TASK.exist():
         return "available"
     return "this version of Dask runs its tasks in another way"
@@ -53,13 +54,14 @@ def observe(
     worker
         The worker.
     wrap, wrap_coroutine
-        Wrap the runs of functions and of coroutine tasks. With None, coroutines are not observed.
+        Wrap the functions that run tasks and coroutine tasks. If `wrap_coroutine` is None,
+        coroutine tasks are not observed.
 
     Returns
     -------
     Callable or None
-        Stops the observation, except of running tasks, which are observed to their end. None if
-        this Dask does not have the functions to wrap.
+        Stops the observation. Tasks that are running are observed until they end. None if this
+        version of Dask does not have the functions to wrap.
     """
     if availability() != "available":
         return None
@@ -77,7 +79,7 @@ def observe(
 def _around(worker: Any, wrap: Wrap, original: Any, patch: Patch) -> Any:
     ours, first = wrap(original), _first_parameter(original)
 
-    # For a coroutine function this returns the coroutine, which Dask awaits.
+    # If the original is a coroutine function, this function returns the coroutine. Dask awaits it.
     def run_observed(*args: Any, **kwargs: Any) -> Any:
         if not args and first in kwargs:
             args = (kwargs.pop(first),)
@@ -107,7 +109,10 @@ def _abandon() -> None:
 
 
 def _first_parameter(function: Any) -> str | None:
-    """Return the name of the first parameter if it can be passed by position and by name."""
+    """Return the name of a function's first parameter.
+
+    Return None if the parameter cannot be passed both by position and by name.
+    """
     try:
         first = next(iter(inspect.signature(function).parameters.values()), None)
     except (TypeError, ValueError):
@@ -116,7 +121,7 @@ def _first_parameter(function: Any) -> str | None:
     return first.name if first is not None and by_both else None
 
 
-if hasattr(os, "register_at_fork"):  # Windows has none, but this module can be imported there.
+if hasattr(os, "register_at_fork"):  # Windows lacks this function, but can import this module.
     os.register_at_fork(after_in_child=_abandon)
 
 
@@ -124,17 +129,20 @@ if hasattr(os, "register_at_fork"):  # Windows has none, but this module can be 
 
 
 def are_known(worker: Any) -> bool:
-    """Return whether a worker knows the task of each thread."""
+    """Return whether a worker knows which task each thread runs."""
     return hasattr(worker, "active_threads")
 
 
 def running_tasks(worker: Any) -> dict[int, Any]:
-    """Return the worker's dict of keys by thread identity, or an empty one if it is unknown."""
+    """Return the worker's dict of the running tasks' keys, by thread identity.
+
+    Return an empty dict if the worker has no such dict.
+    """
     return getattr(worker, "active_threads", {})
 
 
 def first_functions() -> tuple[CodeType, ...]:
-    """Return the functions of Dask that call the functions of tasks and actors, if they exist."""
+    """Return the code of those functions of Dask that call the functions of tasks and actors."""
     callers = names.RUN_TASK.find("_run_task_simple"), names.RUN_ACTOR.find("_run_actor")
     return tuple(inspect.unwrap(each).__code__ for each in callers if each is not None)
 
@@ -149,16 +157,17 @@ class Result(NamedTuple):
 
 
 class Part(NamedTuple):
-    """An argument from a part of the graph: a container of results, or a fused task."""
+    """An argument that is a part of the graph: a container of results, or a fused task."""
 
     kind: str
 
 
 def arguments_of(task: Any, most: int) -> list[tuple[str, Any]]:
-    """Return names and values of the first arguments of a worker's task.
+    """Return the names and the values of the first `most` arguments of a worker's task.
 
-    The name of a positional argument is that of the parameter if the function is plain Python, and
-    its position otherwise. Values that are not in the specification are a `Result` or a `Part`.
+    If the function is a plain Python function, a positional argument has the name of its parameter.
+    Otherwise, its name is its position. If a value is not in the specification, it is replaced by a
+    `Result` or a `Part`.
     """
     spec = getattr(task, "run_spec", None)
     node = names.CODE.find("GraphNode")
@@ -198,9 +207,10 @@ _MOST = 300
 
 
 def functions_of(task: Any) -> list[FunctionType]:
-    """Return the functions of a worker's task, including fused tasks, the outermost first.
+    """Return the Python functions of a worker's task, including functions of fused tasks.
 
-    Only Dask's own specifications, containers and partial functions are entered.
+    The outermost function is first. The search enters only specifications of Dask, containers and
+    partial functions.
     """
     node = names.CODE.find("GraphNode")
     functions: list[FunctionType] = []

@@ -10,24 +10,24 @@ from typing import Any
 from dasfprof.recording.dask_internals.patch import Patch, SharedListeners
 from dasfprof.recording.guard import HookGuard
 
-# `logging.Logger.callHandlers`, which receives each record that is not filtered, is wrapped in the
-# processes of workers. A handler would change what programs see: `logging.basicConfig` does nothing
-# if there is one, and records go to stderr only if there is none.
+# In worker processes, `logging.Logger.callHandlers` is wrapped, which receives each record that is
+# not filtered. A further handler would change the behaviour of programs: `logging.basicConfig` does
+# nothing if there is a handler, and records go to stderr only if there is no handler.
 
-#: Called with the key and run id of the task, the record, and whether it is the task run's first
-#: error. The key is None if Dask logs an exception outside of tasks.
+#: Called with the key and the run id of the task, the record, and whether the record is the first
+#: error of the task run. The key is None if Dask logs an exception outside of tasks.
 Listener = Callable[[Any, int, logging.LogRecord, bool], object]
 
 _OURS = "dasfprof."
-#: Loggers of Dask, and those of processes that are not workers.
+#: Start of the names of Dask's loggers, and starts for processes that are not workers.
 _DASK = "distributed."
 _OF_OTHERS = ("distributed.scheduler", "distributed.nanny", "distributed.client")
-#: Maximum number of records of a task run, not counting its first error.
+#: Maximum number of records per task run, not counting the first error of the task run.
 MOST_OF_A_RUN = 20
 
 
 class _Run:
-    """A task run, with the number of its records so far."""
+    """A task run that logs, with its number of records up to now."""
 
     __slots__ = ("has_erred", "identity", "records")
 
@@ -38,7 +38,7 @@ class _Run:
 
 
 class _RecordHandler:
-    """Passes the log records of a worker's task runs to a listener, from a minimum level."""
+    """Passes log records of a worker's task runs, from a minimum level on, to a listener."""
 
     def __init__(
         self,
@@ -52,11 +52,11 @@ class _RecordHandler:
         self._tasks = worker.state.tasks
         self._level, self._listener, self._left_out = level, listener, left_out
         self._guard = guard
-        #: The last run that logged, by thread.
+        #: By thread: the last task run that has logged.
         self._last: dict[int, _Run] = {}
 
     def handle(self, record: logging.LogRecord) -> None:
-        """Call the listener with a record of this thread if it belongs to a task run."""
+        """Call the listener with a record of this thread, if the record belongs to a task run."""
         with self._guard.catching("a log record of a task"):
             is_error = record.levelno >= logging.ERROR or bool(
                 record.exc_info and record.exc_info[0]
@@ -68,7 +68,7 @@ class _RecordHandler:
                 return
             thread = threading.get_ident()
             key = self._threads.get(thread)
-            if key is None:  # Also for coroutines.
+            if key is None:  # The thread runs no task, or a coroutine task.
                 of_dask = logger.startswith(_DASK) and not logger.startswith(_OF_OTHERS)
                 if of_dask and record.exc_info and record.levelno >= logging.ERROR:
                     self._listener(None, -1, record, True)
@@ -113,17 +113,17 @@ def listen(
     worker
         The worker.
     level
-        Minimum level of a record. The first error of each task run is always included.
+        Minimum level of records. The first error of each task run is passed on at any level.
     listener
         Receives the records.
     left_out
-        Called for each record beyond `MOST_OF_A_RUN` of a task run.
+        Called for each record that is left out because the task run has more than `MOST_OF_A_RUN`.
     guard
         Handles errors.
 
     Returns
     -------
     Callable
-        Stops it.
+        Stops the calls of the listener.
     """
     return _handlers.add(_RecordHandler(worker, level, listener, left_out, guard))

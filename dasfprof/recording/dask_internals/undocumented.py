@@ -1,4 +1,4 @@
-"""Small accessors of attributes and calls of workers and schedulers that Dask does not document."""
+"""Functions that access undocumented attributes and calls of Dask's workers and schedulers."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def use_dask_logging(level: int = logging.NOTSET) -> None:
     Parameters
     ----------
     level
-        Minimum level of records if none is set. By default, Python's (warnings).
+        Minimum level of records, if the logger has no level. By default, Python's level (warnings).
     """
     ours = logging.getLogger("dasfprof")
     if not ours.hasHandlers():
@@ -41,12 +41,12 @@ def use_dask_logging(level: int = logging.NOTSET) -> None:
 
 
 def last_turn(server: Any) -> float | None:
-    """Return the Unix time of the last turn of the event loop, or None if this Dask has none."""
+    """Return the Unix time of the event loop's last turn, or None if Dask does not store it."""
     return getattr(server, "_last_tick", None)
 
 
 def turn_interval() -> float:
-    """Return the maximum seconds between two turns of a loop that is not blocked."""
+    """Return the maximum seconds between two turns of an event loop that is not blocked."""
     return float(parse_timedelta(dask.config.get("distributed.admin.tick.interval"), default="ms"))
 
 
@@ -54,7 +54,7 @@ def turn_interval() -> float:
 
 
 def fingerprint(scheduler: Any) -> tuple[Any, ...]:
-    """Return a value that differs after each change of tasks, workers, clients and primitives."""
+    """Return a value that changes with any change of tasks, workers, clients or primitives."""
     return (
         getattr(scheduler, "transition_counter", None),
         [(worker.address, worker.status) for worker in scheduler.workers.values()],
@@ -64,9 +64,9 @@ def fingerprint(scheduler: Any) -> tuple[Any, ...]:
 
 
 def activity(worker: Any) -> tuple[Any, ...] | None:
-    """Return a value that differs after each change of a worker's tasks and data.
+    """Return a value that changes with any change of a worker's tasks or data.
 
-    It is None while the worker is busy.
+    Return None while the worker is busy.
     """
     state = worker.state
     transitions = getattr(state, "transition_counter", None)
@@ -85,38 +85,42 @@ def activity(worker: Any) -> tuple[Any, ...] | None:
 
 
 def with_correction(worker: Any) -> Any:
-    """Return an object with the worker's correction of its clock, 0 if this Dask has none."""
+    """Return an object with the attribute ``scheduler_delay``, a worker's correction of its clock.
+
+    The correction is 0 if this version of Dask has none.
+    """
     return worker if hasattr(worker, "scheduler_delay") else SimpleNamespace(scheduler_delay=0.0)
 
 
 def memory_sizes(worker: Any) -> dict[str, int]:
-    """Return the `MEMORY_SIZES` of a worker, 0 for each that is unset or unknown."""
+    """Return the `MEMORY_SIZES` of a worker, with 0 for a size that is not set or unknown."""
     manager = getattr(worker, "memory_manager", None)
     limit = getattr(manager, "memory_limit", None) or 0
     fractions = {name: getattr(manager, f"{name}_fraction", None) or 0 for name in MEMORY_SIZES}
     fractions["memory_limit"] = 1
-    if getattr(worker, "nanny", None):  # It kills the worker, by the worker's config.
+    if getattr(worker, "nanny", None):  # The nanny kills the worker at a limit in the config.
         setting = "distributed.worker.memory.terminate"
         fractions["memory_terminate"] = dask.config.get(setting, 0) or 0
     return {name: int(limit * fraction) for name, fraction in fractions.items()}
 
 
 def value_in_memory(data: Any, key: Any) -> Any:
-    """Return a result that is in memory, or None for others.
+    """Return the result of a task, or None if the result is not in memory.
 
-    ``data[key]`` would read it back from disk and change the order in which results are spilled.
+    ``data[key]`` would read the result back from disk, and change the order in which results are
+    spilled.
     """
     fast = getattr(getattr(data, "fast", data), "d", data)
     return fast.get(key) if isinstance(fast, dict) else None
 
 
 def spilled_bytes(data: Any) -> int:
-    """Return the bytes of a worker's results that are spilled."""
+    """Return the bytes on disk of the results that a worker has spilled."""
     return getattr(getattr(data, "spilled_total", None), "disk", 0)
 
 
 def spill_metrics(data: Any) -> dict[Any, float]:
-    """Return seconds and bytes that a worker has spilled and unspilled, by label and unit."""
+    """Return the seconds and bytes of a worker's spilling and unspilling, by label and unit."""
     return dict(getattr(data, "cumulative_metrics", {}))
 
 
@@ -133,25 +137,25 @@ def p2p_buffers(worker: Any) -> int | None:
 
 
 def registered_for_workers(dask_scheduler: Any) -> list[str] | None:
-    """Return the names of the plugins for new workers, or None if this Dask has no list of them."""
+    """Return the names of the plugins for new workers, or None if Dask does not store them."""
     plugins = getattr(dask_scheduler, "worker_plugins", None)
     return None if plugins is None else list(plugins)
 
 
 def forget_for_workers(plugins: list[str], dask_scheduler: Any) -> None:
-    """Remove plugins from those for new workers."""
+    """Remove plugins from the plugins that new workers receive."""
     registered = getattr(dask_scheduler, "worker_plugins", {})
     for name in plugins:
         registered.pop(name, None)
 
 
 def error_in(response: dict[str, Any]) -> BaseException:
-    """Return the exception of a response whose status is ``error``, with its traceback."""
+    """Return the exception in a response with the status ``error``, with its traceback."""
     clean = names.REMOTE_ERRORS.find("clean_exception")
     try:
         _, error, trace = clean(**response)
         return error.with_traceback(trace)
-    except Exception:  # The name is missing, or its result has another form.
+    except Exception:  # Dask lacks the function, or the function returns another form.
         return RuntimeError(str(response.get("exception_text") or response.get("exception")))
 
 
@@ -161,7 +165,7 @@ def error_in(response: dict[str, Any]) -> BaseException:
 def add_routes(
     scheduler: Any, routes: list[tuple[str, type, dict[str, Any]]]
 ) -> Callable[[], None]:
-    """Add routes before the existing ones, if the scheduler has an HTTP server.
+    """Add routes before the existing routes, if the scheduler has an HTTP server.
 
     Returns
     -------
@@ -175,7 +179,7 @@ def add_routes(
     before = list(rules)
     application.add_handlers(".*$", routes)
     added = [rule for rule in rules if rule not in before]
-    # Tornado appends them after those of an earlier run, which would answer instead.
+    # Tornado appends new routes. Then the routes of an earlier run would answer instead.
     rules[:] = added + before
 
     def remove() -> None:
@@ -188,10 +192,11 @@ def add_routes(
 def observe_dropped_copies(
     scheduler: Any, observer: Callable[[str, list[Any]], object], guard: HookGuard
 ) -> Callable[[], object]:
-    """Call an observer with address and keys when the scheduler drops copies on a worker.
+    """Call an observer each time the scheduler drops copies of results on a worker.
 
-    The active memory manager does this. Returns the function that stops it. If this Dask drops
-    copies by other means, nothing is observed.
+    The observer receives the worker's address and the keys. The active memory manager drops copies.
+    Return the function that stops the calls. If this version of Dask drops copies by other means,
+    the observer is never called.
     """
     if not hasattr(scheduler, "request_remove_replicas"):
         return lambda: None
@@ -209,9 +214,9 @@ def observe_dropped_copies(
 
 
 def add_handler(scheduler: Any, name: str, handler: Callable[..., Any]) -> Callable[[], object]:
-    """Add a handler of requests to a scheduler. Return the function that removes it.
+    """Add a handler of requests to a scheduler. Return the function that removes the handler.
 
-    Without Dask's table of handlers, the handler is never called.
+    If this version of Dask has no table of handlers, the handler is never called.
     """
     handlers: dict[str, Any] = getattr(scheduler, "handlers", {})
     handlers[name] = handler
@@ -219,7 +224,7 @@ def add_handler(scheduler: Any, name: str, handler: Callable[..., Any]) -> Calla
 
 
 def forget_handlers() -> None:
-    """Remove the handlers of an ended run from memory. Dask caches a fact about each handler."""
+    """Clear Dask's cache of facts about handlers, so that handlers of ended runs leave memory."""
     clear = names.HANDLER_FACTS.find("_expects_comm.cache_clear")
     if clear is not None:
         clear()
@@ -228,9 +233,9 @@ def forget_handlers() -> None:
 def observe_handler(
     scheduler: Any, name: str, observer: Callable[[Any], object], guard: HookGuard
 ) -> Callable[[], object]:
-    """Call an observer with each answer of a handler. Return the function that stops it.
+    """Call an observer with each answer of a handler. Return the function that stops the calls.
 
-    If there is no such handler, or it is a coroutine function, nothing is observed.
+    If there is no such handler, or if it is a coroutine function, the observer is never called.
     """
     handlers: dict[str, Any] = getattr(scheduler, "handlers", {})
     if name not in handlers or iscoroutinefunction(handlers[name]):

@@ -1,4 +1,4 @@
-"""Observers of a worker: actor calls, P2P messages, outcomes of task runs and transfers."""
+"""Observers of a worker's actor calls, P2P messages, and outcomes of task runs and transfers."""
 
 from __future__ import annotations
 
@@ -15,42 +15,50 @@ from dasfprof.recording.guard import HookGuard
 
 # --- Actor calls ----------------------------------------------------------------------------------
 #
-# Actor calls are not tasks. A worker receives them as messages, which its `handlers` pass to
-# `Worker.actor_execute`, and runs them on its event loop or in a thread for actors. A call of an
-# actor by another actor on the same worker is not a message, but a part of the outer call.
+# Actor calls are not tasks. A worker receives actor calls as messages, and its `handlers` pass the
+# messages to `Worker.actor_execute`. The worker runs the calls on its event loop or in a thread for
+# actors. If an actor calls another actor on the same worker, the inner call is not a message, but a
+# part of the outer call.
 
 
 def can_observe(worker: Any, request: str = "actor_execute") -> bool:
-    """Return whether requests to this worker can be observed (actor calls, or functions)."""
+    """Return whether requests of a kind to this worker can be observed.
+
+    The kind is ``actor_execute`` (actor calls) or ``run`` (functions outside of tasks).
+    """
     handlers = getattr(worker, "handlers", None)
     return isinstance(handlers, dict) and request in handlers
 
 
 class ActorCalls:
-    """Passes each actor call of a worker to an observer until `stop`. Requires `can_observe`.
+    """Passes each actor call of a worker to an observer until `stop` is called.
+
+    `can_observe` must have returned True.
 
     Parameters
     ----------
     worker
         The worker.
     observer
-        Called with each call when it has ended: start, seconds, the actor's key, the method, and
-        ``success``, ``failed``, or ``unanswered`` if observation stopped before the answer.
+        Called when an actor call has ended, with a tuple: start, seconds, the actor's key, the
+        method, and the outcome ``success``, ``failed`` or ``unanswered``. A call is ``unanswered``
+        if the observation stopped before the worker answered.
     guard
         Handles errors.
     """
 
-    #: The request that is observed.
+    #: The kind of request that is observed.
     _request = "actor_execute"
 
     def __init__(self, worker: Any, observer: Callable[[Any], None], guard: HookGuard) -> None:
         self._observer, self._guard = observer, guard
-        #: Calls without an answer: start, start by the clock of durations, actor, method.
+        #: Calls in progress: the start, the start by the clock for durations, the actor and the
+        #: method.
         self._open: dict[object, tuple[float, float, Any, str]] = {}
         self._patch = Patch(Entries(worker.handlers), self._request, self._wrap)
 
     def stop(self) -> None:
-        """Stop observing, and pass on the calls without an answer. Idempotent."""
+        """Stop observing, and pass on the calls in progress as ``unanswered``. Idempotent."""
         self._patch.remove()
         for call in list(self._open):
             self._ended(call, "unanswered")
@@ -91,26 +99,26 @@ class ActorCalls:
 
 
 def outcome_of(result: Any) -> str:
-    """Return ``success`` or ``failed``: an answer may also be an exception."""
+    """Return the outcome of a call, ``success`` or ``failed``. `result` may be an exception."""
     ended_well = isinstance(result, dict) and result.get("status") == "OK"
     return "success" if ended_well else "failed"
 
 
 # --- Messages of P2P shuffles ---------------------------------------------------------------------
 #
-# P2P shuffles move rows and blocks between workers in messages, which are neither results of tasks
-# nor transfers. Dask's private `CommShardsBuffer.process` sends them. All workers of a process
-# share it, so it is wrapped once.
+# P2P shuffles move rows and blocks between workers in messages. These messages are neither results
+# of tasks nor transfers. Dask's private `CommShardsBuffer.process` sends the messages. All workers
+# of a process share this method, so it is wrapped once.
 
-#: Start, seconds, the receiver's address, bytes, and ``success`` or ``failed``.
+#: A message: start, seconds, the receiver's address, bytes, and ``success`` or ``failed``.
 Message = tuple[float, float, str, int, str]
 Observer = Callable[[Message], None]
 
 
 def observe(worker: Any, observer: Observer, guard: HookGuard) -> Callable[[], None]:
-    """Call an observer with each message of a P2P shuffle from this worker to another one.
+    """Call an observer with each message of a P2P shuffle from this worker to another worker.
 
-    It is never called if this Dask lacks a required name.
+    The observer is never called if this version of Dask lacks a required name.
 
     Returns
     -------
@@ -153,7 +161,7 @@ def _report(
             guard.caught("a message of a P2P shuffle")
 
 
-#: Addresses of the recorded workers, each with its observer.
+#: The addresses of the recorded workers, each with its observer and guard.
 _listeners: SharedListeners[tuple[str, Observer, HookGuard]] = SharedListeners(
     lambda: [(names.P2P.find("CommShardsBuffer"), "process", _wrap)]
 )
@@ -162,12 +170,15 @@ _listeners: SharedListeners[tuple[str, Observer, HookGuard]] = SharedListeners(
 # --- The worker's metering: outcomes of task runs and transfers -----------------------------------
 #
 # After each task run and each transfer, the worker calls its private `_finalize_metrics` with the
-# outcome, an object of one of the classes here, and a ledger of metrics. These are labels with a
-# value and a unit. A label may occur more than once.
+# outcome and a ledger of metrics. The outcome is an instance of one of the classes below. A metric
+# has a label, a value and a unit. A label may occur more than once.
 
 
 def _outcome(used: Names, name: str) -> Any:
-    """Return a class of outcomes. If this Dask lacks it, return a class that no outcome has."""
+    """Return a class of outcomes with a name.
+
+    If this version of Dask lacks the class, return a class of which no outcome is an instance.
+    """
     kind = used.find(name) if used.exist() else None
     return kind if isinstance(kind, type) else type(None)
 
@@ -181,15 +192,17 @@ GatherDepBusyEvent = _outcome(names.TRANSFERS, "GatherDepBusyEvent")
 
 
 def listen(worker: Any, observe: Callable[[Any, Any], None], guard: HookGuard) -> Patch | None:
-    """Call `observe` with each outcome and its ledger, before the worker's metering.
+    """Call `observe` with each outcome and its ledger, before the worker's metering handles them.
 
-    The method is replaced on this worker only. The guard handles errors that `observe` raises.
+    The method `_finalize_metrics` is replaced only on this worker. The guard handles errors that
+    `observe` raises.
 
     Returns
     -------
     Patch or None
-        To be removed at the end. None if this Dask lacks the method or a class of outcomes of task
-        runs. The public `transition` hook is used in that case.
+        The patch, which the caller removes at the end. None if this version of Dask lacks the
+        method or a class of outcomes of task runs. In that case, the caller uses the public hook
+        `transition`.
     """
     if not names.METERING.exist():
         return None
@@ -199,7 +212,7 @@ def listen(worker: Any, observe: Callable[[Any, Any], None], guard: HookGuard) -
             if patch.active:
                 try:
                     given = args
-                    if len(args) < 2:  # Some are passed by name.
+                    if len(args) < 2:  # Some arguments are passed by name.
                         bound = inspect.signature(original).bind(*args, **kwargs)
                         given = tuple(bound.arguments.values())
                     observe(given[0], given[1])

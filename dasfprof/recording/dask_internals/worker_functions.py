@@ -1,8 +1,8 @@
-"""Functions that clients run on a worker outside of tasks, as `Client.run` does.
+"""Observers of functions that clients run on a worker outside of tasks, as with `Client.run`.
 
-Like actor calls, they arrive as messages. Dask's private `run` unpickles the function and passes it
-to the module's `has_arg`, whose wrapper records the function's name. Other coroutines run on the
-event loop between the steps of `run`.
+Like actor calls, these functions arrive as messages. Dask's private coroutine function `run`
+unpickles the function and passes it to `has_arg` of its module. A wrapper of `has_arg` records the
+function's name. Between the steps of the coroutine, the event loop runs other coroutines.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from dasfprof.recording.guard import HookGuard
 
 
 class FunctionRun:
-    """A function that runs on a worker. Awaiting it counts the CPU seconds of its steps."""
+    """A function that runs on a worker. Awaiting the object counts the CPU seconds of all steps."""
 
     def __init__(self, coroutine: Any) -> None:
         self._coroutine, self.cpu = coroutine, 0.0
@@ -49,10 +49,10 @@ _running: ContextVar[FunctionRun | None] = ContextVar("dasfprof_function", defau
 
 
 class FunctionRuns(ActorCalls):
-    """Passes each function that a worker runs outside of tasks to an observer, until `stop`.
+    """Passes each function that a worker runs outside of tasks to an observer.
 
-    The observer is called with start, seconds, name, CPU seconds and state. Functions of dasfprof
-    are left out.
+    When a function has ended, the observer is called with a tuple: start, seconds, the function's
+    name, CPU seconds, and the outcome. Functions of dasfprof are left out.
     """
 
     _request = "run"
@@ -62,7 +62,7 @@ class FunctionRuns(ActorCalls):
         self._leave = _named.add(guard) if names.WORKER_FUNCTIONS.exist() else lambda: None
 
     def stop(self) -> None:
-        """Stop observing, and pass on the functions that have not ended. Idempotent."""
+        """Stop observing, and pass on the functions in progress as ``unanswered``. Idempotent."""
         super().stop()
         self._leave()
         self._leave = lambda: None

@@ -1,8 +1,9 @@
-"""A snapshot of a cluster: the work in progress on its scheduler and workers.
+"""Functions that take a snapshot of a cluster: the work in progress on its scheduler and workers.
 
-The scheduler asks each worker separately, with a time limit, so that a worker that does not answer
-does not delay the answers of others. For such a worker, its nanny reports the state of its process,
-or the scheduler if it runs on the same host.
+The scheduler asks each worker separately, with a time limit. So a worker that does not answer does
+not delay the answers of other workers. If a worker does not answer, its nanny reports the state of
+the worker's process. If the worker has no nanny and is on the scheduler's host, the scheduler
+reports the state.
 """
 
 from __future__ import annotations
@@ -26,15 +27,14 @@ from dasfprof.recording.dask_internals.inspection.views import (
     worker_view,
 )
 
-#: Seconds after which a worker without an answer counts as slow, so that its process is examined.
+#: Threshold (seconds): if a worker has not answered after this time, its process is examined.
 _PATIENCE = 0.3
-#: Maximum number of tasks whose state a worker reports, in addition to those that the scheduler
-#: asks for.
+#: Maximum number of tasks for which a worker reports the state, in addition to the tasks that the
+#: scheduler names.
 _MOST_KNOWN = 200
-#: Maximum number of transitions, newest first, that are searched for the last start or end of a
-#: task.
+#: Maximum number of the newest transitions that are searched for the last start or end of a task.
 _MOST_TRANSITIONS = 10_000
-#: Maximum number of failed tasks, and of dependents of a failed task, that are counted.
+#: Maximum number of failed tasks that are returned, and of counted dependents of a failed task.
 _MOST_FAILED, _MOST_DEPENDENTS = 20, 100_000
 
 
@@ -44,10 +44,10 @@ def look_at_scheduler(dask_scheduler: Any) -> dict[str, Any]:
     Returns
     -------
     dict
-        What `scheduler_view` returns; ``host``; ``time``; ``quiet``: seconds since a task started
+        The entries of `scheduler_view`; ``host``; ``time``; ``quiet``: seconds since a task started
         or ended, or None if unknown; ``failed``: tasks that failed and are not retried, as dicts
-        with ``key, function, message, worker, dependents``; ``runs``: the directory and id of each
-        run that is being recorded.
+        with ``key, function, message, worker, dependents``; ``runs``: the directory and the id of
+        each run that is being recorded.
     """
     return {
         **scheduler_view(dask_scheduler),
@@ -77,7 +77,7 @@ def _failed(scheduler: Any) -> list[dict[str, Any]]:
         task = scheduler.tasks.get(entry.key)
         if task is None or task.state != "erred" or task.exception_blame is not task:
             continue
-        # Dask stores that it abandoned a task as a pickled exception without text.
+        # If Dask abandons a task, it stores a pickled exception without text.
         died = task.suspicious
         killed = f"KilledWorker, as {died} workers died while they ran it" if died else ""
         if len(failed) < _MOST_FAILED and task.key not in failed:
@@ -92,7 +92,7 @@ def _failed(scheduler: Any) -> list[dict[str, Any]]:
 
 
 def _dependents(failed: Any) -> int | None:
-    """Return the number of tasks that never run because a task failed."""
+    """Return the number of tasks that never run because `failed` failed, or None if too many."""
     seen = {failed}
     pending = [failed]
     while pending:
@@ -113,7 +113,7 @@ async def look_at_workers(
     Parameters
     ----------
     look, look_at_process
-        `look_at_worker` and `state_of_nannys_process`, pickled.
+        The pickled functions `look_at_worker` and `state_of_nannys_process`.
     pause
         Seconds between two snapshots of a worker.
     limit
@@ -122,8 +122,9 @@ async def look_at_workers(
     Returns
     -------
     dict
-        By address: ``view`` (see `look_at_worker`). If there is none, ``silence`` (the reason) and,
-        if known, ``process`` (see `processes.process_state`) with its ``host``.
+        By address, a dict. If the worker answered, it has ``view`` (see `look_at_worker`).
+        Otherwise, it has ``silence`` (the reason) and, if known, ``process`` (the state of the
+        worker's process, see `processes.process_state`) and the process's ``host``.
     """
 
     async def ask(worker: Any) -> dict[str, Any]:
@@ -152,7 +153,7 @@ async def look_at_workers(
 async def _call(
     address: str, scheduler: Any, function: bytes, args: tuple[Any, ...], limit: float
 ) -> Any:
-    """Run a function on another process of the cluster."""
+    """Run a pickled function in another process of the cluster, and return its result."""
 
     async def run() -> Any:
         async with rpc(address, connection_args=scheduler.connection_args) as process:
@@ -170,7 +171,7 @@ async def _call(
 
 
 def _abort(call: asyncio.Task[Any]) -> None:
-    """Abort the connection of a call. Otherwise Dask would log a warning."""
+    """Cancel a call, and abort its connection. Otherwise, Dask would log a warning."""
     for frame in frames_of_coroutine(call.get_coro()):
         abort = getattr(frame.f_locals.get("comm"), "abort", None)
         if abort is not None:
@@ -192,7 +193,7 @@ async def _process_of(worker: Any, scheduler: Any, look: bytes, limit: float) ->
 
 
 async def state_of_nannys_process(dask_worker: Any) -> dict[str, Any]:
-    """Return the state of a nanny's worker process, and its host."""
+    """Return the state of a nanny's worker process, and the name of the host."""
     return {"host": socket.gethostname(), "process": await process_state(dask_worker.pid)}
 
 
@@ -202,17 +203,17 @@ async def look_at_worker(keys: list[Any], pause: float, dask_worker: Any) -> dic
     Parameters
     ----------
     keys
-        Tasks that the scheduler has sent to the worker.
+        Keys of the tasks that the scheduler has sent to the worker.
     pause
         Seconds between the snapshots.
 
     Returns
     -------
     dict
-        What `worker_view` returns; ``host``; ``pause``: seconds between the snapshots. ``known``
-        includes those of `keys` that the worker knew at either snapshot. The ``unchanged`` of a
-        task is whether its stack was the same in both, and its ``cpu`` the CPU seconds of its
-        thread in between.
+        The entries of `worker_view`; ``host``; ``pause``: seconds between the snapshots. ``known``
+        also includes each of `keys` that the worker knew at one of the snapshots. For each task,
+        ``unchanged`` is whether the task's stack was the same in both snapshots, and ``cpu`` is the
+        CPU seconds of the task's thread between the snapshots.
     """
     cpu: dict[Any, float] = {}
     known = _known(dask_worker, keys)

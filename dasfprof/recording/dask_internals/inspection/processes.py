@@ -1,4 +1,4 @@
-"""The state of a process that does not answer, according to the operating system."""
+"""Functions that ask the operating system for the state of a process that does not answer."""
 
 from __future__ import annotations
 
@@ -12,25 +12,27 @@ import psutil
 
 from dasfprof.system import PROC
 
-#: Seconds between two readings of the CPU time of its threads, and maximum number of readings. On
-#: an overloaded host, a thread that computes gets little time.
+#: Seconds between two readings of the CPU time of the process's threads, and maximum number of
+#: further readings. Several readings are needed, because on an overloaded host, a thread that
+#: computes gets little CPU time.
 _PAUSE, _MOST_READINGS = 0.4, 4
-#: Thresholds: a thread with this fraction of the process's CPU time is the only one that computes,
-#: if it ran or was runnable for this fraction of the time.
+#: Threshold (fraction) of two conditions: a thread is the only thread that computes if it used at
+#: least this fraction of the process's CPU time, and ran or was runnable for at least this fraction
+#: of the time.
 _ALONE = 0.8
-#: Threshold (fraction of a core): a process that uses less is sleeping. Each thread that waits for
-#: the GIL wakes up every 5 ms.
+#: Threshold (fraction of a core): a process is idle if it uses at most this fraction. It may use
+#: some CPU time, because each thread that waits for the GIL wakes up every 5 ms.
 _SLEEPS = 0.1
-#: Kernel functions in which threads of a frozen container wait.
+#: Kernel functions in which the threads of a frozen container wait.
 _FREEZERS = ("do_freezer_trap", "__refrigerator")
 
 
 class Thread(NamedTuple):
-    """A thread: the letter of its state, CPU seconds, and the kernel function in which it waits."""
+    """A thread. It has the letter of its state, and the kernel function in which it waits."""
 
     letter: str
     cpu: float
-    #: Seconds for which it waited for CPU.
+    #: Seconds for which the thread waited for CPU.
     delayed: float
     waits_in: str
 
@@ -39,13 +41,13 @@ Threads = dict[str, Thread]
 
 
 async def process_state(pid: int | None) -> str | None:
-    """Return the state of a process of this host.
+    """Return the state of a process on this host.
 
     Returns
     -------
     str or None
-        ``stopped``; ``gone``; ``busy``: one thread computes or is runnable, and all others sleep;
-        ``idle``: all threads sleep. None for all other states, and if it is unknown.
+        ``stopped``; ``gone``; ``busy``: one thread computes or is runnable, and all other threads
+        sleep; ``idle``: all threads sleep. None for any other state, and if the state is unknown.
     """
     if not os.path.isdir(f"{PROC}/self/task"):
         return None
@@ -61,13 +63,18 @@ async def process_state(pid: int | None) -> str | None:
         state = _judge(before, after, ready, time.monotonic() - begin)
         if state is not None:
             return state
-    # If other programs leave no core to a thread, its CPU seconds mean nothing until it gets one.
-    # It is runnable at each reading, while threads that wait for the GIL are mostly sleeping.
+    # If other programs use all cores, the CPU seconds of a thread show nothing until the thread
+    # gets a core. But a thread that computes is runnable at each reading, and threads that wait for
+    # the GIL are mostly sleeping.
     return "busy" if len(ready) == 1 else None
 
 
 def _judge(before: Threads, after: Threads, ready: set[str], seconds: float) -> str | None:
-    """Return the state that readings of the threads show. `ready`: runnable at each reading."""
+    """Return the state that two readings of the threads show, or None if it is not clear.
+
+    `ready` has the threads that were runnable at each reading. `seconds` is the time between the
+    two readings.
+    """
     if not after:
         return "gone"
     if all(thread.letter in "Tt" or thread.waits_in in _FREEZERS for thread in after.values()):
@@ -83,12 +90,12 @@ def _judge(before: Threads, after: Threads, ready: set[str], seconds: float) -> 
 
 
 def _ready(threads: Threads) -> set[str]:
-    """Return the threads that run or are runnable."""
+    """Return the names of the threads that run or are runnable."""
     return {name for name, thread in threads.items() if thread.letter == "R"}
 
 
 def _threads(pid: int | None) -> Threads:
-    """Return the threads of a process, or nothing if it has ended."""
+    """Return the threads of a process, or an empty dict if the process has ended."""
     by_name: Threads = {}
     try:
         threads = os.listdir(f"{PROC}/{pid}/task")
@@ -97,7 +104,7 @@ def _threads(pid: int | None) -> Threads:
     for name in threads:
         folder = f"{PROC}/{pid}/task/{name}"
         fields = _content(f"{folder}/stat").rpartition(") ")[2].split()
-        if fields and fields[0] not in "ZX":  # If not, the thread has ended meanwhile.
+        if fields and fields[0] not in "ZX":  # Leave out threads that have ended.
             times = _content(f"{folder}/schedstat").split()
             if times:
                 cpu, delayed = int(times[0]) / 1e9, int(times[1]) / 1e9
@@ -108,7 +115,7 @@ def _threads(pid: int | None) -> Threads:
 
 
 def _content(path: str) -> str:
-    """Return the text of a file, or an empty text if it does not exist on this system."""
+    """Return the text of a file, or an empty text if the file cannot be read."""
     try:
         with open(path) as file:
             return file.read()
@@ -117,17 +124,17 @@ def _content(path: str) -> str:
 
 
 async def state_of_listener(pid: int | None, host: str, port: int) -> str | None:
-    """Return the state of a process that listens on a port.
+    """Return the state of a process that listens on a port. See `process_state`.
 
-    See `process_state`. Returns None on another host, or if another process listens on the port,
-    such as that of a tunnel.
+    Return ``gone`` if no process listens on the port. Return None if the address belongs to another
+    host, or if another process listens on the port, such as a tunnel's process.
 
     Parameters
     ----------
     pid
-        The process, or None for whichever process listens.
+        The pid of the process. If None, it is the process that listens on the port.
     host, port
-        The address on which it listens.
+        The address on which the process listens.
     """
     if not _is_local(host):
         return None

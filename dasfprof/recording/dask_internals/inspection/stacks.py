@@ -1,4 +1,4 @@
-"""Stacks of threads and coroutines, states of threads, and what a thread waits for."""
+"""Functions that read stacks of threads and coroutines, states of threads, and causes of waits."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from typing import Any
 
 from dasfprof.system import PROC
 
-#: A stack: function, file and line of each frame, the outermost first.
+#: A stack: the function, file and line of each frame, from the outermost to the innermost frame.
 Stack = tuple[tuple[str, str, int], ...]
 
-#: Maximum number of frames of a stack. The middle of deeper stacks is left out.
+#: Maximum number of frames of a stack. If a stack has more frames, its middle is left out.
 MOST_FRAMES = 100
 
-#: Files whose functions only run a task's graph or count its calls.
+#: Ends of the paths of files with functions that only run a task's graph or count its calls.
 _PLUMBING = (
     "/dask/_task_spec.py",
     "/dasfprof/recording/task_runs/thread_time.py",
     "/dasfprof/recording/call_profiles.py",
 )
 
-#: States of a thread by the kernel's letters in /proc/PID/stat.
+#: By the kernel's letter in /proc/PID/stat: the state of a thread.
 THREAD_STATES = {
     **{"R": "running", "S": "sleeping", "I": "sleeping"},
     **{"D": "disk", "T": "stopped", "t": "stopped"},
@@ -31,9 +31,9 @@ THREAD_STATES = {
 
 
 def frames_of_thread(frame: FrameType | None, begin: CodeType | None) -> list[FrameType]:
-    """Return the frames of a thread inside the last call of `begin`, the outermost first.
+    """Return the frames of a thread inside the last call of `begin`, from the outermost frame on.
 
-    Without `begin`, or if no frame runs it, all frames are returned.
+    Return all frames of the thread if `begin` is None, or if no frame runs `begin`.
     """
     frames: list[FrameType] = []
     while frame is not None:
@@ -45,14 +45,14 @@ def frames_of_thread(frame: FrameType | None, begin: CodeType | None) -> list[Fr
 
 
 def frames_of_coroutine(coroutine: Any) -> list[FrameType]:
-    """Return the frames of a suspended coroutine, the outermost first."""
+    """Return the frames of a suspended coroutine, from the outermost to the innermost frame."""
     frames: list[FrameType] = []
     while len(frames) < 10 * MOST_FRAMES:
         if type(coroutine) is CoroutineType:
             frame, inner = coroutine.cr_frame, coroutine.cr_await
         elif type(coroutine) is GeneratorType:
             frame, inner = coroutine.gi_frame, coroutine.gi_yieldfrom
-        else:  # Attributes of other objects may run the user's code.
+        else:  # Reading attributes of other objects may run the user's code.
             break
         if frame is not None:
             frames.append(frame)
@@ -61,7 +61,7 @@ def frames_of_coroutine(coroutine: Any) -> list[FrameType]:
 
 
 def stack_of(frames: list[FrameType]) -> Stack:
-    """Return function, file and line of frames, without those that only run a task's graph."""
+    """Return the stack of frames. Frames that only run a task's graph are left out."""
     shown = [frame for frame in frames if not frame.f_code.co_filename.endswith(_PLUMBING)]
     if len(shown) > MOST_FRAMES:
         half = MOST_FRAMES // 2
@@ -74,7 +74,7 @@ def stack_of(frames: list[FrameType]) -> Stack:
 
 
 class Threads:
-    """The states of this process's threads at one time, according to the kernel."""
+    """Reads the states of this process's threads from the kernel."""
 
     def __init__(self) -> None:
         self._native = {thread.ident: thread.native_id for thread in threading.enumerate()}
@@ -93,10 +93,10 @@ class Threads:
 
 
 def current_frames() -> dict[int, FrameType]:
-    """Return the innermost frame of each other thread.
+    """Return the innermost frame of each thread except the calling thread.
 
-    The caller's frame would refer to the frames that the caller reads. This cycle would keep the
-    variables of all threads' functions alive until the garbage collector runs.
+    The calling thread is left out, because its frame would refer to the dict of frames. This cycle
+    would keep the variables of all threads' functions alive until the garbage collector runs.
     """
     frames = sys._current_frames()
     frames.pop(threading.get_ident(), None)
@@ -104,19 +104,19 @@ def current_frames() -> dict[int, FrameType]:
 
 
 def process_facts() -> dict[str, Any]:
-    """Return the identity of this process."""
+    """Return the pid and the Python version of this process."""
     return {"pid": os.getpid(), "python": sys.version.split()[0]}
 
 
-# --- What a thread waits for in one of Dask's calls, according to its frames ----------------------
+# --- The reason why a thread waits in one of Dask's calls, according to the thread's frames -------
 #
-# Only local variables of frames of distributed are read. Before Python 3.13, reading those of a
-# user's frame would keep its objects alive and could overwrite its variables.
+# Local variables are read only from frames of distributed. Before Python 3.13, reading the local
+# variables of a frame of user code would keep its objects alive and could overwrite its variables.
 
 #: Maximum number of keys of futures that are returned.
 MOST_KEYS = 100
 
-#: By module and function of distributed: the name of the call, and the local variable with the
+#: By module and function of distributed: the name of the call, and the local variable that has the
 #: primitive or the futures.
 CALLS = {
     ("distributed.lock", "acquire"): ("Lock", "self"),
@@ -138,7 +138,7 @@ CALLS = {
     ("distributed.actor", "result"): ("actor call", "self"),
 }
 
-#: Names of calls by the request that a coroutine sends to the scheduler.
+#: By the request that a coroutine sends to the scheduler: the name of the call.
 REQUESTS = {
     "semaphore_acquire": "Semaphore",
     "multi_lock_acquire": "MultiLock",
@@ -148,12 +148,15 @@ REQUESTS = {
     "variable_get": "Variable",
 }
 
-#: The call, the name of the primitive, and the keys of the futures.
+#: A wait: the name of the call, the name of the primitive, and the keys of the futures.
 Wait = tuple[str, Any, list[Any]]
 
 
 def wait_in(frames: list[FrameType]) -> Wait | None:
-    """Return what a thread waits for, from its outermost frame of such a call, or None."""
+    """Return the wait of a thread, or None if it does not wait in one of `CALLS` or `REQUESTS`.
+
+    If several calls are nested, the outermost call counts.
+    """
     for frame in frames:
         module = frame.f_globals.get("__name__")
         if not isinstance(module, str) or not module.startswith("distributed."):
@@ -173,29 +176,32 @@ def wait_in(frames: list[FrameType]) -> Wait | None:
             kind = "Lock"
         try:
             return kind, _name(subject), _keys(subject)
-        except Exception:  # Its class is derived from Dask's by the user.
+        except Exception:  # The user's class may be derived from Dask's class.
             return kind, None, []
     return None
 
 
 def _name(subject: Any) -> Any:
-    """Return the name of a primitive, or None for futures."""
+    """Return the name of a primitive, or None if the object has no name, such as a future."""
     names = getattr(subject, "names", None)
-    if isinstance(names, list | tuple | set):  # A MultiLock has several.
+    if isinstance(names, list | tuple | set):  # A MultiLock has several names.
         return [str(name) for name in names]
     name = getattr(subject, "name", None)
     return None if name is None or callable(name) else str(name)
 
 
 def _keys(subject: Any) -> list[Any]:
-    """Return keys of the futures in an object: a future, an `as_completed`, or a collection."""
+    """Return the keys of the futures in an object.
+
+    The object may be a future, an `as_completed`, or a nested container of futures.
+    """
     keys: list[Any] = []
     pending: list[Any] = [subject]
     seen = 0
     while pending and len(keys) < MOST_KEYS and seen < 10 * MOST_KEYS:
         item = pending.pop()
         seen += 1
-        kind = type(item)  # `isinstance` would ask the user's objects.
+        kind = type(item)  # `isinstance` may call code of the user's objects.
         if kind is dict:
             pending += list(item)[:MOST_KEYS] + list(item.values())[:MOST_KEYS]
         elif kind in (list, tuple, set, frozenset):

@@ -1,4 +1,7 @@
-"""Views of a live scheduler and a live worker: tasks in progress, locks, events, queues."""
+"""Functions that read the tasks in progress and primitives of a live scheduler or worker.
+
+Primitives are Dask's locks, events and queues.
+"""
 
 from __future__ import annotations
 
@@ -26,34 +29,34 @@ from dasfprof.system import thread_cpu
 
 # --- Scheduler ------------------------------------------------------------------------------------
 
-#: States of tasks that are counted, and those of unfinished tasks.
+#: States of tasks that are counted, and the states of unfinished tasks among them.
 COUNTED = ("waiting", "no-worker", "queued", "processing", "memory", "erred")
 UNFINISHED = COUNTED[:4]
 
-#: By function: number of tasks that succeeded, number that failed, and the compute seconds of those
-#: that succeeded.
+#: By function: number of tasks that succeeded, number of tasks that failed, and compute seconds of
+#: the tasks that succeeded.
 Finished = dict[str, tuple[Any, ...]]
 OTHERS = "other functions"
 
-#: Maximum numbers of functions, of tasks that no worker may run, and of keys of a worker or client.
+#: Maximum numbers: functions, tasks that no worker may run, and keys of a worker or client.
 MOST_FUNCTIONS, MOST_HELD_BACK, MOST_KEYS = 1000, 100, 20
-#: Maximum number of a client's results that are searched for unfinished ones.
+#: Threshold: if a client wants more results, they are not searched for unfinished tasks.
 MOST_WANTED = 1000
 
 
 def scheduler_view(
     scheduler: Any, most_wanted: int = MOST_WANTED, before: Finished | None = None
 ) -> dict[str, Any]:
-    """Return the work in progress on a scheduler: the columns of the event `Scheduler State`.
+    """Return the work in progress on a scheduler, with the columns of the event `Scheduler State`.
 
     Parameters
     ----------
     scheduler
         The scheduler.
     most_wanted
-        For a client with more results than this, the number of unfinished ones is None.
+        If a client wants more results, its number of unfinished tasks is None.
     before
-        Tasks that had finished before the recording started. See `finished_tasks`.
+        The tasks that had finished before the recording started. See `finished_tasks`.
     """
     tasks, unfinished = task_counts(scheduler)
     return {
@@ -68,9 +71,9 @@ def scheduler_view(
 
 
 def task_counts(scheduler: Any) -> tuple[dict[str, dict[str, int]], int]:
-    """Return the number of tasks by function and state, and the number of unfinished tasks.
+    """Return the number of tasks by function and state, and the number of all unfinished tasks.
 
-    At most `MOST_FUNCTIONS` functions are returned, those with unfinished tasks preferred.
+    At most `MOST_FUNCTIONS` functions are returned. Functions with unfinished tasks are preferred.
     """
     in_progress: dict[str, dict[str, int]] = {}
     ended: dict[str, dict[str, int]] = {}
@@ -86,11 +89,11 @@ def task_counts(scheduler: Any) -> tuple[dict[str, dict[str, int]], int]:
 
 
 def finished_tasks(scheduler: Any, before: Finished) -> Finished:
-    """Return the numbers of succeeded and failed tasks, and compute seconds, by function.
+    """Return by function the numbers of succeeded and failed tasks, and the compute seconds.
 
-    The scheduler counts since its start, including tasks that it has forgotten. `before` is
-    subtracted. Scattered data does not count. If there are more than `MOST_FUNCTIONS` functions,
-    the first ones are summed up as `OTHERS`.
+    The scheduler counts all tasks since its start, including tasks that it has forgotten. `before`
+    is subtracted from the counts. Scattered data does not count. If there are more than
+    `MOST_FUNCTIONS` functions, the first functions are added up as `OTHERS`.
     """
     finished: Finished = {}
     for name, prefix in list(scheduler.task_prefixes.items()):
@@ -107,7 +110,7 @@ def finished_tasks(scheduler: Any, before: Finished) -> Finished:
 
 
 def held_back(scheduler: Any) -> list[dict[str, Any]]:
-    """Return the first tasks that no worker may run, with the restrictions that none meets."""
+    """Return the first tasks that no worker may run, with the restrictions that no worker meets."""
     unrunnable = scheduler.unrunnable
     to_unix = time.time() - time.monotonic()
     return [
@@ -123,7 +126,7 @@ def held_back(scheduler: Any) -> list[dict[str, Any]]:
 
 
 def restrictions(task: Any) -> dict[str, Any]:
-    """Return the workers, hosts and resources that a task is restricted to."""
+    """Return the workers, hosts and resources to which a task is restricted."""
     values = {
         "workers": sorted(map(str, task.worker_restrictions or ())),
         "hosts": sorted(map(str, task.host_restrictions or ())),
@@ -133,7 +136,10 @@ def restrictions(task: Any) -> dict[str, Any]:
 
 
 def unmet(task: Any, scheduler: Any) -> str:
-    """Return a description of the restriction that no worker meets, or "" if there is none."""
+    """Return a description of the restriction of a task that no worker meets.
+
+    The text is empty if there are workers and the task has no restrictions.
+    """
     workers = list(scheduler.workers.values())
     if not workers:
         return "there is no worker"
@@ -184,28 +190,28 @@ def _worker(worker: Any) -> dict[str, Any]:
 
 # --- Worker ---------------------------------------------------------------------------------------
 
-#: Maximum number of tasks without a thread that are returned.
+#: Maximum number of returned tasks that have no thread.
 MOST = 100
 
 
 def tasks_under_way(worker: Any, older_than: float, cpu: dict[Any, float]) -> list[dict[str, Any]]:
-    """Return the tasks that the worker has started and not finished, one dict per task.
+    """Return the tasks that the worker has started but not finished, one dict per task.
 
     Parameters
     ----------
     worker
         The worker.
     older_than
-        Tasks that have run for fewer seconds are left out.
+        Tasks that have run for fewer seconds than this are left out.
     cpu
-        By thread and key: CPU seconds of the thread when the task was first seen. The caller passes
-        the same dict to each call.
+        By thread and key: the thread's CPU seconds at the first call that saw the task. The caller
+        passes the same dict to each call.
 
     Returns
     -------
     list of dict
         ``key, run_id, state, since, thread, cpu, thread_state, stack, waits_in, waits_for,
-        waits_keys``. ``stack`` is a `stacks.Stack`; it is empty for tasks without a thread.
+        waits_keys``. ``stack`` is a `stacks.Stack`. It is empty for tasks that are fetching inputs.
     """
     now = time.time()
     in_threads = _threads(worker, cpu)
@@ -223,7 +229,7 @@ def tasks_under_way(worker: Any, older_than: float, cpu: dict[Any, float]) -> li
 
 
 def _is_younger(worker: Any, key: Any, since: float) -> bool:
-    """Return whether a task got its thread after a time."""
+    """Return whether a task got its thread after the time `since`."""
     begin = getattr(worker.state.tasks.get(key), "start_time", None)
     return begin is not None and begin > since
 
@@ -231,9 +237,9 @@ def _is_younger(worker: Any, key: Any, since: float) -> bool:
 def _threads(
     worker: Any, cpu: dict[Any, float]
 ) -> dict[int, tuple[Any, list[FrameType], float | None]]:
-    """Return key, frames and CPU seconds of the task in each thread.
+    """Return for each thread the key, the frames and the CPU seconds of its task.
 
-    The lock prevents tasks, and so their threads, from ending meanwhile.
+    While this function holds the lock, no task can end, so its thread cannot end either.
     """
     begin = getattr(importlib.import_module("distributed.worker"), "_run_task_simple", None)
     code = getattr(inspect.unwrap(begin), "__code__", None) if begin is not None else None
@@ -269,7 +275,7 @@ def _row(worker: Any, key: Any, frames: list[FrameType]) -> dict[str, Any]:
 
 
 def _coroutines(worker: Any, in_threads: set[Any], since: float) -> list[dict[str, Any]]:
-    """Return the coroutine tasks on the worker's event loop that started before a time."""
+    """Return the coroutine tasks on the worker's event loop that started until `since`."""
     keys = [
         key
         for key in [getattr(task, "key", task) for task in list(worker.state.executing)]
@@ -294,7 +300,7 @@ def _coroutines(worker: Any, in_threads: set[Any], since: float) -> list[dict[st
 
 
 def _fetching(worker: Any) -> list[dict[str, Any]]:
-    """Return the tasks that wait for their inputs to arrive. They have no start time."""
+    """Return the tasks that wait until their inputs arrive. These tasks have no start time."""
     rows = []
     for task in list(getattr(worker.state, "waiting", ()))[:MOST]:
         row = _row(worker, task.key, [])
@@ -304,14 +310,14 @@ def _fetching(worker: Any) -> list[dict[str, Any]]:
 
 
 def worker_view(worker: Any, most_known: int, cpu: dict[Any, float]) -> dict[str, Any]:
-    """Return a worker's state and its tasks.
+    """Return the state and the tasks of a worker.
 
     Parameters
     ----------
     worker
         The worker.
     most_known
-        Maximum number of tasks whose states are returned.
+        Maximum number of tasks in ``known``.
     cpu
         See `tasks_under_way`.
 
@@ -320,9 +326,11 @@ def worker_view(worker: Any, most_known: int, cpu: dict[Any, float]) -> dict[str
     dict
         ``address, name, status, threads, time, tasks`` (see `tasks_under_way`), ``known`` (state
         by key, of at most `most_known` tasks), ``ready`` (number of tasks that wait for a thread),
-        ``held`` (locks as dicts with kind, name, leases, ``keys`` of the tasks that hold it, and
-        whether these are ``certain``; before Python 3.13, they are all running tasks), ``pid,
-        python``.
+        ``held`` (see below), ``pid, python``.
+
+        ``held`` has a dict for each lock that this process holds: ``kind, name, leases``, the
+        ``keys`` of the tasks that may hold the lock, and whether the task is ``certain``. Before
+        Python 3.13, ``keys`` has all running tasks.
     """
     state = worker.state
     tasks = tasks_under_way(worker, 0.0, cpu)
@@ -341,13 +349,13 @@ def worker_view(worker: Any, most_known: int, cpu: dict[Any, float]) -> dict[str
 
 
 def _holders(worker: Any, tasks: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the locks that this process holds, with the keys of the tasks that may hold them."""
+    """Return the locks that this process holds, with the keys of tasks that may hold each lock."""
     held = _held_semaphores()
     if not held:
         return []
     running = [row["key"] for row in tasks if row["thread"] is not None]
     owners: dict[int, list[Any]] = {}
-    if sys.version_info >= (3, 13):  # Reading a frame's variables has no side effects.
+    if sys.version_info >= (3, 13):  # Since then, reading a frame's variables has no side effects.
         for key, frames, _ in _threads(worker, {}).values():
             for frame in frames:
                 for value in list(frame.f_locals.values()):
@@ -366,12 +374,16 @@ def _holders(worker: Any, tasks: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 # --- Dask's locks, events and queues --------------------------------------------------------------
 
-#: Maximum number of primitives of a kind.
+#: Maximum number of primitives per kind.
 MOST_PRIMITIVES = 200
 
 
 def primitives(scheduler: Any) -> list[dict[str, Any]]:
-    """Return Dask's primitives that something waits for or holds, one dict per primitive."""
+    """Return the primitives of Dask that are in use, one dict per primitive.
+
+    A primitive is in use if tasks or clients hold it or wait for it, or if it is a queue with
+    items.
+    """
     extensions = getattr(scheduler, "extensions", {})
     return [
         primitive
@@ -388,7 +400,7 @@ def _semaphores(extension: Any) -> list[dict[str, Any]]:
     pending = extension.metrics.get("pending", {})
     return [
         {
-            "kind": "Semaphore",  # Or a Lock, which is a semaphore with a single lease.
+            "kind": "Semaphore",  # Also for a Lock, which is a semaphore with a single lease.
             "name": str(name),
             "limit": limit,
             "holders": list(extension.leases.get(name, ())),
@@ -448,9 +460,10 @@ _PRIMITIVES = {
 
 
 def _held_semaphores() -> list[tuple[str, str, list[str], int]]:
-    """Return kind, name, leases and identity of the semaphores and locks that this process holds.
+    """Return the semaphores and locks that this process holds.
 
-    All objects are visited, which takes about 10 ms per million objects.
+    Each item has the kind, the name, the leases and the identity of the object. The search visits
+    all objects of the process, which takes about 10 ms per million objects.
     """
     held = []
     for item in gc.get_objects():
