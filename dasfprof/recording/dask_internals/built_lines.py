@@ -24,7 +24,7 @@ from dasfprof.recording.steps.step import OpenStep
 #: Maximum number of known expressions or layers. If there are more, all of them are removed, which
 #: limits the memory.
 _MOST_NAMES = 500_000
-#: Maximum number of parts of an expression that are visited.
+#: Maximum number of visited parts of an expression.
 _MOST_PARTS = 10_000
 #: Number of our frames between the program's call of Dask and `current_line`, which looks up the
 #: line.
@@ -232,7 +232,7 @@ def _parts(expr: Any) -> Iterator[Any]:
 
 #: Threshold: if `BuiltLines.fresh` has this number of items, they are reported immediately.
 MOST_FRESH = 40_000
-#: Maximum number of keys of a graph that are examined.
+#: Maximum number of examined keys of a graph.
 _MOST_KEYS = 1000
 
 
@@ -261,7 +261,7 @@ class BuiltLines:
         self._known.clear()
 
     def line_of(self, name: Any) -> Line | None:
-        """Return the line that last built a layer, or None if unknown."""
+        """Return the line that last built a layer, or None if the line is unknown."""
         self.report()
         return self._known.get(name)
 

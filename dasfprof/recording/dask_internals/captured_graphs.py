@@ -58,7 +58,7 @@ def optimised_expression(collection: Any) -> Any:
 
     Return None for other collections, and for versions of Dask that send a graph.
     """
-    # A delayed function has every attribute.
+    # The class is examined, because an instance of `Delayed` has every attribute.
     if not hasattr(type(collection), "expr"):
         return None
     with dask.config.set(scheduler=_refuse):

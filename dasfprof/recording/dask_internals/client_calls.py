@@ -44,7 +44,7 @@ _FETCHES = ("result", "gather")
 #: The call within which a thread or coroutine runs. For asyncio tasks that were started within a
 #: call, it may be a call that has ended.
 _current: ContextVar[OpenCall | None] = ContextVar("dasfprof_call", default=None)
-#: Identities of the open calls in all threads and contexts.
+#: Identities of the calls in progress, in all threads and contexts.
 opened: set[int] = set()
 _MOST_TOKENS = 1000
 
@@ -307,8 +307,8 @@ def _note_token(began: float, seconds: float) -> None:
 #: name.
 _FUNCTIONS = {
     ("distributed.utils", "sync"): "waiting",
-    ("distributed.utils", "wait"): "waiting",  # Within sync.
-    ("distributed.client", "__next__"): "waiting",  # Of as_completed.
+    ("distributed.utils", "wait"): "waiting",  # Called within sync.
+    ("distributed.client", "__next__"): "waiting",  # The method of as_completed.
     ("distributed.protocol.pickle", "dumps"): "pickling",
     ("distributed.client", "_graph_to_futures"): "sending",
 }
@@ -318,7 +318,7 @@ _MODULES = (
     ("dask.optimization", "optimising"),
     ("dask.array.optimization", "optimising"),
     ("dask.dataframe.optimize", "optimising"),
-    # Dask's local schedulers, which run in the thread that computes.
+    # These are Dask's local schedulers, which run in the thread that computes.
     ("dask.local", "waiting"),
     ("dask.threaded", "waiting"),
     ("dask.multiprocessing", "waiting"),

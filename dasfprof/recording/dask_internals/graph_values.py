@@ -89,7 +89,7 @@ def large_values(
     for (owner, kind), (value, about, times, total) in largest:
         type_name = f"{kind.__module__}.{kind.__qualname__}"
         size, seconds = _measured(("argument", owner, type_name), value, about, patient)
-        # The measured value may be larger or smaller than the mean.
+        # The measured value may be larger or smaller than the mean of all values.
         ratio = total / max(about * times, 1)
         if size * ratio >= LEAST:
             mean = round(size * ratio), seconds * ratio
@@ -134,7 +134,7 @@ def _held(function: FunctionType) -> Iterator[tuple[str, int]]:
     """
     code = function.__code__
     for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=False):
-        with contextlib.suppress(ValueError):  # The variable is not yet assigned.
+        with contextlib.suppress(ValueError):  # The variable has no value yet.
             yield _described("closure", name, cell.cell_contents)
     for name in code.co_names:
         value = function.__globals__.get(name)
@@ -217,7 +217,7 @@ def _within(part: _Part, tasks: int) -> Iterable[_Part] | None:
     package = kind.__module__.partition(".")[0]
     if package not in ("dask", "distributed"):
         return None
-    if kind.__module__ == "dask.delayed":  # The object has every attribute.
+    if kind.__module__ == "dask.delayed":  # Its objects have every attribute.
         return ()
     if hasattr(value, "iterables"):  # The value belongs to `map`.
         part.owner = funcname(value.func)

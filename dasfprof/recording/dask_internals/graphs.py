@@ -71,13 +71,13 @@ def place_hooks() -> None:
 
 
 def remove_hooks() -> None:
-    """Restore the original functions, unless another run still uses the hooks."""
+    """Restore the original functions, unless another recording still uses the hooks."""
     timers.leave()
     _patches.leave()
 
 
 def line_of(layer: Any) -> Line | None:
-    """Return the line that last built a layer, or None if unknown. Requires the hooks."""
+    """Return the line that last built a layer, or None if unknown. The hooks must be in place."""
     return _lines.line_of(layer)
 
 
@@ -108,7 +108,7 @@ def _on_expressions() -> Iterator[Hook]:
             continue
         owner, expr, missing = used.find(collection), used.find(expression), used.gone()
         if owner is None and expr is None and not missing:
-            continue  # The module is being imported.
+            continue  # The program is just importing the module.
         _watched.add(module)
         if missing:
             logger.warning("this version of Dask has no %s: %s", missing[0], used.loss)

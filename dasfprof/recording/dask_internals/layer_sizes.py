@@ -75,7 +75,7 @@ class BuiltLayer:
     def values(self) -> Iterator[tuple[Any, int]]:
         """Yield each value in the layer with its number of uses. Yield only some of many values."""
         source = self.source
-        if _is_part(source):  # Lists contain fused expressions, which are separate layers.
+        if _is_part(source):  # A list contains fused expressions, which are separate layers.
             source = [x for x in source.operands if not isinstance(x, list) and not _is_part(x)]
         elif hasattr(source, "mapping"):
             source = dict(source.mapping)

@@ -100,7 +100,7 @@ class Compute:
         self._runs: dict[Any, Run] = {}
 
     def add_listener(self, listener: Any) -> None:
-        """Add a listener. Must be called when the computation starts."""
+        """Add a listener. This method must be called when the computation starts."""
         self.listeners = (*self.listeners, listener)
 
     def submit(self, function: Any, batch: Any, *more: Any) -> Any:
@@ -146,14 +146,14 @@ class Compute:
             expected.set_result(results)
 
     def note_begin(self, facts: TaskFacts, task: Any) -> None:
-        """Record that a task starts in this process."""
+        """Record that a task starts in a thread of this process, and notify the listeners."""
         run = self._runs[facts.key] = self._run(facts)
         run.task = task
         for listener in self.listeners:
             listener.began(self, run)
 
     def note_end(self, facts: TaskFacts) -> None:
-        """Record that a task has ended."""
+        """Record that a task has ended, and notify the listeners."""
         try:
             run = self._runs.pop(facts.key, None) or self._run(facts)
             run.done = time()
@@ -215,7 +215,7 @@ def _begin(scheduler: str, args: tuple[Any, ...]) -> Compute | None:
         logger.debug("a computation could not be observed", exc_info=True)
         return None
     _notify(compute, "computes")
-    compute.began = time()  # The recorder may have opened its files.
+    compute.began = time()  # Leave out the time in which the recorder may have opened files.
     return compute
 
 
@@ -251,7 +251,7 @@ _listeners: SharedListeners[Any] = SharedListeners(_hooks)
 
 
 def availability() -> str:
-    """Return ``available`` if Dask's local schedulers can be observed, or else the reason."""
+    """Return ``available`` if Dask's local schedulers can be observed, or else why they cannot."""
     gone = names.LOCAL.gone()
     return f"this version of Dask has no {gone[0]}" if gone else "available"
 

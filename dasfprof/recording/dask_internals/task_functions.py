@@ -202,7 +202,7 @@ def _value(value: Any, node: type) -> Any:
 
 # --- Python functions that a task calls, according to its specification ---------------------------
 
-#: Maximum number of parts of a specification that are visited.
+#: Maximum number of visited parts of a specification.
 _MOST = 300
 
 

@@ -1,4 +1,4 @@
-"""Observers of the log records of task runs."""
+"""Functions that pass the log records of task runs to listeners."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class _Run:
 
 
 class _RecordHandler:
-    """Passes log records of a worker's task runs, from a minimum level on, to a listener."""
+    """Passes the log records of a worker's task runs to a listener, if their level suffices."""
 
     def __init__(
         self,

@@ -41,12 +41,12 @@ def use_dask_logging(level: int = logging.NOTSET) -> None:
 
 
 def last_turn(server: Any) -> float | None:
-    """Return the Unix time of the event loop's last turn, or None if Dask does not store it."""
+    """Return the Unix time at which the event loop last ran, or None if Dask does not store it."""
     return getattr(server, "_last_tick", None)
 
 
 def turn_interval() -> float:
-    """Return the maximum seconds between two turns of an event loop that is not blocked."""
+    """Return the maximum seconds between two values of `last_turn` if the loop is not blocked."""
     return float(parse_timedelta(dask.config.get("distributed.admin.tick.interval"), default="ms"))
 
 

@@ -41,7 +41,7 @@ from dasfprof.recording.steps.step import Submission
 from dasfprof.recording.task_runs.task_notes import SENT_RUN, scheduler_notes
 from dasfprof.schema.tasks import GRAPH, WORKER_ADDED
 
-#: The id of the client in the files of a run without a cluster.
+#: The client's id in the files of a run that uses no cluster.
 NO_CLIENT = "no cluster"
 
 
@@ -106,7 +106,7 @@ class SchedulerFile:
             self._append((GRAPH, (compute.began, *facts)))
 
     def ended(self, compute: Compute, run: Run, run_id: int, address: str) -> None:
-        """Record a task run that has ended."""
+        """Append the note of a task run that has ended."""
         graph = self._graphs.get(compute)
         if graph is None:
             return
@@ -184,7 +184,7 @@ class LocalRecorder:
             self._guard.call_all("stop", [sender.finish])
 
     def commit(self) -> None:
-        """Write everything that was recorded before the call."""
+        """Write everything that was recorded before the call, to disk and to the run's storage."""
         databases = [part.database for part in self._parts]
         if self._scheduler is not None:
             databases.append(self._scheduler.database)
@@ -195,7 +195,7 @@ class LocalRecorder:
             sender.commit()
 
     def runs_task(self, thread: int) -> bool:
-        """Return whether a thread runs a task."""
+        """Return whether a thread is running a task."""
         return any(tasks.runs_in(thread) for tasks in list(self._tasks.values()))
 
     def computes(self, compute: Compute) -> None:

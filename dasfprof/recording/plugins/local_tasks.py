@@ -147,7 +147,7 @@ class LocalTasks(RecordingPart):
             return None
 
     def _thread_file(self) -> ThreadFile:
-        """Return the file with this thread's CPU waits."""
+        """Return the `ThreadFile` with the CPU waits of this thread."""
         try:
             file: ThreadFile = self._local.file
         except AttributeError:
@@ -243,7 +243,7 @@ class LocalWorker:
         self.executing: dict[Any, float] = {}
 
     def begins(self, run: Run, run_id: int, prefix: str) -> None:
-        """Add a task that starts in a thread of this process."""
+        """Add a task that starts in a thread of this process to the running tasks."""
         facts = run.facts
         self.state.tasks[facts.key] = SimpleNamespace(
             key=facts.key,

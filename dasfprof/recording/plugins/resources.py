@@ -32,12 +32,13 @@ from dasfprof.system import LINUX
 #: the duty may have died.
 _DUTY_INTERVAL = 1.0
 
-#: Seconds that a closing worker waits for the current sample.
+#: Maximum seconds for which a closing worker waits until the current sample is complete.
 _LAST_TICK = 2.0
 
 #: Threshold (seconds): a worker is idle after this time without any change.
 IDLE_AFTER = 10.0
-#: Thresholds (fraction of a core, and bytes of memory): a larger change ends idleness.
+#: Thresholds: a worker is not idle if its process uses more than this fraction of a core, or if its
+#: memory changes by at least this number of bytes.
 _BUSY, _MEMORY_CHANGE = 0.3, 1 << 24
 #: Threshold (fraction of the worker's memory limit) above which pending events are written after
 #: each sample: the nanny or the kernel may kill the worker before the flush interval has passed.
@@ -56,7 +57,7 @@ class Idleness:
     def __init__(self, worker: Any) -> None:
         self._worker = worker
         self._activity: Any = None
-        #: Resident bytes of the process, now and at its last change.
+        #: Resident bytes of the process: at the current sample, and at the last change.
         self.memory = self._memory = 0
         self._cpu = 0.0
         self._looked = self._changed = self._written = float("-inf")
@@ -109,11 +110,11 @@ class ResourceMonitor(RecordingPart):
             *self._of_worker(worker, partial(ResourceProbe, self._gpu)),
             DiskProbe(worker.local_directory),
         ]
-        if LINUX:  # Its /proc has files about all processes.
+        if LINUX:  # Only Linux has files about all processes in /proc.
             self._probes.append(ProcessesProbe())
         self._idleness = Idleness(worker)
         self._memory_limit = memory_sizes(worker)["memory_limit"]
-        #: The last sample, if it was not written.
+        #: The rows of the last sample if they were not written, or else no rows.
         self._held_back: list[Any] = []
         self._undo += [probe.close for probe in self._probes]
         self._stopping = threading.Event()

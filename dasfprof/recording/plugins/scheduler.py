@@ -57,7 +57,7 @@ from dasfprof.schema.tasks import (
     WORKER_REMOVED,
 )
 
-#: States of ended tasks that are reported to the clients that want them.
+#: States of ended tasks. The scheduler reports these states to clients that want the results.
 _OUTCOMES = ("memory", "erred")
 
 #: Start of the stimulus id with which Dask's `retire_workers` removes a worker.
@@ -103,13 +103,15 @@ class SchedulerTaskPlugin(SchedulerPlugin):
         self.absence = Absence(settings)
         self._receiver: Receiver | None = None
         self.sender: Sender | None = None
-        #: For unfinished tasks, by key: when and by which stimulus each became known, when it was
-        #: queued, when it was stolen, and when the scheduler requested the steal.
+        #: For unfinished tasks, by key: the time and the stimulus at which the task became known,
+        #: the time at which it was queued, the time at which it was stolen, and the time at which
+        #: the scheduler requested the steal.
         self._waiting: dict[Any, tuple[float, str]] = {}
         self._queued: dict[Any, float] = {}
         self._stolen: dict[Any, float] = {}
         self._requested: dict[Any, float] = {}
-        #: For tasks on a worker: when and by which stimulus each was sent, and to which address.
+        #: For tasks that were sent to a worker, by key: the time, the stimulus, and the address of
+        #: the worker.
         self._sent: dict[Any, tuple[float, str, str]] = {}
 
     async def start(self, scheduler: Any) -> None:
@@ -205,7 +207,8 @@ class SchedulerTaskPlugin(SchedulerPlugin):
 
     def commit(self) -> None:
         """Write everything that was recorded before the call. If files are uploaded, upload it."""
-        for part in (getattr(self, "database", None), self.sender):  # no file if `start` failed
+        # If `start` failed, there is no file.
+        for part in (getattr(self, "database", None), self.sender):
             if part is not None:
                 part.commit()
 
@@ -268,7 +271,7 @@ class SchedulerTaskPlugin(SchedulerPlugin):
         """Store the time of a task's transition. Append a note if it ends a task run."""
         try:
             if start == "processing":
-                if key in self._sent:  # If not, it was sent before recording started.
+                if key in self._sent:  # If not, the task was sent before recording started.
                     self._note(self._task_run(key, time(), finish, stimulus_id, kwargs))
             elif finish == "processing":
                 address = self._tasks[key].processing_on.address

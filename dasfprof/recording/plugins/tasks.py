@@ -196,7 +196,7 @@ class WorkerTaskPlugin(RecordingPart):
         self._by_state = False
 
     def transition(self, key: Any, start: str, finish: str, **kwargs: Any) -> None:
-        """Store the time of a task's transition."""
+        """Store the time of a task's transition. If there is no metering, also append notes."""
         try:
             if finish in self._ignored:
                 return
@@ -307,7 +307,7 @@ class WorkerTaskPlugin(RecordingPart):
             self._tracebacks.record(event.key, event.run_id, event.traceback_text)
             self._note_run(failed_run(event, task), ledger.metrics)
         elif kind is RescheduleEvent:
-            # A closing worker reschedules the tasks that it no longer starts.
+            # These are tasks that a closing worker does not start.
             if not event.stimulus_id.startswith("worker-closing"):
                 self._note_run(failed_run(event, self._rescheduled), ledger.metrics)
             self._rescheduled = None

@@ -80,7 +80,7 @@ def load_plugin(name: str, state: bytes | None, reason: str = "") -> Any:
 
 # --- Facts about a worker in the headers of its files ---------------------------------------------
 
-#: Environment variables that limit the threads or concurrent requests of libraries.
+#: Names of environment variables that limit the threads or the concurrent requests of libraries.
 THREAD_LIMITS = (
     *("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "BLIS_NUM_THREADS"),
     *("NUMBA_NUM_THREADS", "NUMEXPR_NUM_THREADS", "NUMEXPR_MAX_THREADS", "POLARS_MAX_THREADS"),
@@ -149,7 +149,7 @@ class RecordingPart(ABC):
             await self._guard.end(worker, self._undo)
 
     def end(self) -> None:
-        """Stop recording as `teardown` does, without an event loop."""
+        """Stop recording as `teardown` does, but without using an event loop."""
         self._guard.call_all("stop", self._undo)
 
     def _open_database(self, worker: Any, **header: Any) -> tuple[FileDatabase, dict[str, Any]]:

@@ -56,7 +56,7 @@ class WorkerProfiler(WorkerPlugin):
 
     @property
     def recorder(self) -> WorkerTaskPlugin:
-        """The part that records task runs."""
+        """The part of this plugin that records task runs."""
         return next(part for part in self.parts if isinstance(part, WorkerTaskPlugin))
 
     @property

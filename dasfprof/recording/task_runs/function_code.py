@@ -32,7 +32,7 @@ LARGEST = 100_000
 DIFFERS = "the file's code is not what ran: it has changed since, is another, or was rewritten"
 #: Maximum number of recorded functions that a client sends by value.
 MOST_SENT = 2000
-#: Dask's name for tasks of all lambdas, and the maximum number of these tasks that are examined.
+#: Dask's name for the tasks of all lambdas, and the maximum number of such tasks that are examined.
 _LAMBDA, _MOST_LAMBDAS = "lambda", 1000
 
 
@@ -171,7 +171,7 @@ def _described(code: CodeType) -> tuple[str, int, str | None, str | None]:
         if code not in codes_in(compile(text, file, "exec", dont_inherit=True)):
             return file, line, None, DIFFERS
         lines = inspect.getblock(text.splitlines(keepends=True)[line - 1 :])
-    except Exception as error:  # The text is not Python, or not of this version.
+    except Exception as error:  # The text is not code for this Python.
         return file, line, None, type(error).__name__
     left_out = len(lines) - MOST_LINES
     more = [f"... and {left_out} lines\n"] if left_out > 0 else []

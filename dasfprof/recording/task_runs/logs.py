@@ -170,5 +170,5 @@ def raised_at(traceback: str | None) -> str | None:
 
 
 def of_library(path: str) -> bool:
-    """Return whether a file belongs to Python or an installed package."""
+    """Return whether a file belongs to the standard library or an installed package."""
     return path.startswith(_LIBRARIES) or any(part in path for part in _INSTALLED)

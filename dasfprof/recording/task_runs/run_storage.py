@@ -68,7 +68,7 @@ class RunStorage:
         self._items: dict[str, None] = {}
 
     def caught(self) -> None:
-        """Handle the current exception."""
+        """Pass the exception that is being handled to the guard."""
         self._guard.caught("what a task moved")
 
     def begin(self, store: str, is_write: bool, item: str | None, in_thread: bool) -> Request:

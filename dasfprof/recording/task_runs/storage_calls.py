@@ -102,7 +102,7 @@ class _Calls(SharedListeners[Find]):
         yield from placed
 
     def _run(self) -> RunStorage | None:
-        """Return the storage counts of the task run that this thread serves, or None."""
+        """Return the `RunStorage` of the task run for which this thread works, or None."""
         run = _served.get()
         if run is None:
             thread = threading.get_ident()
@@ -118,7 +118,7 @@ class _Calls(SharedListeners[Find]):
             is_class = bool(args) and isinstance(args[0], type)
             if patch.active and args and not is_class and type(args[0]) not in self._seen:
                 self._seen.add(type(args[0]))
-                self._imported()  # Before the object stores bound methods.
+                self._imported()  # The hooks must exist before the object stores bound methods.
             original(*args, **kwargs)
             if patch.active and is_class:
                 self._imported()

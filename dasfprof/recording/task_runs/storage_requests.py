@@ -97,7 +97,7 @@ def _hash_of(path: str, selection: str) -> str | None:
 
 
 def family(base: type) -> Iterator[type]:
-    """Yield a class and all classes that are derived from it."""
+    """Yield a class and all its derived classes."""
     pending, seen = [base], {base}
     while pending:
         current = pending.pop()

@@ -52,7 +52,7 @@ class FlatNotes:
         self._make_columns, self._guard = make_columns, guard
 
     def fold(self, notes: list[Any]) -> Folded:
-        """Return the rows of notes."""
+        """Return the rows into which notes are converted."""
         columns = self._columns(notes) if notes else []
         if columns:
             rows = Columns(columns)
@@ -125,7 +125,7 @@ class ClockCorrections:
 #: Fields of a note with facts that Dask has about a task run that ended, in order.
 FACTS = (
     "key",
-    "prefix",  # None if unknown.
+    "prefix",  # None if the prefix is unknown.
     "run_id",
     "state",
     "size",
@@ -158,7 +158,7 @@ RUN = (
     "storage",
 )
 
-#: Maximum number of dtypes whose text is cached.
+#: Maximum number of dtypes for which the text is cached.
 _MAX_TEXTS = 10_000
 
 

@@ -111,7 +111,7 @@ class TaskStorage:
         return run
 
     def begin_thread(self) -> None:
-        """Read the counts of a thread that is about to run its first task."""
+        """Start reading the counts of the calling thread, which is about to run its first task."""
         self._local.disk = _ThreadDisk()
 
     def ended(self, key: Any, stop: float) -> None:

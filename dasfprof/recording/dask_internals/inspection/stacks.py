@@ -113,7 +113,7 @@ def process_facts() -> dict[str, Any]:
 # Local variables are read only from frames of distributed. Before Python 3.13, reading the local
 # variables of a frame of user code would keep its objects alive and could overwrite its variables.
 
-#: Maximum number of keys of futures that are returned.
+#: Maximum number of returned keys of futures.
 MOST_KEYS = 100
 
 #: By module and function of distributed: the name of the call, and the local variable that has the

@@ -79,7 +79,7 @@ def task_counts(scheduler: Any) -> tuple[dict[str, dict[str, int]], int]:
     ended: dict[str, dict[str, int]] = {}
     unfinished = 0
     for name, prefix in list(scheduler.task_prefixes.items()):
-        known = prefix.states  # a property that sums over groups
+        known = prefix.states  # This property adds up the states of task groups.
         states = {state: known[state] for state in COUNTED if known.get(state)}
         number = sum(states.get(state, 0) for state in UNFINISHED)
         unfinished += number
@@ -286,7 +286,7 @@ def _coroutines(worker: Any, in_threads: set[Any], since: float) -> list[dict[st
     loop = getattr(worker.loop, "asyncio_loop", None)
     try:
         tasks = {task.get_name(): task for task in asyncio.all_tasks(loop)}
-    except RuntimeError:  # No loop runs, or its tasks changed meanwhile.
+    except RuntimeError:  # No event loop runs, or its tasks have changed meanwhile.
         tasks = {}
     rows = []
     for key in keys[:MOST]:
@@ -393,7 +393,8 @@ def primitives(scheduler: Any) -> list[dict[str, Any]]:
     ]
 
 
-# Indexing some attributes of Dask's extensions would create entries, so they are read with `get`.
+# Some attributes of Dask's extensions create entries when they are indexed. So they are read with
+# `get`.
 
 
 def _semaphores(extension: Any) -> list[dict[str, Any]]:
