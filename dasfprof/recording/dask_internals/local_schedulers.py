@@ -265,7 +265,7 @@ def observe_computes(listener: Any) -> Callable[[], None]:
         An object with four methods. ``computes(compute)`` is called before the first task of a
         `Compute`. ``began(compute, run)`` and ``ended(compute, run)`` are called in the thread that
         runs a task. ``computed(compute, error)`` is called at the end of the computation. For tasks
-        in other processes, ``began`` is not called.
+        in other processes, ``began`` is not called, and ``ended`` may be called in any thread.
 
     Returns
     -------

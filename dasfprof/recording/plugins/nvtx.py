@@ -31,10 +31,10 @@ from dasfprof.schema.events import InstantEvent
 # thread, where pushed ranges would overlap without nesting. So coroutines have start/end ranges,
 # which belong to the process.
 
-#: Maximum number of prefixes of a process that name ranges. NVTX keeps each name forever, and keys
-#: that users choose may all have different prefixes.
+#: Maximum number of prefixes that a process uses as names of ranges. NVTX never removes a name from
+#: memory. If users choose the keys, each task may have another prefix.
 MAX_PREFIXES = 1000
-#: The name of the ranges of all further prefixes.
+#: The name of the ranges of tasks with further prefixes.
 OTHERS = "(other tasks)"
 
 _MAX_LENGTH = 200

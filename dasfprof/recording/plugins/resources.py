@@ -40,8 +40,9 @@ IDLE_AFTER = 10.0
 #: Thresholds: a worker is not idle if its process uses more than this fraction of a core, or if its
 #: memory changes by at least this number of bytes.
 _BUSY, _MEMORY_CHANGE = 0.3, 1 << 24
-#: Threshold (fraction of the worker's memory limit) above which pending events are written after
-#: each sample: the nanny or the kernel may kill the worker before the flush interval has passed.
+#: Threshold (fraction of the worker's memory limit): if a worker uses at least this much memory,
+#: pending events are written after each sample. The nanny or the kernel may kill the worker before
+#: the flush interval has passed.
 _NEAR_LIMIT = 0.8
 
 
