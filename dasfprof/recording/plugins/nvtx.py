@@ -62,7 +62,7 @@ class TaskRanges:
         self._attributes = threading.local()
 
     def wrap(self, run: Callable[..., Any]) -> Callable[..., Any]:
-        """Return a wrapper that runs a function in a range. Its first argument is the task."""
+        """Return a wrapper that runs a function, whose first argument is a task, in a range."""
         push, pop = self._domain.push_range, self._domain.pop_range
 
         @functools.wraps(run)

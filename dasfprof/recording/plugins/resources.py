@@ -188,7 +188,8 @@ class HostDuty:
 
     The name is a Linux abstract socket address. It leaves no file behind, and it becomes free when
     the process that has bound it dies. On other systems, every process has the duty. A forked child
-    closes the socket that it inherits. Otherwise, it would have the duty after its parent dies.
+    closes the socket that it inherits. Otherwise, the child would have the duty after its parent
+    dies.
 
     Parameters
     ----------

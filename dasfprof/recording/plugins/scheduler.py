@@ -206,7 +206,7 @@ class SchedulerTaskPlugin(SchedulerPlugin):
             self._undo.append(self._receiver.stop)
 
     def commit(self) -> None:
-        """Write everything that was recorded before the call. If files are uploaded, upload it."""
+        """Write everything that was recorded before the call, and upload it if files are uploaded."""
         # If `start` failed, there is no file.
         for part in (getattr(self, "database", None), self.sender):
             if part is not None:
@@ -268,7 +268,7 @@ class SchedulerTaskPlugin(SchedulerPlugin):
     def transition(
         self, key: Any, start: str, finish: str, *args: Any, stimulus_id: str = "", **kwargs: Any
     ) -> None:
-        """Store the time of a task's transition. Append a note if it ends a task run."""
+        """Store the time of a task's transition. If it ends a task run, append a note."""
         try:
             if start == "processing":
                 if key in self._sent:  # If not, the task was sent before recording started.

@@ -23,8 +23,8 @@ from dasfprof.system import descriptor_limit
 
 # --- `load_plugin`: the plugin of a run on a worker that cannot record ----------------------------
 #
-# A worker cannot record if dasfprof is not installed in its environment, if the installed version
-# is another one, or if the worker cannot write to the run's directory.
+# A worker cannot record if dasfprof is not installed in its environment, if the client has another
+# version of dasfprof, or if the worker cannot write to the run's directory.
 #
 # A worker that joins a recorded cluster unpickles the run's plugin before it receives any task.
 # This must not fail if dasfprof is not installed on the worker, because the worker would end. So
@@ -141,7 +141,7 @@ class RecordingPart(ABC):
 
     @abstractmethod
     def _start(self, worker: Any) -> None:
-        """Place hooks or start a sampler. For each, append a function that ends it to `_undo`."""
+        """Place hooks or start a sampler. Append to `_undo` the functions that end them."""
 
     async def teardown(self, worker: Any) -> None:
         """Stop recording, and return when everything that was recorded is on disk."""

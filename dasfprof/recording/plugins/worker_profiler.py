@@ -1,7 +1,7 @@
 """`WorkerProfiler`: the worker plugin of a run. It contains all parts that record on a worker.
 
 The parts are not separate plugins, because Dask calls `transition` of each plugin for each of the
-six transitions of a task, even if it is the empty method of the base class.
+six transitions of a task, even if the method is the empty method of the base class.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class WorkerProfiler(WorkerPlugin):
             database.writer.ending = ending
 
     def commit(self) -> None:
-        """Write everything that was recorded before the call. If the files are sent, send it."""
+        """Write everything that was recorded before the call. If files are sent, also send it."""
         for part in (self.recorder.call_profiles, *self._databases, self.sender):
             if part is not None:
                 part.commit()
