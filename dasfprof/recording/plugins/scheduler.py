@@ -206,7 +206,7 @@ class SchedulerTaskPlugin(SchedulerPlugin):
             self._undo.append(self._receiver.stop)
 
     def commit(self) -> None:
-        """Write everything that was recorded before the call, and upload it if files are uploaded."""
+        """Write, and if needed upload, everything that was recorded before the call."""
         # If `start` failed, there is no file.
         for part in (getattr(self, "database", None), self.sender):
             if part is not None:
