@@ -103,4 +103,4 @@ def test_imports_as_the_first_tasks_arrive_are_paid_once(
     assert finding.seconds == pytest.approx(5.0)
     assert finding.figures["share"] == pytest.approx(1.0)
     assert finding.figures["libraries"] == {"sklearn": pytest.approx(10.0)}
-    assert "client.run(lambda: __import__('sklearn'))" in finding.row()["Suggestion"]
+    assert "client.run(lambda: __import__('sklearn'), wait=False)" in finding.row()["Suggestion"]

@@ -474,8 +474,9 @@ def _imports_as_tasks_arrive(run: RunFigures) -> Iterator[Finding]:
         "tasks waited for up to {longest} each.",
         "Imports blocked the workers' event loops for {share} of the time in which tasks were in "
         f"transit from the scheduler. {_ONCE}See loop_blocks().",
-        f"Import these modules in advance with client.run(lambda: __import__({module})), while "
-        "your script reads data and builds graphs, or reuse workers instead of starting new ones. "
+        f"Import these modules in advance with client.run(lambda: __import__({module}), "
+        "wait=False), while your script reads data and builds graphs, or reuse workers instead of "
+        "starting new ones. "
         "This is worthwhile if your runs are as short as this one.",
         longest=Seconds(run.slots.on_its_way[imported > 0].max()),
         share=Share(run.share_of_imports),

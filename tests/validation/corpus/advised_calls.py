@@ -528,11 +528,12 @@ def delays_a_dict(_: Client, advised: bool) -> Any:
 #: Calls without a program.
 WITHOUT: dict[str, set[str]] = {
     "cancelled-tasks": {"cancel()", "client.restart()"},
-    "unfinished-run": {"client.call_stack()"},
+    "unfinished-run": {"fire_and_forget()", "client.call_stack()"},
     "retried-tasks": {"retries="},
     "failed-tasks": {"retries="},
     "slow-startup": {"client.scatter()", "map()", "persist()", "submit()"},
-    "warm-up": {"cache=", "client.run()"},
+    "stragglers": {"client.run()"},
+    "warm-up": {"cache=", "client.run()", "wait="},
     "repeated-gathers": {"dask.compute()"},
     "large-gathers": {"to_parquet()", "to_zarr()"},
     "slow-tokenization": {"db.read_text()", "dd.from_map()", "dd.read_parquet()"},
@@ -553,9 +554,16 @@ WITHOUT: dict[str, set[str]] = {
     },
     "no-workers": {"cluster.adapt()"},
     "slowing-functions": {"client.restart()"},
-    "data-skew": {"agg()", "array.rechunk()", "read_csv()", "read_parquet()", "split_row_groups="},
+    "data-skew": {
+        "client.run()",
+        "agg()",
+        "array.rechunk()",
+        "read_csv()",
+        "read_parquet()",
+        "split_row_groups=",
+    },
     "slow-worker": {"client.retire_workers()"},
-    "load-imbalance": {"client.rebalance()", "workers="},
+    "load-imbalance": {"scatter()", "client.rebalance()", "workers="},
     "poor-placement": {
         "allow_other_workers=",
         "client.rebalance()",
