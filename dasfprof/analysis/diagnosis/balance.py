@@ -21,18 +21,20 @@ from dasfprof.database.columns import Array
 
 #: Threshold (fraction of wall time): potential savings that are reported.
 _GAIN = 0.05
-#: Maximum number of slow workers, or hosts, that are reported.
+#: Maximum number of slow workers or slow hosts that are reported.
 _MOST_SLOW = 3
-#: Threshold (fraction of thread time): idle threads of a load imbalance.
+#: Threshold (fraction of thread time): load imbalance requires that threads are idle for this long.
 _UNEVEN_IDLE = 0.1
-#: Threshold (fraction of the workers' time) of what is lost to imbalance: 1 - mean / maximum.
+#: Threshold: minimum imbalance of the busy seconds of the workers' threads, 1 - mean / maximum.
 _UNEVEN = 0.25
-#: Threshold (fraction of what first runs lose): samples in imports that explain it.
+#: Threshold (fraction of the seconds that first runs lose): if samples in imports have this much
+#: time, imports are named as the cause.
 _IMPORTS = 0.5
-#: Minimum duration, as a fraction of the longest task's, of a task that is worth spreading.
+#: Minimum duration of a long task, as a fraction of the longest task's duration. Load imbalance
+#: requires at least as many concurrent long tasks as workers.
 _WORK = 0.1
 
-#: Prefixes of the names of P2P joins, and the advice about a few keys with most of the rows.
+#: Prefixes of the names of P2P joins, and advice for the case that few keys have most of the rows.
 _JOINS = ("hashjoin", "hash-join")
 _ONE_PARTITION = (
     "Smaller partitions do not help, because all rows of a key stay in the same partition."
@@ -46,13 +48,13 @@ _SPREAD_KEYS = {
     "key: merge on the key and a random number from 0 to 9, with each row of the smaller side "
     f"repeated for each number. {_ONE_PARTITION}",
 }
-#: Threshold (bytes): a side of a merge that is smaller can be sent to all workers.
+#: Threshold (bytes): if one side of a merge is smaller, it can be sent to all workers.
 _BROADCAST_BYTES = 100e6
 _BROADCAST = (
     "Use merge(..., broadcast=True): every worker then gets a copy of the smaller side (only "
     "{smaller}), and the larger side is not moved."
 )
-#: Causes of stragglers that other rules report, or that do no harm.
+#: Causes of stragglers that are not reported, because other rules report them or they do no harm.
 _NOT_SLOW = ("larger input", "worker overhead")
 _WHY = {
     "spill": (
@@ -138,7 +140,10 @@ def data_skew(run: RunFigures) -> Iterator[Finding]:
 
 
 def _by_shuffles(run: RunFigures, rows: Array) -> tuple[set[str], bool]:
-    """Return the functions of the shuffles that made the partitions, and whether one was by key."""
+    """Return the functions of the shuffles that made these partitions, and whether they are by key.
+
+    A rechunk is not by key.
+    """
     outputs = p2p_outputs(run.trace)
     made = outputs & run.inputs_of(rows)
     made[rows] |= outputs[rows]
@@ -147,9 +152,9 @@ def _by_shuffles(run: RunFigures, rows: Array) -> tuple[set[str], bool]:
 
 
 def _transfers_of_joins(run: RunFigures, rows: Array) -> tuple[Array, float]:
-    """Return the task runs that shuffled the sides of P2P joins, and the bytes of the smaller side.
+    """Return the transfer task runs of the P2P joins, and the bytes of the joins' smaller side.
 
-    The bytes are infinite if not exactly two sides, of known sizes, were shuffled.
+    The bytes are infinite unless exactly two sides were shuffled and the sizes of both are known.
     """
     codes, names = run.functions.codes, run.function_names.astype(str)
     joins = rows[np.array([name.startswith(_JOINS) for name in names], dtype=bool)[codes[rows]]]
@@ -195,7 +200,7 @@ def stragglers(run: RunFigures) -> Iterator[Finding]:
         **_by_function(run, rows),
         by_layer=by_layer,
         seconds=gain,
-        # A longer run would not lose more time to what happens once per worker.
+        # Each worker loses this time only once, so a longer run would not lose more.
         at_most="low" if cause == "first run on that worker" else "high",
         function=_function(run, row),
         **_place(run, row),
@@ -263,7 +268,7 @@ def slow_worker(run: RunFigures) -> Iterator[Finding]:
 
 
 def _slow_places(run: RunFigures, excess: Array) -> list[Array]:
-    """Return arrays of the indices of slow workers, slowest first. A slow host is one array."""
+    """Return arrays of indices of slow workers, slowest first. One array has all of a slow host."""
     hosts, worked = run.workers.hosts, np.unique(run.slowness.place)
     places: dict[object, list[int]] = {}
     for number in np.flatnonzero(excess > 0).tolist():
@@ -283,7 +288,7 @@ def _slow_places(run: RunFigures, excess: Array) -> list[Array]:
     because="threads are idle while others work",
 )
 def load_imbalance(run: RunFigures) -> Iterator[Finding]:
-    """Find workers that have more to do than others, which are idle meanwhile."""
+    """Find workers that have so much more work than others that the others become idle."""
     lives = run.accounts.lives
     busy = run.accounts.of_lives[:, : run.BUSY].sum(axis=1)
     workers = Groups(run.workers.of_lives[lives.ids], len(run.workers))
@@ -296,8 +301,8 @@ def load_imbalance(run: RunFigures) -> Iterator[Finding]:
     long = np.flatnonzero(run.working >= _WORK * run.working.max(initial=0.0))
     times = run.slots.times
     if open_spans(times.runnable[long], times.known[long])[1].max(initial=0) < len(load):
-        # With so few long tasks at a time, the load cannot be more even. The rules too-few-tasks
-        # and serial-chain report that.
+        # There are fewer long tasks at a time than workers, so the load cannot be more even. The
+        # rules too-few-tasks and serial-chain report that.
         return
     lost = load.max() - load.mean()
     if lost / load.max() < _UNEVEN:
@@ -346,9 +351,9 @@ def _gain(
 ) -> float:
     """Estimate the wall seconds that stragglers cost.
 
-    Without their excess, other threads would not have been idle, and their own threads would have
-    been free for other work. If the excess is work that another thread would have to do
-    (`is_done_elsewhere`), only the idle time counts.
+    If the stragglers had taken the usual time, other threads would have waited less, and the
+    stragglers' threads would have been free for other work. If another thread would have to do the
+    excess work (`is_done_elsewhere`), only the idle time counts.
     """
     if not selected.any():
         return 0.0
@@ -363,8 +368,9 @@ def _gain(
 def _slow_gain(run: RunFigures, numbers: Array, excess: float) -> float:
     """Estimate the wall seconds that the slowness of some workers costs.
 
-    Without a replay, the minimum is their excess spread over all threads. The maximum is the excess
-    on their own threads, limited by the idle time of the other threads.
+    If the run cannot be replayed, the estimate is at least the workers' excess seconds divided by
+    the number of all threads. It can reach the excess seconds divided by the number of the slow
+    workers' threads, but exceeds the minimum by no more than the idle time of threads.
     """
     lives, slowness = run.accounts.lives, run.slowness
     slow_threads = float(lives.threads[np.isin(run.workers.of_lives[lives.ids], numbers)].sum())
@@ -383,7 +389,7 @@ def _function(run: RunFigures, row: int) -> str:
 
 
 def _in_layers(run: RunFigures, rows: Array) -> bool:
-    """Return whether a function of these task runs has several layers."""
+    """Return whether any function of these task runs has several layers."""
     return bool((run.layers_of_functions[run.functions.codes[rows]] > 1).any())
 
 
@@ -398,7 +404,7 @@ def _place(run: RunFigures, row: int) -> dict[str, Any]:
 
 
 def _by_function(run: RunFigures, rows: Array) -> dict[str, Any]:
-    """Return figures of the three functions with the most task runs, and these as text."""
+    """Return the number of task runs of the three most frequent functions, as figures and text."""
     counts = Counter(_function(run, row) for row in rows.tolist()).most_common(3)
     text = ", ".join(f"{Count(number)} of {name}" for name, number in counts)
     return {"by_function": {name: Count(number) for name, number in counts}, "_most": text}
@@ -410,7 +416,7 @@ def _by_function(run: RunFigures, rows: Array) -> dict[str, Any]:
     "serial-chain too-few-tasks slow-dispatch gil-contention io-bound blocked-tasks poor-placement",
 )
 def warm_up(run: RunFigures) -> Iterator[Finding]:
-    """Find costs that each worker pays once, in slow first runs and in imports as tasks arrive."""
+    """Find costs that each worker pays only once: slow first runs, and imports as tasks arrive."""
     yield from _imports_as_tasks_arrive(run)
     first = run.first_uses
     if not len(first.rows):
@@ -464,9 +470,9 @@ def _imports_as_tasks_arrive(run: RunFigures) -> Iterator[Finding]:
     seconds = run.share_of_imports * run.seconds_of(ThreadTime.ON_ITS_WAY)
     if not seconds > 0 or seconds < _GAIN * run.wall:
         return
-    # Modules of the program and of Python have no name here.
+    # Modules of the program and of Python are not named in the finding.
     names = [name for name in libraries if name.isidentifier()][:_MOST_SLOW]
-    # Workers have imported Dask itself, so that another import of it would do nothing.
+    # Workers have already imported Dask, so the advice to import it would have no effect.
     module = next((repr(name) for name in names if name not in {"dask", "distributed"}), "...")
     yield Finding.of(
         "warm-up",

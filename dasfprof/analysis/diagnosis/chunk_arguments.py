@@ -20,22 +20,22 @@ _ARGUMENTS = ("chunks", "blocksize", "npartitions", "partition_size")
 #: Methods whose first argument sets chunks.
 _METHODS = ("chunk", "rechunk")
 
-#: Shape of the usual chunk of an array, and the number of chunks in each direction.
+#: Shape of the most frequent chunk of an array, and the number of chunks along each axis.
 Blocks = tuple[tuple[int, ...], tuple[int, ...]]
 
 
 @dataclass(frozen=True)
 class ChunkArgument:
-    """An argument that sets sizes."""
+    """An argument in a line of the program that sets the size of chunks."""
 
     line: str
     name: str
     node: ast.expr
-    #: The line of the program, with one byte per character.
+    #: Text of the line, with one character per byte of its UTF-8 encoding.
     source: str
 
     def with_value(self, old: str, new: str) -> str:
-        """Return the line with a new value, or "" if the old value does not occur exactly once."""
+        """Return the line with a new value, or "" unless the old value occurs exactly once."""
         nodes = [
             n
             for n in ast.walk(self.node)
@@ -50,9 +50,10 @@ class ChunkArgument:
 class LargerChunks(NamedTuple):
     """How to set larger chunks in the program."""
 
-    #: Instruction, or empty if it is not clear where chunks are set.
+    #: Instruction, or empty if it is unclear where the program sets chunks.
     words: str = ""
-    #: Name of the line to edit, and its new text. Empty if editing one value is not enough.
+    #: Name of the line to edit, and its new text. Both are empty if editing one value is not
+    #: enough.
     line: str = ""
     text: str = ""
 
@@ -64,18 +65,18 @@ def larger_chunks_in(
     width: int,
     factor: float,
 ) -> LargerChunks:
-    """Return how to set larger chunks in the program.
+    """Return how to set larger chunks of tasks that are too small.
 
     Parameters
     ----------
     lines
-        Names and texts of the lines of the program; unknown texts are not strings.
+        Names and texts of the lines of the program. An unknown text is not a string.
     built_by
         The lines that built the tasks that are too small.
     arrays
         The arrays that each line built.
     width
-        The number of tasks that are too small in a layer of the graph.
+        The maximum number of these small tasks in one layer of the graph.
     factor
         Factor by which chunks should become larger.
     """
@@ -97,7 +98,7 @@ def larger_chunks_in(
     at = f"{argument.name}={ast.unparse(argument.node)} at {excerpt(argument.line)}"
     if argument.name == "npartitions":
         return LargerChunks(f"Divide {at} by about {_rounded(factor)}.")
-    # The other sizes may be those of whole axes.
+    # A size that is known exactly may be that of a complete axis.
     node = argument.node
     sizes = node.values if isinstance(node, ast.Dict) else getattr(node, "elts", [])
     axes = sum(None in _values(size) for size in sizes)
@@ -110,7 +111,7 @@ def _rounded(factor: float) -> str:
 
 
 def _arguments(line: str, text: str) -> Iterator[ChunkArgument]:
-    """Find the arguments in the text of a line, which may be the head of a block."""
+    """Yield the arguments in the text of a line. The line may end with the colon of a block."""
     # Syntax trees count columns in bytes.
     text, tree = text.strip(), None
     source = text.encode().decode("latin-1")
@@ -132,7 +133,10 @@ def _arguments(line: str, text: str) -> Iterator[ChunkArgument]:
 
 
 def _values(node: ast.expr) -> Iterator[Any]:
-    """Return the values of an expression, of each branch, with None for each unknown value."""
+    """Yield all possible values of an expression, with None for each unknown value.
+
+    A conditional expression has the values of both branches.
+    """
     if isinstance(node, ast.IfExp):
         yield from _values(node.body)
         yield from _values(node.orelse)
@@ -153,7 +157,7 @@ def _values(node: ast.expr) -> Iterator[Any]:
 def _new_value(
     argument: ChunkArgument, arrays: Sequence[Blocks], width: int, factor: float
 ) -> tuple[str, str] | None:
-    """Return an argument's value in the run and the larger one, or None if they are unclear."""
+    """Return an argument's value in the run and the larger value, or None if either is unclear."""
     values = list(_values(argument.node))
     match argument.name:
         case "chunks":
@@ -172,7 +176,7 @@ def _new_value(
 
 
 def _larger_bytes(value: Any, factor: float) -> int | str | None:
-    """Return a larger size in bytes, as text if it was text, or None if the value is not a size."""
+    """Return a larger size in bytes, or None if the value is not a size. A text stays a text."""
     size = math.nan
     with contextlib.suppress(ValueError, TypeError, AttributeError):
         size = parse_bytes(value) * factor
@@ -182,13 +186,13 @@ def _larger_bytes(value: Any, factor: float) -> int | str | None:
 
 
 def _bytes_text(size: float) -> str:
-    """Return bytes as Dask reads them, with two digits: ``7.8MB``."""
+    """Return a number of bytes as a text that Dask can read, with two digits, such as ``7.8MB``."""
     unit, scale = next((u, s) for u, s in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)) if size >= s)
     return f"{float(f'{size / scale:.2g}'):g}{unit}"
 
 
 def _larger(value: Any, shape: tuple[int, ...], blocks: tuple[int, ...], factor: float) -> Any:
-    """Return a larger value of ``chunks=`` if the given value cut this array, or else None."""
+    """Return a larger value for ``chunks=``, or None if the given value did not cut this array."""
     grown = larger_shape(shape, blocks, factor)
     axes = list(zip(shape, blocks, strict=True))
     if _is_size(value) and all(size == value or count == 1 for size, count in axes):

@@ -35,11 +35,11 @@ from dasfprof.analysis.under_way.state import Frame, is_of_user, write_frame
 from dasfprof.analysis.wording import Bytes, Count, Seconds, Share
 from dasfprof.text import elide
 
-#: Threshold (fraction of wall time): seconds that the client spends on one of these problems.
+#: Threshold (fraction of wall time): a problem is reported if the client spends this much on it.
 _SHARE = 0.05
-#: Minimum seconds of a gap between tasks in which a graph is in transit.
+#: Minimum duration (seconds) of a gap between tasks that counts as caused by the client.
 _GAP = 0.01
-#: Minimum bytes of all large results together.
+#: Minimum total bytes of large results.
 _MUCH = 50_000_000
 #: Types whose items scatter() sends separately.
 _BY_ITEM = ("builtins.dict", "builtins.list", "builtins.tuple", "builtins.set")
@@ -56,7 +56,7 @@ def repeated_gathers(run: RunFigures) -> Iterator[Finding]:
     seconds = float(calls["in_vain"].sum())
     if not len(calls) or not seconds > _SHARE * run.wall:
         return
-    # The event loop of the client that fetches results also sends the graphs.
+    # The event loop that fetches results in the client also sends the graphs.
     sends = bool(run.sent_large)
     call = str(calls["call"].iloc[0])
     sending = (
@@ -147,7 +147,7 @@ def slow_tokenization(run: RunFigures) -> Iterator[Finding]:
 
 
 def _not_beside_tasks(run: RunFigures, calls: pd.DataFrame) -> float:
-    """Return the seconds of hashing outside the run, or in it while threads were idle."""
+    """Return the seconds of hashing outside the run, or within it while threads were idle."""
     begin = run.trace.begin + run.begin
     end, seconds = begin + run.wall, calls["tokenising"].to_numpy(dtype=float)
     start, stop = (calls[name].to_numpy(dtype=float) for name in ("time", "stop"))
@@ -192,7 +192,7 @@ def _handed_by(run: RunFigures, calls: pd.DataFrame) -> str:
     texts = [text for text in lines["text"][there.to_numpy(dtype=bool)] if isinstance(text, str)]
     names = {name for text in texts for name in _HANDS.findall(text)}
     if names & {"from_pandas", "from_sequence", "from_array"}:
-        names.discard("map")  # a method of the collection
+        names.discard("map")  # This is the collection's method, not Client.map.
     return names.pop() if len(names) == 1 else ""
 
 
@@ -264,9 +264,9 @@ def large_objects_in_graph(run: RunFigures) -> Iterator[Finding]:
 
 
 def _in_transit(run: RunFigures, graphs: int) -> float:
-    """Return the seconds without tasks in which clients waited and such graphs were in transit.
+    """Return the seconds of gaps between tasks in which clients waited and sent large graphs.
 
-    If other graphs were sent too, it is the fraction of the graphs with large values.
+    If only some graphs have large values (`graphs`), their fraction of the seconds is returned.
     """
     path = run.path_segments
     gaps = np.flatnonzero((path.kind == SegmentKind.CLIENT) & (path.length >= _GAP))
@@ -277,7 +277,10 @@ def _in_transit(run: RunFigures, graphs: int) -> float:
 
 
 def line_of(run: RunFigures, calls: pd.DataFrame) -> str:
-    """Return the line of the first call as text, or the user's line that led to it in a library."""
+    """Return the line of the first call as text.
+
+    If a library made the call, return the user's line that called the library, if it is known.
+    """
     first = calls.iloc[0]
     if not isinstance(first["file"], str):
         return "an unknown line"
@@ -303,10 +306,10 @@ def _sent_at(run: RunFigures, calls: pd.DataFrame) -> str:
 
 # --- What comes before the first task -------------------------------------------------------------
 
-#: Threshold (fraction of the time from the start of recording to the end of the last task): delay
-#: of the first task.
+#: Threshold: delay of the first task, as a fraction of the time from the start of recording to the
+#: end of the last task.
 _LATE = 0.1
-#: Threshold (fraction of the delay): time in which delayed() goes over items of values.
+#: Threshold (fraction of the delay): time in which delayed() traverses the items of values.
 _TRAVERSED = 0.3
 #: Threshold (bytes): values in the first graph that are reported.
 _LARGE_VALUES = 10_000_000
@@ -342,7 +345,7 @@ _IMPORTING = (
 )
 
 
-#: Advice if the script built graphs, mostly because delayed() went over the items of values.
+#: Advice if the script built graphs, and delayed() mostly traversed the items of values.
 _TRAVERSING = (
     "Wrap large lists and dicts once, with dask.delayed(value, traverse=False), before the calls "
     "that share them: each call of a delayed function goes over all items of its arguments. Most "

@@ -19,8 +19,8 @@ from dasfprof.analysis.wording import Count, Factor, Figures, Seconds, Share
 from dasfprof.database.columns import Array
 from dasfprof.text import excerpt
 
-#: Environment variables that limit the threads of libraries, and the threshold (cores) at which
-#: other programs are named as the cause.
+#: Environment variables that limit the threads of libraries. Threshold (cores): if other programs
+#: use this many, they are named as the cause.
 LIMITS, BLAMED = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), 0.5
 #: Environment variables of libraries that have thread pools, by library.
 _POOLS = {
@@ -29,8 +29,8 @@ _POOLS = {
     "numexpr": "NUMEXPR_NUM_THREADS",
     "rasterio": "GDAL_NUM_THREADS",
 }
-#: Threshold (fraction of their time, multiplied by the number of concurrent task runs): task runs
-#: that count as using the CPU.
+#: Threshold: a task run counts as using the CPU if the fraction of its time on the CPU, multiplied
+#: by the mean number of concurrent task runs on its worker, is at least this.
 _USES_CPU = 0.5
 #: Thresholds of lock contention between tasks that use the CPU: minimum fraction of their time in
 #: waits other than CPU wait, minimum mean number of concurrent task runs in a process, and maximum
@@ -38,14 +38,14 @@ _USES_CPU = 0.5
 _LOCKED = 0.12
 _BESIDE = 1.5
 _CORES_OF_A_LOCK = 1.3
-#: Thresholds of threads that libraries start: CPU time of tasks and these threads together, as a
-#: multiple of the tasks' own, and minimum CPU seconds of these threads.
+#: Thresholds of threads that libraries start: the CPU time of tasks and these threads together, as
+#: a multiple of the CPU time of the tasks, and the minimum CPU seconds of these threads.
 _NATIVE, _NATIVE_LEAST = 1.5, 0.5
-#: Threshold (fraction of the task durations): CPU wait.
+#: Threshold (fraction of the task durations): CPU wait that is reported.
 _CORE_WAIT = 0.2
 #: Thresholds of garbage collection: fraction of a function's CPU time, and fraction of thread time.
 _COLLECTING, _COLLECTED = 0.2, 0.05
-#: Minimum number of cores that a named program used, and maximum number of named programs.
+#: Minimum number of cores used by a program that is named, and maximum number of named programs.
 _NAMED, _MOST_NAMED = 0.05, 3
 
 
@@ -156,7 +156,7 @@ def cpu_oversubscribed(run: RunFigures) -> Iterator[Finding]:
     more_threads = _beyond_tasks(run, task_cpu) > (_NATIVE - 1) * task_cpu
     others = _other_programs(run)
     cores, threads = sum(run.trace.surroundings.cores.values()), round(run.threads)
-    # In this case, neither the threads of tasks nor other programs are known to be too many.
+    # The cause may be neither the threads of tasks nor other programs.
     enough = threads <= cores and not more_threads and not (others and others.cores >= BLAMED)
     unlimited = _unlimited(run)
     changes: list[Change] = []
@@ -244,9 +244,10 @@ def _beyond_tasks(run: RunFigures, task_cpu: float) -> float:
 
 
 def _unlimited(run: RunFigures) -> tuple[str, ...] | None:
-    """Return the variables that some worker with tasks did not set to 1, or None if not recorded.
+    """Return environment variables that some worker with tasks does not set to 1, or None.
 
-    They belong to the libraries with thread pools in the tasks' samples, or else are `LIMITS`.
+    These are the variables of the libraries with thread pools in which tasks were sampled, or
+    `LIMITS` if there are no such libraries. None means that the variables were not recorded.
     """
     libraries = sampled_libraries(run)
     wanted = [name for library, name in _POOLS.items() if library in libraries] or LIMITS
@@ -283,7 +284,7 @@ def _limit_in_words(unlimited: tuple[str, ...] | None) -> str:
 
 
 def _other_programs(run: RunFigures) -> Figures | None:
-    """Return what other programs used on the host where they used most, or None if unknown."""
+    """Return the cores that other programs used on the host where they used most, or None."""
     known = host_programs(run.trace)
     others = known.others()
     if others is None:
@@ -305,7 +306,7 @@ def _other_programs(run: RunFigures) -> Figures | None:
 def idle_share(run: RunFigures) -> float:
     """Return the fraction of the hosts' CPU that was idle during the run.
 
-    The fraction is 1 if it is unknown, or if other programs used much CPU, or may have done so.
+    The fraction is 1 if it is unknown, or if other programs used much CPU or were not recorded.
     """
     samples, others = run.trace.samples, _other_programs(run)
     if "host_cpu" not in samples or others is None or others.cores >= BLAMED:
@@ -318,7 +319,7 @@ def idle_share(run: RunFigures) -> float:
 
 
 def _programs_in_words(others: Figures | None) -> tuple[str, str]:
-    """Return a sentence about other programs, and the names of programs that are the cause."""
+    """Return a sentence about other programs, and the list of these if they are the cause."""
     if others is None:
         return "", ""
     if others.cores < _NAMED:
@@ -379,12 +380,15 @@ def fewer_threads(run: RunFigures) -> list[Change]:
 
 
 def without_waiting(run: RunFigures, rows: Array) -> Array:
-    """Return all durations. For these task runs, waits other than CPU wait are subtracted."""
+    """Return the durations of all task runs.
+
+    The durations of the given rows contain only CPU time and CPU wait.
+    """
     return run.with_durations(rows, run.cpu[rows] + run.core_wait[rows])
 
 
 def _beside(run: RunFigures) -> Array:
-    """Return for each task run the mean number of task runs that its worker has at a time."""
+    """Return, for each task run, the mean number of concurrent task runs on its worker."""
     worker = run.trace.tasks["worker_id"].to_numpy()
     groups = Groups(worker, len(run.trace.workers))
     seconds = groups.sum(run.lasted)
@@ -392,12 +396,12 @@ def _beside(run: RunFigures) -> Array:
 
 
 def _covered(run: RunFigures, groups: Groups) -> Array:
-    """Return the seconds for which at least one task run of each group was running."""
+    """Return, for each group, the seconds for which at least one of its task runs was running."""
     rows = np.flatnonzero(groups.codes >= 0)
     start, lasted = run.slots.times.start[rows], run.lasted[rows]
     if not len(rows):
         return np.zeros(groups.count)
-    # Shift each group behind the groups before it.
+    # Shift the times so that each group comes after the groups before it.
     span = float((start + lasted).max() - start.min()) + 1.0
     shifted = start - start.min() + 0.5 + groups.codes[rows] * span
     begins, ends = union(shifted, shifted + lasted)
@@ -406,13 +410,13 @@ def _covered(run: RunFigures, groups: Groups) -> Array:
 
 
 def most_of(run: RunFigures, rows: Array) -> str:
-    """Return the function with most of the seconds of these task runs."""
+    """Return the function that has the most seconds of these task runs."""
     seconds = np.bincount(run.functions.codes[rows], weights=run.working[rows])
     return str(run.function_names[int(seconds.argmax())])
 
 
 def cpu_share(run: RunFigures, name: str) -> Share:
-    """Return the fraction of a function's time, without CPU wait, for which it used the CPU."""
+    """Return the fraction of a function's time on the CPU. The time does not include CPU wait."""
     rows = run.rows_of(name)
     seconds = float(run.working[rows].sum())
     return Share(run.cpu[rows].sum() / seconds if seconds > 0 else 0.0)

@@ -20,21 +20,21 @@ from dasfprof.analysis.wording import Bytes, Count, Figures, Rate, Seconds, Shar
 #: Thresholds of waits for transfers: fraction of thread time, and fraction of the critical path.
 _TRANSFER_WAIT = 0.1
 _TRANSFER_PATH = 0.15
-#: Threshold (bytes per second): transfers that are slower are not explained by their size.
+#: Threshold (bytes per second): the size of slower transfers does not explain their duration.
 _SLOW = 1e6
-#: Threshold (fraction of the transfers' time): serializing counts as the cause.
+#: Threshold (fraction of the transfers' time): time of serializing that counts as the cause.
 _EXPLAINS = 0.5
 #: Threshold (fraction of all transferred bytes): repeated transfers are reported.
 _OFTEN = 0.1
-#: Thresholds (fractions of thread time): spilling, and task overhead in a run that spilled.
+#: Thresholds (fractions of thread time): spilling, task overhead in a run that spilled, and pauses.
 _DISK = 0.03
 _AROUND = 0.1
 _PAUSED = 0.01
-#: Threshold (fraction of its memory limit): a process near its limit. By default, Dask pauses a
-#: worker earlier and kills it later.
+#: Threshold (fraction of the worker's memory limit): a process near its limit. By default, Dask
+#: pauses a worker at a lower fraction and kills it at a higher one.
 _NEAR_LIMIT = 0.85
 _LITTLE_LEFT = 0.05
-#: Dask's function, in keys, that prepares the items of a bag for `Bag.groupby`.
+#: Dask's function, as it appears in keys, that prepares the items of a bag for `Bag.groupby`.
 _BAG_GROUPBY = "groupby_tasks_group_hash"
 
 
@@ -156,7 +156,7 @@ def spilling(run: RunFigures) -> Iterator[Finding]:
     now = " (currently {limit})" if np.isfinite(limit) else ""
     shares = {"its results reach": thresholds.target, "its process reaches": thresholds.spill}
     when = " or ".join(f"{what} {Share(at)}" for what, at in shares.items() if np.isfinite(at))
-    # If the limit is unknown, it may already be as high as this.
+    # If the memory limit is unknown, it may already be as high as the wanted limit.
     more, changes = _more_memory(run, wanted, now) if wanted > limit else ("Use", [])
     why = f" A worker spills when {when} of its limit." if when and changes else ""
     disk, on_disk, needed, room = spilled_at_once(run.trace), "", "", ""
@@ -210,7 +210,7 @@ def spilling(run: RunFigures) -> Iterator[Finding]:
 
 
 def _more_memory(run: RunFigures, wanted: float, now: str = "") -> tuple[str, list[Change]]:
-    """Return the first words of the advice, and the setting, for workers with enough memory."""
+    """Return the beginning of the advice to give workers more memory, and the setting for it."""
     if run.died_of_memory:
         amount = (
             "more memory (how much is unknown, because workers were killed before they had all "
@@ -228,7 +228,7 @@ def _more_memory(run: RunFigures, wanted: float, now: str = "") -> tuple[str, li
     because="the memory of workers was nearly full",
 )
 def paused_workers(run: RunFigures) -> Iterator[Finding]:
-    """Find workers that paused because memory ran out, or that came near their limit."""
+    """Find workers that paused because of full memory, or that came near their memory limit."""
     share = run.share_of(ThreadTime.PAUSED_FOR_MEMORY)
     state = run.trace.managed_memory.get("state")
     if share < _PAUSED or state is None:
@@ -291,7 +291,7 @@ def host_memory_full(run: RunFigures) -> Iterator[Finding]:
     samples = run.trace.samples.reindex(
         columns=["worker_id", "time", "host_memory_available", "host_memory_total"]
     ).dropna()
-    # Both values are 0 if the system does not report them, as in some containers.
+    # Total and available memory are 0 if the system does not report them, as in some containers.
     samples = samples[samples["host_memory_total"] > 0]
     if not len(samples):
         return

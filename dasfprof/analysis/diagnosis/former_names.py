@@ -3,7 +3,7 @@
 Versions before 0.3 wrote these names into their JSON documents and summaries.
 """
 
-#: New names by former ones.
+#: New names of findings by their former names.
 FORMER_NAMES = {
     "given-up-tasks": "cancelled-tasks",
     "killed-workers": "killed-worker-errors",

@@ -12,11 +12,11 @@ from dasfprof.analysis.diagnosis.run_figures import RunFigures
 from dasfprof.analysis.model.gpus import GpuDevice
 from dasfprof.analysis.wording import Bytes, Count, Seconds, Share
 
-#: Threshold (fraction of the time for which the device's workers run tasks): the device is idle.
+#: Threshold: a device counts as idle from this fraction of the time in which its workers run tasks.
 _IDLE = 0.5
-#: Threshold (percent of the run): the device's workers run tasks.
+#: Minimum percentage of the run in which the device's workers run tasks.
 _RAN = 20.0
-#: Threshold (percent of utilization): a device that never reaches it counts as unused.
+#: Threshold (percent): a device whose utilization never reaches this counts as unused.
 _USED = 5.0
 #: Threshold (fraction of the device's memory): the memory is nearly full.
 _FULL = 0.92

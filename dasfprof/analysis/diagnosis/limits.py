@@ -13,8 +13,8 @@ from dasfprof.analysis.numeric.groups import Groups, ratio
 from dasfprof.analysis.wording import Count, Factor, Seconds, Share
 from dasfprof.text import excerpt
 
-#: Thresholds: fraction of the run for which a quota was used up, and fraction of the limit of open
-#: files.
+#: Thresholds: fraction of the run for which a quota was used up, and open files as a fraction of
+#: their limit.
 _THROTTLED, _NEAR = 0.05, 0.8
 
 
@@ -33,7 +33,7 @@ def cpu_quota(run: RunFigures) -> Iterator[Finding]:
         return
     of_workers = samples.astype(float).groupby("worker_id")["throttled_seconds"]
     throttled = (of_workers.max() - of_workers.min()).reindex(limited.index).fillna(0.0)
-    # All workers of a group read the same counter, which is the sum over the cores of the quota.
+    # All workers of a control group read the same counter. It adds up the cores of the quota.
     stopped = (throttled / np.maximum(np.ceil(limited["cpu_quota"]), 1.0)).to_numpy()
     worst = limited.iloc[int(stopped.argmax())]
     seconds = min(float(stopped.max()), run.wall)

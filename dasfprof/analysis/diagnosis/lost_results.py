@@ -34,13 +34,14 @@ from dasfprof.text import elide
 
 # --- Regular losses of workers, which tasks do not cause -----------------------------------------
 
-#: Losses are regular if there are at least this many gaps between them, and if this fraction of the
-#: gaps (all of them, if they are few) is within this factor of the median gap.
+#: Losses are regular if there are at least `_EVEN` gaps between them, and the fraction `_MOSTLY` of
+#: the gaps differs from the median gap by at most the factor `_NEAR`. If there are at most `_FEW`
+#: gaps, all of them must.
 _EVEN, _FEW, _MOSTLY, _NEAR = 2, 4, 0.75, 1.25
 
 
 def find_rhythm(run: RunFigures, departures: Mapping[int, Departure]) -> Figures | None:
-    """Return the intervals of regular losses for an unknown reason, or None if irregular."""
+    """Return figures of regular losses for an unknown reason, or None if there are none."""
     lives = [life for life, departure in departures.items() if departure.why is Why.UNKNOWN]
     gaps = np.diff(np.sort(run.trace.workers["left"].to_numpy(dtype=float)[lives]))
     if len(gaps) < _EVEN or not gaps.min() > 0:
@@ -81,9 +82,9 @@ def rhythm_in_words(rhythm: Figures | None) -> str:
 
 #: Threshold (fraction of the task time): results that were computed again.
 _AGAIN = 0.02
-#: Maximum numbers of tasks of a lost worker, and of source lines, that are named.
+#: Maximum number of named tasks of a lost worker, and of named source lines.
 _MOST_NAMED = 3
-#: Functions of layers that select chunks, whose indices differ from those of the layers before.
+#: Functions that select chunks. The chunks have other indices in their layers than before.
 _SELECTS = {"getitem", "blocks", "partitions", "take", "head", "tail", "concatenate", "stack"}
 #: Prefix of the stimulus ids that Dask gives to graphs that a client submitted.
 _SUBMITTED = ("update-graph",)
@@ -102,7 +103,7 @@ def lost_workers(run: RunFigures) -> Iterator[Finding]:
     labels = run.trace.workers["worker"].to_numpy(dtype=object)
     causes = find_causes(run.state) if run.state is not None else []
     if {str(labels[life]) for life in lives} <= {c.worker for c in causes if c.kind == HOLDER_DIED}:
-        return  # The finding about tasks that wait for a lock of such a worker reports it.
+        return  # Another finding reports this loss: tasks wait for a lock that such a worker held.
     departures = departures_of(run.trace)
     whys = [each.why for each in departures.values()]
     first = {Why.AGE} & set(whys) or set(Why) - {Why.UNKNOWN}
@@ -177,7 +178,7 @@ def lost_workers(run: RunFigures) -> Iterator[Finding]:
 
 
 def _there_longest(run: RunFigures, lost: pd.DataFrame) -> pd.DataFrame:
-    """Return the lost tasks that may have been running.
+    """Return the lost tasks that may have been running when their worker was lost.
 
     These are the tasks that were seen in progress. For a worker without such tasks, they are the
     tasks that were assigned to it first, one per thread.
@@ -221,14 +222,14 @@ def cancelled_tasks(run: RunFigures) -> Iterator[Finding]:
 
 
 def _restarted(run: RunFigures) -> Iterator[Finding]:
-    """Find restarts of workers by a client, and the tasks that these cancelled."""
+    """Find restarts of workers by a client, and the tasks that the restarts cancelled."""
     changes, attempts = run.trace.cluster_changes, run.attempts
     if len(changes):
         changes = changes[(changes["action"] == "restart").to_numpy(dtype=bool)]
     taken = attempts[attempts["key_id"].isin(run.restarted_keys).to_numpy(dtype=bool)]
     taken = taken[(taken["category"] == CANCELLED).to_numpy(dtype=bool)]
     taken = taken.drop_duplicates("key_id", keep="last")
-    # Outcomes of task runs on workers that had not yet received the restart.
+    # Some workers had not yet received the restart, and still reported outcomes of task runs.
     runs = run.trace.whole.tasks
     states = runs["state"].astype(object).to_numpy()[cancelled_runs(run.trace, runs, RESTARTED)]
     went_on = states[np.isin(states, ("memory", "erred"))]
@@ -286,7 +287,7 @@ def _restarted(run: RunFigures) -> Iterator[Finding]:
 
 @rule("recomputation", causes="tasks-too-small dominant-function blocked-tasks io-bound")
 def recomputation(run: RunFigures) -> Iterator[Finding]:
-    """Find results that were computed again after they had existed before."""
+    """Find results that were computed again although they had been computed before."""
     again, _ = _computed_again(run)
     inside, lines = _computed_inside(run, ~again)
     seconds = run.slot_seconds
@@ -339,10 +340,11 @@ def recomputation(run: RunFigures) -> Iterator[Finding]:
 
 
 def _computed_inside(run: RunFigures, first: Array) -> tuple[Array, list[str]]:
-    """Return the seconds that each task run spent on fused layers that earlier ones had run.
+    """Return the seconds that each task run spent on fused layers that had been computed before.
 
-    Also return the lines that built these layers. Chunks of a layer are the same if their indices
-    are, up to the first layer that selects chunks.
+    Dask may fuse the same layer into tasks of several other layers. Also return the line that built
+    most of these layers. Two task runs compute the same chunk if their keys have equal indices.
+    That no longer holds after a layer that selects chunks.
     """
     layers, tasks, keys = run.trace.fused_layers, run.trace.tasks, run.trace.keys
     seconds, key_ids = np.zeros(len(tasks)), tasks["key_id"].to_numpy()
@@ -359,7 +361,7 @@ def _computed_inside(run: RunFigures, first: Array) -> tuple[Array, list[str]]:
     )
     rows = rows[np.argsort(run.slots.times.start[rows], kind="stable")]
     root = np.array([roots[layer] for layer in of_row[rows].tolist()], dtype=np.uint64)
-    # A key without an index belongs to the only chunk, since Dask fused all layers up to it.
+    # A key without an index belongs to the only chunk, since Dask fused all layers that lead to it.
     indices = keys.tails_of(key_ids[rows])
     indices[~keys.are_tuples(key_ids[rows])] = 0
     chunks = np.column_stack([root, indices])
@@ -385,7 +387,7 @@ def _computed_inside(run: RunFigures, first: Array) -> tuple[Array, list[str]]:
 
 
 def _built(run: RunFigures, seconds: Array) -> list[str]:
-    """Return the lines that built the most seconds of tasks, or an empty list if unknown."""
+    """Return the lines that built the tasks with the most seconds, or [] if unknown."""
     if not has_lines(run.trace):
         return []
     codes, names = line_groups(run.trace.tasks)
@@ -396,10 +398,11 @@ def _built(run: RunFigures, seconds: Array) -> list[str]:
 
 
 def _computed_again(run: RunFigures) -> tuple[Array, Array]:
-    """Return masks of task runs that were recomputed on request of a client, and after a loss.
+    """Return masks of task runs that recomputed a result: on a client's request, and after a loss.
 
-    If the stimulus is unknown, a task run counts as requested, unless workers were lost. A result
-    that two clients each request once is not counted, because neither knows of the other's results.
+    If the stimulus is unknown, a task run counts as requested, unless workers were lost. If two
+    clients each request a result once, the second task run does not count, because no client knows
+    the results of another.
     """
     tasks = run.trace.tasks
     start = run.slots.times.start[: len(tasks)]
@@ -419,9 +422,10 @@ def _computed_again(run: RunFigures) -> tuple[Array, Array]:
 
 
 def _missing(run: RunFigures) -> tuple[float, float]:
-    """Return the thread-seconds without lost workers, and the number of threads before the loss.
+    """Return the thread-seconds that lost workers were missing, and the threads before the loss.
 
-    A worker counts as missing until it is replaced or the run ends, while other workers run tasks.
+    A worker counts as missing until it is replaced or the run ends, but only while other workers
+    run tasks.
     """
     lives, workers = run.accounts.lives, run.workers.of_lives
     unasked, left = left_unasked(run.trace), run.trace.left

@@ -22,10 +22,10 @@ from dasfprof.analysis.model.memory_growth import (
 from dasfprof.analysis.numeric.significance import Course, Drift
 from dasfprof.analysis.wording import Bytes, Count, Seconds, Share
 
-#: Thresholds of a rise that is reported (bytes), and of medium severity (fraction of the workers'
-#: memory limits).
+#: Threshold (bytes) of a rise that is reported. Threshold (fraction of the workers' memory limits)
+#: of a rise of medium severity.
 _MUCH, _OF_LIMIT = 100_000_000, 0.2
-#: Threshold (fraction of the rise of all results): functions that are named.
+#: Threshold (fraction of the total rise of results): the functions that cause it are named.
 _MOST = 0.5
 #: Thresholds of memory that stays after tasks: bytes, fraction of the worker's memory limit, and
 #: seconds without a task on the worker.
@@ -54,7 +54,7 @@ def memory_growth(run: RunFigures) -> Iterator[Finding]:
     """Find memory that rises with each computation, or that stays when its tasks have finished."""
     growth = memory_growth_of(run.trace) if len(run.trace.samples) else None
     processes = None if growth is None else growth.together
-    # Windows of a single computation would include memory of tasks that are still running.
+    # Windows of time within one computation would include memory of tasks that are still running.
     if growth is None or not np.isnan(growth.moments.window):
         yield from _stays(run)
         return
@@ -82,7 +82,7 @@ def _figures(growth: MemoryGrowth, drift: Drift) -> dict[str, Any]:
 
 
 def _of_limits(run: RunFigures, process: ProcessGrowth, rise: float) -> dict[str, Any]:
-    """Return a rise as a fraction of the workers' memory limits, and bounds of its severity."""
+    """Return a rise as a fraction of the workers' memory limits, and the severity that follows."""
     limits = float(run.trace.workers["memory_limit"].to_numpy(dtype=float)[process.lives].sum())
     share = Share(rise / limits) if np.isfinite(limits) and limits > 0 else None
     return {
@@ -160,7 +160,7 @@ def _of_results(run: RunFigures, growth: MemoryGrowth, processes: ProcessGrowth)
         "program needs the results later, plan for the memory.",
         of="results",
         **_figures(growth, processes.results),
-        # A program may keep results on purpose, so the severity can be low.
+        # The program may keep results on purpose, so low severity is possible.
         **{**_of_limits(run, processes, rise), "at_least": "low"},
         function=most and most.function,
         of_function=most and Bytes(most.size.last - most.size.first),
@@ -208,7 +208,7 @@ def _of_scheduler(growth: MemoryGrowth, drift: Drift) -> Finding:
 
 
 def _stays(run: RunFigures) -> Iterator[Finding]:
-    """Find processes with unmanaged memory that stays after they have run tasks."""
+    """Yield a finding if unmanaged memory of workers stays after their tasks have finished."""
     trace = run.trace
     if not len(trace.samples) or not len(trace.managed_memory):
         return
@@ -227,7 +227,7 @@ def _stays(run: RunFigures) -> Iterator[Finding]:
         began = trace.begin + float(run.slots.times.start[: len(mine)][mine].min())
         before = memory["memory"].to_numpy(dtype=float)[(memory["time"] <= began).to_numpy()]
         first = float(before.max(initial=0.0)) if len(before) else float(memory["memory"].iloc[0])
-        # Use the minimum within that time, because memory that is freed late was not kept.
+        # Use the minimum within this time range, because memory that is freed late was not kept.
         left = float(within["memory"].min()) - results - first
         limit = float(trace.workers["memory_limit"].iloc[life])
         if left >= _MUCH_UNMANAGED and not left < _UNMANAGED_OF_LIMIT * limit:
@@ -259,11 +259,11 @@ def _stays(run: RunFigures) -> Iterator[Finding]:
 
 
 def _quiet(held: pd.DataFrame, life: int) -> tuple[float, float, float] | None:
-    """Return the last long time range in which a worker ran no task and its results stayed.
+    """Return the last long time range after a worker's last task in which its results stayed.
 
-    Returns its start, its end and the bytes of the results, or None if there was no such time
-    range. The range is after the worker's last task. If results were released, as at the end of the
-    program, their memory was not kept.
+    Return its start, its end and the bytes of the results, or None if there is no such time range.
+    If results were released, as at the end of the program, memory may be released as well, so
+    another time range begins.
     """
     of_worker = held[(held["worker_id"] == life).to_numpy(dtype=bool)]
     times = of_worker["time"].to_numpy(dtype=float)

@@ -1,4 +1,4 @@
-"""Rules about the outcomes of tasks: failed, retried, or logged an error and returned None."""
+"""Rules about the outcomes of tasks: errors, retries, and errors that are logged, not raised."""
 
 from __future__ import annotations
 
@@ -22,20 +22,21 @@ from dasfprof.text import elide, excerpt
 
 #: Suffixes of the names of exceptions that report a time limit.
 _TIME_OUTS = ("TimeoutError", "Timeout", "TimeoutExpired")
-#: Threshold (multiple of the longest task of the function): the time limit is high enough.
+#: Threshold: if the time limit is at least this multiple of the function's longest task, it is not
+#: too short.
 _FAR = 2.0
 
 
 def is_time_out(category: object) -> bool:
-    """Return whether errors of a category are those of a time limit."""
+    """Return whether errors of a category report that a time limit was exceeded."""
     return str(category).endswith(_TIME_OUTS)
 
 
 def find_limit(run: RunFigures, name: str, category: object) -> Figures | None:
-    """Return the durations of a function whose tasks timed out, or None for other errors.
+    """Return durations of a function whose tasks timed out, or None for other kinds of errors.
 
-    These are the median of task runs that timed out, and the median and maximum of task runs that
-    succeeded. The latter two are NaN if no task run succeeded.
+    These are the median duration of task runs that timed out, and the median and the maximum
+    duration of task runs that succeeded. The last two are NaN if no task run succeeded.
     """
     if not is_time_out(category):
         return None
@@ -48,7 +49,7 @@ def find_limit(run: RunFigures, name: str, category: object) -> Figures | None:
 
 
 def limit_or_cause(limit: Figures) -> str:
-    """Return the advice for timeouts, a template with the figures `function` and `limit`."""
+    """Return the advice about time-outs, as a template for the figures `function` and `limit`."""
     begin = "Compare the time that {function} takes with its limit:"
     given = "tasks that timed out had run for {limit.ran} (the median)"
     if np.isnan(limit.most):
@@ -84,7 +85,7 @@ _NAMED_KINDS = 3
 
 @rule("retried-tasks", causes="recomputation stragglers load-imbalance too-few-tasks")
 def retried_tasks(run: RunFigures) -> Iterator[Finding]:
-    """Find attempts that failed and were repeated, and the seconds that they cost."""
+    """Find attempts that failed and were retried, and the seconds that the failed attempts cost."""
     attempts = run.attempts
     erred = (attempts["status"] == "erred") & (attempts["category"] != WORKER_LOST)
     failed = (erred & ~attempts["succeeded"]).to_numpy(dtype=bool)
@@ -129,16 +130,16 @@ def retried_tasks(run: RunFigures) -> Iterator[Finding]:
 
 @rule("failed-tasks")
 def failed_tasks(run: RunFigures) -> Iterator[Finding]:
-    """Find tasks that failed, and were not retried successfully."""
+    """Find tasks that failed and either were not retried or failed again."""
     attempts = run.attempts
     last = attempts.drop_duplicates("key_id", keep="last")
     erred = last[(last["status"] == "erred") & ~last["succeeded"]]
     if not len(erred):
         return
     never_ran = blocked_by_errors(run.trace, len(erred))
-    # The rule killed-worker-errors reports tasks of lost workers, and a worker that closes raises
-    # no error. The rule unfinished-run reports errors that came when the program ended, because
-    # they are not the reason why it ended.
+    # The rule killed-worker-errors reports tasks of lost workers. A worker that closes does not
+    # raise an error. The rule unfinished-run reports errors that were raised because the program
+    # ended.
     elsewhere = erred["category"].isin([WORKER_LOST, WORKER_CLOSED])
     elsewhere |= erred["key_id"].isin(ended_with_the_run(run.trace)["key_id"])
     erred = erred[~elsewhere.to_numpy(dtype=bool)]
@@ -151,7 +152,7 @@ def failed_tasks(run: RunFigures) -> Iterator[Finding]:
     pairs = zip(erred["category"], erred["function"], strict=True)
     kinds = list(dict.fromkeys(f"{category} in {function}" for category, function in pairs))
     line, limit = first["raised_at"], find_limit(run, name, first["category"])
-    # A client had cancelled these tasks. Their errors may result from that.
+    # A client had cancelled these tasks, so their errors may result from the cancellation.
     runs = run.trace.tasks
     gone = (
         cancelled_runs(run.trace, runs, (*DROPPED, CANCELLED))
@@ -193,7 +194,10 @@ def failed_tasks(run: RunFigures) -> Iterator[Finding]:
 
 
 def _failures(run: RunFigures, attempts: pd.DataFrame) -> Places:
-    """Return where attempts failed. A function or a worker is named if all attempts share it."""
+    """Return where attempts failed.
+
+    The function or worker is named if all attempts have the same.
+    """
     functions, workers = attempts["function"].unique(), attempts["worker"].unique()
     return Places(
         state="erred",
@@ -210,7 +214,7 @@ def _most(column: pd.Series) -> str:
 # --- The rule about tasks that log an error and return None, which count as succeeded -------------
 
 _NONE = "NoneType"
-#: Threshold (fraction of a function's results): missing results are of medium severity.
+#: Threshold (fraction of a function's results): severity is medium if as many results are missing.
 _MANY = 0.5
 
 

@@ -17,10 +17,11 @@ from dasfprof.analysis.under_way.state import write_frame
 from dasfprof.analysis.wording import Seconds, Share
 from dasfprof.text import excerpt
 
-#: Thresholds: fraction of thread time that is idle, fraction of it for which work provably runs
-#: outside of tasks, and seconds.
+#: Thresholds: fraction of thread time that is idle, the fraction of the idle time for which work
+#: provably runs outside of tasks, and seconds of such work.
 _IDLE, _ELSEWHERE, _LONG = 0.5, 0.2, 1.0
-#: Modules of Dask's local schedulers, and threshold (fraction of the client's time): it runs them.
+#: Files of Dask's local schedulers. Threshold (fraction of the client's time): it is in these
+#: files.
 _LOCAL, _MOSTLY = re.compile(r"/dask/(?:local|threaded|multiprocessing)\.py$"), 0.5
 #: Categories in which threads could run no task.
 _NO_THREAD = (ThreadTime.STARTING, ThreadTime.CLOSING, ThreadTime.UNRECORDED)
@@ -29,9 +30,9 @@ _OUTSIDE = "The work runs outside of tasks: "
 
 @rule("work-outside-tasks", explains="client-bound slow-startup too-few-tasks load-imbalance")
 def work_outside_tasks(run: RunFigures) -> Iterator[Finding]:
-    """Find workers without tasks while the client, actors or functions do the work.
+    """Find workers that have no tasks because the client, actors or functions do the work.
 
-    Other rules handle the client's work before its first task and between tasks.
+    Other rules report work of the client before its first task and between tasks.
     """
     accounts = make_accounts(run.trace)
     if run.trace.surroundings.local or not len(accounts.lives.ids):
@@ -51,7 +52,7 @@ def work_outside_tasks(run: RunFigures) -> Iterator[Finding]:
     times = run.trace.begin + since, run.trace.begin + end
     spans = np.array(times[:1]), np.array(times[1:])
     local = client_fraction(run.trace, *spans, files=_LOCAL) >= _MOSTLY
-    if not local:  # a client that waits for workers, or for their end, does none of the work
+    if not local:  # While a client waits for workers or for their end, it does not work itself.
         waiting = client_fraction(run.trace, *spans, phase="waiting") * (end - since)
         is_recorded = len(run.trace.client_samples) + len(run.trace.client_calls) > 0
         running = meanwhile(run.trace, *spans).get(ClientTime.OWN, client) * is_recorded
@@ -111,7 +112,7 @@ def work_outside_tasks(run: RunFigures) -> Iterator[Finding]:
 
 
 def _function(run: RunFigures) -> str:
-    """Return the name of the function that workers ran longest outside of tasks."""
+    """Return the name of the function outside of tasks for which workers needed most time."""
     ran = run.trace.worker_functions
     seconds = ran.groupby(ran["function"].astype(object))["duration"].sum()
     return excerpt(str(seconds.idxmax())) if len(seconds) else "a function"

@@ -26,20 +26,21 @@ from dasfprof.database.columns import Array
 #: Thresholds of waits for the client: fraction of thread time, and fraction of the critical path.
 _GAP_LANES = 0.1
 _GAP_PATH = 0.05
-#: Threshold (fraction of these waits): the client itself waits for results, so graphs are late.
+#: Threshold (fraction of the time of these waits): the client itself waits for results.
 _WAITS = 0.5
 #: Minimum seconds of a wait for the client.
 _GAP = 0.01
-#: Threshold (fraction of wall time): seconds that functions which get slower cost.
+#: Threshold (fraction of wall time): time lost because functions get slower.
 _DEGRADES = 0.05
-#: Minimum number of task runs that count as a function's first.
+#: Minimum number of task runs that count as the first task runs of a function.
 _FIRST = 5
 #: Threshold (fraction of wall time): time without any worker.
 _ABSENT = 0.05
-#: Thresholds of sequential submission: fraction of wall time with fewer tasks than threads, minimum
-#: number of graphs that wait for earlier ones, and their fraction of all graphs.
+#: Thresholds of sequential submission: fraction of wall time with fewer tasks than threads, number
+#: of graphs that are submitted after the tasks of earlier graphs have finished, and the number of
+#: these graphs as a fraction of all graphs.
 _FEW, _ROUNDS, _MOSTLY = 0.3, 5, 0.8
-#: Advice to submit more at a time, for joblib and for programs that call Dask.
+#: Advice to submit more tasks at a time, for users of joblib and for users of Dask.
 _BY_JOBLIB = (
     "Leave pre_dispatch out of GridSearchCV() or Parallel(), or set pre_dispatch='all'. It "
     "limits how many tasks joblib submits at a time; the default is '2*n_jobs'."
@@ -50,7 +51,7 @@ _TOGETHER = (
     "finish. If each graph needs the result of the previous one, the run takes at least as long as "
     "all of them together."
 )
-#: Evidence if it is unknown what the client did meanwhile.
+#: Evidence if samples do not show what the client did during the gaps.
 _NOT_CLEAR = "The samples do not show clearly what the client did meanwhile. "
 _NOT_SAMPLED = (
     "What the client did meanwhile was not recorded: stack sampling was off, or the client could "
@@ -65,12 +66,12 @@ _NOT_SAMPLED = (
     because="the cluster waits for the client",
 )
 def client_bound(run: RunFigures) -> Iterator[Finding]:
-    """Find times when the cluster had nothing to do because the client had not submitted more."""
+    """Find times when the cluster had no tasks because the client had not yet submitted more."""
     idle, path = run.seconds_of(ThreadTime.NOTHING_SUBMITTED), run.path_segments
     gaps = np.flatnonzero((path.kind == SegmentKind.CLIENT) & (path.length >= _GAP))
     gaps = gaps[_of_a_known_client(run, path.rows[gaps], path.begin[gaps])]
     begins, ends = path.begin[gaps], path.begin[gaps] + path.length[gaps]
-    # Without workers, a client may be waiting for workers to join.
+    # If there are no workers, the client may be waiting for workers to join.
     lengths = path.length[gaps] - overlap(begins, ends, *_without_workers(run))
     outside = zip(call_spans(run.trace), function_spans(run.trace), strict=True)
     lengths = lengths - overlap(begins, ends, *union(*map(np.concatenate, outside)))
@@ -135,7 +136,7 @@ def _times(begins: Array, ends: Array) -> Places:
 
 
 def _calls_meanwhile(run: RunFigures, begins: Array, ends: Array) -> dict[str, Any]:
-    """Return figures of the calls of actors during gaps, and whether such calls were recorded."""
+    """Return the number and seconds of actor calls during gaps, and whether calls were recorded."""
     start, stop = call_spans(run.trace)
     spans = union(begins, ends)
     return {
@@ -146,7 +147,7 @@ def _calls_meanwhile(run: RunFigures, begins: Array, ends: Array) -> dict[str, A
 
 
 def _of_a_known_client(run: RunFigures, rows: Array, begin: Array) -> Array:
-    """Return a mask of gaps of clients that had submitted a graph before, or of unknown clients.
+    """Return a mask of gaps whose client is unknown or had submitted a graph before the gap.
 
     A client does not keep the cluster waiting before its first graph.
     """
@@ -180,7 +181,7 @@ def sequential_submission(run: RunFigures) -> Iterator[Finding]:
         return
     times = run.trace.whole.slots.times
     arrivals = np.unique(times.arrival)
-    # Tasks of a graph that wait for each other can use only one thread.
+    # If tasks of a graph wait for each other, they can use only one thread at a time.
     changes, runnable = open_spans(times.runnable, times.known, arrivals)
     of_change = np.maximum(np.searchsorted(arrivals, changes, "right") - 1, 0)
     widest = np.zeros(len(arrivals))
@@ -190,8 +191,8 @@ def sequential_submission(run: RunFigures) -> Iterator[Finding]:
     lengths, of_round = np.diff(since), np.searchsorted(arrivals, since[:-1], "right") - 1
     seconds = float(lengths[(alive[:-1] > 0) & narrow[of_round]].sum())
     if seconds < float(lengths[alive[:-1] == 0].sum()):
-        return  # The client takes longer for something else, which client-bound reports.
-    # Number of tasks that existed before each graph, without those that had finished.
+        return  # The client needs more time for other work, which client-bound reports.
+    # Number of unfinished tasks at the time at which each graph arrived.
     ended = np.searchsorted(np.sort(times.known), arrivals, "right")
     rounds = int(np.count_nonzero(np.searchsorted(np.sort(times.arrival), arrivals) <= ended))
     if seconds < _FEW * run.wall or rounds < max(_ROUNDS, _MOSTLY * len(run.trace.graphs)):
@@ -212,8 +213,8 @@ def sequential_submission(run: RunFigures) -> Iterator[Finding]:
         share=Share(seconds / run.wall),
         threads=Count(round(run.threads)),
         called=called,
-        # Without a replay, assume that their work is spread over all threads. If the client, the
-        # scheduler and workers share cores, their use of the cores remains.
+        # If the run cannot be replayed, assume that the work of these tasks is spread over all
+        # threads. If the client, the scheduler and workers share cores, only idle cores help.
         seconds=min(
             run.saved(max(seconds - float(run.lasted.sum()) / run.threads, 0.0), together=True),
             idle_share(run) * run.wall,
@@ -222,7 +223,7 @@ def sequential_submission(run: RunFigures) -> Iterator[Finding]:
 
 
 def _longest_calls(run: RunFigures) -> Figures | None:
-    """Return figures of the line whose calls wait longest, or None if it has too few calls."""
+    """Return figures of the line whose calls wait longest, or None if it makes too few calls."""
     calls = find_calls(run.trace).sort_values("waiting", ascending=False, kind="stable").head(1)
     if not len(calls) or calls["calls"].iloc[0] < _ROUNDS:
         return None
@@ -280,7 +281,7 @@ def _without_workers(run: RunFigures) -> tuple[Array, Array]:
     lives = run.accounts.lives
     joined = run.trace.joined[lives.ids]
     left = run.trace.left[lives.ids]
-    # A worker that is not known to have left counts as present until the end, even if it is silent.
+    # A worker whose end is unknown counts as present until the end of the run, even if silent.
     stayed = np.where(np.isnan(left), run.begin + run.wall, left)
     begins, ends = union(np.fmax(lives.begin, joined), stayed)
     first, last = np.append(run.begin, ends), np.append(begins, run.begin + run.wall)
@@ -300,8 +301,8 @@ def slowing_functions(run: RunFigures) -> Iterator[Finding]:
         name = str(trends.functions[place])
         code = int(np.flatnonzero(run.function_names == name)[0])
         of_function = run.functions.codes == code
-        # The function may do other work in other layers of the graph, so few task runs are not a
-        # trend.
+        # The function may do other work in other layers of the graph. A change between a few task
+        # runs is not a trend.
         layers = int(run.layers_of_functions[code])
         if layers > 1 and not (layers >= FEWEST and trends.count_falls[place]):
             continue
@@ -351,22 +352,23 @@ def slowing_functions(run: RunFigures) -> Iterator[Finding]:
             changes=changes,
             alike=alike,
             hottest=hottest_line(run.trace, name),
-            # If later tasks simply have more to do, restarting workers gains nothing.
+            # If later tasks are slower because they have more to do, restarting workers saves
+            # nothing.
             seconds=seconds if alike else float("nan"),
             costs=seconds,
             at_most="high" if alike else "low",
         )
 
 
-#: Arguments that determine how much a task has to do: an array or a table, given by its shape, or a
-#: value. The type alone does not, and neither does a list or an object, which may contain anything.
+#: Arguments that determine how much work a task has: arrays and tables by their shape, and values.
+#: Other arguments, such as lists and objects, may contain any amount of data.
 _TELLING = re.compile(
     r"""(\w+: )?(.*\([\d, ]*\)|None|NoneType|True|False|-?\d[\d.e+-]*|'.*'|".*")"""
 )
 
 
 def _are_called_alike(run: RunFigures, of_function: Array) -> bool:
-    """Return whether all task runs of a function had equal arguments, as far as recorded."""
+    """Return whether all recorded task runs of a function have equal arguments."""
     table, rows = run.trace.arguments, np.flatnonzero(of_function & run.succeeded)
     if not len(table):
         return False
@@ -378,12 +380,12 @@ def _are_called_alike(run: RunFigures, of_function: Array) -> bool:
 
 
 def _excess(run: RunFigures, of_function: Array) -> tuple[float, float]:
-    """Return the seconds of a function's first runs, and the fraction of its time above these.
+    """Return the mean seconds of a function's first task runs, and the fraction of time above it.
 
-    The first third of the task runs has to be faster than the last third. The seconds of the first
-    runs come from the first tenth, because the function gets slower within the first third. CPU
-    wait is not counted, since a busier host is not the function's fault. If the function does not
-    get slower without it, the fraction is 0.
+    If the first third of the task runs is not clearly faster than the last third, the fraction is
+    0. Otherwise the mean is that of the first tenth, because the function already gets slower
+    within the first third. CPU wait is not counted, since a busier host does not make the function
+    slower.
     """
     rows = np.flatnonzero(of_function & run.succeeded)
     rows = rows[np.argsort(run.slots.times.start[rows], kind="stable")]

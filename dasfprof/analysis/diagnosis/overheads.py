@@ -19,28 +19,28 @@ from dasfprof.analysis.stack_samples.loop_blocks import blocked_on_the_way
 from dasfprof.analysis.wording import Bytes, Count, Factor, Figures, Seconds, Share
 from dasfprof.database.columns import Array
 
-#: Thresholds of small tasks: median seconds, and overhead as a multiple of the tasks' seconds.
+#: Thresholds of small tasks: median seconds, and overhead as a multiple of the tasks' durations.
 _SMALL = 0.010
 _BY_COMPUTE = 0.5
-#: Threshold (bytes) of partitions that are small for a P2P shuffle.
+#: Threshold (bytes): smaller partitions of a P2P shuffle count as small.
 _SMALL_PARTITION = 500_000
 #: Threshold (fraction of thread time): overhead, or waits for the scheduler.
 _SHARE = 0.2
 #: Approximate seconds that Dask needs to handle an empty task.
 _EMPTY = 0.001
-#: Threshold (seconds per task): handling takes longer than the number of tasks explains.
+#: Threshold (seconds per task): the number of tasks alone does not explain such a long handling.
 _COSTLY = 0.012
-#: Thresholds (seconds, and multiple of the median): overhead that only a few tasks have.
+#: Thresholds (seconds, and multiple of the median) of the overhead of a task that is an exception.
 _RARE, _RARELY = 0.5, 50.0
 #: Threshold (fraction of thread time, or of the critical path): tasks in transit.
 _LATE = 0.1
 #: Threshold (fraction of the time in transit): the worker's event loop is the cause.
 _BLOCKED = 0.5
-#: Threshold (calls by tasks): the client fetches the results of most tasks one by one.
+#: Threshold (calls per task): the client fetches the results of most tasks one by one.
 _EACH = 0.5
-#: Minimum factor by which larger tasks are worth it.
+#: Minimum factor by which tasks can become larger for this to be advised.
 _WORTH_IT = 1.5
-#: Advice if tasks arrive late although they have no large values.
+#: Advice if tasks arrive late although no large values were sent with them.
 _NO_LARGE_VALUES = (
     "Make fewer, larger tasks, which need fewer messages. No large values were sent with these "
     "tasks, so also check what else the scheduler's process and its host do "
@@ -64,13 +64,14 @@ def tasks_too_small(run: RunFigures) -> Iterator[Finding]:
     if len(durations) <= run.threads or not len(run.chunk_costs):
         return
     median, compute = float(np.median(durations)), float(durations.sum()) / run.threads
-    # More messages take more time in transit. A blocked event loop has its own causes, and so does
-    # a process pool whose processes have not started.
+    # Additional messages spend additional time in transit. If the event loop is blocked, or if the
+    # processes of a process pool have not started, the number of messages is not the cause.
     received = 0.0 if run.has_process_pools else 1.0 - _blocked_share(run)
     handled = run.seconds_of(*HANDLING) + received * run.seconds_of(ThreadTime.ON_ITS_WAY)
     share = run.share_of(*HANDLING) + received * run.share_of(ThreadTime.ON_ITS_WAY)
-    # Large values, requests that the scheduler answers meanwhile, and results that event loops of
-    # workers serialize have other causes. Fewer tasks have fewer results to fetch.
+    # Subtract the time that has other causes: large values, requests for results that the scheduler
+    # answers, and results that workers serialize in their event loops. If the client fetches each
+    # result separately, fewer tasks have fewer results to fetch, so this time remains.
     calls, fetching = run.fetched_singly
     of_each = calls >= _EACH * len(durations)
     others = (0.0 if of_each else _asked(run)) + _serialising(run) + _of_few(run)
@@ -81,7 +82,7 @@ def tasks_too_small(run: RunFigures) -> Iterator[Finding]:
     if not (median < _SMALL and overhead > _BY_COMPUTE * compute and share >= _SHARE):
         return
     costs = run.chunk_costs
-    # Consider only functions with small tasks, even if other functions cost more.
+    # Consider only functions with small tasks, even if other functions have more overhead.
     small = run.functions.median(np.where(run.succeeded, run.working, np.nan)) < _SMALL
     most = int(next((code for code in costs.index if small[code]), costs.index[0]))
     name, costly = str(costs["function"][most]), bool(costs["overhead"][most] > _COSTLY)
@@ -125,9 +126,9 @@ def tasks_too_small(run: RunFigures) -> Iterator[Finding]:
 
 
 def _small_shuffles(run: RunFigures) -> Array:
-    """Return a mask of the task runs of P2P shuffles if these move small partitions.
+    """Return a mask of the task runs of P2P shuffles, which is empty unless partitions are small.
 
-    What such a task does takes almost the same time for a larger partition.
+    Such a task takes almost the same time for a larger partition.
     """
     shuffles = p2p_runs(run.trace)
     sizes = np.fmax(run.task_column("size"), run.task_column("input_size"))[shuffles]
@@ -136,10 +137,10 @@ def _small_shuffles(run: RunFigures) -> Array:
 
 
 def _of_few(run: RunFigures) -> float:
-    """Return the seconds by which handling a few tasks took longer, as a mean over all threads.
+    """Return the seconds of exceptionally long handling of few tasks, divided by all threads.
 
-    The number of tasks does not explain this: for example, workers import modules to unpickle their
-    first task.
+    The number of tasks does not explain these seconds. For example, a worker imports modules when
+    it unpickles its first task.
     """
     each = task_overhead(run.trace)[run.succeeded]
     usual = float(np.nanmedian(each)) if np.isfinite(each).any() else np.nan
@@ -157,7 +158,7 @@ def _asked(run: RunFigures) -> float:
 
 
 def _serialising(run: RunFigures) -> float:
-    """Return the seconds in which workers serialized results, as a mean over all threads."""
+    """Return the thread-seconds in which workers serialized results, divided by all threads."""
     rows, threads = run.trace.serialised, run.trace.workers["nthreads"].to_numpy(dtype=float)
     if not len(rows) or not run.threads > 0:
         return 0.0
@@ -166,7 +167,7 @@ def _serialising(run: RunFigures) -> float:
 
 
 def _costly(run: RunFigures) -> str:
-    """Return the advice if handling a single task takes long."""
+    """Return the advice if the handling of each single task takes long."""
     others = (
         "slow pickling, blocked event loops, or a busy host. This trace does not show which of "
         "these is the cause."
@@ -189,7 +190,7 @@ def _costly(run: RunFigures) -> str:
 
 
 def _larger_tasks(run: RunFigures, f: Figures) -> tuple[list[str | Advice], list[Change]]:
-    """Return the advice to make tasks larger or fewer, and the settings that do this."""
+    """Return the advice to make tasks larger or fewer, and the settings for that."""
     if f.how == "fewer-steps":
         fewer = "Alternatively, use fewer threads."
         return [
@@ -223,7 +224,7 @@ def _larger_tasks(run: RunFigures, f: Figures) -> tuple[list[str | Advice], list
 def _where_chunks_are_set(
     run: RunFigures, function: str, factor: float | None
 ) -> tuple[str, Edit | None]:
-    """Return the instruction to set larger chunks at their line, as a template, and the edit.
+    """Return a template of the instruction to set larger chunks, and the edit that does this.
 
     The instruction is empty if it is unknown where chunks are set.
     """
@@ -233,7 +234,7 @@ def _where_chunks_are_set(
     alone = lines[lines["fused"].str.len() == 0]
     places = zip(alone["file"], alone["number"], strict=True)
     names = dict(zip(places, alone["line"], strict=True))
-    # A row stands for several fused lines, the last of which made the result.
+    # A row may combine several fused lines. The last of these lines made the result.
     parts = {
         line: (*fused, names[file, number])
         for line, fused, file, number in lines[["line", "fused", "file", "number"]].to_numpy()
@@ -357,13 +358,13 @@ def slow_deserialization(run: RunFigures) -> Iterator[Finding]:
 
 
 def _blocked_share(run: RunFigures) -> float:
-    """Return the fraction of the time in transit for which the worker's event loop was blocked."""
+    """Return the fraction of the tasks' time in transit for which the worker's loop was blocked."""
     way = float(run.slots.on_its_way.sum())
     return float(blocked_on_the_way(run.trace).sum()) / way if way > 0 else 0.0
 
 
 def _larger_chunks(run: RunFigures, most: int) -> Figures:
-    """Return how the tasks of a function can be made larger."""
+    """Return figures that describe how the tasks of a function can be made larger."""
     costs, chunks = run.chunk_costs, find_chunks(run.trace)
     name, chunk = str(costs["function"][most]), float(costs["chunk"][most])
     larger, width = float(costs["times_larger"][most]), int(chunks.width[most])
@@ -401,11 +402,11 @@ def _larger_chunks(run: RunFigures, most: int) -> Figures:
 
 
 def _chunks_are_chosen_in(run: RunFigures, most: int, wanted: float) -> int:
-    """Return the function whose chunk size determines the chunk size of a function.
+    """Return the function whose chunk size determines the chunk size of another function.
 
-    This is the function itself, unless a larger chunk would exceed every array or frame that the
-    run starts from. For example, an intermediate array of a matrix product is larger than both
-    matrices, and its chunks follow from theirs.
+    Usually this is the same function. If a larger chunk would exceed every array or frame from
+    which the run starts, it is the function that creates the largest of these. For example, the
+    chunks of an intermediate array in a matrix product follow from those of both matrices.
     """
     chunks = find_chunks(run.trace)
     sources = np.flatnonzero(_begins(run) & chunks.divisible)
@@ -416,10 +417,10 @@ def _chunks_are_chosen_in(run: RunFigures, most: int, wanted: float) -> int:
 
 
 def _cut_as_finely(run: RunFigures, most: int) -> int | None:
-    """Return the function that creates arrays or frames with at least as many chunks as another.
+    """Return a function that creates at least as many chunks as another function handles.
 
-    A function that handles such chunks one by one has no inputs that the user could batch in a
-    list.
+    Return None if there is no such function, or if the other function itself creates them. A
+    function that handles chunks one by one has no inputs that the user could batch in a list.
     """
     chunks = find_chunks(run.trace)
     fine = _begins(run) & chunks.divisible & (chunks.size >= _DIVISIBLE)
@@ -433,7 +434,7 @@ def _cut_as_finely(run: RunFigures, most: int) -> int | None:
 
 
 def _needs_its_own(run: RunFigures, most: int) -> bool:
-    """Return whether most runs of a function need results of other runs of the same function."""
+    """Return whether most runs of a function depend on other runs of the same function."""
     rows = np.flatnonzero(run.functions.codes == most)
     lengths, items = run.trace.task_dependencies
     of_run = np.repeat(np.arange(len(lengths)), np.maximum(lengths, 0))
@@ -443,7 +444,7 @@ def _needs_its_own(run: RunFigures, most: int) -> bool:
 
 
 def _has_axes_of_sources(run: RunFigures, most: int) -> bool:
-    """Return whether a function's arrays have as many axes as an array that the run starts from.
+    """Return whether a function's arrays have as many axes as an array from which the run starts.
 
     Users do not choose the chunks of other arrays: in a matrix product, for example, there is an
     intermediate array with three axes.
@@ -456,7 +457,7 @@ def _has_axes_of_sources(run: RunFigures, most: int) -> bool:
 
 
 def _begins(run: RunFigures) -> Array:
-    """Return a mask of functions that have runs without dependencies."""
+    """Return a mask of functions that have task runs without dependencies."""
     begins = np.zeros(len(run.function_names), dtype=bool)
     begins[run.functions.codes[run.trace.task_dependencies[0] == 0]] = True
     return begins

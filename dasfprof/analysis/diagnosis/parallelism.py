@@ -1,4 +1,4 @@
-"""Rules about how much of the run could happen in parallel, and what the remainder waits for."""
+"""Rules about how much of a run could execute in parallel, and what the remainder waits for."""
 
 from __future__ import annotations
 
@@ -31,31 +31,31 @@ from dasfprof.analysis.stack_samples.places import (
 from dasfprof.analysis.wording import Bytes, Count, Seconds, Share
 from dasfprof.database.columns import Array
 
-#: Thresholds: fraction of thread time without a runnable task, and fraction of wall time with a
-#: single running task.
+#: Thresholds: fraction of thread time without a runnable task, and fraction of wall time in which
+#: only one task is running.
 _NOTHING_RUNNABLE = 0.15
 _SERIAL = 0.2
-#: Minimum number of tasks of a chain.
+#: Minimum number of tasks in a chain.
 _CHAIN = 3
-#: Thresholds of a dominant function: fraction of all seconds of tasks, and its median duration as a
-#: multiple of the mean of other functions.
+#: Thresholds of a dominant function: its fraction of the seconds of all tasks, and its median
+#: duration as a multiple of the mean of other functions.
 _DOMINATES = 0.5
 _TIMES_OTHERS = 3.0
 #: Minimum bytes of a chunk whose size is reported.
 _CHUNK = 10_000
-#: Suffix of the names of dataframe reductions after their first step, which makes one partition,
-#: and minimum bytes of a result that is worth several partitions.
+#: Suffix of the names of dataframe reductions after their first step. They return one partition.
+#: Minimum bytes of a result that is worth splitting into several partitions.
 _REDUCTION, _LARGE_RESULT = "-tree", 10_000_000
-#: Threshold (multiple of the median): the mean is reported as well.
+#: Threshold: if the mean is this multiple of the median, it is reported as well.
 _UNEVEN = 3.0
-#: Maximum number of functions that are searched for row-wise code, and the threshold (fraction of
-#: wall time) of its cost.
+#: Maximum number of functions that are searched for row-wise code, and threshold (fraction of wall
+#: time) for the cost of such code.
 _MOST_ROW_WISE, _ROW_WISE = 5, 0.05
-#: Thresholds at which calling Python code is much of a function's time: CPU seconds per value, and
-#: fraction of the time in the loop that makes the calls. Bytes of a value of an array.
+#: Thresholds at which calls of Python code take much of a function's time: CPU seconds per value,
+#: and the fraction of the time in the loop that makes the calls. Bytes of a value in an array.
 _BRIEF_VALUE, _IN_LOOP, _VALUE_BYTES = 3e-5, 0.1, 8
-#: Advice about what handles elements one by one. The libraries' own code is about ten times slower
-#: than what is advised.
+#: Advice about libraries that handle elements one by one. Their Python code is about ten times
+#: slower than the alternatives in the advice.
 _FOR_ARRAYS = (
     "Replace {caller} by operations on whole arrays, or compile its function with Numba. In "
     "xarray, write the function for whole arrays and call apply_ufunc() without vectorize=True."
@@ -83,7 +83,7 @@ def serial_chain(run: RunFigures) -> Iterator[Finding]:
     if run.threads < 2 or run.share_of(ThreadTime.NO_RUNNABLE_TASK) < _NOTHING_RUNNABLE:
         return
     on_path, lasted, alone, idle = _path_without_slow_tasks(run)
-    # A task without inputs waits for no other task: the client submitted it late.
+    # A task without inputs does not wait for other tasks. Its client submitted it late.
     linked = run.trace.task_dependencies[0][on_path] > 0
     mine = (alone > 0.5 * lasted) & linked
     seconds = float(alone[mine].sum())
@@ -179,7 +179,7 @@ def too_few_tasks(run: RunFigures) -> Iterator[Finding]:
 @rule("dominant-function", general=True)
 def dominant_function(run: RunFigures) -> Iterator[Finding]:
     """Find a function that takes most of the time and whose tasks are far longer than others."""
-    # The cost of a function's first use on a worker is not part of its work.
+    # The cost of the first run on a worker is not part of the function's usual work.
     working, first = run.working.copy(), run.first_uses
     working[first.rows] = np.minimum(working[first.rows], first.usual)
     total = run.functions.sum(working)
@@ -197,7 +197,7 @@ def dominant_function(run: RunFigures) -> Iterator[Finding]:
     if not others_count and not frame:
         return  # It is obvious that the only function takes all of the time.
     if waits_of(run.trace, name).get(OTHER_TASKS, 0.0) >= 0.5:
-        return  # The tasks that it waits for take the time.
+        return  # The time is spent in the tasks that this function waits for.
     uneven = " (mean: {mean})" if mean > _UNEVEN * median else ""
     compared = ". Tasks of other functions take {others} on average" if others_count else ""
     p2p = bool(p2p_runs(run.trace)[of_function].any())
@@ -309,20 +309,20 @@ def row_wise(run: RunFigures) -> Iterator[Finding]:
             tasks=Count(len(rows)),
             hottest=hottest_line(run.trace, name),
             seconds=seconds,
-            # The function may do what no method of a column does.
+            # The function may do something for which a column has no method.
             at_most="high" if by_row > 0 or caller else "medium",
         )
 
 
 def _seconds_per_value(run: RunFigures, rows: Array, code: int, caller: str) -> float:
-    """Return the CPU seconds of task runs of a function per value of a column or array.
+    """Return the CPU seconds that a function's task runs need per value of a column or array.
 
-    NaN if they are unknown, or if `caller` does not pass single values.
+    Return NaN if they are unknown, or if `caller` does not pass single values.
     """
     tasks = run.trace.tasks.iloc[rows]
     cpu = float(tasks["cpu"].sum(skipna=False))
     if caller:
-        # Dask may have fused a reduction into the tasks, so results alone do not show the values.
+        # Dask may have fused a reduction into the tasks, so use the chunk size and not the results.
         values = len(rows) * float(find_chunks(run.trace).size[code]) / _VALUE_BYTES
         return cpu / max(values, 1.0) if caller in BY_VALUE else float("nan")
     lengths = [
@@ -334,8 +334,8 @@ def _seconds_per_value(run: RunFigures, rows: Array, code: int, caller: str) -> 
 def _path_without_slow_tasks(run: RunFigures) -> tuple[Array, Array, Array, Array]:
     """Return the compute segments of the critical path, without stragglers and slow workers.
 
-    For each segment: its row of `Trace.tasks`, its seconds, the seconds in which it ran alone, and
-    the wall seconds for which threads were idle meanwhile.
+    Four arrays have an item per segment: its row of `Trace.tasks`, its seconds, the seconds in
+    which no other task ran, and the seconds for which threads were idle meanwhile.
     """
     path, times = find_path(run.trace), run.slots.times
     of_tasks = path.rows < len(run.trace.tasks)

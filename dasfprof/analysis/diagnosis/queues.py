@@ -18,14 +18,15 @@ from dasfprof.analysis.wording import Count, Seconds, Share
 from dasfprof.database.columns import Array
 from dasfprof.text import elide
 
-#: Threshold (fraction of thread time): tasks wait for a lock or other tasks, or threads are idle
-#: while tasks wait for a resource.
+#: Threshold (fraction of thread time): tasks wait for a lock or for other tasks, or threads are
+#: idle while tasks wait for a resource.
 _WAITED = 0.1
-#: Threshold (fraction of a function's time): samples that show waits for other tasks.
+#: Threshold (fraction of a function's time): samples show that it waits for other tasks.
 _STANDS = 0.2
-#: Minimum fraction of the time with this number of task runs, for it to count as the maximum.
+#: Minimum fraction of the time for which a number of concurrent task runs is reached, so that it
+#: counts as the maximum.
 _A_MOMENT = 0.05
-#: Threshold (multiple of the thread-seconds of waits): runnable tasks wait for a thread.
+#: Threshold: seconds in which runnable tasks lack a thread, as a multiple of the seconds of waits.
 _QUEUED = 0.25
 
 
@@ -39,7 +40,7 @@ _QUEUED = 0.25
 def distributed_lock(run: RunFigures) -> Iterator[Finding]:
     """Find a distributed lock that tasks wait for while they occupy their threads."""
     table = run.trace.locks_held
-    # A task that seceded waits without a thread.
+    # If tasks have seceded, their waits do not occupy threads.
     if not len(table) or np.isfinite(run.task_column("seceded")).any():
         return
     names = table["name"].cat
@@ -81,7 +82,7 @@ def distributed_lock(run: RunFigures) -> Iterator[Finding]:
     because="tasks occupy their threads while they wait for other tasks",
 )
 def missing_secede(run: RunFigures) -> Iterator[Finding]:
-    """Find tasks that wait for other tasks and occupy their threads while some of these queue."""
+    """Find tasks that wait for other tasks in threads that these other tasks would need."""
     waited = run.functions.sum(np.clip(run.working - run.cpu, 0.0, None))
     times, count = run.slots.times, len(run.trace.tasks)
     begun, runnable = times.executing[:count], times.runnable[:count]
@@ -91,7 +92,8 @@ def missing_secede(run: RunFigures) -> Iterator[Finding]:
         name, rows = str(run.function_names[code]), np.flatnonzero(run.functions.codes == code)
         stands = waits_of(run.trace, name).get(OTHER_TASKS, 0.0)
         waited_for_others = stands * float(run.working[rows].sum())
-        # Seconds for which other task runs were runnable but had no thread while these ran.
+        # Seconds in which other task runs were runnable but lacked a thread while `rows` were
+        # running.
         others = np.setdiff1d(np.arange(len(begun)), rows)
         span = float(begun[rows].min()), float(run.slots.end[rows].max())
         waited_for = np.clip(begun[others], *span) - np.clip(runnable[others], *span)
@@ -164,15 +166,17 @@ def resource_limit(run: RunFigures) -> Iterator[Finding]:
         )
 
 
-#: Starts and ends of all task runs, then starts, ends and ready times of those that request a
-#: resource.
+#: Changes of three numbers (task runs, task runs that request the resource, and ready task runs):
+#: at starts and ends of all task runs, then at starts, ends and ready times of those that request
+#: the resource.
 _CHANGES = ((1, 0, 0), (-1, 0, 0), (0, 1, -1), (0, -1, 0), (0, 0, 1))
 
 
 def _idle_beside(run: RunFigures, rows: Array) -> tuple[float, int]:
-    """Return the seconds in which threads were idle while the maximum number of these tasks ran.
+    """Return the idle seconds of threads while the maximum number of these task runs was executing.
 
-    Only times with further ready tasks on the same worker count. The second value is this maximum.
+    An idle thread counts only while further tasks are ready on its worker. The second value is the
+    maximum number of concurrent task runs on a worker.
     """
     times, count = run.slots.times, len(run.trace.tasks)
     worker = run.trace.tasks["worker_id"].to_numpy()
@@ -182,10 +186,10 @@ def _idle_beside(run: RunFigures, rows: Array) -> tuple[float, int]:
         here, selected = np.flatnonzero(worker == life), rows[worker[rows] == life]
         times_of = (begin[here], end[here], begin[selected], end[selected], ready[selected])
         at, counts = np.concatenate(times_of), list(map(len, times_of))
-        # What changes at each time: number of runs on threads, of runs that request it, and of
-        # ready ones.
+        # Changes at each time: numbers of task runs on threads, of task runs that request the
+        # resource, and of ready task runs.
         changes = np.repeat(_CHANGES, counts, axis=0)
-        # A run that ends releases its units for a run that starts at the same time.
+        # At equal times, ends come first, because they release the units for a run that starts.
         order = np.lexsort((changes[:, :2].sum(axis=1), at))
         running, of_them, waiting = np.cumsum(changes[order], axis=0)[:-1].T
         threads = float(run.trace.workers["nthreads"].iloc[life])
@@ -193,7 +197,8 @@ def _idle_beside(run: RunFigures, rows: Array) -> tuple[float, int]:
         by_worker.append((np.diff(at[order]), of_them, idle))
     lasts, of_them, idle = (np.concatenate(each) for each in zip(*by_worker, strict=True))
     levels = np.bincount(of_them, weights=lasts)
-    # A thread counts as occupied until shortly after the next run has started on another thread.
+    # A thread counts as occupied until shortly after its run has ended, so the highest number of
+    # runs may only be reached for moments. Ignore such numbers.
     usual = np.flatnonzero(levels >= _A_MOMENT * levels[1:].sum())
     most = int(usual.max(initial=0))
     return float((lasts * idle)[of_them >= most].sum()), most
@@ -203,10 +208,10 @@ def _idle_beside(run: RunFigures, rows: Array) -> tuple[float, int]:
 
 #: Threshold (fraction of thread time): threads are idle while tasks are ready on other workers.
 _ELSEWHERE = 0.1
-#: Threshold (fraction of all waiting): tasks with restrictions, with inputs, or that were queued on
-#: the scheduler.
+#: Threshold (fraction of the total waiting time): waits of tasks with restrictions, of tasks with
+#: inputs, or of tasks that were queued on the scheduler.
 _MOSTLY = 0.5
-#: Threshold (fraction of all waiting) of blocked event loops that is reported.
+#: Threshold (fraction of the total waiting time): blocked event loops that are reported.
 _BLOCKED = 0.2
 #: Annotations that restrict tasks to some workers.
 _ASKS = {"workers", "resources"}
@@ -302,7 +307,7 @@ def _assigned_early(
         queued=queued,
         blocked=Share(share) if is_blocked else None,
         at_most="medium",
-        # These tasks wait because the tasks before them take long, so this causes no other finding.
+        # The cause is that the tasks before these take long, so this finding does not cause others.
         isolated=True,
         settings=[set_saturation] if queued and not is_blocked else [],
         **figures,

@@ -44,7 +44,7 @@ for module in pkgutil.iter_modules(diagnosis.__path__):
     if module.name != "ranking":
         importlib.import_module(f"{diagnosis.__name__}.{module.name}")
 
-#: Of equally severe findings with equal seconds, the finding of the earlier rule comes first.
+#: Order of the rules. It decides between findings of equal severity and equal seconds.
 ORDER = names_of("""
 lost-workers cancelled-tasks recomputation unfinished-run killed-worker-errors
 retried-tasks failed-tasks swallowed-errors slow-startup warm-up
@@ -61,12 +61,12 @@ filter-without-effect unused-columns incomplete-trace clock-skew
 """)
 RULES = {slug: REGISTERED[slug] for slug in (*ORDER, *sorted(REGISTERED.keys() - {*ORDER}))}
 
-#: Findings of these rules come first among equally severe ones, in this order, because the run has
-#: no results. They are symptoms only of each other.
+#: If a rule in this list has a finding, the run lacks results. Therefore its findings precede other
+#: findings of the same severity, in this order. Only rules in the list can cause such findings.
 FIRST = ("failed-tasks", "killed-worker-errors", "unfinished-run", "lost-workers")
-#: The rule of findings about rules that failed.
+#: Name of the rule whose findings report that another rule failed.
 FAILED = "rule-failed"
-#: Rules about the recording.
+#: Rules about the recording itself.
 OF_RECORDING = (FAILED, "incomplete-trace", "clock-skew")
 
 logger = logging.getLogger(__name__)
@@ -96,14 +96,14 @@ def table_of(findings: Sequence[Finding]) -> pd.DataFrame:
 def diagnose(
     run: Run, rules: Mapping[str, Find] = RULES, least: float = NEGLIGIBLE
 ) -> pd.DataFrame:
-    """Return `find` as a table."""
+    """Return the result of `find` as a table."""
     return table_of(find(run, rules, least))
 
 
 def _ask(slug: str, rule: Find, run: RunFigures) -> list[Finding]:
-    """Return the findings of a rule, or a single finding that the rule failed."""
+    """Return the findings of a rule, or a single finding that reports an exception in the rule."""
     try:
-        # For example, times that no clock can have.
+        # Damaged traces may have impossible times, for example.
         with np.errstate(over="ignore", invalid="ignore"):
             findings = [dataclasses.replace(each, rule=each.rule or slug) for each in rule(run)]
         return [located(each, run) for each in findings if each.rule == slug]
@@ -116,7 +116,7 @@ def _ask(slug: str, rule: Find, run: RunFigures) -> list[Finding]:
 
 
 def located(finding: Finding, run: RunFigures) -> Finding:
-    """Add the pipeline step and the source line with most of the function's seconds."""
+    """Add to a finding the step, line and client that have most of its function's seconds."""
     name = finding.function
     if name is None:
         return finding
@@ -132,7 +132,7 @@ def located(finding: Finding, run: RunFigures) -> Finding:
             finding = finding.adding(words, built_at=excerpt(line), share_of_line=share)
     if has_clients(run.trace):
         client, share = _most(name, run, *client_groups(run.trace.tasks))
-        if not client:  # none of its task runs ended
+        if not client:  # None of the function's task runs has ended.
             only = run.trace.scheduler_only
             wanted = only["client"][(only["function"] == name).to_numpy()].dropna()
             client, share = (str(wanted.iloc[0]), Share(1)) if len(wanted) else ("", share)
@@ -147,7 +147,7 @@ def _part(share: Share) -> str:
 
 
 def _most(function: str, run: RunFigures, codes: Array, names: Sequence[str]) -> tuple[str, Share]:
-    """Return the group with most of a function's seconds and its fraction of them.
+    """Return the group that has most of a function's seconds, and the group's fraction of these.
 
     The name is empty if the function has no seconds.
     """
@@ -160,10 +160,11 @@ def _most(function: str, run: RunFigures, codes: Array, names: Sequence[str]) ->
 
 
 def without_general(findings: Sequence[Finding], wall: float) -> list[Finding]:
-    """Leave out findings of general rules that other findings explain.
+    """Leave out findings of general rules for which other findings give a reason.
 
-    A finding explains a function if its rule explains such findings, and it is not low. It explains
-    idle threads if it is not about the recording.
+    A general finding about a function is left out if a finding of medium or high severity, whose
+    rule explains the general rule, is about the same function or none. A general finding about idle
+    threads is left out if there is any other finding that is not about the recording.
     """
     others = [
         finding
@@ -188,7 +189,7 @@ def _is_general(finding: Finding) -> bool:
 
 
 def _priced(finding: Finding) -> Finding:
-    """Explain in a finding why it is ranked by measured seconds and has no potential savings."""
+    """Add to a finding without potential savings that measured seconds determine its rank."""
     if finding.rule in FIRST or not np.isnan(finding.seconds) or np.isnan(finding.costs):
         return finding
     measured = Seconds(finding.costs)
@@ -201,7 +202,8 @@ def _priced(finding: Finding) -> Finding:
 
 # --- Findings that refute advice ------------------------------------------------------------------
 
-#: Reasons to refute advice that do not come from findings: facts of a run, and other advice.
+#: Reasons to refute advice that are not findings: facts about the run, and other advice. By name:
+#: the kind of advice that is refuted, and the explanation.
 _FACTS = {
     "died-of-memory": ("more-threads", "memory ran out on a worker"),
     "p2p": ("move-data", "a P2P shuffle decides which worker gets each of its outputs"),
@@ -215,13 +217,16 @@ _FACTS = {
 def _facts(run: RunFigures) -> set[str]:
     times, rows = run.slots.times, p2p_runs(run.trace)
     queued = (times.executing - times.ready)[: len(rows)]
-    # Most of the tasks that queue on workers belong to shuffles.
+    # P2P shuffles count if at least half of the waiting time on workers is that of their tasks.
     of_p2p = rows.any() and queued[rows].sum() >= 0.5 * queued.sum()
     return {name for name, so in (("p2p", of_p2p), ("died-of-memory", run.died_of_memory)) if so}
 
 
 def without_refuted(findings: Sequence[Finding], facts: set[str]) -> list[Finding]:
-    """Replace advice that other findings refute by the reason. Refuted advice refutes no other."""
+    """Replace advice that other findings refute by the reason.
+
+    Refuted advice cannot refute other advice.
+    """
     remaining = list(findings)
     for kind in ADVICE:
         known = facts | {part.kind for finding in remaining for part in finding.advice}
@@ -249,16 +254,17 @@ def _refuted(finding: Finding, kind: str, why: Mapping[str, str]) -> Finding:
 
 # --- Findings that cause other findings, and their order ------------------------------------------
 
-#: Minimum seconds of a cause, as a fraction of the seconds of a finding that it explains.
+#: Minimum seconds of a cause, as a fraction of the seconds of the finding that it explains.
 _A_PART = 0.25
 
 
 def with_causes(findings: Sequence[Finding]) -> list[Finding]:
-    """Assign to each finding the most severe of the findings that cause it.
+    """Assign to each finding the most severe finding that causes it.
 
-    A cause has at least as many seconds of potential savings as its symptom, and comes first if the
-    seconds are equal. Or its rule explains the symptom, and it has at least a fraction of the
-    symptom's seconds: such a cause comes before other causes. No finding is its own cause.
+    A finding is a cause if its rule explains the symptom's rule and it has at least a fraction of
+    the symptom's seconds. It is also a cause if its rule may cause the symptom's rule and it has at
+    least as many seconds as the symptom. Causes that explain come first. No chain of causes leads
+    back to the same finding.
     """
     ranked = sorted(findings, key=lambda finding: -_seconds(finding))
     above: dict[int, list[int]] = {}
@@ -299,7 +305,7 @@ def _causes(cause: Finding, finding: Finding, earlier: bool) -> bool:
     if cause.isolated or (finding.rule in FIRST and cause.rule not in FIRST):
         return False
     if _explains(cause, finding):
-        # A cause without seconds does not outweigh a symptom that has some.
+        # If only the symptom has known seconds, the cause is not severe enough to explain it.
         known = not np.isnan(cause.weight)
         return np.isnan(finding.weight) or (
             known and _seconds(cause) >= _A_PART * _seconds(finding)
@@ -309,7 +315,7 @@ def _causes(cause: Finding, finding: Finding, earlier: bool) -> bool:
 
 
 def _line(place: int, above: Mapping[int, Sequence[int]]) -> Iterator[int]:
-    """Return a finding, its cause, the cause of that, and so on."""
+    """Yield a finding, its cause, the cause's cause, and so on."""
     yield place
     while place in above:
         place = above[place][0]
@@ -317,7 +323,7 @@ def _line(place: int, above: Mapping[int, Sequence[int]]) -> Iterator[int]:
 
 
 def in_order(findings: Sequence[Finding], wall: float) -> list[Finding]:
-    """Sort findings by severity, then by potential savings. Each comes after its cause."""
+    """Sort findings by severity, then by potential savings. Each finding comes after its cause."""
 
     def rank(finding: Finding) -> tuple[bool, int, int, float]:
         place = FIRST.index(finding.rule) if finding.rule in FIRST else len(FIRST)

@@ -14,19 +14,20 @@ from dasfprof.analysis.wording import Share, plain
 
 Severity = Literal["high", "medium", "low", "info"]
 
-#: Most severe first.
+#: Severities, most severe first.
 SEVERITIES: tuple[Severity, ...] = ("high", "medium", "low", "info")
 
-#: Thresholds (fractions of wall time) of "high" and "medium" severity.
+#: Thresholds of "high" and "medium" severity: potential savings as a fraction of wall time.
 HIGH, MEDIUM = 0.2, 0.05
-#: Minimum potential savings in seconds, of a "high" finding and of any finding.
+#: Minimum potential savings (seconds) of a finding of "high" severity, and of any finding.
 LITTLE, NEGLIGIBLE = 1.0, 0.1
 
 #: Value of a setting: a number, a boolean, a text, or `MORE` or `FEWER`.
 Value: TypeAlias = int | bool | str
 
 MORE, FEWER = "more", "fewer"
-#: Settings that are keywords of a ``LocalCluster``, and settings that only the program can make.
+#: Names of settings that are keywords of a ``LocalCluster``, and names of settings that only an
+#: edit of the program can make.
 OF_CLUSTERS = ("n_workers", "threads_per_worker", "processes", "memory_limit")
 OF_PROGRAMS = ("chunks", "batch", "persist")
 
@@ -45,8 +46,8 @@ class Edit:
 class Change:
     """Settings that a finding suggests, in a form that ``dasfprof try`` can run."""
 
-    #: Values by name. Names are keywords of a cluster (`OF_CLUSTERS`), environment variables (in
-    #: capitals), settings of Dask's config (with dots), or `OF_PROGRAMS`. Sizes are in bytes.
+    #: Values by name. A name is a keyword of a cluster (`OF_CLUSTERS`), an environment variable (in
+    #: capitals), a setting of Dask's config (with dots), or in `OF_PROGRAMS`. Sizes are in bytes.
     settings: Mapping[str, Value]
     #: Names of settings that must not change for the finding's figures to hold.
     excludes: tuple[str, ...] = ()
@@ -55,40 +56,43 @@ class Change:
     #: Function that the change is about, and the source line that built its tasks.
     function: str | None = None
     line: str | None = None
-    #: Factor by which chunks or batches become larger, or None if the change is about neither.
+    #: Factor by which chunks or batches become larger, or None if the change does not affect them.
     times: float | None = None
-    #: The edit of the program that makes the change, or None if it takes more than one value.
+    #: The edit of the program that makes the change, or None if editing one value is not enough.
     edit: Edit | None = None
 
     def as_data(self) -> dict[str, Any]:
-        """Return the change as JSON-compatible data, including its edit if it has one."""
+        """Return the change as JSON-compatible data.
+
+        The item ``edit`` is missing if there is no edit.
+        """
         data = {**asdict(self), "settings": dict(self.settings), "excludes": list(self.excludes)}
         return {name: value for name, value in data.items() if name != "edit" or value}
 
     @classmethod
     def of_cluster(cls, condition: str | None = None, /, **settings: Value) -> Change:
-        """Return a change of cluster keywords that keeps the other keywords."""
+        """Return a change of some cluster keywords that excludes changes of the others."""
         return cls(settings, tuple(n for n in OF_CLUSTERS if n not in settings), condition)
 
 
 class Advice(NamedTuple):
-    """A sentence of a suggestion that other findings may refute."""
+    """A part of a suggestion that other findings may refute."""
 
     #: Kind of advice: a key of `ADVICE`.
     kind: str
     text: str
-    #: Whether the potential savings are the result of following this advice.
+    #: Whether the finding's potential savings require that the user follows this advice.
     promises: bool = False
     changes: Sequence[Change] = ()
 
 
 @dataclass(frozen=True)
 class Places:
-    """Places that a finding is about, if there are more than one function, worker and time."""
+    """Locations that a finding is about, if it has several functions, workers or time ranges."""
 
     #: Time ranges in seconds from the trace's start.
     spans: tuple[tuple[float, float], ...] = ()
-    #: Values that all of these task runs share, or None if they differ.
+    #: State, function and worker that all of the finding's task runs share, or None if they differ.
     state: str | None = None
     function: str | None = None
     worker: str | None = None
@@ -96,20 +100,22 @@ class Places:
 
 @dataclass(frozen=True)
 class Finding:
-    """A problem that a rule found, with its severity and its cause once findings are ranked."""
+    """A problem that a rule found. Its severity and cause are set when findings are ranked."""
 
     rule: str
-    #: Headline: one sentence with one figure. Evidence: figures and methods that show more. Advice.
+    #: Headline: one sentence with one figure. Evidence: further figures, and methods to look them
+    #: up. Suggestion: parts of the advice.
     text: str
     evidence: str
     suggestion: Sequence[str | Advice]
-    #: Figures by name: numbers with units, texts, and lists, mappings and namespaces of these.
+    #: Figures by name: numbers with units, texts, or lists, mappings and namespaces of these.
     figures: Mapping[str, Any] = field(default_factory=dict)
-    #: Potential savings in seconds of wall time, or NaN if no replay or measurement shows them.
+    #: Potential savings in seconds of wall time, or NaN if neither replay nor measurement shows
+    #: them.
     seconds: float = float("nan")
     #: Measured seconds, which rank the finding if `seconds` are unknown.
     costs: float = float("nan")
-    #: Minimum and maximum severity.
+    #: Maximum and minimum severity.
     at_most: Severity = "high"
     at_least: Severity = "info"
     #: Time range that the finding is about, in seconds from the trace's start, or NaN for the whole
@@ -117,9 +123,9 @@ class Finding:
     start: float = float("nan")
     stop: float = float("nan")
     places: Places | None = None
-    #: Whether its seconds are the client's, which may be before or after all tasks.
+    #: Whether the seconds are spent by the client, which may spend them before or after all tasks.
     of_client: bool = False
-    #: Whether it causes none of the findings that its rule may cause.
+    #: Whether the finding is never a cause, even of findings that its rule may cause.
     isolated: bool = False
     settings: Sequence[Change] = ()
     severity: Severity = "info"
@@ -134,11 +140,11 @@ class Finding:
         suggestion: str | Sequence[str | Advice],
         **more: Any,
     ) -> Finding:
-        """Return a finding.
+        """Return a finding whose sentences are formatted with its figures.
 
-        Its sentences contain names of figures in braces. Keyword arguments that are not fields are
-        figures. A figure whose name begins with an underscore is used only in the sentences.
-        `severity` sets the minimum and the maximum severity.
+        The sentences contain the names of figures in braces. Every keyword argument that is not a
+        field is a figure. A figure whose name begins with an underscore is used only in the
+        sentences. `severity` sets both the minimum and the maximum severity.
         """
         if "severity" in more:
             more["at_most"] = more["at_least"] = more.pop("severity")
@@ -164,7 +170,7 @@ class Finding:
 
     @property
     def weight(self) -> float:
-        """Seconds that rank the finding, or NaN if unknown."""
+        """Seconds that determine the finding's rank, or NaN if unknown."""
         return self.costs if np.isnan(self.seconds) else self.seconds
 
     @property
@@ -188,7 +194,10 @@ class Finding:
         return SEVERITIES[max(min(place, least), SEVERITIES.index(self.at_most))]
 
     def within(self, wall: float) -> Finding:
-        """Return the finding with savings up to the wall time, unless they are the client's."""
+        """Return the finding with at most as many seconds as the wall time.
+
+        Seconds of the client are not limited.
+        """
         if not wall > 0 or self.of_client:
             return self
         seconds, costs = np.minimum([self.seconds, self.costs], wall).tolist()
@@ -200,9 +209,9 @@ class Finding:
         return dataclasses.replace(self, evidence=f"{self.evidence} {evidence}", figures=more)
 
     def beneath(self, cause: Finding, causes: Sequence[str], explained: bool = False) -> Finding:
-        """Return the finding as a symptom of other findings, which is not severe by itself.
+        """Return the finding as a symptom of other findings, with low severity.
 
-        If its cause explains it, the finding is evidence of the cause and gives no advice.
+        If `cause` explains the finding, its own advice is replaced by that of the cause.
         """
         words = f"This may be a consequence of {', '.join(causes)}."
         symptom = self.adding(words, may_follow_from=tuple(causes))
@@ -252,7 +261,7 @@ _FIELDS |= {"places", "of_client", "isolated", "settings"}
 
 
 def needs_cores(waited: Share | None) -> str:
-    """Return a caution about CPU wait for advice to run more tasks in parallel, or ""."""
+    """Return a caution for advice to run more tasks in parallel, or "" if there is no CPU wait."""
     if waited is None:
         return ""
     return (
@@ -265,7 +274,7 @@ def needs_cores(waited: Share | None) -> str:
 
 Find = Callable[[RunFigures], Iterator[Finding]]
 
-#: Kinds of advice that findings can refute, and the instruction that replaces refuted advice.
+#: Kinds of advice that findings can refute, each with the instruction that replaces it.
 ADVICE = {
     "more-threads": "Do not add threads per worker",
     "share-memory": "Do not use fewer workers with more threads",
@@ -280,18 +289,20 @@ class Rule:
 
     slug: str
     find: Find
-    #: Rules whose findings it explains by evidence, however many seconds these cost. Then rules
-    #: whose findings it causes, unless these have more potential savings.
+    #: Names of rules. This rule's findings are evidence for findings of the rules in `explains`,
+    #: even if they have fewer seconds. They may cause findings of the rules in `causes` that do not
+    #: have more seconds.
     explains: tuple[str, ...] = ()
     causes: tuple[str, ...] = ()
-    #: Kinds of advice that its findings refute, and the reason.
+    #: Kinds of advice that findings of this rule refute, and the reason.
     refutes: tuple[str, ...] = ()
     because: str = ""
-    #: Whether its findings show where time goes and not why: others replace them, or precede them.
+    #: Whether its findings show where time goes but not why. Findings with a reason replace them or
+    #: come first.
     general: bool = False
 
     def __call__(self, run: RunFigures) -> Iterator[Finding]:
-        """Yield the findings of the rule's function."""
+        """Yield the findings that the rule's function finds in a run."""
         return self.find(run)
 
 
@@ -299,7 +310,7 @@ REGISTERED: dict[str, Rule] = {}
 
 
 def names_of(text: str) -> tuple[str, ...]:
-    """Return the names in a text that is separated by spaces."""
+    """Return the names in a text, where they are separated by spaces."""
     return tuple(text.split())
 
 
@@ -314,8 +325,8 @@ def rule(
 ) -> Callable[[Find], Find]:
     """Return a decorator that registers a function which yields findings with this slug.
 
-    A function may have several rules. `explains`, `causes` and `refutes` are slugs and kinds of
-    advice, separated by spaces.
+    A function can be decorated with several rules. `explains` and `causes` are names of rules, and
+    `refutes` are kinds of advice. Both are separated by spaces.
     """
 
     def register(find: Find) -> Find:

@@ -1,4 +1,4 @@
-"""Rules about rows and columns of dataframes: exploding joins, idle filters, and unused columns."""
+"""Rules about rows and columns of dataframes: joins that multiply rows, useless filters, and more."""
 
 from __future__ import annotations
 
@@ -14,12 +14,13 @@ from dasfprof.database.columns import Array
 
 #: Names of the functions that join two dataframes and do nothing else.
 _JOINS = ("hashjoinp2p", "hash-join", "blockwisemerge", "inter-broadcastjoin")
-#: Threshold (factor): a join returns more rows than its inputs have together.
+#: Threshold: number of a join's result rows, as a multiple of the rows of all its inputs.
 _EXPLODES = 10.0
-#: Name of the function that selects columns, or rows by a second input. Thresholds: number of
-#: columns, and the fraction of them that is used.
+#: Name of the function that selects columns, or selects rows by a second input. Thresholds of a
+#: dataframe with unused columns: its number of columns, and the fraction of them that is used.
 _SELECTS, _COLUMNS, _USED = "getitem", 4, 0.5
-#: Functions with which drop_duplicates() begins and ends, and moves rows in between.
+#: Functions with which drop_duplicates() begins and ends, and functions in between, which move
+#: rows.
 _DROPS, _TREE, _DROPPED = "drop_duplicates", "dropduplicates-tree", "call_with_list_arg"
 _MOVES = (
     *(_TREE, "operation", "shuffle-transfer", "shuffle-barrier", "p2pshuffle"),
@@ -28,7 +29,7 @@ _MOVES = (
 
 
 def _layers(run: RunFigures, names: tuple[str, ...]) -> Iterator[tuple[str, Array]]:
-    """Yield the function and the last successful task runs of each layer of some functions."""
+    """Yield, for each layer of functions with these names, the function and its successful task runs."""
     frames = frames_of(run.trace)
     for code in np.flatnonzero(np.isin(run.function_names.astype(str), names)).tolist():
         rows = np.flatnonzero((run.functions.codes == code) & np.isfinite(frames.rows))
@@ -39,7 +40,7 @@ def _layers(run: RunFigures, names: tuple[str, ...]) -> Iterator[tuple[str, Arra
 
 @rule("exploding-join", explains="dominant-function spilling")
 def exploding_join(run: RunFigures) -> Iterator[Finding]:
-    """Find the join that costs most among those that return many times the rows of their inputs."""
+    """Find the most expensive join among joins that return many more rows than their inputs have."""
     frames, sizes, joins = frames_of(run.trace), run.task_column("size"), []
     for name, rows in _layers(run, _JOINS):
         inputs = frames.inputs(rows)
@@ -76,7 +77,7 @@ def exploding_join(run: RunFigures) -> Iterator[Finding]:
 
 @rule("filter-without-effect")
 def filter_without_effect(run: RunFigures) -> Iterator[Finding]:
-    """Find the filter or drop_duplicates() that costs most among those that remove no row."""
+    """Find the most expensive filter or drop_duplicates() among those that remove no row."""
     frames = frames_of(run.trace)
     filters = []
     for name, rows in _layers(run, (_SELECTS, _DROPS)):
@@ -108,9 +109,9 @@ def filter_without_effect(run: RunFigures) -> Iterator[Finding]:
 
 
 def _passed(run: RunFigures, rows: Array) -> float:
-    """Return the rows that tasks took and returned, or NaN if they are no filters or removed some.
+    """Return the rows that filters returned, or NaN if they are not filters or removed rows.
 
-    A filter of a collection takes a dataframe or series, and a series of booleans.
+    A filter has two inputs: a dataframe or series, and a series of booleans.
     """
     frames, tasks = frames_of(run.trace), run.trace.tasks
     uses = np.isin(frames.takers, rows)
@@ -128,7 +129,10 @@ def _passed(run: RunFigures, rows: Array) -> float:
 
 
 def _dropping(run: RunFigures, rows: Array) -> tuple[Array, float]:
-    """Return all task runs of a drop_duplicates(), and the rows that remain, or NaN if unknown."""
+    """Return all task runs of a drop_duplicates(), and the number of rows that it returned.
+
+    The number is NaN if it is unknown.
+    """
     frames, names = frames_of(run.trace), run.function_names.astype(str)[run.functions.codes]
     steps, takers = [rows], rows
     while len(takers):
@@ -144,7 +148,7 @@ def _dropping(run: RunFigures, rows: Array) -> tuple[Array, float]:
 
 @rule("unused-columns", explains="spilling")
 def unused_columns(run: RunFigures) -> Iterator[Finding]:
-    """Find the largest dataframe that was read, and of which tasks only select a few columns."""
+    """Find the largest dataframe from which all tasks only select a few columns."""
     frames, sizes = frames_of(run.trace), run.task_column("size")
     is_selection = run.functions.codes == -1
     for _, rows in _layers(run, (_SELECTS,)):

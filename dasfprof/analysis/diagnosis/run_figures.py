@@ -37,11 +37,12 @@ from dasfprof.text import excerpt
 
 # --- Stragglers, slow workers and first uses ------------------------------------------------------
 
-#: Thresholds of large partitions: multiple of the layer's median bytes, and bytes.
+#: Thresholds of large partitions: bytes as a multiple of the layer's median, and bytes.
 _FAT = 3.0
 _FAT_BYTES = 10_000
-#: Thresholds of slow first runs: multiple of the median of later runs, minimum fraction of the
-#: workers, and maximum fraction of later runs that take at least a third of a first run.
+#: Thresholds of slow first runs: duration as a multiple of the median of later runs, minimum
+#: fraction of workers whose first run is slow, and maximum fraction of later runs that take at
+#: least a third of the duration of a slow first run.
 _TIMES = 3.0
 _WORKERS = 0.5
 _LATER = 0.1
@@ -53,7 +54,7 @@ class FirstUses:
 
     #: Rows of `Trace.tasks`.
     rows: Array
-    #: Seconds of each above the median of its function's later runs, and this median.
+    #: Seconds of each run above the median of its function's later runs, and this median.
     excess: Array
     usual: Array
 
@@ -63,7 +64,7 @@ class UnusualRuns(TaskFigures):
 
     @cached_property
     def slowness(self) -> Slowness:
-        """How slow each function is on each worker.
+        """Slowness of each function on each worker.
 
         CPU wait is not counted, and a worker with larger partitions is not slow.
         """
@@ -81,14 +82,14 @@ class UnusualRuns(TaskFigures):
 
     @cached_property
     def stragglers(self) -> StragglerRuns:
-        """Task runs that took far longer than others: those of `TraceAnalyser.stragglers`."""
+        """Task runs that took far longer than others. `TraceAnalyser.stragglers` lists them."""
         return find_stragglers(self.trace)
 
     @cached_property
     def partitions(self) -> tuple[Array, Array]:
-        """Bytes of each straggler's partition, and these as a multiple of the layer's median.
+        """Bytes of each straggler's partition, and the ratio of these to the median of the layer.
 
-        The partition is its input or its result, whichever is further above the median.
+        The partition is the input or the result of the straggler, whichever has the higher ratio.
         """
         rows = self.stragglers.rows
         codes, largest, factors = self.layers.codes[rows], np.zeros(len(rows)), np.zeros(len(rows))
@@ -101,7 +102,7 @@ class UnusualRuns(TaskFigures):
 
     @property
     def fat(self) -> Array:
-        """Mask of stragglers whose partition is far larger than those of others."""
+        """Mask of stragglers whose partition is far larger than the median of the layer."""
         size, times = self.partitions
         return (times >= _FAT) & (size >= _FAT_BYTES)
 
@@ -113,7 +114,7 @@ class UnusualRuns(TaskFigures):
         rows
             Rows of `Trace.tasks`.
         excess
-            Excess seconds of each, at its end.
+            Excess seconds of each task run. They count as the last seconds of the task run.
         """
         stop = self.slots.times.stop[rows]
         begins, ends = union(stop - excess, stop)
@@ -123,14 +124,14 @@ class UnusualRuns(TaskFigures):
     def first_uses(self) -> FirstUses:
         """First runs on workers that take far longer than later runs.
 
-        A run is a first run on a worker if no run of its function had finished there when it
+        A task run is a first run if no other run of its function had finished on its worker when it
         started. If several start at once, all of them wait for the same import or compilation.
         """
         functions, count = self.functions, len(self.trace.tasks)
         start, worker = self.slots.times.executing[:count], self.trace.tasks["worker_id"].to_numpy()
         sizes = np.fmax(self.task_column("input_size"), self.task_column("size"))
         larger = sizes >= TIMES_OTHERS * functions.median(sizes)[functions.codes]
-        # CPU wait is not counted, and larger partitions are not compared with others.
+        # CPU wait is not counted. Task runs with larger partitions are not compared with others.
         seconds = np.where(larger, np.nan, self.slot_seconds - self.core_wait)
         cells, distinct = pd.factorize(worker.astype(np.int64) * functions.count + functions.codes)
         places = Groups(cells, len(distinct))
@@ -152,9 +153,9 @@ class UnusualRuns(TaskFigures):
 
 # --- RunFigures: analyses that the diagnosis rules use --------------------------------------------
 
-#: Categories of thread time in which tasks are handled, not counting the time in transit.
+#: Categories of thread time in which tasks are handled. Time in transit is not included.
 HANDLING = (ThreadTime.SCHEDULER_LATENCY, ThreadTime.WORKER_LATENCY, ThreadTime.TASK_OVERHEAD)
-#: Maximum number of tasks of a run that is replayed. A replay takes about 10 us per task.
+#: Maximum number of tasks in a run that is replayed. A replay takes about 10 us per task.
 _MOST_REPLAYED = 50_000
 
 
@@ -171,7 +172,7 @@ class RunFigures(UnusualRuns):
 
     @property
     def state(self) -> ClusterState | None:
-        """What was unfinished at the end and what failed, or None if nothing."""
+        """Unfinished and failed tasks at the end of the run, or None if there are none."""
         return state_from_trace(self.trace)
 
     @property
@@ -181,7 +182,7 @@ class RunFigures(UnusualRuns):
 
     @cached_property
     def chunk_costs(self) -> pd.DataFrame:
-        """Costs of tasks, and the size that they need for overhead to be 0.5 % of the time."""
+        """Costs of tasks, and the chunk size at which overhead would be 0.5 % of their time."""
         return chunk_costs(self.trace, 0.005)
 
     @cached_property
@@ -191,13 +192,13 @@ class RunFigures(UnusualRuns):
 
     @cached_property
     def carrying(self) -> float:
-        """Maximum seconds by which large values made the handling of tasks longer."""
+        """Maximum seconds by which large values in tasks prolonged the handling of tasks."""
         handling = self.seconds_of(*HANDLING, ThreadTime.ON_ITS_WAY)
         return seconds_of_carrying(self.trace, handling)
 
     @cached_property
     def imported_on_the_way(self) -> tuple[Array, dict[str, float]]:
-        """Seconds for which workers imported while each run was in transit, and seconds by library.
+        """Import seconds on workers while each task run was in transit, and import seconds by library.
 
         The libraries that took longest come first.
         """
@@ -206,15 +207,16 @@ class RunFigures(UnusualRuns):
 
     @property
     def share_of_imports(self) -> float:
-        """Fraction of the tasks' time in transit for which workers imported."""
+        """Fraction of the tasks' time in transit in which their workers imported modules."""
         way = float(self.slots.on_its_way.sum())
         return float(self.imported_on_the_way[0].sum()) / way if way > 0 else 0.0
 
     @cached_property
     def fetched_singly(self) -> tuple[int, float]:
-        """The number of calls that fetch results one by one, and the seconds that these lose.
+        """Number of calls that fetch results one by one, and the seconds that these calls lose.
 
-        Time in which tasks are unfinished does not count, because a single call would wait as well.
+        Time with unfinished tasks does not count, because a single call would also wait for the
+        tasks.
         """
         calls, trace = single_calls(self.trace), self.trace
         begins, ends = trace.since_begin(calls["time"]), trace.since_begin(calls["stop"])
@@ -224,7 +226,7 @@ class RunFigures(UnusualRuns):
 
     @property
     def has_process_pools(self) -> bool:
-        """Whether tasks ran in processes of Dask's own scheduler, without a cluster."""
+        """Whether tasks ran in the processes of Dask's local scheduler, without a cluster."""
         return "processes" in self.trace.surroundings.local
 
     @property
@@ -237,7 +239,7 @@ class RunFigures(UnusualRuns):
 
     @cached_property
     def restarted_keys(self) -> Array:
-        """Keys of task runs that a client's restart of workers cancelled."""
+        """Keys of task runs that were cancelled because a client restarted the workers."""
         tables = [self.trace.whole.tasks, self.trace.scheduler_only]
         keys = [
             runs["key_id"].to_numpy()[cancelled_runs(self.trace, runs, RESTARTED)]
@@ -246,17 +248,18 @@ class RunFigures(UnusualRuns):
         return np.unique(np.concatenate(keys))
 
     def path_seconds(self, kind: SegmentKind) -> float:
-        """Return the seconds of a kind of segment on the critical path."""
+        """Return the seconds that a kind of segment has on the critical path."""
         path = self.path_segments
         return float(path.length[path.kind == kind].sum())
 
     def saved(self, estimate: float, **change: Any) -> float:
-        """Return the wall seconds that a change saves, by a replay of the run.
+        """Return the wall seconds that a change saves according to a replay of the run.
 
         Parameters
         ----------
         estimate
-            The result if there is no replay: it predicts nothing, or the run has too many tasks.
+            The result if there is no replay, because it is inaccurate or the run has too many
+            tasks.
         change
             See `dasfprof.analysis.simulation.changes`.
         """
@@ -267,15 +270,16 @@ class RunFigures(UnusualRuns):
 
     @property
     def waits_for_cores(self) -> Share | None:
-        """Fraction of their time for which tasks waited for CPU, or None if that is little."""
+        """Fraction of their time for which tasks waited for CPU, or None if it is negligible."""
         lasted = float(self.lasted.sum())
         share = float(self.core_wait.sum()) / lasted if lasted > 0 else 0.0
         return None if share < MOST_WAITING else Share(share)
 
     def with_durations(self, rows: Array, seconds: Array | float) -> Array:
-        """Return the durations of all task runs, with these seconds for the given rows.
+        """Return the durations of all task runs, in which the given rows have other seconds.
 
-        Task runs that seceded keep their durations, which depend on what they wait for.
+        Task runs that seceded keep their durations, because these depend on what the tasks wait
+        for.
         """
         # If a clock was set back, durations and their medians can be negative.
         durations = np.maximum(self.task_column("duration"), 0.0)
@@ -284,7 +288,7 @@ class RunFigures(UnusualRuns):
         return np.where(self.held < 1, durations, others)
 
     def path_seconds_of(self, function: int) -> float:
-        """Return the seconds of the critical path for which a function ran."""
+        """Return the seconds of the critical path in which a function ran."""
         path = self.path_segments
         of_function = (path.kind == SegmentKind.COMPUTE) & (
             self.slots.function[path.rows] == function

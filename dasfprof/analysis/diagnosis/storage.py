@@ -17,24 +17,24 @@ from dasfprof.analysis.wording import Bytes, Count, Factor, Rate, Seconds, Share
 from dasfprof.database.columns import Array
 from dasfprof.schema.tasks import COMPLETE, STORED_CHUNK
 
-#: Thresholds of small requests: maximum bytes, maximum bytes per second, and minimum seconds.
+#: Thresholds of small requests: maximum bytes, maximum bytes per second, and minimum duration.
 _SMALL, _SLOW, _LATENCY = 1e6, 5e6, 0.005
-#: Thresholds: number of requests, and fraction of thread time spent waiting for them.
+#: Thresholds: number of requests, and fraction of thread time in which tasks wait for requests.
 _MANY, _WAITING = 20, 0.2
-#: Threshold (fraction of a function's time): waiting for requests.
+#: Threshold (fraction of a function's time): its tasks wait for requests.
 _MOSTLY = 0.5
-#: Bytes of a request that takes only a little longer than its latency on object stores.
+#: Bytes of a request to an object store that takes only a little longer than the latency.
 _LARGE = 8e6
-#: Maximum number of concurrent requests per task run. With more, larger reads gain little.
+#: Maximum number of concurrent requests per task run. If there are more, larger reads gain little.
 _SIDE_BY_SIDE = 4.0
-#: Thresholds: number of stored chunks, and fraction of thread time spent reading them again.
+#: Thresholds: number of stored chunks, and fraction of thread time for reading them repeatedly.
 _FEWEST, _AGAIN = 2, 0.05
-#: Functions that read a table, and the minimum number of samples that show how long this takes.
+#: Functions that read tables, and minimum number of samples to estimate how long reading takes.
 _READ_TABLES, _FEWEST_SAMPLES = {"read_csv", "read_table", "read_parquet"}, 20
 
 
 def _reads(run: RunFigures, rows: Array) -> tuple[int, float, float]:
-    """Return the number, bytes and seconds of the requests of known size with which runs read."""
+    """Return the number, bytes and seconds of read requests of task runs, if their size is known."""
     table = run.trace.storage
     keys = run.trace.tasks["key_id"].to_numpy()[rows]
     table = table[np.isin(table["key_id"], keys) & (table["unsized"] == 0) & (table["reads"] > 0)]
@@ -57,7 +57,7 @@ def small_requests(run: RunFigures) -> Iterator[Finding]:
     size, each = read / count, seconds / count
     if not 0 < size < _SMALL or each < _LATENCY or size / each > _SLOW:
         return
-    # Limit the size so that each thread still has two requests.
+    # Limit the factor so that there are still two requests per thread.
     wanted = float(2 ** round(np.log2(_LARGE / size)))
     times = max(min(wanted, np.floor(count / (2 * run.threads))), 2.0)
     more = min(wanted, np.floor(len(rows) / (2 * run.threads)))
@@ -108,7 +108,7 @@ def small_requests(run: RunFigures) -> Iterator[Finding]:
 
 @rule("chunk-mismatch", explains="small-requests io-bound dominant-function blocked-tasks")
 def chunk_mismatch(run: RunFigures) -> Iterator[Finding]:
-    """Find the layer whose tasks read the same stored chunks as other tasks of the layer."""
+    """Find the layer whose tasks read stored chunks that other tasks of the layer also read."""
     pairs = _read_items(run)
     if not len(pairs):
         return
@@ -117,7 +117,7 @@ def chunk_mismatch(run: RunFigures) -> Iterator[Finding]:
     layers: list[tuple[float, Array, pd.Series[int]]] = []
     for layer, of_layer in pairs.groupby("layer"):
         by_item = of_layer.groupby("item")["alone"].agg(["size", "mean"])
-        # Most tasks may read a table in addition to their chunks. A table is not a chunk.
+        # Tasks may read a table in addition to their chunks. A table is not a chunk.
         is_chunk = (by_item["size"] <= of_layer["key_id"].nunique() / 2) | (by_item["mean"] > 0.5)
         is_chunk |= by_item.index.str.startswith(STORED_CHUNK)
         readers = by_item["size"][is_chunk]
@@ -158,7 +158,7 @@ def chunk_mismatch(run: RunFigures) -> Iterator[Finding]:
 
 @rule("repeated-reads", explains="io-bound dominant-function blocked-tasks stragglers")
 def repeated_reads(run: RunFigures) -> Iterator[Finding]:
-    """Find the function whose tasks read all of a file or dataset that others have read."""
+    """Find the function whose tasks read a complete file or dataset that other tasks have read."""
     table, (codes, names) = run.trace.storage, run.trace.keys.functions()
     items = table["items"].astype(object).tolist()
     pairs = [
@@ -201,7 +201,7 @@ def repeated_reads(run: RunFigures) -> Iterator[Finding]:
 
 
 def _time_in_reads(run: RunFigures, function: str) -> float:
-    """Return the fraction of a function's samples that read tables or HDF5, or 0 if few."""
+    """Return the fraction of a function's time in reads of tables or HDF5, or 0 if unknown."""
     samples, _ = samples_of(run.trace, function)
     if len(samples) < _FEWEST_SAMPLES:
         return 0.0
@@ -216,9 +216,9 @@ def _time_in_reads(run: RunFigures, function: str) -> float:
 
 
 def _read_items(run: RunFigures) -> pd.DataFrame:
-    """Return the items that tasks of collections read, without duplicates:
+    """Return the items that tasks of collections read, without duplicates.
 
-    ``layer, key_id, item``.
+    The columns are ``layer, key_id, item``.
     """
     table, tasks = run.trace.storage, run.trace.tasks
     named = table[np.array([isinstance(each, str) and each != "" for each in table["items"]], bool)]

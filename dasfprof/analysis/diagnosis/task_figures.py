@@ -1,4 +1,4 @@
-"""`TaskFigures`: a run's time, its functions, and how its threads were used."""
+"""`TaskFigures`: figures about a run's time, its functions, and the use of its threads."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from dasfprof.database.columns import Array
 
 
 class SampledFigures:
-    """Figures of a run that come from samples, as a part of `RunFigures`."""
+    """Figures of a run that come from samples. This is one part of `RunFigures`."""
 
     trace: Run
 
@@ -38,10 +38,7 @@ class SampledFigures:
 
     @cached_property
     def file_bytes(self) -> Array:
-        """Bytes that each worker instance read from and wrote to disks, without spilling.
-
-        What it spilled is left out.
-        """
+        """Bytes that each worker instance read from and wrote to disks, not counting spilled data."""
         nbytes = -self.counted("spill_write_size") - self.counted("spill_read_size")
         for name in ("process_io.read_size", "process_io.write_size"):
             grown = self._grown(self.trace.samples, name)
@@ -76,7 +73,7 @@ class SampledFigures:
 
     @cached_property
     def died_of_memory(self) -> bool:
-        """Whether a worker is proven to have run out of memory, so that its need is unknown."""
+        """Whether it is proven that a worker ran out of memory, so the memory that it needs is unknown."""
         lost = np.flatnonzero(left_unasked(self.trace)).tolist()
         return any(departure(self.trace, life).why is Why.MEMORY for life in lost)
 
@@ -90,11 +87,11 @@ class SampledFigures:
 
 
 class TaskFigures(SampledFigures):
-    """Figures of a run that come from its task runs and threads, as a part of `RunFigures`.
+    """Figures of a run that come from its task runs and threads. This is one part of `RunFigures`.
 
-    All figures are about one time range, the wall time: from the arrival of the first task to the
-    end of the last. Numbers of threads are the mean over the time with any threads. A task run that
-    seceded counts for as long as it occupied its thread.
+    All figures refer to the wall time, which is the time range from the arrival of the first task
+    to the end of the last task. Numbers of threads are the mean over the time in which there are
+    any threads. A task run that seceded counts only while it occupied its thread.
 
     Parameters
     ----------
@@ -102,7 +99,7 @@ class TaskFigures(SampledFigures):
         The trace.
     """
 
-    #: The first categories of thread time, in which tasks occupy the thread.
+    #: Number of categories of thread time in which tasks occupy the thread. They come first.
     BUSY = USES
 
     def __init__(self, run: Run) -> None:
@@ -110,12 +107,12 @@ class TaskFigures(SampledFigures):
 
     @cached_property
     def slots(self) -> TaskSlots:
-        """Threads that task runs occupied."""
+        """The threads that task runs occupied, with times."""
         return self.trace.slots
 
     @cached_property
     def accounts(self) -> Accounts:
-        """Categories of every thread-second of the wall time."""
+        """The category of each thread-second of the wall time."""
         return accounts_within(self.trace, self.begin, self.begin + self.wall)
 
     @cached_property
@@ -127,7 +124,7 @@ class TaskFigures(SampledFigures):
 
     @cached_property
     def end(self) -> RunEnd | None:
-        """What was unfinished at the end of the run, or None if nothing is known to be."""
+        """Unfinished tasks at the end of the run, or None if none are known."""
         return self.trace.ending
 
     @cached_property
@@ -142,12 +139,12 @@ class TaskFigures(SampledFigures):
 
     @cached_property
     def wall(self) -> float:
-        """Seconds from the arrival of the first task to the end of the last, or 0 without tasks.
+        """Seconds from the arrival of the first task to the end of the last task, or 0 without tasks.
 
-        Tasks that were unfinished last until the end of the run.
+        An unfinished task counts as ending with the run.
         """
         times, unfinished = self.slots.times, self.trace.unfinished
-        # A task that was abandoned with its worker ends with the worker.
+        # A task that was abandoned because its worker left ends with the worker.
         counted = unfinished.ended if len(times) else slice(None)
         ends = np.append(times.known, unfinished.known[counted])
         if self.end is not None:
@@ -157,7 +154,7 @@ class TaskFigures(SampledFigures):
 
     @cached_property
     def threads(self) -> float:
-        """Mean number of threads while the run had any, or NaN if it never had."""
+        """Mean number of threads over the time with threads, or NaN if the run never had a thread."""
         lives = self.accounts.lives
         begins, ends = union(lives.begin, lives.end)
         there = float((ends - begins).sum())
@@ -165,7 +162,7 @@ class TaskFigures(SampledFigures):
 
     @cached_property
     def thread_seconds(self) -> float:
-        """Thread-seconds of the run."""
+        """Total thread-seconds of the run."""
         lives = self.accounts.lives
         return float((lives.threads * (lives.end - lives.begin)).sum())
 
@@ -200,7 +197,7 @@ class TaskFigures(SampledFigures):
         return np.flatnonzero((self.function_names == function)[self.functions.codes])
 
     def inputs_of(self, rows: Array) -> Array:
-        """Return a mask of the task runs on whose results other task runs depend."""
+        """Return a mask of the task runs whose results the given task runs use."""
         lengths, items = self.trace.task_dependencies
         of_run = np.repeat(np.arange(len(lengths)), np.maximum(lengths, 0))
         return np.isin(self.trace.tasks["key_id"].to_numpy(), items[np.isin(of_run, rows)])
@@ -225,7 +222,7 @@ class TaskFigures(SampledFigures):
 
     @cached_property
     def held(self) -> Array:
-        """Fraction of each task run's function time before `secede()`."""
+        """Fraction of the function's duration in each task run before it called `secede()`."""
         slots, rows = self.slots, slice(len(self.trace.tasks))
         start, stop = slots.times.start[rows], slots.times.stop[rows]
         inside = np.maximum(np.minimum(stop, slots.end[rows]) - start, 0.0)
@@ -269,13 +266,13 @@ class TaskFigures(SampledFigures):
 
     @cached_property
     def concurrency(self) -> tuple[Array, Array]:
-        """Times at which the number of busy slots changed, and the number after each."""
+        """Times at which the number of busy slots changes, and the number from each time on."""
         slots = self.trace.whole.slots
         return open_spans(slots.times.executing, slots.end)
 
     @cached_property
     def _idle(self) -> tuple[Array, Array]:
-        """Times at which the number of idle threads changed, and the number after each."""
+        """Times at which the number of idle threads changes, and the number from each time on."""
         lives, (changes, held) = self.accounts.lives, self.concurrency
         times = np.concatenate([changes, lives.begin, lives.end])
         steps = np.concatenate([-np.diff(held, prepend=0), lives.threads, -lives.threads])
@@ -290,15 +287,15 @@ class TaskFigures(SampledFigures):
         return self._integrate(idle / self.threads, begins, ends, times)
 
     def alone_between(self, begins: Array, ends: Array) -> Array:
-        """Return the seconds within time ranges with at most one busy thread."""
+        """Return, for each time range, the seconds with at most one busy thread."""
         return self._integrate((self.concurrency[1] <= 1).astype(float), begins, ends)
 
     def busy_between(self, begins: Array, ends: Array) -> Array:
-        """Return the seconds within time ranges with a busy thread."""
+        """Return, for each time range, the seconds with at least one busy thread."""
         return self._integrate((self.concurrency[1] > 0).astype(float), begins, ends)
 
     def alive_between(self, begins: Array, ends: Array) -> Array:
-        """Return the seconds within time ranges with unfinished tasks."""
+        """Return, for each time range, the seconds with at least one unfinished task."""
         times = self.trace.whole.slots.times
         edges, number = open_spans(times.arrival, times.known)
         return self._integrate((number > 0).astype(float), begins, ends, edges)
@@ -322,6 +319,6 @@ class TaskFigures(SampledFigures):
 
     @cached_property
     def on_cpu(self) -> Array:
-        """Fraction of each task run's time, without CPU wait, for which it used the CPU."""
+        """Fraction of each task run's time on the CPU, where the time does not include CPU wait."""
         share: Array = ratio(self.cpu, self.working)
         return np.nan_to_num(share)

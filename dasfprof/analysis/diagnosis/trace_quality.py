@@ -1,4 +1,4 @@
-"""Rules about the trace itself: missing or damaged data, and clocks that are off."""
+"""Rules about the trace itself: missing or damaged data, and hosts with wrong clocks."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from dasfprof.analysis.wording import Count, Seconds
 from dasfprof.database.ends import RecordingEnd
 from dasfprof.text import excerpt
 
-#: Kinds of data notes that are not problems of a trace: the run continues, it has no GPU, its data
-#: came from the client, only part of the pipeline has steps, there was no cluster, or the system
-#: does not report some values. Missing samples have a separate sentence.
+#: Kinds of data notes that do not indicate a problem of the trace: the run is still in progress, it
+#: has no GPU, its data came from the client, only part of the pipeline has steps, there was no
+#: cluster, or the system does not report some values. Another sentence covers missing samples.
 _NO_FAULT: frozenset[NoteKind] = frozenset(
     ("goes-on", "gpu", "input-sizes", "steps", "no-samples", "no-cluster", "system")
 )
-#: Kinds of data notes that a worker's death causes.
+#: Kinds of data notes that are expected if a worker died.
 _OF_THE_DEAD: frozenset[NoteKind] = frozenset(("not-closed", "lost-task-runs"))
-#: Threshold (seconds): clock offset that is reported.
+#: Threshold (seconds): minimum clock offset that is reported.
 _CLOCK = 0.5
 #: Maximum number of notes that are quoted.
 _MOST_NOTES = 5
-#: Advice by kind of note. The first kind that occurs is used.
+#: Advice by kind of note, most important kind first.
 _ADVICE: dict[NoteKind, str] = {
     "client-gone": "Keep the program that starts a run alive until run.stop() has returned. "
     "dasfprof.orphan-timeout sets how long recording continues without the program. A scheduler "
@@ -39,7 +39,7 @@ _ADVICE: dict[NoteKind, str] = {
 
 @rule("incomplete-trace")
 def incomplete_trace(run: RunFigures) -> Iterator[Finding]:
-    """Find files, events and samples that the trace lacks."""
+    """Find files, events and samples that are missing from the trace."""
     gaps = [note for note in run.trace.notes if note.kind not in _NO_FAULT]
     gaps.sort(key=lambda note: (note.kind != "client-gone", note.kind != "lost-events"))
     notes = [note.text for note in gaps]
@@ -87,7 +87,7 @@ def incomplete_trace(run: RunFigures) -> Iterator[Finding]:
 
 @rule("clock-skew")
 def clock_skew(run: RunFigures) -> Iterator[Finding]:
-    """Find hosts whose clocks differ much from the scheduler's clock."""
+    """Find hosts whose clocks differ from the scheduler's clock."""
     offsets = run.trace.offsets
     if not len(offsets) or "sent" not in run.trace.tasks:
         return

@@ -1,4 +1,4 @@
-"""Rules about runs that did not end, and tasks that were abandoned. They are ranked first."""
+"""Rules about runs that did not complete, and tasks that were abandoned. They are ranked first."""
 
 from __future__ import annotations
 
@@ -21,18 +21,19 @@ from dasfprof.analysis.wording import Count, Figures, Seconds
 from dasfprof.database.ends import RecordingEnd
 from dasfprof.text import clean, elide, excerpt
 
-#: Threshold (seconds): a wait without progress is a severe problem.
+#: Threshold (seconds): a longer wait without progress is a severe problem.
 _LONG = 10.0
-#: Maximum seconds between a result and the end of a client that leaves because of it.
+#: Maximum seconds between a result and the exit of a client that exits because of the result.
 _ACTS = 3.0
-#: States of tasks that are reported, and maximum numbers of named tasks and dead workers.
+#: States of tasks that are reported. Maximum numbers of named tasks and of named dead workers.
 _STATES = ("processing", "queued", "waiting", "no-worker")
 _MOST_KEYS, _MOST_DEATHS = 3, 5
-#: Kinds of causes that also occur with healthy tasks, and kinds of a run whose tasks all finished.
+#: Kinds of causes that healthy tasks can show as well, and kinds of causes in a run whose tasks
+#: have all finished.
 _HEALTHY = ("running", "sleeping", "fetching", "futures-wait")
 _ALL_ENDED = ("client-elsewhere", "lost-keys")
-#: Kinds of causes that do not keep a run in progress from its end: errors, and what may last for a
-#: moment.
+#: Kinds of causes that do not prove that a run in progress will never finish: errors, and states
+#: that may last only for a moment.
 _ERRORS = ("error", "killed-worker-errors")
 _MOMENTS = ("loop-blocked", "scheduler-blocked", "worker-silent")
 
@@ -47,7 +48,7 @@ _WHEN = {
     "interrupted": "when the process received SIGINT, as from Ctrl-C",
     "given up": "when the client released {them}",
 }
-#: The process that ended, if no other cause is known.
+#: Processes that ended, if no other cause is known.
 _GONE = {
     RecordingEnd.SCHEDULER_GONE: "The scheduler's process",
     RecordingEnd.PROGRAM_GONE: "The client's process, which also ran the scheduler,",
@@ -60,7 +61,7 @@ _GONE = {
     "lost-workers poor-placement scheduler-bound serial-chain stragglers too-few-tasks",
 )
 def unfinished_run(run: RunFigures) -> Iterator[Finding]:
-    """Find runs that did not end, and the cause."""
+    """Find out that a run did not complete, and why."""
     state, end = run.state, run.end
     if state is None:
         return
@@ -69,13 +70,13 @@ def unfinished_run(run: RunFigures) -> Iterator[Finding]:
         yield from (_client_elsewhere(run, cause) for cause in causes if cause.kind in _ALL_ENDED)
         return
     if not end.unfinished and not state.tasks:
-        return  # If recording failed, what happened after that is unknown.
+        return  # Recording failed, so what happened later is unknown.
     if end.only_forgotten:
         yield _cut_off(state, end)
         return
     causes = [cause for cause in causes if cause.kind not in _ALL_ENDED]
     if not causes and end.clients_stayed and len(run.restarted_keys):
-        return  # the rule "cancelled-tasks" reports why they were released
+        return  # The rule "cancelled-tasks" reports why the tasks were released.
     first = causes[0] if causes else None
     severity = _severity(state, end, first)
     if end.how is How.GOES_ON and any(map(_keeps_from_its_end, causes)):
@@ -83,8 +84,8 @@ def unfinished_run(run: RunFigures) -> Iterator[Finding]:
     yield _summary(run, state, end, first, severity)
     errors = {cause.function: cause for cause in reversed(causes) if cause.kind == "error"}
     for cause in causes[1:]:
-        # The rule killed-worker-errors reports these itself, and failed-tasks counts further errors
-        # of a function.
+        # The rule killed-worker-errors reports its causes itself. The rule failed-tasks counts the
+        # further errors of a function.
         if cause.kind == "killed-worker-errors" or (
             cause.kind == "error" and cause is not errors[cause.function]
         ):
@@ -97,7 +98,7 @@ def _summary(
     run: RunFigures, state: ClusterState, end: RunEnd, cause: Cause | None, severity: Severity
 ) -> Finding:
     longest, left = _longest(state), _what_was_left(state, end)
-    # A worker was silent at the scheduler's last state, perhaps since before the first task.
+    # A silent worker may have been silent since before the first task, so limit its seconds.
     known = run.wall - (end.time - float(end.state["time"])) if end.state else run.wall
     seconds = max(longest, min(cause.seconds or 0.0, known) if cause is not None else 0.0)
     seconds = min(seconds if seconds > 0 else state.quiet or run.wall, run.wall)
@@ -169,7 +170,7 @@ def _what_was_left(state: ClusterState, end: RunEnd) -> dict[str, Any]:
 
 
 def _when(state: ClusterState, end: RunEnd) -> str:
-    """Return how a run ended: a value of `How`, or one of the special cases of `_WHEN`."""
+    """Return how a run ended: a value of `How`, or another key of `_WHEN` for a special case."""
     if end.interrupted:
         return "interrupted"
     if end.clients_stayed:
@@ -186,7 +187,7 @@ def _when_in_words(left: dict[str, Any]) -> str:
 def _of_cause(
     cause: Cause, severity: Severity, rule: str = "unfinished-run", more: str = "", **figures: Any
 ) -> Finding:
-    """Return a cause as a finding with additional evidence."""
+    """Return a finding about a cause, with additional evidence."""
     seconds = cause.seconds if cause.seconds is not None else float("nan")
     return Finding(
         rule,
@@ -201,7 +202,7 @@ def _of_cause(
 
 
 def _severity(state: ClusterState, end: RunEnd, cause: Cause | None) -> Severity:
-    """Return the severity of a run that did not end."""
+    """Return the severity of an unfinished run."""
     seconds = max(_longest(state), (cause.seconds or 0.0) if cause is not None else 0.0)
     proven = cause is not None and cause.certainty != "open"
     waits = cause is not None and cause.kind not in (*_HEALTHY, *_ERRORS) and seconds >= _LONG
@@ -210,7 +211,7 @@ def _severity(state: ClusterState, end: RunEnd, cause: Cause | None) -> Severity
     if proven or waits:
         return "high"
     clients = [client.activity for client in state.clients if client.activity is not None]
-    # A client that continues because of a result leaves soon after the result came.
+    # A client that exits because it got its result does so soon after the result.
     acted = state.quiet is not None and state.quiet < _ACTS
     waited = not clients or (any(activity.waits_in for activity in clients) and not acted)
     ended = end.how is How.CLOSED or not waited or (cause is None and seconds < _LONG)
@@ -218,7 +219,7 @@ def _severity(state: ClusterState, end: RunEnd, cause: Cause | None) -> Severity
 
 
 def _keeps_from_its_end(cause: Cause) -> bool:
-    """Return whether a run in progress will not end, as far as is proven."""
+    """Return whether a cause proves that a run in progress will not complete."""
     lasts = cause.kind not in _MOMENTS or (cause.seconds or 0.0) >= _LONG
     return cause.certainty != "open" and cause.kind not in _ERRORS and lasts
 
@@ -256,7 +257,7 @@ def _cut_off(state: ClusterState, end: RunEnd) -> Finding:
 def _client_elsewhere(run: RunFigures, cause: Cause) -> Finding:
     seconds = cause.seconds or 0.0
     share = seconds / (run.wall + seconds or 1.0)
-    # A program may do something else for a short time.
+    # A program may be busy with something else for a short time.
     brief = cause.kind == "client-elsewhere" and seconds < _LONG
     severity: Severity = "low" if share < 0.5 or brief else "medium"
     return _of_cause(cause, severity)
@@ -271,7 +272,8 @@ def _client_elsewhere(run: RunFigures, cause: Cause) -> Finding:
 def killed_worker_errors(run: RunFigures) -> Iterator[Finding]:
     """Find tasks that failed because the workers that ran them died one after another."""
     causes = find_causes(run.state) if run.state is not None else []
-    # A task that waits for a lock of such a worker comes first, since it keeps the run from ending.
+    # If a task waits for a lock of such a worker, that finding comes first, because the wait keeps
+    # the run from ending.
     held = {cause.worker for cause in causes if cause.kind == HOLDER_DIED}
     for cause in causes:
         if cause.kind == "killed-worker-errors":
@@ -297,7 +299,7 @@ def killed_worker_errors(run: RunFigures) -> Iterator[Finding]:
 
 
 def _deaths(run: RunFigures, cause: Cause) -> list[Figures]:
-    """Return the workers that died, with the time, the reason, and their memory."""
+    """Return the workers whose deaths a cause is about, with time, reason and memory."""
     attempts, workers = run.attempts, run.trace.workers
     keys = run.trace.keys.texts(attempts["key_id"].to_numpy())
     of_task = attempts[(keys == cause.keys[0]) & attempts["category"].notna().to_numpy()]

@@ -39,27 +39,27 @@ from dasfprof.database.columns import Array
 #: of thread time for which they wait.
 _WAITING_CPU = 0.3
 _WAITING = 0.2
-#: Threshold (fraction of a function's time): samples that show sleeping or waiting for a network.
+#: Threshold (fraction of a function's time): samples show that it sleeps or waits for a network.
 _SLEEPS = 0.3
-#: Thresholds of waits for storage: bytes of files per second of waiting, and fraction of all
-#: waiting on workers with at least this rate.
+#: Thresholds of waits for storage: bytes of files per second of waiting, and the fraction of the
+#: waiting that is on workers with at least this rate.
 _IO_RATE = 5e6
 _ALL = 0.9
-#: Thresholds of a lock: fraction of a function's time in samples, and fraction of wall time.
+#: Thresholds of waits for a lock: fraction of a function's time, and fraction of wall time.
 _LOCKED, _LOCK_COSTS = 0.2, 0.05
-#: Threshold (percent of mean utilization): tasks may be waiting for their GPU.
+#: Threshold (percent): if mean GPU utilization is higher, tasks may be waiting for their GPU.
 _GPU_BUSY = 20.0
-#: Maximum number of functions that are searched for a lock.
+#: Maximum number of functions whose samples are searched for waits for a lock.
 _MOST_LOCKED = 3
-#: Threshold (fraction of the waiting, in samples): sleeping, or waiting for the network.
+#: Threshold (fraction of the waiting time): samples show sleeping, or waits for the network.
 _SHOWN = 0.5
-#: Threshold (multiple of the waiting): CPU time of other threads.
+#: Threshold: CPU time of other threads, as a multiple of the function's waiting time.
 _OTHER_THREADS = 0.3
 #: Maximum factor by which CPU wait is assumed to make other threads slower.
 _STARVED = 10.0
-#: Threshold (multiple of the number of threads): task runs that wait for a thread.
+#: Threshold: mean number of task runs that wait for a thread, as a multiple of the threads.
 _BACKLOG = 1.0
-#: Threshold (fraction of a function's attempts): errors. A service may refuse more requests.
+#: Threshold (fraction of a function's attempts): failures. A service may be rejecting requests.
 _FAILED = 0.05
 
 
@@ -71,10 +71,10 @@ _FAILED = 0.05
     because="tasks wait for a lock of their process",
 )
 def per_process_lock(run: RunFigures) -> Iterator[Finding]:
-    """Find functions that run one task at a time per process, while others wait for a lock.
+    """Find functions of which each process runs one task at a time while the others wait for a lock.
 
-    Either samples show tasks waiting for the lock, or tasks end one after another at regular
-    intervals in each of several processes, independently of the other processes.
+    Either samples show that tasks wait for the lock, or the tasks of each process end one after
+    another at regular intervals, independently of the other processes.
     """
     if not len(run.trace.tasks) or threads_per_worker(run) < 2:
         return
@@ -122,7 +122,7 @@ def per_process_lock(run: RunFigures) -> Iterator[Finding]:
             hottest=hottest_line(run.trace, name),
             threads=threads_per_worker(run),
             settings=[processes_in_place_of_threads(run)],
-            # Processes cannot be faster in parallel than the CPU cores allow.
+            # More processes cannot make the run shorter than its CPU time divided by the cores.
             seconds=float(np.minimum(gain, run.wall - least_wall)),
             costs=float(lost.sum()) / run.threads,
         )
@@ -138,7 +138,7 @@ def per_process_lock(run: RunFigures) -> Iterator[Finding]:
 )
 @rule("blocked-tasks", explains="dominant-function")
 def waiting(run: RunFigures) -> Iterator[Finding]:
-    """Find functions that mostly wait: one at a time, for storage, or for something unknown."""
+    """Find functions that mostly wait: for their turn, for storage, or for something unknown."""
     rows, lost = _waiting_rows(run)
     if not len(rows):
         return
@@ -157,9 +157,9 @@ def waiting(run: RunFigures) -> Iterator[Finding]:
 
 
 def _in_reader(run: RunFigures, name: str, name_rows: Array) -> float:
-    """Return the fraction of time in which samples of a function wait in a library that reads.
+    """Return the fraction of a function's time that samples show waiting in libraries that read.
 
-    The fraction is 0 if they mostly wait for other things, or if other threads compute meanwhile.
+    The fraction is 0 if most waits are for other things, or if other threads compute meanwhile.
     """
     waits = waits_of(run.trace, name)
     sampled, computed = waits.get(READER, 0.0), _of_others(run, name, name_rows)
@@ -169,7 +169,7 @@ def _in_reader(run: RunFigures, name: str, name_rows: Array) -> float:
 def _of_others(run: RunFigures, name: str, name_rows: Array) -> bool:
     """Return whether other threads compute for much of the time for which a function waits.
 
-    They are assumed to wait for a core as long as the function's own threads do, per CPU second.
+    These threads are assumed to have as much CPU wait per CPU second as the function's tasks.
     """
     cpu, core_wait = float(run.cpu[name_rows].sum()), float(run.core_wait[name_rows].sum())
     slower = min(1.0 + core_wait / max(cpu, 1e-9), _STARVED)
@@ -228,7 +228,7 @@ def _for_storage(
 
 
 def _in_turn(run: RunFigures, name: str, name_rows: Array, **figures: Any) -> Finding:
-    """Return the finding about tasks that wait for something that serves one of them at a time."""
+    """Return the finding about tasks that queue for something that serves one task at a time."""
     workers = len(np.unique(run.trace.tasks["worker_id"].to_numpy()[name_rows]))
     if_lock = (
         ". If it is a lock of the process, use more processes with one thread each, so that each "
@@ -345,19 +345,19 @@ _TURNED_DOWN = (
 
 
 def _share_failed(run: RunFigures, name: str) -> Share | None:
-    """Return the fraction of a function's finished attempts that failed, or None if negligible."""
+    """Return the fraction of a function's finished attempts that failed, or None if it is small."""
     of_function = run.attempts[run.attempts["function"] == name]
     raised = (of_function["status"] == "erred") & ~of_function["category"].isin(
         [WORKER_LOST, WORKER_CLOSED]
     )
-    # Count results even if their worker died later.
+    # An attempt with a result counts as successful, even if its worker died later.
     ended = raised | (of_function["status"] == "memory") | of_function["succeeded"]
     share = float(raised.sum() / max(ended.sum(), 1))
     return Share(share) if share >= _FAILED else None
 
 
 def _backlog(run: RunFigures, rows: Array) -> bool:
-    """Return whether task runs of a function mostly waited only for a thread."""
+    """Return whether most of a function's task runs had to wait for a free thread."""
     times = run.slots.times
     waited = (times.executing[rows] - times.ready[rows]) + (times.sent[rows] - times.runnable[rows])
     begins, ends = times.executing[rows].min(), run.slots.end[rows].max()
@@ -365,10 +365,10 @@ def _backlog(run: RunFigures, rows: Array) -> bool:
 
 
 def _turns(run: RunFigures, rows: Array) -> tuple[float | None, float]:
-    """Return the interval at which runs of a function are served if they take turns, or None.
+    """Return the interval at which tasks that take turns are served, or None if they do not.
 
-    The second value is the seconds for which the runs of each of several processes wait if they
-    take turns within their process.
+    If tasks only take turns within their process, the interval is None, and the second value is the
+    seconds for which they wait. Otherwise the second value is 0.
     """
     times, worker = run.slots.times, run.trace.tasks["worker_id"].to_numpy()[rows]
     start, stop = times.start[rows], times.start[rows] + run.lasted[rows]
@@ -379,7 +379,7 @@ def _turns(run: RunFigures, rows: Array) -> tuple[float | None, float]:
     each = [find_turn(start[lane], stop[lane]) for lane in lanes]
     if any(interval is None for interval in each):
         return None, 0.0
-    # A run that is served immediately lasts one interval, plus its other work.
+    # A task run that is served immediately takes the interval plus the time of its other work.
     least = [float((stop - start)[lane].min()) for lane in lanes]
     lasts = [max(interval or 0.0, other) for interval, other in zip(each, least, strict=True)]
     served = sum(interval * len(lane) for interval, lane in zip(lasts, lanes, strict=True))
@@ -387,19 +387,22 @@ def _turns(run: RunFigures, rows: Array) -> tuple[float | None, float]:
 
 
 def _waiting_rows(run: RunFigures) -> tuple[Array, float]:
-    """Return the task runs of functions that mostly wait, and their wall seconds. Empty if few."""
+    """Return the task runs of functions that mostly wait, and the seconds that they cost.
+
+    The array is empty if the waits cost little.
+    """
     functions = run.functions
     seconds, cpu = functions.sum(run.working), functions.sum(run.cpu)
     known = functions.known(run.task_column("cpu")) > 0
     waiting = known & (ratio(cpu, seconds) < _WAITING_CPU)
-    # Some functions use the CPU for long, but samples show that they also sleep or wait for a
-    # network.
+    # Add functions that use the CPU for long, but that also sleep or wait for a network according
+    # to samples.
     blocked = np.where(waiting, 0.0, seconds - cpu)
     for code in np.argsort(-blocked, kind="stable")[:_MOST_LOCKED]:
         if known[code] and blocked[code] >= _SLEEPS * seconds[code] > 0:
             waits = waits_of(run.trace, str(run.function_names[code]))
             waiting[code] |= waits.get(SLEEP, 0.0) + waits.get(NETWORK, 0.0) >= _SLEEPS
-    # Tasks of P2P shuffles wait for other workers' tasks, whatever is read and written.
+    # Exclude P2P shuffles, whose tasks wait for tasks of other workers in any case.
     waiting[np.unique(functions.codes[p2p_runs(run.trace)])] = False
     lost = float((seconds - cpu)[waiting].sum()) / run.threads
     on_gpus = (run.gpus[1]["Mean GPU Utilization (%)"] >= _GPU_BUSY).any()
@@ -409,9 +412,9 @@ def _waiting_rows(run: RunFigures) -> tuple[Array, float]:
 
 
 def _waits_for_files(run: RunFigures, rows: Array) -> bool:
-    """Return whether the processes of all workers with waiting task runs read or write enough.
+    """Return whether waiting coincides with file access: all workers read or write enough.
 
-    If only one worker reads, it may be loading a library, while the tasks of all workers wait.
+    If only one worker reads, it may be importing a library while tasks wait on all workers.
     """
     worker = run.trace.tasks["worker_id"].to_numpy()[rows]
     waits = np.bincount(
