@@ -229,7 +229,7 @@ def _restarted(run: RunFigures) -> Iterator[Finding]:
     taken = attempts[attempts["key_id"].isin(run.restarted_keys).to_numpy(dtype=bool)]
     taken = taken[(taken["category"] == CANCELLED).to_numpy(dtype=bool)]
     taken = taken.drop_duplicates("key_id", keep="last")
-    # Some workers had not yet received the restart, and still reported outcomes of task runs.
+    # The outcomes of task runs on workers that had not yet received the restart.
     runs = run.trace.whole.tasks
     states = runs["state"].astype(object).to_numpy()[cancelled_runs(run.trace, runs, RESTARTED)]
     went_on = states[np.isin(states, ("memory", "erred"))]

@@ -54,7 +54,7 @@ def memory_growth(run: RunFigures) -> Iterator[Finding]:
     """Find memory that rises with each computation, or that stays when its tasks have finished."""
     growth = memory_growth_of(run.trace) if len(run.trace.samples) else None
     processes = None if growth is None else growth.together
-    # Windows of time within one computation would include memory of tasks that are still running.
+    # Time windows within one computation would include memory of tasks that are still running.
     if growth is None or not np.isnan(growth.moments.window):
         yield from _stays(run)
         return

@@ -1,4 +1,4 @@
-"""Rules about rows and columns of dataframes: joins that multiply rows, useless filters, and more."""
+"""Rules about dataframes: joins that multiply rows, filters without effect, and unused columns."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _MOVES = (
 
 
 def _layers(run: RunFigures, names: tuple[str, ...]) -> Iterator[tuple[str, Array]]:
-    """Yield, for each layer of functions with these names, the function and its successful task runs."""
+    """Yield the function and its successful task runs for each layer of the functions `names`."""
     frames = frames_of(run.trace)
     for code in np.flatnonzero(np.isin(run.function_names.astype(str), names)).tolist():
         rows = np.flatnonzero((run.functions.codes == code) & np.isfinite(frames.rows))
@@ -40,7 +40,7 @@ def _layers(run: RunFigures, names: tuple[str, ...]) -> Iterator[tuple[str, Arra
 
 @rule("exploding-join", explains="dominant-function spilling")
 def exploding_join(run: RunFigures) -> Iterator[Finding]:
-    """Find the most expensive join among joins that return many more rows than their inputs have."""
+    """Find the most expensive join that returns many times as many rows as its inputs have."""
     frames, sizes, joins = frames_of(run.trace), run.task_column("size"), []
     for name, rows in _layers(run, _JOINS):
         inputs = frames.inputs(rows)

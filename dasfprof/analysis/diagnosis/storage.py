@@ -34,7 +34,7 @@ _READ_TABLES, _FEWEST_SAMPLES = {"read_csv", "read_table", "read_parquet"}, 20
 
 
 def _reads(run: RunFigures, rows: Array) -> tuple[int, float, float]:
-    """Return the number, bytes and seconds of read requests of task runs, if their size is known."""
+    """Return the number, bytes and seconds of the read requests of known size in task runs."""
     table = run.trace.storage
     keys = run.trace.tasks["key_id"].to_numpy()[rows]
     table = table[np.isin(table["key_id"], keys) & (table["unsized"] == 0) & (table["reads"] > 0)]

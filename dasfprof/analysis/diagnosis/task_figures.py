@@ -38,7 +38,7 @@ class SampledFigures:
 
     @cached_property
     def file_bytes(self) -> Array:
-        """Bytes that each worker instance read from and wrote to disks, not counting spilled data."""
+        """Bytes that each worker instance read from and wrote to disks, without spilled data."""
         nbytes = -self.counted("spill_write_size") - self.counted("spill_read_size")
         for name in ("process_io.read_size", "process_io.write_size"):
             grown = self._grown(self.trace.samples, name)
@@ -73,7 +73,10 @@ class SampledFigures:
 
     @cached_property
     def died_of_memory(self) -> bool:
-        """Whether it is proven that a worker ran out of memory, so the memory that it needs is unknown."""
+        """Whether a worker certainly ran out of memory.
+
+        Then it is unknown how much memory workers need.
+        """
         lost = np.flatnonzero(left_unasked(self.trace)).tolist()
         return any(departure(self.trace, life).why is Why.MEMORY for life in lost)
 
@@ -139,7 +142,7 @@ class TaskFigures(SampledFigures):
 
     @cached_property
     def wall(self) -> float:
-        """Seconds from the arrival of the first task to the end of the last task, or 0 without tasks.
+        """Seconds from the arrival of the first task to the end of the last task, or 0.
 
         An unfinished task counts as ending with the run.
         """
@@ -154,7 +157,7 @@ class TaskFigures(SampledFigures):
 
     @cached_property
     def threads(self) -> float:
-        """Mean number of threads over the time with threads, or NaN if the run never had a thread."""
+        """Mean number of threads over the time with threads, or NaN if there were never any."""
         lives = self.accounts.lives
         begins, ends = union(lives.begin, lives.end)
         there = float((ends - begins).sum())

@@ -71,7 +71,7 @@ _FAILED = 0.05
     because="tasks wait for a lock of their process",
 )
 def per_process_lock(run: RunFigures) -> Iterator[Finding]:
-    """Find functions of which each process runs one task at a time while the others wait for a lock.
+    """Find functions of which a process runs one task at a time while others wait for a lock.
 
     Either samples show that tasks wait for the lock, or the tasks of each process end one after
     another at regular intervals, independently of the other processes.
