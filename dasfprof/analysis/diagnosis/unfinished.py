@@ -61,7 +61,7 @@ _GONE = {
     "lost-workers poor-placement scheduler-bound serial-chain stragglers too-few-tasks",
 )
 def unfinished_run(run: RunFigures) -> Iterator[Finding]:
-    """Find out that a run did not complete, and why."""
+    """Find runs that did not complete, and the cause."""
     state, end = run.state, run.end
     if state is None:
         return
