@@ -1,1 +1,1 @@
-"""Stack samples: their task runs, lines, functions and libraries, and how their time was spent."""
+"""Stack samples: their task runs, lines, functions and libraries, and the activity of threads."""

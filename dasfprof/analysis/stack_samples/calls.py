@@ -1,4 +1,4 @@
-"""Fractions of a function's samples inside some calls: those of single rows, values and others."""
+"""Fractions of a function's samples inside certain calls, such as calls for each row or value."""
 
 from __future__ import annotations
 
@@ -12,21 +12,22 @@ from dasfprof.analysis.under_way.state import Stack
 
 #: Minimum number of samples for a result.
 _FEWEST_SAMPLES = 20
-#: Functions of pandas, with the end of their file: those that pass single rows to Python code,
-#: those that get items of a column or row, and those that the latter call for a single value.
+#: Functions of pandas as the end of the file and the name: functions that pass single rows to
+#: Python code, the function that gets an item of a column or row, and the one that it calls for a
+#: value.
 _BY_ROW = {
     ("pandas/core/apply.py", "apply_series_generator"),
     ("pandas/core/apply.py", "series_generator"),
     ("pandas/core/frame.py", "iterrows"),
 }
 _ITEM, _VALUE = ("pandas/core/series.py", "__getitem__"), ("pandas/core/series.py", "_get_value")
-#: The function that passes rows to a loop of the user, and the one that gets their attributes.
+#: Functions of pandas that pass rows to a loop of the user, and that get an attribute of a row.
 _LOOP, _ATTRIBUTE = ("pandas/core/frame.py", "iterrows"), ("pandas/core/generic.py", "__getattr__")
-#: The function that passes the values of a column to Python code one by one.
+#: Function of pandas that passes the values of a column to Python code one by one.
 _BY_VALUE_OF_COLUMN = ("pandas/core/algorithms.py", "map_array")
-#: Functions that call Python code for each value, window or slice of an array, and functions of
-#: libraries that handle each value or line in Python code of their own. By the directory of their
-#: file: their names for users.
+#: Functions of libraries, as users know them. `BY_SLICE` and `BY_VALUE` call Python code for each
+#: value, window or slice of an array. The others process each value or line in their own Python
+#: code. `_ONE_BY_ONE` contains these names by directory and function.
 BY_SLICE = ("numpy.vectorize(signature=)", "numpy.apply_along_axis()")
 BY_VALUE = ("numpy.vectorize()", "scipy.ndimage.generic_filter()")
 PYTHON_PARSER, GENFROMTXT, DATEUTIL = (
@@ -44,16 +45,16 @@ _ONE_BY_ONE = {
     ("numpy/lib", "genfromtxt"): GENFROMTXT,
     ("dateutil/parser", "parse"): DATEUTIL,
 }
-#: Threshold (fraction of time): if pandas creates rows or gets their values for at least this long,
-#: processing by row is the cause.
+#: Threshold (fraction of time): if pandas creates rows or gets their values for at least this
+#: fraction, processing by row is the cause.
 _BY_VALUE = 0.2
 
 
 def time_by_row(run: Run, function: str) -> tuple[float, float]:
-    """Return the fractions of a function's time in code that processes rows, and in pandas for it.
+    """Return the fraction of a function's time for processing rows, and the part of it in pandas.
 
-    The second is the time in which pandas creates rows and gets their values. Both are 0 if there
-    are few samples, or if they do not show such code.
+    The second value is the fraction in which pandas creates rows and gets their values. Both are 0
+    if there are few samples, or if the samples do not show such code.
     """
     samples, _ = samples_of(run, function)
     if len(samples) < _FEWEST_SAMPLES:
@@ -69,9 +70,9 @@ def time_by_row(run: Run, function: str) -> tuple[float, float]:
 
 
 def time_by_value(run: Run, function: str) -> float:
-    """Return the fraction of a function's time in Python code called for each value of a column.
+    """Return the fraction of a function's time in Python code that runs for each value of a column.
 
-    0 if there are few samples.
+    The result is 0 if there are few samples.
     """
     samples, _ = samples_of(run, function)
     if len(samples) < _FEWEST_SAMPLES:
@@ -85,10 +86,11 @@ def time_by_value(run: Run, function: str) -> float:
 
 
 def time_one_by_one(run: Run, function: str) -> tuple[str, float, float]:
-    """Return what handles single elements in a function's tasks, and two fractions of the time.
+    """Return the name of the library function that processes single elements, and two fractions.
 
-    They are the fraction of the time of `function` within these calls, and the fraction of that
-    in the calls' own files. The name is empty if there are few samples, or none of such calls.
+    The first fraction is the time in this library function as a fraction of the time of `function`.
+    The second fraction is the part of that time in the library's own code. The name is empty if
+    there are few samples, or if they show no such library function.
     """
     samples, _ = samples_of(run, function)
     within: defaultdict[str, float] = defaultdict(float)
@@ -106,7 +108,7 @@ def time_one_by_one(run: Run, function: str) -> tuple[str, float, float]:
 
 
 def _library_calls(stack: Stack) -> tuple[tuple[str, str], ...]:
-    """Return the file and function of each frame, with paths of libraries from their package on."""
+    """Return the file and the function of each frame. A library's path begins at its package."""
     return tuple(
         (
             frame.file.replace("\\", "/").rpartition("-packages/")[2],
@@ -117,10 +119,10 @@ def _library_calls(stack: Stack) -> tuple[tuple[str, str], ...]:
 
 
 def _row_calls(calls: tuple[tuple[str, str], ...], loops: bool) -> tuple[bool, bool]:
-    """Return whether pandas passes single rows in a stack, and whether it is busy with a row.
+    """Return whether pandas passes single rows in a stack, and whether pandas creates or reads one.
 
-    Masks and slices of a column are items as well, but they are not slow. In a function that loops
-    over rows, attributes are values of rows.
+    Masks and slices of a column are read in the same way as items, but they are not slow. If a
+    function loops over rows, attributes count as values of rows.
     """
     by_row = not _BY_ROW.isdisjoint(calls)
     inner = [*calls[1:], _VALUE]
@@ -134,17 +136,17 @@ def _row_calls(calls: tuple[tuple[str, str], ...], loops: bool) -> tuple[bool, b
 
 #: Functions of Dask that read or make the chunks of arrays.
 MAKES_CHUNKS = {"getter", "getter_inline", "_apply_random_func", "_apply_random"}
-#: The file of Dask in which tasks call their functions, and Dask's own files.
+#: The file of Dask in which tasks call their functions, and the directory of Dask's files.
 _TASKS, _DASK = "/dask/_task_spec.py", "/dask/"
 
 
 def time_inside(
     run: Run, function: str, calls: Collection[str], others: Collection[str] = ()
 ) -> float:
-    """Return the fraction of a function's time inside calls of some functions, 0 if unknown.
+    """Return the fraction of a function's time inside calls of some functions, or 0 if unknown.
 
-    Names are compared without underscores, because those of Dask's layers have none or others.
-    Functions with the name of one of the others are left out.
+    Names are compared without underscores, because Dask's layers drop or change them. Functions
+    whose name is in `others` are left out.
     """
     samples, _ = samples_of(run, function)
     if len(samples) < _FEWEST_SAMPLES:
@@ -164,9 +166,9 @@ def _plain(name: str) -> str:
 
 
 def _called(stack: Stack) -> Stack:
-    """Return the frames of the innermost function that a task called, and of Dask above it.
+    """Return the frames of the innermost function that a task called, and of Dask's code in it.
 
-    These are all frames if Dask's call is not among them.
+    If Dask's call of the function is not in the stack, return all frames.
     """
     files = [frame.file.replace("\\", "/") for frame in stack]
     first = max((at + 1 for at, file in enumerate(files) if file.endswith(_TASKS)), default=0)

@@ -1,8 +1,8 @@
-"""`flame_tree`: the calls of groups of samples as one tree, with the lines of each call.
+"""`flame_tree`: the calls in groups of samples as one tree, with the lines of each call.
 
-The stacks of a run are arranged once as a tree of their calls. The samples of each group are then
-added up along the tree, level by level. Each level has as many rows as there are distinct stacks in
-a group, not as many as there are samples.
+The calls in all stacks of a run are arranged as a tree, once. Then the samples of each group are
+summed up along this tree, level by level. A level has one row for each distinct stack of a group,
+and not one row for each sample.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from dasfprof.analysis.stack_samples.spent import Parts, Split, split
 from dasfprof.analysis.under_way.state import Frame, Stack
 from dasfprof.database.columns import Array
 
-#: Maximum depth. Deeper frames belong to the call at this depth.
+#: Maximum depth of calls. Deeper frames count for the call at this depth.
 DEEPEST = 200
-#: Maximum number of calls, and minimum fraction of all seconds. The shortest calls are left out
-#: first.
+#: Maximum number of calls, and minimum fraction of all seconds that a call needs. The shortest
+#: calls are left out first.
 MOST, LEAST = 10_000, 1 / 5000
 
 
 class Name(NamedTuple):
-    """A function, or a group, which has no file."""
+    """A function and its file, or the name of a group, which has no file."""
 
     function: str
     file: str
@@ -33,35 +33,35 @@ class Name(NamedTuple):
 
 @dataclass(frozen=True)
 class FlameTree:
-    """Calls, each followed by the calls that it makes, longest first.
+    """Calls with their seconds. Each call is followed by the calls that it makes, longest first.
 
-    Groups are the outermost level.
+    The outermost level contains the groups.
     """
 
-    #: Depth of each call (0 for groups), and its index in `names`.
+    #: Depth of each call (0 for groups), and the index of its function in `names`.
     depths: Array
     functions: Array
     names: list[Name]
-    #: Seconds including calls, and seconds of the function itself.
+    #: Seconds of each call including the calls that it makes, and seconds in its own code.
     spent: Split
     own_seconds: Array
-    #: Lines of the calls: number of lines per call, line numbers (0: unknown), and seconds at each
-    #: line, including what was called from there.
+    #: Number of lines of each call. For each line, its number (0 if unknown) and its seconds,
+    #: including calls that the line makes.
     line_counts: Array
     lines: Array
     line_spent: Split
-    #: Seconds of all samples, and number of calls that were left out.
+    #: Seconds of all samples, and number of calls that are left out.
     seconds: float
     omitted: int
 
 
 class StackTree:
-    """The calls in stacks, with codes. A caller has a smaller code than its calls.
+    """Codes of the calls in stacks. A caller has a smaller code than the calls that it makes.
 
     Parameters
     ----------
     stacks
-        Distinct stacks. A row of -1 stands for an unknown stack.
+        Distinct stacks. Other arrays refer to them by row, and to an unknown stack by -1.
     """
 
     def __init__(self, stacks: Sequence[Stack]) -> None:
@@ -69,7 +69,7 @@ class StackTree:
         numbers: dict[tuple[int, Name], int] = {}
         places: dict[tuple[int, int], int] = {}
         ways = []
-        #: Call in which each stack ends.
+        #: Code of the innermost call of each stack.
         self.last = np.empty(len(stacks) + 1, dtype=np.int64)
         for row, stack in enumerate([*stacks, unknown]):
             call, way = -1, []
@@ -80,25 +80,26 @@ class StackTree:
             ways.append(way)
             self.last[row] = call
         functions: dict[Name, int] = {}
-        #: Caller of each call (-1: none), and index of its function in `names`.
+        #: Code of each call's caller (-1 if there is none), and index of the call's function in
+        #: `names`.
         self.callers = np.array([caller for caller, _ in numbers], dtype=np.int64)
         self.functions = np.array(
             [functions.setdefault(name, len(functions)) for _, name in numbers], dtype=np.int64
         )
         self.names = list(functions)
-        #: Call and line of each place.
+        #: Call and line of each place, which is a line of a call.
         self.calls, self.lines = np.array(list(places), dtype=np.int64).reshape(-1, 2).T
         self._lengths = np.array(list(map(len, ways)), dtype=np.int64)
         self._begins = np.cumsum(self._lengths) - self._lengths
         self._ways = np.array([place for way in ways for place in way], dtype=np.int64)
 
     def own_sums(self, values: Array) -> Array:
-        """Return the sum of a value of each stack over the stacks that end in each call."""
-        # Without stacks, numpy returns integers.
+        """Return, for each call, the sum of a value over the stacks in which it is innermost."""
+        # Without stacks, numpy would return integers.
         return np.bincount(self.last[:-1], values, len(self.callers)).astype(float)
 
     def sums(self, values: Array) -> Array:
-        """Return the sum of a value of each stack over the stacks that contain each call."""
+        """Return, for each call, the sum of a value over the stacks that contain the call."""
         sums = self.own_sums(values)
         for call in range(len(sums) - 1, -1, -1):
             if self.callers[call] >= 0:
@@ -111,7 +112,7 @@ class StackTree:
         return int(self._lengths.max())
 
     def at(self, stacks: Array, depth: int) -> tuple[Array, Array]:
-        """Return a mask of stacks with this depth, and the place of each of them at it."""
+        """Return the indices of stacks that reach a depth, and each stack's place at this depth."""
         deep = np.flatnonzero(self._lengths[stacks] > depth)
         return deep, self._ways[self._begins[stacks[deep]] + depth]
 
@@ -141,7 +142,7 @@ def flame_tree(
     groups, stacks = np.divmod(pairs, len(tree.last))
     parts = parts.summed(pair_of, len(pairs))
     codes, spent, owner = _lines(tree, groups, stacks, parts)
-    # The code of a call in a group contains both. The groups themselves come after all calls.
+    # The code of a call in a group combines the group and the call. Groups come after all calls.
     first_group = (len(names) + 1) * count
     calls, call_of = np.unique(owner, return_inverse=True)
     known, group_of = np.unique(groups, return_inverse=True)
@@ -181,7 +182,7 @@ def flame_tree(
 def _lines(
     tree: StackTree, groups: Array, stacks: Array, parts: Parts
 ) -> tuple[Array, Parts, Array]:
-    """Return the lines in each group, the time spent at each, and the call of each."""
+    """Return the places (lines of calls) in each group, their time, and their call in the group."""
     parts_of, sums = [np.empty(0, dtype=np.int64)], [parts.take(np.empty(0, dtype=np.int64))]
     for depth in range(tree.depth):
         rows, places = tree.at(stacks, depth)
@@ -196,12 +197,12 @@ def _lines(
 
 
 def depth_first(callers: Array, seconds: Array, shown: Array) -> tuple[Array, Array]:
-    """Return some calls, each followed by the calls that it makes, longest first, and their depths.
+    """Return calls and their depths. Each call precedes the calls that it makes, longest first.
 
-    `shown` are the calls to return. They include the caller of each of them.
+    `shown` are the calls to return. They include the caller of each call.
     """
     inner: dict[int, list[int]] = {}
-    # The longest call of each caller comes last, from where it is taken first.
+    # Append the longest call of each caller last, because calls are popped from the end.
     for call in shown[np.argsort(-seconds[shown], kind="stable")][::-1].tolist():
         inner.setdefault(int(callers[call]), []).append(call)
     order, depths = [], []

@@ -16,7 +16,7 @@ from dasfprof.database.columns import Array
 
 #: Functions in which an event loop waits for work.
 _IDLE = ("select", "EpollSelector.select", "KqueueSelector.select", "_poll", "poll")
-#: Minimum fraction of a block that was spent on a single activity.
+#: Minimum fraction of a block's time in one activity, which then counts as the cause.
 _MOST = 0.5
 
 
@@ -25,20 +25,20 @@ class LoopBlock:
     """A time range in which an event loop was blocked."""
 
     worker_id: int
-    #: Unix seconds: last time that it was running, and time at which it was seen running again, or
-    #: last seen blocked.
+    #: Unix seconds. Start: the last time at which the loop was running. Stop: the time at which it
+    #: was seen running again, or else the last time at which it was seen blocked.
     start: float
     stop: float
-    #: Whether it was seen running again.
+    #: Whether the loop was seen running again.
     ended: bool
-    #: Line at which its thread was seen longest, and the library's call in it, or None if it was
-    #: not at work in any sample.
+    #: Line that the loop's thread executed in most samples, and the library's call in this line.
+    #: The line is None if the thread was not at work in any sample.
     line: Frame | None
     inside: str
     #: Library that was being imported, or None.
     imported: str | None
-    #: Cause. ``working``; ``no core``: it was waiting for CPU; ``lock``: it was waiting for the
-    #: GIL; ``waiting``: in a call that waits; ``unknown``.
+    #: Cause: ``working``; ``no core`` if the thread was waiting for CPU; ``lock`` if it was waiting
+    #: for the GIL; ``waiting`` if it was in a call that waits; or ``unknown``.
     cause: str
     samples: int
 
@@ -59,7 +59,7 @@ def loop_blocks(run: Run) -> list[LoopBlock]:
 
 
 def in_the_loop(stack: Stack) -> Stack:
-    """Return the frames of what an event loop has called."""
+    """Return the frames of the callback that an event loop was running."""
     for place in range(len(stack) - 1, -1, -1):
         frame = stack[place]
         if frame.function.endswith("_run") and frame.file.endswith("asyncio/events.py"):
@@ -95,31 +95,31 @@ def _cause(samples: Samples, at_work: float) -> str:
     is_busy = counted > 0 and np.nansum(samples.cpu) >= _MOST * counted
     if not is_busy and by_activity["lock"] >= _MOST * total:
         return "lock"
-    if at_work < _MOST * total:  # The loop was just about to continue.
+    if at_work < _MOST * total:  # The loop was about to continue.
         return "unknown"
     return "waiting" if by_activity["waiting"] >= _MOST * total else "working"
 
 
 # --- When the event loops of workers were blocked, according to samples --------------------------
 
-#: Threshold (seconds): a late event loop is blocked. Dask's own handlers take less at a time.
+#: Threshold (seconds): a loop with this delay counts as blocked. Dask's own handlers take less.
 _BLOCKED = 0.1
 
 
 @once_per_trace
 def blocked_on_the_way(run: Run) -> Array:
-    """Return the seconds for which the worker's loop was blocked while each run was in transit.
+    """Return, for each task run, the seconds in transit in which its worker's loop was blocked.
 
-    One row for each of `TaskSlots`, in seconds, or 0 if unknown.
+    The rows are those of `TaskSlots`. Unknown values are 0.
     """
     slots = run.slots
     return _blocked(run, slots.sent, slots.times.received, ~slots.reception_unknown)
 
 
 def imports_on_the_way(run: Run) -> tuple[Array, dict[str, float]]:
-    """Return the seconds for which the worker's loop imported while each run was in transit.
+    """Return, for each task run, the seconds in transit in which its worker's loop imported.
 
-    One row for each of `TaskSlots`, in seconds, and the seconds of these imports by library.
+    The rows are those of `TaskSlots`. The second value is the seconds of these imports by library.
     """
     slots, libraries = run.slots, dict[str, float]()
     imported = np.zeros(len(slots.worker))
@@ -137,7 +137,7 @@ def imports_on_the_way(run: Run) -> tuple[Array, dict[str, float]]:
 
 
 def blocked_while_ready(run: Run) -> Array:
-    """Return the seconds for which the worker's loop was blocked while each run was ready."""
+    """Return the seconds for which each task run was ready while its worker's loop was blocked."""
     slots = run.slots
     return _blocked(run, slots.times.ready, slots.times.executing)
 

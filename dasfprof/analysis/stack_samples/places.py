@@ -1,4 +1,4 @@
-"""Lines, functions and libraries in stacks, and where task runs spent their time."""
+"""Lines, functions and libraries in stacks, and the places where task runs spent their time."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ from dasfprof.text import clean, count_of, format_share
 By = Literal["line", "function", "library"]
 Name = TypeVar("Name", bound=Hashable)
 
-#: Names of libraries: a package, a module outside of packages, or a part of Python.
+#: Patterns of the files of a library (a package or a module outside of packages), and of Python.
 _PACKAGE = re.compile(r"/(?:site|dist)-packages/([^/]+?)(?:\.py)?(?:/|$)")
 _PYTHON = re.compile(r"/lib/python\d+\.\d+/|^<frozen ")
-#: Files of Python in which threads wait for others.
+#: Files of Python in which threads wait for other threads.
 _WAITS = re.compile(r"/threading\.py$|/concurrent/futures/")
-#: Files of pools, and the functions in which a pool's thread begins.
+#: Files of thread and process pools, and the functions with which a pool's thread begins.
 _POOLS = re.compile(r"/concurrent/futures/thread\.py$|/multiprocessing/pool\.py$")
 _FIRST_IN_POOL = {"_worker", "worker"}
-#: Where lines are that a pool's thread runs for a task.
+#: Label of the library call of a line that a pool's thread executes for a task.
 IN_POOL = "another thread"
-#: Labels of the user's own code among libraries, and of Python's own code.
+#: Labels of the user's code and of Python's own code in tables by library.
 PROGRAM, PYTHON = "(program)", "(Python)"
 #: Function with which Python imports a module that was not imported before.
 _IMPORT = "_find_and_load"
@@ -60,8 +60,8 @@ def library_of(file: str) -> str:
 def import_of(stack: Stack) -> str | None:
     """Return the library that is being imported, or None if no import is in progress.
 
-    It is the library that was requested, not what this imports in turn. Empty if none of its files
-    is running.
+    If the requested library itself imports others, the requested library is returned. The result is
+    empty if none of its files is being executed yet.
     """
     inside = list(dropwhile(lambda frame: frame.function != _IMPORT, stack))
     files = [frame.file for frame in inside if not frame.file.startswith("<frozen ")]
@@ -69,7 +69,7 @@ def import_of(stack: Stack) -> str | None:
 
 
 def is_in_pool(stack: Stack) -> bool:
-    """Return whether a stack ends with that of a pool's thread, for which its task waits."""
+    """Return whether a stack ends with frames of a pool's thread, for which the task waits."""
     return any(
         frame.function in _FIRST_IN_POOL and _POOLS.search(frame.file.replace("\\", "/"))
         for frame in stack
@@ -77,11 +77,11 @@ def is_in_pool(stack: Stack) -> bool:
 
 
 def line_of(stack: Stack) -> tuple[Frame, str]:
-    """Return the innermost line of the user's code, and the library's call in which it is.
+    """Return the innermost line of the user's code, and the library's call in this line.
 
-    Without a user's line, it is the innermost line, except for waiting functions of Python, whose
-    caller shows what is waited for. The call is empty if there is none, or only C code. If a pool's
-    thread runs the line, it is `IN_POOL`.
+    If the stack has no user code, return its innermost line. Functions of Python that wait are
+    skipped, because their caller shows what they wait for. The call is empty if the line makes no
+    call, or only calls C code. If a pool's thread executes the line, the call is `IN_POOL`.
     """
     inner = stack[-1]
     caller = next((each for each in reversed(stack) if not _WAITS.search(each.file)), inner)
@@ -92,12 +92,12 @@ def line_of(stack: Stack) -> tuple[Frame, str]:
 
 
 class Places:
-    """Codes of names in stacks, one name for each row of `Trace.stacks`.
+    """Codes of what stacks name, such as a line or a library, for each row of `Trace.stacks`.
 
     Parameters
     ----------
     name
-        Returns what a stack names.
+        Returns the name for a stack.
     stacks
         The stacks.
     """
@@ -105,13 +105,13 @@ class Places:
     def __init__(self, name: Callable[[Stack], Hashable], stacks: Iterable[Stack]) -> None:
         numbers: dict[Hashable, int] = {}
         codes = [numbers.setdefault(name(stack), len(numbers)) if stack else -1 for stack in stacks]
-        #: Distinct names. The last is None, for unknown stacks.
+        #: Distinct names. The last name is None, for unknown stacks.
         self.names: list[Hashable] = [*numbers, None]
         self._codes = np.array([*codes, -1], dtype=np.int64)
         self._codes[self._codes < 0] = len(numbers)
 
     def codes(self, stacks: Array) -> Array:
-        """Return the codes of the names of some rows. For -1, it is the code of unknown stacks."""
+        """Return the code of the name for each row of stacks. For row -1, the name is unknown."""
         return self._codes[stacks]
 
 
@@ -130,7 +130,7 @@ _NAMES: dict[By, Callable[[Stack], Hashable]] = {
 
 @once_per_trace
 def places(run: Run, by: By) -> Places:
-    """Return the names in the stacks of a trace.
+    """Return the name for each stack of a trace.
 
     - line: the innermost line of the user's code, or else the innermost line, as a `Frame`
     - function: the innermost function, as ``(file, function)``
@@ -142,7 +142,7 @@ def places(run: Run, by: By) -> Places:
 def seconds_by(
     run: Run, samples: Samples, name: Callable[[Stack], Name]
 ) -> defaultdict[Name, float]:
-    """Return the seconds of samples by what their stacks name. Unknown stacks are left out."""
+    """Return the seconds of samples by the names of their stacks. Unknown stacks are left out."""
     stacks, known = all_stacks(run), samples.stack >= 0
     by_stack = np.bincount(samples.stack[known], samples.interval[known])
     seconds: defaultdict[Name, float] = defaultdict(float)
@@ -153,21 +153,24 @@ def seconds_by(
 
 @dataclass(frozen=True)
 class HotPlaces:
-    """Lines, functions or libraries, by time, longest first."""
+    """Lines, functions or libraries with the time that was spent in them, longest first."""
 
-    #: Names as in `places`, or None if unknown.
+    #: Names as returned by `places`, or None if unknown.
     names: list[Hashable]
     spent: Spent
-    #: For lines: the library's call in which most of the time was spent, or empty.
+    #: The library's call in which most of a line's time was spent. Empty for other names.
     inside: list[str]
-    #: Fraction of the line's time in this call.
+    #: Fraction of the line's time that was spent in this call.
     inside_share: list[float]
 
 
 def hot_places(
     run: Run, function: str | None = None, step: str | None = None, by: By = "line"
 ) -> HotPlaces:
-    """Return where the task runs of a function and a step were seen, or all runs for None."""
+    """Return where task runs of a function and a step spent their time.
+
+    None selects all task runs.
+    """
     samples, functions = samples_of(run, function, step)
     named = places(run, by)
     codes, count = named.codes(samples.stack), len(named.names)
@@ -183,7 +186,7 @@ def hot_places(
 
 
 def _inside(run: Run, samples: Samples) -> dict[Hashable, tuple[str, float]]:
-    """Return for each line the library's call with most of its time, and the fraction."""
+    """Return, for each line, the library's call with most of the line's time, and its fraction."""
     calls: defaultdict[Hashable, dict[str, float]] = defaultdict(dict)
     seconds = seconds_by(run, samples, lambda stack: line_of(stack) if stack else None)
     for name, each in seconds.items():
@@ -202,28 +205,28 @@ def _inside(run: Run, samples: Samples) -> dict[Hashable, tuple[str, float]]:
 #: Minimum number of samples for a result.
 _FEWEST = 20
 _ACQUIRES = {"acquire", "__enter__"}
-#: A lock in C code has no frame, so the line that acquires it is the innermost.
+#: Pattern of a line that acquires a lock. A lock in C code has no frame, so this line is innermost.
 _LINE_OF_LOCK = re.compile(r"^with\b.*lock|\.acquire\(", re.IGNORECASE)
 _LINE_OF_SLEEP = re.compile(r"\bsleep\(")
 _NETWORK = re.compile(
     r"/(socket|ssl|selectors)\.py$|/(urllib3|requests|aiohttp|botocore|fsspec|httpx)/"
 )
-#: Libraries, and modules of Dask that call them, that read files with threads and code of their
-#: own.
+#: Files of libraries that read data in their own threads and code, and of Dask's modules that call
+#: these libraries.
 _READERS = re.compile(r"/(?:pyarrow|h5py|netCDF4|rasterio|obstore)/|/dask/dataframe/(?:\w+/)?io/")
-#: Maximum number of innermost frames that belong to a lock.
+#: Maximum number of innermost frames that are searched for waits.
 _DEEP = 4
 
-#: Methods and functions of Dask's client that wait for tasks, and those of `as_completed`.
+#: Functions and methods of Dask's client that wait for tasks, and `__next__` of `as_completed`.
 _OF_CLIENT = {"wait", "gather", "result", "exception", "traceback", "get", "compute", "__next__"}
 
-#: What is waited for: a lock of its process, a distributed lock, or either; other tasks; the end of
-#: a sleep; the network; a thread or process that the task started; files in a library; or unknown.
+#: What threads wait for: a lock of their process, a distributed lock, or one of these two; other
+#: tasks; the end of a sleep; the network; a thread or process that the task started; a library that
+#: reads files; or something unknown.
 PROCESS_LOCK, CLUSTER_LOCK, LOCK = "process lock", "cluster lock", "lock"
 OTHER_TASKS, SLEEP, NETWORK, OWN_POOL = "other tasks", "sleep", "network", "own pool"
 READER, UNKNOWN_WAIT = "library that reads files", "unknown"
-#: Kinds of locks by the files that acquire them. Per-process locks are those of Python, Dask and
-#: xarray.
+#: Files that acquire each kind of lock. Locks of a process are those of Python, Dask and xarray.
 _LOCKS = {
     PROCESS_LOCK: re.compile(r"/threading\.py$|/dask/utils\.py$|/xarray/backends/locks\.py$"),
     CLUSTER_LOCK: re.compile(r"/distributed/(lock|semaphore|multi_lock)\.py$"),
@@ -234,7 +237,7 @@ def waited_for(stack: Stack) -> str:
     """Return what a thread with this stack waits for, or `UNKNOWN_WAIT`."""
     if not stack:
         return UNKNOWN_WAIT
-    # Since Python 3.11, function names include the name of their class.
+    # Since Python 3.11, function names include the name of the class.
     calls = [(each.function.rpartition(".")[2], each.file.replace("\\", "/")) for each in stack]
     for place, what in ((len(calls), CLUSTER_LOCK), (_DEEP, PROCESS_LOCK)):
         files = [file for function, file in calls[-place:] if function in _ACQUIRES]
@@ -255,15 +258,15 @@ def waited_for(stack: Stack) -> str:
         return NETWORK
     if any(_READERS.search(file) for _, file in calls[-_DEEP:]):
         return READER
-    # Zarr waits for its event loop this way. A thread that runs a task belongs to a pool itself, so
-    # its outer frames are those of a pool.
+    # Zarr waits for its event loop in the same way as for a pool. The outer frames of a task's
+    # thread are always those of a pool, so only the inner frames count.
     inner = [file for _, file in calls[-_DEEP:] if not file.endswith("/zarr/core/sync.py")]
     pool = len(inner) == _DEEP and any("/concurrent/futures/" in file for file in inner)
     return OWN_POOL if in_pool or (pool and len(calls) > _DEEP) else UNKNOWN_WAIT
 
 
 def waits_of(run: Run, function: str) -> dict[str, float]:
-    """Return the fractions of a function's time for which its tasks wait, by what they wait for.
+    """Return fractions of a function's time in which its tasks wait, by what they wait for.
 
     The result is empty if there are too few samples.
     """
@@ -276,15 +279,15 @@ def waits_of(run: Run, function: str) -> dict[str, float]:
 
 
 def _imports_of(run: Run, samples: Samples) -> dict[str, float]:
-    """Return the seconds of samples during imports, by library."""
+    """Return the seconds in which samples show imports, by library."""
     seconds = seconds_by(run, samples, import_of)
     return {library: each for library, each in seconds.items() if library is not None}
 
 
 def imported_by(run: Run, function: str, least: float) -> str:
-    """Return the library that a function's tasks imported for longest, or an empty string.
+    """Return the library whose import takes most time in a function's tasks, or an empty string.
 
-    `least` is the threshold in seconds of samples in imports.
+    The result is also empty if all imports together take less than `least` seconds.
     """
     seconds = _imports_of(run, samples_of(run, function)[0])
     if not seconds or sum(seconds.values()) < least:
@@ -292,26 +295,26 @@ def imported_by(run: Run, function: str, least: float) -> str:
     return clean(max(seconds, key=lambda library: seconds[library]))
 
 
-# Sentences about samples of a function and of the client, for the evidence of findings.
+# Sentences about the samples of a function and of the client, which findings quote as evidence.
 
-#: Minimum number of samples, and minimum fraction of the time, of a line that is named.
+#: Minimum number of samples, and minimum fraction of the time, for which a line is named.
 _FEWEST_SAMPLES, _LEAST = 20, 0.2
-#: Activity of a client that imports.
+#: Description of a client that imports modules.
 IMPORTS = "imported modules"
-#: Threshold of samples of a client that imports, whose stacks leave no doubt.
+#: Minimum number of samples of a client that imports. It is low, because their stacks are clear.
 _FEWEST_IMPORTING = 5
-#: Threshold (fraction of its time): a function waits so long for CPU that its lines are uncertain.
+#: Threshold (fraction of a function's time): with more CPU wait, its sampled lines are uncertain.
 _STARVED = 0.3
-#: Threshold (fraction of a line's time): all of it counts as spent in one call.
+#: Threshold (fraction of a line's time): from this on, all of it counts as spent in one call.
 _ALL = 0.95
-#: Minimum fraction of a line's time that is mentioned.
+#: Minimum fraction of a line's time in a category that is mentioned.
 _WORTH_TELLING = 0.05
 #: Minimum fraction of the client's time that is mentioned.
 _MOSTLY = 0.5
 
-#: Activity of a client that builds graphs.
+#: Description of a client that builds graphs.
 BUILDS = "builds graphs"
-#: Activity of the client by phase. See `CLIENT_SAMPLE` in the schema.
+#: Description of the client's activity by phase. See `CLIENT_SAMPLE` in the schema.
 _DOING = {
     "program": "runs the program's own code",
     "waiting": "waits in a call of Dask",
@@ -326,8 +329,8 @@ _DOING = {
 def hottest_frame(run: Run, function: str) -> str:
     """Return the line at which a function's tasks spend most of their time, or an empty text.
 
-    A line is named if its fraction is certainly at least a fifth, and if threads had cores most of
-    the time, because the sampler runs on the same host.
+    A line is returned only if its fraction is certainly at least a fifth, and if threads rarely
+    waited for CPU. Otherwise the samples are unreliable, because the sampler waits for CPU as well.
     """
     hot = hot_places(run, function)
     if hot.spent.samples.sum() < _FEWEST_SAMPLES or not isinstance(hot.names[0], Frame):
@@ -339,7 +342,7 @@ def hottest_frame(run: Run, function: str) -> str:
 
 
 def hottest_line(run: Run, function: str) -> str:
-    """Return how much of a function's time its `hottest_frame` takes, or an empty text."""
+    """Return a sentence about the time that a function spends at its `hottest_frame`, or ""."""
     frame, hot = hottest_frame(run, function), hot_places(run, function)
     if not frame:
         return ""
@@ -357,7 +360,7 @@ def hottest_line(run: Run, function: str) -> str:
 
 
 def client_meanwhile(run: Run, begins: Array, ends: Array) -> str:
-    """Return what the client's main thread mostly did in some time ranges, or an empty text.
+    """Return a sentence about what the client's main thread mostly did in time ranges, or "".
 
     Parameters
     ----------
@@ -390,7 +393,7 @@ def client_meanwhile(run: Run, begins: Array, ends: Array) -> str:
 
 
 def _client_imports(run: Run, samples: Samples, total: float) -> str:
-    """Return which library the client imported for most of the time, or an empty text."""
+    """Return a sentence about the library that the client mostly imported, or an empty text."""
     seconds = _imports_of(run, samples)
     if len(samples) < _FEWEST_IMPORTING or sum(seconds.values()) < _MOSTLY * total:
         return ""
@@ -400,9 +403,10 @@ def _client_imports(run: Run, samples: Samples, total: float) -> str:
 
 
 def client_line(run: Run, begin: float, end: float) -> Frame | None:
-    """Return the user's line at which the client's main thread was for most of a time range.
+    """Return the user's line that the client's main thread executed for most of a time range.
 
-    It is the origin of calls that a library makes in its own threads. None if unknown.
+    This line causes the calls that a library makes in its own threads. The result is None if the
+    line is unknown.
     """
     table = run.client_samples
     samples = Samples.from_table(table[table["time"].between(begin, end).to_numpy(dtype=bool)])
@@ -415,7 +419,7 @@ def client_line(run: Run, begin: float, end: float) -> Frame | None:
 def client_fraction(
     run: Run, begins: Array, ends: Array, *, phase: str = "", files: re.Pattern[str] | None = None
 ) -> float:
-    """Return the fraction of the client's samples in time ranges with a phase, or with files.
+    """Return the fraction of the client's samples in time ranges that have a phase, or a file.
 
     Parameters
     ----------
@@ -424,7 +428,7 @@ def client_fraction(
     begins, ends
         Sorted, disjoint time ranges in Unix seconds.
     phase, files
-        The phase, or a pattern that a file in the stack matches.
+        The phase. Or a pattern: samples whose stack contains a matching file count.
     """
     table, stacks = run.client_samples, [*all_stacks(run), ()]
     time = table["time"].to_numpy(dtype=float)
@@ -438,9 +442,9 @@ def client_fraction(
 
 
 def traversing(run: Run, begin: float, end: float) -> float:
-    """Return the client's seconds in a time range, by samples, in which delayed() traverses values.
+    """Return the seconds of a time range in which samples show that delayed() traverses values.
 
-    These are the lists, dicts and other collections that it receives.
+    The values are the lists, dicts and other collections that the client passes to delayed().
     """
     table = run.client_samples
     samples = Samples.from_table(table[table["time"].between(begin, end).to_numpy(dtype=bool)])
@@ -455,7 +459,7 @@ def _traverses(stack: Stack) -> bool:
 
 
 def _by_calls(run: Run, begins: Array, ends: Array) -> str:
-    """Return what the client called, if stack samples do not show what it did."""
+    """Return a sentence about the client's calls, for use if stack samples do not show its work."""
     if not len(run.client_calls):
         return ""
     times, total = meanwhile(run, begins, ends), float((ends - begins).sum())
@@ -470,7 +474,7 @@ def _by_calls(run: Run, begins: Array, ends: Array) -> str:
 
 
 def _longest_line(run: Run, samples: Samples) -> tuple[Frame | None, float]:
-    """Return the line with most seconds of samples, or None if unknown, and its seconds."""
+    """Return the line with most seconds of the samples (None if unknown), and these seconds."""
     named = places(run, "line")
     seconds = np.bincount(named.codes(samples.stack), samples.interval, len(named.names))
     line = named.names[int(seconds.argmax())]

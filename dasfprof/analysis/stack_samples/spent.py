@@ -1,4 +1,4 @@
-"""Stack samples of tasks: the functions that they belong to, how time was spent, and margins."""
+"""Stack samples of tasks with their functions, how their time was spent, and margins of error."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dasfprof.database.columns import Array
 
 # --- `task_samples`: stack samples of tasks, each with its task run -------------------------------
 
-#: Rounding error of the time of a sample in seconds.
+#: Maximum rounding error of a sample's time in seconds.
 _ROUNDED = 0.5 / 1024
 #: Codes of the activity of a thread in a sample.
 UNKNOWN, RUNNING, LOCK, WAITING = 0, 1, 2, 3
@@ -26,10 +26,10 @@ _Rows = TypeVar("_Rows", bound="_Columns")
 
 
 class _Columns:
-    """Arrays of equal length."""
+    """Base class of classes whose fields are arrays of equal length."""
 
     def take(self: _Rows, rows: Array) -> _Rows:
-        """Return some rows, given by indices or by a mask."""
+        """Return some rows, selected by indices or by a mask."""
         return type(self)(**{name: values[rows] for name, values in vars(self).items()})
 
 
@@ -39,16 +39,16 @@ class Samples(_Columns):
 
     #: Rows of `Trace.stacks`, or -1 if unknown.
     stack: Array
-    #: Unix seconds, and the seconds that each sample represents.
+    #: Unix seconds of each sample, and the seconds that the sample represents.
     time: Array
     interval: Array
-    #: CPU seconds and CPU wait of the thread in this time, or NaN if unknown.
+    #: CPU seconds and CPU wait of the thread in these seconds, or NaN if unknown.
     cpu: Array
     run_queue: Array
     #: One of `UNKNOWN`, `RUNNING`, `LOCK`, `WAITING`.
     activity: Array
-    #: Fractions of the time of its function for which its task runs computed, and waited for CPU,
-    #: as counted from start to end of each run, or NaN if unknown.
+    #: Fractions of its function's time in which all task runs of the function computed, and waited
+    #: for CPU. They come from counters at the start and end of each task run. NaN if unknown.
     computed: Array
     queued: Array
 
@@ -74,10 +74,10 @@ class Samples(_Columns):
 
 @once_per_trace
 def run_of_samples(run: Run) -> Array:
-    """Return the task run of each row of `Trace.task_samples`.
+    """Return the task run that each row of `Trace.task_samples` belongs to.
 
-    It is a row of the tasks of `run.whole`, or -1 if no task run of this thread and time is
-    known.
+    Task runs are rows of the tasks of `run.whole`. The value is -1 if no known task run occupied
+    this thread at this time.
     """
     samples, runs = run.task_samples, run.whole.tasks
     rows_of = np.full(len(samples), -1, dtype=np.int64)
@@ -104,12 +104,12 @@ def run_of_samples(run: Run) -> Array:
 
 
 def _threads(table: pd.DataFrame, known: dict[str, int]) -> Array:
-    """Return codes of the threads of workers, or -1 for a row without a thread."""
+    """Return a code for the thread of each row, or -1 for a row without a thread."""
     column = table["thread"].astype("category").cat
     names = [str(name) for name in column.categories]
     numbers = np.array([*(known.setdefault(name, len(known)) for name in names), -1], np.int64)
     threads = numbers[column.codes.to_numpy()]
-    # Larger than any number of threads, because equal identities on two workers are two threads.
+    # The factor exceeds any number of threads. Equal identities on two workers are two threads.
     spread = table["worker_id"].to_numpy(dtype=np.int64) * (1 << 20)
     return np.where(threads >= 0, threads + spread, -1)
 
@@ -117,15 +117,15 @@ def _threads(table: pd.DataFrame, known: dict[str, int]) -> Array:
 def samples_of(
     run: Run, function: str | None = None, step: str | None = None
 ) -> tuple[Samples, Array]:
-    """Return the samples of the task runs of a function and a step, or all for None.
+    """Return the samples of the task runs of a function and a step. None selects all task runs.
 
     Returns
     -------
     samples, functions
-        The samples, and a number for the function of each.
+        The samples, and for each sample the number of its function.
     """
     runs, tasks = run_of_samples(run), run.whole.tasks
-    # The last code is for samples whose task run is unknown.
+    # The last item is for samples whose task run is unknown.
     of_runs = np.ones(len(tasks) + 1, dtype=bool)
     for column, wanted in (("function", function), ("step", step)):
         if wanted is None:
@@ -135,7 +135,7 @@ def samples_of(
     functions = np.append(1 + tasks["function"].cat.codes.to_numpy(dtype=np.int64), 0)
     rows = np.flatnonzero(of_runs[runs])
     samples, runs = Samples.from_table(run.task_samples).take(rows), runs[rows]
-    # Counts from before the run started belong to another run.
+    # Counters that include time before the start of the task run belong to an earlier task run.
     start = np.append(tasks["start"].to_numpy(dtype=float), np.nan)[runs]
     crosses = samples.time - samples.interval < start - 2 * _ROUNDED
     ended = np.append(np.arange(len(tasks)) < len(run.tasks), False)
@@ -158,9 +158,10 @@ def samples_of(
 
 
 def _weights(interval: Array, tasks: pd.DataFrame, functions: Array, runs: Array) -> Array:
-    """Return factors that limit the samples of a function to the time that its task runs took.
+    """Return factors for the time of samples, so that no function has more than its task runs took.
 
-    The first sample of a thread after a pause also represents the pause.
+    Without these factors, a function may have more, because a thread's first sample after a pause
+    also represents the pause.
     """
     duration = tasks["duration"].to_numpy(dtype=float)
     lasted = np.append(np.where(np.isfinite(duration), np.maximum(duration, 0.0), np.inf), np.inf)
@@ -173,7 +174,7 @@ def _weights(interval: Array, tasks: pd.DataFrame, functions: Array, runs: Array
 def _counted_shares(tasks: pd.DataFrame, column: str, functions: Array, counted: Array) -> Array:
     """Return, for each task run, the total of a column as a fraction of its function's time.
 
-    NaN if unknown, and in an additional last row for samples without a task run.
+    Unknown values are NaN. An additional last row for samples without a task run is NaN as well.
     """
     if column not in tasks:
         return np.full(len(tasks) + 1, np.nan)
@@ -186,51 +187,52 @@ def _counted_shares(tasks: pd.DataFrame, column: str, functions: Array, counted:
 
 #: Number of standard deviations in a 95 % margin.
 _DEVIATIONS = 1.96
-#: Maximum error, as a fraction of a group's time, to distinguish how it was spent.
+#: Maximum error, as a fraction of a group's time, up to which the categories are distinguished.
 TELLING = 0.1
-#: Minimum fraction of a group's time in a category that may be mentioned.
+#: Minimum fraction of a group's time in a category that is mentioned.
 _SOME = 0.005
-#: Maximum ratio between the fraction of a category in a part of a function, and in the function.
+#: Maximum ratio between a category's fraction in some samples of a function and in all samples of
+#: it.
 _TWICE = 2.0
-#: Differences of fractions below this are ignored.
+#: Smaller differences between fractions are ignored.
 _ROUNDING = 1e-9
 
 
 @dataclass(frozen=True)
 class Parts(_Columns):
-    """Sums over the time of samples, or over groups of samples. `split` divides them."""
+    """Additive figures about the time of samples, or their sums over groups. See `split`."""
 
     seconds: Array
     samples: Array
-    #: Seconds on a core, and seconds of CPU wait, as far as known.
+    #: Seconds on a core, and seconds of CPU wait, as far as these are known.
     computing: Array
     core_wait: Array
-    #: Seconds of samples that waited for the GIL, and of those that waited for anything else.
+    #: Seconds of samples that waited for the GIL, and of samples that waited for anything else.
     lock: Array
     waits: Array
-    #: Samples that waited at most for CPU or the GIL: seconds, the same as a fraction of all such
-    #: samples of their function, and the part that is not in the most frequent category of the
-    #: function.
+    #: Active samples, which did not wait for anything except CPU or the GIL: their seconds, these
+    #: as a fraction of all active samples of the function, and their seconds outside the most
+    #: frequent category of the function.
     active: Array
     active_share: Array
     mixed: Array
-    #: Number of samples of functions for which the kernel counts time.
+    #: Number of samples in functions for which the kernel counted time.
     counted: Array
 
     def __len__(self) -> int:
         return len(self.seconds)
 
     def summed(self, groups: Array, count: int) -> Parts:
-        """Return the sums of groups. Rows of -1 are in no group."""
+        """Return the sums over groups. Rows with group -1 are in no group."""
         grouped = Groups(groups, count)
         return Parts(**{name: grouped.sum(values) for name, values in vars(self).items()})
 
 
 @dataclass(frozen=True)
 class Split(_Columns):
-    """The seconds of each group and how they were spent, or NaN if unknown.
+    """Seconds of each group, divided by how they were spent, or NaN if unknown.
 
-    The parts add up to the total.
+    The categories add up to the total.
     """
 
     seconds: Array
@@ -243,20 +245,20 @@ class Split(_Columns):
     lock_wait: Array
     #: Seconds of other waits: a lock, a disk, the network, or a sleep.
     waiting: Array
-    #: Margins of error of the first three.
+    #: Margin of error of each of the first three categories.
     uncertain: Array
 
 
 @dataclass(frozen=True)
 class Spent(Split):
-    """How the seconds of each group were spent, and their fraction of all seconds."""
+    """The seconds of each group by category, and their fraction of the seconds of all groups."""
 
     share: Array
-    #: Margin of error (95 %) of the fraction.
+    #: Half-width of the 95 % confidence interval of the fraction.
     margin: Array
 
     def parts(self, row: int) -> dict[str, float]:
-        """Return the fractions of a group's time, by a description of how it was spent."""
+        """Return fractions of a group's time, by a description of how this time was spent."""
         seconds = float(self.seconds[row])
         if not seconds > 0:
             return {}
@@ -280,13 +282,13 @@ def spent(samples: Samples, groups: Array, count: int, domains: Array) -> Spent:
     samples
         The samples.
     groups, count
-        The group of each sample, such as its line, or -1 for none, and the number of groups.
+        The group of each sample, such as its line, or -1 if it has none. The number of groups.
     domains
         See `parts_of`.
     """
     parts = parts_of(samples, domains)
     times = split(parts.summed(groups, count))
-    # The uncertainty follows from each domain separately.
+    # The error follows from each domain separately.
     span = int(domains.max(initial=0)) + 1
     pairs, pair_of = np.unique((groups + 1) * span + domains, return_inverse=True)
     apart = _uncertain(parts.summed(pair_of, len(pairs)))
@@ -297,23 +299,24 @@ def spent(samples: Samples, groups: Array, count: int, domains: Array) -> Spent:
 
 
 def parts_of(samples: Samples, domains: Array) -> Parts:
-    """Return the additive parts of each sample's time.
+    """Return figures about the time of each sample that can be added up.
 
-    The kernel counts a thread's time on a core and its CPU wait, in each task run and between two
-    samples of a run, in which it may execute several lines. So these sums are exact for a function.
-    Lines at which its threads waited for something else get none of them. How they are divided
-    among the other lines is an estimate. The sampler holds the GIL when it samples, so a thread
-    that was computing until then and a thread that had long been waiting for the GIL look the same.
+    The kernel counts a thread's time on a core and its CPU wait, both in each task run and between
+    two samples of a task run. A thread may execute several lines between two samples, so these
+    counts are exact for a function, but their distribution over lines is an estimate. Lines at
+    which threads waited for something else get none of the counted time. When the sampler takes a
+    sample, it holds the GIL. Therefore it cannot distinguish a thread that has just been computing
+    from one that has long been waiting for the GIL.
 
     Parameters
     ----------
     samples
         The samples.
     domains
-        Code of the domain of each sample, such as its function. Sums are exact for a domain.
+        Code of the domain of each sample, such as its function. The sums over a domain are exact.
     """
     known = np.isfinite(samples.cpu) & np.isfinite(samples.run_queue)
-    # If the kernel does not show the thread's state, use the counts of the sample's interval.
+    # If the state of the thread is unknown, use the counts of the sample's interval.
     is_active = samples.activity != WAITING
     domain = Groups(domains, int(domains.max(initial=-1)) + 1)
     counted = domain.sum(np.where(known, samples.interval, np.nan))
@@ -327,7 +330,7 @@ def parts_of(samples: Samples, domains: Array) -> Parts:
 
     active = samples.interval - seconds_of(WAITING)
     all_active = domain.sum(active)
-    # Active seconds of domains that are not in their most frequent category.
+    # Seconds of active samples that are not in the most frequent category of their domain.
     others = np.maximum(all_active - totals[0] - totals[1], 0.0)
     classes = np.array([*totals, np.minimum(others, domain.sum(seconds_of(LOCK, UNKNOWN)))])
     mixed = classes.sum(axis=0) - classes.max(axis=0)
@@ -346,10 +349,11 @@ def parts_of(samples: Samples, domains: Array) -> Parts:
 
 
 def _total(counts: Array, exact: Array, interval: Array, domain: Groups) -> Array:
-    """Return the seconds of a count in each domain.
+    """Return the total seconds of a count, such as CPU time, in each domain.
 
-    Samples of task runs with counts get these runs' fractions of time, and others the counts
-    between samples. Samples without counts are assumed to be like the others.
+    If the counts of complete task runs are known, samples use their fractions of time. Otherwise
+    samples use the counts between samples. Samples without any counts are assumed to be like the
+    others.
     """
     counted = np.where(np.isfinite(counts) & np.isnan(exact), interval, 0.0)
     like = ratio(domain.sum(np.where(np.isnan(exact), interval, 0.0)), domain.sum(counted))
@@ -360,11 +364,11 @@ def _total(counts: Array, exact: Array, interval: Array, domain: Groups) -> Arra
 def _placed(
     counts: list[Array], totals: list[Array], interval: Array, is_active: Array, domain: Groups
 ) -> list[Array]:
-    """Distribute each domain's seconds on a core and its CPU wait over its samples.
+    """Distribute each domain's seconds on a core, and its CPU wait, over the domain's samples.
 
     Active samples get the time that was counted before them, scaled to the totals of the domain.
-    Samples without a count are assumed to be like the others. Time that exceeds a sample's interval
-    goes to the other samples, because a late sample has counted more than its interval.
+    Samples without a count are assumed to be like the others. A late sample may have counted more
+    time than its interval. The excess is distributed over the other samples.
     """
     placed = []
     for counted, total in zip(counts, totals, strict=True):
@@ -388,7 +392,7 @@ def _placed(
 
 
 def split(parts: Parts) -> Split:
-    """Return how the seconds of groups were spent."""
+    """Return the seconds of groups, divided by how they were spent."""
     seconds = parts.seconds
     off_core = np.maximum(seconds - parts.computing - parts.core_wait, 0.0)
     lock = np.minimum(parts.lock, np.maximum(off_core - parts.waits, 0.0))
@@ -398,11 +402,11 @@ def split(parts: Parts) -> Split:
 
 
 def _uncertain(parts: Parts) -> Array:
-    """Return the margins of error, in seconds, of how groups of samples were spent.
+    """Return the margin of error, in seconds, of the time of groups by category.
 
-    There is none for a complete function. In a part of a function, a rare category may have twice
-    its fraction of the function's time, as measured by ``hot_lines_rates.py``. A group that
-    contains several functions counts as complete functions and a part of one.
+    The margin is 0 for all samples of a function. In some of a function's samples, a rare category
+    may have twice its fraction of the function's time, as measured by ``hot_lines_rates.py``. If a
+    group contains several functions, all but one count as complete.
     """
     functions = parts.active_share
     others = np.maximum(np.ceil(functions - _ROUNDING) - functions, 0.0)
@@ -411,12 +415,12 @@ def _uncertain(parts: Parts) -> Array:
 
 
 def _shares(weights: Array, seconds: Array) -> tuple[Array, Array]:
-    """Return fractions of a sum of weights, and half the width of Wilson's interval of each."""
+    """Return fractions of a sum of weights, and the half-width of each one's Wilson interval."""
     total = weights.sum()
     if not total > 0:
         return np.full(len(seconds), np.nan), np.full(len(seconds), np.nan)
     share = np.minimum(seconds / total, 1.0)
-    number = total**2 / np.sum(weights**2)  # The number of samples of equal weight.
+    number = total**2 / np.sum(weights**2)  # The equivalent number of samples of equal weight.
     square = _DEVIATIONS**2
     inner = share * (1 - share) / number + square / (4 * number**2)
     return share, _DEVIATIONS * np.sqrt(inner) / (1 + square / number)

@@ -1,4 +1,4 @@
-"""`find_causes`: why work does not finish. Also causes in tasks that wait, or that failed."""
+"""`find_causes`: why work does not finish. Also some causes: tasks that wait, and failed tasks."""
 
 from __future__ import annotations
 
@@ -76,10 +76,10 @@ def _waits_for_futures(task: TaskUnderWay) -> Cause:
     )
 
 
-#: Threshold (seconds): time that a cluster without workers may need to get some.
+#: Threshold (seconds): a cluster without workers may still be starting them.
 _STARTING = 60.0
-#: Threshold (fraction of paused workers' memory): with fewer results than this, releasing results
-#: does not help.
+#: Threshold (fraction of the paused workers' memory): if results take less, releasing them does not
+#: help.
 _OF_RESULTS = 0.5
 
 
@@ -112,7 +112,7 @@ def unmet_restrictions(state: ClusterState) -> Iterator[Cause]:
 
 
 def paused_workers(state: ClusterState) -> Iterator[Cause]:
-    """Find that all workers are paused, so that no task can start."""
+    """Yield a cause if all workers are paused, so that no task can start."""
     workers = [worker for worker in state.workers if worker.status != "lost"]
     paused = [worker for worker in workers if worker.status == "paused"]
     if not paused or len(paused) < len(workers) or not state.unfinished:
@@ -167,18 +167,19 @@ def unknown_to_worker(state: ClusterState) -> Iterator[Cause]:
             )
 
 
-#: Threshold (seconds after the end of the last task): the client is busy with something else.
+#: Threshold: seconds after the end of the last task from which on the client counts as busy with
+#: something else.
 _IDLE = 5.0
 
 
-#: Part of Dask's message for a task whose only worker died.
+#: Part of Dask's message about a task, if only one worker died.
 _ALONE = " on 1 different workers"
 
 
 def killed_workers(state: ClusterState) -> Iterator[Cause]:
-    """Find tasks that were abandoned because several workers died while running them.
+    """Find tasks that were abandoned because several workers died while they had the tasks.
 
-    Tasks of the same deaths are one cause.
+    Tasks that were abandoned because of the same deaths are one cause.
     """
     together: dict[Any, list[FailedTask]] = {}
     for task in state.failed:
@@ -190,9 +191,9 @@ def killed_workers(state: ClusterState) -> Iterator[Cause]:
 
 
 def _killed_together(tasks: list[FailedTask]) -> Cause:
-    """Return why tasks were abandoned after their workers died.
+    """Return the cause for tasks that were abandoned because of the same deaths of workers.
 
-    The first task is the suspected one.
+    The first task is the one that is suspected of the deaths.
     """
     task, alone, keys = tasks[0], _ALONE in tasks[0].message, [task.key for task in tasks]
     several = len(tasks) > 1
@@ -216,7 +217,7 @@ def _killed_together(tasks: list[FailedTask]) -> Cause:
 
 
 def errors(state: ClusterState) -> Iterator[Cause]:
-    """Find errors that keep other tasks from running."""
+    """Find failed tasks and the tasks that cannot run because of their errors."""
     failed = [task for task in state.failed if not _is_killed_worker(task)]
     for task in failed[:5]:
         never_ran = count_of(task.dependents or 0, "task")
@@ -252,7 +253,7 @@ def clients_elsewhere(state: ClusterState) -> Iterator[Cause]:
 
 
 def _is_at(client: ClientNow, activity: Activity, ago: str, quiet: float | None) -> Cause:
-    """Return the cause for a recorded client, with the line that it is at."""
+    """Return the cause for a client whose activity is recorded, with the line that it executes."""
     waits, keys = activity.waits_in in FUTURE_CALLS, activity.waits_keys
     if waits and keys and client.wants_nothing:
         return Cause(
@@ -294,7 +295,7 @@ def _nothing_left(ago: str) -> str:
 
 
 def _holds_results(client: ClientNow, ago: str, quiet: float | None) -> Cause:
-    """Return the cause for a client that is connected, whose activity is not recorded."""
+    """Return the cause for a client that is connected but whose activity is not recorded."""
     holds = f"still holds {count_of(client.wanted, 'result')}"
     return Cause(
         "client-elsewhere",
@@ -310,7 +311,7 @@ def _holds_results(client: ClientNow, ago: str, quiet: float | None) -> Cause:
 
 # --- All causes, their certainty, and their table ------------------------------------------------
 
-#: Functions that each find one kind of cause. Equally certain causes are in this order.
+#: Functions that each find one kind of cause. This is the order of causes of equal certainty.
 FINDERS: tuple[Callable[[ClusterState], Iterator[Cause]], ...] = (
     processes.silent_scheduler,
     processes.dead_scheduler,
@@ -339,16 +340,16 @@ def find_causes(state: ClusterState) -> list[Cause]:
     Returns
     -------
     list of Cause
-        Certain and likely causes first, by the number of tasks that wait for them, then open ones
-        in the same order. Empty if no work is unfinished.
+        Certain and likely causes, then open causes. Both are sorted by the number of tasks that
+        wait for them. Empty if no work is unfinished.
     """
     causes = [cause for find in FINDERS for cause in find(state)]
-    # Sorts are stable: equal causes stay in the order of their functions.
+    # Sorts are stable, so equal causes remain in the order of `FINDERS`.
     causes.sort(key=lambda cause: (-cause.waiting, CERTAINTIES.index(cause.certainty)))
     return sorted(causes, key=lambda cause: cause.certainty == "open")
 
 
-#: Labels of columns, and the fields of a cause that they show.
+#: Labels of columns, and the field of a cause that each column shows.
 _COLUMNS = {
     "Certainty": "certainty",
     "Cause": "text",
@@ -364,7 +365,7 @@ _COLUMNS = {
 
 
 def causes_table(causes: Iterable[Cause]) -> pd.DataFrame:
-    """Return a table with one row per cause, in the same order."""
+    """Return a table of causes in the given order, with one row per cause."""
     rows = [[getattr(cause, name) for name in _COLUMNS.values()] for cause in causes]
     frame = pd.DataFrame(rows, columns=list(_COLUMNS), dtype=object)
     return frame.astype({"Waiting Tasks": "int64", "Time (s)": "float64"})

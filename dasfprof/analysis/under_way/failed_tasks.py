@@ -1,4 +1,4 @@
-"""Tasks of a trace that were in progress at one time, that failed, or whose message was lost."""
+"""Failed tasks of a trace, tasks that a worker does not know, and tasks in progress at one time."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from dasfprof.analysis.under_way.processes import advice, clause, suspicion
 from dasfprof.analysis.under_way.state import Activity, FailedTask, Stack, TaskUnderWay
 from dasfprof.schema.resources import IDLE_INTERVAL
 
-# --- Tasks of a trace that failed, and tasks whose message was lost -------------------------------
-# Errors that were raised because the program ended are not its cause: such tasks were in progress
-# until then.
+# --- Tasks of a trace that failed, and assigned tasks that their worker does not know -------------
+# If an error was raised because the program ended, the error did not cause the end. Its task counts
+# as having been in progress until the end.
 
 #: Maximum number of failed tasks that are listed.
 _MOST = 100
-#: Threshold (number of finished task runs): a function with as many is not suspected of a worker's
-#: death if another function has none.
+#: Threshold: if a function has this many finished task runs, and only one other function has none,
+#: the other function is suspected of a worker's death.
 _INNOCENT = 10
 
 
 def failed_tasks(run: Run) -> tuple[FailedTask, ...]:
-    """Return the tasks that failed, in the order of time."""
+    """Return the tasks that failed, sorted by time."""
     failed = _erred(run)
     late = failed["key_id"].isin(ended_with_the_run(run)["key_id"])
     failed = failed[(failed["for_good"] & ~late).to_numpy(dtype=bool)]
@@ -49,7 +49,7 @@ def failed_tasks(run: Run) -> tuple[FailedTask, ...]:
             message=row["message"] or _killed(run, row, key),
             **_deaths(run, row, functions[codes[row["key_id"]]]),
             worker=str(labels[row["worker_id"]]) if row["worker_id"] >= 0 else None,
-            # If several tasks failed, it is not recorded which of them a task depends on.
+            # If several tasks failed, it was not recorded which of them other tasks depend on.
             dependents=sum(never_ran.values()) if len(failed) == 1 else None,
         )
         for key, row in zip(keys, first.to_dict("records"), strict=True)
@@ -57,24 +57,24 @@ def failed_tasks(run: Run) -> tuple[FailedTask, ...]:
 
 
 def ended_with_the_run(run: Run) -> pd.DataFrame:
-    """Return ``key_id`` and ``message`` of tasks whose errors came when the program ended.
+    """Return ``key_id`` and ``message`` of tasks that failed because the program ended.
 
-    The scheduler received these errors after the client had left or SIGINT had come.
+    The scheduler received these errors after the client had left or after SIGINT.
     """
     erred, end = _erred(run), run.ending
     left = end is not None and end.how is How.LEFT and not end.clients_stayed
     if end is None or end.only_forgotten or not (end.interrupted or left):
         return erred.iloc[:0]
-    # Tasks that were cancelled when the client left had ended by then, even if workers report
-    # later.
+    # Tasks that were cancelled when the client left count as ended at that time, even if workers
+    # report them later.
     late = (erred["known"] > end.time) & erred["message"].notna()
     return erred[late.to_numpy(dtype=bool)].drop_duplicates("key_id")
 
 
 def blocked_by_errors(run: Run, failed: int) -> dict[str, int]:
-    """Return by function how many tasks never ran because they depend on failed tasks.
+    """Return, by function, how many tasks never ran because they depend on failed tasks.
 
-    Dask gives them the same error. The result is empty if this was not recorded.
+    Dask gives these tasks the same error. The result is empty if this was not recorded.
     """
     most: dict[str, int] = {}
     for counts in run.scheduler_states["tasks"]:
@@ -91,7 +91,7 @@ def blocked_by_errors(run: Run, failed: int) -> dict[str, int]:
 
 
 def _killed(run: Run, row: Mapping[Any, Any], key: str) -> str:
-    """Return Dask's message for a task that failed because its workers died, or an empty text.
+    """Return Dask's message for a task whose workers died, or "" if the task failed otherwise.
 
     The scheduler does not pass the text of this error to its plugins.
     """
@@ -109,10 +109,11 @@ def _killed(run: Run, row: Mapping[Any, Any], key: str) -> str:
 
 
 def _deaths(run: Run, row: Mapping[Any, Any], function: str) -> dict[str, str]:
-    """Return how the workers of an abandoned task died, and advice, as fields of `FailedTask`.
+    """Return fields of `FailedTask` about the deaths of workers that abandoned a task.
 
-    Dask suspects all tasks that a worker had. If runs of all functions but one have finished, the
-    advice is about this function. Otherwise it is about the functions that were seen running.
+    Dask suspects all tasks that a dead worker had. If one function has no finished task run and all
+    others have many, the advice is about that function. Otherwise it is about the function that
+    took the memory, or about the function with most tasks in progress.
     """
     if row["message"]:
         return {}
@@ -125,7 +126,7 @@ def _deaths(run: Run, row: Mapping[Any, Any], function: str) -> dict[str, str]:
     ran = Counter(functions[codes[key]] for key in seen.tolist())
     only = run.scheduler_only
     key_ids = only["key_id"].to_numpy()[np.isin(only["worker_id"], lives)]
-    # Only the scheduler has recorded what a worker had not written when it died.
+    # If a worker died before it wrote its events, only the scheduler's file has these task runs.
     in_memory = only["key_id"].to_numpy()[
         (only["scheduler_state"] == "memory").to_numpy(dtype=bool)
     ]
@@ -157,7 +158,7 @@ def _deaths(run: Run, row: Mapping[Any, Any], function: str) -> dict[str, str]:
 
 
 def lives_lost_with(run: Run, key_id: int) -> list[int]:
-    """Return the worker instances that left with a task, in the order of time."""
+    """Return the worker instances that left while they had a task, sorted by time."""
     only = run.scheduler_only
     runs = only[(only["key_id"] == key_id).to_numpy(dtype=bool)].sort_values("sent", kind="stable")
     left = run.workers["left"].to_numpy(dtype=float)
@@ -178,31 +179,31 @@ def _erred(run: Run) -> pd.DataFrame:
             for_good | (runs["state"] == "erred").to_numpy(bool) if "state" in runs else for_good
         )
         chosen = runs[erred]
-        # Not as pandas strings, which cannot contain half of a surrogate pair.
+        # Do not convert to pandas strings, because these cannot contain lone surrogates.
         texts = chosen[message].astype(object).where(chosen[message].notna(), None)
         columns = chosen[["key_id", "worker_id", "known", "end_cause"]]
         parts.append(columns.assign(for_good=for_good[erred], message=texts))
     return pd.concat(parts, ignore_index=True)
 
 
-#: Thresholds (seconds): time for which a worker has had no task, and maximum time without a
-#: message.
+#: Thresholds (seconds): minimum time for which a worker has not had its tasks, and maximum time
+#: since its last message.
 _LONG, _SILENT = 6.0, 3.0
 
 
 def knows_nothing(run: Run, end: RunEnd, row: dict[str, Any], life: pd.Series | None) -> bool:
     """Return whether a live worker did not know the tasks that the scheduler had assigned to it.
 
-    A worker records tasks that have been in progress for more than a second. If it recorded none
-    for some seconds while it was writing, and the scheduler counted the same tasks there, then it
-    does not have them.
+    A worker records tasks that have been in progress for more than a second. If a worker recorded
+    none for some seconds while it was writing, although the scheduler counted the same tasks on it
+    all the time, then the worker does not have these tasks.
 
     Parameters
     ----------
     run, end
         The run, and its end with the scheduler's state.
     row
-        The row of the worker in that state.
+        The worker's row in the scheduler's state.
     life
         The worker's row in `Trace.workers`.
     """
@@ -226,7 +227,7 @@ def knows_nothing(run: Run, end: RunEnd, row: dict[str, Any], life: pd.Series | 
 
 
 def idle_seconds(run: Run, address: str) -> float:
-    """Return the seconds for which a worker that had no task in its last sample writes nothing."""
+    """Return the seconds for which a worker without tasks writes nothing, or 0 if it has tasks."""
     lives = np.flatnonzero((run.workers["address"] == address).to_numpy(dtype=bool))
     held = run.managed_memory.reindex(columns=["worker_id", "executing"])
     executing = held["executing"][held["worker_id"].isin(lives)].to_numpy(dtype=float)
@@ -234,7 +235,7 @@ def idle_seconds(run: Run, address: str) -> float:
 
 
 def _kept_for_long(run: Run, time: float, address: str) -> set[str]:
-    """Return the keys that were processing on a worker in all of the scheduler's states."""
+    """Return the keys that were processing on a worker in all recent states of the scheduler."""
     states = run.scheduler_states
     before = states[states["time"] <= time - _LONG]
     if not len(before):
@@ -250,14 +251,14 @@ def _kept_for_long(run: Run, time: float, address: str) -> set[str]:
 
 # --- Tasks in progress at one time, and the activity of their threads -----------------------------
 
-#: Columns that stay the same while a task makes no visible progress.
+#: Columns that do not change while a task makes no visible progress.
 _DOING = ["state", "stack", "waits_in", "waits_for"]
 
 
 def activity_of(row: pd.Series, run: Run, stacks: list[Stack]) -> Activity:
     """Return the activity of a thread from a row of a table of tasks in progress.
 
-    `stacks` are those of the run, followed by an empty one for rows without a stack.
+    `stacks` are the stacks of the run, followed by an empty stack for rows without one.
     """
     names = row["waits_for"]
     if names is None or (isinstance(names, float) and np.isnan(names)):
@@ -273,7 +274,7 @@ def activity_of(row: pd.Series, run: Run, stacks: list[Stack]) -> Activity:
 
 
 def tasks_at(run: Run, time: float, stacks: list[Stack]) -> tuple[TaskUnderWay, ...]:
-    """Return the tasks that workers had in progress at a time, longest first."""
+    """Return the tasks that workers had in progress at a time, sorted by start."""
     history = run.under_way_history
     history = history[history["time"] <= time]
     if not len(history):
@@ -282,7 +283,7 @@ def tasks_at(run: Run, time: float, stacks: list[Stack]) -> tuple[TaskUnderWay, 
     open_ = ~last["state"].isin(["cancelled", "released"]).to_numpy()
     open_ &= ~(run.workers["left"].to_numpy(dtype=float)[last["worker_id"]] < time)
     last = last[open_]
-    # Workers recorded the end of these tasks.
+    # Exclude tasks that ended before this time according to their workers.
     ended = run.tasks[(run.tasks["start"] + run.tasks["duration"] <= time).to_numpy()]
     ended = ended[np.isin(ended["key_id"].to_numpy(), last["key_id"].to_numpy())]
     has_ended = pd.MultiIndex.from_frame(last[RUN]).isin(pd.MultiIndex.from_frame(ended[RUN]))
@@ -309,7 +310,7 @@ def tasks_at(run: Run, time: float, stacks: list[Stack]) -> tuple[TaskUnderWay, 
 
 
 def _same_since(samples: pd.DataFrame) -> float:
-    """Return the time since which a task was seen at the same place."""
+    """Return the time of the first of the latest samples in which a task has not changed."""
     doing = [tuple(map(str, values)) for values in samples[_DOING].to_numpy(dtype=object).tolist()]
     first = len(doing) - 1
     while first > 0 and doing[first - 1] == doing[-1]:

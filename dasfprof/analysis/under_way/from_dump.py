@@ -1,7 +1,7 @@
 """Construction of a `ClusterState` from the output of `distributed.Client.dump_cluster_state`.
 
-Objects in a dump are texts such as ``<TaskState 'load-1' processing>``. A dump does not contain
-stacks, locks, events and queues. Its contents are untrusted.
+Tasks and workers in a dump are texts such as ``<TaskState 'load-1' processing>``. A dump does not
+contain stacks, locks, events and queues. Its contents are not trusted.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from dasfprof.errors import DumpError, MissingExtraError, SourceNotFoundError
 from dasfprof.schema.under_way import UNFINISHED
 from dasfprof.text import format_size
 
-#: Maximum numbers of held-back tasks, of failed tasks, and of keys per worker or client.
+#: Maximum number of held-back tasks and of failed tasks, and of keys per worker or client.
 _MOST, _MOST_KEYS = 100, 20
-#: Seconds after the assignment of a task in which its worker may not know it, because scheduler and
-#: workers write their parts one after another.
+#: Seconds after a task's assignment in which it is normal that the worker does not know the task.
+#: Scheduler and workers write their parts of the dump one after another.
 _SETTLED = 5.0
-#: Text of a task, a worker or a status, with its key, address or name.
+#: Patterns of the text of a task, a worker and a status, with key and state, address, or name.
 _TASK = re.compile(r"<TaskState (.*) ([\w-]+)>", re.DOTALL)
 _WORKER = re.compile(r"<WorkerState '([^']*)'")
 _STATUS = re.compile(r"<Status\.(\w+)")
@@ -47,7 +47,7 @@ def state_from_dump(dump: Mapping[str, Any]) -> ClusterState:
     scheduler = dump["scheduler"]
     tasks = [task for task in scheduler["tasks"].values() if isinstance(task, dict)]
     workers = _dicts(scheduler.get("workers"))
-    # Key, start, finish, ..., time.
+    # Entries are key, start, finish, ..., time.
     log = [
         entry
         for entry in _items(scheduler.get("transition_log"))
@@ -149,7 +149,7 @@ def _held_back(
 
 
 def _unmet(asked: Mapping[str, Any], workers: Mapping[str, dict[str, Any]]) -> str:
-    """Return a description of the restriction that no worker meets, or an empty text."""
+    """Return a description of the restriction that no worker meets, or "" if there is none."""
     if not workers:
         return "there are no workers"
     addresses, hosts = asked.get("workers", ()), asked.get("hosts", ())
@@ -192,11 +192,11 @@ def _failed(tasks: list[dict[str, Any]]) -> Iterable[FailedTask]:
             )
 
 
-# --- Parts of a dump, whatever they contain -------------------------------------------------------
+# --- Parts of a dump as the expected types, whatever the dump contains ----------------------------
 
 
 def _key(key: Any) -> str:
-    """Return the text of a key. Tuples are lists in a dump."""
+    """Return the text of a key. A tuple is a list in a dump."""
     return str(as_tuple(key))
 
 
@@ -209,7 +209,7 @@ def _dict(value: Any) -> dict[Any, Any]:
 
 
 def _dicts(value: Any) -> dict[str, dict[str, Any]]:
-    """Return the entries of a dict that are dicts."""
+    """Return those entries of a dict whose values are dicts."""
     return {str(name): item for name, item in _dict(value).items() if isinstance(item, dict)}
 
 
@@ -248,7 +248,7 @@ def read_dump(source: str) -> dict[str, Any]:
         If there is no such file.
     MissingExtraError
         If a package is missing that the URL needs.
-    DumpError
+    If the URL needs a package that is not installed.
         If the file is not a dump, is damaged, or is too large.
     """
     import fsspec
@@ -268,7 +268,7 @@ def read_dump(source: str) -> dict[str, Any]:
     except Exception as error:
         if not is_url(source):
             raise
-        # Storage libraries raise various errors, for example if credentials are missing.
+        # Storage libraries raise various errors, for example if there are no credentials.
         raise DumpError(f"{name!r} cannot be read: {reason(error)}.") from error
     scheduler = _dict(_dict(dump).get("scheduler"))
     if not isinstance(scheduler.get("tasks"), dict) or not isinstance(dump.get("workers"), dict):

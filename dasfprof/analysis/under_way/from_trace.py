@@ -35,13 +35,13 @@ from dasfprof.analysis.under_way.state import (
 )
 from dasfprof.database.ends import RecordingEnd
 
-#: Maximum seconds that a client needs to leave.
+#: Seconds before the end in which a client's waits count as its last activity.
 _LEAVING = 3.0
-#: Threshold (seconds): the client waits for results that the scheduler does not keep.
+#: Threshold (seconds): the client has long been waiting for results that the scheduler lacks.
 _LONG_WAIT = 5.0
-#: Threshold (seconds without a task): a connected client is busy with something else.
+#: Threshold (seconds without a task): the connected client counts as busy with something else.
 _IDLE = 5.0
-#: Maximum seconds by which a worker's last event may be older than those of other workers.
+#: Maximum seconds by which a worker's last event may be older than the last events of others.
 _LATE = 5.0
 
 
@@ -86,7 +86,7 @@ def state_from_trace(run: Run) -> ClusterState | None:
 
 
 def _idle_end(run: Run) -> RunEnd | None:
-    """Return the end of a run whose client stayed long after the last task, or None."""
+    """Return the end of a run whose client stayed long after the last task, or None otherwise."""
     states = run.scheduler_states
     if not len(states) or not len(run.clients_under_way):
         return None
@@ -105,11 +105,11 @@ def _last_state(run: Run, time: float) -> dict[str, Any] | None:
 
 
 def _quiet(run: Run, time: float, open_seconds: list[float | None]) -> float | None:
-    """Return the seconds since a task last started or ended."""
+    """Return the seconds since a task last started or ended, or None if no task did."""
     tasks = run.tasks
     ends = (tasks["start"] + tasks["duration"]).to_numpy(dtype=float)
     only = run.scheduler_only
-    # Tasks that were abandoned when their workers died.
+    # Tasks that were abandoned because their workers died ended at that time.
     erred = (only["scheduler_state"] == "erred").to_numpy(dtype=bool)
     ends = np.append(ends, only["known"].to_numpy(dtype=float)[erred])
     ends = ends[ends <= time]
@@ -173,7 +173,7 @@ def _workers(run: Run, end: RunEnd, stacks: list[Stack]) -> list[WorkerNow]:
 
 
 def _lost_workers(run: Run, end: RunEnd) -> list[WorkerNow]:
-    """Return workers that left unexpectedly with tasks that have not finished since."""
+    """Return workers that left unexpectedly while they had tasks that have not finished since."""
     lost, left = np.flatnonzero(left_unasked(run)), run.workers["left"].to_numpy(dtype=float)
     lost = lost[np.argsort(left[lost], kind="stable")]
     if not len(lost) or end.how is None:
@@ -190,7 +190,7 @@ def _lost_workers(run: Run, end: RunEnd) -> list[WorkerNow]:
             how = departure_of(run, number)
             keys = run.keys.texts(lost_attempts["key_id"].to_numpy()[:20]).tolist()
             address = str(run.workers["address"].iloc[number])
-            # Time at which unfinished tasks were last seen.
+            # The last recorded state of the unfinished tasks of this worker.
             seen = run.under_way[(run.under_way["worker_id"] == number).to_numpy(dtype=bool)]
             texts = run.keys.texts(seen["key_id"].to_numpy(dtype=np.int64)).tolist()
             held = zip(texts, seen["holds"], strict=True)
@@ -213,9 +213,9 @@ def _lost_workers(run: Run, end: RunEnd) -> list[WorkerNow]:
 
 
 def _blocked(run: Run, who: int | None, time: float) -> tuple[float, int]:
-    """Return for how long an event loop has been blocked, and the number of its stack.
+    """Return the seconds for which an event loop has been blocked, and the row of its stack.
 
-    `who` is a row of the workers, or None for the scheduler.
+    `who` is a worker's row, or None for the scheduler.
     """
     loops = run.loops_blocked
     ids = [who] if who is not None else np.flatnonzero(run.workers["kind"] == "scheduler")
@@ -226,10 +226,10 @@ def _blocked(run: Run, who: int | None, time: float) -> tuple[float, int]:
 
 
 def _scheduler_died_alone(run: Run) -> bool:
-    """Return whether workers closed their files after the scheduler died.
+    """Return whether workers closed their files although the scheduler had died.
 
-    Otherwise, whatever killed the scheduler may have killed the workers too, such as the end of a
-    batch job.
+    If they did not, whatever killed the scheduler may also have killed the workers. For example, a
+    batch job may have ended.
     """
     workers = run.workers
     closed_files = (workers["kind"] == "worker") & workers["closed"].fillna(False).astype(bool)
@@ -251,7 +251,7 @@ def _clients(run: Run, end: RunEnd, stacks: list[Stack]) -> tuple[ClientNow, ...
         client = ClientNow.from_row(rows.get(name, {"client": name}))
         samples = history[history["client"] == name]
         if len(samples):
-            # The last sample, or a sample of a client that waited just before it left.
+            # Use the last sample, unless the client waited just before it left.
             near = samples[samples["waits_in"].notna() & (samples["time"] > end.time - _LEAVING)]
             sample = (near if len(near) else samples).iloc[-1]
             client = replace(
@@ -265,7 +265,7 @@ def _clients(run: Run, end: RunEnd, stacks: list[Stack]) -> tuple[ClientNow, ...
 
 
 def _wants_nothing(run: Run, client: str, samples: pd.DataFrame, sample: pd.Series) -> bool:
-    """Return whether the scheduler had kept no result for a client that waited for a long time."""
+    """Return whether a client waited long for results of which the scheduler had none for it."""
     since, later = (
         float(sample["since"]),
         samples["time"][(samples["time"] > sample["time"]).to_numpy()],
@@ -273,7 +273,7 @@ def _wants_nothing(run: Run, client: str, samples: pd.DataFrame, sample: pd.Seri
     until, states = float(later.min()) if len(later) else np.inf, run.scheduler_states
     if pd.isna(sample["waits_in"]) or not len(states):
         return False
-    # The scheduler receives the requested keys shortly after a call begins.
+    # The scheduler learns which keys are requested shortly after a call begins.
     recorded = states[states["time"].between(since + _LATE, until).to_numpy(dtype=bool)]
     recorded = recorded[recorded["occasion"].isin(["interval", "client-left"]).to_numpy(dtype=bool)]
     rows = [ClientNow.from_row(row) for clients in recorded["clients"] for row in clients or ()]

@@ -1,4 +1,4 @@
-"""Construction of a `ClusterState` from the answers of a live cluster's processes."""
+"""Construction of a `ClusterState` from the answers of the processes of a live cluster."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from dasfprof.analysis.under_way.state import (
     stack_of,
 )
 
-#: Threshold (fraction of a core between two snapshots): the thread is running. During a snapshot,
-#: every Python thread sleeps because it waits for the GIL.
+#: Threshold: a thread counts as running if it used at least this fraction of a core between two
+#: snapshots. During a snapshot, all Python threads sleep, because they wait for the GIL.
 _RUNS = 0.02
 
 View = Mapping[str, Any]
@@ -68,8 +68,8 @@ def state_from_views(views: View, sent: SentFunctions | None = None) -> ClusterS
 
 
 def _labels(scheduler: View, answers: Mapping[str, View]) -> dict[str, str]:
-    """Return the label of each worker, as in a trace if the host name is known."""
-    # By the scheme and host of an address, without its port.
+    """Return the label of each worker. With a known host name, it is the same as in a trace."""
+    # Names of hosts, by the scheme and host of an address without its port.
     names = {
         address.rpartition(":")[0]: name
         for address, answer in answers.items()
@@ -86,8 +86,8 @@ def _labels(scheduler: View, answers: Mapping[str, View]) -> dict[str, str]:
 def _workers(
     first: View, last: View, labels: Mapping[str, str], answers: Mapping[str, View]
 ) -> Iterable[WorkerNow]:
-    # A task may start and end between the snapshots of the scheduler and the worker. Therefore only
-    # tasks that the scheduler waits for before and after are compared.
+    # A task may start and end between the snapshots of the scheduler and of the worker. Compare
+    # only tasks that the scheduler had assigned both before and after the worker's snapshot.
     before = {worker["worker"]: set(worker["keys"]) for worker in first["workers"]}
     for worker in last["workers"]:
         address = worker["worker"]
@@ -145,7 +145,7 @@ def _task(row: View, view: View, worker: str, sent: SentFunctions) -> TaskUnderW
 
 
 def _thread_state(row: View, pause: float) -> str | None:
-    """Return the activity of a task's thread between two snapshots, or None if unknown."""
+    """Return whether a task's thread ran or slept between two snapshots, or None if unknown."""
     if row["thread"] is None:
         return "sleeping" if row["unchanged"] and row["stack"] else None  # The task is a coroutine.
     if row["cpu"] is None or row["thread_state"] not in ("running", "sleeping"):

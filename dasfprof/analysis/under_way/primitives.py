@@ -1,4 +1,4 @@
-"""Causes: tasks and clients that wait for distributed locks, events, queues and variables."""
+"""Causes about tasks and clients that wait for distributed locks, events, queues and variables."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from dasfprof.analysis.under_way.state import (
 )
 from dasfprof.text import count_of, elide, format_duration
 
-#: Calls that wait for a primitive held by another task or client.
+#: Calls that wait for something that another task or client holds.
 _HELD = ("Lock", "Semaphore", "MultiLock")
-#: Calls that wait until another task or client sets or puts something.
+#: Calls that wait until another task or client sets a value or changes a queue.
 _SIGNALS = ("Event", "Queue.get", "Queue.put", "Variable")
-#: Threshold (seconds): waits that are reported.
+#: Threshold (seconds): shorter waits are not reported.
 _LONG = 3.0
-#: Kind of the cause about a lock whose holder's worker died. Its worker is the one that died.
+#: Kind of the cause about a lock that a task of a dead worker held. The cause's worker is this one.
 HOLDER_DIED = "lock-holder-died"
 
-#: Waiting tasks, and the names of waiting clients.
+#: Tasks that wait, and the names of clients that wait.
 Waiters = list[TaskUnderWay | str]
 
 
 def lock_cycles(state: ClusterState) -> Iterator[Cause]:
-    """Find deadlocks: tasks that wait for locks that other waiting tasks hold, in a cycle."""
+    """Find deadlocks, in which tasks wait in a cycle for locks that the next task holds."""
     waiting = [task for task in state.tasks if task.activity.waits_in in _HELD]
     seen: set[str] = set()
     for begin in waiting:
@@ -67,12 +67,12 @@ def lock_cycles(state: ClusterState) -> Iterator[Cause]:
 def _cycle_from(
     begin: TaskUnderWay, waiting: list[TaskUnderWay], state: ClusterState
 ) -> list[TaskUnderWay] | None:
-    """Return the cycle of tasks that wait for each other, from the first task, or None."""
+    """Return the cycle of waiting tasks that a task leads to, or None if there is no cycle."""
     path = [begin]
     while True:
         holders = _holders(path[-1], state)
         if not holders or not all(holder in waiting for holder in holders):
-            return None  # A task that may hold the lock is running and may release it.
+            return None  # A task that is running may hold the lock, and may release it.
         if any(holder in path for holder in holders):
             first = min(path.index(holder) for holder in holders if holder in path)
             return path[first:]
@@ -80,9 +80,9 @@ def _cycle_from(
 
 
 def _holders(task: TaskUnderWay, state: ClusterState) -> list[TaskUnderWay]:
-    """Return the tasks that hold, or may hold, what a task waits for.
+    """Return the tasks that hold, or may hold, the locks for which a task waits.
 
-    The result is empty for a semaphore with several leases, any of which may be released.
+    The result is empty for a semaphore with several leases, because any lease may be released.
     """
     wanted = set(task.activity.waits_for)
     limits = {primitive.name: primitive.limit for primitive in state.primitives}
@@ -102,12 +102,12 @@ def _held_names(task: TaskUnderWay, cycle: list[TaskUnderWay]) -> str:
 
 
 def held_locks(state: ClusterState) -> Iterator[Cause]:
-    """Find locks and semaphores that tasks or clients wait for, with their holders."""
+    """Find locks and semaphores for which tasks or clients wait, and their holders."""
     cycles = {key for cause in lock_cycles(state) for key in cause.keys}
     for (kind, name), waiters in _waiters(state, _HELD).items():
         tasks = [waiter for waiter in waiters if isinstance(waiter, TaskUnderWay)]
         if any(task.key in cycles for task in tasks):
-            continue  # Tasks that wait for a lock of a deadlock are counted there.
+            continue  # The cause about the deadlock includes these tasks.
         holders = [
             task
             for task in state.tasks
@@ -131,7 +131,7 @@ def held_locks(state: ClusterState) -> Iterator[Cause]:
 def _holder_that_died(
     name: str, primitive: Primitive | None, state: ClusterState
 ) -> tuple[WorkerNow, str | None] | None:
-    """Return a lost worker and the key of its task that held a lock.
+    """Return the lost worker whose task held a lock, and the key of the task, or None.
 
     The key is None if it is uncertain whether a task of this worker held the lock.
     """
@@ -195,7 +195,7 @@ def _who_holds(holders: list[TaskUnderWay], primitive: Primitive | None) -> str:
 
 
 def unset_signals(state: ClusterState) -> Iterator[Cause]:
-    """Find events, queues and variables that tasks or clients wait for."""
+    """Find events, queues and variables for which tasks or clients wait."""
     for (kind, name), waiters in _waiters(state, _SIGNALS).items():
         yield _waits_cause(
             kind, name, waiters, _signal_state(kind, _primitive(state, name)), _SIGNAL_ADVICE[kind]
@@ -225,7 +225,7 @@ def _signal_state(kind: str, primitive: Primitive | None) -> str:
 
 
 def _waiters(state: ClusterState, calls: tuple[str, ...]) -> dict[tuple[str, str], Waiters]:
-    """Return who waits in one of these calls: tasks, and the names of clients."""
+    """Return the tasks and clients that wait in some calls, by call and name of the primitive."""
     waiters: dict[tuple[str, str], Waiters] = {}
     for task in state.tasks:
         if task.activity.waits_in in calls and (task.seconds is None or task.seconds >= _LONG):

@@ -1,4 +1,4 @@
-"""Causes: silent or dead processes, tasks that stay at one line, and how workers ended."""
+"""Causes about silent or dead processes and tasks at one line, and descriptions of worker exits."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from dasfprof.analysis.under_way.state import (
 )
 from dasfprof.text import count_of, elide, format_duration
 
-#: Threshold (seconds without a heartbeat): a worker is silent. Dask sends a heartbeat every 0.5 to
-#: 5 seconds.
+#: Threshold (seconds): a worker without a heartbeat for this long is silent. Dask sends a heartbeat
+#: every 0.5 to 5 seconds.
 _SILENT = 10.0
-#: Threshold (seconds): an event loop is blocked. On a busy host, healthy event loops pause too.
+#: Threshold (seconds): an event loop counts as blocked. On a busy host, healthy loops pause too.
 _BLOCKED = 10.0
 
 
@@ -53,7 +53,7 @@ _WHY_SCHEDULER_SILENT: dict[ProcessState | None, tuple[Certainty, str, str]] = {
 
 
 def silent_scheduler(state: ClusterState) -> Iterator[Cause]:
-    """Find that the scheduler does not answer or that its event loop is blocked."""
+    """Find out whether the scheduler does not answer or its event loop is blocked."""
     if state.scheduler_answered is False:
         certainty, why, suggestion = _WHY_SCHEDULER_SILENT.get(
             state.scheduler_process, _WHY_SCHEDULER_SILENT[None]
@@ -82,7 +82,7 @@ def silent_scheduler(state: ClusterState) -> Iterator[Cause]:
 
 
 def dead_scheduler(state: ClusterState) -> Iterator[Cause]:
-    """Find that the scheduler's process ended while other processes of the cluster continued."""
+    """Find out whether the scheduler's process ended while others of the cluster continued."""
     if state.scheduler_answered is None and state.scheduler_process == "gone":
         yield Cause(
             "scheduler-gone",
@@ -103,8 +103,8 @@ def silent_workers(state: ClusterState) -> Iterator[Cause]:
         keys = tuple(task.key for task in tasks) or worker.processing_keys
         why, suggestion = _WHY_SILENT[worker.process_state]
         silence = f" (for {format_duration(worker.silent)})" if worker.silent >= 1 else ""
-        # A healthy worker may not answer for a short time, if its host is overloaded or C code
-        # runs.
+        # A healthy worker may not answer for a short time if its host is overloaded or if C code
+        # holds the GIL.
         certainty: Certainty = "likely" if worker.silent >= _SILENT else "open"
         certainty = "certain" if worker.process_state in ("stopped", "gone") else certainty
         yield Cause(
@@ -163,7 +163,8 @@ def _last_seen(tasks: list[TaskUnderWay], worker: WorkerNow) -> str:
 def workers_lost_with_tasks(state: ClusterState) -> Iterator[Cause]:
     """Find workers that left unexpectedly while they had tasks.
 
-    Workers with the same advice are one cause. Holders of locks are reported by `held_locks`.
+    Workers with the same advice are one cause. If a worker's task held a lock, `held_locks` reports
+    the worker instead.
     """
     holders = {cause.worker for cause in held_locks(state) if cause.kind == HOLDER_DIED}
     groups: dict[tuple[str, str], list[WorkerNow]] = {}
@@ -213,12 +214,12 @@ def blocked_loops(state: ClusterState) -> Iterator[Cause]:
             )
 
 
-#: Thresholds (seconds): tasks that sleep, and tasks that compute, which are reported.
+#: Thresholds (seconds): minimum time of sleeping tasks, and of running tasks, that are reported.
 _SLEEPING, _RUNNING = 3.0, 5.0
 
 
 def sleeping_tasks(state: ClusterState) -> Iterator[Cause]:
-    """Find tasks whose thread sleeps, but not in a call of Dask."""
+    """Find tasks whose thread sleeps. Waits in Dask's calls are not included."""
     for tasks in _by_line(state, "sleeping", _SLEEPING):
         yield _cause(
             "sleeping",
@@ -232,7 +233,7 @@ def sleeping_tasks(state: ClusterState) -> Iterator[Cause]:
 
 
 def running_tasks(state: ClusterState) -> Iterator[Cause]:
-    """Find tasks that run at the same line for a long time."""
+    """Find tasks that have been running at the same line for a long time."""
     for tasks in _by_line(state, "running", _RUNNING):
         first = tasks[0]
         used = "" if first.cpu is None else f" It used {format_duration(first.cpu)} of CPU."
@@ -246,7 +247,7 @@ def running_tasks(state: ClusterState) -> Iterator[Cause]:
 
 
 def fetching_tasks(state: ClusterState) -> Iterator[Cause]:
-    """Find tasks whose inputs do not arrive."""
+    """Find tasks that have long been waiting for their inputs to arrive."""
     late = [
         task
         for task in state.tasks
@@ -271,7 +272,7 @@ def fetching_tasks(state: ClusterState) -> Iterator[Cause]:
 def _by_line(
     state: ClusterState, thread_state: str, older_than: float
 ) -> Iterable[list[TaskUnderWay]]:
-    """Group the tasks that are not in a call of Dask by the user's line that they are at."""
+    """Group tasks by the user's line that they execute, without tasks that wait in Dask's calls."""
     by_line: dict[str | None, list[TaskUnderWay]] = {}
     for task in state.tasks:
         activity, long = task.activity, task.seconds is None or task.seconds >= older_than
@@ -301,9 +302,9 @@ def _places(tasks: list[TaskUnderWay]) -> str:
 # --- Descriptions of lost workers, and advice by how they ended -----------------------------------
 
 #: Threshold (fraction of the memory limit): a process that used less was far from its limit.
-#: Between two samples, it may allocate as much as it had.
+#: Between two samples, a process may allocate as much memory as it had.
 _FAR = 0.5
-#: Clauses about the end of workers, after a noun and its verb.
+#: Clauses about how workers ended, which follow a noun and its verb.
 _CLAUSES = {
     Why.SILENT: "abandoned by the scheduler because it received no heartbeat for longer than "
     "distributed.scheduler.worker-ttl",
@@ -315,7 +316,7 @@ _CLAUSES = {
     "system, a lifetime or a script",
     Why.UNKNOWN: "{}, for an unknown reason",
 }
-#: Additional advice about Dask's own tasks that need too much memory, by part of their names.
+#: Additional advice about Dask's own tasks that need too much memory, by a part of their names.
 _OF_DASK = {
     "parquet": " Tasks that read Parquet make partitions of at least one row group. If row "
     "groups are too large, write smaller ones (row_group_size=). "
@@ -333,7 +334,7 @@ _OF_DASK = {
 def clause(departures: list[Departure]) -> str:
     """Return a clause about how workers ended, with counts if they ended in different ways."""
     whys = Counter(departure.why for departure in departures).most_common()
-    # AGE comes first, because it shows that the tasks are not the cause.
+    # Why.AGE comes first, because it shows that the tasks did not cause the exits.
     whys.sort(key=lambda each: each[0] is not Why.AGE)
     ages = next(
         (map(format_duration, departure.ages) for departure in departures if departure.ages), ()
@@ -349,19 +350,19 @@ def clause(departures: list[Departure]) -> str:
 
 
 def in_words(departure: Departure) -> str:
-    """Return all that is known about the end of a worker, or an empty text."""
+    """Return everything that is known about a worker's exit, or "" if nothing is known."""
     return "; ".join(filter(None, (departure.words, departure.evidence)))
 
 
 def suspicion(kill: MemoryKill) -> str:
-    """Return which function took the memory of a killed worker, and how certain this is."""
+    """Return a sentence about the function that used a killed worker's memory."""
     what = "The results of" if kill.reason is Reason.RESULTS else ""
     took = f"{what} {kill.suspect} took the memory".strip()
     sure = "" if kill.certainty is Sure.CERTAIN else f", {kill.certainty.value}"
     return f"{took}{sure}: {kill.reason.value}. See died_of_memory(). "
 
 
-#: Advice by how workers ended. The function `name` was running.
+#: Advice by how workers ended. ``name`` is the function that was running.
 _ADVICE = {
     Why.SILENT: "Make {name} release the GIL if it holds it (in C code), or call it in a "
     "subprocess. Or raise distributed.scheduler.worker-ttl above the longest time "
@@ -393,9 +394,9 @@ _FILLED = (
 
 
 def advice(departure: Departure, function: str | None, *, fills: bool = False) -> str:
-    """Return advice about workers that ended in this way while a function ran.
+    """Return advice about workers that ended in this way while they ran tasks of a function.
 
-    If `fills`, results of the function filled the memory.
+    If `fills`, the results of the function filled the memory.
     """
     name, why = function or "the task", departure.why
     fills = fills and why is Why.MEMORY

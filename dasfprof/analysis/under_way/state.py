@@ -1,4 +1,4 @@
-"""`ClusterState`: the unfinished work of a cluster at one time. Keys and names are texts."""
+"""`ClusterState`: the unfinished work of a cluster at one time. All keys and names are texts."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from typing import Any, Literal, NamedTuple
 from dasfprof.schema.steps import DYNAMIC
 from dasfprof.text import clean, elide, format_duration
 
-#: Process states. stopped: by a signal. gone: it ended. busy: one thread computes and no other
-#: runs. idle: all its threads sleep.
+#: States of a process. stopped: by a signal. gone: the process ended. busy: one thread computes and
+#: no other thread runs. idle: all threads sleep.
 ProcessState = Literal["stopped", "gone", "busy", "idle"]
 
 
@@ -30,7 +30,7 @@ Stack = tuple[Frame, ...]
 
 
 def stack_of(frames: Any) -> Stack:
-    """Return a recorded stack, without damaged frames."""
+    """Return a recorded stack as frames. Damaged frames are left out."""
     known = frames if isinstance(frames, list | tuple) else ()
     return tuple(
         [_frame(*each) for each in known if isinstance(each, list | tuple) and len(each) == 3]
@@ -46,41 +46,42 @@ def _frame(function: Any, file: Any, line: Any) -> Frame:
 class Activity:
     """The activity of a thread."""
 
-    #: State: running (or runnable), sleeping, disk, stopped, or None if unknown.
+    #: State of the thread: running (or runnable), sleeping, disk, stopped, or None if unknown.
     thread_state: str | None = None
     stack: Stack = ()
-    #: Dask's call that the thread waits in (see `dasfprof.schema.under_way`), or None.
+    #: Dask's call in which the thread waits (see `dasfprof.schema.under_way`), or None.
     waits_in: str | None = None
-    #: Names of the primitives that it waits for: one, or several for a MultiLock. Empty for
-    #: futures.
+    #: Names of the locks or other primitives for which the thread waits. Only a MultiLock has
+    #: several names. Empty if the thread waits for futures.
     waits_for: tuple[str, ...] = ()
-    #: Keys of the futures that it waits for, up to 100.
+    #: Keys of the futures for which the thread waits, at most 100.
     waits_keys: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class TaskUnderWay:
-    """A task that a worker has started and not finished."""
+    """A task that a worker has started but not finished."""
 
     key: str
     #: Dask's task prefix.
     function: str
     #: Label of the worker.
     worker: str
-    #: State: executing, long-running, fetching, or cancelled.
+    #: State of the task: executing, long-running, fetching, or cancelled.
     state: str
-    #: Seconds since it was given its thread, or None if unknown.
+    #: Seconds since the task got its thread, or None if unknown.
     seconds: float | None
-    #: Identity of the thread, or None for a coroutine or a task without a thread.
+    #: Identity of the task's thread, or None for a coroutine or a task without a thread.
     thread: str | None = None
-    #: CPU seconds of its thread during `seconds`, or None if unknown.
+    #: CPU seconds of the task's thread during `seconds`, or None if unknown.
     cpu: float | None = None
-    #: Seconds for which `activity` was the same in all samples, or None if unknown.
+    #: Seconds for which all samples have shown the same `activity`, or None if unknown.
     unchanged: float | None = None
     activity: Activity = Activity()
-    #: Distributed locks and semaphores that it holds, as kind and name.
+    #: Kind and name of each distributed lock or semaphore that the task holds.
     holds: tuple[tuple[str, str], ...] = ()
-    #: Whether `holds` is certain. If not, its process holds them.
+    #: Whether the task certainly holds the locks in `holds`. Otherwise another task of its process
+    #: may.
     holds_certain: bool = True
 
 
@@ -92,36 +93,37 @@ class WorkerNow:
     worker: str
     address: str
     threads: int
-    #: Status: running, paused, closing_gracefully, and so on, or "lost" if it left unexpectedly.
+    #: Status: running, paused, closing_gracefully and so on. "lost" if the worker left
+    #: unexpectedly.
     status: str
-    #: Seconds since the scheduler last received a message from it.
+    #: Seconds since the scheduler last received a message from the worker.
     silent: float = 0.0
-    #: Number of unfinished tasks that the scheduler has assigned to it, and the first of their
-    #: keys.
+    #: Number of unfinished tasks that the scheduler has assigned to the worker, and the first keys
+    #: of these tasks.
     processing: int = 0
     processing_keys: tuple[str, ...] = ()
-    #: Tasks that the worker itself knows, with their states, or None if it did not answer or was
-    #: not asked.
+    #: States of the tasks that the worker itself knows, by key. None if the worker did not answer
+    #: or was not asked.
     known: Mapping[str, str] | None = None
     memory: float | None = None
     memory_limit: float | None = None
-    #: Bytes of results in its memory, or None if unknown.
+    #: Bytes of results in the worker's memory, or None if unknown.
     results: float | None = None
-    #: How its process ended, as a description and as a clause, and advice. Empty if unknown or
-    #: running.
+    #: How the worker's process ended, as a sentence and as a clause, and advice. All three are
+    #: empty if this is unknown or the process is running.
     exit: str = ""
     exit_clause: str = ""
     exit_advice: str = ""
-    #: For a lost worker: seconds since it left, and its tasks that held locks and semaphores, as
-    #: key and name of the lock.
+    #: Seconds since a lost worker left. Keys of its tasks that held locks or semaphores, each with
+    #: the name of the lock.
     gone: float | None = None
     held: tuple[tuple[str, str], ...] = ()
-    #: Whether the process answered, or None if it was not asked.
+    #: Whether the worker's process answered, or None if it was not asked.
     answered: bool | None = None
-    #: Process state according to the operating system, or None if unknown.
+    #: State of the process according to the operating system, or None if unknown.
     process_state: ProcessState | None = None
-    #: Seconds for which its event loop has been blocked (0 if it is not), and the stack of the
-    #: loop.
+    #: Seconds for which the worker's event loop has been blocked (0 if it is not blocked), and the
+    #: stack of the event loop.
     loop_blocked: float = 0.0
     loop_stack: Stack = ()
 
@@ -131,40 +133,41 @@ class ClientNow:
     """A client of the cluster."""
 
     client: str
-    #: Number of results that it requests, and number of unfinished ones, or None if unknown.
+    #: Number of results that the client requests, and the unfinished ones of these, or None if
+    #: unknown.
     wanted: int = 0
     unfinished: int | None = None
     #: First keys of the unfinished results.
     keys: tuple[str, ...] = ()
-    #: Activity of its main thread, or None if unknown.
+    #: Activity of the client's main thread, or None if unknown.
     activity: Activity | None = None
     #: Seconds for which the activity has been the same.
     unchanged: float | None = None
-    #: Whether it has long been waiting for results that the scheduler never kept for it.
+    #: Whether the client has long been waiting for results that the scheduler never kept for it.
     wants_nothing: bool = False
 
     @classmethod
     def from_row(cls, row: Mapping[str, Any]) -> ClientNow:
-        """Return the client that a recorded row of the scheduler describes."""
+        """Return a client from a recorded row of the scheduler."""
         keys = tuple(map(str, row.get("keys") or ()))
         return cls(str(row["client"]), int(row.get("wanted") or 0), row.get("unfinished"), keys)
 
 
 @dataclass(frozen=True)
 class HeldBackTask:
-    """A task that no worker may run."""
+    """A task that cannot run on any worker."""
 
     key: str
     function: str
     seconds: float | None
-    #: Restrictions: workers, hosts, resources.
+    #: Restrictions of the task: workers, hosts or resources.
     restrictions: Mapping[str, object] = field(default_factory=dict)
     #: Description of the restriction that no worker meets, or empty.
     unmet: str = ""
 
     @classmethod
     def from_row(cls, row: Mapping[str, Any], time: float) -> HeldBackTask:
-        """Return the held-back task that a recorded row of the scheduler describes."""
+        """Return a held-back task from a recorded row of the scheduler."""
         since = row.get("since")
         return cls(
             key=str(row.get("key")),
@@ -177,13 +180,13 @@ class HeldBackTask:
 
 @dataclass(frozen=True)
 class Primitive:
-    """A distributed lock, event, queue or variable that a task or client waits for or holds."""
+    """A distributed lock, event, queue or variable that tasks or clients wait for or hold."""
 
     #: Kind: Lock, Semaphore, MultiLock, Event, Queue.get, Queue.put, or Variable.
     kind: str
     name: str
     waiting: int = 0
-    #: Leases of a semaphore or lock.
+    #: Holders of the leases of a semaphore or lock.
     holders: tuple[str, ...] = ()
     limit: int | None = None
     is_set: bool | None = None
@@ -191,7 +194,7 @@ class Primitive:
 
     @classmethod
     def from_row(cls, row: Mapping[str, Any]) -> Primitive:
-        """Return the primitive that a recorded row of the scheduler describes."""
+        """Return a primitive from a recorded row of the scheduler."""
         return cls(
             kind=str(row.get("kind")),
             name=str(row.get("name")),
@@ -205,20 +208,20 @@ class Primitive:
 
 @dataclass(frozen=True)
 class FailedTask:
-    """A task that failed, without further retries."""
+    """A task that failed and is not retried again."""
 
     key: str
     function: str
-    #: The exception's representation.
+    #: The `repr` of the exception.
     message: str
     worker: str | None = None
-    #: Number of tasks that never run because they depend on it, or None if unknown.
+    #: Number of tasks that never run because they depend on this task, or None if unknown.
     dependents: int | None = None
-    #: If its workers died: how, as a clause, and advice. Empty if unknown.
+    #: How the workers of the task died, as a clause, and advice. Both are empty if they did not
+    #: die.
     died_of: str = ""
     advice: str = ""
-    #: Function that is suspected among all that the workers had, and the reason. Empty if it is the
-    #: task's own.
+    #: Function that is suspected of the workers' deaths, and the reason. Empty if no worker died.
     suspect: str = ""
     suspicion: str = ""
 
@@ -227,7 +230,7 @@ class FailedTask:
 class ClusterState:
     """The unfinished work of a cluster at one time."""
 
-    #: Unix seconds.
+    #: Unix seconds of the state.
     time: float
     #: Number of unfinished tasks on the scheduler, or None if unknown.
     unfinished: int | None
@@ -250,7 +253,7 @@ class ClusterState:
 
 # --- The user's line of a stack, and its text -----------------------------------------------------
 
-#: Threshold (seconds with the same stack): the duration is reported.
+#: Threshold (seconds): if a stack has been the same for this long, the duration is reported.
 _LOOKED_AT = 3.0
 #: Files of installed packages and of Python itself.
 _OF_LIBRARIES = re.compile(
@@ -270,7 +273,7 @@ def _is_of_user(file: str) -> bool:
 
 
 def user_frame(stack: Stack) -> Frame | None:
-    """Return the innermost frame of the user's code, or the outermost frame if there is none."""
+    """Return the innermost frame of the user's code, or the outermost frame without user code."""
     for frame in reversed(stack):
         if is_of_user(frame):
             return frame
@@ -278,7 +281,7 @@ def user_frame(stack: Stack) -> Frame | None:
 
 
 def write_frame(frame: Frame) -> str:
-    """Return a frame as ``file:line function``, without the file if it is unknown."""
+    """Return a frame as ``file:line function``. An unknown file is left out."""
     if frame.file == DYNAMIC:
         return f"{clean(frame.function)}, line {frame.line} of code that the client sent"
     return f"{clean(frame.file)}:{frame.line} {clean(frame.function)}"
@@ -291,9 +294,9 @@ def user_line(stack: Stack) -> str | None:
 
 
 def describe_stack(stack: Stack) -> str:
-    """Return where a thread is: the user's line with its text, then the library's innermost line.
+    """Return a description of a stack: the user's line and its text, then the innermost line.
 
-    The frames between them, and the path of installed libraries, are left out.
+    The frames between these lines, and the path of installed libraries, are left out.
     """
     frame = user_frame(stack)
     if frame is None:
@@ -302,20 +305,20 @@ def describe_stack(stack: Stack) -> str:
     words = write_frame(frame) + (f" (`{text}`)" if text else "")
     if stack[-1] == frame:
         return words
-    # The path starts at the library, such as ``pandas/core/frame.py``.
+    # Shorten the path so that it starts at the library, such as ``pandas/core/frame.py``.
     file = _WHERE_INSTALLED.sub("", stack[-1].file.replace("\\", "/"))
     return f"{words}, inside it {write_frame(stack[-1]._replace(file=file))}"
 
 
 def source_of(frame: Frame) -> str:
-    """Return the text of a line from the file on this host, or an empty text without the file."""
+    """Return the text of a frame's line, or "" if this host does not have the file."""
     return elide(linecache.getline(frame.file, frame.line).strip(), 80)
 
 
 def since(tasks: Sequence[TaskUnderWay]) -> str:
-    """Return for how long tasks have been at the same place, or how long they have been running.
+    """Return a clause about how long tasks have been at the same line, or have been running.
 
-    After a single snapshot, it is unknown what a task did before.
+    After a single snapshot, it is unknown what a task did earlier.
     """
     known = [task for task in tasks if task.seconds is not None]
     if not known:
@@ -333,7 +336,7 @@ _MOST_NAMES = 3
 
 
 def name_some(names: Sequence[str], *, number: int | None = None) -> str:
-    """Return the first of these keys or functions as text, with the number of further ones."""
+    """Return a text with the first keys or functions, and the number of further ones."""
     shown = ", ".join(elide(name, 60) for name in names[:_MOST_NAMES])
     more = (len(names) if number is None else number) - _MOST_NAMES
     return f"{shown} and {more:,} more" if more > 0 else shown
@@ -341,8 +344,8 @@ def name_some(names: Sequence[str], *, number: int | None = None) -> str:
 
 # --- `Cause`: why work does not finish, and how certain this is -----------------------------------
 
-#: certain: the evidence proves the cause. likely: it fits, and few other causes do. open: it fits,
-#: but a healthy run may look the same.
+#: certain: the evidence proves the cause. likely: the evidence fits, and few other causes fit as
+#: well. open: the evidence fits, but a healthy run may look the same.
 Certainty = Literal["certain", "likely", "open"]
 
 CERTAINTIES: tuple[Certainty, ...] = ("certain", "likely", "open")
@@ -350,9 +353,9 @@ CERTAINTIES: tuple[Certainty, ...] = ("certain", "likely", "open")
 
 @dataclass(frozen=True)
 class Cause:
-    """A reason for which tasks do not finish."""
+    """A reason why tasks do not finish."""
 
-    #: Name of the kind of cause, which does not change, such as ``lock-cycle``.
+    #: Stable name of the kind of cause, such as ``lock-cycle``.
     kind: str
     certainty: Certainty
     #: Headline: one sentence that names the cause.
@@ -361,24 +364,24 @@ class Cause:
     evidence: str
     #: Advice.
     suggestion: str
-    #: Tasks that the cause itself delays, sorted by key.
+    #: Keys of the tasks that the cause delays directly, in order.
     keys: tuple[str, ...] = ()
-    #: Number of unfinished tasks that wait for it.
+    #: Number of unfinished tasks that wait because of the cause.
     waiting: int = 0
     function: str | None = None
     worker: str | None = None
-    #: User's line that waits or runs, as ``file:line function``.
+    #: User's line that waits or runs, as ``file:line function``, or None.
     line: str | None = None
-    #: Seconds for which the cause has existed, or minimum seconds for which its tasks have been in
-    #: progress, or None if unknown.
+    #: Seconds for which the cause has existed. Otherwise the minimum time for which its tasks have
+    #: been in progress. None if unknown.
     seconds: float | None = None
 
     @classmethod
     def of_tasks(cls, tasks: Sequence[TaskUnderWay], *said: Any, **others: Any) -> Cause:
         """Return a cause that delays tasks.
 
-        Place, line and time are taken from the tasks by default. `said` are the fields from `kind`
-        to `suggestion`.
+        `said` are the fields from `kind` to `suggestion`. By default, the fields about function,
+        worker, line and time are taken from the tasks.
         """
         first = tasks[0] if tasks else None
         known = {
