@@ -1,4 +1,4 @@
-"""`TraceAnalyser`: a recorded run with its files and its report."""
+"""`TraceAnalyser`: the analyses of a recorded run, and its report."""
 
 from __future__ import annotations
 

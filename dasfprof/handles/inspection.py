@@ -1,4 +1,4 @@
-"""`stuck`: why the work on a live cluster does not finish, from the answers of its processes."""
+"""`stuck`: asks the processes of a live cluster, to find out why its work does not finish."""
 
 from __future__ import annotations
 
@@ -76,8 +76,8 @@ async def look_at(
 ) -> ClusterState:
     """Return the state of a live cluster.
 
-    See `views_of`. If the cluster is recorded and a client's file is on this host, the file shows
-    the sources of functions.
+    See `views_of`. If the cluster is being recorded and this host has a client's trace file, the
+    sources of functions are read from this file.
     """
     views = await views_of(address, connection_args, limit)
     looks = [look for look in views["scheduler"] if look is not None]

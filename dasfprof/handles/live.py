@@ -36,7 +36,7 @@ from dasfprof.text import clean
 
 logger = logging.getLogger(__name__)
 
-#: Seconds between two updates.
+#: Seconds between two updates of a view.
 _INTERVAL = 1.0
 _NOTHING_YET = "There are no files of the run on this host yet."
 
@@ -62,7 +62,7 @@ class LiveView:
         self._thread: threading.Thread | None = None
 
     def stop(self) -> None:
-        """Show the last state, and end the updates."""
+        """Show the last state, and end the updates of the view."""
         self._stopped.set()
         if self._thread is not None:
             self._thread.join()
@@ -70,7 +70,7 @@ class LiveView:
             self._findings.close()
 
     def state(self) -> RunState | None:
-        """Return the run's state, or None while none of its files are on this host."""
+        """Return the run's state, or None if this host has none of its files yet."""
         with self._lock:
             try:
                 self._live = self._live or LiveRun(self._find_files())
@@ -117,25 +117,24 @@ class LiveView:
 
 # --- The side processes ---------------------------------------------------------------------------
 
-#: Module that a side process runs.
+#: Module that a side process executes.
 MODULE = "dasfprof.handles.live"
-#: Text that views show before the first findings.
+#: Text that views show until the first findings are known.
 WHEN = "Findings so far: after a minute, or later for a large run."
-#: Seconds between two diagnoses, as a multiple of a diagnosis's CPU seconds, which limits them to 2
-#: % of a core.
+#: Seconds between two diagnoses, as a multiple of the CPU seconds of a diagnosis. This limits
+#: diagnoses to 2 % of a core.
 _TIMES = 50.0
-#: Expected CPU seconds of a diagnosis: a minimum, and the seconds per byte of files.
+#: Expected CPU seconds of a diagnosis: a fixed part, and seconds per byte of the run's files.
 _FIXED_SECONDS, _SECONDS_PER_BYTE = 1.0, 1e-6
-#: Time limit of a diagnosis (seconds).
+#: Time limit (seconds) of a diagnosis.
 _LONGEST = 600.0
 
 
 class FindingsSoFar:
     """Diagnoses a run repeatedly, in one process of low priority at a time.
 
-    The longer a diagnosis takes, the longer is the time until the next one.
-
-    A run that seems to hang, or that continues after that, is diagnosed immediately.
+    After a long diagnosis, the time until the next one is also longer. When a run begins to hang,
+    or continues after it has hung, the next diagnosis starts immediately.
 
     Parameters
     ----------
@@ -155,13 +154,13 @@ class FindingsSoFar:
         self.close()
 
     def close(self) -> None:
-        """End the process that diagnoses the run, if there is one."""
+        """End the process that is diagnosing the run, if there is one."""
         self._process.close()
 
     def latest(self, state: RunState) -> Sequence[dict[str, Any]] | None:
         """Return the rows of the last diagnosis, or None before the first.
 
-        Start another one if it is due, but not after the run's end.
+        If another diagnosis is due and the run has not ended, start it.
         """
         process = self._process
         if not process.is_running() and state.goes_on is not False:
@@ -175,7 +174,10 @@ class FindingsSoFar:
 
 
 def main(command: str, source: str, *others: str) -> None:
-    """Print the answer on standard output. See the docstring of the module."""
+    """Print the answer to a command on standard output.
+
+    The module's docstring lists the commands.
+    """
     if command in ("state", "counts"):
         _print_states([source, *others], counts=command == "counts")
         return

@@ -27,9 +27,9 @@ _NOTHING = (
 
 
 class LocalRun(ProfiledRun):
-    """A run on Dask's local schedulers, recorded in the process that computes.
+    """A run on Dask's local schedulers. The process that computes also records.
 
-    It has the methods of `ProfiledRun`, which do not have to wait for a cluster.
+    It has the methods of `ProfiledRun`, but they do not have to wait for a cluster.
     """
 
     def __init__(self, settings: RunSettings) -> None:
@@ -38,7 +38,7 @@ class LocalRun(ProfiledRun):
         reason = check_process(settings.directory, settings.storage)
         if reason is not None:
             raise RegistrationError(f"nothing can be recorded: {reason}. Nothing was registered.")
-        # Values that are measured on workers do not belong into a program's own process.
+        # Do not record values in the program's own process that otherwise workers measure.
         self._settings = replace(settings, enable_nvtx=False, profiler=None)
         self._unanswered: dict[str, str] = {}
         self._live = None
@@ -52,22 +52,22 @@ class LocalRun(ProfiledRun):
 
     @property
     def listener(self) -> LocalRecorder:
-        """The recorder that observes computations."""
+        """The recorder that observes the computations."""
         return self._recorder
 
     @property
     def recorded_anything(self) -> bool:
-        """Whether any computation was observed."""
+        """Whether the run observed any computation."""
         return self._recorder.computes_seen > 0
 
     def flush(self) -> None:
-        """Write every event recorded so far."""
+        """Write all events that were recorded so far."""
         self._recorder.commit()
         if self._steps is not None:
             self._steps.commit()
 
     def stop(self) -> None:
-        """End the recording. When it returns, every event of finished work is on disk."""
+        """End the recording. When this returns, all events of finished work are on disk."""
         if self._stopped:
             return
         self._stopped = True
@@ -87,7 +87,7 @@ class LocalRun(ProfiledRun):
 
     @property
     def page(self) -> str:
-        """The reason why there is no page on a dashboard."""
+        """The reason why a local run has no page on a dashboard."""
         return "no page: there is no cluster and therefore no dashboard"
 
     def _state(self) -> str:

@@ -42,12 +42,12 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: Time for a process to import what recording needs, as a multiple of `response_timeout`.
+#: Time in which a process has to import what recording needs, as a multiple of `response_timeout`.
 _PATIENCE = 12
 
-#: Module that serves a run's page on the dashboard, in a process of its own.
+#: Module of the separate process that serves a run's page on the dashboard.
 _COMPANION = "dasfprof.handles.live"
-#: Owner of runs that preloads start.
+#: Owner of the runs that preloads start.
 PRELOAD = "preload"
 
 
@@ -98,7 +98,7 @@ def register_default_profiler(
     settings = make_settings(
         name=name, enable_nvtx=enable_nvtx, add_time_suffix=add_time_suffix, **options
     )
-    # The owner distinguishes a forked child from its parent.
+    # The owner contains the process, so a forked child has another owner than its parent.
     return start_run(pipeline, replace(settings, owner=this_process()))
 
 
@@ -177,7 +177,7 @@ async def _register(
             await client
         if is_on_network(client):
             settings = replace(settings, client=client.id)
-        if not owned and client.cluster is None:  # Others may use the cluster as well.
+        if not owned and client.cluster is None:  # Other clients may use the cluster as well.
             settings = replace(settings, process=this_process())
         plugins = default_plugins(settings)
         link = ClusterLink(client, settings.response_timeout)
@@ -201,7 +201,7 @@ async def _register(
             await within(_PATIENCE * link.limit, client.register_plugin(plugin))
             logger.info("Registered %s", describe_plugin(plugin))
     except Exception as error:
-        # A plugin that failed on one process stays in the scheduler's list, where it would make
+        # If a plugin failed on one process, it is still in the scheduler's list, and would make
         # every new worker fail.
         await remove_plugins(link, [plugin.name for plugin in plugins])
         await home.leave()
@@ -219,13 +219,16 @@ def default_plugins(settings: RunSettings) -> list[WorkerPlugin | SchedulerPlugi
 
 
 def describe_plugin(plugin: Any) -> str:
-    """Return a plugin's kind and name in the form in which DASF logs them."""
+    """Return a plugin's kind and name as DASF logs them."""
     kind = "scheduler" if isinstance(plugin, SchedulerPlugin) else "worker"
     return f"{kind} plugin {plugin.name.rpartition('-')[2]}"
 
 
 async def _stop_earlier(client: Client, link: ClusterLink, owner: str) -> None:
-    """Stop the earlier run of an owner. A preload has no earlier run."""
+    """Stop the run that an owner registered earlier.
+
+    The owner of preloads keeps its earlier run.
+    """
     names = await client.run_on_scheduler(running_plugins, owner=owner)
     if names and owner != PRELOAD:
         logger.warning("another run was being recorded on this cluster and is stopped now")

@@ -1,4 +1,4 @@
-"""`Rotation`: splits the recording of a scheduler's preload into runs, and removes old ones."""
+"""`Rotation`: divides the recording of a scheduler's preload into runs, and removes old runs."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ from dasfprof.text import format_size
 
 logger = logging.getLogger(__name__)
 
-#: Seconds between two checks of the size of the run.
+#: Seconds between two checks of the run's size.
 _INTERVAL = 60.0
-#: Maximum fraction of `keep_size` for one run, so that there are older runs to remove.
+#: Maximum size of one run as a fraction of `keep_size`, so that there are older runs to remove.
 _SHARE = 0.25
 _DAY = 86400.0
-#: Threshold (seconds): an unclosed run whose last write is older has ended, because a scheduler
-#: writes at least every 10 s.
+#: Threshold (seconds): if the last write of an unclosed run is older, the run has ended. A
+#: scheduler writes at least every 10 s.
 _ABANDONED = 3600.0
 
 
 @dataclass(frozen=True)
 class Limits:
-    """Limits of the runs that a preload records. See the settings with these names."""
+    """Limits of the runs that a preload records. The fields are settings of the same names."""
 
     run_length: float
     keep_size: int
@@ -42,9 +42,9 @@ class Limits:
 
 
 class Rotation:
-    """Starts another run when the current one is long or large, and removes the oldest runs.
+    """Starts another run when the current run is long or large, and removes the oldest runs.
 
-    Used on the scheduler's event loop.
+    Its methods run in the scheduler's event loop.
 
     Parameters
     ----------
@@ -55,9 +55,9 @@ class Rotation:
     settings
         The run that is being recorded.
     begin
-        Starts another run and returns its settings.
+        Function that starts another run and returns its settings.
     clock
-        Returns Unix seconds.
+        Function that returns Unix seconds.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class Rotation:
         self._since = clock()
 
     def start(self) -> None:
-        """Start checking, and remove old runs of an earlier scheduler immediately."""
+        """Start regular checks, and immediately remove old runs of an earlier scheduler."""
         run_in_background(self._remove())
         self._wait()
 
@@ -94,7 +94,7 @@ class Rotation:
         self._wait()
 
     async def check(self) -> None:
-        """Start another run if this one is long or large enough, and remove old ones."""
+        """If the current run is long or large enough, start another run and remove old runs."""
         size = await aside(_size_of, self.settings)
         age = self._clock() - self._since
         if age < self._limits.run_length and size < _SHARE * self._limits.keep_size:
@@ -117,7 +117,7 @@ def _size_of(settings: RunSettings) -> int:
 
 
 class _EndedRun(NamedTuple):
-    """A run that a preload has recorded, and its files."""
+    """A run that a preload recorded and that has ended, with its files."""
 
     name: str
     created: float
@@ -126,13 +126,13 @@ class _EndedRun(NamedTuple):
 
 
 def remove_old_runs(settings: RunSettings, limits: Limits, now: float) -> None:
-    """Remove the oldest runs of preloads in a directory that exceed the limits.
+    """Remove the oldest runs of preloads in a directory until the others are within the limits.
 
     Parameters
     ----------
     settings
         The run that is being recorded, for which space is needed.
-    limits
+    The run that is being recorded, which needs space in the directory.
         The limits.
     now
         Unix seconds.

@@ -71,12 +71,12 @@ class ProfiledRun:
         self._home = Home(settings) if home is None else home
         self._link = ClusterLink(client, settings.response_timeout)
         self._stopped = False
-        #: Reason why `stop` could not end the recording, or empty.
+        #: Reason why `stop` could not end the recording, or empty if it could.
         self._obstacle = ""
         self._unanswered: dict[str, str] = {}
 
     def __await__(self) -> Generator[Any, None, AsynchronousRun]:
-        """Return the handle: ``await register_default_profiler(...)`` works for any client."""
+        """Return an awaitable of the handle, so that every handle can be awaited."""
         yield from ()
         return cast("AsynchronousRun", self)
 
@@ -139,7 +139,7 @@ class ProfiledRun:
         return self._sync(self._stop)
 
     def end_steps(self) -> None:
-        """End the recording of steps in this process. `stop` does this as well."""
+        """End the recording of steps in this process. `stop` also does this."""
         if self._steps is not None:
             self._steps.stop()
 
@@ -219,10 +219,10 @@ class ProfiledRun:
         return f"{description}, {count_of(len(files), 'file')}, {size} in {clean(self.directory)}>"
 
     def _sync(self, function: Callable[..., Coroutine[Any, Any, T]], *args: Any) -> T:
-        """Return a coroutine's result, or an awaitable of it if the client is asynchronous."""
+        """Return a coroutine's result, or an awaitable of the result for an asynchronous client."""
         if self._client.status == "closed" and not self._client.asynchronous:
-            # The client's event loop may have ended. This thread may run an event loop itself, as
-            # in a notebook, so another thread runs the coroutine.
+            # The client's event loop may have ended. In a notebook, this thread itself runs an
+            # event loop, so run the coroutine in another thread.
             with ThreadPoolExecutor(1) as thread:
                 return thread.submit(lambda: asyncio.run(function(*args))).result()
         return self._client.sync(function, *args)
@@ -255,7 +255,7 @@ class ProfiledRun:
             self._add_unanswered({**answers.silent, **await self._home.collect(self._link)})
 
     def _add_unanswered(self, silent: dict[str, str]) -> None:
-        """Store and log which processes did not answer, unless the cluster has closed."""
+        """Store and log the processes that did not answer, unless the cluster has closed."""
         self._unanswered.update({} if self._link.is_closed else silent)
         if self._unanswered:
             logger.warning(
@@ -315,7 +315,7 @@ class ProfiledRun:
 
 def recorded_runs(client: Client) -> list[ProfiledRun]:
     """Return handles of all runs that are being recorded on a cluster, whoever registered them."""
-    if not client.run_on_scheduler(running_plugins):  # dasfprof may not be installed there.
+    if not client.run_on_scheduler(running_plugins):  # The scheduler may not have dasfprof.
         return []
     runs: list[tuple[RunSettings, list[str]]] = client.run_on_scheduler(runs_on_scheduler)
     return [ProfiledRun(client, settings, plugins, False) for settings, plugins in runs]
@@ -324,7 +324,7 @@ def recorded_runs(client: Client) -> list[ProfiledRun]:
 if TYPE_CHECKING:
 
     class AsynchronousRun(ProfiledRun):
-        """The type of a handle that was awaited, whose client is asynchronous."""
+        """Type of a handle that was awaited because its client is asynchronous."""
 
         flush: Callable[[], Awaitable[None]]  # type: ignore[assignment]
         stop: Callable[[], Awaitable[None]]  # type: ignore[assignment]

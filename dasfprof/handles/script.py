@@ -1,7 +1,7 @@
 """Runs a script as Python would, while every cluster that its clients use is recorded.
 
-`dasfprof run` runs the user's script with it, and trials run theirs in separate processes. Dask is
-imported when it is needed, because a script may set options that Dask reads on import.
+`dasfprof run` uses it to run the user's script, and so do the processes of trials. Dask is imported
+only when it is needed, because a script may set options that Dask reads on import.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ logger = logging.getLogger(__name__)
 
 
 def apply_config(config: Path | None, args: list[str]) -> tuple[str, ...]:
-    """Apply a file of Dask's config to the script, and return its arguments as changed by the file.
+    """Apply a file of Dask's config to the script, and return the script's arguments.
 
     Dask reads the file when it is imported. A resource profile also contains settings that Dask
-    does not read from files: options of local clusters, environment variables, and arguments.
+    does not read from the file: options of local clusters, environment variables, and arguments.
     """
     change_clusters({})
     if config is None:
@@ -68,18 +68,18 @@ def apply_config(config: Path | None, args: list[str]) -> tuple[str, ...]:
 
 
 def change_clusters(settings: dict[str, Any]) -> list[ChangedOptions]:
-    """Give local clusters of this process other options.
+    """Override the options of local clusters that this process creates.
 
     Parameters
     ----------
     settings
-        Keywords of `ChangedOptions`. If empty, only Dask's config may contain options.
+        Keywords of `ChangedOptions`. If empty, only Dask's config can contain other options.
 
     Returns
     -------
     list
-        Empty at first. A `ChangedOptions` with these settings is added when Dask's cluster has been
-        imported.
+        Empty at first. When ``distributed`` has been imported, a `ChangedOptions` with these
+        settings is added.
     """
     changes: list[ChangedOptions] = []
 
@@ -96,13 +96,13 @@ def change_clusters(settings: dict[str, Any]) -> list[ChangedOptions]:
         except Exception:  # The script must import Dask even if this fails.
             logger.warning("options of local clusters are not changed", exc_info=True)
 
-    # The modules of Dask have been imported when `distributed` has.
+    # When `distributed` has been imported, so have Dask's modules.
     when_imported("distributed", place)
     return changes
 
 
 def when_imported(module: str, call: Callable[[], object]) -> None:
-    """Call a function as soon as a module has been imported."""
+    """Call a function when a module has been imported, or now if it already is."""
     if module in sys.modules:
         call()
     else:
@@ -110,9 +110,9 @@ def when_imported(module: str, call: Callable[[], object]) -> None:
 
 
 def with_arguments(given: Sequence[str], changed: Mapping[str, str]) -> tuple[str, ...]:
-    """Return a program's arguments with other values for some, by name, such as ``--chunk``.
+    """Return a program's arguments with changed values. Names are texts such as ``--chunk``.
 
-    New arguments come last.
+    Arguments that the program did not have are appended.
     """
     arguments = list(given)
     for name, value in changed.items():
@@ -130,26 +130,26 @@ def with_arguments(given: Sequence[str], changed: Mapping[str, str]) -> tuple[st
 # --- Running a script as Python would -------------------------------------------------------------
 
 
-#: Seconds to wait for a scheduler whose clients a script has closed.
+#: Seconds to wait for the scheduler of a cluster after the script closed its clients.
 _RECONNECT_TIMEOUT = 3.0
 
 
 @dataclass
 class Outcome:
-    """How a script ended."""
+    """How a script ended, and the objects that it left."""
 
     exit_code: int
-    #: Whether it ended by Ctrl-C.
+    #: Whether Ctrl-C ended the script.
     interrupted: bool = False
-    #: Module with the script's globals. Deleting them would close the clients and clusters in them.
+    #: Module that contains the script's globals. If they were deleted, their clusters would close.
     remains: Any = None
 
 
 def run_script(target: str, args: tuple[str, ...], *, as_module: bool) -> Outcome:
-    """Run a file (or a directory or zip file with a ``__main__``) or a module as ``__main__``.
+    """Run a file or a module as ``__main__``. A file may be a directory or zip with a ``__main__``.
 
-    ``sys.argv``, ``sys.path[0]`` and ``__main__`` are as Python would set them, and stay so. An
-    uncaught exception is shown as Python shows it, without frames of dasfprof.
+    ``sys.argv``, ``sys.path[0]`` and ``__main__`` are set as Python would set them, and are not
+    reset. An uncaught exception is printed as Python prints it, without frames of dasfprof.
     """
     sys.argv = [target, *args]
     try:
@@ -172,13 +172,13 @@ def run_script(target: str, args: tuple[str, ...], *, as_module: bool) -> Outcom
 
 
 def _set_first_path(path: str | None) -> None:
-    """Replace the directory of the `dasfprof` command, which Python put first."""
-    if not getattr(sys.flags, "safe_path", False):  # Only there since Python 3.11.
+    """Replace the first path, which is the directory of the `dasfprof` command, by another."""
+    if not getattr(sys.flags, "safe_path", False):  # Only Python 3.11 and later have this flag.
         sys.path[:1] = [] if path is None else [path]
 
 
 def _run_file(path: str) -> types.ModuleType:
-    """Execute a file in a new ``__main__``. `runpy.run_path` would give it another argv[0]."""
+    """Execute a file in a new ``__main__``. `runpy.run_path` would set another argv[0]."""
     module = types.ModuleType("__main__")
     loader = importlib.machinery.SourceFileLoader("__main__", path)
     vars(module).update(__file__=path, __loader__=loader, __cached__=None, __builtins__=builtins)
@@ -196,7 +196,7 @@ def _exit_code(code: Any) -> int:
 
 
 def _of_script(traceback: types.TracebackType | None) -> types.TracebackType | None:
-    """Remove the first frames, which are those of this module and of runpy."""
+    """Remove the first frames of a traceback, which belong to this module and runpy."""
     ours = (__name__, "runpy")
     while traceback is not None and traceback.tb_frame.f_globals.get("__name__") in ours:
         traceback = traceback.tb_next
@@ -207,7 +207,7 @@ def _of_script(traceback: types.TracebackType | None) -> types.TracebackType | N
 
 
 def observe_clients(name: str, options: dict[str, Any]) -> ClientRecorder:
-    """Register the cluster of every client of this process with a recorder."""
+    """Return a recorder that records the cluster of every client in this process."""
     recorder = ClientRecorder.current = ClientRecorder(name, options)
     when_imported("distributed.client", _add_preload)
     when_imported("dask", recorder.listen)
@@ -217,14 +217,14 @@ def observe_clients(name: str, options: dict[str, Any]) -> ClientRecorder:
 def _add_preload() -> None:
     import dask
 
-    # Dask logs each preload that it imports at INFO, and displays it.
+    # Dask logs each preload module that it imports at level INFO, which would be displayed.
     logging.getLogger("distributed.preloading").addFilter(
         lambda record: __name__ not in record.getMessage()
     )
     modules = dask.config.get("distributed.client.preload", default=[])
     modules = [modules] if isinstance(modules, str) else list(modules)
     arguments = dask.config.get("distributed.client.preload-argv", default=[])
-    if arguments and not isinstance(arguments[0], str):  # A list for each module.
+    if arguments and not isinstance(arguments[0], str):  # There is one list per module.
         arguments = [*arguments, []]
     dask.config.set(
         {
@@ -235,17 +235,17 @@ def _add_preload() -> None:
 
 
 async def dask_setup(client: Client) -> None:
-    """Record the cluster of a client that has connected. Dask calls this. See `observe_clients`."""
-    # Processes that this one starts may inherit the config.
+    """Record the cluster of a client that has connected. Dask calls this function as a preload."""
+    # A process that this process starts may inherit the config.
     recorder = ClientRecorder.current
     if recorder is not None and recorder.pid == os.getpid():
         await recorder.follow(client)
 
 
 def start_run(client: Client, **options: Any) -> Any:
-    """Return an awaitable of a run for a client that is connecting.
+    """Return an awaitable of a run on the cluster of a client that is connecting.
 
-    No registration ends the run.
+    Later registrations do not end this run.
     """
     from dasfprof.handles import registration
     from dasfprof.recording.settings import make_settings
@@ -256,19 +256,20 @@ def start_run(client: Client, **options: Any) -> Any:
 
 @dataclass
 class RecordedRun:
-    """The run of a cluster that a script's client connected to, or of the script's own process."""
+    """A run on a cluster that the script used, or in the script's own process."""
 
     run: ProfiledRun
-    #: Address of the scheduler, or a description of the process.
+    #: Address of the cluster's scheduler, or a description of the process.
     address: str
     security: Any = None
-    #: Cluster object, if the client was created from one.
+    #: Cluster object, if the script's client was created from one.
     cluster: weakref.ref[Any] | None = None
 
     def finish(self) -> None:
-        """End the recording and copy the files of other hosts here, unless the cluster has closed.
+        """End the recording and copy files of other hosts to this host.
 
-        The script may have closed its client and left the cluster running, so a new client is used.
+        This does nothing if the cluster has closed. The script may have closed its client, so
+        another client connects to the cluster.
         """
         from distributed import Client
 
@@ -302,27 +303,27 @@ class RecordedRun:
 
 @dataclass
 class ClientRecorder:
-    """Records each cluster that a client of this process connects to, once.
+    """Records each cluster to which a client of this process connects, as one run per cluster.
 
-    A run continues when its client closes and others connect. `finish` ends all runs. Computations
-    on Dask's local schedulers are one more run, starting with the first one.
+    A run continues when its client closes and others connect. `finish` ends all runs. All
+    computations on Dask's local schedulers together are another run.
 
     Parameters
     ----------
     name
-        Name of the runs; numbers are added to it for those after the first.
+        Name of the first run. Further runs have a number after it.
     options
         Further options of a recording. Options that are None come from Dask's config.
     """
 
-    #: Recorder of this process, after `observe_clients` was called.
+    #: The recorder of this process, or None before `observe_clients` is called.
     current: ClassVar[ClientRecorder | None] = None
 
     name: str
     options: dict[str, Any] = field(default_factory=dict)
     pid: int = field(default_factory=os.getpid)
     clusters: list[RecordedRun] = field(default_factory=list)
-    #: Messages about why clusters were not recorded.
+    #: Messages that say why clusters were not recorded.
     refusals: list[str] = field(default_factory=list)
     _seen: set[str] = field(default_factory=set)
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -342,14 +343,14 @@ class ClientRecorder:
             self._leave.append(observe_first_build(self._note_lines))
 
     def _note_lines(self) -> None:
-        """Record the lines that build layers, because the first computation was built before it."""
+        """Start recording lines that build layers, which is needed before the first computation."""
         from dasfprof.recording.dask_internals.graphs import place_hooks, remove_hooks
 
         place_hooks()
         self._leave.append(remove_hooks)
 
     def computes(self, compute: Compute) -> None:
-        """Start recording with a computation on one of Dask's local schedulers."""
+        """Start a run at the first computation on one of Dask's local schedulers."""
         from dasfprof.errors import DasfprofError
         from dasfprof.handles.local_run import LocalRun
         from dasfprof.recording.settings import make_settings
@@ -379,7 +380,7 @@ class ClientRecorder:
         """Do nothing, because the run's recorder observes tasks."""
 
     async def follow(self, client: Client) -> None:
-        """Start recording the cluster that the client is connected to."""
+        """Record the cluster to which a client has connected, unless it is already recorded."""
         from dasfprof.errors import DasfprofError
 
         address = client.scheduler.address
@@ -387,7 +388,7 @@ class ClientRecorder:
             await self._record(client, address)
         except DasfprofError as error:
             self.refusals.append(f"{address} was not recorded: {error}")
-        except Exception as error:  # For example, a scheduler that does not belong to distributed.
+        except Exception as error:  # For example, the scheduler may not belong to distributed.
             answer = f"{type(error).__name__}: {error}"
             self.refusals.append(
                 f"{address} was not recorded, because its scheduler answers: {answer}"

@@ -221,7 +221,7 @@ class FailedTask:
     #: die.
     died_of: str = ""
     advice: str = ""
-    #: Function that is suspected of the workers' deaths, and the reason. Empty if no worker died.
+    #: Function that may have caused the workers' deaths, and the evidence. Both may be empty.
     suspect: str = ""
     suspicion: str = ""
 

@@ -1,4 +1,4 @@
-"""`AssumedCluster`: the workers that an estimate is for."""
+"""`AssumedCluster`: the workers for which a graph is estimated."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from dasfprof.errors import InvalidArgumentError
 
 @dataclass(frozen=True)
 class AssumedCluster:
-    """Workers for which a graph is estimated, with the threads of each, and memory in bytes."""
+    """Workers for which a graph is estimated: the threads of each worker, and memory in bytes."""
 
     threads: list[int]
     memory_limit: float | None
@@ -28,7 +28,7 @@ class AssumedCluster:
 def assumed_cluster(
     workers: int | Sequence[int] | None, memory_limit: int | float | str | None
 ) -> AssumedCluster:
-    """Return the given workers or, by default, the workers of the current client."""
+    """Return the workers that the user gave or, by default, the workers of the current client."""
     threads, limit, free = _of_client()
     if isinstance(workers, int):
         each = threads[0] if threads else max(cpu_count() // max(workers, 1), 1)
@@ -55,7 +55,7 @@ def assumed_cluster(
 
 
 def _of_client() -> tuple[list[int], float | None, int | None]:
-    """Return threads, minimum memory, and free disk space of the current client's workers."""
+    """Return the threads, the minimum memory, and the free disk space of the client's workers."""
     try:
         distributed = sys.modules["distributed"]
         client = distributed.default_client()

@@ -37,7 +37,7 @@ from dasfprof.text import count_of, escape, format_duration, format_size
 if TYPE_CHECKING:
     import pandas as pd
 
-#: Maximum number of tasks of a graph that is replayed, and that is pickled to get its size.
+#: Maximum number of tasks in a graph that is replayed, and that is pickled to find its size.
 MOST_REPLAYED = 100_000
 #: Columns of `Estimate.layers` that only programs need.
 _FOR_PROGRAMS = ["Layer", "Takes", "Unknown"]
@@ -136,27 +136,27 @@ class Estimate:
     warnings: pd.DataFrame
     #: Number of tasks that Dask would send to the scheduler, or None if unknown.
     tasks: int | None
-    #: Bounds of the peak of results on the fullest worker in bytes, or None if unknown.
+    #: Bounds of the peak bytes of results on the worker with most results, or None if unknown.
     peak_bytes: tuple[float, float] | None
     #: Why the tasks or the peak are unknown, or an empty text.
     peak_unknown: str
-    #: Workers that were assumed: the threads of each, and memory in bytes (None if unknown).
+    #: Assumed workers: number of threads of each, and memory in bytes (None if unknown).
     threads: list[int]
     memory_limit: float | None
     #: Free bytes on the disk to which the current client's workers spill, or None if unknown.
     free_disk: int | None = None
     #: Maximum bytes of results that the fullest worker spills to disk with Dask's default
-    #: thresholds, or None if unknown or the memory of workers is unknown.
+    #: thresholds. None if this or the memory of workers is unknown.
     spilled_bytes: float | None = None
     #: Bytes of the graph as it is sent, and seconds that Dask needed to optimize it, or None if
     #: unknown.
     graph_bytes: int | None = None
     optimize_seconds: float | None = None
-    #: The first reason why the graph does not fit into memory, with the layer and line.
+    #: Reason why the graph certainly does not fit into memory, with layer and line, or None.
     _excess: tuple[str, str, str | None] | None = None
 
     def to_dict(self) -> dict[str, object]:
-        """Return the estimate as dicts and lists, as ``dasfprof estimate --json`` prints it."""
+        """Return the estimate as dicts and lists. ``dasfprof estimate --json`` prints them."""
         from dasfprof.report.documents import plain, records, schema_of
 
         tables = {"layers": records(self.layers), "warnings": records(self.warnings)}
@@ -206,7 +206,7 @@ class Estimate:
         return text + "".join(table.to_html(index=False, na_rep="") for table in tables)
 
     def _shown(self) -> pd.DataFrame:
-        """Return the layers with sizes as texts, without columns that only programs need."""
+        """Return the table of layers for users. Sizes are texts, and some columns are left out."""
         sizes = self.layers[["Largest Chunk", "Bytes"]].map(
             lambda size: None if np.isnan(size) else format_size(size)
         )
@@ -219,7 +219,7 @@ def check_memory(estimated: Estimate) -> None:
     Raises
     ------
     DoesNotFit
-        If it does.
+        If a worker certainly needs more.
     """
     if estimated._excess is not None:
         what, layer, line = estimated._excess
@@ -266,21 +266,21 @@ def estimate_graph(
     cluster: AssumedCluster,
     experience: Experience | None = None,
 ) -> Estimate:
-    """Estimate a graph in the form in which it is sent.
+    """Estimate the cost of a graph that Dask would send.
 
     Parameters
     ----------
     graph, keys
-        Graph that Dask would send, and the requested keys.
+        The graph that Dask would send, and the requested keys.
     sources
-        Graphs and expressions whose layers know their chunks.
+        Graphs and expressions with layers whose chunks are known.
     cluster
         The workers.
     experience
         Durations from earlier runs.
     """
     built = built_layers(sources)
-    # Dask pickles the graph before it creates the tasks.
+    # Dask pickles the graph without its single tasks.
     is_small = sum(layer.tasks for layer in built.values()) <= MOST_REPLAYED
     size = _graph_bytes(graph) if is_small else None
     sent = sent_graph(graph, keys)
@@ -307,7 +307,7 @@ def estimate_graph(
 
 
 def _short_disk(spilled: float, free: int) -> Warned:
-    """Return the warning that a worker may spill more than the free space of its disk."""
+    """Return the warning that a worker may spill more data than its disk has free space."""
     return Warned(
         "medium",
         f"A worker spills up to {format_size(spilled)}, and its disk has {format_size(free)} free.",
@@ -317,7 +317,7 @@ def _short_disk(spilled: float, free: int) -> Warned:
 
 
 def _graph_bytes(graph: Any) -> int | None:
-    """Return the bytes of a graph as it is sent, or None if it cannot be sent."""
+    """Return the bytes of a graph when it is sent, or None if it cannot be pickled."""
     from distributed.protocol.pickle import dumps
 
     buffers: list[pickle.PickleBuffer] = []
@@ -334,7 +334,7 @@ def _peak(
     bounds: tuple[np.ndarray, np.ndarray],
     threads: list[int],
 ) -> tuple[tuple[float, float] | None, str, int]:
-    """Return bounds of the peak, the reason if there are none, and the layer that holds most."""
+    """Return bounds of the peak, or why they are unknown, and the layer with most of the peak."""
     if len(sent) > MOST_REPLAYED:
         return None, f"graphs of more than {MOST_REPLAYED:,} tasks are not replayed", -1
     unknown = np.flatnonzero(~np.isfinite(bounds[1]))
@@ -355,7 +355,7 @@ def _excess(
     heaviest: int,
     limit: float | None,
 ) -> tuple[str, str, str | None] | None:
-    """Return why a graph certainly does not fit into a worker, with the layer and line."""
+    """Return why a graph certainly exceeds a worker's memory, with layer and line, or None."""
     if limit is None:
         return None
     for fact in (facts[number] for number in inputs_first(facts)):
@@ -376,7 +376,7 @@ def _layers_table(facts: list[LayerFacts], experience: Experience | None) -> pd.
     row_of = {number: row for row, number in enumerate(order)}
     rows: list[dict[str, Any]] = []
     for fact in (facts[number] for number in order):
-        # A node without a name is not a collection, such as the store that chunks are read from.
+        # A node without a name is not a collection. For example, it may be the store of the chunks.
         inputs = [facts[number] for number in fact.takes]
         before = max((each.total for each in inputs if each.name is not None), default=nan)
         row = {

@@ -1,4 +1,4 @@
-"""`LayerFacts`: the bytes, line and inputs of each layer of a graph as it is sent."""
+"""`LayerFacts`: the bytes, the line and the inputs of each layer in a graph that Dask sends."""
 
 from __future__ import annotations
 
@@ -15,15 +15,16 @@ from dasfprof.recording.dask_internals.layer_sizes import BuiltLayer
 from dasfprof.recording.dask_internals.sent_graphs import SentGraph, SentLayer
 from dasfprof.recording.steps.line import Place
 
-#: Names of the parts that a layer of Dask splits and merges, and of the last tasks of `compute`.
+#: Parts of names: the two steps into which Dask splits a rechunk layer, and the last task of
+#: `compute`.
 _SPLIT, _MERGE, _FINAL = "rechunk-split-", "rechunk-merge-", "-finalize-hlgfinalizecompute-"
 
-#: Functions that select values from a result, which are at most as large.
+#: Functions that select values. Their result is at most as large as their input.
 _CHOICES = ("getitem", "shuffle-split")
 
 
 def line_text(place: Place | None) -> str | None:
-    """Return a line of the program as text for tables."""
+    """Return a location in the program as text for tables, such as ``script.py:12``, or None."""
     return None if place is None else f"{PurePath(place[0]).name}:{place[1]}"
 
 
@@ -35,26 +36,27 @@ def line_of_layer(name: str) -> str | None:
 
 @dataclass(frozen=True)
 class LayerFacts:
-    """Facts about a layer of the graph as it is sent."""
+    """Facts about a layer in the form of the graph that Dask sends."""
 
     name: str | None
     function: str
     place: Place | None
     tasks: int
-    #: Bytes, or NaN if unknown.
+    #: Bytes of the largest result and of all results, or NaN if unknown.
     largest: float
     total: float
-    #: Largest chunk that its tasks make, as result or inside, and the function that makes it.
+    #: Bytes of the largest chunk that its tasks create, even if only as an intermediate value, and
+    #: the function and line that create this chunk.
     most: float
     made_by: str
     made_at: str | None
-    #: Layers whose results it uses, and the reason if its bytes are unknown.
+    #: Indices of the layers whose results it uses, and the reason if its bytes are unknown.
     takes: list[int]
     unknown: str
 
 
 def inputs_first(facts: list[LayerFacts]) -> list[int]:
-    """Return the layers in an order in which inputs come first."""
+    """Return the indices of the layers, sorted so that each layer comes after its inputs."""
     try:
         graph = {number: fact.takes for number, fact in enumerate(facts)}
         return list(TopologicalSorter(graph).static_order())
@@ -98,7 +100,7 @@ def layer_facts(
 
 
 def _inside(base: BuiltLayer, built: dict[str, BuiltLayer], sent: set[str]) -> list[BuiltLayer]:
-    """Return the layers that Dask fused into a layer, with chunks of known size."""
+    """Return the layers that Dask fused into a layer, if the size of their chunks is known."""
     waiting, layers = list(base.inputs), {}
     for name in waiting:
         if name in built and name not in sent and name not in layers:
@@ -106,13 +108,13 @@ def _inside(base: BuiltLayer, built: dict[str, BuiltLayer], sent: set[str]) -> l
             waiting += built[name].inputs
     known = [layer for layer in layers.values() if layer.grid is not None]
     if any(layer.function == "getitem" for layer in (base, *known)):
-        # Dask reads no more of a file than slices in the same task need.
+        # If a task takes slices of a file, Dask reads only these slices.
         known = [x for x in known if any(built[n].chunks for n in x.inputs if n in built)]
     return known
 
 
 def _base(layer: SentLayer, built: dict[str, BuiltLayer]) -> BuiltLayer | None:
-    """Return the layer that a sent layer comes from. Dask puts the names of fused layers first."""
+    """Return the built layer for a layer that is sent. The sent name may have more prefixes."""
     name = (layer.name or "").replace(_SPLIT, _MERGE, 1)
     while name and name not in built:
         name = name.partition("-")[2]
@@ -120,7 +122,7 @@ def _base(layer: SentLayer, built: dict[str, BuiltLayer]) -> BuiltLayer | None:
 
 
 def _of_one_chunk(key: Any, built: dict[str, BuiltLayer]) -> BuiltLayer | None:
-    """Return the layer of a single chunk that was fused with the last task of `compute`."""
+    """Return the layer whose only chunk Dask fused with the last task of `compute`, or None."""
     if not isinstance(key, str) or _FINAL not in key:
         return None
     functions = f"-{key.partition(_FINAL)[0]}"
@@ -129,7 +131,7 @@ def _of_one_chunk(key: Any, built: dict[str, BuiltLayer]) -> BuiltLayer | None:
 
 
 def _bounds(sent: SentGraph, bases: list[BuiltLayer | None]) -> tuple[np.ndarray, np.ndarray]:
-    """Return bounds of the bytes of each task's result, infinite if unknown."""
+    """Return bounds of the bytes of each task's result. An unknown upper bound is infinite."""
     low, high = np.full(len(sent), nan), np.full(len(sent), nan)
     shrinks = np.zeros(len(sent), dtype=bool)
     for layer, base in zip(sent.layers, bases, strict=True):
@@ -138,7 +140,7 @@ def _bounds(sent: SentGraph, bases: list[BuiltLayer | None]) -> tuple[np.ndarray
         if base is None or grid is None:
             continue
         sizes: Any = nan
-        if (layer.name or "").startswith(_SPLIT):  # Data that is split has the bytes of its parts.
+        if (layer.name or "").startswith(_SPLIT):  # The parts together have the bytes of the data.
             sizes = grid.sum() / len(layer.tasks)
         elif not layer.blocks or not layer.blocks[0]:
             sizes = grid.sum()
@@ -155,7 +157,10 @@ def _bounds(sent: SentGraph, bases: list[BuiltLayer | None]) -> tuple[np.ndarray
 
 
 def _sum_up(sent: SentGraph, low: np.ndarray, high: np.ndarray, shrinks: np.ndarray) -> None:
-    """Set bounds of tasks whose results consist of results of others, in place."""
+    """Set, in place, unknown bounds of tasks from the bounds of their inputs.
+
+    This is possible if a result consists of the inputs (`joins`), or is not larger (`shrinks`).
+    """
     least, most, joins, bound = low.tolist(), high.tolist(), sent.joins.tolist(), shrinks.tolist()
     offsets, inputs = sent.input_offsets.tolist(), sent.inputs.tolist()
     for first in np.flatnonzero(np.isnan(high)).tolist():

@@ -1,4 +1,4 @@
-"""`FirstCompute`: the estimate of a script's first computation, at which the script ends."""
+"""`FirstCompute`: estimates the first computation of a script, and ends the script there."""
 
 from __future__ import annotations
 
@@ -13,31 +13,30 @@ if TYPE_CHECKING:
 
 
 class _Stop(SystemExit):
-    """Raised to end the script. It is not an Exception, so that the script does not catch it."""
+    """Raised to end the script. It is not an Exception, so scripts do not catch it."""
 
 
 class FirstCompute:
-    """Ends a script at its first computation, and estimates it.
+    """Ends a script at its first computation, and estimates the cost of this computation.
 
-    Dask is imported when the script imports it, because scripts may set options that Dask reads on
-    import.
+    The script itself imports Dask, because it may set options that Dask reads on import.
 
     Parameters
     ----------
     workers, memory_limit
-        As for `estimate`.
+        See `estimate`.
     """
 
     def __init__(self, workers: int | None, memory_limit: str | None) -> None:
         self._workers, self._limit = workers, memory_limit
         self._lock = threading.Lock()
         self._is_placed = False
-        #: None if nothing has been computed yet, or the error that prevented an estimate.
+        #: The estimate, or the error that prevented it. None before the first computation.
         self.estimate: Estimate | None = None
         self.error: Exception | None = None
 
     def listen(self) -> None:
-        """Wait for the script to import Dask."""
+        """Wait until the script imports Dask."""
         when_imported("distributed", self._place)
         when_imported("dask", lambda: import_module("distributed"))
 
@@ -62,6 +61,6 @@ class FirstCompute:
                 if self.estimate is None:
                     cluster = assumed_cluster(self._workers, self._limit)
                     self.estimate = estimate_graph(graph, keys, [graph], cluster)
-            except Exception as error:  # The script might catch it.
+            except Exception as error:  # The script might catch this error.
                 self.error = error
         raise _Stop(0)

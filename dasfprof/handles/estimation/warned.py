@@ -1,6 +1,6 @@
-"""`find_warnings`: operations that will need too much, with the lines that built them.
+"""`find_warnings`: warnings about operations that will need too much, with their lines.
 
-Each rule uses what the graph itself shows. A rule without the required figures gives no warning.
+Each rule uses only the graph. If a figure that it needs is unknown, the rule gives no warning.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from dasfprof.recording.dask_internals.parquet_reads import late_selections, ski
 from dasfprof.recording.dask_internals.sent_graphs import SentGraph, repeated_calls
 from dasfprof.text import format_size
 
-#: Threshold (factor): an operation multiplies chunks, tasks or bytes. Minimum number of tasks, and
-#: minimum bytes of a chunk, for which this matters. Smaller chunks cost more to schedule than to
-#: compute.
+#: Threshold: factor by which an operation multiplies chunks, tasks or bytes. Minimum number of
+#: tasks for which this matters, minimum bytes of a large chunk, and maximum bytes of a tiny chunk,
+#: which costs more to schedule than to compute.
 _MULTIPLIES, _MANY, _LARGE, _TINY = 10, 1000, 100e6, 1e6
-#: Threshold (tasks): an exchange of all chunks with all.
+#: Threshold (tasks) of an exchange in which each output chunk needs all input chunks.
 _ALL_TO_ALL = 100_000
-#: Threshold (bytes): an object in the graph, and all objects of a layer together.
+#: Thresholds (bytes) of one object in the graph, and of all objects of a layer together.
 _OBJECT, _OBJECTS = 1e6, 10e6
-#: Threshold (factor): number of times that stored chunks are read.
+#: Threshold: how often stored chunks are read on average.
 _READ_AGAIN = 1.5
-#: Functions that select, reorder or split values without computing any.
+#: Functions that select, reorder or split values but do not compute any.
 _MOVES = ("getitem", "reshape", "rechunk", "take", "vindex", "shuffle", "setitem")
 
 
@@ -55,7 +55,7 @@ def find_warnings(
     built
         Layers as the program built them.
     facts, sent
-        Layers of the graph as it is sent, and its tasks.
+        Layers of the graph in the form in which it is sent, and the graph in this form.
     threads, memory_limit
         Threads of each worker, and its memory in bytes, or None if unknown.
     """
@@ -68,7 +68,7 @@ def find_warnings(
 
 
 def _large_chunks(facts: list[LayerFacts], most: float) -> Iterator[Warned]:
-    """Yield chunks that are larger than a thread's part of memory, the first of each chain."""
+    """Yield chunks that exceed a thread's part of the memory. Of a chain, yield only the first."""
     for fact in facts:
         if fact.most > most and not any(facts[number].most > most for number in fact.takes):
             yield Warned(
@@ -81,11 +81,11 @@ def _large_chunks(facts: list[LayerFacts], most: float) -> Iterator[Warned]:
 
 
 def _multiplied(layer: BuiltLayer, built: dict[str, BuiltLayer]) -> Iterator[Warned]:
-    """Yield operations that multiply chunks, tasks, or the bytes of a chunk."""
+    """Yield a warning if an operation multiplies chunks, tasks, or the bytes of a chunk."""
     is_rechunk, line = layer.function.startswith("rechunk"), line_of_layer(layer.name)
     inputs = [built[name] for name in layer.inputs if name in built]
     while is_rechunk and len(inputs) == 1 and inputs[0].function.startswith("rechunk"):
-        inputs = [built[name] for name in inputs[0].inputs if name in built]  # Its other steps.
+        inputs = [built[name] for name in inputs[0].inputs if name in built]  # Skip its steps.
     before = max((other.chunks or 0 for other in inputs), default=0)
     if not before or layer.chunks is None:
         return
@@ -118,7 +118,7 @@ def _multiplied(layer: BuiltLayer, built: dict[str, BuiltLayer]) -> Iterator[War
 
 
 def _all_to_all(facts: list[LayerFacts]) -> Iterator[Warned]:
-    """Yield exchanges of all chunks with all that need very many tasks."""
+    """Yield exchanges that need very many tasks because outputs depend on all input chunks."""
     exchanges: dict[str, list[int]] = {}
     for number, fact in enumerate(facts):
         if "rechunk" in fact.function or "shuffle" in fact.function:
@@ -161,7 +161,7 @@ def _objects(layer: BuiltLayer) -> Iterator[Warned]:
 
 
 def _stored_chunks(layer: BuiltLayer, built: dict[str, BuiltLayer]) -> Iterator[Warned]:
-    """Yield reads whose chunks divide stored chunks, which are therefore read several times."""
+    """Yield reads that do not align with stored chunks, which are therefore read several times."""
     if layer.lengths is None or not all(sum(axis) > 0 for axis in layer.lengths):
         return
     arrays = [layer, *(built[name] for name in layer.inputs if name in built)]
@@ -187,14 +187,14 @@ def _stored_chunks(layer: BuiltLayer, built: dict[str, BuiltLayer]) -> Iterator[
 
 
 def _touched(lengths: tuple[int, ...], size: int) -> Iterator[int]:
-    """Yield the number of stored chunks of a size that each chunk reads from."""
+    """Yield, for each chunk of an axis, from how many stored chunks of a size it reads."""
     for length, end in zip(lengths, accumulate(lengths), strict=True):
         yield -(-int(end) // size) - int(end - length) // size
 
 
 def _chunks_of(value: Any, shape: tuple[float, ...]) -> tuple[int, ...] | None:
-    """Return the stored chunks of an array with this shape, such as one of Zarr or HDF5."""
-    while type(value).__module__.startswith("xarray."):  # Layers of indexing.
+    """Return the chunks in which a value is stored, or None if it is not an array of this shape."""
+    while type(value).__module__.startswith("xarray."):  # Skip layers that index the array.
         value = getattr(value, "array", getattr(value, "_array", None))
     chunks = getattr(value, "chunks", None)
     if not isinstance(chunks, tuple) or getattr(value, "shape", None) != shape:
@@ -204,7 +204,7 @@ def _chunks_of(value: Any, shape: tuple[float, ...]) -> tuple[int, ...] | None:
 
 
 def _parquet(built: dict[str, BuiltLayer]) -> Iterator[Warned]:
-    """Yield filters, and selections of columns, with which a read could skip parts of files."""
+    """Yield filters and selections of columns that would let read_parquet skip parts of files."""
     for name, filters, skipped, groups in skippable_reads(x.source for x in built.values()):
         yield Warned(
             "medium",
@@ -223,7 +223,7 @@ def _parquet(built: dict[str, BuiltLayer]) -> Iterator[Warned]:
 
 
 def _merges(built: dict[str, BuiltLayer]) -> Iterator[Warned]:
-    """Yield merges whose results may contain each row of a key with each other one."""
+    """Yield merges whose results may combine each row of a key with every other row of the key."""
     for name, left, right, keys in product_merges(layer.source for layer in built.values()):
         yield Warned(
             "high",
@@ -235,7 +235,7 @@ def _merges(built: dict[str, BuiltLayer]) -> Iterator[Warned]:
 
 
 def _repeated(sent: SentGraph) -> Iterator[Warned]:
-    """Yield calls of a delayed function with the same arguments at several lines."""
+    """Yield delayed functions that are called with the same arguments at several lines."""
     for function, keys in repeated_calls(sent):
         lines = sorted({line for key in keys if (line := line_of_layer(key)) is not None})
         if len(lines) > 1:

@@ -1,1 +1,1 @@
-"""Trials: a program runs with and without a change in turns, and the results are compared."""
+"""Trials: a program runs alternately with and without a change, and the results are compared."""

@@ -1,7 +1,8 @@
-"""Copies of a program's files, one of them with a patch, so that the user's files stay unchanged.
+"""Copies of a program's files, with and without a patch, so that the user's files stay unchanged.
 
-In a git work tree, the copy has the files that git tracks or would add. Elsewhere, it has all files
-of the script's directory. Large files, and directories that git ignores, are linked.
+If the script is in a git work tree, the files that git tracks or would add are copied. Otherwise
+all files in the script's directory are copied. Large files, and directories that git ignores, are
+linked.
 """
 
 from __future__ import annotations
@@ -23,12 +24,12 @@ from dasfprof.text import clean, excerpt
 _LARGEST = 16 * 2**20
 #: Maximum number of files in a copy.
 _MOST = 20_000
-#: Parts of git's error messages about a patch with correct file names.
+#: Parts of git's error messages that are about the patch itself and not about file names.
 _TELLING = ("patch failed", "corrupt", "No valid patches")
 
 
 def with_patch(program: Program, patch: Path, work: Path) -> tuple[Program, Program]:
-    """Return a program that runs in a copy of its files, and one in a copy with a patch.
+    """Return a program that runs in a copy of its files, and another one in a copy with a patch.
 
     Parameters
     ----------
@@ -37,7 +38,7 @@ def with_patch(program: Program, patch: Path, work: Path) -> tuple[Program, Prog
     patch
         The file of a unified diff.
     work
-        A directory for the copies.
+        A directory in which the copies are created.
 
     Raises
     ------
@@ -76,7 +77,10 @@ def with_patch(program: Program, patch: Path, work: Path) -> tuple[Program, Prog
 
 
 def _from_here(argument: str, root: Path) -> str:
-    """Return an argument that names a file outside the copied directory as an absolute path."""
+    """Return a program's argument.
+
+    If it names a file outside the copied directory, make it absolute.
+    """
     path = Path(argument)
     if path.exists() and not path.resolve().is_relative_to(root):
         return str(path.absolute())
@@ -84,7 +88,7 @@ def _from_here(argument: str, root: Path) -> str:
 
 
 def _files_of(start: Path, script: Path) -> tuple[Path, list[str]]:
-    """Return the directory to copy, and the names of its files and linked directories."""
+    """Return the directory to copy, and the names of the files and linked directories in it."""
     top = _git(start, "rev-parse", "--show-toplevel")
     if top and _git(start, "check-ignore", str(script)) is None:
         root = Path(top.rstrip("\n")).resolve()
@@ -108,7 +112,7 @@ def _files_of(start: Path, script: Path) -> tuple[Path, list[str]]:
 
 
 def _git(directory: Path, *arguments: str) -> str | None:
-    """Return what git prints, or None if it fails or there is no git."""
+    """Return the output of a git command, or None if the command fails or git is missing."""
     if shutil.which("git") is None:
         return None
     command = ["git", "-C", str(directory), *arguments]
@@ -119,7 +123,7 @@ def _git(directory: Path, *arguments: str) -> str | None:
 def _copy(root: Path, names: Sequence[str], copy: Path) -> None:
     for name in names:
         source, target = root / name, copy / name
-        if not source.exists():  # git tracks files that were deleted
+        if not source.exists():  # git also lists tracked files that were deleted.
             continue
         target.parent.mkdir(parents=True, exist_ok=True)
         place = source.resolve()
@@ -132,10 +136,10 @@ def _copy(root: Path, names: Sequence[str], copy: Path) -> None:
 
 
 def _apply(patch: Path, directories: Sequence[Path]) -> None:
-    """Apply a patch whose file names are relative to one of the directories."""
+    """Apply a patch. Its file names may be relative to any of the directories."""
     if shutil.which("git") is None:
         raise TrialError("Patches require git. Install it, or use --with.")
-    # A copy may be inside another repository.
+    # The copy may be inside another repository, which git must not use.
     ceiling = os.pathsep.join(str(directory.parent) for directory in directories)
     environment = {**os.environ, "GIT_CEILING_DIRECTORIES": ceiling}
     complaints = []

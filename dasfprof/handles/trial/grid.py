@@ -1,4 +1,4 @@
-"""Clusters that fit on a host, and the predictions of a run's replay for each."""
+"""Sizes of clusters that fit on a host, and predictions for these by replays of a run."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ from dasfprof.handles.trial.process import Done
 from dasfprof.recording.probes.process import memory_group
 from dasfprof.text import format_size
 
-#: Total numbers of threads, as multiples of the host's cores. With fewer threads, cores are idle.
-#: More threads help tasks that wait.
+#: Minimum and maximum total number of threads, as multiples of the host's cores. Fewer threads
+#: leave cores idle. Additional threads help tasks that wait.
 _THREADS = 0.5, 4.0
-#: Findings that show that tasks of one process take turns, which a replay does not simulate.
+#: Findings that tasks of one process take turns. A replay does not simulate this.
 _TAKE_TURNS = ("per-process-lock", "gil-contention")
 
 
 @dataclass(frozen=True)
 class Host:
-    """Resources that workers may use together, limited to what this process may use."""
+    """Resources that all workers together may use, limited to those that this process may use."""
 
     cores: int
     #: Bytes.
@@ -41,14 +41,14 @@ class Host:
 
     @classmethod
     def here(cls) -> Host:
-        """Return this host, by its control groups and CPU affinity, as Dask does."""
+        """Return this host's resources, limited by control groups and CPU affinity as in Dask."""
         group = memory_group()
         there = psutil.virtual_memory().total
         return cls(cpu_count(), float(min(there, group[1]) if group else there))
 
 
 def cluster_sizes(host: Host, parameters: Mapping[str, Sequence[Value]]) -> list[tuple[int, int]]:
-    """Return the given numbers of workers and threads, or powers of two that fit on the host."""
+    """Return pairs of numbers of workers and threads: given numbers, or powers of two that fit."""
     least, most = (host.cores * times for times in _THREADS)
     given = [[int(x) for x in parameters.get(n, ())] for n in ("n_workers", "threads_per_worker")]
     workers = given[0] or sorted({*_powers(host.cores), host.cores})
@@ -66,19 +66,19 @@ def _powers(most: int) -> list[int]:
 
 @dataclass(frozen=True)
 class Foretold:
-    """Predictions of a recorded run for other clusters on its host."""
+    """Predictions for other clusters on a host, based on a recorded run."""
 
     host: Host
-    #: The run, or None if there were several clusters.
+    #: The run, or None if the program created several clusters.
     run: Run | None
-    #: Whether its workers are processes.
+    #: Whether the run's workers are processes.
     processes: bool
-    #: Finding that shows that tasks take turns, or empty.
+    #: Name of a finding that tasks take turns, or empty.
     taking_turns: str = ""
 
     @classmethod
     def of(cls, done: Done, host: Host) -> Foretold:
-        """Return the predictions of a run."""
+        """Return predictions based on a run of a program."""
         alone = done.runs[0] if len(done.runs) == 1 else None
         processes = all(one.get("processes", True) for one in done.clusters)
         if alone is None:
@@ -89,7 +89,7 @@ class Foretold:
 
     @property
     def limits(self) -> list[str]:
-        """Limits of the replay, as sentences."""
+        """Sentences about what the replay does not include."""
         if self._replay is None:
             return ["The program creates several clusters, so nothing can be predicted."]
         if self._replay.obstacle:
@@ -114,7 +114,7 @@ class Foretold:
         return MemoryThresholds() if self.run is None else memory_thresholds(self.run)
 
     def lacks_memory(self, limit: Value) -> bool:
-        """Return whether the baseline cluster had too little memory, and the limit gives more."""
+        """Return whether the recorded cluster had too little memory and the new limit is higher."""
         if self.run is None or not self.processes:
             return False
         recorded = self.run.workers["memory_limit"].dropna().to_numpy(dtype=float)
@@ -126,7 +126,7 @@ class Foretold:
         )
 
     def _need(self, workers: int | None, threads: int | None) -> float:
-        """Return the bytes of the fullest worker's process, or NaN if unknown."""
+        """Return the predicted peak bytes of the fullest worker's process, or NaN if unknown."""
         if self.run is None or not self.processes:
             return math.nan
         forecast = memory_forecast_of(self.run)
@@ -136,7 +136,7 @@ class Foretold:
         return forecast.peaks(cluster).process.likely
 
     def point(self, change: Mapping[str, Value], workers: int, threads: int, limit: Value) -> Point:
-        """Return the predictions for a cluster."""
+        """Return the settings of a cluster with their predictions."""
         need, most = self._need(workers, threads), float(parse_bytes(limit))
         if need > self._thresholds.kills * most:
             return Point(

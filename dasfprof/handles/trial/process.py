@@ -21,12 +21,12 @@ from dasfprof.handles.trial.results import files_below, written_since
 from dasfprof.handles.trial.settings import Settings
 from dasfprof.text import excerpt
 
-#: Code that the process runs. It gets the path of a plan.
+#: Module that the process executes, with the path of a plan as its argument.
 _MODULE = "dasfprof.handles.trial.trial_run"
-#: Seconds that a program has to end after Ctrl-C, and after SIGTERM.
+#: Seconds that a program has to end, after Ctrl-C and after SIGTERM.
 _GRACE = (10.0, 3.0)
-#: Parts of the commands of processes that Python itself starts. On a busy host, they end a while
-#: later.
+#: Part of the commands of helper processes that Python itself starts. On a busy host, these end
+#: later than the program.
 _HELPER = "from multiprocessing."
 
 
@@ -35,33 +35,33 @@ class Program:
     """The program of a trial: a script or a module with its arguments, or a pickled function."""
 
     name: str
-    #: A script's path or a module's name, and its arguments.
+    #: Path of a script or name of a module, followed by its arguments.
     command: tuple[str, ...] = ()
     as_module: bool = False
-    #: File of a pickled function. The paths are those of the process that pickled it.
+    #: Path of a file with a pickled function and the paths of modules from which it imports.
     function: str = ""
     #: Options of the recording.
     options: Mapping[str, Any] = field(default_factory=dict)
-    #: Its working directory, or empty for that of this process.
+    #: Working directory of the program, or empty for the working directory of this process.
     directory: str = ""
-    #: The directory that was copied, and the copy, or empty if it does not run in a copy.
+    #: The copied directory and its copy. Empty if the program does not run in a copy.
     moved: tuple[str, ...] = ()
-    #: The files of the copy that a patch changed, relative to the copy.
+    #: Files of the copy that a patch has changed, relative to the copy.
     patched: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class Done:
-    """How a run ended, and what it left."""
+    """How a run of a program ended, and its results."""
 
     exit_code: int
-    #: Whether it was ended because it took too long.
+    #: Whether the run was ended because it exceeded its time limit.
     is_late: bool
-    #: Seconds from the program's start to its end, or NaN if it did not reach its end.
+    #: Seconds from the start to the end of the program, or NaN if it did not reach its end.
     program_seconds: float
-    #: Commands of processes that it left behind, which were ended.
+    #: Commands of processes that the program left running. They were ended.
     left_behind: list[str]
-    #: Its output, and the end of its standard error.
+    #: The program's output, and the last line of its standard error.
     printed: str
     complaint: str
     #: Facts about each local cluster. See `ChangedOptions.clusters`.
@@ -70,27 +70,29 @@ class Done:
     missed_config: list[str]
     #: Reasons why clusters were not recorded.
     refusals: list[str]
-    #: Seconds from the first submission to the last finish, over all its clusters, or NaN if none
-    #: was recorded to its end.
+    #: Seconds from the first submission to the last finish, summed over all clusters, or NaN if any
+    #: cluster was not recorded to its end.
     seconds: float
     #: Number of recorded clusters.
     recorded: int
     #: Number of finished task runs.
     tasks: int
-    #: Its traces.
+    #: The traces of the run.
     runs: list[ComparedRun]
-    #: File with the value that a function returned.
+    #: Path of the file with the value that the function returned.
     value: Path
-    #: Contents of the files that it wrote below its working directory, or None if too many.
+    #: Contents of the files that the program wrote below its working directory, or None if there
+    #: are too many files.
     written: Mapping[str, list[Any]] | None = field(default_factory=dict)
-    #: Files that a patch changes in the copy, but which were imported from their original place.
+    #: Files that a patch changed in the copy, but that the program imported from their original
+    #: place.
     unpatched: list[str] = field(default_factory=list)
 
 
 def run_program(
     program: Program, settings: Settings, work: Path, traces: Path, limit: float
 ) -> Done:
-    """Run a program in the working directory, with a change, for at most this number of seconds.
+    """Run a program with changed settings, and end it after a time limit.
 
     Parameters
     ----------
@@ -99,11 +101,11 @@ def run_program(
     settings
         The settings to change.
     work
-        A new directory for files that the two processes exchange.
+        A new directory for the files through which the two processes communicate.
     traces
         Directory for the trace files.
     limit
-        Seconds after which the program is interrupted, as with Ctrl-C.
+        Seconds after which the program is ended, first as with Ctrl-C.
     """
     work.mkdir(parents=True)
     traces.mkdir(parents=True)
@@ -129,12 +131,12 @@ def run_program(
             stdin=subprocess.DEVNULL,
             stdout=printed,
             stderr=complaints,
-            # A signal to it must also end its workers, and Ctrl-C must reach it only from here.
+            # A signal to the program must also reach its workers, and Ctrl-C must not reach it.
             start_new_session=True,
         )
         try:
             is_late = not _ended(process, limit)
-            # A program that is interrupted below writes its result as well.
+            # If the program is ended below, it may still write its result.
             has_ended = result.exists()
         finally:
             _end(process)
@@ -169,7 +171,7 @@ def _ended(process: subprocess.Popen[bytes], limit: float) -> bool:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """End a process that is still running, with Ctrl-C or else by force."""
+    """End a process if it is still running: with Ctrl-C, then with SIGTERM, then by force."""
     for number, grace in zip((signal.SIGINT, signal.SIGTERM), _GRACE, strict=True):
         if process.poll() is not None:
             return
@@ -180,10 +182,10 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 def _end_group(group: int) -> list[str]:
-    """End what a program started and left behind, and return its commands.
+    """End the processes that a program left running, and return their commands.
 
-    Otherwise the next run would find it, for example at its port. Processes that end with the
-    program, such as its workers, have some time to do so.
+    They could disturb the next run, for example by occupying a port. Processes that end because the
+    program ended, such as workers, first get some time to do so.
     """
     left = []
     for process in psutil.process_iter():
@@ -203,7 +205,7 @@ def _end_group(group: int) -> list[str]:
 
 
 def _last_line(text: str) -> str:
-    # A traceback ends with its error. Indented lines are code that a warning is about.
+    # The last line of a traceback is its error. Indented lines are code that a warning quotes.
     lines = [line for line in text.splitlines() if line[:1].strip()]
     return excerpt(lines[-1]) if lines else ""
 

@@ -1,4 +1,4 @@
-"""Results of runs: whether output or return values are equal, and which files were written."""
+"""Comparison of the results of runs, such as output and return values, and of the files written."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from dasfprof.text import clean, count_of, excerpt, name_first
 
 _NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
 _LONGEST = 80
-#: Directories that Python and Dask leave in the working directory.
+#: Names of directories that Python and Dask create in the working directory.
 SKIPPED = ("__pycache__", "dask-scratch-space", "dask-worker-space")
-#: Maximum number of files below a working directory whose changes are looked for.
+#: Maximum number of files below a working directory. If there are more, changes are not detected.
 _MOST_FILES = 20_000
-#: Maximum size in bytes of a file whose content is compared with a tolerance.
+#: Maximum bytes of a file in which numbers are compared with a tolerance.
 _LARGEST = 8 * 2**20
 
 
-#: Results of a run by file name. Its output or return value has an empty name. A text is a list of
-#: its lines, and any other result is a list with one item.
+#: Results of a run by file name. The empty name stands for the output or the return value. A text
+#: is a list of lines, and any other result is a list with one item.
 Outputs: TypeAlias = Mapping[str, Sequence[Any]]
 
 
@@ -38,13 +38,13 @@ def compare_outputs(
     tolerance: float,
     verbs: tuple[str, str] = ("prints", "printed"),
 ) -> Agreement:
-    """Compare the results of a program without and with a change.
+    """Compare the results of runs with a change with the results of runs without it.
 
-    Integers must be equal, and floating-point numbers within a relative tolerance. Only lines that
-    are equal in all runs without the change are compared.
+    Integers must be equal, and floating-point numbers must be equal within a relative tolerance. A
+    line is compared only if it is equal in all runs without the change.
     """
     first = plain[0]
-    # For each line of results with a constant number of lines, whether it is equal in all runs.
+    # For each result with a constant number of lines: whether each line is equal in all runs.
     steady = {
         name: [
             all(same_value(one, each[name][at], tolerance) for each in plain)
@@ -66,7 +66,7 @@ def compare_outputs(
                     new, old = (excerpt(one, _LONGEST) for one in pair)
                     each = f"where it {did} {old!r} each time (line {at + 1})"
                     return _differs(f"{does} {new!r} {each}")
-    # Other programs may write to the working directory, but not during each run with the change.
+    # Other programs may also write to the working directory, but rarely during all of these runs.
     common = set.intersection(*map(set, changed)).difference(*plain) if len(changed) > 1 else ()
     if common:
         return _differs(f"also writes {min(common)}")
@@ -93,7 +93,7 @@ def _differs(does: str) -> Agreement:
 
 
 def same_line(one: str, other: str, tolerance: float) -> bool:
-    """Return whether two lines are the same except for the last digits of numbers."""
+    """Return whether two lines are equal within a tolerance of their floating-point numbers."""
     if one == other:
         return True
     if _NUMBER.sub("#", one) != _NUMBER.sub("#", other):
@@ -108,12 +108,12 @@ def _same_number(one: str, other: str, tolerance: float) -> bool:
     if one.lstrip("+-").isdigit() and other.lstrip("+-").isdigit():
         return False
     first, second = float(one), float(other)
-    # A number that exceeds floats, such as a hash that looks like one, is compared as text.
+    # Digits may exceed the range of floats, for example in a hash. Such texts must be equal.
     return math.isfinite(first) and math.isclose(first, second, rel_tol=tolerance)
 
 
 def same_value(one: object, other: object, tolerance: float) -> bool:
-    """Return whether two values, or containers of values, are equal up to a tolerance of floats."""
+    """Return whether values or containers of values are equal within a tolerance of floats."""
     if isinstance(one, str) and isinstance(other, str):
         return same_line(one, other, tolerance)
     if isinstance(one, pd.DataFrame | pd.Series | pd.Index):
@@ -132,7 +132,7 @@ def same_value(one: object, other: object, tolerance: float) -> bool:
         )
     try:
         return bool(one == other)
-    except Exception:  # The type has its own equality.
+    except Exception:  # The type may define equality in its own way.
         return False
 
 
@@ -161,7 +161,7 @@ def _same_array(one: object, other: object, tolerance: float) -> bool:
 
 
 def files_below(directory: Path) -> dict[str, tuple[int, int]]:
-    """Return the time and size of at most `_MOST_FILES` files below a directory."""
+    """Return modification time and size of at most `_MOST_FILES` files below a directory."""
     files: dict[str, tuple[int, int]] = {}
     for place, directories, names in os.walk(directory, followlinks=True):
         directories[:] = sorted(d for d in directories if d[0] != "." and d not in SKIPPED)
@@ -178,9 +178,9 @@ def files_below(directory: Path) -> dict[str, tuple[int, int]]:
 def written_since(
     before: Mapping[str, tuple[int, int]], directory: Path, traces: Path
 ) -> dict[str, list[Any]] | None:
-    """Return the contents of new or changed files, without our traces.
+    """Return the contents of new or changed files below a directory, without trace files.
 
-    None if there are too many files below the directory.
+    The result is None if there are too many files.
     """
     now = files_below(directory)
     if max(len(before), len(now)) >= _MOST_FILES:
@@ -194,7 +194,7 @@ def written_since(
 
 
 def _content(path: Path) -> list[Any]:
-    """Return the lines of a text, or an array or table, or the digest of another or large file."""
+    """Return the content of a file: an array, a table, or lines, or a digest if it is large."""
     with contextlib.suppress(Exception):
         if path.stat().st_size <= _LARGEST:
             if path.suffix == ".npy":

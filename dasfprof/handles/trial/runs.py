@@ -1,4 +1,4 @@
-"""`ProgramRuns`: the runs of a program without and with settings, and which of them count."""
+"""`ProgramRuns`: runs a program without and with changes, and decides which runs are valid."""
 
 from __future__ import annotations
 
@@ -20,27 +20,27 @@ from dasfprof.handles.trial.results import Outputs, compare_outputs
 from dasfprof.handles.trial.settings import Settings, Shape
 from dasfprof.text import clean, count_of, elide, format_duration, name_first
 
-#: Time limit of a run with a change: multiple of the time of a run without it, plus seconds.
+#: Time limit of a run with a change: a multiple of the time of a run without it, plus seconds.
 _PATIENCE, _PATIENCE_SECONDS = 10.0, 120.0
-#: Description of a program whose process ended successfully, but before our own code in it.
+#: Description of a program that ended its process successfully before dasfprof could finish.
 _CUT_OFF = "ended its own process (for example with os._exit) before its recording had ended"
 _TICK = 0.02
-#: Maximum number of characters of a change in a line of progress, or of a command.
+#: Maximum number of characters of a change or a command in messages.
 _LONGEST = 100
-#: Setting of Dask's config for the chunks of arrays.
+#: Setting of Dask's config for the chunk size of arrays.
 _CHUNKS = "array.chunk-size"
-#: Directories with the traces of baseline runs, and of the first one, which is not compared.
+#: Directories for traces of baseline runs, and of the first baseline run, which is not compared.
 _AS_IT_IS, _FIRST = "as-it-is", "first"
 
 
 @dataclass(frozen=True)
 class Variant:
-    """A way to run a program: with settings, with other code, or with both."""
+    """A variant of a program: with other settings, with other code, or with both."""
 
     settings: Settings
-    #: Description in a sentence: ``with n_workers=4``.
+    #: Description that fits into a sentence, such as ``with n_workers=4``.
     how: str
-    #: Directory of its traces.
+    #: Name of the directory for its traces.
     directory: str
     #: The program with other code, or None if the code is unchanged.
     program: Program | None = None
@@ -66,7 +66,7 @@ class ProgramRuns:
     tolerance
         Relative tolerance for floating-point numbers in results.
     tell
-        Called with a sentence about each finished run.
+        Called with a sentence about each run that has ended.
     """
 
     program: Program
@@ -75,13 +75,14 @@ class ProgramRuns:
     time_limit: float
     tolerance: float
     tell: Callable[[str], object] = lambda _: None
-    #: All baseline runs. The first one is not compared, because it read files for the first time.
+    #: All baseline runs. The first is not compared, because it may have read files for the first
+    #: time.
     plain: list[Done] = field(default_factory=list)
     count: int = 0
     shape: Shape = field(init=False)
     _last: Variant = PLAIN
     _left_behind: dict[str, None] = field(default_factory=dict)
-    #: Files in the user's working directory that the program wrote.
+    #: Names of the files that the program wrote in the user's working directory.
     _written: dict[str, None] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -89,12 +90,12 @@ class ProgramRuns:
 
     @property
     def left(self) -> float:
-        """The remaining seconds, which are always positive."""
+        """Seconds that remain for further runs. Always positive."""
         return max(self._deadline - time.monotonic(), _TICK)
 
     @property
     def usual(self) -> float:
-        """The seconds of the program without a change."""
+        """Seconds of the program's first run without a change."""
         return self.plain[0].program_seconds
 
     def begin(self) -> Done:
@@ -103,7 +104,7 @@ class ProgramRuns:
         Raises
         ------
         TrialError
-            If it fails, does not end, or computes nothing that is recorded.
+            If the program fails, does not end, or computes nothing that is recorded.
         """
         first = self._run(replace(PLAIN, directory=_FIRST), self.time_limit)
         if obstacle := self._why_not(first):
@@ -120,14 +121,16 @@ class ProgramRuns:
         with_traces: bool = False,
         turn: int = 0,
     ) -> Done:
-        """Run the program again, with a limit that is a multiple of its usual time.
+        """Run a variant of the program once.
 
-        `turn` is the number of this run of its variant, or 0 if it is not part of a comparison.
+        The time limit is a multiple of the program's usual time.
+
+        `turn` is the number of this run among the runs of the variant, or 0 if it is not compared.
         """
         done = self._run(side, patience * self.usual + _PATIENCE_SECONDS, turn)
         if side is PLAIN and not done.is_late and done.exit_code == 0:
             self.plain.append(replace(done, runs=[]))
-        # For most runs, only the seconds are needed.
+        # Usually only the seconds are needed, so drop the traces.
         return done if with_traces else replace(done, runs=[])
 
     def _run(self, side: Variant, limit: float, turn: int = 0) -> Done:
@@ -145,7 +148,7 @@ class ProgramRuns:
         return done
 
     def _why_not(self, done: Done) -> str:
-        """Return why the program cannot be compared after this baseline run, or an empty text."""
+        """Return why no comparison is possible after this baseline run, or an empty text."""
         if done.is_late and math.isfinite(done.program_seconds):
             return (
                 f"The program ended after {format_duration(done.program_seconds)}, but its process "
@@ -173,11 +176,11 @@ class ProgramRuns:
         return ""
 
     def is_over(self, done: Done) -> bool:
-        """Return whether a run was stopped because the time for all runs was over."""
+        """Return whether a run was stopped because no time remained for any run."""
         return done.is_late and self.left < 1
 
     def fault(self, done: Done, side: Variant) -> str:
-        """Return why a run cannot be used, or an empty text."""
+        """Return why a run is not valid, or an empty text."""
         who = f"{side.how[:1].upper()}{side.how[1:]} the program"
         if side is PLAIN:
             who = "The program without a change"
@@ -212,11 +215,11 @@ class ProgramRuns:
         return ""
 
     def agreement(self, changed: Sequence[Done]) -> Agreement:
-        """Compare the results of runs with a change with those of baseline runs."""
+        """Compare the results of runs with a change with the results of baseline runs."""
         verbs = ("returns", "returned") if self.program.function else ("prints", "printed")
         try:
             plain, others = (list(map(self._outputs, side)) for side in (self.plain, changed))
-        except Exception:  # Values may fail to be pickled or unpickled in any way.
+        except Exception:  # Pickling and unpickling of values may raise any error.
             text = "What the function returns cannot be pickled, so results cannot be compared."
             return Agreement("not comparable", text)
         agreement = compare_outputs(plain, others, self.tolerance, verbs)
@@ -241,18 +244,18 @@ class ProgramRuns:
         notes: Sequence[str] = (),
         tests: int = 1,
     ) -> Trial:
-        """Return the result of baseline runs and runs with a change.
+        """Return the comparison of baseline runs with runs with a change.
 
         Parameters
         ----------
         change
             The change.
         about
-            Fields of `Trial` about the finding that suggests it.
+            Fields of `Trial` about the finding that suggested the change.
         sides
             The baseline runs, and the runs with the change.
         obstacle
-            Why there is no result, or an empty text.
+            Reason why there is no result, or an empty text.
         notes
             Notes of the trial.
         tests
@@ -284,7 +287,7 @@ class ProgramRuns:
         )
 
     def _same_chunks(self, changed: Sequence[Done], change: Mapping[str, Value]) -> list[str]:
-        """Return a note if a chunk size had no effect."""
+        """Return a note if a setting for chunk sizes had no effect on the number of tasks."""
         tasks = self.plain[0].tasks
         if _CHUNKS not in change or not changed or any(one.tasks != tasks for one in changed):
             return []
@@ -294,7 +297,7 @@ class ProgramRuns:
         ]
 
     def notes_of_all(self) -> list[str]:
-        """Return notes about files and processes that the runs left behind."""
+        """Return notes about changed files and about processes that the runs left running."""
         notes = []
         if self._written:
             notes.append(
@@ -315,7 +318,7 @@ class ProgramRuns:
 def gain_of(
     sides: tuple[Sequence[Done], Sequence[Done]], *, of_program: bool = False, tests: int = 1
 ) -> Gain:
-    """Return the time that runs of the second side saved, from equally many runs of both."""
+    """Return the time that the second side saved. Of both sides, equally many runs are used."""
     pairs = min(map(len, sides))
     before, after = (
         np.array([done.program_seconds if of_program else done.seconds for done in side[:pairs]])
@@ -327,7 +330,7 @@ def gain_of(
 def shape_of(done: Done) -> Shape:
     """Return the largest cluster of a run."""
     tables = [run.trace.workers for run in done.runs]
-    # A scheduler has no threads for tasks.
+    # The scheduler has no threads for tasks, so it is not a worker.
     workers = max((table[table["nthreads"] > 0] for table in tables), key=len)
     threads = workers["nthreads"].to_numpy(dtype=float)
     limits = workers["memory_limit"].to_numpy(dtype=float)
@@ -357,13 +360,13 @@ def _exit(done: Done) -> str:
 
 
 def _said(done: Done) -> str:
-    """Return a sentence with the last output of a failed run, or an empty text."""
+    """Return a sentence with the last line that a failed run printed as an error, or ""."""
     more = ". Its standard input is empty." if done.complaint.startswith("EOFError") else ""
     return f" Its last output: {done.complaint}{more}" if done.complaint else ""
 
 
 def _missed(done: Done, settings: Settings) -> str:
-    """Return which part of a change had no effect, or an empty text."""
+    """Return a clause about settings of a change that had no effect, or an empty text."""
     if (settings.options or settings.environment) and not done.clusters:
         return (
             "the program creates no LocalCluster, and no Client that creates one. The cluster that "
@@ -377,7 +380,7 @@ def _missed(done: Done, settings: Settings) -> str:
 
 
 def _already(changed: Sequence[Done], change: Mapping[str, Value]) -> list[str]:
-    """Return a note if the program already has the change."""
+    """Return a note if the program itself already uses the settings of the change."""
     given = [cluster["given"] for done in changed for cluster in done.clusters]
     wanted = {name: repr(value) for name, value in change.items()}
     if given and all(each == wanted for each in given):

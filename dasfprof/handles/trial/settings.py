@@ -1,7 +1,7 @@
-"""Settings that a change consists of: cluster keywords, environment, Dask's config, arguments.
+"""The settings of a change: cluster keywords, environment variables, Dask's config, arguments.
 
-Names like ``n_workers=4``, ``OMP_NUM_THREADS=1``, ``array.chunk-size=64MiB`` and ``--chunk=5000``
-determine the kind of setting. They are parsed and checked here.
+The form of a name determines the kind of setting: ``n_workers=4``, ``OMP_NUM_THREADS=1``,
+``array.chunk-size=64MiB`` or ``--chunk=5000``. This module parses and checks settings.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ _RELATIVE = (MORE, FEWER)
 
 @dataclass(frozen=True)
 class Shape:
-    """The cluster of a run, from its trace."""
+    """The number of workers, threads and bytes of a run's cluster, from its trace."""
 
     workers: int
     threads: int
-    #: Bytes, or NaN if there is no limit or it is unknown.
+    #: Memory limit of a worker in bytes, or NaN if there is no limit or it is unknown.
     memory_limit: float
 
 
@@ -38,18 +38,18 @@ class Settings:
     """The settings of a change, by kind."""
 
     options: Mapping[str, Any] = field(default_factory=dict)
-    #: Default keywords of clusters that the program creates without these keywords.
+    #: Keywords for clusters that the program creates without giving these keywords itself.
     defaults: Mapping[str, Any] = field(default_factory=dict)
     environment: Mapping[str, str] = field(default_factory=dict)
     config: Mapping[str, Any] = field(default_factory=dict)
-    #: The program's own arguments.
+    #: Arguments of the program by name.
     arguments: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def of(
         cls, change: Mapping[str, Value], *, defaults: Mapping[str, Any] | None = None
     ) -> Settings:
-        """Divide a checked change by the kind of setting."""
+        """Return a checked change, divided by the kinds of its settings."""
         options = {name: value for name, value in change.items() if name in OF_CLUSTERS}
         environment = {n: str(value) for n, value in change.items() if _VARIABLE.fullmatch(n)}
         arguments = {n: str(value) for n, value in change.items() if _ARGUMENT.fullmatch(n)}
@@ -60,7 +60,10 @@ class Settings:
 
     @property
     def variables(self) -> dict[str, str]:
-        """Environment variables of a process with the change, including Dask's config."""
+        """Environment variables for a process with the change.
+
+        Some contain settings of Dask's config.
+        """
         config = {
             "DASK_" + name.upper().replace(".", "__").replace("-", "_"): str(value)
             for name, value in self.config.items()
@@ -74,7 +77,7 @@ def read_change(text: str) -> tuple[str, Value]:
     Raises
     ------
     InvalidArgumentError
-        If it has no value, or an unknown name.
+        If the text has no value, or an unknown name.
     """
     name, equals, value = text.partition("=")
     if not equals or not value:
@@ -88,7 +91,7 @@ def read_values(text: str) -> tuple[str, list[Value]]:
     Raises
     ------
     InvalidArgumentError
-        If it has no value, or an unknown name or value.
+        If the text has no value, or an unknown name or value.
     """
     name, _, values = text.partition("=")
     parsed = [read_change(f"{name}={value.strip()}")[1] for value in values.split(",")]
@@ -103,7 +106,7 @@ def checked_parameter(name: str) -> None:
     Raises
     ------
     InvalidArgumentError
-        If it is neither.
+        If the name is neither.
     """
     if not (_VARIABLE.fullmatch(name) or _ARGUMENT.fullmatch(name)):
         raise InvalidArgumentError(
@@ -113,12 +116,12 @@ def checked_parameter(name: str) -> None:
 
 
 def checked(name: str, value: Value) -> Value:
-    """Return the value of a setting in the type of its keyword.
+    """Return the value of a setting, converted to the type of the setting.
 
     Raises
     ------
     InvalidArgumentError
-        If there is no such setting, or it does not take the value.
+        If there is no such setting, or the setting does not allow this value.
     """
     if name in ("n_workers", "threads_per_worker"):
         return value if value in _RELATIVE else _whole(name, value)
@@ -174,12 +177,12 @@ def _size(name: str, value: Value) -> Value:
 
 
 def in_numbers(change: Mapping[str, Value], shape: Shape) -> dict[str, Value]:
-    """Return a change with numbers for ``more`` and ``fewer``: twice as many, or half as many.
+    """Return a change with numbers instead of ``more`` (twice the value) and ``fewer`` (half).
 
     Raises
     ------
     InvalidArgumentError
-        If the current value cannot be halved, or is unknown.
+        If the recorded value cannot be halved, or is unknown.
     """
     had = {
         "n_workers": shape.workers,

@@ -1,4 +1,7 @@
-"""`Trials`: tests changes of a program in turns with its baseline. `try_` tests a function."""
+"""`Trials`: runs a program alternately with and without changes.
+
+`try_` does this for a function.
+"""
 
 from __future__ import annotations
 
@@ -26,8 +29,8 @@ from dasfprof.handles.trial.runs import PLAIN, ProgramRuns, Variant, gain_of
 from dasfprof.handles.trial.settings import Settings, Shape, checked, in_numbers
 from dasfprof.text import count_of, format_size
 
-#: Order of runs without and with the change in pairs, which alternates so that slow drifts of the
-#: host affect both.
+#: Order of the runs in a pair (with the change or not). It alternates, so that slow drifts of the
+#: host affect both sides.
 _TURNS = ((False, True), (True, False))
 
 
@@ -45,13 +48,14 @@ class Suggested:
 
     @property
     def about(self) -> dict[str, Any]:
-        """The fields of a trial about the finding."""
+        """Fields of a trial about the finding that suggested the change."""
         return {"rule": self.rule, "finding": self.finding, "promised": self.promised}
 
     def variant(self, change: Mapping[str, Value], shape: Shape) -> Variant:
-        """Return the variant of the program with a change in numbers.
+        """Return the variant of the program for a change whose values are numbers.
 
-        Findings refer to the recorded number of workers and threads, even if Dask chose these.
+        If a finding suggested the change, unchanged numbers of workers and threads are set as well,
+        because the finding refers to them.
         """
         recorded = {"n_workers": shape.workers, "threads_per_worker": shape.threads}
         settings = {name: value for name, value in change.items() if name not in OF_CODE}
@@ -65,17 +69,17 @@ class Suggested:
 
 @dataclass
 class Trials:
-    """Changes to test for a program."""
+    """The changes to test for a program."""
 
     runs: ProgramRuns
-    #: Argument or environment variable with which the program takes the size of its chunks or
-    #: batches, to test what findings suggest about these, or empty.
+    #: Argument or environment variable that sets the size of the program's chunks or batches, so
+    #: that suggestions about these can be tested. Empty if there is none.
     parameter: str = ""
 
     def try_all(
         self, change: Mapping[str, Value] | None, program: Program | None = None
     ) -> list[Trial]:
-        """Test a change. Without one, test what findings suggest, best first, until one saves time.
+        """Test a change, or test the changes that findings suggest until one saves time.
 
         Parameters
         ----------
@@ -87,7 +91,8 @@ class Trials:
         Raises
         ------
         TrialError
-            If the program fails as it is, does not end, or computes nothing that is recorded.
+            If the program fails without a change, does not end, or computes nothing that is
+            recorded.
         """
         first = self.runs.begin()
         if change is not None:
@@ -117,7 +122,7 @@ class Trials:
         return tried
 
     def _try(self, suggested: Suggested) -> Trial:
-        """Run in pairs until it is certain what a change saves, or that it saves nothing."""
+        """Run pairs until it is certain whether a change saves time, and how much."""
         runs, about = self.runs, suggested.about
         try:
             change = in_numbers(suggested.change, runs.shape)
@@ -154,7 +159,7 @@ class Trials:
 
 
 def beyond_memory(change: Mapping[str, Value], shape: Shape) -> str:
-    """Return a warning if all workers together might need more memory than this host has."""
+    """Return a warning if all workers together may need more memory than this host has, or ""."""
     limit = change.get("memory_limit", 0)
     of_all = parse_bytes(limit) * int(change.get("n_workers", shape.workers))
     there = psutil.virtual_memory().total
@@ -167,7 +172,7 @@ def beyond_memory(change: Mapping[str, Value], shape: Shape) -> str:
     )
 
 
-#: Function that turns a finding about the program's own code into a setting, or None.
+#: Function that converts the data of a change in the program's code to settings, or returns None.
 _AsSetting: TypeAlias = Callable[[Mapping[str, Any]], Mapping[str, Value] | None]
 
 
@@ -213,7 +218,7 @@ def suggestions(done: Done, as_setting: _AsSetting | None = None) -> tuple[list[
 def as_parameter(
     name: str, arguments: Sequence[str], data: Mapping[str, Any]
 ) -> Mapping[str, Value] | None:
-    """Return a finding's larger chunks or batches as a parameter's value, or None.
+    """Return the value of a parameter that makes chunks or batches larger as suggested, or None.
 
     Raises
     ------
@@ -232,7 +237,7 @@ def as_parameter(
 
 
 def given_value(name: str, arguments: Sequence[str]) -> str:
-    """Return the value that a program gets by an argument or an environment variable."""
+    """Return the value that an argument or an environment variable passes to a program."""
     for place, argument in enumerate(arguments):
         if argument == name:
             return "".join(arguments[place + 1 : place + 2])
@@ -319,12 +324,12 @@ def try_(
 def program_of(
     function: Callable[..., object], cluster: Mapping[str, object] | None, place: Path
 ) -> Program:
-    """Pickle a function into a directory, to be run in separate processes. See `try_`.
+    """Pickle a function into a directory, so that separate processes can run it. See `try_`.
 
     Raises
     ------
     InvalidArgumentError
-        If it cannot be pickled.
+        If the function cannot be pickled.
     """
     try:
         parameters = inspect.signature(function).parameters.values()

@@ -1,7 +1,7 @@
-"""One run of a trial, which `dasfprof.handles.trial` starts with the path of a plan.
+"""One run of a trial. `dasfprof.handles.trial` starts this module with the path of a plan.
 
-It runs a script as ``dasfprof run`` does, or a function, with the options of local clusters in the
-plan, and writes the result to a file that the plan names.
+The module runs a script as ``dasfprof run`` does, or calls a function. Local clusters get the
+options in the plan. The result is written to a file that the plan names.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from dasfprof.handles.script import (
 
 
 def main(path: str) -> int:
-    """Run a plan, and return the exit code."""
+    """Execute a plan, and return the exit code of the program."""
     plan = json.loads(Path(path).read_text())
     program, result = plan["program"], Path(plan["result"])
     arguments = plan["settings"].pop("arguments")
@@ -57,7 +57,7 @@ def main(path: str) -> int:
 
 
 def _in_copy(path: str, root: str, copy: str) -> str:
-    """Return the copy of a directory of modules, or the directory if the copy links to it."""
+    """Return the copy of a directory of modules. If it was not copied, return the directory."""
     path = os.path.realpath(path)
     if os.path.commonpath([path, root]) != root or os.path.commonpath([path, copy]) == copy:
         return path
@@ -67,7 +67,7 @@ def _in_copy(path: str, root: str, copy: str) -> str:
 
 
 def _imported_originals(program: dict[str, Any]) -> list[str]:
-    """Return the files that a patch changes in the copy, but which were imported elsewhere."""
+    """Return the files that the patch changed in the copy, but whose originals were imported."""
     files = {getattr(module, "__file__", None) for module in list(sys.modules.values())}
     imported = {os.path.realpath(file) for file in files if isinstance(file, str)}
     originals = {os.path.join(*program["moved"][:1], name) for name in program["patched"]}
@@ -75,9 +75,9 @@ def _imported_originals(program: dict[str, Any]) -> list[str]:
 
 
 def _call(source: Path, value: Path) -> Outcome:
-    """Call a pickled function, with a client of a new cluster if it accepts one.
+    """Call a pickled function, and pickle its return value to a file.
 
-    Pickle its value.
+    If the plan has options of a cluster, the function gets a client of a new cluster.
     """
     import pickle
 

@@ -20,33 +20,33 @@ from dasfprof.handles.trial.settings import Settings, in_numbers
 from dasfprof.handles.trial.trial import Suggested, beyond_memory, suggestions
 from dasfprof.text import count_of
 
-#: Maximum number of settings that run in turns: the best by replay, and suggestions of findings.
+#: Maximum number of settings that run in turns: the best by replay, and those from findings.
 _BEST, _OF_FINDINGS = 3, 2
-#: Threshold (ratio): predictions that are closer count as equal, and fewer threads come first.
+#: Threshold (ratio): closer predictions count as equal, so the setting with fewer threads is first.
 _SAME = 1.03
-#: Number of runs after which settings stop if all their runs are much longer than all runs of the
-#: best.
+#: A setting stops if all of its runs take longer than the longest run of the best setting, by this
+#: factor, after at least this number of runs.
 _CLEAR, _CLEAR_AFTER = 1.1, 2
-#: Threshold (fraction): settings this close to the best need not be distinguished from it. They
-#: stop at the first test, so that the best settings and the baseline get the remaining time.
+#: Threshold (fraction): a setting this close to the best one is equally good. It stops at the first
+#: test, so that the best setting and the baseline get the remaining time.
 _CLOSE = 0.05
-#: Time limit of a run, as a multiple of the baseline.
+#: Time limit of a run, as a multiple of the time of a baseline run.
 _PATIENCE = 3.0
-#: Fraction of the time for runs that only find out which settings deserve more runs.
+#: Fraction of the available time for single runs that show which settings should run more often.
 _SCREENING = 0.4
-#: Maximum number of combinations of parameters, each of which needs at least one run.
+#: Maximum number of combinations of parameters. Each combination needs at least one run.
 _MOST_VALUES = 12
 
 
 @dataclass
 class _Candidate:
-    """Settings that run in turns with the baseline."""
+    """Settings that run alternately with the baseline."""
 
     point: Point
     side: Variant
     about: dict[str, object]
     done: list[Done] = field(default_factory=list)
-    #: Reason why it stopped, or empty.
+    #: Reason why the settings cannot be tested further, or empty.
     obstacle: str = ""
     is_over: bool = False
 
@@ -63,10 +63,10 @@ class Tuner:
     runs
         The program.
     parameters
-        Values to test by name, see `settings.checked`. By default, numbers of workers and threads
-        that fit on this host.
+        Values to test, by name (see `settings.checked`). By default, numbers of workers and threads
+        that fit on this host are tested.
     host
-        Resources that workers may use together.
+        Resources that all workers together may use.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class Tuner:
         self._limits: list[str] = []
         self._plain: list[Done] = []
         others = {n: values for n, values in self._parameters.items() if n not in OF_CLUSTERS}
-        #: Combinations of the parameters that are not options of clusters.
+        #: All combinations of values of the parameters that are not options of clusters.
         self._changes = [dict(zip(others, each, strict=True)) for each in product(*others.values())]
         if len(self._changes) > _MOST_VALUES:
             raise InvalidArgumentError(
@@ -116,7 +116,7 @@ class Tuner:
     # -----------------------------------------------
 
     def _points(self, first: Done, of_first: Foretold) -> list[Point]:
-        """Return all settings with their predictions."""
+        """Return all settings that are considered, with their predictions."""
         points: list[Point] = []
         for change in self._changes:
             done, why = (first, "") if not change else self._recorded(change)
@@ -138,7 +138,7 @@ class Tuner:
         return done, self._why_left_out(done, side)
 
     def _why_left_out(self, done: Done, side: Variant) -> str:
-        """Return why a run is invalid for its settings, or an empty text."""
+        """Return why settings are left out after a run with them, or an empty text."""
         if fault := self._runs.fault(done, side):
             return fault
         agreement = self._runs.agreement([done])
@@ -163,7 +163,10 @@ class Tuner:
         return found
 
     def _best(self, points: Sequence[Point]) -> list[Point]:
-        """Return the points that are fastest by replay, and the smallest of similar ones."""
+        """Return the settings that are fastest by replay.
+
+        Of similar ones, the smallest come first.
+        """
         known = [point for point in points if math.isfinite(point.predicted) and not point.left_out]
         least = min((point.predicted for point in known), default=math.nan)
 
@@ -176,9 +179,9 @@ class Tuner:
         return sorted(known, key=rank)[:_BEST]
 
     def _screened(self, points: list[Point]) -> tuple[list[Point], list[Point]]:
-        """Run each point once if there are no predictions.
+        """Run the settings once each, because there are no predictions for them.
 
-        Return the fastest points, and all points.
+        Return the fastest settings, and all settings.
         """
         until, tried = self._runs.left * (1 - _SCREENING), 0
         seconds: dict[int, float] = {}
@@ -208,7 +211,7 @@ class Tuner:
     def _candidates(
         self, first: Done, best: Sequence[Point], foretold: Foretold
     ) -> list[_Candidate]:
-        """Return the best points by replay, and the changes that findings suggest."""
+        """Return the best settings by replay, and the settings that findings suggest."""
         selected = [(point, Suggested(point.change)) for point in best]
         of_findings = 0
         for suggested in suggestions(first)[0]:
@@ -223,7 +226,7 @@ class Tuner:
         ]
 
     def _of_finding(self, change: Mapping[str, Value], foretold: Foretold) -> Point:
-        """Return a finding's change in numbers, limited to what fits, or an empty point."""
+        """Return the settings that a finding suggests, or an empty point if they do not fit."""
         shape = self._runs.shape
         try:
             found = in_numbers(change, shape)
@@ -241,7 +244,7 @@ class Tuner:
         return Point({}) if point.left_out or beyond_memory(found, shape) else point
 
     def _run_by_turns(self, candidates: Sequence[_Candidate]) -> None:
-        """Run candidates and the baseline in turns until the best of them is certain."""
+        """Run all candidates and the baseline alternately until it is certain which one is best."""
         began, rounds = self._runs.left, 0
         while candidates:
             going = [one for one in candidates if not one.obstacle and not one.is_over]
@@ -256,7 +259,7 @@ class Tuner:
                 break
 
     def _run_one(self, candidate: _Candidate | None, turn: int) -> bool:
-        """Run a candidate, or the baseline, and return whether to continue."""
+        """Run a candidate, or the baseline if it is None, and return whether to continue."""
         side = PLAIN if candidate is None else candidate.side
         done = self._runs.run(side, patience=_PATIENCE, turn=turn)
         if self._runs.is_over(done):
@@ -288,7 +291,7 @@ class Tuner:
         self, first: Done, points: Sequence[Point], candidates: Sequence[_Candidate]
     ) -> Tuning:
         tried = [replace(one.point, trial=self._trial(one, len(candidates))) for one in candidates]
-        # A candidate that stopped has fewer runs than the best.
+        # A candidate that stopped early has fewer runs than the others.
         most = max((len(one.done) for one in candidates), default=0)
         fit = [
             point
@@ -333,7 +336,7 @@ class Tuner:
 
 
 def _leave_out(going: Sequence[_Candidate]) -> None:
-    """Stop candidates that are clearly slower than the best, or equally fast."""
+    """Stop candidates that are clearly slower than the best one or practically equal to it."""
     best = min(going, key=lambda one: one.seconds)
     if len(best.done) < _CLEAR_AFTER:
         return
