@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 class Analyser(Questions):
     """The analyses of a recorded run.
 
-    Base class of `TraceAnalyser`, without files and pages.
+    This is the base class of `TraceAnalyser`, which adds files and pages.
 
     Parameters
     ----------
@@ -88,7 +88,7 @@ class Analyser(Questions):
         Raises
         ------
         BeyondMemoryError
-            If they do not fit into memory.
+            If the tables do not fit into memory.
         """
         known = vars(self._large or self)
         refuse_too_large(needed_memory(self._databases), known.get("why_not", ""))
@@ -108,7 +108,7 @@ class Analyser(Questions):
     def in_memory(self) -> Run:
         """The part of the run that is in memory.
 
-        For a run that is analysed in time windows, its tables of task runs and transfers are empty.
+        If the run is analysed in time windows, the tables of task runs and transfers are empty.
         """
         return self.run if self._large is None else self._large.frame
 
@@ -119,7 +119,7 @@ class Analyser(Questions):
         return self._large.answers(request.question, request.arguments)
 
     def prepare(self, requests: Iterable[Request]) -> None:
-        """Read a run that is analysed in time windows once for several tables."""
+        """Compute several tables in one pass, if the run is analysed in time windows."""
         if self._large is not None:
             self._large.gather(requests)
 

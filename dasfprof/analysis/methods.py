@@ -1,6 +1,6 @@
 """`Questions`: the registered questions as methods, for `TraceAnalyser`.
 
-Type checkers and editors read ``methods.pyi``, which ``tests/methods_stub.py`` writes.
+``tests/methods_stub.py`` writes ``methods.pyi``, which type checkers and editors read.
 """
 
 from __future__ import annotations
@@ -52,7 +52,10 @@ def _method(question: Question) -> Callable[..., pd.DataFrame]:
 
 
 class _Unloaded:
-    """Placeholder for a question's method. The first lookup of any method imports all questions."""
+    """Placeholder for a question's method.
+
+    Looking up any of these methods imports all questions.
+    """
 
     def __init__(self, name: str) -> None:
         self.name = name

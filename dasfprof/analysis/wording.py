@@ -11,11 +11,11 @@ from dasfprof.text import count_of, format_duration, format_factor, format_share
 
 
 class Figures(SimpleNamespace):
-    """Figures by name, as attributes."""
+    """Figures as attributes with names."""
 
 
 class Seconds(float):
-    """A duration: ``4.08 s``."""
+    """Seconds, which are formatted as ``4.08 s``."""
 
     unit = "s"
 
@@ -24,7 +24,7 @@ class Seconds(float):
 
 
 class Share(float):
-    """A fraction: ``36 %``."""
+    """A fraction, which is formatted as ``36 %``."""
 
     unit = "share"
 
@@ -33,7 +33,7 @@ class Share(float):
 
 
 class Factor(float):
-    """A factor: ``1.3``."""
+    """A factor, which is formatted as ``1.3``."""
 
     unit = "times"
 
@@ -42,7 +42,7 @@ class Factor(float):
 
 
 class Bytes(float):
-    """A size: ``29.1 kB``."""
+    """Bytes, which are formatted as ``29.1 kB``."""
 
     unit = "B"
 
@@ -51,7 +51,7 @@ class Bytes(float):
 
 
 class Rate(float):
-    """A rate of transfer: ``29.1 kB/s``."""
+    """Bytes per second, which are formatted as ``29.1 kB/s``."""
 
     unit = "B/s"
 
@@ -60,7 +60,7 @@ class Rate(float):
 
 
 class Count(int):
-    """A count. The format is the noun: ``f"{Count(2):task}"`` is ``2 tasks``."""
+    """A number of things. The format is their noun: ``f"{Count(2):task}"`` is ``2 tasks``."""
 
     unit = "count"
 
@@ -69,9 +69,9 @@ class Count(int):
 
 
 def plain(figure: Any) -> Any:
-    """Return a figure as JSON-compatible data: a number with its unit.
+    """Return a figure as JSON-compatible data, such as a number with its unit.
 
-    Missing values are left out.
+    In lists and mappings, missing values are left out.
     """
     if isinstance(figure, Figures) or dataclasses.is_dataclass(figure):
         figure = vars(figure)

@@ -19,7 +19,7 @@ from dasfprof.database.columns import Array
 
 
 def _sums(run: Run, *, progress: bool = False) -> GroupSums:
-    """Sum up the task runs by host, worker and function."""
+    """Return the sums of the task runs of a time window by host, worker and function."""
     workers, tasks = run.named, run.tasks
     gpus = gpu_samples(run)
     of_task, function = workers.numbers(tasks), tasks["function"].cat
@@ -30,7 +30,7 @@ def _sums(run: Run, *, progress: bool = False) -> GroupSums:
     duration, size = tasks["duration"].to_numpy(), tasks["input_size"].to_numpy(dtype=float)
     running = running_seconds(tasks)
     deserialising = tasks["deserialize"].to_numpy(dtype=float)
-    # Without hooks into Dask's internals, neither this time nor the CPU time is recorded.
+    # If there are no hooks into Dask's internals, neither this time nor CPU time is recorded.
     is_metered = np.isfinite(running.cpu) | (deserialising > 0)
     summed = {
         "duration": duration,
@@ -54,14 +54,14 @@ def _sums(run: Run, *, progress: bool = False) -> GroupSums:
 
 
 def _serialising(run: Run) -> Array:
-    """Return the seconds of serializing the result of each task run, or NaN if not recorded."""
+    """Return the seconds for serializing each task run's result, or NaN if not recorded."""
     groups = Groups(run_of_rows(run, run.serialised), len(run.tasks))
     sums = groups.sum(run.serialised["seconds"].to_numpy(dtype=float))
     return sums if run.knows_serialising else np.where(groups.sizes > 0, sums, np.nan)
 
 
 def _table(run: Run, parts: Sequence[GroupSums], **_: Any) -> pd.DataFrame:
-    """Return the table of the sums of all time windows."""
+    """Return the table from the sums of all time windows."""
     sums = GroupSums.merged(parts)
     groups: list[Any] = sums.names
     names = np.array(groups, dtype=object).reshape(-1, 3)
@@ -99,7 +99,7 @@ def _table(run: Run, parts: Sequence[GroupSums], **_: Any) -> pd.DataFrame:
             "Garbage Collection (s)": sums.known_sum("collecting"),
         }
     )
-    # pandas cannot sort lone surrogates if its strings are Arrow's.
+    # pandas cannot sort lone surrogates if it stores strings as Arrow's.
     order = sorted(range(len(sums)), key=lambda row: (-seconds[row], groups[row]))
     return table.take(order).reset_index(drop=True)
 
@@ -225,9 +225,9 @@ def per_step_bottleneck(run: Run) -> pd.DataFrame:
 
 
 def _entered(run: Run, names: list[str]) -> tuple[Array, Array]:
-    """Return how often the client entered each step, and for how many seconds in total.
+    """Return how often the client entered each step, and the total seconds in the step.
 
-    Both are NaN for a step that no file of a client records.
+    Both are NaN for a step that is not recorded in any client's file.
     """
     steps = run.steps
     indices = {name: index for index, name in enumerate(names)}

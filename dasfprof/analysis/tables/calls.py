@@ -153,12 +153,12 @@ def sent_values(run: Run) -> pd.DataFrame:
 
 # --- Calls of functions, as a profiler counted them -----------------------------------------------
 
-#: Errors that reading a damaged profile raises.
+#: Errors that may be raised when a damaged profile is read.
 _DAMAGE = (OSError, ValueError, TypeError, AttributeError, LookupError, EOFError)
 
 
 def call_times(run: Run, function: str | None) -> tuple[dict[Any, tuple[Any, ...]], list[str]]:
-    """Return the summed `pstats` profiles of one function, or of all, and the paths read."""
+    """Return the sum of the `pstats` profiles of a function (None: all), and their paths."""
     stats, files = pstats.Stats(), []
     table = run.call_profiles
     for path, name in zip(table["path"], table["name"].astype(object), strict=True):

@@ -1,4 +1,4 @@
-"""Helpers of several tables: texts, workers, UTC times, nullable integers, and first rows."""
+"""Helpers for tables: texts, workers, UTC times, nullable numbers, and the first rows of tables."""
 
 from __future__ import annotations
 
@@ -16,29 +16,29 @@ from dasfprof.analysis.trace.under_way import RUN
 from dasfprof.database.columns import Array
 from dasfprof.text import count_of
 
-#: Label of the column with the start of an interval.
+#: Label of the column that contains the start of an interval.
 INTERVAL = "Time Interval (seconds from begin)"
 
-#: Labels of the columns that split running time, by attribute of `RunningSeconds`.
+#: Labels of the columns that divide running time, by attribute of `RunningSeconds`.
 RUNNING = {
     "cpu": "CPU (s)",
     "core_wait": "Waiting for CPU (s)",
     "storage": "Waiting for storage (s)",
     "blocked": "Blocked (s)",
 }
-#: Maximum Unix time (s) that fits into 64-bit nanoseconds.
+#: Maximum Unix time in seconds that fits into 64 bits as nanoseconds.
 _LATEST = 9.2e9
-#: Maximum integer up to which all integers are exact as floats.
+#: Limit up to which every integer is exact as a float.
 _EXACT = float(1 << 53)
 
 
 def text(items: Iterable[Any]) -> pd.Series:
-    """Return texts as an object column, which keeps lone surrogates."""
+    """Return texts as an object column, which can contain lone surrogates."""
     return pd.Series(items, dtype=object, copy=False)
 
 
 def of_workers(run: Run, lives: Any, name: str = "worker") -> pd.Series:
-    """Return the labels, or another text column, of rows of `Trace.workers`."""
+    """Return the labels, or another text column, for rows of `Trace.workers`."""
     return text(run.workers[name].to_numpy(dtype=object)[np.asarray(lives, dtype=np.int64)])
 
 
@@ -53,10 +53,10 @@ def known_texts(column: pd.Series) -> pd.Series:
 
 
 def utc(seconds: Array) -> pd.Series:
-    """Return Unix seconds as UTC times without a zone, which spreadsheets can read.
+    """Return Unix seconds as UTC times without a time zone, which spreadsheets can read.
 
-    They are rounded to microseconds. NaT stands for unknown times and those beyond 64-bit
-    nanoseconds.
+    The times are rounded to microseconds. Unknown times, and times that do not fit into 64 bits as
+    nanoseconds, are NaT.
     """
     known = np.abs(seconds) < _LATEST
     microseconds = np.round(np.where(known, seconds, 0.0) * 1e6).astype(np.int64)
@@ -66,7 +66,7 @@ def utc(seconds: Array) -> pd.Series:
 
 
 def integers(numbers: Array) -> pd.Series:
-    """Return nullable integers. Numbers that are not finite, or too large to be exact, are NA."""
+    """Return numbers as nullable integers. A number that is not finite or not exact becomes NA."""
     rounded = np.round(numbers.astype(float))
     known = np.abs(rounded) <= _EXACT
     values = np.where(known, rounded, 0.0).astype(np.int64)
@@ -79,7 +79,10 @@ def flags(values: Array, known: Array) -> pd.Series:
 
 
 def of_function(run: Run, events: pd.DataFrame, function: str | None) -> tuple[pd.DataFrame, Array]:
-    """Return the events of a function's tasks, or of all tasks, by time, and their functions."""
+    """Return events sorted by time, with their functions.
+
+    None selects the events of all functions.
+    """
     codes, names = run.keys.functions()
     table = events.sort_values("time", kind="stable")
     functions = np.array(names, dtype=object)[codes[table["key_id"].to_numpy()]]
@@ -90,7 +93,7 @@ def of_function(run: Run, events: pd.DataFrame, function: str | None) -> tuple[p
 
 
 def run_of_rows(run: Run, table: pd.DataFrame) -> Array:
-    """Return the row of `Trace.tasks` for each row of a table of task runs, or -1."""
+    """Return, for each row of a table of task runs, the row of `Trace.tasks`, or -1 if unknown."""
     rows = np.flatnonzero(np.isin(run.tasks["key_id"], table["key_id"]))
     runs = run.tasks[RUN].iloc[rows].assign(row=rows).drop_duplicates(RUN)
     matches = table[RUN].merge(runs, how="left", on=RUN)["row"]
@@ -98,19 +101,19 @@ def run_of_rows(run: Run, table: pd.DataFrame) -> Array:
 
 
 def running_columns(running: RunningSeconds, summed: Callable[[Array], Array]) -> dict[str, Array]:
-    """Return the columns that split running time, each aggregated by `summed`."""
+    """Return the columns that divide running time. `summed` aggregates each of them."""
     return {label: summed(getattr(running, name)) for name, label in RUNNING.items()}
 
 
 def origin_columns(run: Run, rows: Array, *more: pd.DataFrame) -> dict[str, pd.Series]:
-    """Return the columns ``Step``, if steps are known, and ``Client``, if there are several.
+    """Return the column ``Step`` if steps are known, and ``Client`` if there are several clients.
 
     Parameters
     ----------
     run
         The run.
     rows
-        Rows of `Trace.tasks` and, after those, of the other tables.
+        Rows of `Trace.tasks`. Higher numbers are rows of the further tables, one after another.
     *more
         Further tables of task runs.
     """
@@ -128,16 +131,16 @@ def origin_columns(run: Run, rows: Array, *more: pd.DataFrame) -> dict[str, pd.S
 
 # --- The first rows of tables that do not fit into memory -----------------------------------------
 
-#: Maximum number of rows of a table with one row per task run, if the run is read in time windows.
+#: Maximum number of rows of a table with one row per task run, if it is computed in time windows.
 LISTED = 10_000
 
-#: The first rows of a time window, and the total number of its rows.
+#: The first rows of the table of a time window, and the total number of its rows.
 Listed = tuple[pd.DataFrame, int]
 
 
 def folded(parts: Sequence[Listed], order: Callable[[pd.DataFrame], Array]) -> Listed:
-    """Return the first rows of all parts by `order`, and the total number of rows."""
-    # Tables without rows may have columns of other types.
+    """Return the first rows of several time windows, sorted by `order`, and the total of rows."""
+    # Leave out tables without rows, because their columns may have other types.
     tables = [table for table, count in parts if count] or [parts[0][0]]
     table = pd.concat(tables, ignore_index=True)
     table = table.take(order(table)[:LISTED]).reset_index(drop=True)
@@ -145,7 +148,7 @@ def folded(parts: Sequence[Listed], order: Callable[[pd.DataFrame], Array]) -> L
 
 
 def first_rows(parts: Sequence[Listed], order: Callable[[pd.DataFrame], Array]) -> pd.DataFrame:
-    """Return the first rows of all parts by `order`.
+    """Return the first rows of all time windows, sorted by `order`.
 
     Warns
     -----

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 By = Literal["function", "step"]
 
-#: Label and meaning of each kind of segment.
+#: Label and meaning of each kind of segment on the critical path.
 KINDS = {
     SegmentKind.CLIENT: (
         "Client",
@@ -160,7 +160,7 @@ def critical_path_summary(run: Run, by: By = "function") -> pd.DataFrame:
     return summary.take(order).reset_index(drop=True)
 
 
-#: Label of each stage.
+#: Label of each stage before the first task.
 LABELS = {
     Stage.PROMPT: "Waiting for input",
     Stage.PROGRAM: "Program",

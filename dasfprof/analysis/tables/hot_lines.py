@@ -112,7 +112,7 @@ def hot_lines(
 
 
 def place_columns(names: Sequence[Hashable], by: By) -> dict[str, pd.Series]:
-    """Return the columns that identify lines, functions or libraries."""
+    """Return the columns that identify the lines, functions or libraries."""
 
     def column(part: int) -> pd.Series:
         return text([name[part] if isinstance(name, tuple) else UNKNOWN for name in names])
@@ -226,7 +226,7 @@ def client_activity(run: Run) -> pd.DataFrame:
 
 
 def _is_idle(run: Run, times: Array) -> Array:
-    """Return whether no task ran at each time."""
+    """Return a mask of the times at which no task ran."""
     tasks = run.whole.tasks
     if not len(tasks):
         return np.ones(len(times), dtype=bool)
@@ -239,7 +239,7 @@ def _is_idle(run: Run, times: Array) -> Array:
 
 
 def _imports(run: Run, stacks: Array, groups: Array, count: int) -> list[str]:
-    """Return the library that the first importing stack of each group imports, or an empty text."""
+    """Return, for each group, the library that its first stack with an import imports, or ""."""
     frames = all_stacks(run)
     libraries = [""] * count
     for group, stack in sorted(set(zip(groups.tolist(), stacks.tolist(), strict=True))):

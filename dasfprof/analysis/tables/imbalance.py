@@ -1,4 +1,4 @@
-"""How unequally work is spread over workers, over tasks and over time."""
+"""How unevenly work is spread over workers, over tasks and over time."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ By = Literal["function", "step"]
 
 
 def _of_part(run: Run, by: By = "function") -> GroupSums:
-    """Return sums of durations by group, host and worker."""
+    """Return the sums of durations in a time window by group, host and worker."""
     workers, tasks = run.named, run.tasks
     of_task, duration = workers.numbers(tasks), tasks["duration"].to_numpy()
     if by == "step":
@@ -40,7 +40,7 @@ def _of_part(run: Run, by: By = "function") -> GroupSums:
 
 
 def _table(run: Run, parts: Sequence[GroupSums], *, by: By = "function") -> pd.DataFrame:
-    """Return the table of the sums of all time windows."""
+    """Return the table from the sums of all time windows."""
     sums = GroupSums.merged(parts)
     cells: list[Any] = sums.names
     of_groups = sums.by([cell[0] for cell in cells])
@@ -117,7 +117,7 @@ def imbalance(run: Run, by: By = "function") -> pd.DataFrame:
 
 
 def _weights(of_workers: Array, count: int) -> Array:
-    """Return each worker's number of threads, or ones if any of them is unknown."""
+    """Return the number of threads of each worker, or 1 for all workers if any is unknown."""
     known = len(of_workers) == count and np.isfinite(of_workers).all() and (of_workers > 0).all()
     return of_workers if known else np.ones(count)
 
@@ -234,8 +234,8 @@ def _degradation_table(trends: Trends) -> pd.DataFrame:
     return table.take(trends.order).reset_index(drop=True)
 
 
-#: Maximum number of cells of the table of task balance. A larger table lists only the seconds in
-#: which a worker counted its tasks.
+#: Maximum number of cells in the table of task balance. A larger table only has rows for seconds in
+#: which a worker reported a count.
 MAX_CELLS = 50_000_000
 
 
@@ -267,7 +267,7 @@ def per_worker_task_balance(run: Run) -> pd.DataFrame:
     if not len(time):
         return pd.DataFrame({INTERVAL: np.empty(0, dtype=np.int64)})
     begin, last = time.min(), float(_seconds(time.max() - time.min()))
-    # A worker that left holds no tasks. Workers that left in the last second keep their counts.
+    # A worker that left holds no tasks. If it left in the last second, its last count remains.
     left = run.workers["left"].to_numpy()
     gone = np.flatnonzero((left >= begin) & (_seconds(left - begin) < last))
     gone = gone[np.isin(workers.of_lives[gone], worker)]
@@ -287,5 +287,8 @@ def per_worker_task_balance(run: Run) -> pd.DataFrame:
 
 
 def _seconds(time: Array) -> Array:
-    """Return full seconds. Rounding to microseconds first makes 128.2 - 127.2 a full second."""
+    """Return full seconds.
+
+    Times are first rounded to microseconds, so 128.2 - 127.2 is a full 1.
+    """
     return np.floor(np.round(time, 6))

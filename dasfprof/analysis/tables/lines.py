@@ -1,4 +1,4 @@
-"""The ledger of program lines, and the layers of the graphs that these lines built."""
+"""What each line of the program built and cost, and the layers of the graphs that lines built."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def lines(run: Run, price: float | str | None = None) -> pd.DataFrame:
 
 
 def _sums(run: Run) -> tuple[list[str], dict[str, Array]]:
-    """Return all lines, with ``(idle)`` at the end, and their sums other than thread time."""
+    """Return the lines, with ``(idle)`` at the end, and all their sums except thread time."""
     tasks = run.tasks
     codes, names = line_groups(tasks, run.unseen)
     names += [line for line in run.lines["line"].tolist() if line not in set(names)]
@@ -138,7 +138,7 @@ def _sums(run: Run) -> tuple[list[str], dict[str, Array]]:
 
 
 def _client(run: Run, names: list[str]) -> dict[str, Array]:
-    """Return the seconds of the client's calls from each line, and of the waits in them."""
+    """Return the seconds of the client's calls from each line, and of the waits in these calls."""
     calls, label = find_calls(run), lines_by_place(run)
     indices = {name: index for index, name in enumerate(names)}
     seconds, waiting = np.zeros(len(names)), np.zeros(len(names))
@@ -152,7 +152,7 @@ def _client(run: Run, names: list[str]) -> dict[str, Array]:
 
 
 def _spent(run: Run, names: list[str]) -> Array:
-    """Return the thread time of each line by category."""
+    """Return the thread time of each line, divided into categories."""
     accounts = make_accounts(run)
     indices = {name: index for index, name in enumerate(names)}
     spent = np.zeros((len(names), len(ThreadTime)))
@@ -164,7 +164,7 @@ def _spent(run: Run, names: list[str]) -> Array:
 
 
 def _cost(run: Run, names: list[str], price: Price) -> Array:
-    """Return the cost of the thread time of each line, and of idle threads at the end."""
+    """Return the cost of each line's thread time, and the cost of idle threads as the last item."""
     ran = run.whole
     hours = hours_of_groups(run, *line_groups(ran.tasks, ran.unseen))
     cost = {name: each.price(price) for name, each in hours.items()}
@@ -189,7 +189,7 @@ def _about(run: Run, names: list[str]) -> dict[str, pd.Series]:
 
 # --- The plan: the layers of the graphs, their cost, and their dependencies -----------------------
 
-#: Suffixes of the types of results that have rows.
+#: Suffixes of the names of types that have rows.
 _WITH_ROWS = (".DataFrame", ".Series", ".Index")
 
 
@@ -293,7 +293,7 @@ def node_names(nodes: Plan) -> Array:
 
 
 def _counts(run: Run, nodes: Plan) -> dict[str, pd.Series]:
-    """Return the task runs, results and rows of each node, by outcome of the task runs."""
+    """Return numbers of task runs (by outcome), results and rows of each node."""
     tasks, codes, count = run.tasks, nodes.of_slots[: len(run.tasks)], len(nodes)
     succeeded = (tasks["state"] == "memory").to_numpy(dtype=bool)
     made = np.flatnonzero(succeeded)
@@ -325,7 +325,7 @@ def _counts(run: Run, nodes: Plan) -> dict[str, pd.Series]:
 
 
 def _bytes(run: Run, nodes: Plan) -> dict[str, Array]:
-    """Return the MB that each node used and produced, and the transfers of its results in MB."""
+    """Return, in MB, the inputs and results of each node, and the transfers of its results."""
     tasks, edges, count = run.tasks, find_edges(run), len(nodes)
     codes = nodes.of_slots[: len(tasks)]
     of_keys = np.full(len(run.keys), -1, dtype=np.int64)

@@ -221,12 +221,12 @@ def own_events(run: Run) -> pd.DataFrame:
 
 
 def args_text(args: dict[str, Any]) -> str:
-    """Return args as one line of JSON, or as `repr` text where JSON has no equivalent."""
+    """Return args as one line of JSON. Values that JSON does not support are their `repr`."""
     return json.dumps(json_value(args), ensure_ascii=False) if args else ""
 
 
 def json_value(value: Any) -> Any:
-    """Return a JSON-compatible value. Bytes and non-finite numbers become text."""
+    """Return a JSON-compatible value. Bytes and numbers that are not finite become text."""
     if isinstance(value, dict):
         return {str(name): json_value(item) for name, item in value.items()}
     if isinstance(value, list | tuple):

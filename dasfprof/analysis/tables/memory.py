@@ -68,7 +68,7 @@ def function_memory(run: Run) -> pd.DataFrame:
 
 
 def _rows_of_highest(codes: Array, values: Array, count: int) -> Array:
-    """Return the row with the largest value of each group, or -1 for a group without values."""
+    """Return, for each group, the row with the largest value, or -1 if the group has no value."""
     rows = np.full(count, -1, dtype=np.int64)
     known = np.flatnonzero(np.isfinite(values))
     known = known[np.argsort(values[known], kind="stable")]
@@ -78,7 +78,7 @@ def _rows_of_highest(codes: Array, values: Array, count: int) -> Array:
 
 # --- GPU memory of workers, and what dask-cuda moved out of it ------------------------------------
 
-#: Maximum distance (s) between a sample of a worker's results and a sample of its device.
+#: Maximum seconds between a sample of a worker's results and a sample of its GPU.
 _NEAR = 2.0
 _HELD = ("device_size", "host_size", "disk_tasks")
 _MOVED = ("device_to_host_size", "host_to_device_size", "host_to_disk_size")
@@ -154,7 +154,7 @@ _COLUMNS = [
 
 
 def _results(held: pd.DataFrame, at: float) -> dict[str, float]:
-    """Return the results of a dask-cuda worker at a time (NaN: at their peak), and its moves."""
+    """Return a dask-cuda worker's results at a time (NaN: at their peak), and the data it moved."""
     if not len(held):
         return {}
     sizes = held["device_size"].to_numpy(dtype=float)

@@ -38,7 +38,7 @@ from dasfprof.text import format_duration, format_size
 
 Holder = Literal["cluster", "worker"]
 
-#: Labels of the purposes of held results, in the order of the constants of `held_results`.
+#: Labels of the purposes of held results. Their order is that of the constants of `held_results`.
 REASONS = (
     "for tasks yet to begin",
     "for running tasks",
@@ -52,7 +52,7 @@ REASONS = (
 _ON_DISK, _MORE, _FEWER = "(spilled to disk)", "(more results)", "(fewer results)"
 _P2P, _OLD, _RECENT = "(P2P buffers)", "(unmanaged, old)", "(unmanaged, recent)"
 _EITHER, _NO_SAMPLE = "(unmanaged or results)", "(no sample near)"
-#: Threshold (s) after which unmanaged memory is old, as in Dask.
+#: Threshold (seconds): older unmanaged memory counts as old, as in Dask.
 _OLD_AFTER = 30.0
 #: Labels of processes that are not workers.
 _OTHERS = {"scheduler": "(process of the scheduler)", "client": "(process of the client)"}
@@ -94,7 +94,7 @@ def memory_peak(run: Run, by: Holder = "cluster") -> pd.DataFrame:
         return pd.concat(parts or [_anatomy(run, np.nan, by)], ignore_index=True)
     ends = np.full(int(processes_of_workers(run).max(initial=-1)) + 1, -np.inf)
     np.maximum.at(ends, processes_of_workers(run), ends_of_lives(run))
-    gone = np.flatnonzero(np.isfinite(ends))  # a process that exits holds nothing
+    gone = np.flatnonzero(np.isfinite(ends))  # A process that has exited holds no memory.
     peak = peak_of(
         np.append(process, gone),
         np.append(samples.time, ends[gone]),
@@ -157,7 +157,7 @@ def memory_at(run: Run, time: float, by: Holder = "cluster") -> pd.DataFrame:
 
 
 def _anatomy(run: Run, time: float, by: Holder, process: int | None = None) -> pd.DataFrame:
-    """Return the table of `memory_at`, for one process or for all."""
+    """Return the table of `memory_at` for all workers, or for the workers of one process."""
     held, processes = held_at(run, time), processes_of_workers(run)
     workers = run.named
     titles = np.array(workers.titles(), dtype=object)[workers.of_lives]
@@ -178,7 +178,7 @@ def _anatomy(run: Run, time: float, by: Holder, process: int | None = None) -> p
         slots = run.whole.slots
         running = (slots.times.executing <= time) & (slots.times.done > time)
         ran = np.unique(slots.function[running & np.isin(slots.worker, lives)])
-        # If several functions ran, it is unknown which one allocated the memory.
+        # If tasks of several functions ran, it is unknown which of them allocated the memory.
         runs = slots.functions[ran[0]] if len(ran) == 1 else ""
         other_rows += [
             (who, what, size, runs if what == _RECENT else "")
@@ -220,7 +220,7 @@ def _results(run: Run, held: HeldResults, titles: Array) -> dict[str, Array]:
 
 
 def _summed(rows: Mapping[str, Sequence[Any] | Array], group: list[str]) -> pd.DataFrame:
-    """Return sums of rows with equal labels, in order of appearance (NaN without known values)."""
+    """Return the sums of rows with equal labels. Sums without any known value are NaN."""
     labels = [rows.get(name, ()) for name in group]
     codes, distinct = pd.factorize(pd.Series(list(zip(*labels, strict=True)), dtype=object))
     groups = Groups(codes, len(distinct))
@@ -239,7 +239,7 @@ def _summed(rows: Mapping[str, Sequence[Any] | Array], group: list[str]) -> pd.D
 def _rest(
     memory: float, counted: list[dict[str, float]], explained: float, old: float
 ) -> Iterator[tuple[str, float]]:
-    """Yield the memory of a process apart from the results of its workers, in bytes."""
+    """Yield labels and bytes of a process's memory that does not belong to the listed results."""
     size = sum(worker["size"] for worker in counted)
     spilled = float(np.nan_to_num(sum(worker["spilled_size"] for worker in counted)))
     if spilled:
@@ -261,7 +261,7 @@ def _rest(
 
 
 def _unmanaged(run: Run, lives: Array, time: float) -> float:
-    """Return the minimum unmanaged memory of a process in the last 30 s, or infinity if unknown."""
+    """Return the minimum unmanaged memory of a process in the last 30 s, or infinity."""
     least = np.inf
     for process in memory_of_processes(run):
         if np.isin(process.lives, lives).any():
@@ -281,7 +281,7 @@ _CLASSES = {
     "unmanaged": "unmanaged: what processes have beyond results",
 }
 _SCHEDULER, _CLIENT = "process of the scheduler", "process of the client"
-#: Memory, worker, drift, purpose, line that made the results, and line that requested them.
+#: Kind of memory, worker, drift, purpose, line that made the results, and line that requested them.
 _Row = tuple[str, str, Drift, str, str, str]
 
 

@@ -26,11 +26,11 @@ from dasfprof.database.columns import Array
 from dasfprof.errors import InvalidArgumentError
 from dasfprof.text import format_size
 
-#: Default numbers of workers, as fractions of the recorded number.
+#: Default numbers of workers, as multiples of the recorded number.
 _USUAL = (0.1, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0)
-#: The same for memory, which takes about 20 replays per number.
+#: The same for predictions of memory. Each number of workers takes about 20 replays.
 _USUAL_FOR_MEMORY = (0.25, 0.5, 1.0, 2.0, 4.0)
-#: Threshold (fraction of thread time in tasks): more workers pay off at or above it.
+#: Threshold (fraction of thread time in tasks): if it is lower, more workers do not pay off.
 _EFFICIENT = 0.8
 
 
@@ -74,10 +74,10 @@ def scaling(
         walls[:] = [replay.predicted(replay.outcome(cluster=cluster).wall) for cluster in bar]
     refusals = [replay.refusal_on(cluster) for cluster in clusters]
     walls[[bool(refusal) for refusal in refusals]] = np.nan
-    # The client's pauses between graphs are part of the chain.
+    # Count the client's pauses between graphs as part of the chain.
     work, chain = float(held.sum()), longest_chain(replay.inputs, held)
     efficiency = work / (threads * walls)
-    # The run itself shows that its workers, and so more of them, need no longer.
+    # The recorded run proves that its number of workers, or more, does not need more time.
     least = np.maximum(chain, work / threads)
     least = np.where(counts < recorded, least, np.minimum(least, replay.inputs.wall))
     return pd.DataFrame(
@@ -283,7 +283,7 @@ def memory_forecast(
 
 
 def recorded_or_given_limit(run: Run, memory_limit: float | None) -> float:
-    """Return the memory limit of a worker in bytes, or NaN if it is unknown or there is none."""
+    """Return the memory limit of a worker in bytes, or NaN if it is unknown or unlimited."""
     if memory_limit is None:
         limits = run.workers["memory_limit"].dropna().to_numpy(dtype=float)
         return float(np.median(limits)) if len(limits) else float("nan")

@@ -1,4 +1,4 @@
-"""Attempts at tasks: their outcomes, and their numbers by process, node and time."""
+"""Attempts at tasks: their outcomes, and how many there were by process, node and time."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ from dasfprof.database.columns import Array
 By = Literal["task", "function", "step"]
 
 
-#: Column with the exact start of an attempt, to sort by. The table rounds it to microseconds.
+#: Temporary column with the exact start of an attempt. The table has it rounded to microseconds.
 _START = "start"
 
 
 def _of_part(run: Run, by: By = "task") -> Any:
-    """Return the first attempts of a time window and their number, or sums by group."""
+    """Return the first attempts of a time window and their total number, or sums by group."""
     attempts = find_attempts(run)
     if by != "task":
         return _sums(attempts, by)
@@ -91,8 +91,8 @@ def processed_tasks(run: Run, by: By = "task") -> pd.DataFrame:
           coroutines
         - ``Run Method Seconds``: time of its function
         - ``Status``: Dask's final state of the attempt. An unfinished attempt is ``running``,
-          ``waiting`` (on its worker) or ``released by the client``, and its seconds end with the
-          recorded evidence. Tasks that were never assigned to a worker have rows if their keys are
+          ``waiting`` (on its worker) or ``released by the client``, and its seconds end at the
+          last recorded event. Tasks that were never assigned to a worker have rows if their keys are
           known, with ``waiting`` or ``no-worker``
         - ``Error Category``: type of the exception, ``worker lost`` (it left unexpectedly),
           ``worker closed``, ``cancelled``, ``rescheduled`` or ``unknown``. NA if the attempt
@@ -132,7 +132,7 @@ def _sums(attempts: pd.DataFrame, by: By) -> GroupSums:
 
 
 def _sum_up(parts: Sequence[GroupSums], by: By) -> pd.DataFrame:
-    """Return the table of the sums of all time windows, sorted by seconds in descending order."""
+    """Return the table from the sums of all time windows, sorted by seconds in descending order."""
     sums = GroupSums.merged(parts)
     names = np.array(sums.names, dtype=object)
     table = pd.DataFrame({by.capitalize(): text(names), **attempt_columns(sums)})
@@ -142,7 +142,7 @@ def _sum_up(parts: Sequence[GroupSums], by: By) -> pd.DataFrame:
 
 
 def _by_task(run: Run, attempts: pd.DataFrame, unsent: Sequence[UnsentTask]) -> pd.DataFrame:
-    """Return one row per attempt, then one for each known task without any attempt."""
+    """Return a table with one row per attempt, then one row per known task without an attempt."""
     workers = run.named
     of_attempt = attempts["worker"].to_numpy()
     origins = {}
@@ -194,7 +194,7 @@ def attempt_sums(attempts: pd.DataFrame, groups: Groups, names: Sequence[Hashabl
     lasted = np.where(np.isfinite(elapsed), elapsed, np.nan_to_num(run))
     both = np.isfinite(elapsed) & np.isfinite(cpu)
     again = attempts["again"].to_numpy()
-    with np.errstate(over="ignore"):  # times beyond any clock
+    with np.errstate(over="ignore"):  # Damaged traces may have impossible times.
         ends = start + lasted
     summed = {
         "succeeded": attempts["succeeded"].to_numpy(dtype=float),
@@ -212,7 +212,7 @@ def attempt_sums(attempts: pd.DataFrame, groups: Groups, names: Sequence[Hashabl
 
 
 def attempt_columns(sums: GroupSums) -> dict[str, Any]:
-    """Return the columns that sum up attempts."""
+    """Return the columns with the sums of attempts."""
     busy = ratio(sums.sum("cpu of both"), sums.sum("elapsed of both")) * 100
     counts = {
         name: sums.sum(name).astype(np.int64)
@@ -237,7 +237,7 @@ def attempt_columns(sums: GroupSums) -> dict[str, Any]:
 
 
 def _process_sums(run: Run) -> GroupSums:
-    """Return the sums of attempts by worker number."""
+    """Return the sums of attempts by number of the worker."""
     workers, attempts = run.named, find_attempts(run)
     groups = Groups(attempts["worker"].to_numpy(), len(workers))
     return attempt_sums(attempts, groups, range(len(workers)))
@@ -319,7 +319,7 @@ _CELL = ["interval", "rank", "status"]
 
 
 def _interval_counts(run: Run, interval: float | None = None) -> pd.DataFrame:
-    """Count attempts, and those after the first, by interval, rank of the worker, and status."""
+    """Count attempts, and how many of them are not first ones, by interval, worker and status."""
     attempts = find_attempts(run)
     attempts = attempts[np.isfinite(attempts["start"])]
     intervals = Intervals.of_span(run.begin, run.end, interval)

@@ -1,12 +1,4 @@
-"""The registry of analyses, which the code calls questions. Each is registered once.
-
-A question is a function in a module of this package with the decorator `question`. It takes a `Run`
-and returns a DataFrame. `TraceAnalyser` has a method with the same name, parameters and docstring.
-The arguments of the decorator configure the table in commands and reports:
-
->>> from dasfprof.analysis.tables import questions
->>> [question.name for question in questions.all()]  # doctest: +SKIP
-"""
+"""The registry of analyses, which are called questions in the code. Each is registered once."""
 
 from __future__ import annotations
 
@@ -33,16 +25,18 @@ from dasfprof.errors import InvalidArgumentError
 class InParts:
     """How to compute a table in time windows if the run does not fit into memory.
 
-    Each function also gets the arguments that the user passed, by name.
+    Each of the functions also receives the arguments that the user passed, by name.
     """
 
-    #: Computes a small, picklable partial result from one time window.
+    #: Function that computes a small, picklable partial result from one time window.
     of_part: Callable[..., Any]
-    #: Computes the table from a run without task runs and transfers, and all partial results.
+    #: Function that computes the table from a run without task runs and transfers, and from all
+    #: partial results.
     combine: Callable[..., pd.DataFrame]
-    #: Merges two partial results, or None if the merged result would not be smaller.
+    #: Function that merges two partial results. None if the result would not be smaller than both.
     fold: Callable[[Any, Any], Any] | None = None
-    #: The supported values of `by`. Empty if all values are supported, or if there is no `by`.
+    #: Values of `by` for which this works. Empty if it works for all values, or if there is no
+    #: `by`.
     by: tuple[str, ...] = ()
 
     def supports(self, arguments: Mapping[str, Any]) -> bool:
@@ -50,7 +44,7 @@ class InParts:
         return not self.by or arguments.get("by", self.by[0]) in self.by
 
 
-#: Marks tables that need only samples and other events, which always fit into memory.
+#: Value for tables that need only samples and other events, which always fit into memory.
 NO_PARTS: Literal["no parts"] = "no parts"
 
 
@@ -104,37 +98,38 @@ GROUPS: dict[Group, str] = {
     "events": "What user code recorded.",
 }
 
-#: Parameter that the analyser sets, not the user.
+#: Name of a parameter that the analyser passes, and not the user.
 _PROGRESS = "progress"
 
 
 @dataclass(frozen=True)
 class Question:
-    """An analysis, and its position in commands and reports. As a decorator, registers it."""
+    """An analysis and its position in commands and reports. As a decorator, it registers itself."""
 
     #: Heading of its table.
     title: str
     group: Group
-    #: Alternative short name in the shell, or None.
+    #: Alternative short name for commands, or None.
     short: str | None = None
-    #: Position in the default output of ``dasfprof analyse``, or None if it is not part of it.
+    #: Position in the default output of ``dasfprof analyse``, or None if it is not in this output.
     overview: int | None = None
-    #: Columns that a narrow terminal leaves out.
+    #: Columns that are left out if a terminal is narrow.
     expendable: tuple[str, ...] = ()
     #: Name of its table in the HTML report, or None if the report has no such table.
     page: str | None = None
     #: Name of its CSV file without the extension. By default, the method's name without ``per_``.
     csv: str = ""
-    #: Data that it is about: the name of a table of `Trace` that must have rows, or a function that
-    #: returns whether the data exist. None if it applies to every trace.
+    #: Data that the table is about: the name of a table of `Trace` that must have rows, or a
+    #: function that returns whether the data exist. None if the analysis is possible for every
+    #: trace.
     needs: str | Callable[[Run], bool] | None = None
-    #: How to compute it in time windows, or None if it needs the full run in memory.
+    #: How to compute the table in time windows, or None if it needs the complete run in memory.
     in_parts: InParts | Literal["no parts"] | None = None
     #: The function that computes the table from a run and the arguments.
     answer: Callable[..., pd.DataFrame] = pd.DataFrame
 
     def __call__(self, answer: Answer) -> Answer:
-        """Register the function that computes the table."""
+        """Register a function as the one that computes the table."""
         _REGISTERED.append(replace(self, answer=answer))
         return answer
 
@@ -150,24 +145,24 @@ class Question:
 
     @cached_property
     def signature(self) -> inspect.Signature:
-        """Parameters of the method of `TraceAnalyser`, without ``self``."""
+        """Parameters of the method of `TraceAnalyser` without ``self``."""
         signature = inspect.signature(self.answer, eval_str=True)
         _, *parameters = signature.parameters.values()
         return signature.replace(parameters=[item for item in parameters if item.name != _PROGRESS])
 
     @property
     def takes_progress(self) -> bool:
-        """Whether it can show a progress bar."""
+        """Whether the function can show a progress bar."""
         return _PROGRESS in inspect.signature(self.answer).parameters
 
     @property
     def summary(self) -> str:
-        """First line of the docstring."""
+        """First line of the function's docstring."""
         return (inspect.getdoc(self.answer) or "").partition("\n")[0]
 
     @property
     def call(self) -> str:
-        """Name with parameters and defaults."""
+        """Text of the call: the name with its parameters and defaults."""
         parameters = []
         for item in self.signature.parameters.values():
             choices = get_args(item.annotation) if item.name == "by" else ()
@@ -177,18 +172,18 @@ class Question:
 
     @property
     def needs_arguments(self) -> bool:
-        """Whether it has required parameters."""
+        """Whether the analysis has required parameters."""
         parameters = self.signature.parameters.values()
         return any(item.default is item.empty for item in parameters)
 
     @property
     def further_groupings(self) -> tuple[str, ...]:
-        """Values of ``by`` except the default."""
+        """All values of ``by`` except the default value."""
         by = self.signature.parameters.get("by")
         return () if by is None else tuple(x for x in get_args(by.annotation) if x != by.default)
 
     def applies(self, run: Run) -> bool:
-        """Return whether the trace contains the data that the table is about, such as steps."""
+        """Return whether the trace has the data that the analysis is about, such as steps."""
         if isinstance(self.needs, str):
             return len(getattr(run, self.needs)) > 0
         return self.needs is None or self.needs(run)
@@ -217,21 +212,21 @@ class Question:
 
 @dataclass(frozen=True)
 class Request:
-    """A question with its arguments by name."""
+    """An analysis with the arguments of one call, by name."""
 
     question: Question
     arguments: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def file_stem(self) -> str:
-        """Name of its CSV file without the extension, including the arguments."""
+        """Name of the CSV file without its extension. It contains the arguments."""
         words = [self.question.file_stem]
         for name, value in self.arguments.items():
             words += [name, re.sub(r"[^\w.-]+", "-", str(value)).strip("-")]
         return "_".join(words)
 
     def table(self, analyser: Any) -> pd.DataFrame:
-        """Return the table from a `TraceAnalyser`."""
+        """Return the table that a `TraceAnalyser` computes."""
         return getattr(analyser, self.question.name)(**self.arguments)
 
 
@@ -241,24 +236,24 @@ question = Question
 
 @cache
 def all() -> tuple[Question, ...]:
-    """All questions by group, then in the order of their modules."""
+    """Return all questions, sorted by group and then as in their modules."""
     from dasfprof.analysis import tables
 
     for module in pkgutil.iter_modules(tables.__path__):
         importlib.import_module(f"{tables.__name__}.{module.name}")
     order = list(GROUPS)
-    # Modules that were imported earlier must not change the order.
+    # Sort, because modules that were imported earlier must not change the order.
     return tuple(sorted(_REGISTERED, key=lambda q: (order.index(q.group), q.answer.__module__)))
 
 
 def overview(run: Run) -> list[Question]:
-    """The tables that ``dasfprof analyse`` prints by default, if the trace contains their data."""
+    """Return the analyses that ``dasfprof analyse`` prints by default, if their data exist."""
     shown = [item for item in all() if item.overview is not None and item.applies(run)]
     return sorted(shown, key=lambda item: item.overview or 0)
 
 
 def named(name: str) -> Question:
-    """Return the question with this method name (also with hyphens), short name, or CSV file name.
+    """Return the question with a method name (or with hyphens), a short name, or a CSV name.
 
     Raises
     ------
@@ -294,7 +289,7 @@ def parse(text: str) -> Request:
         arguments = {str(item.arg): ast.literal_eval(item.value) for item in keywords}
     except (SyntaxError, ValueError):
         name, arguments = None, {}
-    if not isinstance(name, ast.Name) or "None" in arguments:  # the key None belongs to **mapping
+    if not isinstance(name, ast.Name) or "None" in arguments:  # None stands for **mapping.
         raise InvalidArgumentError(
             f"{text!r} is not a question. Pass a name, with or without arguments, such as "
             'time_accounting or transfers("time", interval=1.0).'

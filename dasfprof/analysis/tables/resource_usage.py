@@ -17,12 +17,12 @@ from dasfprof.errors import InvalidArgumentError
 from dasfprof.schema.events import Column
 from dasfprof.schema.resources import HOST_COUNTERS, RESOURCE_USAGE
 
-#: Sampled quantity and unit of each column, by label.
+#: Sampled quantity and factor of its unit, by label of the column.
 Columns = dict[str, tuple[str, float]]
 
 
 def _titled(columns: Iterable[Column]) -> Columns:
-    """Return declared columns by their titles with units."""
+    """Return declared columns by title. The titles contain the units."""
     return {
         f"{column.title} (MB)" if column.kind == "bytes" else column.title: (
             column.name,
@@ -92,7 +92,7 @@ def processes_resource_usage(run: Run) -> pd.DataFrame:
         - ``# of Threads``, ``# of File Descriptors``
     """
     samples, table = _sampled(run, run.samples, _OF_PROCESSES)
-    # One worker of each host reads its memory, for all of them.
+    # On each host, one worker samples the host's memory for all workers.
     read = run.samples.reindex(columns=["worker_id", "host_memory_total"]).dropna()
     totals = dict(
         zip(
@@ -127,7 +127,7 @@ def node_disk_usage(run: Run) -> pd.DataFrame:
     """
     samples, table = _sampled(run, run.disk_usage, _OF_DISKS)
     available = table["Disk Used (MB)"] + table["Disk Free (MB)"]
-    # Like df: the percentage of the space available to users, without the space reserved for root.
+    # As in df, the percentage refers to the space for users, without space that root reserves.
     percent = table["Disk Used (MB)"] / available.where(available > 0) * 100
     table.insert(5, "Disk Used Percent", percent)
     table.insert(1, "Local Directory", samples["local_directory"].to_numpy() == 1)
@@ -140,7 +140,7 @@ def node_disk_usage(run: Run) -> pd.DataFrame:
 def _sampled(
     run: Run, samples: pd.DataFrame, columns: Columns
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Return the samples with a time and at least one of these values, and a table of them."""
+    """Return samples that have a time and any of these values, and a table of the values."""
     wanted = samples.reindex(columns=[name for name, _ in columns.values()])
     known = wanted.notna().to_numpy().any(axis=1) & np.isfinite(samples["time"].to_numpy())
     samples, wanted = samples[known], wanted[known]
@@ -154,14 +154,14 @@ def _sampled(
 
 
 def _numbers(column: pd.Series) -> Array:
-    """Return sampled values as floats. Traces from other programs may contain any type."""
+    """Return sampled values as floats. Traces of other programs may contain values of any type."""
     if column.dtype.kind not in "iuf":
         column = pd.to_numeric(column.astype(object), errors="coerce")
     return column.to_numpy(dtype=float)
 
 
 def _sorted(table: pd.DataFrame, *by: str) -> pd.DataFrame:
-    """Sort rows by these text columns, then by time, and make counts nullable integers."""
+    """Sort rows by text columns and then by time. Make counts nullable integers."""
     for label in table:
         if str(label).endswith("Count") or str(label).startswith("#"):
             table[label] = integers(table[label].to_numpy())

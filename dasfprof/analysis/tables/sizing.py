@@ -26,9 +26,10 @@ from dasfprof.analysis.tables.questions import question
 from dasfprof.errors import InvalidArgumentError
 from dasfprof.text import format_duration, format_size
 
-#: Price of a recorded worker per hour, or a table of machine types, or the path of its CSV file.
+#: Price of a recorded worker per hour, or a table of machine types, or the path of a CSV file with
+#: such a table.
 Prices: TypeAlias = float | str | pd.DataFrame | Sequence[Mapping[str, Any]]
-#: Columns of a table of machine types.
+#: Columns that a table of machine types may have.
 _COLUMNS = ("name", "threads", "memory", "price", "workers", "speed")
 _NEEDED = ("name", "threads", "price")
 

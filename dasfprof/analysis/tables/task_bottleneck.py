@@ -26,18 +26,18 @@ from dasfprof.analysis.trace.progress import track
 from dasfprof.database.columns import Array
 
 _SHARE = "Percentage of total time (%)"
-#: Number of key texts per step of the progress bar.
+#: Number of keys that are converted to text for each step of the progress bar.
 _CHUNK = 100_000
-#: Threshold (rows) above which repeated texts are stored as categories.
+#: Threshold (rows): if a table has more rows, repeated texts are stored as categories.
 _LARGE = 1_000_000
 
 
-#: The first task runs, their total number, and the seconds of each worker.
+#: The first task runs of a time window, their total number, and the seconds of each worker.
 Partial = tuple[pd.DataFrame, int, GroupSums]
 
 
 def _part(run: Run) -> Partial:
-    """Return the first task runs, their total number, and the seconds of each worker."""
+    """Return the partial result of a time window."""
     run = run.whole
     workers, tasks = run.named, run.tasks
     order = _order(workers, tasks)[:LISTED]
@@ -89,9 +89,10 @@ def per_task_bottleneck(run: Run, *, progress: bool = False) -> pd.DataFrame:
         - ``Percentage of total time (%)``: of the duration of all task runs of that worker
         - ``Memory usage (Mb)``: size of the result
         - ``Worker``, ``Function``
-        - ``Run ID``: Dask's, or if not recorded, the number of the task run of its key, from 0
+        - ``Run ID``: Dask's run ID. If it was not recorded, the task runs of a key are numbered
+          from 0
         - ``State``: its final state. An unfinished task run is ``running``, ``waiting`` or
-          ``released by the client``, and its times end with the recorded evidence
+          ``released by the client``, and its times end at the last recorded event
         - ``Start (s)``, since the start of the run
         - ``GPU Samples``: number of samples of the worker's device during the task run. NA without
           a device
@@ -111,21 +112,24 @@ def per_task_bottleneck(run: Run, *, progress: bool = False) -> pd.DataFrame:
 
 
 def _order(workers: NamedWorkers, tasks: pd.DataFrame) -> Array:
-    """Return the rows in descending order of duration."""
+    """Return the row numbers, sorted by duration in descending order."""
     duration, start = tasks["duration"].to_numpy(), tasks["start"].to_numpy()
     ranks = workers.ranks().astype(np.int32)[workers.numbers(tasks)]
     order = np.argsort(-duration)
     same = np.diff(duration[order]) == 0
     tied = np.flatnonzero(np.append(same, False) | np.append(False, same))
     rows = np.sort(order[tied])
-    for column in (ranks, start, -duration):  # faster than lexsort for columns that are in order
+    for column in (ranks, start, -duration):  # This is faster than lexsort if columns are sorted.
         rows = rows[np.argsort(column[rows], kind="stable")]
     order[tied] = rows
     return order
 
 
 def _table(run: Run, order: Array, of_worker: Array, *, progress: bool) -> pd.DataFrame:
-    """Return the table of task runs in this order. `of_worker` has the seconds of each worker."""
+    """Return the table of task runs in a given order.
+
+    `of_worker` has the seconds of each worker.
+    """
     workers, tasks = run.named, run.tasks
     of_task = workers.numbers(tasks)[order]
     duration = tasks["duration"].to_numpy()[order]
@@ -160,7 +164,7 @@ def _table(run: Run, order: Array, of_worker: Array, *, progress: bool) -> pd.Da
 
 
 def _gpu_columns(gpus: GpuSamples, tasks: pd.DataFrame, order: Array) -> dict[str, Any]:
-    """Return the GPU columns of each task run from the samples during it."""
+    """Return GPU columns for each task run, from the samples that were taken during it."""
     samples = gpus.counts(tasks)
     if np.isnan(samples).all():
         return {
@@ -197,6 +201,6 @@ def _key_texts(run: Run, key_ids: Array, progress: bool) -> pd.Series:
 
 
 def _coded(column: pd.Series, order: Array) -> tuple[Array, Array]:
-    """Return the reordered codes of a categorical column, and its categories followed by NaN."""
+    """Return the codes of a categorical column in a given order, and its categories with NaN."""
     values = np.append(column.cat.categories.to_numpy(dtype=object), np.nan)
     return column.cat.codes.to_numpy()[order], values

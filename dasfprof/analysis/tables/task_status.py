@@ -24,7 +24,7 @@ from dasfprof.analysis.under_way.causes import find_causes
 from dasfprof.analysis.under_way.from_trace import state_from_trace
 from dasfprof.database.columns import Array
 
-#: Advice for functions that spend most of their time in a status.
+#: Advice for functions, by the status in which they spend most of their time.
 NEXT_STEPS = {
     "Not started": (
         "Shorten the tasks that its tasks depend on, or divide the chain into more parallel parts. "
@@ -59,15 +59,15 @@ MEANINGS = {
     "Running": "The task's function ran.",
     "Finalizing": "The task's function had returned, but the scheduler did not know that yet.",
 }
-#: Names of the sum of all statuses, and of the part of it that belongs to unfinished task runs.
+#: Names of two sums: of all statuses, and of the part of these that unfinished task runs have.
 _TOTAL, _OPEN = "Total", "Open"
-#: Key of the cause for functions whose cause is not known.
+#: Name that stands for all functions whose cause is unknown.
 _ANY = ""
 #: Sentences about functions with unfinished tasks.
 _NOT_ENDED = "Most of its time belongs to unfinished tasks. "
 _NOT_BEGUN = "None of its tasks is known to have started. "
 _NO_CAUSE = "It is unknown whether they would have ended."
-#: Advice for functions without recorded times.
+#: Advice for functions whose task runs have no recorded times.
 _NOTHING = "The times of its task runs are unknown."
 
 
@@ -93,7 +93,7 @@ def per_task_status(run: Run) -> pd.DataFrame:
 
         - ``Task Key``, ``Function``, ``Host``, ``Worker``, ``Run ID``
         - ``State``: its final state. An unfinished task run is ``running``, ``waiting`` or
-          ``released by the client``, and its times end with the recorded evidence
+          ``released by the client``, and its times end at the last recorded event
         - ``Arrival (s)``, since the start of the run
         - ``Not started (s)``: known to the scheduler, waiting for dependencies
         - ``Inqueue (s)``: runnable, and queued on the scheduler, in transit to a worker, or waiting
@@ -115,7 +115,7 @@ def per_task_status(run: Run) -> pd.DataFrame:
 
 
 def _listed(run: Run, first: int | None) -> pd.DataFrame:
-    """Return the first task runs, or all."""
+    """Return the first task runs, or all task runs if `first` is None."""
     tasks = run.tasks
     times, seconds = run.times, run.statuses
     total = times.known - times.arrival
@@ -194,7 +194,7 @@ def per_step_status(run: Run) -> pd.DataFrame:
 
 
 def _sums(run: Run, codes: Array, names: list[str]) -> GroupSums:
-    """Return the sums of the statuses of task runs by group."""
+    """Return the sums of each status of task runs by group."""
     times = run.times
     seconds = {**run.statuses, _TOTAL: times.known - times.arrival}
     is_open = run.tasks["state"].isin(OPEN_STATES).to_numpy()
@@ -203,7 +203,7 @@ def _sums(run: Run, codes: Array, names: list[str]) -> GroupSums:
 
 
 def _sum_up(label: str, run: Run, parts: Sequence[GroupSums]) -> pd.DataFrame:
-    """Return the table of the sums of all time windows."""
+    """Return the table from the sums of all time windows."""
     unfinished = _unfinished(run) if label == "Function" else {}
     sums = GroupSums.merged(parts, list(unfinished))
     names = np.array(sums.names, dtype=object)
@@ -238,7 +238,7 @@ def _sum_up(label: str, run: Run, parts: Sequence[GroupSums]) -> pd.DataFrame:
 
 
 def _unfinished(run: Run) -> dict[str, int]:
-    """Return the numbers of unfinished tasks by function, or an empty dict if the run ended."""
+    """Return the number of unfinished tasks of each function, or {} if the run completed."""
     end = run.ending
     tasks = (end.state or {}).get("tasks") if end is not None else None
     if not isinstance(tasks, dict):
@@ -249,9 +249,9 @@ def _unfinished(run: Run) -> dict[str, int]:
 
 
 def _why(run: Run) -> dict[Hashable, str]:
-    """Return the cause of unfinished tasks by function, with `_ANY` for other functions."""
+    """Return why tasks are unfinished, by function. `_ANY` stands for all other functions."""
     state = state_from_trace(run)
-    # Errors keep their dependents from starting. Findings report them.
+    # Leave out errors, which keep their dependents from starting, because findings report them.
     causes = [] if state is None else [c for c in find_causes(state) if c.kind != "error"]
     advice: dict[Hashable, str] = {_ANY: causes[0].text if causes else _NO_CAUSE}
     for cause in causes:
@@ -261,7 +261,7 @@ def _why(run: Run) -> dict[Hashable, str]:
 
 
 def _dominant(seconds: list[Array]) -> Array:
-    """Return the status with the most seconds, or None if no status is known."""
+    """Return, for each group, the status with most seconds, or None if all are unknown."""
     table = np.nan_to_num(np.stack(seconds), nan=-1.0)
     names = np.array([*STATUSES, None], dtype=object)
     longest = np.argmax(table, axis=0)

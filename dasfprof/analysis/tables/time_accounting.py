@@ -1,4 +1,4 @@
-"""Thread time by category, the cost of a run, and the worker instances with their exits."""
+"""Thread time by category, the cost of a run, and the worker instances and how they ended."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ Grouping = Literal["cluster", "host", "worker", "function", "step", "line"]
 _LABELS = np.array([spent.label for spent in ThreadTime], dtype=object)
 _MEANINGS = np.array([spent.meaning for spent in ThreadTime], dtype=object)
 
-#: Label of threads that no task occupied, in tables by function, step or line.
+#: Label of the time in which no task occupied threads, in tables by function, step or line.
 NO_TASK = "(idle)"
 
 
@@ -85,7 +85,7 @@ def time_accounting(run: Run, by: Grouping = "cluster") -> pd.DataFrame:
 
 
 def _by(run: Run, accounts: Accounts, by: Grouping) -> pd.DataFrame:
-    """Return the table of accounts."""
+    """Return the table of thread time with the groups `by`."""
     workers = run.workers.loc[accounts.lives.ids]
     names: list[tuple[str, ...]]
     if by in accounts.busy:
@@ -103,7 +103,7 @@ def _by(run: Run, accounts: Accounts, by: Grouping) -> pd.DataFrame:
 
 
 def _table(columns: list[str], names: list[tuple[str, ...]], seconds: Array) -> pd.DataFrame:
-    """Return the categories of each group, without categories that are empty in all groups."""
+    """Return the thread time of each group by category. Empty categories are left out."""
     distinct = sorted(set(names)) if columns else [()]
     indices = {name: place for place, name in enumerate(distinct)}
     sums = np.zeros((len(distinct), len(ThreadTime)))
@@ -129,7 +129,7 @@ def _table(columns: list[str], names: list[tuple[str, ...]], seconds: Array) -> 
             "Meaning": text(np.tile(_MEANINGS[shown], len(distinct))),
         }
     )
-    # Functions, steps and lines do not idle.
+    # A function, a step or a line is never idle.
     return table[table["Thread Time (s)"] > 0].reset_index(drop=True) if of_tasks else table
 
 
@@ -137,13 +137,13 @@ def _table(columns: list[str], names: list[tuple[str, ...]], seconds: Array) -> 
 
 
 def _came_and_went(run: Run) -> bool:
-    """Return whether workers had batch jobs, or worker processes ended during the run."""
+    """Return whether workers belonged to batch jobs, or worker processes ended during the run."""
     lives = run.workers[(run.workers["kind"] == "worker").to_numpy()]
     return bool(lives["job"].notna().any() or lives[["exit_code", "silent"]].notna().any(axis=None))
 
 
 def _task_runs(run: Run) -> Array:
-    """Return the number of recorded task runs of each worker instance."""
+    """Return how many task runs of each worker instance were recorded."""
     return np.bincount(run.tasks["worker_id"].to_numpy(), minlength=len(run.workers))
 
 
@@ -196,7 +196,7 @@ def _lives_table(run: Run, ran: Array) -> pd.DataFrame:
         {
             "Worker": known_texts(rows["worker"]),
             "Node": known_texts(rows["host"]),
-            # As a text, it gets no thousands separators.
+            # As a text, the number is printed without thousands separators.
             "Process": rows["pid"]
             .astype(object)
             .map(str, na_action="ignore")

@@ -22,7 +22,7 @@ from dasfprof.errors import InvalidArgumentError
 
 # --- What functions read from storage and wrote to it ---------------------------------------------
 
-#: Name of local disks as a protocol.
+#: Name that stands for local disks in the column of protocols.
 _DISK = "disk"
 
 
@@ -116,7 +116,7 @@ _ENDS = ["From Host", "From Worker", "To Host", "To Worker"]
 
 
 def _pair_sums(run: Run, by: By = "worker") -> GroupSums:
-    """Return the sums of messages by pair of workers or hosts."""
+    """Return the sums of messages in a time window by pair of workers or hosts."""
     workers = run.named
     if by == "shuffle":
         table = run.shuffle_messages
@@ -146,7 +146,7 @@ def _pair_sums(run: Run, by: By = "worker") -> GroupSums:
 
 
 def _of_pairs(parts: Sequence[GroupSums], by: By) -> pd.DataFrame:
-    """Return the table of the sums of all time windows."""
+    """Return the table from the sums of all time windows."""
     sums = GroupSums.merged(parts)
     labels = ["From Host", "To Host"] if by == "host" else _ENDS
     names = np.array(sums.names, dtype=object).reshape(-1, len(labels))
@@ -168,7 +168,7 @@ def _of_pairs(parts: Sequence[GroupSums], by: By) -> pd.DataFrame:
 
 
 def _time_sums(run: Run, interval: float | None) -> tuple[Array, Array, Array]:
-    """Return the transfers that started in each interval, and the bytes and seconds within it."""
+    """Return the number of transfers that start in each interval, and bytes and seconds in it."""
     table = run.transfers
     intervals = Intervals.of_span(run.begin, run.end, interval)
     start = table["start"].to_numpy()
@@ -276,13 +276,16 @@ def transfers(run: Run, by: By = "worker", *, interval: float | None = None) -> 
     if by == "step":
         of_runs, names = step_groups(run.tasks)
         codes = np.full(len(run.keys), len(names) - 1, dtype=np.int64)
-        codes[run.tasks["key_id"].to_numpy()] = of_runs  # of the last run of each key
+        codes[run.tasks["key_id"].to_numpy()] = of_runs  # The last run of each key remains.
         return _by_output(run, "Step", codes, names)
     return _combined(run, [_of_part(run, by, interval=interval)], by, interval=interval)
 
 
 def _others(run: Run, workers: NamedWorkers, column: pd.Series[Any]) -> tuple[Array, Array, Array]:
-    """Return hosts and labels, including unknown workers, and the worker number of each address."""
+    """Return hosts and labels of known and other workers, and the worker number of each row.
+
+    Workers that the trace does not list have their address as the label.
+    """
     hosts, labels = list(workers.hosts), list(workers.labels)
     known = {
         address: number
@@ -327,7 +330,7 @@ def _by_output(run: Run, label: str, codes: Array, names: list[str]) -> pd.DataF
 
 
 def _by_size(table: pd.DataFrame) -> pd.DataFrame:
-    """Sort by size in descending order, then by names."""
+    """Return a table sorted by size in descending order, then by names."""
     named = [table[label].to_numpy(dtype=str) for label in table if table[label].dtype == object]
     order = np.lexsort([*reversed(named), -table["Size (MB)"].to_numpy()])
     return table.take(order).reset_index(drop=True)

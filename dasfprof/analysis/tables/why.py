@@ -1,4 +1,4 @@
-"""Waits of the task runs of one key, and the locations of their inputs."""
+"""The waits of the task runs of one key, and on which workers their inputs were."""
 
 from __future__ import annotations
 
@@ -75,12 +75,12 @@ def why(run: Run, key: str, run_id: int | None = None) -> pd.DataFrame:
 
 
 def _rows_of(run: Run, key: str, run_id: int | None) -> list[int]:
-    """Return the rows of `TaskSlots` of a key, by arrival."""
+    """Return the rows of `TaskSlots` for the task runs of a key, sorted by arrival."""
     key_ids, run_ids = run.of_slots("key_id"), run.of_slots("run_id")
     ids, of_row = np.unique(key_ids, return_inverse=True)
     texts = run.keys.texts(ids.astype(np.int64)).tolist()
     wanted = str(key)
-    # Keys of several types may have the same text.
+    # Several keys of different types may have the same text.
     matches = [index for index, each in enumerate(texts) if each == wanted]
     if not matches:
         matches = [index for index, each in enumerate(texts) if each.startswith(wanted)]
