@@ -1,7 +1,7 @@
 """``dasfprof analyse``: the findings and tables of a recorded run.
 
-Each view prints the commands for the next step, from the overview to one finding, one function and
-single task runs. In this module, ``where`` is the text that opens the run again in a shell: its
+Each view prints the commands for the next step, from the overview to a finding, a function and
+single task runs. In this module, ``where`` is the end of a command that opens the same run: its
 source, and the options with which it was opened.
 """
 
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 
 def _list_questions(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
-    """Print the questions by group. `TraceAnalyser` has their full documentation."""
+    """Print all analyses by group. `TraceAnalyser` has their full documentation."""
     if not wanted:
         return
     from dasfprof.analysis.tables import questions
@@ -66,7 +66,7 @@ _IN_PARTS = (
 
 
 def _requests(analyses: tuple[str, ...], analyser: TraceAnalyser) -> list[Request]:
-    """Parse the requested questions and remove duplicates."""
+    """Parse the requested analyses, and remove duplicates."""
     from dasfprof.analysis.tables import questions
 
     try:
@@ -215,7 +215,7 @@ def analyse(  # noqa: PLR0917
 
 
 def _print_patch(findings: list[Finding]) -> None:
-    """Print a diff of the edits that findings suggest. Exit with code 1 if there are none."""
+    """Print a diff of the edits that findings suggest. If there are no edits, exit with code 1."""
     from dasfprof.cli.patches import edits_of, patch_of
 
     diff, obstacles = patch_of(edits_of(findings))
@@ -278,11 +278,11 @@ def _answer(
 
 # --- From the overview to one finding, one function and single task runs --------------------------
 
-#: Findings for which the overview suggests the next command.
+#: Maximum number of findings for which the overview prints the next command.
 _MOST_NEXT = 3
-#: Questions in the evidence of findings, such as ``hot_lines()`` or ``transfers("time")``.
+#: Pattern of calls in the evidence of findings, such as ``hot_lines()`` or ``transfers("time")``.
 _CALL = re.compile(r"\b([a-z_]+\((?:\"\w+\")?\))")
-#: Tables about one function, by the names of their CSV files, with their headings.
+#: Headings of the tables about one function, by the names of their CSV files.
 _OF_FUNCTION = {
     "function_bottleneck": "By worker",
     "hot_lines": "Executed lines, from samples",
@@ -291,21 +291,21 @@ _OF_FUNCTION = {
 
 
 def after_overview(rules: Iterable[str], where: str) -> list[str]:
-    """Return the commands that show the most severe findings, or functions if there are none."""
+    """Return commands that show the most severe findings or, if there are none, functions."""
     first = list(dict.fromkeys(rules))[:_MOST_NEXT]
     commands = [_command("--finding", rule, where) for rule in first]
     return commands or [_command("-a", "function", where)]
 
 
 def after_finding(findings: list[Finding], where: str) -> list[str]:
-    """Return the commands that show functions of findings, and questions in their evidence."""
+    """Return commands that show the functions of findings, and analyses named in the evidence."""
     functions = dict.fromkeys(one.function for one in findings if one.function is not None)
     commands = [_command("--function", name, where) for name in functions]
     return commands + [_command("-a", call, where) for call in _questions(findings)]
 
 
 def after_function(tables: dict[str, pd.DataFrame], name: str, where: str) -> list[str]:
-    """Return the commands that list the task runs of a function.
+    """Return commands that list the task runs of a function.
 
     The last command explains what the longest task run waited for.
     """
@@ -320,12 +320,12 @@ def after_function(tables: dict[str, pd.DataFrame], name: str, where: str) -> li
 
 
 def findings_of(analyser: TraceAnalyser, rule: str) -> list[Finding]:
-    """Return the findings of a rule, which may be given by its former name.
+    """Return the findings of a rule. Former names of rules are accepted.
 
     Raises
     ------
     UsageError
-        If there is none in this run.
+        If this run has no such finding.
     """
     from dasfprof.analysis.diagnosis.former_names import FORMER_NAMES
 
@@ -348,7 +348,7 @@ def tables_of(analyser: TraceAnalyser, function: str) -> dict[str, pd.DataFrame]
     Raises
     ------
     UsageError
-        If no task run is of that function.
+        If the function has no task run.
     """
     by_worker = analyser.per_function_bottleneck()
     rows = by_worker[(by_worker["Function"].astype(object) == function).to_numpy(dtype=bool)]
@@ -404,7 +404,7 @@ def _command(option: str, value: str, where: str) -> str:
 
 
 def _questions(findings: list[Finding]) -> Iterator[str]:
-    """Yield the questions that findings name in their evidence, without duplicates."""
+    """Yield the calls of analyses in the evidence of findings, without duplicates."""
     from dasfprof.analysis.tables import questions
 
     calls = (call for one in findings for call in _CALL.findall(one.evidence))
@@ -412,5 +412,5 @@ def _questions(findings: list[Finding]) -> Iterator[str]:
         try:
             questions.parse(call)
         except InvalidArgumentError:
-            continue  # This is a method of Dask.
+            continue  # This is a method of Dask, not an analysis.
         yield call.removesuffix("()")

@@ -1,4 +1,4 @@
-"""``dasfprof collect``: copies the files of runs that are being recorded on a cluster."""
+"""``dasfprof collect``: copies the files of all runs that are being recorded on a cluster."""
 
 from __future__ import annotations
 

@@ -15,21 +15,21 @@ if TYPE_CHECKING:
     from dasfprof.analysis.comparison import Comparison, Gate
 
 _ROWS = 8
-#: Placeholder for the ``--``, after which Click would parse options as sources. No path contains
-#: it.
+#: Replacement of ``--`` in the arguments, so that Click does not parse options after it as sources.
+#: No path contains this character.
 _BETWEEN = "\0"
 _SLOWER, _UNDECIDED = 3, 4
 
 
 class _TwoSides(click.Command):
-    """A command whose arguments are divided into two sides by ``--``."""
+    """A command whose arguments have two sides, which ``--`` separates."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         return super().parse_args(ctx, [_BETWEEN if arg == "--" else arg for arg in args])
 
 
 def _share(_ctx: click.Context, _param: click.Parameter, text: str | None) -> float | None:
-    """Parse a percentage, and return it as a fraction."""
+    """Parse a percentage, and return it as a fraction, or None if it was not given."""
     if text is None:
         return None
     try:
@@ -135,7 +135,7 @@ def compare(
 
 
 def comparison_data(comparison: Comparison, gate: Gate | None = None) -> dict[str, Any]:
-    """Return a comparison as dicts and lists. Tables are lists of objects by label."""
+    """Return a comparison as dicts and lists. A table is a list of objects by column label."""
     from dasfprof.report.documents import records, schema_of
 
     verdict = comparison.verdict

@@ -1,4 +1,4 @@
-"""Contents of the files of a run: headers, events, losses, and references to missing files."""
+"""Contents of the files of a run: headers, events, lost events, and missing files."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ CONTINUED = "continued in the next segment"
 BEHIND = "not closed although the workers' files are: truncated, or not yet written"
 NO_END = "in DASF's format, which does not mark the end"
 
-#: Events about the GPUs that a worker may use, errors when reading them, and NVTX ranges of tasks.
+#: Events about the GPUs of a worker, about errors when they are read, and NVTX ranges of tasks.
 _GPU_EVENTS = ("GPU Devices", "GPU Failure", "NVTX")
-#: Maximum number of these events per file. A file with more is not shown completely.
+#: Maximum number of these events per file. If there are more, not all of them are shown.
 _MAX_GPU_EVENTS = 20
-#: Maximum seconds that a clock can show.
+#: Limit of plausible times in seconds.
 _LATEST = 1e15
 
 
@@ -43,25 +43,26 @@ class FileContents:
     size: int
     state: str
     header: dict[str, Any] = field(default_factory=dict)
-    #: Whether the same process wrote a further segment.
+    #: Whether the process that wrote the file continued in a further segment.
     continues: bool = False
     #: Number of events by event name.
     events: Counter[str] = field(default_factory=Counter)
-    #: Time of the first and last event in Unix seconds, or in seconds since the host's start in
-    #: DASF's files. None without events.
+    #: Time of the first event and of the last event, or None if there are no events. They are Unix
+    #: seconds, or seconds since the host's start in files of DASF.
     first: float | None = None
     last: float | None = None
-    #: Number of events that a later version of a plugin recorded and this version cannot read.
+    #: Number of events that another version of a plugin recorded, and that this version cannot
+    #: read.
     unknown: Counter[str] = field(default_factory=Counter)
-    #: Descriptions of what was lost.
+    #: Descriptions of losses in the file.
     losses: list[str] = field(default_factory=list)
-    #: Addresses of workers that joined, as the scheduler recorded.
+    #: Addresses of workers that joined, according to the scheduler.
     joined: set[str] = field(default_factory=set)
-    #: Addresses of workers that left, as the scheduler recorded.
+    #: Addresses of workers that left, according to the scheduler.
     left: set[str] = field(default_factory=set)
-    #: Number of task runs that ended, by the worker's address, as the scheduler recorded.
+    #: Number of task runs that ended, by address of the worker, according to the scheduler.
     task_runs: Counter[str] = field(default_factory=Counter)
-    #: Number of events that were written but are in no existing file.
+    #: Number of events that were written but are not in any existing file.
     gone: int = 0
     #: Names and arguments of the events about GPUs.
     gpu_events: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
@@ -78,23 +79,23 @@ class FileContents:
 
     @property
     def goes_on(self) -> bool:
-        """Whether a process of this host is still writing the file."""
+        """Whether a process on this host is still writing the file."""
         return self.state == Writer.ALIVE.value
 
     def fact(self, *names: str) -> Any:
-        """Return an entry of the header, or of a map in it, or None if it does not exist."""
+        """Return an entry of the header, or of a map in the header, or None if there is none."""
         value: Any = self.header
         for name in names:
             value = value.get(name) if isinstance(value, dict) else None
         return value
 
     def owner(self) -> str:
-        """Name of the worker, or ``scheduler``. Empty if the header has neither."""
+        """Name of the worker, or ``scheduler``. Empty if the header names neither."""
         label = self.fact("worker", "label")
         return str(label) if label else "scheduler" if self.fact("scheduler") else ""
 
     def add(self, batches: Iterable[Batch]) -> None:
-        """Count the events of batches."""
+        """Count the events in batches."""
         for batch in batches:
             if not batch.rows:
                 continue
@@ -122,7 +123,7 @@ class FileContents:
 
 
 def read_all_contents(databases: Iterable[EventDatabase]) -> list[FileContents]:
-    """Read the files of a run. Missing parts of a file count as losses of its neighbour.
+    """Read the files of a run. A missing segment counts as a loss of the segment next to it.
 
     Raises
     ------
@@ -150,7 +151,10 @@ def read_all_contents(databases: Iterable[EventDatabase]) -> list[FileContents]:
 
 
 def _doubt_scheduler(contents: list[FileContents]) -> None:
-    """Mark the scheduler's file as truncated if it lacks the end of workers with closed files."""
+    """Mark the scheduler's file as truncated if workers ended but the file does not record this.
+
+    A worker ended if it closed its files.
+    """
     ends = [
         FileEnd.from_header(one.header, None if one.is_closed or one.is_dasf else Writer(one.state))
         for one in contents
@@ -162,7 +166,7 @@ def _doubt_scheduler(contents: list[FileContents]) -> None:
 
 
 def _by_address(contents: list[FileContents]) -> dict[str, list[FileContents]]:
-    """Return the files of each worker by its address."""
+    """Return the files of each worker, by the worker's address."""
     files: dict[str, list[FileContents]] = defaultdict(list)
     for file in contents:
         if address := file.fact("worker", "address"):
@@ -176,7 +180,7 @@ def read_contents(database: EventDatabase) -> FileContents:
     Raises
     ------
     TraceError
-        If it is not a file of a trace.
+        If it is not a trace file.
     """
     if isinstance(database, FileDatabase):
         return _read_file(database.trace_file())
@@ -185,7 +189,7 @@ def read_contents(database: EventDatabase) -> FileContents:
 
 
 def _numbers(column: Column) -> Array:
-    """Return the finite numbers of a column, in which user code may have recorded any values."""
+    """Return the finite numbers in a column. User code may have recorded any values in it."""
     if isinstance(column, NumberColumn):
         array: Array = np.asarray(column.array, dtype=float)
     else:
@@ -202,7 +206,7 @@ def _read_file(file: TraceFile) -> FileContents:
     contents = FileContents(file.path, file.path.stat().st_size, CLOSED)
     contents.add(file.batches())
     contents.header = file.header
-    # User code wrote this file and names its own plugin.
+    # User code wrote this file, with a plugin of its own.
     if file.header and "plugin" not in file.header:
         contents.unknown.clear()
     if file.end is not None and file.end.get("continues") is True:
@@ -236,7 +240,7 @@ def _read_dasf(database: DasfDatabase) -> FileContents:
 
 
 def absences(contents: list[FileContents]) -> Iterator[str]:
-    """Yield descriptions of files of a run that other files mention but that do not exist."""
+    """Yield descriptions of files of a run that are missing although other files mention them."""
     plugins = {file.fact("plugin") for file in contents}
     if plugins & {TASKS, SAMPLES} and SCHEDULER not in plugins:
         yield "of the scheduler, which is in another place or was deleted"
@@ -253,10 +257,11 @@ def absences(contents: list[FileContents]) -> Iterator[str]:
 
 
 def lost_task_runs(contents: list[FileContents]) -> tuple[int, int]:
-    """Return the number of task runs that the scheduler saw end, and of those in no existing file.
+    """Return how many task runs ended according to the scheduler, and how many of these are lost.
 
-    Task runs are not missing for workers whose files are closed or still written, because workers
-    record more of them than the scheduler sees.
+    Lost task runs are not in any existing file. If all files of a worker are closed or are still
+    being written, none of its task runs count as lost, because workers record more of them than the
+    scheduler.
     """
     seen, workers = _task_runs(contents), _by_address(contents)
     lost = 0

@@ -69,7 +69,7 @@ def demo(directory: Path, workers: int, size: str) -> None:
     import dasfprof
 
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # Advice from Dask is for the authors of pipelines.
+        warnings.simplefilter("ignore")  # Dask's advice is for authors of pipelines.
         with _step("start", f"a Dask cluster of {workers} worker processes"):
             cluster = LocalCluster(
                 n_workers=workers,
@@ -127,7 +127,7 @@ def _work(client: Client, paths: list[Path], size: Size) -> None:
 
 @contextmanager
 def _step(name: str, text: str) -> Iterator[list[str]]:
-    """Print a line when a step has finished, with its name, seconds, text and results."""
+    """Print a line with name, seconds, text and results when a step of the demo has finished."""
     results: list[str] = []
     begin = time.perf_counter()
     yield results

@@ -1,7 +1,7 @@
 """The pipeline of ``dasfprof demo``: k-means and a shuffle.
 
-Points are read from files in chunks, normalised, clustered by Lloyd's iterations, moved to the
-partition of their cluster and summed up there. Each step is one that real pipelines have.
+Points are read from files in chunks, normalised, and clustered by Lloyd's iterations. Then they are
+moved to the partition of their cluster, and summed up in it. Real pipelines have such steps.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ SIZES = {"small": Size(8, 25_000), "medium": Size(20, 100_000), "large": Size(80
 
 
 def write_points(directory: Path, size: Size) -> list[Path]:
-    """Write files of points from three blobs, as float64 of shape (points_per_file, 2)."""
+    """Write files with points around three centres, as float64 of shape (points_per_file, 2)."""
     directory.mkdir(parents=True, exist_ok=True)
     random = np.random.default_rng(_SEED)
     paths = []
@@ -74,8 +74,8 @@ def normalise(points: da.Array) -> da.Array:
 def k_means(points: da.Array, clusters: int) -> Iterator[tuple[Points, float]]:
     """Find clusters by Lloyd's iterations.
 
-    Yield the centres and the distance of the largest move. The first centres are points of the
-    first chunk. The iteration ends when centres hardly move.
+    Yield the centres, and the distance of the largest move of a centre. The first centres are
+    points of the first chunk. The iteration ends when centres hardly move.
     """
     centres = _far_apart(points[:1000].compute(), clusters)
     for _ in range(_MAX_ITERATIONS):
@@ -100,7 +100,7 @@ def _far_apart(points: Points, count: int) -> Points:
 
 
 def sum_by_nearest(points: Points, centres: Points) -> Points:
-    """Return sums and counts of the points of each cluster, with shape (1, clusters, 3)."""
+    """Return the sum and the number of points of each cluster, with shape (1, clusters, 3)."""
     nearest = nearest_centre(points, centres)
     count = len(centres)
     sums = [np.bincount(nearest, weights=column, minlength=count) for column in points.T]
@@ -108,7 +108,7 @@ def sum_by_nearest(points: Points, centres: Points) -> Points:
 
 
 def nearest_centre(points: Points, centres: Points) -> Points:
-    """Return the index of the nearest centre of each point."""
+    """Return, for each point, the index of the nearest centre."""
     distances = ((points[:, None, :] - centres[None, :, :]) ** 2).sum(axis=2)
     return distances.argmin(axis=1)
 

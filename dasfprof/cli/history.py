@@ -11,7 +11,7 @@ from dasfprof.report.terminal.console import echo, heading, say, terminal_width
 from dasfprof.report.terminal.tables import format_table
 from dasfprof.text import clean, count_of, elide
 
-#: Number of characters of the longest bar.
+#: Width of the longest bar in characters.
 _BAR = 16
 #: Columns that are left out first if the table is too wide, in this order.
 _EXPENDABLE = (

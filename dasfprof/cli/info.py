@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from dasfprof.database.runs import Run
 
 _MAX_VALUE = 400
-#: Maximum number of missing byte ranges that are listed.
+#: Maximum number of missing byte ranges of a file that are listed.
 _MOST_STRETCHES = 3
 #: Packages whose versions are listed first.
 _PACKAGES = ("dasfprof", "dask", "distributed", "python")
@@ -66,7 +66,7 @@ def info(source: str, name: str | None, *, as_json: bool) -> None:
         from dasfprof.errors import SourceNotFoundError
 
         stored: Sequence[Run] = ()
-        with suppress(SourceNotFoundError):  # The source is the URL of a run.
+        with suppress(SourceNotFoundError):  # The source is a URL of one run.
             stored = find_stored_runs(source)
         if len(stored) > 1:
             show_runs(source, stored)
@@ -96,7 +96,7 @@ def info(source: str, name: str | None, *, as_json: bool) -> None:
 
 
 def _of_client(database: MultiEventDatabase, name: str) -> str:
-    """Return a text with the number of a client's attempts at tasks, and of those that failed."""
+    """Return a text with the numbers of attempts and of failed attempts at tasks of a client."""
     from dasfprof.handles.analyser import TraceAnalyser
 
     run = TraceAnalyser(database, client=name, progress=False).processed_tasks("function")
@@ -105,7 +105,7 @@ def _of_client(database: MultiEventDatabase, name: str) -> str:
 
 
 def _cost(database: MultiEventDatabase, client: str | None) -> dict[str, Any] | None:
-    """Return the cost of a run, or None without a price. The run is analysed only with a price."""
+    """Return the cost of a run, or None if there is no price. Without one, nothing is analysed."""
     from dasfprof.config import setting
 
     if setting("price") is None:
@@ -126,7 +126,7 @@ def _list_runs(source: str, runs: Sequence[Run]) -> None:
     for run in runs:
         began = format_date(run.created) if run.created else "unknown"
         row: dict[str, Any] = {"Run": run.name, "Began (UTC)": began}
-        if run.files:  # Sizes of files in a storage are not requested, because that takes time.
+        if run.files:  # The sizes of files in a storage are not listed, because requests take time.
             size = format_size(sum(path.stat().st_size for path in run.files))
             row |= {"Files": len(run.files), "Size": size}
         rows.append(row)
@@ -137,7 +137,7 @@ def _list_runs(source: str, runs: Sequence[Run]) -> None:
 
 
 def _print_run(source: str, contents: list[FileContents], is_whole: bool) -> None:
-    """Print what is known about a run. For a single file, missing files are not listed."""
+    """Print what is known about a run. If only one file is read, missing files are not listed."""
     names = sorted({str(file.fact("run")) for file in contents if file.fact("run")})
     title = f"Run {', '.join(names) or source}"
     heading(elide(title, terminal_width()))
@@ -173,7 +173,7 @@ def _print_run(source: str, contents: list[FileContents], is_whole: bool) -> Non
 
 
 def _owners(contents: list[FileContents], group_of: Callable[[FileContents], str]) -> Iterator[str]:
-    """Yield a text for each group of files, such as a host, with the processes that wrote them."""
+    """Yield a text for each group of files, such as those of a host, with their processes."""
     owners: dict[str, set[str]] = {}
     for file in contents:
         if group := group_of(file):
@@ -186,7 +186,7 @@ def _owners(contents: list[FileContents], group_of: Callable[[FileContents], str
 
 
 def _lost(contents: list[FileContents], is_absent: bool) -> str:
-    """Return a text about how much of a run is lost, as far as its files show."""
+    """Return a text that says how much of a run is lost, as far as its files show this."""
     from dasfprof.cli.contents import lost_task_runs
 
     losses = []
@@ -236,7 +236,7 @@ def _print_file(file: FileContents) -> None:
 
 
 def _arrival(file: FileContents) -> str:
-    """Return how the scheduler or a storage received a file, or an empty text if neither did."""
+    """Return how the file came to the scheduler or a storage, or an empty text if it did not."""
     from dasfprof.database.multi import was_received
     from dasfprof.database.storage import stored_file
 
@@ -255,7 +255,7 @@ def _arrival(file: FileContents) -> str:
 
 
 def _entry(name: str, text: str) -> None:
-    """Print a name and a text, wrapped and aligned."""
+    """Print a name, followed by a text that is wrapped and aligned."""
     head = f"  {elide(name, 30):<12} "
     print_entry(head, None, [Part(elide(text, _MAX_VALUE * 4))])
 

@@ -1,4 +1,4 @@
-"""``dasfprof``: the command group, which turns errors into messages and exit codes."""
+"""``dasfprof``: the command group. It turns errors into messages and exit codes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dasfprof import __version__
 from dasfprof.cli import ScriptInterrupted
 from dasfprof.errors import DasfprofError
 
-#: The module of each command, and the first sentence of its help.
+#: Module of each command, and first sentence of the command's help.
 _COMMANDS = {
     "demo": ("dasfprof.cli.demo", "Record a small pipeline, and show where its time went."),
     "estimate": (
@@ -53,7 +53,7 @@ _COMMANDS = {
 
 
 class CommandModules(Mapping[str, click.Command]):
-    """The commands by name, each imported when it is looked up: help of all imports none."""
+    """The commands by name. A command is imported when it is looked up, so help imports none."""
 
     def __getitem__(self, name: str) -> click.Command:
         module, _ = _COMMANDS[name]
@@ -68,14 +68,14 @@ class CommandModules(Mapping[str, click.Command]):
 
 
 class ErrorsAsMessages(click.Group):
-    """A command group that prints errors of its commands as one line on standard error."""
+    """A command group that prints an error of a command as one line on standard error."""
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Return a command, also by its American spelling."""
+        """Return a command. American spelling of its name is accepted."""
         return super().get_command(ctx, "analyse" if cmd_name == "analyze" else cmd_name)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """List the commands without importing them."""
+        """Write the list of commands without importing them."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, _COMMANDS[name][1]) for name in self.list_commands(ctx)])
 
@@ -86,7 +86,7 @@ class ErrorsAsMessages(click.Group):
         except DasfprofError as error:
             raise _message_of(error) from error
         except OSError as error:
-            # Click ends the command quietly, as in `dasfprof ... | head`.
+            # Click ends the command without a message, as in `dasfprof ... | head`.
             if error.errno == errno.EPIPE:
                 raise
             raise _message_of(error) from error
@@ -117,8 +117,7 @@ def main() -> None:
     try:
         cli(prog_name="dasfprof")
     except ScriptInterrupted:
-        # The script has already shown its traceback. On a KeyboardInterrupt, the interpreter ends
-        # the process with SIGINT, as it would have ended the script, so that shells leave their
-        # loops.
+        # The script has already printed its traceback. After a KeyboardInterrupt, the interpreter
+        # ends this process with SIGINT, as it would have ended the script, so shells leave loops.
         sys.excepthook = lambda *_: None
         raise KeyboardInterrupt from None

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def edits_of(findings: Iterable[Finding]) -> list[Edit]:
-    """Return the edits that findings suggest, at most one for each line of the program."""
+    """Return the edits that findings suggest. If several edits affect a line, return only one."""
     edits: dict[tuple[str, int], Edit] = {}
     for finding in findings:
         for change in (*finding.settings, *(c for part in finding.advice for c in part.changes)):
@@ -25,7 +25,7 @@ def edits_of(findings: Iterable[Finding]) -> list[Edit]:
 
 
 def patch_of(edits: Iterable[Edit]) -> tuple[str, list[str]]:
-    """Return a diff of the files that edits change, and the reasons for files without a diff."""
+    """Return a diff of the files that edits change, and why some files are not in the diff."""
     diff, obstacles = "", []
     by_file: dict[str, list[Edit]] = {}
     for edit in edits:

@@ -1,4 +1,4 @@
-"""``dasfprof run``: recording of an unmodified script or module, run as Python would run it."""
+"""``dasfprof run``: runs an unmodified script or module as Python would, and records it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 # --- Options of a recording as flags of a command -------------------------------------------------
 
-#: A duration in Dask's syntax.
+#: Pattern of a duration in Dask's syntax.
 _WITH_UNIT = re.compile(r"\s*[\d.]+\s*[a-zA-Z]+\s*")
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -36,7 +36,7 @@ class DirectoryOrURL(click.Path):
     """Parameter type: a directory, or a URL as text."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return a path, or the URL."""
+        """Return a directory as a path, and a URL as text."""
         from dasfprof.database.storage import is_url
 
         return value if is_url(value) else super().convert(value, param, ctx)
@@ -45,8 +45,8 @@ class DirectoryOrURL(click.Path):
 class Checked(click.ParamType):  # type: ignore[type-arg]
     """Parameter type: a value of a recording option.
 
-    Dask parses sizes and durations with units. It must not be imported before the script changes
-    what Dask reads on import, so these values are checked when recording starts.
+    Dask parses sizes and durations with units. However, Dask must not be imported before the script
+    sets options that Dask reads on import. Such values are therefore checked when recording starts.
     """
 
     def __init__(self, option: Option) -> None:
@@ -57,7 +57,7 @@ class Checked(click.ParamType):  # type: ignore[type-arg]
         self.name = "number" if self._number else "text"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return the text or the number."""
+        """Return the value as a text or a number."""
         has_unit = isinstance(self._option, Seconds) and _WITH_UNIT.fullmatch(str(value))
         if has_unit or isinstance(self._option, Size):
             return str(value)
@@ -70,14 +70,14 @@ class Checked(click.ParamType):  # type: ignore[type-arg]
 
 
 def recording_flags(**defaults: str) -> Callable[[Command], Command]:
-    """Return a decorator that adds the flags of a recording to a command.
+    """Return a decorator that adds a flag for each recording option to a command.
 
-    A flag that is not given is None.
+    The value of a flag that the user does not pass is None.
 
     Parameters
     ----------
     **defaults
-        Words for the defaults of options that have another than that of Dask's config.
+        Texts that describe defaults which differ from those of Dask's config, by option.
     """
 
     def decorate(command: Command) -> Command:
@@ -106,9 +106,9 @@ _INTERRUPTED = 130
 
 
 def of_script(command: Command) -> Command:
-    """Add the script that a command runs to its arguments.
+    """Add the script and its arguments to the arguments of a command.
 
-    Options after it belong to the script.
+    Options after the script belong to the script.
     """
     module = click.option(
         "-m", "--module", is_flag=True, help="SCRIPT names a module, as for `python -m`."
@@ -120,7 +120,7 @@ def of_script(command: Command) -> Command:
 
 
 def check_script(ctx: click.Context, target: str, module: bool) -> None:
-    """Raise a UsageError if the script does not exist."""
+    """Raise a UsageError if the script or module does not exist."""
     if target.startswith("-"):
         raise click.NoSuchOption(target, ctx=ctx)
     if not module and not Path(target).exists():
@@ -128,7 +128,7 @@ def check_script(ctx: click.Context, target: str, module: bool) -> None:
 
 
 def script_command(name: str) -> Callable[[Callable[..., Any]], click.Command]:
-    """Return the decorator of a command that runs a script with the arguments after it."""
+    """Return a decorator that makes a function a command which runs a script."""
     settings = {"ignore_unknown_options": True, "allow_interspersed_args": False}
     return click.command(name, context_settings=settings, options_metavar="[OPTIONS]")
 
@@ -187,7 +187,7 @@ def run(
     try:
         recorder.finish()
         _report(recorder, target, head)
-    # The outcome of the script determines the exit code, even if the report fails.
+    # The exit code is that of the script, even if the report fails.
     except Exception as error:
         echo(f"dasfprof: {type(error).__name__}: {clean(error)}", err=True)
     if outcome.interrupted:
@@ -195,8 +195,8 @@ def run(
     ctx.exit(outcome.exit_code)
 
 
-#: Environment variables with the rank of an MPI process. Ranks that dask-mpi makes a scheduler or a
-#: worker have no client.
+#: Environment variables with the rank of an MPI process. With dask-mpi, only one rank runs the
+#: client. The other ranks are the scheduler and the workers.
 _RANKS = ("OMPI_COMM_WORLD_RANK", "PMI_RANK")
 
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 _Command = TypeVar("_Command", bound=Callable[..., object])
 
-#: Option of commands that read a run: a time range.
+#: Option for a time range, for commands that read a run.
 between_option = click.option(
     "--between",
     nargs=2,
@@ -36,7 +36,7 @@ between_option = click.option(
     "'2026-03-01 13:00'. Times without a time zone are UTC.",
 )
 
-#: Option of commands that read a run: the name of a client.
+#: Option for the name of a client, for commands that read a run.
 client_option = click.option(
     "--client",
     "name",
@@ -59,7 +59,10 @@ def _checked_price(_: click.Context, _param: click.Parameter, given: str | None)
 
 
 def price_option(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the option ``--price`` to a command, which sets ``dasfprof.price`` while it runs."""
+    """Add the option ``--price`` to a command.
+
+    While the command runs, it sets ``dasfprof.price``.
+    """
 
     @wraps(command)
     def priced(*args: Any, price: str | None, **arguments: Any) -> None:
@@ -111,10 +114,10 @@ def open_source(source: str, between: tuple[str, str] | None = None) -> MultiEve
 def open_analyser(
     source: str, between: tuple[str, str] | None = None, *, client: Client | str | None = None
 ) -> tuple[TraceAnalyser, str]:
-    """Open a run for analysis, and return the analyser and the name of the run or source.
+    """Open a run for analysis. Return the analyser, and the name of the run or source.
 
-    With a Dask client, the analysis runs on its cluster. With the name of a client, only the tasks
-    of that client are analysed.
+    If `client` is a Dask client, the analysis runs on its cluster. If it is the name of a client,
+    only the tasks of that client are analysed.
     """
     # Check the source first, because loading pandas takes time.
     known = client is None or isinstance(client, str)
@@ -128,7 +131,7 @@ def open_analyser(
 
 @contextmanager
 def connected(address: str | None) -> Iterator[Client | None]:
-    """Connect to the scheduler at an address. Without an address, there is no client.
+    """Connect to the scheduler at an address, and yield the client, or None without an address.
 
     Raises
     ------
@@ -151,7 +154,7 @@ def connected(address: str | None) -> Iterator[Client | None]:
         yield client
 
 
-#: Maximum number of rows that are converted to text at a time.
+#: Number of rows that are converted to text at a time.
 _BLOCK = 1 << 12
 
 
@@ -162,7 +165,7 @@ def document(
     tables: Iterable[tuple[str, pd.DataFrame]],
     following: list[str],
 ) -> Iterator[str]:
-    """Write findings and tables as JSON in ASCII, piece by piece.
+    """Yield a JSON document with findings and tables, in ASCII and piece by piece.
 
     The document is an object with ``schema`` (its name and version), ``run`` (its name),
     ``summary``, ``findings``, ``tables`` (by the names of their CSV files), ``notes`` (about

@@ -1,4 +1,4 @@
-"""``dasfprof stuck``: why the work on a live or dumped cluster does not finish."""
+"""``dasfprof stuck``: why the work on a cluster does not finish, live or from a dump."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 #: Seconds between two checks of --watch.
 _INTERVAL = 2.0
 _LIMIT = 2.0
-#: URL schemes of addresses in Dask, and those whose addresses have a port.
+#: URL schemes of Dask's addresses, first those whose addresses have a port.
 _WITH_PORT = ("tcp", "tls", "ws", "wss")
 _SCHEMES = (*_WITH_PORT, "ucx", "ucxx", "inproc")
 _SUFFIX = ".msgpack.gz"
@@ -89,7 +89,7 @@ def stuck(source: str | None, *, as_json: bool, watch: bool, limit: float) -> No
 
 
 def _is_dump(source: str) -> bool:
-    """Return whether a source is a dump: a file, or a URL whose scheme is not one of Dask's."""
+    """Return whether a source is a dump: a file, or a URL with a scheme that Dask does not have."""
     scheme, separator, _ = source.partition("://")
     if separator:
         import fsspec
@@ -101,11 +101,11 @@ def _is_dump(source: str) -> bool:
     if not path.is_file():
         return False
     with path.open("rb") as file:
-        return file.read(1) != b"{"  # Scheduler files begin with this character.
+        return file.read(1) != b"{"  # A scheduler file begins with this character.
 
 
 def scheduler_address(source: str | None) -> str:
-    """Return the address of a scheduler, with a scheme, from a text, a file or Dask's config."""
+    """Return a scheduler's address with its scheme, from a text, a file, or Dask's config."""
     import dask
 
     if source is None:

@@ -1,4 +1,4 @@
-"""Common parts of ``dasfprof try`` and ``dasfprof tune``: options, and runs of a script."""
+"""Parts that ``dasfprof try`` and ``dasfprof tune`` share: options, and runs of a script."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from dasfprof.report.terminal.console import echo
 if TYPE_CHECKING:
     from dasfprof.handles.trial.runs import ProgramRuns
 
-#: Maximum number of characters of a sentence that is printed.
+#: Maximum number of characters of a printed sentence.
 LONGEST = 700
-#: Parameters of the options that are not recording options.
+#: Names of parameters that are not recording options.
 _OF_TRIALS = ("command", "module", "time_limit", "tolerance", "directory", "name")
 
 
 def trial_options(time_limit: str) -> Callable[[Any], Any]:
-    """Return a decorator that adds the script, the options of trials, and the context to a command.
+    """Return a decorator that adds the script, the options of trials and the context to a command.
 
     Parameters
     ----------
@@ -62,12 +62,12 @@ def trial_options(time_limit: str) -> Callable[[Any], Any]:
 
 @contextmanager
 def program_runs(options: dict[str, Any]) -> Iterator[ProgramRuns]:
-    """Yield the runs of a script. Their traces are kept if a directory is given.
+    """Yield the runs of a script. If a directory is given, their traces remain in it.
 
     Parameters
     ----------
     options
-        Options by name. Those not from `trial_options` are options of the recording.
+        Options by name. Options that `trial_options` does not add are recording options.
     """
     from dasfprof.database.storage import is_url
     from dasfprof.handles.trial.process import Program
@@ -117,7 +117,7 @@ def _seconds_of(text: str) -> float:
 
 
 def _new_directory(directory: Path) -> Path:
-    """Return a directory that does not exist, with a number after its name if necessary."""
+    """Return a path of a directory that does not exist. If necessary, its name gets a number."""
     free, number = directory, 1
     while free.exists():
         number += 1

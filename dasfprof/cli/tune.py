@@ -116,7 +116,7 @@ def _print_json(name: str, tuning: Tuning, profile: Path | None) -> None:
 
 
 def _print(tuning: Tuning, profile: Path | None, command: Sequence[str]) -> None:
-    """Print the line to paste, the reason, and the settings that were considered."""
+    """Print the line of code to use, the reason, and all settings that were considered."""
     from dasfprof.analysis.comparison.trial import in_words
 
     if tuning.settings:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from dasfprof.handles.analyser import TraceAnalyser
 
 
-#: Seconds between two states.
+#: Seconds between two states that are shown.
 _INTERVAL = 1.0
 
 
@@ -95,7 +95,7 @@ def _analyser(run: LiveRun) -> TraceAnalyser:
 
 
 def _watch(run: LiveRun, source: str) -> None:
-    """Show states until the run ends, then its summary."""
+    """Show the states of a run until it ends, and then a summary."""
     state = run.read()
     if state.goes_on is not False:
         if sys.stdout.isatty():
@@ -131,7 +131,7 @@ def _watch_in_terminal(run: LiveRun, state: RunState) -> None:
     from dasfprof.report.terminal.live_view import live_view
 
     target = console()
-    # By default, the signal ends the process immediately and leaves the cursor hidden.
+    # By default, this signal ends the process immediately, and the cursor remains hidden.
     signal.signal(signal.SIGTERM, _exit)
     with (
         FindingsSoFar(run) as findings,
@@ -161,7 +161,7 @@ def _summarise(run: LiveRun, source: str) -> None:
     ended = analyser.run.ending is None
     print_summary(analyser.run, title_of(analyser.run, default=Path(source).name))
     print_answers(analyser, DEFAULT_ROWS, unlimited=False)
-    # Print this last, since the text above may fill a page.
+    # Print this at the end, because the text above may fill the screen.
     heading(f"Run {clean(run.name)} {'has ended' if ended else 'did not end'}.", apart=True)
     findings = None if ended else analyser.diagnose()
     if findings is not None and len(findings) and findings["Rule"].iloc[0] == "unfinished-run":

@@ -21,7 +21,7 @@ _ELLIPSIS = "…"
 
 
 def shortened(text: str, longest: int) -> str:
-    """Return a text, without its middle if it is longer than `longest` characters."""
+    """Return a text. If it is longer than `longest` characters, its middle is removed."""
     if len(text) <= longest:
         return text
     head = longest * 2 // 3
@@ -29,19 +29,19 @@ def shortened(text: str, longest: int) -> str:
 
 
 def without_surrogates(text: str) -> str:
-    r"""Return a text with lone surrogates written as ``\udcxx``."""
+    r"""Return a text in which lone surrogates are replaced by ``\udcxx``."""
     if text.isascii():
         return text
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def shown(value: object, longest: int = 2000) -> str:
-    """Return a value as a text for viewers, of limited length and in valid Unicode."""
+    """Return a value as a text for viewers. Its length is limited, and it is valid Unicode."""
     return without_surrogates(shortened(str(value), longest))
 
 
 def json_of(value: Any) -> str:
-    """Return a value as ASCII JSON. NaN and infinity become null, and times ISO 8601."""
+    """Return a value as ASCII JSON. NaN and infinity become null. Times are in ISO 8601."""
     return json.dumps(plain(value), allow_nan=False)
 
 
@@ -61,7 +61,7 @@ def plain(value: Any) -> Any:
 
 
 def records(table: pd.DataFrame) -> list[dict[str, Any]]:
-    """Return the rows of a table as dicts by label. NA becomes None."""
+    """Return the rows of a table as dicts by column label. NA becomes None."""
     values = table.astype(object).where(table.notna(), None)
     return [{str(name): value for name, value in row.items()} for row in values.to_dict("records")]
 
@@ -73,7 +73,7 @@ def records(table: pd.DataFrame) -> list[dict[str, Any]]:
 
 SCHEMAS = Path(__file__).with_name("schemas")
 
-#: Version of the document of each command with ``--json``.
+#: Version of the JSON document of each command.
 VERSIONS = {
     **{"analyse": 2, "compare": 1, "estimate": 1, "history": 1, "info": 1},
     **{"stuck": 1, "try": 1, "tune": 1, "watch": 1},
@@ -81,7 +81,7 @@ VERSIONS = {
 
 
 def schema_of(command: str) -> str:
-    """Return the name of the schema of a command's document, its member ``schema``."""
+    """Return the name of the schema of a command's document. The document has it as ``schema``."""
     return f"dasfprof/{command}/{VERSIONS[command]}"
 
 
@@ -100,12 +100,12 @@ def read_schema(command: str) -> dict[str, Any]:
 
 # --- Pages of findings, in the package and in the documentation -----------------------------------
 
-#: Directories of the pages in an installed package, and in a clone.
+#: Directories with the pages of findings, in an installed package and in a clone.
 _PAGES = (Path(__file__).with_name("findings"), Path(__file__).parents[2] / "docs" / "findings")
 
 
 def finding_sections(rule: str) -> dict[str, list[str]]:
-    """Return the paragraphs of a rule's page by heading, with links reduced to their text."""
+    """Return the paragraphs of a rule's page by heading. Links are replaced by their text."""
     page = next(path for path in (each / f"{rule}.md" for each in _PAGES) if path.exists())
     text = re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", page.read_text(encoding="utf-8"))
     _, *parts = re.split(r"^## (.*)$", text, flags=re.MULTILINE)
@@ -116,7 +116,7 @@ def finding_sections(rule: str) -> dict[str, list[str]]:
 
 
 def finding_page(rule: str) -> str:
-    """Return the path of a rule's page, relative to the documentation's first page."""
+    """Return the path of a rule's page, relative to the first page of the documentation."""
     return f"findings/{rule}.html"
 
 
@@ -130,7 +130,7 @@ def finding_url(rule: str) -> str | None:
 def _address() -> str | None:
     try:
         urls = metadata("dasfprof").get_all("Project-URL") or []
-    except PackageNotFoundError:  # run from a directory, not installed
+    except PackageNotFoundError:  # The package is not installed but run from a directory.
         return None
     pairs = (url.partition(",") for url in urls)
     addresses = (address.strip() for name, _, address in pairs if name.strip() == "Documentation")

@@ -1,7 +1,7 @@
 """A run in a notebook: its summary and findings, as HTML and as plain text.
 
-Colours have a background, so that they fit both themes. Only the report needs a script. Notebooks
-that are not trusted, or are shown on a web site, show everything else.
+Colours are on their own background, so that they suit light and dark themes. Only the embedded
+report needs a script. Notebooks that are not trusted or are on a web site show everything else.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from dasfprof.analysis.run import Run
 
 _COLOURS = {"high": "#b3261e", "medium": "#8a5a00", "low": "#00629d", "info": "#5c5f62"}
-#: Maximum number of findings and notes, and of characters of each.
+#: Maximum number of findings and of notes, and maximum number of characters of each.
 _MOST, _LONGEST = 10, 700
-#: Threshold: for more task runs, the diagnosis takes too long for the display of a cell.
+#: Threshold: if there are more task runs, the diagnosis would delay the output of a cell too long.
 _MOST_TASKS = 50_000
 
 
@@ -84,9 +84,9 @@ def run_text(analyser: Analyser, findings: pd.DataFrame | None, title: str = "")
 
 
 def analyser_html(analyser: Analyser) -> str:
-    """Return the HTML that a notebook shows for an analyser. Never raises.
+    """Return the HTML that a notebook shows for an analyser. It never raises an error.
 
-    The findings of a large run are left out, since they take long to compute.
+    A large run is shown without findings, because computing them takes long.
     """
     try:
         small = len(analyser.run.tasks) <= _MOST_TASKS
@@ -114,7 +114,7 @@ def _findings_html(findings: pd.DataFrame, run: Run) -> Iterable[str]:
 
 
 def _shown(findings: pd.DataFrame | None) -> list[dict[Any, Any]]:
-    """Return the first findings, and every high or medium one."""
+    """Return the first findings, and all findings of high or medium severity."""
     if findings is None:
         return []
     severe = int(findings["Severity"].isin(["high", "medium"]).sum())
@@ -140,15 +140,16 @@ _CHARSET = '<meta charset="utf-8">'
 _STYLE = (
     "width:100%;box-sizing:content-box;border:1px solid #8888;border-radius:4px;resize:vertical"
 )
-#: Height in pixels of a frame until its page reports a height, and of a run without task runs.
+#: Height of a frame in pixels, until its page reports its own height, and if there are no task
+#: runs.
 _HEIGHT, _EMPTY_HEIGHT = 1000, 360
 _LONGEST_TITLE = 700
 
 
 def frame_html(page: str, title: str, *, empty: bool = False) -> str:
-    """Put a page into a frame that can access neither the notebook nor the network.
+    """Return a frame with a page, which can access neither the notebook nor the network.
 
-    The frame may run the page's scripts, and save tables that they export.
+    The frame may run the page's scripts, and save tables as files.
 
     Parameters
     ----------
@@ -160,7 +161,7 @@ def frame_html(page: str, title: str, *, empty: bool = False) -> str:
         Whether the run has no task runs. The frame is then only as high as its contents.
     """
     height = _EMPTY_HEIGHT if empty else _HEIGHT
-    # Without a base, links within the page would lead to the notebook, whose URL is inherited.
+    # Without a base URL, links within the page would inherit the URL of the notebook.
     page = page.replace(_CHARSET, f'{_CHARSET}<base href="about:srcdoc">', 1)
     return (
         '<iframe class="dasfprof-report" sandbox="allow-scripts allow-downloads" '

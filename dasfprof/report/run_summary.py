@@ -1,4 +1,4 @@
-"""Key figures of a run: `summarise`, and the same in words."""
+"""`summarise`: key figures of a run, and sentences about them."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from dasfprof.text import clean, count_of, format_date, format_duration, format_
 
 # --- Key figures of a run: summarise, and the same in words ---------------------------------------
 
-#: Threshold (fraction): shorter stages of the time to the first task are not mentioned.
+#: Threshold (fraction): shorter stages before the first task are not mentioned.
 _SHORTEST_STAGE = 0.01
-#: Maximum number of event names that are listed.
+#: Maximum number of user events that are named.
 _MOST_NAMES = 8
-#: Descriptions of the stages before the first task, which follow their durations.
+#: Clauses about the stages before the first task, which follow the duration of the stage.
 _STAGES = {
     Stage.PROMPT: "at a prompt",
     Stage.PROGRAM: "until the program sent a graph",
@@ -67,7 +67,7 @@ def summarise(run: Run) -> dict[str, Any]:
     functions = {*tasks["function"].unique(), *run.unseen["function"].unique()}
     workers = run.workers[run.workers["kind"] == "worker"]
     unfinished = None if end is None else end.unfinished
-    # The same accounts as in time_accounting(), so that both show the same fraction.
+    # Use the accounts of time_accounting(), so that both show the same fraction.
     accounts = make_accounts(run).of_lives
     arrived = run.transfers[run.transfers["state"] == "success"]
     shuffled = shuffled_bytes(run)
@@ -123,7 +123,7 @@ def run_cost(run: Run) -> dict[str, Any] | None:
 
 
 def _cores(run: Run, hosts: set[str]) -> int | None:
-    """Return the number of cores of hosts, or None if it is unknown for a host."""
+    """Return the total number of cores of hosts, or None if it is unknown for any host."""
     cores = [run.surroundings.cores.get(host) for host in hosts]
     known = [number for number in cores if number is not None]
     return sum(known) if known and len(known) == len(cores) else None
@@ -145,7 +145,7 @@ def when(facts: dict[str, Any]) -> str:
 
 
 def in_words(facts: dict[str, Any]) -> str:
-    """Return sentences about the work of a run and its workers."""
+    """Return sentences about the work of a run, and about its workers."""
     used = ""
     if facts["capacity"] and facts["held"] is not None:
         share = format_share(facts["held"] / facts["capacity"])
@@ -197,7 +197,7 @@ def start_in_words(facts: dict[str, Any]) -> str:
 
 
 def no_findings(run: Run) -> str:
-    """Return a sentence for a run without findings."""
+    """Return the sentence that is shown if a run has no findings."""
     if not len(run.tasks) and not len(run.scheduler_only):
         return "No task ran, so there is nothing to diagnose."
     return "No known problem was found."
@@ -219,23 +219,23 @@ def _known(number: Any) -> float | None:
 
 # --- verdict: what to do, why, and how the time was spent, in a few sentences ---------------------
 
-#: Category that is always mentioned.
+#: Name of the category that is always mentioned.
 _COMPUTING = "Computing"
-#: Threshold (fraction) and maximum number of the other categories that are mentioned.
+#: Threshold (fraction) of other categories that are mentioned, and their maximum number.
 _SMALLEST_SHARE, _MOST_CATEGORIES = 0.05, 3
-#: Severities of findings that are worth a change.
+#: Severities of findings that justify a change.
 _WORTH_A_CHANGE = ("high", "medium")
 
 
 class Verdict(NamedTuple):
-    """The first sentences of a report."""
+    """The first sentences of a report about a run."""
 
-    #: Sentences about failed tasks, what to do, how much it saves, and the problem.
+    #: Sentences about failed tasks, what to change, how much time that saves, and the problem.
     headline: str
-    #: The run's duration, its threads, and the largest categories of their time, or empty if no
-    #: task ran.
+    #: Sentence about the run's duration, its threads, and the largest categories of their time.
+    #: Empty if no task ran.
     spent: str
-    #: The longest stage before the first task, or empty if unknown.
+    #: Sentence about the longest stage before the first task, or empty if it is unknown.
     start: str
 
 
@@ -291,7 +291,7 @@ def _categories(accounting: pd.DataFrame) -> str:
 
 
 def _longest_stage(summary: dict[str, Any]) -> str:
-    """Return the longest stage before the first task with its duration, or an empty text."""
+    """Return a sentence with the longest stage before the first task, or an empty text."""
     stages = (summary["first_task"] or {}).get("stages", {})
     known = {stage: seconds for stage, seconds in stages.items() if seconds is not None}
     if not known:
@@ -301,20 +301,20 @@ def _longest_stage(summary: dict[str, Any]) -> str:
 
 
 def _to_do(summary: dict[str, Any], finding: pd.Series[Any]) -> list[str]:
-    """Return the advice of a finding with what it saves, and the problem.
+    """Return the advice of a finding with the time that it saves, and the problem.
 
-    Savings are unknown for a run that did not finish.
+    If a run did not finish, the time is unknown.
     """
     saved, total = finding["Seconds at stake (s)"], summary["seconds"]
     problem, advice = (_beginning(str(finding[name])) for name in ("Finding", "Suggestion"))
     if pd.isna(saved) or total is None or summary["unfinished"]:
         return [advice, problem]
-    # Work of the client before the first task, or after the last, may take longer than the run.
+    # The client's work before the first task or after the last may take longer than the run itself.
     of = format_duration(total) if saved <= total else "the client's time"
     advice = f"{advice[:1].lower()}{advice[1:]}"
     return [f"To save about {format_duration(float(saved))} of {of}, {advice}", problem]
 
 
 def _beginning(text: str) -> str:
-    """Return a text up to its first full stop, colon or semicolon at the end of a clause."""
+    """Return a text up to the first full stop, colon or semicolon at the end of a clause."""
     return re.split(r"[.:;](?=\s|$)", text, maxsplit=1)[0] + "."

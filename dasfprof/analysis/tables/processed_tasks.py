@@ -91,8 +91,8 @@ def processed_tasks(run: Run, by: By = "task") -> pd.DataFrame:
           coroutines
         - ``Run Method Seconds``: time of its function
         - ``Status``: Dask's final state of the attempt. An unfinished attempt is ``running``,
-          ``waiting`` (on its worker) or ``released by the client``, and its seconds end at the
-          last recorded event. Tasks that were never assigned to a worker have rows if their keys are
+          ``waiting`` (on its worker) or ``released by the client``, and its seconds end at the last
+          recorded event. Tasks that were never assigned to a worker have rows if their keys are
           known, with ``waiting`` or ``no-worker``
         - ``Error Category``: type of the exception, ``worker lost`` (it left unexpectedly),
           ``worker closed``, ``cancelled``, ``rescheduled`` or ``unknown``. NA if the attempt

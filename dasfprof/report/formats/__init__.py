@@ -1,4 +1,4 @@
-"""Exports of runs to the formats of other tools: `export`, and the formats by name, `FORMATS`.
+"""Exports of runs to the formats of other tools: the function `export`, and all `FORMATS`.
 
 To add a format, add a module here with a function that takes a `TraceAnalyser`, a path and the
 run's title, and an entry in `FormatName` and `_ALL`.
@@ -30,9 +30,9 @@ class ExportFormat:
     about: str
     #: Ending of the default name of the output.
     ending: str
-    #: How to open the output. It is printed after the output is written.
+    #: How to open the output. This is printed after the output was written.
     hint: str
-    #: Name of a module here, and of its function that writes a run.
+    #: Name of a module in this package, and of its function that writes a run.
     writer: str
 
     def write(self, analyser: Analyser, path: Path, title: str) -> None:
@@ -89,7 +89,7 @@ _ALL = (
         writer="otlp:write_otlp",
     ),
 )
-#: The formats by name.
+#: The formats by their names.
 FORMATS = {each.name: each for each in _ALL}
 
 
@@ -141,19 +141,22 @@ def export(
 
 
 def _format_of(path: Path) -> str:
-    """Return the format with the longest suffix that matches a path, compressed or not."""
+    """Return the format whose suffix matches a path, compressed or not.
+
+    The longest suffix counts.
+    """
     name = path.name.removesuffix(".gz")
     fitting = [each for each in _ALL if name.endswith(each.ending.removesuffix(".gz"))]
     return max(fitting, key=lambda each: len(each.ending), default=_ALL[0]).name
 
 
-#: Characters of a run's name that are allowed in the name of a file. Others become dashes.
+#: Characters of a run's name that are kept in a file name. All other characters become dashes.
 _SIGNS = "-_.+ "
 _LONGEST = 200
 
 
 def file_for(title: str, ending: str) -> Path:
-    """Return a path in the working directory that is named after a run."""
+    """Return a path in the working directory whose name is that of the run."""
     stem = "".join(sign if sign.isalnum() or sign in _SIGNS else "-" for sign in title)
     return Path(f"{stem.lstrip('.-')[:_LONGEST] or 'run'}{ending}")
 

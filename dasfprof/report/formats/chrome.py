@@ -20,19 +20,19 @@ from dasfprof.report.formats.tracks import FIRST_THREAD, Arrows, Mark, Slices, T
 if TYPE_CHECKING:
     from dasfprof.analysis import Analyser
 
-#: An event, or the fields that place an event on a track.
+#: An event, or only those fields of an event that place it on a track.
 Event = dict[str, Any]
 
 #: Maximum number of characters of a track's name.
 _LONGEST_NAME = 400
-#: Colour name of the older viewer. Perfetto chooses its own colours.
+#: Colour of failed slices in the older viewer. Perfetto chooses colours itself.
 _FAILED_COLOUR = "terrible"
-#: Number of events that are in memory at a time.
+#: Number of events that are kept in memory at a time.
 _BLOCK = 1 << 13
 
 
 def write_chrome_trace(analyser: Analyser, path: Path, title: str) -> None:
-    """Write a run as a Chrome trace, compressed if the file's name ends in ``.gz``.
+    """Write a run as a Chrome trace. It is compressed if the file's name ends in ``.gz``.
 
     Raises
     ------
@@ -62,7 +62,7 @@ def write_chrome_trace(analyser: Analyser, path: Path, title: str) -> None:
 
 
 def _names(tracks: Tracks, places: list[Event]) -> Iterator[Event]:
-    """Yield the events that name and order processes and tracks."""
+    """Yield the events that give processes and tracks their names and order."""
     named = [("process", {"pid": pid}, pid, name) for pid, name in tracks.processes().items()]
     for number, (place, (_, name)) in enumerate(zip(places, tracks.names(), strict=True)):
         named.append(("thread", place, number, name))
@@ -87,7 +87,7 @@ def _readings(counter: Counter) -> Iterator[Event]:
 
 
 def _slices_and_arrows(run: DrawnRun, places: list[Event]) -> Iterator[Event]:
-    """Yield task runs, each block followed by the arrows to it, transfers, and functions."""
+    """Yield task runs in blocks, each followed by arrows to them, then transfers and functions."""
     numbers = count(1)
     for part in run.tasks.slices.blocks(_BLOCK):
         yield from _slices(run.tasks, part, "task", places)
@@ -101,7 +101,7 @@ def _slices_and_arrows(run: DrawnRun, places: list[Event]) -> Iterator[Event]:
 def _arrows(
     arrows: Arrows, tasks: Slices, places: list[Event], numbers: Iterator[int]
 ) -> Iterator[Event]:
-    """Yield the start and the end of each arrow from one task run to another."""
+    """Yield the start event and the end event of each arrow between two task runs."""
     ends = zip(
         tasks.tracks[arrows.made].tolist(),
         (arrows.leaving / 1000).tolist(),

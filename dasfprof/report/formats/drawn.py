@@ -36,14 +36,14 @@ from dasfprof.report.page.link_data import ReceivedTransfers
 from dasfprof.report.page.resource_data import metrics_of
 from dasfprof.text import count_of, format_date
 
-#: Decimals of seconds in arguments.
+#: Number of decimals of seconds in the arguments of slices.
 _DECIMALS = 6
-#: Returns JSON-compatible values of some slices, or None for unknown values.
+#: Function that returns JSON-compatible values for some slices, with None for unknown values.
 Listed = Callable[[slice], list[Any]]
 
 
 def _texts(codes: Array, texts: Iterable[object]) -> Listed:
-    """Return a function that lists the text of each slice. Empty texts and code -1 are unknown."""
+    """Return a function that lists the texts of slices. Empty texts and code -1 become None."""
     listed = np.array([*(shown(str(text)) or None for text in texts), None], dtype=object)
     return lambda part: list(listed[codes[part]])
 
@@ -53,7 +53,7 @@ def _categories(column: pd.Series[Any], rows: Array) -> Listed:
 
 
 def _counts(values: Array) -> Listed:
-    """Return a function that lists integers. NaN is unknown."""
+    """Return a function that lists integers. NaN becomes None."""
     return lambda part: [int(n) if np.isfinite(n) else None for n in values[part].tolist()]
 
 
@@ -63,7 +63,10 @@ def _seconds(values: Array) -> Listed:
 
 
 def _numbers(table: pd.DataFrame, rows: Array, sizes: Any, seconds: Any) -> dict[str, Listed]:
-    """Return the columns of sizes and seconds, by label. Older traces lack some of them."""
+    """Return functions for columns of sizes and seconds, by label.
+
+    Older traces lack some columns.
+    """
     return {
         label: listed(table[name].to_numpy(dtype=float)[rows])
         for labels, listed in ((sizes, _counts), (seconds, _seconds))
@@ -74,27 +77,30 @@ def _numbers(table: pd.DataFrame, rows: Array, sizes: Any, seconds: Any) -> dict
 
 @dataclass(frozen=True)
 class LabelledSlices:
-    """Slices that each have a name and arguments."""
+    """Slices with a name and arguments each."""
 
     slices: Slices
     names: Listed
-    #: By label.
+    #: Functions that list the arguments, by label.
     arguments: dict[str, Listed]
     #: Masks of unfinished and failed slices.
     open: Array
     failed: Array
 
 
-#: State of failed task runs.
+#: State of task runs that failed.
 FAILED = "erred"
-#: Arguments of slices in bytes, by column of `Trace.tasks`.
+#: Labels of the arguments in bytes, by column of `Trace.tasks`.
 _SIZES = {"size": "size (B)", "input_size": "input size (B)"}
 _SECONDS = {"cpu": "CPU (s)", "run_queue": "Waited for a core (s)"}
 _NAMES = ("worker", "step", "state", "type", "dtype", "exception")
 
 
 def _place_tasks(run: Run, tracks: Tracks) -> Slices:
-    """Place task runs on the tracks of their threads. Overlapping coroutines need several."""
+    """Place task runs on the tracks of their threads.
+
+    Overlapping coroutines need several tracks.
+    """
     begins, durations = run.recorded["start"], run.tasks["duration"].to_numpy()
     placed = np.flatnonzero(np.isfinite(begins) & np.isfinite(durations))
     threads = ThreadTracks(run, placed, begins[placed])
@@ -112,9 +118,9 @@ def _place_tasks(run: Run, tracks: Tracks) -> Slices:
 
 
 def _task_slices(run: Run, tracks: Tracks, ended: int) -> LabelledSlices:
-    """Return the slices of task runs. Rows after the first `ended` rows are unfinished task runs.
+    """Return slices for task runs. Rows from `ended` on are unfinished task runs.
 
-    Unfinished slices have no end, unless their worker died.
+    An unfinished slice has no end, unless the worker of its task run died.
     """
     slices, tasks = _place_tasks(run, tracks), run.tasks
     rows, states = slices.rows, tasks["state"]
@@ -137,9 +143,9 @@ def _task_slices(run: Run, tracks: Tracks, ended: int) -> LabelledSlices:
 def _on_workers(
     run: Run, tracks: Tracks, what: str, spans: tuple[Array, Array, Array, Array]
 ) -> Slices:
-    """Place spans on tracks of workers.
+    """Place time ranges on tracks of workers.
 
-    `spans` contains rows, numbers of named workers, and starts and ends in seconds.
+    `spans` are the rows, the numbers of named workers, and starts and ends in seconds.
     """
     rows, numbers, begins, ends = spans
     starts, stops = to_nanoseconds(begins, ends)
@@ -153,7 +159,7 @@ def _on_workers(
 
 
 def _function_slices(run: Run, tracks: Tracks) -> LabelledSlices:
-    """Return the functions outside of tasks, on tracks of their workers."""
+    """Return slices for functions outside of tasks, on tracks of their workers."""
     calls = run.worker_functions
     begins = run.on_one_clock(calls["start"], calls["worker_id"])
     ends = begins + np.maximum(calls["duration"].to_numpy(dtype=float), 0.0)
@@ -166,13 +172,13 @@ def _function_slices(run: Run, tracks: Tracks) -> LabelledSlices:
     return LabelledSlices(slices, _categories(calls["function"], rows), arguments, none, none)
 
 
-#: Arguments of transfers, by column of `Trace.transfers`.
+#: Labels of the arguments of transfers, by column of `Trace.transfers`.
 _TRANSFER_SIZES = {"size": "size (B)", "keys": "keys"}
 _TRANSFER_SECONDS = {"network": "network (s)", "deserialize": "deserialise (s)"}
 
 
 def _transfer_slices(run: Run, tracks: Tracks) -> LabelledSlices:
-    """Return the transfers on tracks of their receivers, named after their senders."""
+    """Return slices for transfers. They are on tracks of receivers and have names of senders."""
     received, table = ReceivedTransfers.of(run, run.named), run.transfers
     rows, begins = received.rows, received.begins
     spans = rows, received.receivers, begins, begins + received.durations
@@ -191,7 +197,7 @@ def _transfer_slices(run: Run, tracks: Tracks) -> LabelledSlices:
 
 @dataclass(frozen=True)
 class Counter:
-    """The samples of a resource."""
+    """The samples of a resource over time."""
 
     process: int
     name: str
@@ -203,11 +209,10 @@ class Counter:
 
 
 class DrawnRun:
-    """A run as slices, arrows, marks and counters.
+    """A run in the form that viewers need: slices, arrows, marks and counters on tracks.
 
-    Hosts are processes. Their tracks are the threads of workers, transfers, and functions outside
-    of tasks. The run is a process as well. Its tracks are the steps of the pipeline, and user
-    events.
+    Each host is a process. Its tracks are the threads of workers, transfers, and functions outside
+    of tasks. The run is also a process. Its tracks are the steps of the pipeline, and user events.
 
     Parameters
     ----------
@@ -244,7 +249,7 @@ class DrawnRun:
         return about
 
     def marks(self) -> Iterator[Mark]:
-        """Yield marks of the file's description, steps and user events."""
+        """Yield the marks: a description of the file, the steps, and the user events."""
         about = self.about()
         return chain(
             [Mark(self._about, 0, None, about["run"], "about", about)],
@@ -253,12 +258,12 @@ class DrawnRun:
         )
 
     def dependencies(self, part: slice) -> Arrows:
-        """Return the arrows to some task runs from the task runs whose results they used."""
+        """Return arrows to some task runs. They start at the task runs that made the inputs."""
         made, to = self._producers.of_inputs(np.arange(part.start, part.stop))
         return Arrows.between(self.tasks.slices, made, to)
 
     def counters(self) -> Iterator[Counter]:
-        """Yield the resource samples, as one counter per series."""
+        """Yield the resource samples as one counter for each time series."""
         for metric in metrics_of(self._trace):
             for series in metric.series:
                 if not len(series.times):
@@ -271,7 +276,7 @@ class DrawnRun:
 
 # --- opened: a file for writing, compressed if its name ends in .gz -------------------------------
 
-#: Compression level of zlib. Higher levels take longer than everything else, and save little.
+#: Compression level of zlib. Higher levels take much longer and save little space.
 _LEVEL = 3
 
 
@@ -282,6 +287,6 @@ def opened(path: Path) -> Iterator[IO[bytes]]:
         if path.suffix != ".gz":
             yield file
             return
-        # The file contains neither a name nor a time, so that equal runs result in equal files.
+        # Do not store a name or a time in the file, so that equal runs result in equal files.
         with gzip.GzipFile("", "wb", _LEVEL, file, mtime=0) as packed:
             yield packed  # type: ignore[misc]

@@ -33,9 +33,9 @@ if TYPE_CHECKING:
 
     from dasfprof.analysis import Analyser
 
-#: Maximum number of spans in a request, and of links in a span (OpenTelemetry's own default).
+#: Maximum number of spans per request, and of links per span (OpenTelemetry's default).
 _BLOCK, _MAXIMUM_LINKS = 2000, 128
-#: Attributes of a task run's span, by the labels of its slice.
+#: Attributes of the span of a task run, by the labels of the arguments of its slice.
 _ATTRIBUTES = {
     "key": "dask.key",
     "run id": "dask.run_id",
@@ -50,13 +50,13 @@ _ATTRIBUTES = {
     "CPU (s)": "dask.cpu_time",
     "Waited for a core (s)": "dask.core_wait_time",
 }
-#: Bits of a span id that number the spans of one run.
+#: Number of bits of a span id that contain the number of the span in its run.
 _NUMBER_BITS = 40
 _PATH = "/v1/traces"
 
 
 def write_otlp(analyser: Analyser, path: Path, title: str) -> None:
-    """Write a run as OTLP/JSON, one request per line; compressed if the name ends in ``.gz``.
+    """Write a run as OTLP/JSON with one request per line. A name with ``.gz`` means compression.
 
     Raises
     ------
@@ -77,7 +77,7 @@ def write_otlp(analyser: Analyser, path: Path, title: str) -> None:
 
 
 def _with_hexadecimal_ids(value: Any, key: str = "") -> Any:
-    """Return a request with hexadecimal ids, as in OTLP/JSON, instead of protobuf's base64."""
+    """Return a request whose ids are hexadecimal, as OTLP/JSON requires, and not base64."""
     if isinstance(value, dict):
         return {name: _with_hexadecimal_ids(item, name) for name, item in value.items()}
     if isinstance(value, list):
@@ -167,12 +167,13 @@ class Spans:
         identity = hashlib.blake2b(about, digest_size=24).digest()
         self._trace_id = int.from_bytes(identity[:16], "big")
         self._base = int.from_bytes(identity[16:], "big") >> _NUMBER_BITS << _NUMBER_BITS
-        #: The steps by the time when they were entered. Span 1 is the run, the steps follow.
+        #: The steps, sorted by the time at which they were entered. Span 1 is the run, followed by
+        #: these.
         self._steps = sorted(
             (mark for mark in self._drawn.marks() if mark.category == "step"),
             key=lambda mark: mark.time,
         )
-        #: Sorted starts of the spans of each step, and their numbers, by path of the step.
+        #: For each path of a step, the sorted starts of its spans, and the numbers of these spans.
         self._of_paths: dict[str, tuple[list[int], list[int]]] = {}
         for number, mark in enumerate(self._steps, 2):
             starts, numbers = self._of_paths.setdefault(shown(mark.name), ([], []))
@@ -181,7 +182,7 @@ class Spans:
         self._first_task = 2 + len(self._steps)
 
     def blocks(self) -> Iterator[list[ReadableSpan]]:
-        """Yield the spans of one request at a time: the run and its steps, then the task runs."""
+        """Yield the spans of each request: the run and its steps, then blocks of task runs."""
         run, resource = self._run, self._resource()
         notes = [shown(note) for note in self._drawn.about()["notes"]]
         about = {"dask.tasks": len(run.tasks), "dasfprof.notes": notes or None}
@@ -197,7 +198,7 @@ class Spans:
         yield from self._task_blocks()
 
     def _resource(self, worker: int | None = None) -> Resource:
-        """Return the resource of the run, or of a worker."""
+        """Return the resource of the run, or the resource of a worker."""
         from opentelemetry.sdk.resources import Resource
 
         attributes: dict[str, Any] = {"service.name": self._title}
@@ -248,7 +249,10 @@ class Spans:
         )
 
     def _step_at(self, path: str, time: int) -> int:
-        """Return a step's last span that started by `time`, or else its first, or the run's."""
+        """Return the number of a step's last span that had started at a time.
+
+        If none had started, return its first span. If the step has no spans, return the run's span.
+        """
         starts, numbers = self._of_paths.get(shown(path), ([], [1]))
         return numbers[max(bisect_right(starts, time) - 1, 0)]
 
@@ -292,7 +296,7 @@ class Spans:
             yield spans
 
     def _links(self, part: slice) -> dict[int, Any]:
-        """Return, for each task run, links to the task runs whose results it used."""
+        """Return, for each task run, links to the task runs that made its inputs."""
         from opentelemetry.sdk.util import BoundedList
         from opentelemetry.trace import Link
 
@@ -305,7 +309,7 @@ class Spans:
 
 
 def _failure(exception: Any, at: int) -> dict[str, Any]:
-    """Return the status and the event of a span whose task run failed."""
+    """Return the status and the event of the span of a failed task run."""
     from opentelemetry.sdk.trace import Event
     from opentelemetry.trace import Status, StatusCode
 

@@ -1,4 +1,4 @@
-"""Schemas of the Parquet files (`SCHEMAS`), which are read from ``PARQUET.md``."""
+"""Schemas of the Parquet files (`SCHEMAS`). They are read from the text in ``PARQUET.md``."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PAGE = Path(__file__).with_name("PARQUET.md")
 
 @dataclass(frozen=True)
 class Column:
-    """A column of a file."""
+    """A column of a Parquet file."""
 
     name: str
     #: One of `KINDS`.
@@ -35,7 +35,7 @@ class Column:
 
 @dataclass(frozen=True)
 class TableSchema:
-    """A file, which has the name of its table."""
+    """A Parquet file. Its name is the name of the table in it."""
 
     name: str
     about: str

@@ -1,4 +1,4 @@
-"""Sampled stacks as the JSON of speedscope, a viewer of flame graphs in a browser."""
+"""Stack samples in the JSON format of speedscope, a viewer of flame graphs in a browser."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from dasfprof.report.documents import without_surrogates
 if TYPE_CHECKING:
     from dasfprof.analysis import Analyser
 
-#: Stack of samples with an unknown stack.
+#: Stack that represents an unknown stack.
 _UNKNOWN = (Frame("(unknown)", "", 0),)
 _SCHEMA = "https://www.speedscope.app/file-format-schema.json"
 
 
-#: Distinct stacks with their seconds.
+#: Distinct stacks and their seconds.
 Seconds = list[tuple[Stack, float]]
 
 
 def _sampled_stacks(run: Run) -> Iterator[tuple[str, Seconds]]:
-    """Yield the stacks of tasks by function, of the client by phase, of event loops by worker."""
+    """Yield groups of stacks: of tasks by function, of the client by phase, of loops by worker."""
     runs = run_of_samples(run)
     if len(runs):
         functions = run.whole.tasks["function"].cat
@@ -41,9 +41,10 @@ def _sampled_stacks(run: Run) -> Iterator[tuple[str, Seconds]]:
 
 
 def samples_beside_tasks(run: Run) -> Iterator[tuple[str, pd.DataFrame, Array, list[str]]]:
-    """Yield the samples of the client by phase, and of event loops by worker, if there are any.
+    """Yield the samples of the client by phase, and those of event loops by worker.
 
-    Each item has a title, the samples, their group codes, and the names of the groups.
+    Each item has a title, the samples, the code of each sample's group, and the names of the
+    groups.
     """
     if len(run.client_samples):
         phases = run.client_samples["phase"].astype("category").cat
@@ -72,7 +73,7 @@ def _groups(
 
 
 def write_speedscope(analyser: Analyser, path: Path, title: str) -> None:
-    """Write a profile of all tasks, and of each function, phase of the client and event loop."""
+    """Write a profile of all tasks, and one for each function, client phase and event loop."""
     numbers: dict[Frame, int] = {}
     groups = list(_sampled_stacks(analyser.run))
     groups.sort(key=lambda group: -sum(seconds for _, seconds in group[1]))
@@ -98,7 +99,7 @@ def write_speedscope(analyser: Analyser, path: Path, title: str) -> None:
 
 
 def _profile(name: str, stacks: Seconds, numbers: dict[Frame, int]) -> dict[str, Any]:
-    """Return a profile. New frames are added to `numbers`."""
+    """Return a profile. Frames that are not yet in `numbers` are added."""
     return {
         "type": "sampled",
         "name": name,

@@ -1,4 +1,4 @@
-"""The tables of a run as files, in CSV that spreadsheets can open safely, and in Parquet."""
+"""The tables of a run as files: as CSV that is safe to open in spreadsheets, and as Parquet."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from dasfprof.analysis import Analyser
 
 
-#: Characters with which a formula begins in a spreadsheet, including their full-width forms.
+#: Characters with which formulas in spreadsheets begin, including full-width characters.
 _FORMULA_LEADS = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")  # noqa: RUF001
 
 
@@ -48,18 +48,18 @@ def write_csv(frame: pd.DataFrame, path: str | os.PathLike[str]) -> Path:
 
 
 def defuse(cell: Any) -> Any:
-    """Return text that no spreadsheet evaluates as a formula. Other values do not change."""
+    """Return a cell. A text that a spreadsheet would evaluate as a formula gets an apostrophe."""
     if not isinstance(cell, str):
         return cell
     cell = cell.replace("\0", "\\x00")
-    # Spreadsheets skip blanks before they look for a formula.
+    # Spreadsheets ignore blanks before a formula.
     return "'" + cell if cell.lstrip(" \xa0").startswith(_FORMULA_LEADS) else cell
 
 
 def _defused(column: pd.Series[Any]) -> pd.Series[Any]:
     if pd.api.types.is_numeric_dtype(column.dtype):
         return column
-    # The type that pandas 3 would infer cannot contain lone surrogates.
+    # The type that pandas 3 would choose cannot contain lone surrogates.
     return pd.Series([defuse(cell) for cell in column.tolist()], column.index, dtype=object)
 
 
@@ -86,13 +86,13 @@ def write_tables(analyser: Analyser, directory: Path, title: str) -> None:
 # --- Columns of a trace as Arrow arrays -----------------------------------------------------------
 
 _MICROSECONDS = 1e6
-#: Floats from this absolute value on do not fit into an int64.
+#: Limit: floats with this absolute value, or a larger one, do not fit into an int64.
 _LIMIT = float(1 << 63)
 _UNITS = {"bytes": "B", "seconds": "s", "time": "UTC"}
 
 
 def field_of(column: Column) -> Any:
-    """Return the Arrow field of a column: name, type, meaning and unit."""
+    """Return the Arrow field of a column, which has its name, type, meaning and unit."""
     import pyarrow as pa
 
     types = {
@@ -113,7 +113,7 @@ def field_of(column: Column) -> Any:
 
 
 def as_array(column: pd.Series[Any], kind: str) -> Any:
-    """Convert a column of this kind to an Arrow array. NA becomes null."""
+    """Convert a column to an Arrow array of the type for its kind. NA becomes null."""
     import pyarrow as pa
 
     if kind == "text":
@@ -130,7 +130,7 @@ def as_array(column: pd.Series[Any], kind: str) -> Any:
 
 
 def as_lists(lengths: Array, ids: Array) -> Any:
-    """Return an Arrow array of lists of ids. A list of length -1 becomes null."""
+    """Return an Arrow array of lists of ids. If a length is -1, the list is null."""
     import pyarrow as pa
 
     offsets = np.r_[0, np.cumsum(np.maximum(lengths, 0))].astype(np.int32)
@@ -153,7 +153,7 @@ def _texts(column: pd.Series[Any]) -> Any:
         codes = column.cat.codes.to_numpy()
         names = pa.array([_text(name) for name in column.cat.categories], pa.string())
         return names.take(pa.array(codes, mask=codes < 0))
-    # Equal rows share one object. It may be a dict, which has no hash, so its identity is used.
+    # Equal rows share the same object. A dict cannot be hashed, so use the identity of the object.
     values = column.tolist()
     codes, distinct = pd.factorize(np.fromiter(map(id, values), np.int64, len(values)))
     known = dict(zip(map(id, values), values, strict=True))
@@ -170,7 +170,7 @@ def _text(value: Any) -> str | None:
     return without_surrogates(json.dumps(json_value(value)) if nested else str(value))
 
 
-#: Rows per row group, which is the amount that is in memory at a time.
+#: Number of rows per row group. This many rows are in memory at a time.
 _ROWS = 1 << 16
 _COMPRESSION = "zstd"
 _NO_IDS = np.empty(0, dtype=np.int64)
@@ -220,16 +220,16 @@ def _write_table(run: Run, schema: TableSchema, directory: Path, title: str) -> 
 
 @dataclasses.dataclass(frozen=True)
 class _Block:
-    """Some rows of a table."""
+    """A block of rows of a table."""
 
     trace: Run
     table: pd.DataFrame
-    #: Length of the list of key ids of each row (-1 if not recorded), and the concatenated lists.
+    #: For a column of lists: number of key ids in each row (-1 if not recorded), and all ids.
     lists: tuple[Array, Array] = (_NO_IDS, _NO_IDS)
 
 
 def _blocks(run: Run, name: str) -> Iterator[_Block]:
-    """Yield a table in blocks of rows. An empty table has one empty block."""
+    """Yield the rows of a table in blocks. An empty table has one empty block."""
     if name == "transitions":
         yield from _transitions(run)
         return
@@ -257,7 +257,7 @@ def _blocks(run: Run, name: str) -> Iterator[_Block]:
 
 
 def _transitions(run: Run) -> Iterator[_Block]:
-    """Yield the transitions in blocks of task runs, because all of them would take gigabytes."""
+    """Yield the transitions in blocks of task runs, because all of them may take gigabytes."""
     nothing = run.scheduler_only.iloc[:0]
     for part in _parts(len(run.tasks)):
         piece = dataclasses.replace(run, tasks=run.tasks.iloc[part], scheduler_only=nothing)
@@ -273,7 +273,7 @@ def _parts(rows: int) -> Iterator[slice]:
 
 
 def _further_columns(run: Run, schema: TableSchema) -> Iterator[Column]:
-    """Yield the columns without a schema: arguments of users, and columns of other versions."""
+    """Yield columns that the schema lacks: arguments of users, and columns of other versions."""
     if schema.name in ("transitions", "keys"):
         return
     known = {column.name for column in schema.columns} | {"worker_id", "key_id"}
@@ -285,7 +285,7 @@ def _further_columns(run: Run, schema: TableSchema) -> Iterator[Column]:
 
 
 def _array(block: _Block, column: Column) -> Any:
-    """Return a column of a block as an Arrow array, which is all null if the trace lacks it."""
+    """Return a column of a block as an Arrow array. If the trace lacks the column, it is null."""
     import pyarrow as pa
 
     trace, table, name = block.trace, block.table, column.name
@@ -305,7 +305,7 @@ def _array(block: _Block, column: Column) -> Any:
 
 
 def _key_texts(keys: Any, ids: Array) -> Any:
-    """Return the texts of keys. Each distinct id is converted once. Ids of no key are null."""
+    """Return the texts of keys. Each distinct id is converted once. An unknown id becomes null."""
     import pyarrow as pa
 
     codes, distinct = pd.factorize(np.where(ids >= 0, ids, -1).astype(np.int64))

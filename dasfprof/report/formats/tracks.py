@@ -1,4 +1,4 @@
-"""Tracks of viewers and of the page, with slices, arrows and marks."""
+"""Tracks for viewers and for the page, and the slices, arrows and marks on them."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ from dasfprof.analysis.run import Run
 from dasfprof.analysis.tables.listed_events import json_value
 from dasfprof.database.columns import Array
 
-#: Nanoseconds per second. Times are whole nanoseconds, the unit of viewers.
+#: Nanoseconds per second. Viewers use whole nanoseconds as their unit.
 _NANOSECONDS = 1e9
-#: Maximum time in seconds (285 years), which still fits into 64 bits as nanoseconds.
+#: Maximum time in seconds (285 years) that fits into 64 bits as nanoseconds.
 _LATEST = 9e9
-#: Maximum nanoseconds by which tasks of a thread seem to overlap, because Unix seconds are floats.
+#: Maximum overlap (nanoseconds) of tasks on a thread that results from rounding Unix seconds.
 _CLOCK_GRAIN = 2000
-#: Process of everything that belongs to no host. For Perfetto, 0 is the idle process.
+#: Number of the process for everything that does not belong to a host. Perfetto reserves 0.
 RUN = 1
-#: Offset from a track's number to the thread id in viewers. A thread id that equals a process id
-#: would be the main thread of that process.
+#: Offset that is added to a track's number to get a thread id for viewers. Without it, a thread id
+#: could be equal to a process id, and would then mean the main thread of that process.
 FIRST_THREAD = 100_000
 
 
 @dataclass
 class Tracks:
-    """Numbers the processes (the run and its hosts) and the tracks, which viewers call threads."""
+    """Numbers of the processes (the run and its hosts) and of the tracks, their threads."""
 
     title: str
     _hosts: dict[str, int] = field(default_factory=dict)
-    #: Process and name of each track, by track number from 0.
+    #: Process and name of each track. The index is the number of the track.
     _names: list[tuple[int, str]] = field(default_factory=list)
 
     def process(self, host: str) -> int:
@@ -58,12 +58,12 @@ class Tracks:
 
 @dataclass(frozen=True)
 class Slices:
-    """Spans of time on tracks, in the order in which they are written."""
+    """Time ranges on tracks, in the order in which they are written."""
 
     #: Row of each slice in its table.
     rows: Array
-    #: Whole nanoseconds since the start of the run. Each slice lasts at least 1 ns, because arrows
-    #: cannot be attached to an empty slice.
+    #: Starts and ends in whole nanoseconds since the start of the run. Each slice lasts at least 1
+    #: ns, because arrows cannot be attached to an empty slice.
     starts: Array
     stops: Array
     tracks: Array
@@ -77,7 +77,7 @@ class Slices:
 
 
 def to_nanoseconds(starts: Array, stops: Array) -> tuple[Array, Array]:
-    """Round spans in seconds to nanoseconds. They start at 0 or later, and last at least 1 ns."""
+    """Round time ranges to nanoseconds. They start at 0 or later, and last at least 1 ns."""
     begins = whole_nanoseconds(starts)
     return begins, np.maximum(whole_nanoseconds(stops), begins + 1)
 
@@ -88,14 +88,17 @@ def whole_nanoseconds(times: Array) -> Array:
 
 
 def trimmed(starts: Array, stops: Array) -> Array:
-    """Cut the ends of spans that overlap the next by no more than the clock's resolution."""
+    """Cut the ends of time ranges that overlap the next one only because clocks are imprecise."""
     late = stops[:-1] - starts[1:]
     cut = (late > 0) & (late <= _CLOCK_GRAIN) & (starts[1:] > starts[:-1])
     return np.r_[np.where(cut, starts[1:], stops[:-1]), stops[-1:]]
 
 
 def side_by_side(starts: Array, stops: Array) -> Array:
-    """Return track numbers for spans, sorted by start, so that no spans on a track overlap."""
+    """Return a track number for each time range, so that no ranges on a track overlap.
+
+    The time ranges are sorted by start.
+    """
     places = np.zeros(len(starts), dtype=np.int64)
     if not (np.maximum.accumulate(stops)[:-1] > starts[1:]).any():
         return places
@@ -115,10 +118,10 @@ def side_by_side(starts: Array, stops: Array) -> Array:
 
 
 def lay_out(tracks: Tracks, process: int, title: str, starts: Array, stops: Array) -> Array:
-    """Add the tracks that spans, sorted by start, need to not overlap. Return each span's track.
+    """Add as many tracks as time ranges need to not overlap, and return the track of each range.
 
-    The first track has the title. It exists even without spans. Further tracks have the title and a
-    number.
+    The time ranges are sorted by start. The first track has the title as its name, and exists even
+    without time ranges. Further tracks have the title and a number.
     """
     places = side_by_side(starts, stops)
     more = range(2, int(places.max(initial=0)) + 2)
@@ -130,14 +133,14 @@ def lay_out(tracks: Tracks, process: int, title: str, starts: Array, stops: Arra
 
 
 class ThreadTracks:
-    """One track for each thread, the threads of a worker in the order of their first task.
+    """One track per worker thread. Threads of a worker are in the order of their first task.
 
     Parameters
     ----------
     trace
         The trace.
     placed, starts
-        The rows of `Trace.tasks` that have a time, and their starts.
+        The rows of `Trace.tasks` for task runs with a time, and the starts of these.
     threads
         Number of threads of each named worker, so that unused threads also have tracks. By
         default, only threads that ran a task have tracks.
@@ -161,13 +164,13 @@ class ThreadTracks:
         first_start = np.full(len(pairs), np.inf)
         np.minimum.at(first_start, codes, starts)
         of_pair, thread_of_pair = np.divmod(pairs, most)
-        # A worker's coroutines, which run in its event loop, come last.
+        # The track of a worker's coroutines, which run in its event loop, comes last.
         in_order = np.lexsort((first_start, thread_of_pair == 0, of_pair))
         place = np.argsort(in_order)
         track = place[codes]
-        #: Rows of `placed` by track and start.
+        #: Rows of `placed`, sorted by track and then by start.
         self.order = np.lexsort((starts, track))
-        #: Start of the rows of each track, and the end of the last track.
+        #: Index in `order` at which each track starts, and the end of the last track.
         self.offsets = np.r_[0, np.cumsum(np.bincount(track, minlength=len(pairs)))]
         #: Names of the workers that have tracks, and their hosts.
         self.workers: list[str] = []
@@ -192,7 +195,7 @@ class ThreadTracks:
             thread += 1
 
     def busy_threads(self, starts: Array, durations: Array, span: float, bins: int) -> list[float]:
-        """Return the mean number of busy threads in each part of the run, without event loops."""
+        """Return the mean number of busy threads in each time window. Coroutines do not count."""
         busy = np.zeros(bins + 1)
         edges = np.linspace(0.0, span, bins + 1)
         for fact, begin, end in zip(self.facts, self.offsets, self.offsets[1:], strict=False):
@@ -203,7 +206,7 @@ class ThreadTracks:
 
 
 def _unused(pairs: Array, most: int, threads: Array) -> Array:
-    """Return pairs of worker and thread, as numbers, for the threads that ran no task."""
+    """Return numbers for pairs of a worker and a thread, for threads that ran no task."""
     workers, codes = np.divmod(pairs, most)
     used = np.bincount(workers[codes > 0], minlength=len(threads))
     unused = np.maximum(threads - used, 0)
@@ -212,19 +215,19 @@ def _unused(pairs: Array, most: int, threads: Array) -> Array:
 
 
 def natural_order(name: str) -> list[tuple[bool, int, str]]:
-    """Return a sort key that sorts numbers in names by value, so that 2 precedes 10."""
+    """Return a sort key for names. It compares the numbers in them by value, so 2 precedes 10."""
     parts = re.split(r"([0-9]{1,15})", str(name))
     return [(part.isdigit(), int(part) if part.isdigit() else 0, part) for part in parts]
 
 
 def busy_until(times: Array, starts: Array, durations: Array) -> Array:
-    """Return the total seconds that tasks, sorted by start, had run until each time."""
+    """Return, for each time, how many seconds all tasks had run in total. Starts are sorted."""
     ends = np.sort(starts + durations)
     order_sums = np.r_[0.0, np.cumsum(starts)]
     end_sums = np.r_[0.0, np.cumsum(ends)]
     begun = np.searchsorted(starts, times)
     ended = np.searchsorted(ends, times)
-    # The sum of min(time, end) - start over the tasks that have begun.
+    # For all tasks that have begun, this is the sum of min(time, end) - start.
     return (begun - ended) * times + end_sums[ended] - order_sums[begun]
 
 
@@ -235,20 +238,20 @@ def busy_until(times: Array, starts: Array, durations: Array) -> Array:
 class Arrows:
     """Arrows from task runs to slices.
 
-    If an arrow would go back in time, because two clocks differ, it leaves its slice earlier. It is
-    left out if it would have to leave before the slice starts.
+    If clocks differ, an arrow may seem to arrive before its task run ends. It then leaves its task
+    run earlier. If it would have to leave before the start of the task run, the arrow is left out.
     """
 
-    #: Slice of the task run from which each arrow comes, and slice to which it goes.
+    #: Slice of the task run at which each arrow starts, and slice at which it ends.
     made: Array
     to: Array
-    #: Nanoseconds at which each arrow leaves and arrives.
+    #: Nanoseconds at which each arrow starts and ends.
     leaving: Array
     arrival: Array
 
     @classmethod
     def between(cls, slices: Slices, made: Array, to: Array) -> Arrows:
-        """Return arrows from slices that made results (-1 for none) to slices that used them."""
+        """Return arrows from slices that made results (-1 if unknown) to slices that used these."""
         known = np.flatnonzero(made >= 0)
         made, to = made[known], to[known]
         arrival = slices.starts[to]
@@ -271,12 +274,13 @@ class Producers:
         self._first = np.searchsorted(self._links.row, np.arange(len(run.tasks) + 1))
         #: Slices of the task runs.
         self.slices = slices
-        #: Slice of each row of `TaskSlots`, or -1 if it has none. The last item is for row -1.
+        #: For each row of `TaskSlots`, its slice, or -1 if it has none. The last item is for row
+        #: -1.
         self._numbers = np.full(len(run.tasks) + len(run.scheduler_only) + 1, -1)
         self._numbers[slices.rows] = np.arange(len(slices))
 
     def of_inputs(self, targets: Array) -> tuple[Array, Array]:
-        """Return pairs of a slice that made an input, and the slice that used the input."""
+        """Return pairs of a slice that made an input, and the slice in `targets` that used it."""
         rows = self.slices.rows[targets]
         counts = self._first[rows + 1] - self._first[rows]
         links, of_target = items_of(self._links.producer, self._first[rows], counts)
@@ -284,13 +288,13 @@ class Producers:
 
 
 def numbered(counts: Array) -> tuple[Array, Array]:
-    """Return the index of the list of each item of concatenated lists, and the index in it."""
+    """Return, for each item of concatenated lists, the index of its list and its index in it."""
     of_list = np.repeat(np.arange(len(counts)), counts)
     return of_list, np.arange(len(of_list)) - np.repeat(np.cumsum(counts) - counts, counts)
 
 
 def items_of(ids: Array, begins: Array, counts: Array) -> tuple[Array, Array]:
-    """Return the items of selected lists, and the index of the list of each item."""
+    """Return the items of some lists, and for each item the index of its list."""
     of_row, within = numbered(counts)
     return ids[begins[of_row] + within].astype(np.int64), of_row
 
@@ -314,12 +318,12 @@ class Mark:
 
 
 def user_event_marks(run: Run, tracks: Tracks) -> list[Mark]:
-    """Return user events: a slice for each span, and an instant for each other event.
+    """Return marks for user events: a slice per span, and an instant for any other event.
 
     Each process and thread has a track, or several if spans overlap.
     """
     events = run.events
-    # Events by another clock cannot be placed. A data note of the trace reports them.
+    # Events with times of another clock are left out. A data note of the trace reports this.
     drawn = (events["time"] >= run.begin) & (events["time"] <= run.end)
     events = events[drawn].sort_values("time", kind="stable").reset_index(drop=True)
     begins = run.since_begin(events["time"])
@@ -329,7 +333,7 @@ def user_event_marks(run: Run, tracks: Tracks) -> list[Mark]:
     for (process, thread), group in events.groupby(["process", "thread"], sort=True):
         rows = group.index.to_numpy()
         spans = rows[(group["kind"] == "span").to_numpy()]
-        numbers[rows] = len(tracks.names())  # the first that is added
+        numbers[rows] = len(tracks.names())  # This is the first track that is added.
         title = f"Events of {process}, {thread}"
         numbers[spans] = lay_out(tracks, RUN, title, starts[spans], stops[spans])
     marks = []
@@ -345,8 +349,8 @@ def user_event_marks(run: Run, tracks: Tracks) -> list[Mark]:
 def step_marks(run: Run, tracks: Tracks) -> list[Mark]:
     """Return the steps of a run as slices. Nested steps are on separate tracks.
 
-    A step lasts from when the client entered it until it left it. One that only annotations or
-    spans name lasts from its first task run to the end of its last.
+    A step lasts from the time at which the client entered it until the client left it. If only
+    annotations or spans name a step, it lasts from its first task run to the end of its last one.
     """
     steps = pd.concat([_entered(run), _named_by_tasks(run)], ignore_index=True)
     steps = steps[np.isfinite(steps["start"])].sort_values("start", kind="stable")
@@ -364,7 +368,7 @@ def step_marks(run: Run, tracks: Tracks) -> list[Mark]:
 
 
 def _entered(run: Run) -> pd.DataFrame:
-    """Return the steps that the client entered: ``step, start, stop``, from the trace's start."""
+    """Return the steps that the client entered: ``step, start, stop`` since the trace's start."""
     steps = run.steps
     if not len(steps):
         return pd.DataFrame({"step": [], "start": [], "stop": []}).astype({"step": object})
@@ -373,7 +377,7 @@ def _entered(run: Run) -> pd.DataFrame:
 
 
 def _named_by_tasks(run: Run) -> pd.DataFrame:
-    """Return the steps that task runs name and the client did not enter."""
+    """Return the steps that only task runs name, because the client did not enter them."""
     start = run.recorded["start"]
     runs = pd.DataFrame(
         {

@@ -17,7 +17,7 @@ from dasfprof.database.columns import Array
 from dasfprof.report.page.document import PackedColumn, texts, whole_numbers
 from dasfprof.text import elide
 
-#: Maximum number of distinct texts in a page. The most frequent are selected.
+#: Maximum number of distinct argument texts in a page. The most frequent ones are selected.
 MOST_ARGUMENTS = 5000
 
 
@@ -43,7 +43,7 @@ def argument_columns(run: Run, rows: Array) -> dict[str, PackedColumn]:
 
 
 def _packed(name: str, codes: Array, names: list[str]) -> dict[str, PackedColumn]:
-    """Pack codes of texts (-1 for none), and the list of texts. The first text is empty."""
+    """Pack codes of texts (-1 if there is none), and the list of texts, which begins with ""."""
     counts = np.bincount(codes[codes >= 0], minlength=len(names))
     frequent = np.argsort(-counts, kind="stable")[:MOST_ARGUMENTS]
     places = np.zeros(len(names) + 1, dtype=np.int64)
@@ -54,13 +54,13 @@ def _packed(name: str, codes: Array, names: list[str]) -> dict[str, PackedColumn
     }
 
 
-#: Maximum number of tracebacks in a page, of lines per traceback (the last ones), and of characters
-#: per line.
+#: Maximum number of tracebacks in a page, number of last lines that are shown of each, and maximum
+#: number of characters per line.
 MOST_FAILURES, LINES, LONGEST_FAILURE = 500, 60, 200
 
 
 def failure_facts(run: Run, full_run: Run, rows: Array) -> dict[str, dict[str, str]]:
-    """Return tracebacks, and how the worker's process ended, by the page's row as a string.
+    """Return tracebacks, and how worker processes ended, by row of the page (as a string).
 
     Parameters
     ----------
@@ -93,7 +93,7 @@ def _cut(text: str) -> str:
 
 
 def _exits(run: Run, full_run: Run, rows: Array) -> dict[str, str]:
-    """Return how the worker's process ended for each unfinished task run, if known."""
+    """Return, for unfinished task runs, how their worker's process ended, if this is known."""
     open_places = np.flatnonzero(rows >= len(run.tasks))
     lives = full_run.tasks["worker_id"].to_numpy()[rows[open_places]]
     words = {life: exit_words(run, life) for life in np.unique(lives).tolist()}
@@ -106,7 +106,7 @@ MOST_LOGS, LONGEST_LOG = 2000, 300
 
 
 def log_facts(run: Run, rows: Array) -> dict[str, list[list[str]]]:
-    """Return the first log records of the run, by the page's row as a string.
+    """Return the first log records of the run, by row of the page (as a string).
 
     Parameters
     ----------
@@ -132,7 +132,7 @@ def log_facts(run: Run, rows: Array) -> dict[str, list[list[str]]]:
 
 
 def code_facts(run: Run) -> dict[str, list[list[Any]]]:
-    """Return location, source, file and line of the functions that tasks call, by name."""
+    """Return location, source, file and line of the functions that tasks call, by task prefix."""
     functions: dict[str, list[list[Any]]] = {}
     for name, code, file, line, source, missing in function_code(run).itertuples(index=False):
         place = f"{code}, {file}:{line}" + (f" ({missing})" if missing else "")

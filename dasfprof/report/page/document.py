@@ -1,4 +1,4 @@
-"""`write_document` writes a page as one HTML file that needs neither a server nor a network.
+"""`write_document`: writes a page as one HTML file that needs neither a server nor a network.
 
 The file contains the page's data as JSON and as packed columns (shuffled bytes, zlib, base64), and
 its script in compressed form. The page decompresses the columns (``data.js``) and the script
@@ -40,25 +40,28 @@ _MICROSECOND = 1e-6
 class PackedColumn:
     """A column in the format that the page reads."""
 
-    #: Facts for decoding: ``type`` (``u1, u2, u4, f8, text``), ``count``, and if needed ``delta``
-    #: (each number is the difference from the previous one, modulo 2**32), ``scale`` (factor of the
-    #: numbers) and ``values`` (a list; the numbers are indices in it).
+    #: How to decode the column: ``type`` (``u1, u2, u4, f8, text``) and ``count``. Optional:
+    #: ``delta`` (each number is the difference from the previous one, modulo 2**32), ``scale``
+    #: (factor of the numbers), and ``values`` (a list in which the numbers are indices).
     about: dict[str, Any]
     content: bytes
 
     @cached_property
     def packed(self) -> bytes:
-        """The compressed content, as ASCII."""
+        """The compressed content of the column, as ASCII."""
         return base64.b64encode(zlib.compress(self.content, _LEVEL))
 
 
 def in_group(name: str, columns: Mapping[str, PackedColumn]) -> dict[str, PackedColumn]:
-    """Prefix names of columns with a group. The page reads the columns of a group together."""
+    """Prefix the names of columns with a group.
+
+    The page decodes all columns of a group together.
+    """
     return {f"{name}/{label}": column for label, column in columns.items()}
 
 
 def pack_all(columns: Mapping[str, PackedColumn]) -> dict[str, bytes]:
-    """Pack columns in parallel."""
+    """Pack several columns in parallel."""
     with ThreadPoolExecutor() as pool:
         packed = list(pool.map(attrgetter("packed"), columns.values()))
     return dict(zip(columns, packed, strict=True))
@@ -71,17 +74,7 @@ def packed_text(text: str) -> str:
 
 
 def whole_numbers(numbers: Array, *, delta: bool = False, **about: Any) -> PackedColumn:
-    """Pack integers from 0 to 2**32 - 1, in as few bytes as the maximum needs.
-
-    Parameters
-    ----------
-    numbers
-        The numbers.
-    delta
-        Whether to store differences, which compress much better if consecutive numbers are similar.
-    about
-        Further facts for the page.
-    """
+    """Pack integers from 0 to 2**32 - 1, in as few bytes each as the maximum needs."""
     highest = int(numbers.max(initial=0))
     code = "u4" if delta or highest > 0xFFFF else "u2" if highest > 0xFF else "u1"
     numbers = numbers.astype(np.uint32)
@@ -90,13 +83,14 @@ def whole_numbers(numbers: Array, *, delta: bool = False, **about: Any) -> Packe
         numbers = np.diff(numbers, prepend=np.uint32(0))
     typed = numbers.astype(f"<{code}")
     width = typed.itemsize
-    # All lowest bytes, then all second bytes. The high bytes hardly differ, so they compress well.
+    # Store all lowest bytes first, then all second bytes. High bytes hardly vary, so they compress
+    # well in a row.
     content = typed.view(np.uint8).reshape(-1, width).T.tobytes()
     return PackedColumn({"type": code, "count": len(numbers), **about}, content)
 
 
 def offsets(counts: Array) -> PackedColumn:
-    """Pack the start of each list in their concatenation, and the end of the last list.
+    """Pack the start of each list within the concatenated lists, and the end of the last list.
 
     Parameters
     ----------
@@ -107,7 +101,7 @@ def offsets(counts: Array) -> PackedColumn:
 
 
 def seconds(values: Array, *, delta: bool = False, step: float = 0.0) -> PackedColumn:
-    """Pack non-negative times in seconds, to the microsecond, or less exactly beyond 71 minutes.
+    """Pack non-negative times in seconds, rounded to microseconds, or more for over 71 minutes.
 
     NaN stays NaN.
 
@@ -124,7 +118,7 @@ def seconds(values: Array, *, delta: bool = False, step: float = 0.0) -> PackedC
 
 
 def scaled(values: Array, *, step: float, delta: bool = False) -> PackedColumn:
-    """Pack non-negative numbers as multiples of a step, which is enlarged to fit into 32 bits.
+    """Pack non-negative numbers as multiples of a step. The step is increased to fit into 32 bits.
 
     NaN stays NaN.
 
@@ -146,7 +140,10 @@ def scaled(values: Array, *, step: float, delta: bool = False) -> PackedColumn:
 
 
 def amounts(values: Array) -> PackedColumn:
-    """Pack sizes. If few of them are distinct, pack indices in a list of the distinct sizes."""
+    """Pack sizes.
+
+    If there are few distinct sizes, pack a list of these, and indices in the list.
+    """
     places, distinct = pd.factorize(values, use_na_sentinel=False)
     if len(distinct) <= 0xFFFF:
         listed = [value if np.isfinite(value) else None for value in distinct.tolist()]
@@ -167,7 +164,7 @@ _MAX_CELLS = 300_000
 
 
 def table_facts(frame: pd.DataFrame) -> dict[str, Any]:
-    """Convert a table to ``columns`` of ``label, kind, values`` for the page. NA becomes None.
+    """Convert a table to a list ``columns`` of ``label, kind, values`` for the page. NA is None.
 
     For a table that is too large, the result has only ``absent`` with the reason.
     """
@@ -182,7 +179,7 @@ def table_facts(frame: pd.DataFrame) -> dict[str, Any]:
 def _column_facts(label: str, column: pd.Series[Any]) -> dict[str, Any]:
     numeric = pd.api.types.is_numeric_dtype(column.dtype)
     known = column.notna().to_numpy()
-    if numeric:  # JSON has no infinite numbers
+    if numeric:  # JSON has no infinite numbers.
         known = np.isfinite(column.to_numpy(dtype=float, na_value=np.nan))
     values = column.astype(object).where(known, None).tolist()
     if not numeric:
@@ -194,7 +191,7 @@ def _column_facts(label: str, column: pd.Series[Any]) -> dict[str, Any]:
 #
 # Browsers run modules only after they have read the full page, and do not load modules from files.
 
-#: The style sheets of all pages: first the common one, then one for each component.
+#: Style sheets of all pages: first the common style sheet, then one per component.
 STYLES = (
     "page.css",
     "summary.css",
@@ -234,7 +231,7 @@ def joined(entry: str) -> str:
 
 
 def _add(name: str, parts: list[str], known: set[str]) -> None:
-    """Add a module after the modules that it imports. Circular imports are allowed."""
+    """Add a module to `parts` after the modules that it imports. Imports may be circular."""
     if name in known:
         return
     known.add(name)
@@ -318,21 +315,21 @@ def shell(title: str, *scripts: str) -> tuple[str, str]:
 
 
 def filled(template: str, contents: Mapping[str, str]) -> str:
-    """Replace each ``{{name}}`` in a template by the HTML with this name."""
+    """Replace each ``{{name}}`` in a template by the content with this name."""
     return re.sub(r"\{\{([a-z-]+)\}\}", lambda mark: contents[mark[1]], template)
 
 
 def ascii_html(text: str) -> str:
-    """Escape a text for an HTML element. Lone surrogates are allowed."""
+    """Escape a text for use in an HTML element. Lone surrogates are allowed."""
     return html.escape(text).encode("ascii", "xmlcharrefreplace").decode()
 
 
 def _policy_hash(text: str) -> str:
-    """Return the hash of a script or style for the Content-Security-Policy."""
+    """Return the hash of a script or style, as the Content-Security-Policy needs it."""
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 
 def _as_json(facts: Any) -> str:
-    """Return JSON that cannot close the HTML element that contains it."""
+    """Return facts as JSON. It cannot contain the end of the HTML element in which it is."""
     text = json.dumps(facts, allow_nan=False, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")

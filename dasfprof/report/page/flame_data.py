@@ -1,4 +1,4 @@
-"""Columns of the page with stack samples: flame graphs, source lines, and the client's activity."""
+"""Columns of the page from stack samples: flame graphs, source lines, and the client's activity."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ from dasfprof.report.page.document import (
 
 # --- Source lines in which functions and task runs were sampled -----------------------------------
 
-#: Maximum number of lines per function, and of functions, sorted by time.
+#: Maximum number of lines per function, and of functions. Those with most time are selected.
 MOST_LINES, MOST_FUNCTIONS = 20, 300
-#: Maximum number of samples in the lines of task runs. Task runs with many samples take precedence.
+#: Maximum number of samples in the lines of task runs. Task runs with most samples are selected.
 MOST_SAMPLES = 200_000
 #: Precision of the times, in seconds.
 STEP = 1e-4
@@ -75,7 +75,7 @@ def _line_data(
     columns, fewest = _of_runs(run, rows, lines, parts, used)
     count = len(named.names)
     by_function = _of_functions(run, functions * count + lines, parts, count, used)
-    # File, line (0 if unknown) and function, by index.
+    # Lists of file, line (0 if unknown) and function. Other data refers to them by index.
     frames = [named.names[number] for number in used]
     known = [each if isinstance(each, Frame) else Frame(UNKNOWN, "", 0) for each in frames]
     listed = [[frame.file, max(frame.line, 0), frame.function] for frame in known]
@@ -85,7 +85,7 @@ def _line_data(
 def _of_runs(
     run: Run, rows: Array, lines: Array, parts: Parts, used: dict[int, int]
 ) -> tuple[dict[str, PackedColumn], int]:
-    """Return the columns of task runs, and the minimum number of samples of a task run."""
+    """Return the lines of task runs as columns, and the minimum number of samples of a task run."""
     tasks = run.whole.tasks
     place = np.full(len(tasks) + 1, -1, dtype=np.int64)
     place[rows] = np.arange(len(rows))
@@ -111,9 +111,9 @@ def _of_runs(
 def _of_functions(
     run: Run, groups: Array, parts: Parts, count: int, used: dict[int, int]
 ) -> dict[str, list[list[float | None]]]:
-    """Return the lines of each function with the most time.
+    """Return, for each function, the lines with most of its time.
 
-    `groups` encodes the function and line of each sample.
+    `groups` has a code for each sample, which combines its function and its line.
     """
     codes, pairs = pd.factorize(groups)
     spent = split(parts.summed(codes, len(pairs)))
@@ -134,7 +134,7 @@ def _of_functions(
 
 
 def amounts_of(spent: Split) -> dict[str, Array]:
-    """Return the seconds by activity, under the names that the page uses."""
+    """Return the seconds of groups by activity, under the names that the page uses."""
     return {
         "seconds": spent.seconds,
         "computing": spent.computing,
@@ -174,7 +174,7 @@ def flame_columns(run: Run, rows: Array) -> tuple[dict[str, PackedColumn], dict[
         columns |= in_group(f"flame-{name}", _packed(tree, names))
         facts = {"seconds": tree.seconds, "samples": number, "omitted": tree.omitted}
         views.append({"name": name, "title": title, **facts})
-    # With the library of each function, or an empty string for user code and groups.
+    # Add the library of each function. It is empty for user code and for groups.
     listed = []
     for function in names:
         is_own = not function.file or is_of_user(Frame(*function, 0))
@@ -186,7 +186,7 @@ def flame_columns(run: Run, rows: Array) -> tuple[dict[str, PackedColumn], dict[
 def _views(
     run: Run, stacks: Array, functions: Array, parts: Parts
 ) -> Iterator[tuple[str, str, FlameTree, int]]:
-    """Yield name, title, tree and number of samples of each view that has samples."""
+    """Yield name, title, tree and number of samples of each view for which there are samples."""
     if len(run.task_samples):
         stacks, parts, groups = _of_tasks(run, stacks, functions, parts)
         calls = StackTree(all_stacks(run))
@@ -207,7 +207,7 @@ def _views(
 def _of_tasks(
     run: Run, stacks: Array, functions: Array, parts: Parts
 ) -> tuple[Array, Parts, dict[str, tuple[Array, list[str]]]]:
-    """Merge samples with equal stacks and groups. Return their stacks, seconds and groups."""
+    """Merge samples with equal stacks and groups. Return stacks, seconds, and groups by view."""
     tasks, runs = run.whole.tasks, run_of_samples(run)
     groups: dict[str, tuple[Array, list[str]]] = {}
     if "function" in tasks:
@@ -228,7 +228,7 @@ def _of_tasks(
 
 
 def _packed(tree: FlameTree, names: dict[Name, int]) -> dict[str, PackedColumn]:
-    """Pack the columns of a tree. New functions are added to `names`."""
+    """Pack the columns of a tree. Functions that are not yet in `names` are added."""
     numbers = [names.setdefault(name, len(names)) for name in tree.names]
     totals, of_lines = amounts_of(tree.spent), amounts_of(tree.line_spent)
     amounts = {"seconds": totals.pop("seconds"), "own": tree.own_seconds, **totals}
@@ -244,16 +244,16 @@ def _packed(tree: FlameTree, names: dict[Name, int]) -> dict[str, PackedColumn]:
 
 # --- The client's activity over time: its calls, and the lines that its main thread executed ------
 
-#: Maximum number of calls, and of stays in one stack. The longest are selected.
+#: Maximum number of calls, and of stays (see `client_columns`). The longest are selected.
 MOST_CALLS, MOST_STAYS = 20_000, 100_000
-#: Maximum seconds between two samples of the same stack that belong to one stay.
+#: Maximum seconds between two samples of the same stack, so that they belong to the same stay.
 _APART = 0.002
 
 
 def client_columns(run: Run) -> tuple[dict[str, PackedColumn], dict[str, Any]]:
     """Pack the calls and the stays of the client, each sorted by time.
 
-    A stay is a time range in which all samples found the client's main thread in the same stack.
+    A stay is a time range in which all samples show the client's main thread with the same stack.
 
     Parameters
     ----------
@@ -290,7 +290,7 @@ def _calls(
         return {}, [], None, 0
     begin, stop, spent = (table[name].to_numpy(dtype=float) for name in ("time", "stop", "seconds"))
     begin, stop = run.since_begin(begin), run.since_begin(stop)
-    # A single call ended after its seconds.
+    # A row with a single call ended after the seconds of this call.
     stop = np.where(table["calls"].to_numpy() <= 1, begin + spent, stop)
     placed = np.isfinite(begin) & np.isfinite(stop) & (stop > 0)
     recording = (table["call"].astype(object) == RECORDING).to_numpy()
@@ -328,7 +328,8 @@ def _stays(
     order = order[np.argsort(time[order], kind="stable")]
     if not len(order):
         return {}, None, 0
-    # An interval may exceed the time since the previous sample, but intervals must not overlap.
+    # An interval may be longer than the time since the previous sample. Cut it, so that stays do
+    # not overlap.
     time = time[order]
     interval = np.minimum(interval[order], np.diff(time, prepend=0.0))
     stack = table["stack"].to_numpy(dtype=np.int64)[order]
@@ -355,7 +356,7 @@ def _stays(
 
 
 def _place(known: dict[tuple[str, int, str], int], file: Any, line: Any, code: Any) -> int:
-    """Return the index of a place in `known`. An unknown place has an empty file name."""
+    """Return the index of a place in `known`, and add it if it is new. An unknown file is empty."""
     texts = [each if isinstance(each, str) else "" for each in (file, code)]
     place = texts[0], max(int(line), 0) if pd.notna(line) else 0, texts[1]
     return known.setdefault(place, len(known))

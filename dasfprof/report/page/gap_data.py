@@ -1,8 +1,8 @@
 """Columns of the page with the time between and around the task runs of a timeline.
 
-For idle threads, these are the cells of `idle_cells`, as fractions of the free time of a worker's
-tracks. For each task run, these are the seconds for which it occupied its thread before and after
-its function.
+For idle threads, these are the cells of `idle_cells`: the categories as fractions of the free time
+of a worker's tracks. For each task run, these are the seconds for which it occupied its thread
+before and after its function.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from dasfprof.database.columns import Array
 from dasfprof.report.formats.tracks import ThreadTracks, busy_until
 from dasfprof.report.page.document import PackedColumn, offsets, scaled, seconds, whole_numbers
 
-#: Number of steps into which a worker's free time in a cell is divided.
+#: Number of steps that represent all of a worker's free time in a cell.
 _WHOLE = 0xFFFF
-#: Threshold (fraction of a cell): a smaller remainder is a rounding error.
+#: Threshold (fraction of a cell): smaller remainders are rounding errors.
 _LEAST = 0.01
-#: Index of an additional category after all others, which only the page has. Accounts attribute its
-#: time to the tasks.
+#: Index of an additional category of the page, after all others. In the accounts of thread time,
+#: tasks occupy the thread during this time.
 _ELSEWHERE = len(ThreadTime)
 _ELSEWHERE_FACTS = {
     "id": "HELD_FROM_ELSEWHERE",
@@ -68,19 +68,23 @@ class Around:
     #: Seconds before and after the function.
     before: Array
     after: Array
-    #: Seconds of `before` in which inputs were deserialized, and in which they were read from disk.
+    #: Seconds of `before` in which inputs were deserialized, and in which inputs were read from
+    #: disk.
     deserialize: Array
     disk_read: Array
     #: Seconds of `after` in which results were written to disk.
     disk_write: Array
-    #: Seconds in the function in which the thread waited for CPU, or NaN if not recorded.
+    #: Seconds in the function for which the thread waited for CPU, or NaN if not recorded.
     core_wait: Array
-    #: Seconds in the function in which the thread waited for storage.
+    #: Seconds in the function for which the thread waited for storage.
     storage: Array
 
     @classmethod
     def of(cls, run: Run, rows: Array, tracks: ThreadTracks, spans: tuple[Array, Array]) -> Around:
-        """Return the times of a run. `spans` contains starts and durations of the page's rows."""
+        """Return these times for the rows of the page.
+
+        `spans` are starts and durations of the rows.
+        """
         slots = run.slots
         times = slots.times
         end = np.maximum(slots.end, times.stop)
@@ -99,7 +103,7 @@ class Around:
 def _fitted(
     before: Array, after: Array, spans: tuple[Array, Array], tracks: ThreadTracks
 ) -> tuple[Array, Array]:
-    """Shorten the times that would overlap neighbouring task runs on a thread's track."""
+    """Shorten times that would overlap the previous or next task run on the track of a thread."""
     starts, ends = spans[0], spans[0] + spans[1]
     room = np.full(len(starts), np.inf)
     room[1:] = starts[1:] - ends[:-1]
@@ -120,7 +124,7 @@ def _fitted(
 def gap_columns(
     run: Run, tracks: ThreadTracks, around: Around, spans: tuple[Array, Array]
 ) -> tuple[dict[str, PackedColumn], dict[str, Any]]:
-    """Pack the causes of idle threads.
+    """Pack the categories of idle threads over time.
 
     Parameters
     ----------
@@ -186,7 +190,7 @@ def gap_columns(
 
 
 class _FreeTime:
-    """The time in which tracks of a worker's threads are free."""
+    """The time in which the tracks of a worker's threads have no task run."""
 
     def __init__(self, tracks: ThreadTracks, begins: Array, lengths: Array) -> None:
         workers = np.array([fact["worker"] for fact in tracks.facts], dtype=np.int64)
@@ -200,10 +204,11 @@ class _FreeTime:
     def shares(
         self, worker: int, edges: Array, seconds: Array, threads: int
     ) -> tuple[Array, float]:
-        """Return the fraction of each category between edges, as multiples of ``1 / _WHOLE``.
+        """Return, for each interval between two edges, the fractions of free time by category.
 
-        The last category is the time in which a thread of the worker was neither idle nor occupied
-        by a task on its track. The total of its seconds is returned as well.
+        The fractions are multiples of ``1 / _WHOLE``. The last category is the time in which a
+        thread of the worker was neither idle nor occupied by a task on its track. Its total seconds
+        are also returned.
         """
         rows, spans = slice(self._bounds[worker], self._bounds[worker + 1]), np.diff(edges)
         held = np.diff(busy_until(edges, self._begins[rows], self._lengths[rows]))
@@ -218,6 +223,6 @@ class _FreeTime:
 
 
 def _merged(edges: Array, shares: Array) -> tuple[Array, Array]:
-    """Merge adjacent cells with equal fractions."""
+    """Merge adjacent cells if all their fractions are equal."""
     differs = np.append(True, (shares[1:] != shares[:-1]).any(axis=1))[: len(shares)]
     return np.append(edges[:-1][differs], edges[-1]), shares[differs]

@@ -1,4 +1,4 @@
-"""`write_history`: runs over time as one HTML page."""
+"""`write_history`: writes runs over time as one HTML page."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def write_history(runs: pd.DataFrame, path: str | os.PathLike[str]) -> Path:
 
 
 def pipelines_of(runs: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame, str]]:
-    """Yield name, runs and trend (a clause, or an empty string) of each pipeline of a history."""
+    """Yield the name, runs, and trend (a clause or an empty text) of each pipeline in a history."""
     start = 0
     for trend in runs.attrs["trends"]:
         members = runs.iloc[start : start + trend["Runs"]].reset_index(drop=True)
@@ -84,7 +84,7 @@ def _section(name: str, runs: pd.DataFrame, trend: str) -> str:
 
 
 def _chart(rows: list[Row]) -> str:
-    """Return a chart of wall times, oldest run first. Crosses are runs that did not finish."""
+    """Return a chart of wall times, oldest run first. A cross marks a run that did not finish."""
     walls = [float(row["Wall Time (s)"]) for row in rows]
     highest = max((wall for wall in walls if np.isfinite(wall)), default=0.0) or 1.0
     drawn, line = [], []

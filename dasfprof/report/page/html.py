@@ -1,4 +1,4 @@
-"""A run (`write_report`), or a comparison of runs (`write_comparison`), as one HTML file."""
+"""`write_report` and `write_comparison`: a run, or a comparison of runs, as one HTML file."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from dasfprof.analysis.run import Run
 
 
-#: Maximum number of task runs for the memory forecast, which takes 0.4 ms per task run.
+#: Maximum number of task runs for which memory is predicted. This takes 0.4 ms per task run.
 _MOST_REPLAYED = 3000
 
 
@@ -75,13 +75,17 @@ def write_report(
 
 
 def _data(analyser: Analyser, title: str) -> tuple[dict[str, Any], dict[str, PackedColumn]]:
-    """Return the page's facts and columns. Columns that it needs first come first."""
+    """Return the facts and the columns of the page.
+
+    Columns that the page needs first come first.
+    """
     trace = analyser.run
     full_run = trace.whole
     # NumPy releases the GIL, so a second thread saves a third of the time.
     with ThreadPoolExecutor(1, "dasfprof-report") as pool:
         run_facts = pool.submit(_run_facts, analyser)
-        # This thread computes what both need while the other one explains idle threads.
+        # This thread computes what both threads need. Meanwhile, the other one explains idle
+        # threads.
         path_segments(trace)
         find_chunks(trace)
         timeline = TimelineData.of(full_run)
@@ -124,7 +128,7 @@ def _data(analyser: Analyser, title: str) -> tuple[dict[str, Any], dict[str, Pac
 
 
 def _run_facts(analyser: Analyser) -> dict[str, Any]:
-    """Return the facts about the full run, which are findings and accounting."""
+    """Return the facts that need the complete run: findings and thread time."""
     problems, summary = analyser.findings(), summarise(analyser.run)
     findings = table_of(problems)
     accounting = analyser.time_accounting()
@@ -140,7 +144,7 @@ def _run_facts(analyser: Analyser) -> dict[str, Any]:
 
 
 def _tables(analyser: Analyser) -> dict[str, Any]:
-    """Return the tables by their names in the page. Tables of the overview come first."""
+    """Return the tables by their names in the page. The tables of the overview come first."""
     shown = [item for item in questions.all() if item.page and item.applies(analyser.run)]
     shown.sort(key=lambda item: (item.overview is None, item.overview or 0))
     tables = {str(item.page): (item, Request(item).table(analyser)) for item in shown}
@@ -172,7 +176,7 @@ def _notes(analyser: Analyser, timeline: TimelineData) -> list[str]:
 # --- write_comparison: a comparison of runs as one HTML file --------------------------------------
 
 
-#: Prefixes of the columns of a timeline. Details of single task runs are left out.
+#: Prefixes of the columns of a timeline in a comparison, which lacks details of task runs.
 _DRAWN = ("picture/", "path/", "keys/")
 _LONGEST = 60
 
@@ -243,7 +247,7 @@ def _subtitle(comparison: Comparison) -> str:
 
 
 def _waterfalls(comparison: Comparison) -> dict[str, Any] | None:
-    """Return the four waterfalls, or None if wall times cannot be compared."""
+    """Return the four waterfalls, or None if the wall times cannot be compared."""
     if comparison.verdict.kind == "cannot tell":
         return None
     return {
@@ -259,14 +263,14 @@ def _waterfalls(comparison: Comparison) -> dict[str, Any] | None:
 
 
 def _narrow_first(functions: pd.DataFrame) -> pd.DataFrame:
-    """Move the columns about changes to the front, as narrow pages show only the first ones."""
+    """Move columns about changes to the front, because narrow pages show only the first ones."""
     first = [functions.columns[0], "Changed", "Change (%)", "p", "Median Before (s)"]
     first += ["Median After (s)", "Total Before (s)", "Total After (s)", "Tasks"]
     return functions[[*first, *(label for label in functions.columns if label not in first)]]
 
 
 def _compared_tables(comparison: Comparison) -> list[tuple[str, str, pd.DataFrame]]:
-    """Return name, title and rows of the tables that are not empty."""
+    """Return the name, the title and the rows of each table that is not empty."""
     tables = [
         ("functions", "Functions", _narrow_first(comparison.functions)),
         ("steps", "Steps", _narrow_first(comparison.steps)),
@@ -279,7 +283,7 @@ def _compared_tables(comparison: Comparison) -> list[tuple[str, str, pd.DataFram
 
 
 def _timeline(run: Run) -> tuple[dict[str, PackedColumn], dict[str, Any]]:
-    """Return the columns and facts of a timeline."""
+    """Return the columns and the facts of a run's timeline."""
     data = TimelineData.of(run.whole)
     path, path_facts = path_columns(run, data.rows)
     columns = {**in_group("path", path), **data.columns}

@@ -22,9 +22,10 @@ from dasfprof.report.page.document import PackedColumn, offsets, scaled, seconds
 def exact_links(run: Run, rows: Array, ranks: Array) -> dict[str, PackedColumn]:
     """Pack the inputs of those task runs for which the page's default would be wrong.
 
-    By default, the page uses the inputs of the last run of a key for all of its runs. It assumes
-    that an input was made by the only run of its key, or that its maker is unknown if the key has
-    several runs. This default needs little space, but it is wrong for keys that ran again.
+    By default, the page assumes that all task runs of a key have the inputs of its last task run.
+    If the key of an input has a single task run, the page assumes that this task run made the
+    input. Otherwise it assumes that the producer is unknown. This takes little space, but is wrong
+    for some task runs whose keys were computed several times.
 
     Parameters
     ----------
@@ -66,7 +67,10 @@ def exact_links(run: Run, rows: Array, ranks: Array) -> dict[str, PackedColumn]:
 
 
 def _unlike_their_key(run: Run) -> Array:
-    """Return a mask of task runs with other inputs than `Trace.dependencies` has for their keys."""
+    """Return a mask of task runs whose inputs differ from those of their key.
+
+    `Trace.dependencies` has the inputs of keys.
+    """
     lengths, items = run.task_dependencies
     lengths, key_ids = np.maximum(lengths, 0), run.tasks["key_id"].to_numpy()
     begins, ids = run.dependencies
@@ -79,7 +83,7 @@ def _unlike_their_key(run: Run) -> Array:
     return unlike
 
 
-#: Colours of waits, which are those of categories of thread time. Work has the colour of its task.
+#: Colours of waits by kind, from categories of thread time. Work has the colour of its task.
 _COLOURS = {
     SegmentKind.CLIENT: ThreadTime.NOTHING_SUBMITTED.colour,
     SegmentKind.SCHEDULER: ThreadTime.SCHEDULER_LATENCY.colour,
@@ -160,7 +164,7 @@ class ReceivedTransfers:
 
 
 def _sources(run: Run, workers: NamedWorkers) -> list[str]:
-    """Return the sender's name for each category of the transfers' sources, and for NA."""
+    """Return the sender's name for each category of `Trace.transfers`, and for NA at the end."""
     titles = workers.titles()
     known = {
         address: titles[number]
@@ -171,7 +175,7 @@ def _sources(run: Run, workers: NamedWorkers) -> list[str]:
     return [*(str(known.get(address, address)) for address in addresses), "unknown"]
 
 
-#: Maximum number of transfers in a page, which take about 0.13 MB. The longest are selected.
+#: Maximum number of transfers in a page. They take about 0.13 MB. The longest are selected.
 _MOST_TRANSFERS = 10_000
 
 

@@ -1,4 +1,4 @@
-"""Resource samples as time series, and as columns of the page."""
+"""Resource samples as time series, and as columns of the page for its charts."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _UNITS = {"bytes": "B", "seconds": "s"}
 class Series:
     """The samples of one metric of a worker, host or device."""
 
-    #: Name of the worker, host or device, with the direction for reads and writes.
+    #: Name of the worker, host or device. For reads and writes, it includes the direction.
     label: str
     host: str
     #: Sorted times in seconds since the start of the run, and the values.
@@ -43,7 +43,7 @@ class Metric:
     label: str
     #: ``%``, ``B``, ``B/s``, or empty for numbers.
     unit: str
-    #: Sorted by name, with 2 before 10. A series without samples is empty.
+    #: Time series sorted by name, where 2 precedes 10. A series without samples is empty.
     series: Sequence[Series]
 
 
@@ -77,7 +77,7 @@ def metrics_of(run: Run) -> Iterator[Metric]:
         yield Metric(name, label, "B/s", series)
     for counter in HOST_COUNTERS:
         drawn = counter.chart and counter.name in samples
-        if drawn and (samples[counter.name] > 0).any():  # else a line at zero
+        if drawn and (samples[counter.name] > 0).any():  # Otherwise it is a line at zero.
             series = list(_of_hosts(run, counter.name, "", named))
             yield Metric(counter.name, counter.chart, _UNITS.get(counter.kind, ""), series)
     devices = gpu_samples(run).devices()
@@ -113,7 +113,7 @@ def _of_hosts(run: Run, column: str, way: str, named: NamedWorkers) -> Iterable[
 
 
 def _rows_of(numbers: Array, count: int) -> list[Array]:
-    """Return the rows with each number from 0 to ``count - 1``."""
+    """Return, for each number from 0 to ``count - 1``, the rows that have this number."""
     order = np.argsort(numbers, kind="stable")
     bounds = np.searchsorted(numbers[order], np.arange(count + 1))
     return [order[begin:end] for begin, end in pairwise(bounds)]
@@ -132,11 +132,11 @@ def _series(run: Run, label: str, host: str, table: pd.DataFrame, column: str) -
 # --- Samples of resources as the columns of a page ------------------------------------------------
 
 
-#: Maximum number of points of all series of a metric, then lower and upper bound for one series.
+#: Maximum number of points in all series of a metric. Bounds of this number for a single series.
 _MAX_POINTS = 200_000
 _SERIES_POINTS = 100, 1500
-#: Limits that charts show, by metric: column of `Trace.workers`, kind of limit, and its label if
-#: all workers have the same limit or if they differ.
+#: Limits that charts show, by metric: column of `Trace.workers`, kind of limit, label if all
+#: workers have the same limit, and label if their limits differ.
 _LIMITS = {
     "memory": (
         ("memory_limit", "limit", "a worker's limit", "limit of some workers"),
@@ -147,9 +147,9 @@ _LIMITS = {
         ("memory_target", "spill", "a worker spills to disk", "some workers spill to disk"),
     ),
 }
-#: Maximum number of limits of one kind in a chart.
+#: Maximum number of different limits of one kind in a chart.
 _MOST_LIMITS = 3
-#: Number of steps from 0 to a metric's maximum in which values are stored.
+#: Number of steps between 0 and a metric's maximum. Values are stored as multiples of a step.
 _STEPS = 0xFFFF
 
 _ABSENT = {
@@ -184,13 +184,13 @@ def resource_columns(run: Run) -> tuple[dict[str, PackedColumn], list[dict[str, 
             facts["absent"] = _ABSENT.get(metric.name, "no sample of it was recorded")
         metrics.append(facts)
         if metric.name == "results" and (held := results_over_time(run)) is not None:
-            anatomy = bool(len(run.samples))  # for the table `memory_peak`
+            anatomy = bool(len(run.samples))  # Whether the page has the table `memory_peak`.
             metrics.append(_by_function(held, columns) | {"anatomy": anatomy})
     return columns, metrics
 
 
 def _by_function(held: ResultsOverTime, columns: dict[str, PackedColumn]) -> dict[str, Any]:
-    """Pack the bytes of held results by function. All series have the same times."""
+    """Pack the bytes of held results by function. All these series have the same times."""
     count, name = len(held.times), "held"
     highest = float(held.held.sum(axis=0).max())
     packed = {
@@ -206,7 +206,7 @@ def _by_function(held: ResultsOverTime, columns: dict[str, PackedColumn]) -> dic
 
 
 def _limits(name: str, run: Run) -> list[dict[str, Any]]:
-    """Return the limits that the chart of a metric shows."""
+    """Return the limits in the chart of a metric."""
     if name == "cpu":
         return [{"value": 100.0, "kind": "limit", "name": "one core"}]
     if name == "gpu":
@@ -238,7 +238,7 @@ def _pack(name: str, series: list[Series], columns: dict[str, PackedColumn]) -> 
 
 
 def _averaged(series: Series, points: int) -> Series:
-    """Average a series over windows of equal length if it has more than this number of points."""
+    """Average a series over time windows of equal length, if it has more points than `points`."""
     times, values = series.times, series.values
     if len(times) <= points:
         return series

@@ -1,8 +1,8 @@
-"""The task runs of a trace as the columns of a page: `TimelineData`.
+"""`TimelineData`: the task runs of a trace as the columns of a page.
 
-Rows are sorted by track (a worker's thread) and start. Keys are sorted by the prefix of their text
-and their numbers. Adjacent rows are therefore similar, and a million rows compress to a few bytes
-each.
+Rows are sorted by track (a worker's thread), then by start. Keys are sorted by the prefix of their
+text, then by their numbers. Adjacent rows are therefore similar, so that a row of a million takes
+only a few bytes.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ from dasfprof.report.page.document import (
 from dasfprof.report.page.gap_data import Around, gap_columns, known_threads
 from dasfprof.report.page.link_data import exact_links
 
-#: Number of parts of the run in the small picture of busy threads.
+#: Number of time windows in the small overview picture of busy threads.
 _OVERVIEW_BINS = 400
-#: Threshold: with more keys that end in hashes, which cannot be compressed, the page has only half
-#: of each hash, and less precise times of statuses.
+#: Threshold: if more keys end in hashes, which cannot be compressed, the page has only half of each
+#: hash and less precise times of statuses.
 _MANY_HASHES = 300_000
-#: Threshold: with more task runs, the times around functions are less precise.
+#: Threshold: if there are more task runs, the times around functions are less precise.
 _MANY_RUNS = 300_000
-#: Number of 32-bit words of half a hash.
+#: Number of 32-bit words in half of a hash.
 _HALF = 2
-#: Precision of such times: fractions of their mean.
+#: Precision of less precise times: number of steps in their mean.
 _PARTS = 256
-#: The status with the duration of the task run.
+#: Name of the status whose time is the duration of the task run.
 _RUNNING = "Running"
 
 
@@ -53,7 +53,7 @@ _RUNNING = "Running"
 class TimelineData:
     """Data of the page's timeline."""
 
-    #: Columns by group and name. Those that bars need come first.
+    #: Columns by group and name. The columns that bars need come first.
     columns: dict[str, PackedColumn]
     #: Small facts: ``tracks`` (``worker, thread, first``), ``workers``, ``functions``, ``states``,
     #: ``open_states`` (of unfinished task runs), ``steps`` (the last one is for task runs without a
@@ -61,7 +61,7 @@ class TimelineData:
     #: ``gaps`` (see `gap_columns`), ``span`` (seconds), ``overview`` (busy threads in each part of
     #: the run).
     facts: dict[str, Any]
-    #: The row of `Trace.tasks` of each row of the page. Task runs without a time are left out.
+    #: For each row of the page, its row of `Trace.tasks`. Task runs without a time are left out.
     rows: Array
 
     @classmethod
@@ -155,7 +155,9 @@ def _spent(values: Array, crowded: bool) -> PackedColumn:
 
 
 def _rank_keys(keys: KeyTable, key_ids: Array) -> tuple[Array, Array]:
-    """Sort the keys by head, then by numbers. Keys that end in a hash are sorted by first run.
+    """Sort the keys by head, then by their numbers.
+
+    Keys that end in a hash are sorted by their first task run.
 
     Parameters
     ----------
@@ -182,9 +184,9 @@ def _rank_keys(keys: KeyTable, key_ids: Array) -> tuple[Array, Array]:
 
 
 def _key_columns(keys: KeyTable, order: Array, *, halved: bool) -> dict[str, PackedColumn]:
-    """Pack the parts from which the page builds the texts of keys.
+    """Pack the parts of keys from which the page builds the keys' texts.
 
-    `halved` keeps only half of each hash.
+    If `halved`, only half of each hash is packed.
     """
     head_ids = keys.head_ids[order]
     firsts = np.flatnonzero(np.r_[True, head_ids[1:] != head_ids[:-1]][: len(order)])
@@ -201,7 +203,7 @@ def _key_columns(keys: KeyTable, order: Array, *, halved: bool) -> dict[str, Pac
     tails, hashed = keys.tails[order], _hashed(keys)[order]
     if halved:
         tails[hashed, _HALF:] = 0
-    # Differences between hashes are not smaller than the hashes.
+    # Hashes are random, so their differences are not smaller than the hashes.
     delta = int(hashed.sum()) * 2 < len(order)
     for word in range(key_parts.TAIL_WORDS):
         if tails[:, word].any():
@@ -210,7 +212,7 @@ def _key_columns(keys: KeyTable, order: Array, *, halved: bool) -> dict[str, Pac
 
 
 def _text_begin(head: key_parts.Head) -> str | None:
-    """Return the common prefix of the keys of a head, or None if the head is a complete key."""
+    """Return the text with which keys of a head begin, or None if the head is the only key."""
     kind, text = head
     if kind in (key_parts.TEXT, key_parts.PACKED, key_parts.TUPLE):
         return None
@@ -223,11 +225,11 @@ def _functions(keys: KeyTable, order: Array) -> tuple[PackedColumn, list[str]]:
 
 
 def _dependency_columns(run: Run, ranks: Array, order: Array) -> dict[str, PackedColumn]:
-    """Pack the dependencies of the sorted keys, as offsets and distances between keys."""
+    """Pack the dependencies of the sorted keys as offsets, and as distances from key to input."""
     bounds, ids = run.dependencies
     counts = np.diff(bounds)[order]
     inputs, of_key = items_of(ids, bounds[:-1][order], counts)
-    # The distance from the key itself is the same for all chunks of most operations.
+    # In most operations, the distance from a key to its input is the same for all chunks.
     distances = of_key - ranks[inputs]
     return {
         "offsets": offsets(counts),
@@ -254,14 +256,14 @@ def _detail_columns(tasks: pd.DataFrame, rows: Array) -> dict[str, PackedColumn]
 
 
 def _categories(column: pd.Series[Any], rows: Array) -> tuple[PackedColumn, list[str]]:
-    """Pack indices in a list of texts. NA is the index after the last text."""
+    """Pack a column of texts as indices in a list of texts. NA is the index after the last text."""
     codes = column.cat.codes.to_numpy()[rows].astype(np.int64)
     names = [str(name) for name in column.cat.categories]
     return whole_numbers(np.where(codes < 0, len(names), codes)), names
 
 
 def _results(tasks: pd.DataFrame, rows: Array) -> tuple[PackedColumn, list[list[str]]]:
-    """Pack type, dtype and shape of the results, as indices in a list of distinct ones."""
+    """Pack type, dtype and shape of results as indices in a list of distinct combinations."""
     shapes, distinct = pd.factorize(tasks["shape"].to_numpy(dtype=object)[rows])
     types, dtypes = tasks["type"].cat, tasks["dtype"].cat
     type_codes = types.codes.to_numpy()[rows].astype(np.int64) + 1

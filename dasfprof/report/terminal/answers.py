@@ -1,4 +1,4 @@
-"""Findings and tables of a run as commands print them."""
+"""Findings and tables of a run in the form in which commands print them."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ if TYPE_CHECKING:
 
 # --- The lines of the program with their cost -----------------------------------------------------
 
-#: Columns of the figures in the margin.
+#: Labels of the columns with figures to the left of the lines.
 _FIGURES = ("Thread s", "%", "Tasks", "Client s")
 _NO_FILE = "no line"
 
 
 def print_ledger(lines: pd.DataFrame, rows: int, *, err: bool = False) -> None:
-    """Print the lines that cost most, file by file in the order of the source.
+    """Print the most expensive lines, file by file and in the order of the source.
 
     Parameters
     ----------
@@ -93,12 +93,12 @@ def _seconds(seconds: float) -> str:
 
 
 DEFAULT_ROWS = 10
-#: Lines that commands print before and after the findings and tables.
+#: Number of lines that commands print in addition to findings and tables.
 _SUMMARY_LINES = 9
 
 
 def default_requests(run: Run) -> list[Request]:
-    """Return the default analyses of a run, as far as it has data for them."""
+    """Return the analyses that are printed by default and for which the run has data."""
     from dasfprof.analysis.tables import questions
     from dasfprof.analysis.tables.questions import Request
 
@@ -117,10 +117,10 @@ def print_answers(
     unlimited: bool = True,
     asked: bool = False,
 ) -> dict[str, pd.DataFrame]:
-    """Print findings and tables, then notes on missing data, and return the full tables.
+    """Print findings and tables, then notes about missing data. Return the printed tables in full.
 
-    In a terminal, at most one screen is filled unless `unlimited`. Tables that do not fit are
-    named, and not returned.
+    In a terminal, the output fits on one screen unless `unlimited`. Tables for which there is no
+    space are named, and are not returned.
 
     Parameters
     ----------
@@ -135,7 +135,7 @@ def print_answers(
     unlimited
         Whether to print everything, even if it is longer than the screen.
     asked
-        Whether the user chose the analyses. In this case, many notes are only counted.
+        Whether the user chose the analyses. If so, notes are only counted if there are many.
     """
     answers = {}
     screen = None if unlimited else Screen.of_terminal(_SUMMARY_LINES, err=err)
@@ -147,7 +147,7 @@ def print_answers(
             left_out.append(question)
             continue
         answers[request.file_stem] = frame = request.table(analyser)
-        # For a run in time windows, only the findings had the full run in memory.
+        # If the run was analysed in time windows, only the findings needed it in memory.
         trace = analyser.run if first else analyser.in_memory
         show = _printer(request, frame, trace, err=err)
         if screen is None:
@@ -183,7 +183,7 @@ def _printer(
 
 
 def _print_reasons(question: Question, frame: pd.DataFrame, rows: int, *, err: bool) -> None:
-    """Print the parts of a task's time as a table, and their descriptions below it."""
+    """Print the parts of a task's time as a table, and the descriptions of the parts below it."""
     _print_table(question, frame.drop(columns="Description"), rows, err=err)
     echo("", err=err)
     for part in frame.head(rows).to_dict("records"):

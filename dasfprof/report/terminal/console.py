@@ -1,7 +1,7 @@
 """The console for all output, with characters and line widths that the stream supports.
 
-Text of a trace is never interpreted as rich's markup. Callers clean it first. Rich is only imported
-by functions that lay something out. Help, notes and errors do not need it.
+Text from a trace is never interpreted as rich's markup. Callers remove escape sequences from it.
+Rich is imported only by functions that lay something out, so help, notes and errors do not need it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from dasfprof.text import elide
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
-#: Replacements for characters that some encodings lack.
+#: Replacements of characters that some encodings do not have.
 _PLAIN_SIGNS = str.maketrans(
     {"─": "-", "━": "-", "╸": "-", "╺": " ", "…": "~", "·": "-", "→": ">", "µ": "u", "█": "#"}
     | dict.fromkeys("▉▊▋▌", "#")
@@ -32,13 +32,13 @@ _PLAIN_SIGNS = str.maketrans(
 
 
 def echo(text: str = "", *, err: bool = False) -> None:
-    """Print a text, without colours if NO_COLOR is set. See `plain` for its characters."""
+    """Print a text, without colours if NO_COLOR is set. `plain` replaces unsupported characters."""
     color = False if os.environ.get("NO_COLOR") else None
     click.echo(plain(text, sys.stderr if err else sys.stdout), err=err, color=color)
 
 
 def plain(text: str, stream: Any) -> str:
-    """Return a text with the characters that a stream's encoding lacks replaced."""
+    """Return a text in which characters that a stream's encoding does not have are replaced."""
     encoding = getattr(stream, "encoding", None) or "utf-8"
     try:
         text.encode(encoding)
@@ -57,13 +57,13 @@ _SPACES = re.compile(r" +\n")
 
 
 class _PlainStream:
-    """A stream that replaces the characters that its encoding lacks."""
+    """A stream that replaces characters that its encoding does not have."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
 
     def write(self, text: str) -> int:
-        if not self._stream.isatty():  # rich fills lines with spaces
+        if not self._stream.isatty():  # rich fills lines with spaces.
             text = _SPACES.sub("\n", text)
         self._stream.write(plain(text, self._stream))
         return len(text)
@@ -73,7 +73,7 @@ class _PlainStream:
 
 
 def _console(file: Any, width: int, **about: Any) -> Console:
-    """Return a console that never interprets text as markup, and writes only to its stream."""
+    """Return a console that does not interpret markup, and that writes only to the given stream."""
     from rich.console import Console
 
     as_it_is: Any = dict.fromkeys(("markup", "highlight", "emoji", "force_jupyter"), False)
@@ -103,38 +103,42 @@ def as_html(renderable: RenderableType, width: int) -> str:
 
 
 _MAX_NOTE = 400
-#: Maximum width of paragraphs, and of entries with their margin. Longer lines are hard to read.
+#: Maximum width of paragraphs, and of entries with their margin, because long lines are hard to
+#: read.
 _WIDEST, _WIDEST_ENTRY = 100, 110
-#: Minimum width of an entry's text, even if the terminal is narrower.
+#: Minimum width of an entry's text, even if this is wider than the terminal.
 _NARROWEST = 20
 
 
 class Part(NamedTuple):
-    """A part of an entry, which begins on a line of its own."""
+    """A part of an entry, which begins on a separate line."""
 
     text: str
-    #: Rich's style.
+    #: Style of the text, as rich names styles.
     style: str = ""
-    #: Text before the first line. Further lines are indented by its width.
+    #: Text before the first line. The other lines are indented by the width of this text.
     lead: str = ""
 
 
 def heading(title: str, details: str = "", *, err: bool = False, apart: bool = False) -> None:
-    """Print a bold title and the text after it. `apart` prints an empty line first."""
+    """Print a bold title, followed by details. If `apart`, print an empty line first."""
     from rich.text import Text
 
     _print(Text.assemble("\n" * apart, (title, "bold"), details), err=err)
 
 
 def say(text: str, *, err: bool = False, apart: bool = False) -> None:
-    """Print a wrapped paragraph. Words wider than a line, such as paths, are not broken."""
+    """Print a wrapped paragraph.
+
+    Words that are longer than a line, such as paths, are not broken.
+    """
     width = min(terminal_width(), _WIDEST)
     lines = textwrap.wrap(text, width, break_long_words=False, break_on_hyphens=False)
-    echo("\n" * apart + "\n".join(lines), err=err)  # rich would break those words
+    echo("\n" * apart + "\n".join(lines), err=err)  # rich would break long words.
 
 
 def print_notes(notes: Sequence[str], *, err: bool = False) -> None:
-    """Print notes on missing data, after an empty line."""
+    """Print an empty line and the notes about missing data, if there are any."""
     for position, note in enumerate(notes):
         say(f"Note: {elide(note, _MAX_NOTE)}", err=err, apart=position == 0)
 
@@ -142,12 +146,12 @@ def print_notes(notes: Sequence[str], *, err: bool = False) -> None:
 def print_entry(
     margin: str, style: str | None, parts: Sequence[Part], *, err: bool = False
 ) -> None:
-    """Print parts below each other, indented by a margin. The margin's text is before the first.
+    """Print the parts of an entry below each other. The first line begins with the margin's text.
 
     Parameters
     ----------
     margin
-        Text in the margin. Its length is the margin's width.
+        Text in the margin of the first line. The margin of the other lines is as wide.
     style
         Style of the margin's text, as rich names styles.
     parts
@@ -185,16 +189,16 @@ def _print(what: RenderableType, *, err: bool, width: int | None = None) -> None
     console(err=err).print(what, width=width, overflow="ignore", crop=False)
 
 
-#: Number of lines for the shell's prompt and the list of tables that were left out.
+#: Number of lines that are reserved for the prompt and for the list of tables that were left out.
 _KEPT = 4
-#: Minimum number of rows of a table, unless it has fewer.
+#: Minimum number of rows of a printed table, unless the table has fewer rows.
 _FEWEST = 3
-#: Maximum fraction of the remaining lines for the first table.
+#: Maximum height of the first table, as a fraction of the remaining lines.
 _FOR_THE_FIRST = 0.55
 
 
 class Screen:
-    """The remaining lines of a terminal screen, and the tables that fit.
+    """The remaining lines of a terminal screen. It prints tables that fit into these lines.
 
     Parameters
     ----------
@@ -225,7 +229,7 @@ class Screen:
         Parameters
         ----------
         show
-            Prints the table with at most this number of rows.
+            Function that prints the table with at most a given number of rows.
         rows
             Maximum number of rows.
         first

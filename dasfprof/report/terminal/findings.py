@@ -30,16 +30,16 @@ if TYPE_CHECKING:
     from dasfprof.analysis.under_way.state import Cause, ClusterState, TaskUnderWay
 
 _COLOURS = {"high": "red", "medium": "yellow", "low": "cyan"}
-#: Severities whose evidence is printed.
+#: Severities of findings whose evidence is printed.
 _PROVEN = ("high", "medium")
-#: Maximum characters of a text, since keys can be very long.
+#: Maximum number of characters of a text. Keys in it can be very long.
 _LONGEST = 900
-#: Prefix of a finding that another one causes.
+#: Prefix of a finding that another finding causes.
 _BENEATH = "└ {cause}: "
-#: A hash in a key, of 32 digits or as a UUID, and the number of its digits that are shown.
+#: Pattern of a hash in a key (32 digits or a UUID), and number of its digits that are shown.
 _HASH = re.compile(r"(?<=-)(?:[0-9a-f]{32}|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})\b")
 _DIGITS = 3
-#: Explanation of percentages. Those in tables refer to the lifetime of workers.
+#: Explanation of percentages. Percentages in tables refer to the lifetime of workers instead.
 _OF = "; percentages: first to last task"
 _NONE = "No known problem was found."
 
@@ -47,7 +47,7 @@ _NONE = "No known problem was found."
 def print_findings(
     findings: pd.DataFrame, rows: int, *, none: str = _NONE, err: bool = False
 ) -> None:
-    """Print the first findings and all severe ones, or `none` if there are none."""
+    """Print the first findings and all severe findings, or the text `none` without findings."""
     rows = max(rows, int(findings["Severity"].isin(_PROVEN).sum()))
     shown = f" (first {rows} of {len(findings)})" if len(findings) > rows else ""
     heading("Findings", shown + (_OF if len(findings) else ""), err=err, apart=True)
@@ -79,7 +79,7 @@ def _shown(text: object) -> str:
 
 
 def short_keys(text: str) -> str:
-    """Shorten hashes in keys to their ends, as in ``take-…d6b``, if the ends are unique."""
+    """Replace hashes in keys by their last digits, as in ``take-…d6b``, if these are unique."""
     ends: dict[str, set[str]] = {}
     for match in _HASH.finditer(text):
         ends.setdefault(match[0][-_DIGITS:], set()).add(match[0])
@@ -107,7 +107,7 @@ def print_summary(run: Run, title: str) -> None:
 
 
 _VERDICT_COLOURS = {"faster": "green", "slower": "red"}
-#: Columns to leave out first where they do not fit.
+#: Columns that are left out first if a table is too wide.
 _EXPENDABLE = (
     "Highest Memory Before (MB)",
     "Highest Memory After (MB)",
@@ -124,7 +124,7 @@ _LONGEST_NAME = 400
 
 
 def print_comparison(comparison: Comparison, rows: int) -> None:
-    """Print a comparison, with at most this number of rows of each table."""
+    """Print a comparison. Each table has at most this number of rows."""
     _print_verdict(comparison)
     if comparison.verdict.kind != "cannot tell":
         before, after = map(format_duration, comparison.verdict.means)
@@ -164,7 +164,7 @@ def _print_verdict(comparison: Comparison) -> None:
 
 
 def _print_waterfall(title: str, table: pd.DataFrame, rows: int) -> None:
-    """Print the largest differences, and the sum of all others."""
+    """Print the largest differences, and the sum of all other differences."""
     import pandas as pd
 
     heading(title, apart=True)
@@ -198,7 +198,7 @@ def _heading(title: str, count: int, rows: int) -> None:
 # --- A cluster's state, and causes of unfinished work ---------------------------------------------
 
 _COLOURS_OF_CAUSES = {"certain": "red", "likely": "yellow", "open": "cyan"}
-#: States of finished tasks that the scheduler still knows.
+#: States of tasks that have finished and that the scheduler still knows.
 _ENDED = ("memory", "erred")
 _MOST_CAUSES, _MOST_PLACES = 20, 20
 
@@ -222,7 +222,7 @@ def print_causes(
 
 
 def _facts(state: ClusterState) -> Iterator[str]:
-    """Yield the numbers of unfinished tasks and of workers, and the time since the last change."""
+    """Yield the number of unfinished tasks, the number of workers, and the time without changes."""
     numbers = Counter[str]()
     for counts in state.counts.values():
         numbers.update(counts)
@@ -267,7 +267,7 @@ def _print_cause(cause: Cause) -> None:
 
 
 def _print_tasks(state: ClusterState) -> None:
-    """Print the unfinished tasks on workers by line, the oldest first."""
+    """Print the unfinished tasks on workers, grouped by line, oldest first."""
     if not state.tasks:
         return
     together: dict[str, list[TaskUnderWay]] = {}
@@ -287,7 +287,7 @@ def _print_tasks(state: ClusterState) -> None:
 
 
 def _doing(task: TaskUnderWay) -> str:
-    """Return the activity of a task, and its line."""
+    """Return a text with the activity and the line of a task."""
     activity, line = task.activity, user_line(task.activity.stack)
     doing = activity.thread_state or task.state
     if activity.waits_in is not None:

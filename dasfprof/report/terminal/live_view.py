@@ -1,4 +1,4 @@
-"""Views of a run in progress, for terminals, for pipes (as single lines), and as HTML."""
+"""Views of a run in progress, for terminals, for pipes (one line per state), and as HTML."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ from dasfprof.analysis.live.state import LongTask, RunState, WorkerState
 from dasfprof.report.terminal.console import as_html
 from dasfprof.text import clean, count_of, elide, format_duration, format_share, format_size
 
-#: Minimum columns of a terminal for bars in tables, and widths of these bars and of the total bar.
+#: Minimum width of a terminal for bars in tables. Width of these bars, and of the bar of the total.
 _WIDE, _BAR, _TOTAL_BAR = 90, 16, 40
-#: The rule about runs that do not finish.
+#: Rule whose finding says why a run does not finish.
 _WHY = "unfinished-run"
 _SEVERITIES = {"high": "red", "medium": "yellow", "low": "cyan"}
-#: Threshold (fraction of its limit): a worker with more memory is close to being paused by Dask.
+#: Threshold (fraction of the memory limit): with more memory, Dask will soon pause the worker.
 _FULL = 0.8
 _LONGEST_KEY, _LONGEST_LINE = 60, 100
-#: Lines for headings and gaps, and minimum rows of a table.
+#: Number of lines for headings and gaps, and minimum number of rows of a table.
 _FRAME, _FEWEST = 16, 3
-#: Threshold in seconds: shorter silence of a worker is not shown.
+#: Threshold (seconds): if a worker is silent for less time, this is not shown.
 _SILENT = 10.0
 
 
 def state_in_words(state: RunState) -> str:
-    """Return whether the run is in progress, and for how long."""
+    """Return a clause that says whether the run is in progress, and for how long."""
     words = "in progress" if state.goes_on else "has ended"
     if state.goes_on is False and not state.closed:
         words = "was cut off, since the processes that wrote its files have died"
@@ -47,7 +47,7 @@ def state_in_words(state: RunState) -> str:
 
 
 def counts_in_words(state: RunState) -> str:
-    """Return the number of finished tasks, and of those on workers or waiting."""
+    """Return the numbers of tasks that are finished, on workers, and waiting, as text."""
     if state.done is None:
         return "progress unknown"
     words = [f"{state.done:,} of {state.total:,} done"]
@@ -57,7 +57,7 @@ def counts_in_words(state: RunState) -> str:
 
 
 def pace_in_words(state: RunState) -> Iterator[str]:
-    """Yield the rate and the remaining time, if known."""
+    """Yield texts with the rate of tasks and with the remaining time, if they are known."""
     if state.quiet_for is not None:
         yield f"no task has finished for {format_duration(round(state.quiet_for))}"
     elif state.rate:
@@ -71,7 +71,7 @@ def pace_in_words(state: RunState) -> Iterator[str]:
 
 
 def rate(number: float) -> str:
-    """Return a rate with three digits."""
+    """Return a rate as text with three digits."""
     return f"{number:,.0f}" if number >= 99.5 else f"{number:.3g}"
 
 
@@ -90,11 +90,11 @@ def live_view(
     state
         The state.
     width, height
-        The size of the terminal. Without a height, all rows are shown.
+        The size of the terminal. If there is no height, all rows are shown.
     findings
         Rows of `TraceAnalyser.diagnose`, or None if they were not computed.
     when_findings
-        The text to show without findings.
+        The text to show if there are no findings yet.
     """
     room = 1000 if height is None else max(height - _FRAME - 2 * len(state.long_tasks[:3]), 6)
     share = max(room // 2, _FEWEST)
@@ -115,7 +115,7 @@ def live_view(
 
 
 def state_line(state: RunState) -> str:
-    """Return a state as a line, for logs and pipes."""
+    """Return a state as a single line, for logs and pipes."""
     words = [counts_in_words(state), *pace_in_words(state), *_threads(state)]
     if state.long_tasks:
         longest = state.long_tasks[0]
@@ -135,7 +135,7 @@ def _head(state: RunState) -> Text:
 def _verdict(
     state: RunState, findings: Sequence[dict[str, Any]] | None
 ) -> tuple[list[RenderableType], Sequence[dict[str, Any]] | None]:
-    """Return the finding about a stalled run, which is shown first, and the other findings."""
+    """Return the finding about a run that stands still as paragraphs, and the other findings."""
     first = findings[0] if findings else {}
     if not state.stands_still or first.get("Rule") != _WHY or first.get("Severity") == "info":
         return [], findings
@@ -149,7 +149,7 @@ def _totals(state: RunState, width: int) -> RenderableType:
     if not state.total:
         return line
     ended = (state.done or 0) + (state.failed or 0)
-    # 100 % only if all have finished.
+    # Show 100 % only if all tasks have finished.
     percentage = format_share(min(ended / state.total, 0.99) if ended < state.total else 1.0)
     style = "yellow" if state.stands_still else "green"
     grid = Table.grid(padding=(0, 1))
@@ -184,7 +184,7 @@ def _functions(state: RunState, most: int, width: int) -> RenderableType:
 
 
 def _shown(rows: Sequence[FunctionProgress], most: int) -> list[FunctionProgress]:
-    """Return the rows to show, with preference for functions in progress."""
+    """Return the rows to show. Functions in progress are preferred."""
     order = sorted(rows, key=lambda row: -(row.rate + row.on_workers))
     shown = {row.function for row in order[:most]}
     return [row for row in rows if row.function in shown]
@@ -271,7 +271,7 @@ def _findings(
 
 
 def _table(first: str, *columns: str) -> Table:
-    """Return a table with texts in the first column, and bars in columns without a label."""
+    """Return a table whose first column has texts, and whose columns without a label have bars."""
     table = Table(
         box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim", show_edge=False
     )
@@ -315,5 +315,5 @@ _WIDTH, _HEIGHT = 120, 150
 
 
 def state_html(state: RunState, findings: Sequence[dict[str, Any]] | None = None) -> str:
-    """Return a state and findings as HTML, see `live_view`."""
+    """Return a state and findings as HTML. It shows the same as `live_view`."""
     return as_html(live_view(state, width=_WIDTH, height=_HEIGHT, findings=findings), _WIDTH)

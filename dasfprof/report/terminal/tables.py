@@ -23,15 +23,15 @@ NOT_AVAILABLE = "NA"
 
 _GAP = 2
 _MAX_HEADER_LINES = 3
-#: Minimum width of text. Other columns are left out before text gets narrower.
+#: Minimum width of a column of text. If this is not enough, other columns are left out.
 _LEAST_TEXT_WIDTH = 20
-#: Maximum number of hidden columns that are named.
+#: Maximum number of left-out columns that are named.
 _MAX_NAMED = 3
 _MAX_LABEL = 60
 _MAX_WORD = 20
-#: Columns that are never left out if any of their values is not 0.
+#: Labels of columns that are never left out if they have a value other than 0.
 _FAILURES = ("Failed Tasks", "Failed")
-#: Maximum characters of a cell.
+#: Maximum number of characters in a cell.
 _MAX_CELL = 1000
 _MAX_DECIMALS = 6
 _SIGNIFICANT = 4
@@ -40,12 +40,13 @@ _SIGNIFICANT = 4
 def format_table(
     frame: pd.DataFrame, width: int, *, rows: int | None = None, expendable: Sequence[str] = ()
 ) -> str:
-    """Return a table's first rows as text of a width, without the index.
+    """Return the first rows of a table as text of at most this width, without the index.
 
-    Columns of NA are left out. If the table is still too wide, columns with the same value in every
-    row move into a line below the table. Then `expendable` columns are left out, in that order, and
-    then numbers from the right, except for failures. Long text loses its middle. Lines below the
-    table name the columns that are not shown.
+    Columns that contain only NA are left out. If the table is still too wide, columns that have the
+    same value in every row move into a line below the table. If that is not enough, `expendable`
+    columns are left out, in that order, and then columns of numbers from the right, except for
+    failures. Long texts lose their middle. Lines below the table name the columns that are not
+    shown.
     """
     count = len(frame) if rows is None else rows
     columns = [
@@ -73,17 +74,17 @@ def format_table(
 
 @dataclass(eq=False)
 class _Column:
-    """One column, its cells formatted."""
+    """A column with formatted cells."""
 
     label: str
     cells: list[str]
     is_text: bool
     is_float: bool
-    #: Whether all rows are NA, including those not shown.
+    #: Whether all rows of the table are NA, including rows that are not shown.
     is_unknown: bool
-    #: Whether all rows have the same value, including those not shown.
+    #: Whether all rows of the table have the same value, including rows that are not shown.
     is_same: bool
-    #: Whether it has failures, so that it is never left out.
+    #: Whether it counts failures and has any, so that it is never left out.
     is_required: bool
     width: int
 
@@ -122,7 +123,7 @@ class _Column:
 
 
 def _is_of_one_value(series: pd.Series[Any]) -> bool:
-    """Return whether there are several rows, all with the same value or NA."""
+    """Return whether there are several rows, and all have the same value or all are NA."""
     known = series[series.notna()]
     if len(series) < 2 or len(known) not in (0, len(series)):
         return False
@@ -130,7 +131,10 @@ def _is_of_one_value(series: pd.Series[Any]) -> bool:
 
 
 def _move_out(columns: list[_Column], width: int) -> tuple[list[_Column], list[_Column]]:
-    """Remove columns with the same value in every row, until the table fits."""
+    """Move columns with the same value in every row out of the table, until the table fits.
+
+    Return the remaining and the moved columns.
+    """
     moved = []
     for column in columns:
         if _excess(columns, width) > 0 and column.is_same and len(columns) > 1:
@@ -142,7 +146,10 @@ def _move_out(columns: list[_Column], width: int) -> tuple[list[_Column], list[_
 def _leave_out(
     columns: list[_Column], width: int, expendable: Sequence[str]
 ) -> tuple[list[_Column], list[_Column]]:
-    """Remove columns until the others fit with shortened text. The first column stays."""
+    """Leave out columns until the others fit with shortened text.
+
+    The first column always remains.
+    """
     order = [column for label in expendable for column in columns[1:] if column.label == label]
     order += [column for column in reversed(columns[1:]) if not column.is_text]
     order += reversed(columns[1:])
@@ -160,7 +167,7 @@ def _leave_out(
 
 
 def _shorten(columns: list[_Column], width: int) -> None:
-    """Make columns of text narrower, the widest first, until the table fits."""
+    """Make columns of text narrower until the table fits, beginning with the widest column."""
     while (excess := _excess(columns, width)) > 0:
         widths = sorted({column.width for column in columns if column.is_text})
         if not widths or widths[-1] == 1:
@@ -176,7 +183,7 @@ def _excess(columns: list[_Column], width: int) -> int:
 
 
 def _lay_out(columns: list[_Column]) -> str:
-    """Return the text of columns that fit."""
+    """Return the text of columns that fit into the width."""
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0))
@@ -194,9 +201,9 @@ def _lay_out(columns: list[_Column]) -> str:
 
 
 def _format_floats(values: list[float]) -> list[str]:
-    """Format numbers with the same number of decimals, so that the largest has four digits.
+    """Format numbers with the same number of decimals, so that the largest number has four digits.
 
-    Zero is formatted as ``0``. Numbers that are too small for the decimals are ``0.000``.
+    Zero is ``0``. Other numbers that are too small for the decimals are, for example, ``0.000``.
     """
     largest = max((abs(value) for value in values if math.isfinite(value)), default=0.0)
     decimals = 0
@@ -210,7 +217,7 @@ def _format_floats(values: list[float]) -> list[str]:
 
 
 def _header_width(label: str) -> int:
-    """Return the minimum width at which a label has few lines and no broken words."""
+    """Return the minimum width at which a label takes few lines and no word is broken."""
     words = _wrapped(label, 1, break_words=False)
     width = min(max(map(display_width, words)), _MAX_WORD)
     while len(_wrapped(label, width, break_words=False)) > _MAX_HEADER_LINES:
@@ -222,7 +229,7 @@ def _wrapped(text: str, width: int, *, break_words: bool = True) -> list[str]:
     return textwrap.wrap(text, max(width, 1), break_long_words=break_words) or [""]
 
 
-#: Characters: width of the figures, and of the longest bar.
+#: Width of the figures, and of the longest bar, in characters.
 _FIGURES, _BAR = 24, 24
 
 
