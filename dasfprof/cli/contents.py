@@ -51,8 +51,7 @@ class FileContents:
     #: seconds, or seconds since the host's start in files of DASF.
     first: float | None = None
     last: float | None = None
-    #: Number of events that another version of a plugin recorded, and that this version cannot
-    #: read.
+    #: Number of events that a later version of a plugin recorded and that this version cannot read.
     unknown: Counter[str] = field(default_factory=Counter)
     #: Descriptions of losses in the file.
     losses: list[str] = field(default_factory=list)
@@ -151,9 +150,9 @@ def read_all_contents(databases: Iterable[EventDatabase]) -> list[FileContents]:
 
 
 def _doubt_scheduler(contents: list[FileContents]) -> None:
-    """Mark the scheduler's file as truncated if workers ended but the file does not record this.
+    """Mark the scheduler's file as truncated if it does not record that workers left.
 
-    A worker ended if it closed its files.
+    Only workers that closed their files count.
     """
     ends = [
         FileEnd.from_header(one.header, None if one.is_closed or one.is_dasf else Writer(one.state))
@@ -206,7 +205,7 @@ def _read_file(file: TraceFile) -> FileContents:
     contents = FileContents(file.path, file.path.stat().st_size, CLOSED)
     contents.add(file.batches())
     contents.header = file.header
-    # User code wrote this file, with a plugin of its own.
+    # User code wrote this file, with another plugin.
     if file.header and "plugin" not in file.header:
         contents.unknown.clear()
     if file.end is not None and file.end.get("continues") is True:

@@ -154,7 +154,7 @@ def connected(address: str | None) -> Iterator[Client | None]:
         yield client
 
 
-#: Number of rows that are converted to text at a time.
+#: Maximum number of rows that are converted to text at a time.
 _BLOCK = 1 << 12
 
 

@@ -36,7 +36,7 @@ from dasfprof.text import elide
 
 #: Losses are regular if there are at least `_EVEN` gaps between them, and the fraction `_MOSTLY` of
 #: the gaps differs from the median gap by at most the factor `_NEAR`. If there are at most `_FEW`
-#: gaps, all of them must.
+#: gaps, this holds for all of them.
 _EVEN, _FEW, _MOSTLY, _NEAR = 2, 4, 0.75, 1.25
 
 
@@ -422,7 +422,7 @@ def _computed_again(run: RunFigures) -> tuple[Array, Array]:
 
 
 def _missing(run: RunFigures) -> tuple[float, float]:
-    """Return the thread-seconds that lost workers were missing, and the threads before the loss.
+    """Return the thread-seconds that are missing due to lost workers, and the number of threads before.
 
     A worker counts as missing until it is replaced or the run ends, but only while other workers
     run tasks.

@@ -198,7 +198,7 @@ class RunFigures(UnusualRuns):
 
     @cached_property
     def imported_on_the_way(self) -> tuple[Array, dict[str, float]]:
-        """Import seconds of workers while each task run was in transit, and by library.
+        """Import seconds while each task run was in transit, and import seconds by library.
 
         The libraries that took longest come first.
         """

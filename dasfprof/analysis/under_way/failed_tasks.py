@@ -109,7 +109,7 @@ def _killed(run: Run, row: Mapping[Any, Any], key: str) -> str:
 
 
 def _deaths(run: Run, row: Mapping[Any, Any], function: str) -> dict[str, str]:
-    """Return fields of `FailedTask` about the deaths of workers that abandoned a task.
+    """Return fields of `FailedTask` about the deaths of the workers that had an abandoned task.
 
     Dask suspects all tasks that a dead worker had. If one function has no finished task run and all
     others have many, the advice is about that function. Otherwise it is about the function that

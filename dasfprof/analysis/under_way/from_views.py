@@ -68,7 +68,10 @@ def state_from_views(views: View, sent: SentFunctions | None = None) -> ClusterS
 
 
 def _labels(scheduler: View, answers: Mapping[str, View]) -> dict[str, str]:
-    """Return the label of each worker. With a known host name, it is the same as in a trace."""
+    """Return the label of each worker.
+
+    If the worker's host name is known, the label is the same as in a trace.
+    """
     # Names of hosts, by the scheme and host of an address without its port.
     names = {
         address.rpartition(":")[0]: name

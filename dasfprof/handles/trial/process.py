@@ -131,7 +131,8 @@ def run_program(
             stdin=subprocess.DEVNULL,
             stdout=printed,
             stderr=complaints,
-            # A signal to the program must also reach its workers, and Ctrl-C must not reach it.
+            # A signal to the program must also reach its workers, and Ctrl-C in the terminal must
+            # not reach it directly.
             start_new_session=True,
         )
         try:

@@ -1,4 +1,4 @@
-"""The tables of a run as files: as CSV that is safe to open in spreadsheets, and as Parquet."""
+"""The tables of a run as files, in CSV that is safe to open in spreadsheets, and in Parquet."""
 
 from __future__ import annotations
 
