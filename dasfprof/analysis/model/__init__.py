@@ -1,4 +1,4 @@
-"""The model of a run, in raw units and row numbers: links, attempts, critical path, accounts.
+"""Derived data of a run: links, attempts, critical path and accounts of thread time.
 
-All modules use `Run`, the normal form.
+All modules use `Run`, the normal form. They use raw units and row numbers.
 """

@@ -1,4 +1,4 @@
-"""`WindowAccount`: the thread-seconds of a window, which add up to the accounts of a run."""
+"""`WindowAccount`: the thread-seconds of a time window. Their sum is the account of the run."""
 
 from __future__ import annotations
 
@@ -30,28 +30,29 @@ class Accounts:
 
     #: Worker instances.
     lives: WorkerLives
-    #: Thread-seconds by worker instance and category.
+    #: Thread-seconds. One row per worker instance, one column per category.
     of_lives: Array
-    #: Thread-seconds of busy threads, by ``function``, ``step`` and ``line``: their names, and
-    #: thread-seconds by name and category.
+    #: Thread-seconds of busy threads, for each of ``function``, ``step`` and ``line``: a list of
+    #: names, and an array with one row per name and one column per category.
     busy: dict[str, tuple[list[str], Array]]
 
 
 @dataclass(frozen=True)
 class WindowAccount:
-    """The uses of the threads of all workers in a time window."""
+    """Thread-seconds of all workers in a time window, by category."""
 
     #: Worker instances, limited to the window.
     lives: WorkerLives
-    #: Idle thread-seconds by worker and category.
+    #: Idle thread-seconds. One row per worker, one column per category.
     idle: Array
-    #: Groups of task runs, and their thread-seconds by category of `USES` and group.
+    #: Groups of task runs, and their thread-seconds: one row per category of `USES`, one column per
+    #: group.
     names: list[Group]
     uses: Array
-    #: Task runs that also occupied a thread before or after the window, and their thread-seconds
-    #: within it.
+    #: Task runs that occupied a thread inside the window and also before or after it. The
+    #: thread-seconds are those inside the window.
     cut: pd.DataFrame
-    #: See `knows_tasks`.
+    #: Whether the scheduler's file contains tasks. See `knows_tasks`.
     knows_tasks: bool
 
     @classmethod
@@ -70,20 +71,21 @@ class WindowAccount:
         Parameters
         ----------
         run, slots
-            A trace and its slots, including all that overlap the window.
+            A trace and its slots. They include all slots that overlap the window.
         lives, threads
-            Worker instances within the window, and for each the rows of its slots and its threads.
+            Worker instances within the window. For each of them: the rows of its slots, and its
+            threads.
         used
             See `used_time`.
         demand
-            The work of the cluster.
+            The unfinished work of the whole cluster over time.
         window
-            Its start, and its end (exclusive).
+            Start of the window, and its end (exclusive).
 
         Returns
         -------
         account, pool
-            The account, and the pool of the remaining threads.
+            The account, and the pool of the idle threads that have no cause in their worker.
         """
         pool = pool_of([worker for _, worker in threads], demand)
         idle = np.zeros((len(run.workers), len(ThreadTime)))
@@ -116,7 +118,10 @@ class WindowAccount:
 
 
 def accounts_of(run: Run, windows: Sequence[WindowAccount]) -> Accounts:
-    """Return the sum of the windows of a run. The trace may lack its task runs."""
+    """Return the sum of the accounts of all windows of a run.
+
+    `run` need not contain the task runs.
+    """
     cut = pd.concat([window.cut for window in windows], ignore_index=True)
     groups: dict[Group, int] = {}
     indices = [
@@ -143,7 +148,10 @@ def accounts_of(run: Run, windows: Sequence[WindowAccount]) -> Accounts:
 
 
 def _of_cut(rows: pd.DataFrame, count: int) -> Array:
-    """Return the uses by group of task runs that extend over several windows. Each counts once."""
+    """Return the thread-seconds of task runs that extend over several windows, by use and group.
+
+    The rows of one task run in several windows are summed up.
+    """
     identity = ["group", "key", "run_id", "executing", "end"]
     runs = rows.groupby(identity, sort=False)
     columns = {name: runs[name].first().to_numpy() for name in ("length", *thread_time.COSTS)}
@@ -156,14 +164,21 @@ def _of_cut(rows: pd.DataFrame, count: int) -> Array:
 def _uses(
     codes: Array, count: int, used: Array, length: Array, costs: Mapping[str, Array]
 ) -> Array:
-    """Return the thread-seconds of task runs by use and group, and of all work after functions."""
+    """Return the thread-seconds of groups of task runs.
+
+    One row per category of `USES`, and a last row with all thread-seconds after functions. One
+    column per group.
+    """
     groups = Groups(codes, count)
     seconds = thread_time.uses_of(length, costs, *used)
     return np.stack([groups.sum(values) for values in (*seconds, used[2])])
 
 
 def _busy(run: Run, uses: Array, worker: Array) -> Array:
-    """Return the thread-seconds of each group of task runs by category, given its worker."""
+    """Return the busy thread-seconds of each group of task runs by category.
+
+    `worker` is the worker of each group.
+    """
     after = uses[-1]
     finishing = np.bincount(worker, weights=after, minlength=len(run.workers))
     spill = after * thread_time.spilling_shares(run, finishing)[worker]
@@ -175,7 +190,9 @@ def _busy(run: Run, uses: Array, worker: Array) -> Array:
 
 
 def seconds_of_groups(run: Run, slots: TaskSlots, used: Array, codes: Array, count: int) -> Array:
-    """Return the busy thread-seconds of groups of task runs by category.
+    """Return the busy thread-seconds of groups of task runs, one row per group.
+
+    One column per category.
 
     Parameters
     ----------
@@ -199,7 +216,7 @@ def seconds_of_groups(run: Run, slots: TaskSlots, used: Array, codes: Array, cou
 def worker_causes_of(
     run: Run, slots: TaskSlots, unfinished: UnfinishedRuns, lives: WorkerLives
 ) -> Iterator[tuple[Array, idle_time.WorkerCauses]]:
-    """Yield for each worker instance the rows of its slots, and the causes of its idle threads."""
+    """Yield, for each worker instance, the rows of its slots and the causes of its idle threads."""
     workers, others = len(run.workers), run.others
     of_slots = Groups(np.where(np.isfinite(slots.end), slots.worker, -1), workers)
     of_others = Groups(others["worker_id"].to_numpy(), workers)
@@ -253,7 +270,7 @@ def slot_groups(run: Run, slots: TaskSlots) -> tuple[Array, list[Group]]:
 
 
 def knows_tasks(run: Run) -> bool:
-    """Return whether the scheduler's file contains tasks, which explain idle threads."""
+    """Return whether the scheduler's file contains tasks. Only these explain some idle threads."""
     return "sent" in run.tasks or len(run.scheduler_states) > 0
 
 
@@ -265,7 +282,7 @@ def used_time(slots: TaskSlots, threads: list[tuple[Array, idle_time.IdleThreads
     slots
         The slots.
     threads
-        For each worker, the rows of its slots, and its threads.
+        For each worker: the rows of its slots, and its idle threads.
     """
     used = np.zeros((3, len(slots.times)))
     times = slots.times
@@ -278,6 +295,6 @@ def used_time(slots: TaskSlots, threads: list[tuple[Array, idle_time.IdleThreads
 
 
 def _grouped(seconds: Array, codes: Array, count: int) -> Array:
-    """Return sums of rows by group, in any order of groups."""
+    """Sum up rows of seconds by the group of each row. The rows may be in any order."""
     groups = Groups(codes, count)
     return np.stack([groups.sum(column) for column in seconds.T], axis=1)

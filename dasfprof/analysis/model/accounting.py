@@ -1,4 +1,4 @@
-"""Categories of every thread-second, and their cost."""
+"""Division of all thread-seconds into categories, and the cost of a run."""
 
 from __future__ import annotations
 
@@ -38,38 +38,41 @@ class IdleCells:
     #: Row of `Trace.workers`.
     worker: int
     threads: int
-    #: Times since the start of the run, over the life of the worker instance.
+    #: Times since the start of the run, from the worker's start to its end.
     edges: Array
-    #: Thread-seconds between each edge and the next, by category. See `by_class`.
+    #: Thread-seconds by category, one row for each interval between two edges. See `by_class`.
     seconds: Array
 
     def between(self, begin: float, end: float) -> Array:
-        """Return the thread-seconds within a window by cause. Cells at its ends count in part."""
+        """Return the thread-seconds by cause within a time window.
+
+        A cell that extends beyond the window counts in proportion to the part inside.
+        """
         begins, ends = self.edges[:-1], self.edges[1:]
         inside = np.minimum(ends, end) - np.maximum(begins, begin)
         share = np.nan_to_num(ratio(np.maximum(inside, 0.0), ends - begins))
         return (self.seconds * share[:, None]).sum(axis=0)
 
 
-#: A worker's own causes at a few times: number of threads, times, and thread-seconds by cause until
-#: each time.
+#: Causes of idle threads that lie in the worker itself: its idle threads, some times, and the
+#: cumulative thread-seconds of each cause at these times.
 WorkerCells: TypeAlias = tuple[idle_time.IdleThreads, Array, dict[ThreadTime, Array]]
 
 
 def worker_cells(
     worker: idle_time.WorkerCauses, bounds: Array, span: float, count: int
 ) -> WorkerCells:
-    """Return the sums of the causes of one worker.
+    """Return cumulative thread-seconds by cause for one worker.
 
     Parameters
     ----------
     worker
-        Its causes.
+        Causes of the worker's idle threads.
     bounds
-        Times at which a cell must end if they are within the worker's life.
+        Times within the life of the worker at which one cell must end and the next must begin.
     span, count
-        Approximate maximum number of cells for a run of this duration in seconds. If there are
-        more, short cells are merged, which keeps the sums.
+        Duration of the run in seconds, and approximate maximum number of cells. If there would be
+        more cells, short cells are merged, which does not change the sums.
     """
     steps = np.diff(worker.times)
     times = worker.times[_few(worker.times, np.append(steps > 0, True), span, count)]
@@ -90,9 +93,9 @@ def idle_cells(
     Parameters
     ----------
     lives, workers
-        The worker instances, and their own causes.
+        The worker instances, and the result of `worker_cells` for each.
     pool
-        The threads that remain of all workers.
+        The pool of idle threads without a cause in their worker.
     span, count
         See `worker_cells`.
     """
@@ -103,8 +106,7 @@ def idle_cells(
         seconds = np.zeros((len(edges) - 1, len(ThreadTime)))
         for cause, spent in worker_spent.items():
             seconds[:, cause] = np.diff(np.interp(edges, worker_edges, spent))
-        # While a worker's threads are in the pool, the grid of the pool has all times of the
-        # worker.
+        # While a worker has threads in the pool, the pool's grid contains all times of the worker.
         on_grid = np.searchsorted(pool.grid, threads.times)
         for cause, spent in pool.spent.items():
             at_edges = np.interp(edges, pool.grid, spent)
@@ -117,17 +119,19 @@ def idle_cells(
 def _pool_until(
     times: Array, threads: idle_time.IdleThreads, until_times: Array, of_one: Array
 ) -> Array:
-    """Return the cumulative seconds of a worker's pool threads with one cause, at some times.
+    """Return the cumulative seconds of one worker's pool threads that one cause explains.
+
+    The result has one value for each of `times`.
 
     Parameters
     ----------
     times
-        The times.
+        Times at which to return the seconds.
     threads
-        The worker's threads.
+        The idle threads of the worker.
     until_times, of_one
-        Cumulative seconds of one thread of the pool with this cause, at `times` and at the times of
-        `threads`.
+        Cumulative seconds for which this cause explains one thread of the pool: at `times`, and at
+        ``threads.times``.
     """
     passed = np.append(0.0, np.cumsum(threads.idle[:-1] * np.diff(of_one)))
     index = np.maximum(np.searchsorted(threads.times, times, side="right") - 1, 0)
@@ -135,10 +139,10 @@ def _pool_until(
 
 
 def _changes(pool: idle_time.Pool) -> Array:
-    """Return the times of the pool's grid at which the fraction of a cause changes."""
+    """Return a mask of the pool's grid: times at which the fraction of any cause changes."""
     changed = np.zeros(len(pool.grid), dtype=bool)
     steps = np.diff(pool.grid)
-    # Cumulative times are rounded, which matters in short steps.
+    # Cumulative times are rounded. In short steps, this changes the fraction noticeably.
     rounding = 1e-9 / np.maximum(np.minimum(steps[1:], steps[:-1]), 1e-9)
     for spent in pool.spent.values():
         share = np.nan_to_num(ratio(np.diff(spent), steps))
@@ -147,9 +151,9 @@ def _changes(pool: idle_time.Pool) -> Array:
 
 
 def _few(times: Array, wanted: Array, span: float, count: int) -> Array:
-    """Return the indices of at most this number of sorted times, including the first and the last.
+    """Return the indices of at most `count` of the wanted times, including the first and the last.
 
-    If more are wanted, short steps are merged.
+    The times are sorted. If more than `count` are wanted, short steps are merged.
     """
     wanted = wanted.copy()
     wanted[:1] = wanted[-1:] = True
@@ -170,7 +174,8 @@ def _few(times: Array, wanted: Array, span: float, count: int) -> Array:
 class Part:
     """A time window of a run, and everything that overlaps it."""
 
-    #: Includes what started before the window, and what arrived before its end and started later.
+    #: The trace with everything that overlaps the window: task runs that started before the window,
+    #: and task runs that arrived before its end and started later.
     around: Run
     #: Start and end (exclusive) of the window, in seconds from the run's start by the scheduler's
     #: clock.
@@ -180,23 +185,27 @@ class Part:
 
 @once_per_trace
 def part_of(run: Run) -> Part:
-    """Return a trace as a time window. A full run is a single window."""
+    """Return the time window that a trace covers. A full run is a single window."""
     return Part(run)
 
 
-#: Approximate number of cells about idle threads. A page has half a megabyte of them.
+#: Approximate maximum number of cells about idle threads. A report with this number contains half a
+#: megabyte of them.
 _MOST_CELLS = 100_000
 
 
 @dataclass(frozen=True)
 class ThreadSeconds:
-    """The data behind `Accounts` of any window, from a trace with its unfinished task runs."""
+    """The data from which `Accounts` of any window are computed.
+
+    The trace includes its unfinished task runs.
+    """
 
     #: Accounts of the full run.
     accounts: Accounts
     #: Idle threads of each worker instance.
     cells: list[IdleCells]
-    #: See `used_time`.
+    #: Thread-seconds of each slot before, in and after its function. See `used_time`.
     used: Array
 
 
@@ -219,7 +228,7 @@ def busy_seconds(run: Run, codes: Array, count: int) -> Array:
 
 
 def accounts_within(run: Run, begin: float, end: float) -> Accounts:
-    """Return the accounts of thread-seconds within a window, which must contain all task runs."""
+    """Return the accounts of a time window of the run. The window must contain all task runs."""
     run = run.whole
     seconds = thread_seconds(run)
     accounts = seconds.accounts
@@ -233,12 +242,15 @@ def accounts_within(run: Run, begin: float, end: float) -> Accounts:
 
 @once_per_trace
 def thread_seconds(run: Run) -> ThreadSeconds:
-    """Return the categories of all threads of a trace with its unfinished task runs."""
+    """Return the thread-seconds of all threads by category.
+
+    `run` includes its unfinished task runs.
+    """
     return find_thread_seconds(run, _MOST_CELLS)
 
 
 def find_thread_seconds(run: Run, most: int) -> ThreadSeconds:
-    """Return `thread_seconds` with about this number of cells."""
+    """Return `thread_seconds` with approximately `most` cells about idle threads."""
     slots, unfinished = run.slots, run.unfinished
     lives = run.lives
     span = float(lives.end.max() - lives.begin.min()) if len(lives.ids) else 0.0
@@ -258,7 +270,7 @@ def find_thread_seconds(run: Run, most: int) -> ThreadSeconds:
 
 @once_per_trace
 def account_window(run: Run) -> WindowAccount:
-    """Return the account of a part of a run, which is one time window."""
+    """Return the account of the time window that a trace covers."""
     part = part_of(run)
     around = part.around.whole
     slots, unfinished = around.slots, around.unfinished
@@ -274,12 +286,15 @@ def account_window(run: Run) -> WindowAccount:
 
 
 def by_class(run: Run, seconds: Array) -> Array:
-    """Return idle thread-seconds by category, with the causes that the trace can know."""
+    """Return idle thread-seconds by category.
+
+    If the trace lacks the scheduler's tasks, causes that need them become `IDLE_CAUSE_UNKNOWN`.
+    """
     return with_known_causes(seconds, knows_tasks(run))
 
 
 def _bounds(run: Run, demand: PoolDemand) -> Array:
-    """Return the default bounds of windows: the start and end of the run's work."""
+    """Return the start and the end of the run's work, which are the default bounds of windows."""
     end = run.ending
     ends = [] if end is None else [run.seconds_at(end.time)]
     given_up = run.unfinished
@@ -291,11 +306,10 @@ def _bounds(run: Run, demand: PoolDemand) -> Array:
 
 #: Seconds per hour.
 HOUR = 3600.0
-#: Labels of threads without a task of the group: idle because there was no work, waiting, and
+#: Labels of threads that run no task of a group: idle because there was no work, waiting, and
 #: occupied by tasks of clients that the trace excludes.
 IDLE, WAITING, OTHERS = "(idle)", "(waiting)", "(other clients)"
-#: Categories of threads that are idle because there is no work, or because the worker is not
-#: running.
+#: Categories that count as `IDLE`: there is no work, or the worker is not running.
 _NOBODYS = (ThreadTime.NOTHING_SUBMITTED, ThreadTime.STARTING, ThreadTime.CLOSING)
 
 
@@ -312,7 +326,11 @@ class Hours:
 
 
 def hours_of_run(run: Run) -> dict[str, Hours]:
-    """Return the hours of a run: ``total``, and its parts ``idle``, ``waiting`` and ``others``."""
+    """Return the worker-hours and thread-hours of a run.
+
+    The result has an entry ``total``, and the entries ``idle``, ``waiting`` and ``others`` for
+    parts of the total.
+    """
     accounts = make_accounts(run)
     seconds = accounts.of_lives
     idle = seconds[:, list(_NOBODYS)].sum(axis=1)
@@ -324,13 +342,15 @@ def hours_of_run(run: Run) -> dict[str, Hours]:
 
 
 def _hours(seconds: Array, threads: Array) -> Hours:
-    """Return the hours for the thread-seconds of each worker instance."""
+    """Return the sum of hours, given the thread-seconds and threads of each worker instance."""
     known = np.nan_to_num(seconds)
     return Hours(float(ratio(known, threads).sum() / HOUR), float(known.sum() / HOUR))
 
 
 def hours_of_groups(run: Run, codes: Array, names: list[str]) -> dict[str, Hours]:
-    """Return the hours of groups of task runs, and of threads without a task.
+    """Return the hours of groups of task runs, and the hours of threads without a task.
+
+    The keys are the names of the groups, `OTHERS`, `WAITING` and `IDLE`.
 
     Parameters
     ----------
@@ -352,7 +372,7 @@ def hours_of_groups(run: Run, codes: Array, names: list[str]) -> dict[str, Hours
 def price_of_findings(run: Run, findings: pd.DataFrame, price: Price | None) -> pd.DataFrame:
     """Return the price of the potential savings of each finding.
 
-    A second of the run costs the mean price per second of its workers.
+    Each second of the run is priced at the mean cost of one second of the run.
     """
     total, seconds = hours_of_run(run)["total"], findings["Seconds at stake (s)"].to_numpy()
     wall = run.wall

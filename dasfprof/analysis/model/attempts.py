@@ -30,24 +30,25 @@ from dasfprof.database.columns import Array
 
 #: Categories of failures that are not types of exceptions.
 WORKER_LOST, CANCELLED, RESCHEDULED, UNKNOWN = "worker lost", "cancelled", "rescheduled", "unknown"
-#: The worker was asked to leave.
+#: Category of attempts whose worker was asked to leave.
 WORKER_CLOSED = "worker closed"
 
-#: Reasons why a key was attempted again.
+#: Reasons for an attempt at a key. See ``again`` in `find_attempts`.
 FIRST, RETRIED, RECOMPUTED, RESTARTED = range(4)
 
-#: The representation of an exception begins with its type: ``ValueError('no 3')``.
+#: Type of an exception, at the start of its representation: ``ValueError('no 3')``.
 _TYPE = re.compile(r"\s*<?([^\W\d]\w*(?:\.\w+)*)")
-#: Exception that Dask raises for a task if several workers died while running it.
+#: Exception with which Dask fails a task if several workers died while running the task.
 _KILLED = "KilledWorker"
 
 
 def find_attempts(run: Run) -> pd.DataFrame:
     """List the attempts at tasks, in the order of their start.
 
-    These are the task runs of `Trace.tasks` with unfinished ones, task runs that only the scheduler
-    saw end, and tasks that were assigned to a worker when it left, when a client cancelled them, or
-    when recording ended. It is unknown how far the tasks of the last group came.
+    These are the task runs of `Trace.tasks`, unfinished task runs, task runs whose end only the
+    scheduler recorded, and tasks that were assigned to a worker when the worker left, when a client
+    cancelled them, or when recording ended. It is unknown how far tasks of the last group had been
+    executed.
 
     Returns
     -------
@@ -56,24 +57,27 @@ def find_attempts(run: Run) -> pd.DataFrame:
 
         - ``key_id``
         - ``function``, ``step``, ``client`` (Categorical)
-        - ``worker``: a number of `NamedWorkers`
-        - ``life``: its row in `Trace.workers`
-        - ``attempt``: its number among the attempts at the key, from 1
+        - ``worker``: the number of the worker in `NamedWorkers`
+        - ``life``: the row of the worker instance in `Trace.workers`
+        - ``attempt``: the number of the attempt among all attempts at the key, from 1
         - ``again``: `FIRST` for the first attempt; otherwise the outcome of the previous attempt at
-          the key: it failed (`RETRIED`), it made a result, which was lost or released
-          (`RECOMPUTED`), or neither, because its worker was lost or it was cancelled (`RESTARTED`)
-        - ``status`` (Categorical, sorted): its final state, or one of `OPEN_STATES`
+          the key. It failed (`RETRIED`); or it made a result that was later lost or released
+          (`RECOMPUTED`); or it did neither, because its worker was lost or it was cancelled
+          (`RESTARTED`)
+        - ``status`` (Categorical, sorted): the final state of the task run, or one of `OPEN_STATES`
         - ``succeeded``
-        - ``open``: whether it is unfinished. Its seconds then end with the recorded evidence
-        - ``start``: when it got a thread. If not recorded, when its function started, or when it
-          was assigned to the worker
+        - ``open``: whether the attempt is unfinished. If so, its seconds end at the last recorded
+          event
+        - ``start``: the time at which the attempt got a thread. If that was not recorded, the time
+          at which its function started, or at which it was assigned to the worker
         - ``elapsed``: seconds until the worker knew the outcome
-        - ``run``, ``cpu``, ``core_wait``: seconds in its function, on a core, and waiting for one
+        - ``run``, ``cpu``, ``core_wait``: seconds in the function, on a core, and waiting for a
+          core
         - ``input_size``: bytes
         - ``category`` (Categorical): type of the exception, or one of the constants of this module.
-          NA if it succeeded
+          NA if the attempt succeeded
         - ``message``
-        - ``raised_at``: the last line of user code in its traceback
+        - ``raised_at``: the last line of user code in the traceback
     """
     workers, ended = run.named, len(run.tasks)
     lost, earlier = left_unasked(run), earlier_attempts(run)
@@ -110,15 +114,18 @@ def find_attempts(run: Run) -> pd.DataFrame:
 
 @once_per_trace
 def earlier_attempts(run: Run) -> pd.DataFrame:
-    """Return what is known about attempts before the trace's time window. See `at_keys`."""
+    """Return what `at_keys` knows at the start of the trace's time window.
+
+    A full run has no earlier attempts, so the table is empty.
+    """
     return pd.DataFrame({"attempts": [], "follows": []}, index=np.empty(0, dtype=np.uint64))
 
 
 def at_keys(run: Run) -> pd.DataFrame:
-    """Return what is known about the attempts at each key, by its hash.
+    """Return one row per attempted key, indexed by the hash of the key.
 
-    ``attempts`` is their number. ``follows`` is the value that ``again`` of `find_attempts` would
-    have for one more attempt.
+    ``attempts`` is the number of attempts at the key. ``follows`` is the reason (``again`` of
+    `find_attempts`) that a further attempt at the key would have.
     """
     attempts = find_attempts(run)
     last = attempts[~attempts["key_id"].duplicated(keep="last")]
@@ -129,16 +136,16 @@ def at_keys(run: Run) -> pd.DataFrame:
 
 
 def _recorded(run: Run, origins: dict[str, Array], ended: int) -> dict[str, Array]:
-    """Return the task runs in workers' files, or in the scheduler's file if there are none.
+    """Return the task runs in workers' files, or in the scheduler's file if no worker has a file.
 
-    The first `ended` of them have ended.
+    The first `ended` task runs have ended. The others are unfinished.
     """
     tasks = run.tasks
     executing, start = tasks["executing"].to_numpy(), tasks["start"].to_numpy()
     begun = np.where(np.isfinite(executing), executing, start)
     length = tasks["duration"].to_numpy()
     elapsed = tasks["done"].to_numpy() - executing
-    # If a clock was set back, an attempt must not be shorter than its parts.
+    # If a clock was set back, the attempt would seem shorter than its function.
     elapsed = np.maximum(elapsed, length)
     elapsed[ended:] = length[ended:]
     state = _objects(tasks["state"])
@@ -164,8 +171,8 @@ def _recorded(run: Run, origins: dict[str, Array], ended: int) -> dict[str, Arra
 def _unrecorded(run: Run, origins: dict[str, Array], lost: Array) -> dict[str, Array]:
     """Return the attempts that only the scheduler recorded.
 
-    These are runs that it saw end, tasks of workers that left, tasks that clients cancelled, and
-    tasks on workers when recording ended.
+    These are task runs whose end the scheduler recorded, tasks of workers that left, tasks that
+    clients cancelled, and tasks that were on workers when recording ended.
     """
     rows = run.scheduler_only
     worker = rows["worker_id"].to_numpy()
@@ -207,13 +214,13 @@ def _objects(column: pd.Series) -> Array:
 
 
 def _follows(columns: dict[str, Any]) -> Array:
-    """Return the reason that a further attempt would have, for each attempt."""
+    """Return, for each attempt, the reason that a further attempt at the same key would have."""
     ended = [columns["succeeded"], np.asarray(columns["status"] == "erred")]
     return np.select(ended, [RECOMPUTED, RETRIED], default=RESTARTED)
 
 
 def _name_outcomes(columns: dict[str, Any]) -> None:
-    """Add how each attempt ended, and its kind of failure."""
+    """Add the outcome of each attempt, and the category of its failure."""
     loss = columns.pop("loss")
     codes, states = pd.factorize(columns["status"], sort=True)
     columns["status"] = make_categorical(codes, list(states))
@@ -221,7 +228,7 @@ def _name_outcomes(columns: dict[str, Any]) -> None:
     def has_state(*names: str) -> Array:
         return np.append(np.isin(states, names), False)[codes]
 
-    # Traces without states in events contain only finished tasks.
+    # In traces whose events lack states, all tasks have finished.
     succeeded = ((codes < 0) | has_state("memory")) & (loss == "")
     columns["succeeded"] = succeeded
     open_ = has_state(RUNNING, WAITING) & (loss == "")
@@ -252,7 +259,7 @@ def error_category(text: str) -> str:
 
 # --- Unfinished tasks without rows: not assigned to a worker, or from a killed scheduler ----------
 
-#: A step function: times, and the value from each time onwards.
+#: A step function: sorted times, and the value from each time until the next.
 Steps = tuple[Array, Array]
 
 NONE: Steps = (np.empty(0), np.empty(0, dtype=np.int64))
@@ -260,7 +267,7 @@ NONE: Steps = (np.empty(0), np.empty(0, dtype=np.int64))
 
 @once_per_trace
 def live_at_counts(run: Run) -> Array:
-    """Return the number of unfinished tasks with rows at the times of the scheduler's counts."""
+    """Return the number of unfinished tasks with rows, at each time of `_counted`."""
     at = _counted(run)
     if not len(at):
         return np.empty(0, dtype=np.int64)
@@ -275,13 +282,13 @@ def live_at_counts(run: Run) -> Array:
 
 
 def unlisted_tasks(run: Run) -> Steps:
-    """Return the number of unfinished tasks of the scheduler that have no rows.
+    """Return the number of the scheduler's unfinished tasks that have no rows.
 
     Returns
     -------
     times, counts
-        The scheduler's counts minus the unfinished tasks with rows. Between two counts, it is the
-        smaller of both, starting with the arrival of a graph.
+        The scheduler's counts minus the unfinished tasks with rows. Between two times of the
+        scheduler's counts, the number is the smaller of both, from the arrival of a graph onwards.
     """
     states = run.scheduler_states
     if not len(states):
@@ -293,7 +300,7 @@ def unlisted_tasks(run: Run) -> Steps:
         return NONE
     gone = states["occasion"].iloc[-1] == "client-left"
     held = np.minimum(more, np.append(more[1:], 0 if gone else more[-1]))
-    # New tasks at a count came with the last graph before it.
+    # If a count is higher than the one before, the new tasks came with the last graph before it.
     graphs = np.append(-np.inf, np.sort(run.since_begin(run.graphs["time"])))
     came = to_ticks(graphs[np.searchsorted(graphs, at, side="right") - 1])
     came = np.where(came > np.append(-np.inf, at[:-1]), came, at)
@@ -308,7 +315,10 @@ def _counted(run: Run) -> Array:
 
 
 def _unsent(run: Run) -> Steps:
-    """Return the number of unassigned tasks at the end, from an older scheduler's file."""
+    """Return `unlisted_tasks` for a file of an older scheduler, which has no counts.
+
+    Such a file contains the tasks that were not assigned when recording ended.
+    """
     unsent = run.unsent
     if not len(unsent):
         return NONE
@@ -323,20 +333,17 @@ NO_WORKER = "no-worker"
 
 
 class UnsentTask(NamedTuple):
-    """A task without a task run."""
+    """A task that has no task run."""
 
-    #: Text of its key.
+    #: Text of the task's key.
     key: str
     function: str
-    #: waiting, no-worker, or released by the client.
+    #: `WAITING`, `NO_WORKER`, or `RELEASED` (by the client).
     status: str
 
 
 def unsent_tasks(run: Run, sent: set[str] | None = None) -> list[UnsentTask]:
-    """Return the tasks that no worker had started at the end, as far as their keys are known.
-
-    The scheduler records the first 20 unfinished tasks of each client and worker, and the first 100
-    that no worker may run.
+    """Return the tasks with recorded keys that no worker had started when recording ended.
 
     Parameters
     ----------
@@ -350,7 +357,7 @@ def unsent_tasks(run: Run, sent: set[str] | None = None) -> list[UnsentTask]:
 
 
 def sent_tasks(run: Run) -> set[str]:
-    """Return the tasks with task runs among those that the scheduler recorded at the end."""
+    """Return the keys of `_named_tasks` that have task runs."""
     wanted = {task.key for task in _named_tasks(run)}
     if not wanted:
         return set()

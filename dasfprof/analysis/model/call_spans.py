@@ -1,4 +1,4 @@
-"""Time ranges in which workers answered calls of actors and ran functions outside of tasks."""
+"""Times at which workers answered calls of actors and ran functions outside of tasks."""
 
 from __future__ import annotations
 
@@ -13,17 +13,20 @@ from dasfprof.database.columns import Array
 
 @once_per_trace
 def call_spans(run: Run) -> tuple[Array, Array]:
-    """Return the times at which each call arrived at its worker and at which it was answered.
+    """Return when each call of an actor arrived at its worker, and when it was answered.
 
-    In seconds since the start of the run, by the scheduler's clock. Calls without times are left
-    out.
+    Times are seconds since the start of the run, by the scheduler's clock. Calls without times are
+    left out.
     """
     return _spans(run, run.actor_calls)
 
 
 @once_per_trace
 def function_spans(run: Run) -> tuple[Array, Array]:
-    """Return the start and end of functions outside of tasks, as `call_spans` does for calls."""
+    """Return when each function outside of tasks was requested, and when it was answered.
+
+    Times are as in `call_spans`.
+    """
     return _spans(run, run.worker_functions)
 
 

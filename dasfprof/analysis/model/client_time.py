@@ -1,4 +1,4 @@
-"""The client's time before the first task, in calls of Dask and by category, and sent values."""
+"""Time of the client: before the first task, in calls of Dask, and for embedded values."""
 
 from __future__ import annotations
 
@@ -17,14 +17,17 @@ from dasfprof.database.columns import Array
 
 # --- The time from the start of recording to the first task, by stage -----------------------------
 
-#: Prefix of the ids that Dask gives to the effects of a graph. The time at which Dask received the
-#: graph follows.
+#: Prefix of the stimulus id that Dask gives to events caused by a graph. The rest of the id is the
+#: time at which Dask received the graph.
 _UPDATE = "update-graph-"
-#: Maximum seconds that the scheduler needs for a graph. With more, the id contains another number.
+#: Maximum seconds that the scheduler needs for a graph. If the difference is larger, the number in
+#: the id is not a time.
 _LONGEST = 3600.0
-#: Seconds before its graph in which a task cannot have started, whatever the clocks show.
+#: Tolerance in seconds for clocks that differ: if a task seems to start earlier than this before
+#: the first graph, recording began too late.
 _BEFORE = 0.01
-#: Files of programs that wait for their user, and the functions in which they run the user's input.
+#: Parts of the file names of programs that wait for input of their user, and the functions in which
+#: these programs execute the input.
 _PROMPTS = ("/ipykernel/", "/IPython/", "/_pyrepl/", "/prompt_toolkit/")
 _RUNS_INPUT = ("run_code", "runcode", "run_cell")
 
@@ -50,7 +53,7 @@ class Stage(str, Enum):
     """There was a worker, but the first task had no thread yet."""
 
 
-#: Stages before the scheduler knows a task that are caused by the program.
+#: Stages for which the program is responsible, before the scheduler knows a task.
 _LATE = (Stage.PROGRAM, Stage.OPTIMISING, Stage.PICKLING, Stage.SENDING, Stage.SCHEDULER)
 
 
@@ -60,15 +63,20 @@ class FirstTask:
 
     #: Seconds of each stage, or NaN if unknown.
     stages: dict[Stage, float]
-    #: Seconds since the start of recording, or NaN if unknown or measured by another clock.
+    #: Seconds from the start of recording to the start of the first task. NaN if unknown, or if the
+    #: two times are from different clocks.
     seconds: float
-    #: Known part of `seconds` before the scheduler had tasks, without the time at a prompt.
+    #: Known part of `seconds` that passed before the scheduler had tasks. Waits at a prompt do not
+    #: count.
     late: float
 
 
 @once_per_trace
 def find_first_task(run: Run) -> FirstTask | None:
-    """Return the time before the first task, or None without one or if recording began later."""
+    """Return the time before the first task.
+
+    The result is None if there is no task, or if recording began after the first task.
+    """
     times, begun = run.graphs["time"].to_numpy(dtype=float), run.slots.times.executing
     if not np.isfinite(times).any() or not len(begun):
         return None
@@ -89,7 +97,7 @@ def find_first_task(run: Run) -> FirstTask | None:
 
 
 def _of_the_client(run: Run, graph: dict[Any, Any], stages: dict[Stage, float]) -> float:
-    """Add the stages before the scheduler knew a graph.
+    """Add the stages before the scheduler knew a graph to `stages`.
 
     Returns
     -------
@@ -108,7 +116,7 @@ def _of_the_client(run: Run, graph: dict[Any, Any], stages: dict[Stage, float]) 
         return np.nan
     since, start, ended = (float(sent[name]) for name in ("since", "start", "time"))
     if one_clock:
-        # The scheduler's process may be faster than what the client does after sending.
+        # The scheduler may handle the graph before the client's call has returned.
         ended = max(min(ended, taken_up if np.isfinite(taken_up) else known), start)
         stages[Stage.SENDING] = taken_up - ended
     optimising = float(np.nan_to_num(sent["optimising"]))
@@ -120,7 +128,7 @@ def _of_the_client(run: Run, graph: dict[Any, Any], stages: dict[Stage, float]) 
 
 
 def _taken_up(run: Run, graph: dict[Any, Any]) -> float:
-    """Return when the scheduler received a graph, from Dask's id of this event, or NaN."""
+    """Return the time in the stimulus id of a graph, at which the scheduler received it, or NaN."""
     text = str(run.stimuli.texts(np.array([graph["stimulus"]]))[0])
     try:
         time = float(text.removeprefix(_UPDATE))
@@ -130,7 +138,7 @@ def _taken_up(run: Run, graph: dict[Any, Any]) -> float:
 
 
 def at_a_prompt(run: Run, begin: float, end: float) -> float:
-    """Return the seconds for which a client's main thread waited for its user, to within 1 s."""
+    """Return for how many seconds the client's main thread waited for its user, to within 1 s."""
     seen = run.clients_under_way
     if not len(seen):
         return 0.0
@@ -150,13 +158,14 @@ def _waits_for_input(run: Run, stack: int) -> bool:
     )
 
 
-#: Notes that contain the time range in which the client was recorded.
+#: Kind of the row that contains the time range in which the client was recorded.
 RECORDING = "recording"
-#: Minimum number of calls of a line that request single results, and bytes of a large result.
+#: Threshold (number of calls): a line requests results one at a time. Then threshold in bytes: a
+#: result is large.
 _MANY, LARGE = 50, 1_000_000
-#: Minimum fraction of the time of several calls within a time range, so that all of them count as
-#: within it. Maximum fraction of a time range with calls of unknown times: above it, nothing is
-#: returned.
+#: A row that sums up several calls counts as inside a time range if at least the fraction `_INSIDE`
+#: of its duration is inside. If rows that are only partly inside cover more than the fraction
+#: `_UNKNOWN` of the time range, the result is unknown.
 _INSIDE, _UNKNOWN = 0.9, 0.1
 _LINE = ["call", "file", "line", "code"]
 _SUMS = (
@@ -166,7 +175,7 @@ _SUMS = (
 
 
 class ClientTime(str, Enum):
-    """A category of the time of the client's main thread, with its meaning."""
+    """A category of the time of the client's main thread, with an explanation."""
 
     meaning: str
 
@@ -188,7 +197,7 @@ class ClientTime(str, Enum):
 
 @once_per_trace
 def find_calls(run: Run) -> pd.DataFrame:
-    """Return the calls of the client's program by kind and line, longest first."""
+    """Return the client's calls of Dask, summed up by kind and line, longest first."""
     calls = run.client_calls
     calls = calls[(calls["call"].astype(object) != RECORDING).to_numpy()]
     calls = calls.astype(dict.fromkeys(("call", "file", "code"), object))
@@ -202,8 +211,9 @@ def find_calls(run: Run) -> pd.DataFrame:
 def single_calls(run: Run) -> pd.DataFrame:
     """Return the rows of `find_calls` that request many small results one at a time.
 
-    Sorted by ``in_vain``, the time that a single call for all results would have saved, in
-    descending order. The time of creating the objects, and of one call, cannot be saved.
+    ``in_vain`` is the time that one call for all results would have saved. It does not include the
+    time to create the objects and the time of one call. Rows are sorted by ``in_vain`` in
+    descending order.
     """
     calls = find_calls(run)
     few = (calls["keys"] <= 1.5 * calls["calls"]) & (calls["received"] < LARGE * calls["keys"])
@@ -216,9 +226,9 @@ def single_calls(run: Run) -> pd.DataFrame:
 def meanwhile(run: Run, begins: Array, ends: Array) -> dict[ClientTime, float]:
     """Return `client_time_of` within sorted, disjoint time ranges in Unix seconds.
 
-    A call first prepares, then waits, then receives. Rows that sum up several calls do not show
-    which of these calls were within a time range, unless all of them were. If this matters, the
-    result is empty.
+    Within a call, the client first prepares, then waits, then receives. If a row sums up several
+    calls and is only partly inside a time range, it is unknown which of its calls were inside. The
+    result is empty if such rows cover too much time.
     """
     table = run.client_calls
     main = table[(table["main"] == 1).to_numpy() & (table["call"].astype(object) != RECORDING)]
@@ -241,13 +251,16 @@ def meanwhile(run: Run, begins: Array, ends: Array) -> dict[ClientTime, float]:
 
 
 def _within(start: Array, stop: Array, begins: Array, ends: Array) -> Array:
-    """Return the seconds of each range that lie within sorted, disjoint ranges."""
+    """Return the seconds of each ``start`` to ``stop`` that lie within sorted, disjoint ranges."""
     first, last = np.fmax(start, -np.inf), np.fmax(np.where(np.isnan(stop), np.inf, stop), start)
     return overlap(first, last, begins, ends)
 
 
 def client_time_of(run: Run) -> dict[ClientTime, float]:
-    """Return the client's seconds of each category, or an empty dict if not recorded."""
+    """Return the seconds of the client's main thread by category.
+
+    The result is empty if they were not recorded.
+    """
     table = run.client_calls
     main = table[(table["main"] == 1).to_numpy()]
     if not len(main):
@@ -275,19 +288,20 @@ def _classes(table: pd.DataFrame, total: float) -> dict[ClientTime, float]:
 
 _TEXTS = ("kind", "name", "why", "held", "file", "code")
 _NUMBERS = ("size", "seconds", "tasks", "line")
-#: Minimum bytes of a value that makes its tasks slow to handle, and of all such values together.
+#: Minimum bytes of an embedded value that makes tasks slow to handle. Then minimum bytes of all its
+#: copies in tasks.
 _HEAVY, _ALL_HEAVY = 50_000, 5_000_000
-#: Approximate seconds to handle a task without embedded values. Then limits of the cost of an
-#: embedded value: bytes per second, and how often it is pickled, unpickled or copied.
+#: Approximate seconds to handle a task without embedded values. Then bounds of the cost of an
+#: embedded value: bytes per second, and how many times it is pickled, unpickled or copied.
 _EMPTY, _SLOWEST, _TIMES = 0.001, 200e6, 30
 
 
 @once_per_trace
 def find_sent(run: Run) -> pd.DataFrame:
-    """Return the embedded values of graphs by value and line, sorted by bytes in all tasks.
+    """Return the values that graphs contain, by value and line, largest total first.
 
-    The columns are ``kind, name, file, line, why, held, code, graphs, tasks, size, seconds,
-    total``.
+    ``total`` is the number of bytes in all tasks. The columns are ``kind, name, file, line, why,
+    held, code, graphs, tasks, size, seconds, total``.
     """
     groups = run.sent_values.astype(
         {**dict.fromkeys(_TEXTS, object), **dict.fromkeys(_NUMBERS, float)}
@@ -308,14 +322,14 @@ def find_sent(run: Run) -> pd.DataFrame:
 
 @once_per_trace
 def find_carried(run: Run) -> pd.DataFrame:
-    """Return the rows of `find_sent` with large values that were embedded in each of many tasks."""
+    """Return the rows of `find_sent` about large values that were embedded in several tasks."""
     values = find_sent(run)
     heavy = (values["size"] >= _HEAVY) & (values["total"] >= _ALL_HEAVY) & (values["tasks"] > 1)
     return values[heavy.to_numpy()]
 
 
 def seconds_of_carrying(run: Run, handling: float) -> float:
-    """Return the thread-seconds that tasks need to handle embedded values."""
+    """Return the part of `handling` (thread-seconds) that tasks need for their embedded values."""
     carried, tasks = find_carried(run), len(run.tasks)
     each = np.fmax(carried["size"] / _SLOWEST, _TIMES * carried["seconds"])
     carriers = min(int(carried["tasks"].sum()), tasks)

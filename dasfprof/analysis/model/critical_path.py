@@ -1,4 +1,4 @@
-"""The critical path: the chain of waits and work that determined the length of the run."""
+"""The critical path: the chain of waits and work that determined the duration of the run."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from dasfprof.database.columns import Array
 
 
 class SegmentKind(IntEnum):
-    """The purpose of a segment of the critical path."""
+    """What the time of a segment of the critical path was used for."""
 
     CLIENT = 0
     SCHEDULER = 1
@@ -33,8 +33,8 @@ class SegmentKind(IntEnum):
     LOST = 9
 
 
-#: Segments of one run, from the finish that bound it to its own finish: the stage in which each
-#: ends.
+#: Segments of a task run on the path, in order. They begin at the finish that bound the run. Each
+#: segment ends at the named time of the task run.
 _STEPS = (
     ("arrival", SegmentKind.CLIENT),
     ("first_sent", SegmentKind.SCHEDULER),
@@ -56,11 +56,11 @@ class CriticalPath:
     """The critical path from its first task run to its last, as rows of `TaskSlots`."""
 
     rows: Array
-    #: For each run: time of the finish that bound it, and time at which the path continues to the
-    #: next run.
+    #: For each task run: the time of the finish that bound it, and the time at which the next task
+    #: run on the path begins.
     begin: Array
     end: Array
-    #: End of each of its segments, with shape (`_STEPS`, runs).
+    #: End of each segment, with shape (`_STEPS`, task runs).
     edges: Array
 
 
@@ -106,8 +106,8 @@ def find_path(run: Run) -> CriticalPath:
         enters.append(enter)
         row, enter = int(bound[row]), at[row]
     path, end = np.array(rows[::-1], dtype=np.int64), np.array(enters[::-1])
-    # Because clocks differ, a run may have ended before the run that it waited for. The path never
-    # goes back in time, so that its segments sum to the wall time.
+    # Because clocks differ, a task run may seem to have ended before the task run that it waited
+    # for. The path must not go back in time, so that the sum of its segments is the wall time.
     end = np.minimum.accumulate(end[::-1])[::-1]
     begin = np.append(run.first_arrival, end[:-1])[: len(path)]
     edges = np.empty((len(_STEPS), len(path)))
@@ -123,11 +123,11 @@ def find_path(run: Run) -> CriticalPath:
 
 
 def _lost_before(run: Run, asked: Array) -> dict[str, Array]:
-    """Return the times of the last lost attempt or result before each run of its key.
+    """Return three times before each run: of the last lost attempt or result of the same key.
 
-    These are arrival, assignment and loss of attempts that left with their worker, and of results
-    on workers that left. If nothing was lost, or a client requested the key again, all three are
-    the arrival of the run itself.
+    They are ``arrival``, ``first_sent`` (assignment) and ``lost`` of an attempt or result whose
+    worker left. If nothing was lost, or if a client requested the key again, all three are the
+    arrival of the run itself.
     """
     slots, only = run.slots, run.scheduler_only
     arrival = slots.times.arrival.copy()
@@ -155,7 +155,10 @@ def _lost_before(run: Run, asked: Array) -> dict[str, Array]:
 
 
 def _next_of_key(key: Array, time: Array, keys: Array, times: Array) -> Array:
-    """Return, for keys and times, the first row of that key at or after the time, or -1."""
+    """Return the row with the same key and the earliest time at or after each `time`, or -1.
+
+    `key` and `time` are the wanted pairs. `keys` and `times` are the rows.
+    """
     wanted, there = (
         pd.DataFrame({"key": of, "time": at, "row": np.arange(len(of))})
         .dropna()
@@ -175,9 +178,10 @@ def path_seconds(run: Run) -> float:
 
 
 def running_on_path(run: Run) -> RunningSeconds:
-    """Return the split of segments in which functions ran, with NaN for others and if unknown.
+    """Return seconds of functions by what their threads did, one row per path segment.
 
-    A segment that is a part of its run has a fraction of each value.
+    If a segment is only a part of its function, it has the same fraction of each value. Values are
+    NaN for segments in which no function ran, and if unknown.
     """
     segments = path_segments(run)
     rows, duration = segments.rows, run.tasks["duration"].to_numpy(dtype=float)

@@ -1,4 +1,4 @@
-"""`Frames`: rows and columns of the dataframes that tasks return, and the tasks that use them."""
+"""`Frames`: sizes of the dataframes that tasks return, and which task runs use which of them."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ _PACKAGES = ("pandas.", "cudf.", "geopandas.")
 
 @dataclass(frozen=True)
 class Frames:
-    """Rows and columns of the dataframes that tasks return, and the tasks that use them."""
+    """Sizes of the dataframes that tasks return, and which task runs use which of them."""
 
-    #: Number of rows and of columns of the result of each task run, NaN if it is not a dataframe or
-    #: a series. A series has no columns, and NaN for them.
+    #: Number of rows and of columns of the result of each task run. Both are NaN if the result is
+    #: neither a dataframe nor a series. The number of columns of a series is NaN.
     rows: Array
     columns: Array
-    #: Pairs of task runs: the first one uses the result of the second one.
+    #: Pairs of task runs: the first task run (taker) uses the result of the second one (giver).
     takers: Array
     givers: Array
     #: Mask of the task runs whose inputs are all known.
     is_known: Array
 
     def inputs(self, rows: Array) -> Array | None:
-        """Return the task runs whose dataframes other task runs use, or None if some are unknown.
+        """Return the task runs whose dataframes the task runs in `rows` use.
 
-        Tasks that return something else, such as the parts of a shuffle, are followed to the
-        dataframes that they use.
+        If an input is no dataframe, such as a part of a shuffle, the dataframes that its task used
+        count instead. The result is None if some inputs are unknown.
         """
         front, inputs = rows, [np.zeros(0, dtype=np.int64)]
         while len(front):
@@ -48,7 +48,10 @@ class Frames:
 
 @once_per_trace
 def frames_of(run: Run) -> Frames:
-    """Return the dataframes of a run. Only the last successful run of each key counts."""
+    """Return the dataframes of a run.
+
+    If a key ran several times, its last successful run counts.
+    """
     tasks, (lengths, items) = run.tasks, run.task_dependencies
     count = len(tasks)
     rows, columns = np.full(count, np.nan), np.full(count, np.nan)

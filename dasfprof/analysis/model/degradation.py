@@ -1,4 +1,4 @@
-"""Functions that get slower during the run, and the cause."""
+"""Functions that get slower during the run, and causes."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ import pandas as pd
 from dasfprof.analysis.numeric.groups import Groups, ratio
 from dasfprof.database.columns import Array
 
-#: Thresholds: a quantity rises with this rank correlation with time and this ratio of its last
-#: third to its first. It falls if its inverse rises.
+#: Thresholds: a quantity rises if its rank correlation with time and the ratio of its last third to
+#: its first third are at least this. It falls if its inverse rises.
 RANK_CORRELATION = 0.6
 LAST_BY_FIRST = 1.3
-#: Maximum number of steps in which the attempts of a function are grouped by time: medians show a
-#: trend that the noise of single attempts hides.
+#: Maximum number of time steps by which the attempts of a function are grouped. The medians of
+#: steps show a trend that the noise of single attempts hides.
 _STEPS = 30
 #: Minimum number of successful attempts of a function for a verdict.
 FEWEST = 12
-#: Minimum mean number of attempts per time step to compare their number.
+#: Minimum mean number of attempts per time step, so that the numbers of two steps can be compared.
 _COUNTED = 4
 
-#: Quantities that are compared with time: columns of attempts.
+#: Columns of attempts that are checked for a trend over time.
 MEASURES = ("run", "elapsed", "cpu", "input_size")
 
 _STEADY = "No degradation."
@@ -63,26 +63,26 @@ _FED = (
 
 @dataclass(frozen=True)
 class Trends:
-    """Changes of the attempts of each function over time, by index in `functions`."""
+    """Trends of the attempts of each function over time. Arrays are indexed by `functions`."""
 
     functions: Array
-    #: Number of successful attempts, which the other fields are based on.
+    #: Number of successful attempts. The other fields are computed from these.
     attempts: Array
-    #: Ratio of the number of attempts in the last third of the time to the first, or NaN if
-    #: unknown, and whether it falls.
+    #: Ratio of the number of attempts in the last third of the time to the number in the first
+    #: third (NaN if unknown), and whether this number falls.
     count_change: Array
     count_falls: Array
-    #: The same ratio for each of `MEASURES`, and whether it rises.
+    #: For each of `MEASURES`, the ratio of its last third to its first third, and whether it rises.
     change: dict[str, Array]
     rises: dict[str, Array]
     #: Verdict as a sentence.
     verdicts: Array
-    #: Functions with attempts, by their seconds, largest first.
+    #: Indices of functions with attempts, sorted by total seconds in descending order.
     order: Array
 
 
 def trend_rows(attempts: pd.DataFrame) -> pd.DataFrame:
-    """Return the columns of `find_attempts` that trends need, about 25 bytes per attempt."""
+    """Return the rows and columns of `find_attempts` that trends need: 25 bytes per attempt."""
     rows = attempts[attempts["succeeded"] & np.isfinite(attempts["start"])]
     columns: pd.DataFrame = rows[["function", "start", *MEASURES]]
     return columns.astype(dict.fromkeys(MEASURES, np.float32))
@@ -95,7 +95,7 @@ def find_trends(rows: pd.DataFrame) -> Trends:
     groups = Groups(codes, len(names))
     sizes, start = groups.sizes, rows["start"].to_numpy()
     of_rows = sizes[codes]
-    # Step of each attempt: equal parts of each function's attempts, in the order of time.
+    # The attempts of each function, in the order of time, are divided into equal steps.
     steps = groups.places(start) * np.minimum(of_rows, _STEPS) // np.maximum(of_rows, 1)
     cells = Groups(codes * _STEPS + steps, len(names) * _STEPS)
     medians = {}
@@ -104,7 +104,7 @@ def find_trends(rows: pd.DataFrame) -> Trends:
         few = (groups.known(values) < FEWEST)[:, None]
         medians[name] = np.where(few, np.nan, cells.median(values).reshape(-1, _STEPS))
     correlation, count = _count_trend(groups, start)
-    # The number falls if its inverse would rise.
+    # A number falls if its inverse would rise.
     falls = (correlation <= -RANK_CORRELATION) & (count <= 1 / LAST_BY_FIRST)
     change = {name: _last_by_first(table) for name, table in medians.items()}
     rises = {
@@ -127,14 +127,14 @@ def find_trends(rows: pd.DataFrame) -> Trends:
 def _count_trend(groups: Groups, start: Array) -> tuple[Array, Array]:
     """Return the trend of the number of starts over time.
 
-    The time from a function's first start to its last is cut into equal steps.
+    The time from the first to the last start of a function is divided into equal steps.
 
     Returns
     -------
     correlation, change
         The rank correlation of the number of starts with the index of the step, and the ratio of
-        the mean number in the last third of the steps to that in the first third. NaN if there are
-        too few attempts.
+        the mean number in the last third of the steps to that in the first third. Both are NaN if
+        there are too few attempts.
     """
     codes, sizes = groups.codes, groups.sizes
     first, last = groups.min(start), groups.max(start)
@@ -157,7 +157,10 @@ def _rank_correlation(table: Array) -> Array:
 
 
 def _last_by_first(table: Array) -> Array:
-    """Return the ratio of each row's mean last third to its mean first third, ignoring NaN."""
+    """Return the mean of each row's last third divided by the mean of its first third.
+
+    NaN values are ignored.
+    """
     rows, _ = np.nonzero(np.isfinite(table))
     groups, values = Groups(rows, len(table)), table[np.isfinite(table)]
     indices = np.arange(len(rows)) - groups.begins[rows]
@@ -170,7 +173,7 @@ def _last_by_first(table: Array) -> Array:
 def _verdicts(
     falls: Array, count: Array, rises: dict[str, Array], change: dict[str, Array], sizes: Array
 ) -> Array:
-    """Return the verdict of each function, by the steps of the tuning guide."""
+    """Return the verdict of each function, by the steps that the tuning guide describes."""
     run, elapsed, with_cpu = rises["run"], rises["elapsed"], ~np.isnan(change["cpu"])
     longer = (change["run"] >= LAST_BY_FIRST) | (change["elapsed"] >= LAST_BY_FIRST)
     as_many = count > 1 / LAST_BY_FIRST

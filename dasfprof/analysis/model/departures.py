@@ -1,4 +1,4 @@
-"""How workers with tasks were lost, which includes losses at a common age."""
+"""Reasons for the loss of workers with tasks, including losses at a common age."""
 
 from __future__ import annotations
 
@@ -11,21 +11,22 @@ from dasfprof.analysis.run import Run
 from dasfprof.analysis.run.worker_exits import Departure, Why, departure
 from dasfprof.analysis.trace.trace import once_per_trace
 
-#: Thresholds of workers that die of their age: minimum number of losses, and maximum difference of
-#: ages in seconds or as a fraction. The losses are further apart in time, and most of the
-#: unexplained ones.
+#: Thresholds for workers that were lost because of their age: minimum number of losses, and maximum
+#: difference of their ages in seconds or as a fraction. In addition, the times of the losses must
+#: differ by more than the ages, and they must be at least half of all unexplained losses.
 _SAME_AGE, _AGE_SECONDS, _AGE_FRACTION = 3, 2.0, 0.05
-#: Maximum fraction of its limit that the memory of such a worker has. Maximum fraction of its age
-#: for which a task had run there: with more, the task may have ended it.
+#: Thresholds for a loss that age may explain: maximum fraction of the memory limit that the worker
+#: used, and maximum fraction of its age for which one of its lost tasks had run. A task that had
+#: run longer may itself be the reason for the loss.
 _FAR, _PART_OF_AGE = 0.5, 0.5
 
 
 @once_per_trace
 def departures_of(run: Run) -> dict[int, Departure]:
-    """Return how worker instances with tasks were lost, by instance.
+    """Return how worker instances with tasks were lost, by row of `Trace.workers`.
 
-    Unexplained losses at the same age have Why.AGE. Age is not the reason if a worker became older,
-    or if the same tasks ran at most of these losses.
+    If unexplained losses happened at the same age, their reason is `Why.AGE`. Age is not the reason
+    if some worker became older, or if the same tasks ran at most of these losses.
     """
     attempts = find_attempts(run)
     attempts = attempts[(attempts["category"] == WORKER_LOST).to_numpy(dtype=bool)]
@@ -70,5 +71,5 @@ def departures_of(run: Run) -> dict[int, Departure]:
 
 
 def departure_of(run: Run, life: int) -> Departure:
-    """Return how a worker instance ended. See `departures_of`."""
+    """Return how one worker instance ended. See `departures_of`."""
     return departures_of(run).get(life) or departure(run, life)

@@ -31,7 +31,7 @@ _USAGE_NAMES = {
 
 @dataclass(frozen=True)
 class GpuDevice:
-    """A GPU of a host, with its samples."""
+    """A GPU of a host and its samples."""
 
     host: str
     #: None if the trace does not name devices.
@@ -39,20 +39,20 @@ class GpuDevice:
     #: NVML index, or NaN if unknown.
     index: float
     name: str | None
-    #: Workers that use the device, as numbers of `NamedWorkers`. Empty if it was only available.
+    #: Numbers in `NamedWorkers` of the workers that use the device. Empty if no worker uses it.
     workers: tuple[int, ...]
     #: Samples by time: ``time, gpu_index, gpu_utilization`` (percent), ``gpu_memory_used`` (bytes).
-    #: If the trace names devices, all columns of `Trace.gpu_usage` are included.
+    #: If the trace names devices, the samples have all columns of `Trace.gpu_usage`.
     samples: pd.DataFrame
 
 
 class GpuSamples:
     """The GPU samples of a trace's workers.
 
-    One worker per host samples a device, whichever worker computes on it. If the trace contains the
-    UUID of a worker's device, its samples are those of this device on its host. Otherwise they are
-    the values in the worker's own resource samples or, as in DASF's files, in samples of its host
-    without a worker.
+    On each host, one worker samples all devices. If the trace contains the UUID of a worker's
+    device, the worker's samples are those of this device. Otherwise they are the values in the
+    worker's own resource samples. In DASF's files, they may be in samples of the host that belong
+    to no worker.
 
     Parameters
     ----------
@@ -85,7 +85,7 @@ class GpuSamples:
         self._none = pd.DataFrame(columns=["time", *_READINGS], dtype=float)
 
     def of_worker(self, number: int) -> pd.DataFrame:
-        """Return a worker's samples by time.
+        """Return the samples of a worker's GPU, sorted by time.
 
         Returns
         -------
@@ -109,7 +109,10 @@ class GpuSamples:
         return pd.arrays.IntegerArray(np.where(missing, 0, indices).astype(np.int64), missing)
 
     def devices(self) -> list[GpuDevice]:
-        """Return the devices that workers have or that were sampled, by host and NVML index."""
+        """Return the devices that workers use or that were sampled.
+
+        They are sorted by host and NVML index.
+        """
         owners: dict[tuple[str, Any], list[int]] = {}
         for number in np.flatnonzero(self._kinds == "worker").tolist():
             if number in self._devices:
@@ -143,13 +146,13 @@ class GpuSamples:
     def integrals(
         self, tasks: pd.DataFrame, *, progress: bool = False
     ) -> dict[str, tuple[Array, Array]]:
-        """Return integrals of the samples of its worker's GPU over each task run.
+        """Return integrals of GPU samples over each task run, for the GPU of the run's worker.
 
         Returns
         -------
         dict
-            For ``gpu_utilization`` and ``gpu_memory_used``, the integrals (value times seconds),
-            and the seconds that samples cover. See `SampledIntervals`.
+            For ``gpu_utilization`` and ``gpu_memory_used``: the integral (value times seconds) of
+            each task run, and the seconds that samples cover. See `SampledIntervals`.
         """
         if not self._sampled:
             nothing = repeated(0.0, len(tasks))
@@ -178,7 +181,10 @@ class GpuSamples:
         return sums
 
     def counts(self, tasks: pd.DataFrame) -> Array:
-        """Return the number of GPU samples during each task run, or NaN if its GPU has none."""
+        """Return the number of GPU samples during each task run.
+
+        It is NaN if the GPU of the task run's worker was not sampled.
+        """
         if not self._sampled:
             return repeated(np.nan, len(tasks))
         starts = tasks["start"].to_numpy()
@@ -191,11 +197,11 @@ class GpuSamples:
 
     @cached_property
     def _sampled(self) -> list[int]:
-        """The workers that have samples."""
+        """The numbers of the workers that have GPU samples."""
         return [number for number in range(len(self._workers)) if len(self.of_worker(number))]
 
     def _rows(self, tasks: pd.DataFrame) -> Iterator[tuple[int, Array]]:
-        """Return the number of each worker that has samples, and the rows of its task runs."""
+        """Yield the number of each worker with GPU samples, and the rows of its task runs."""
         workers = Groups(self._workers.numbers(tasks), len(self._workers))
         for number in self._sampled:
             yield number, workers.rows(number)
@@ -214,8 +220,9 @@ gpu_samples = once_per_trace(GpuSamples)
 
 # --- Utilization of each GPU over time and in total, and idle time while tasks ran ----------------
 
-#: Labels of the directions in which dask-cuda moves results. The columns of "Device Memory" count
-#: seconds and, with "_size", bytes since the start of recording.
+#: Directions in which dask-cuda moves results, with labels. In "Device Memory", the column of a
+#: direction counts seconds since the start of recording, and the column with the suffix "_size"
+#: counts bytes.
 _MOVES = {
     "device_to_host": "GPU to Host (GB)",
     "host_to_device": "Host to GPU (GB)",
@@ -227,14 +234,14 @@ _MOVES = {
 def gpu_utilisation(
     run: Run, workers: NamedWorkers, interval: float | None = None
 ) -> tuple[list[GpuDevice], pd.DataFrame]:
-    """Return the utilization of each GPU, in windows of equal length or for the full run.
+    """Return the utilization of each GPU, in time windows of equal length or for the full run.
 
     Returns
     -------
     devices, utilisation
-        The devices by host and index, and one row per device and window: ``device`` (index in the
-        list), ``begin`` (seconds since the start of the run), and figures by the labels of
-        `per_gpu_utilisation`, or NaN without samples.
+        The devices by host and index, and a table with one row per device and window: ``device``
+        (index in the list), ``begin`` (seconds since the start of the run), and figures with the
+        column names of `per_gpu_utilisation`. Figures of windows that lack samples are NaN.
     """
     devices = gpu_samples(run).devices() if run.begin < run.end else []
     edges = np.array([run.begin, run.end])
@@ -262,14 +269,14 @@ def gpu_utilisation(
 
 
 def _moved(samples: pd.DataFrame, edges: Array) -> dict[str, Array]:
-    """Return what dask-cuda moved between GPU, memory and disk, by time window.
+    """Return the bytes that dask-cuda moved in each direction, and the seconds, by time window.
 
-    NaN without samples. The samples must be in the order of time.
+    The samples must be sorted by time. If there are none, all values are NaN.
     """
     names = [f"{way}{what}" for way in _MOVES for what in ("_size", "")]
     sums = {name: np.full(len(edges) - 1, np.nan if samples.empty else 0.0) for name in names}
     for _, life in samples.groupby("worker_id"):
-        # Each sample has totals of its worker instance since recording began.
+        # Each sample contains the totals of its worker instance since recording began.
         last = np.searchsorted(life["time"].to_numpy(), edges, side="right")
         for name in names:
             sums[name] += np.diff(np.r_[0.0, life[name].to_numpy(dtype=float)][last])
@@ -280,10 +287,10 @@ def _moved(samples: pd.DataFrame, edges: Array) -> dict[str, Array]:
 def _integrate(
     samples: pd.DataFrame, edges: Array, running: tuple[Array, Array]
 ) -> dict[str, Array]:
-    """Integrate a device's samples over the windows between edges.
+    """Return figures about a device for each time window between two edges.
 
-    Time is cut at every sample, window edge, and start or end of tasks. Between two cuts, all of
-    them are constant.
+    Time is cut at every sample, window edge, and start or end of tasks. Between two cuts, all
+    quantities are constant.
     """
     times = samples["time"].to_numpy(dtype=float)
     ends = held_until(times)

@@ -1,4 +1,4 @@
-"""Results that workers held at a moment, and why they had not been released."""
+"""Results that workers held at a time, and the reasons why they had not been released."""
 
 from __future__ import annotations
 
@@ -13,38 +13,39 @@ from dasfprof.analysis.run import Run
 from dasfprof.analysis.trace.trace import once_per_trace
 from dasfprof.database.columns import Array
 
-#: Reasons why a result was held. The first that applies is used.
+#: Reasons why a result was held. If several apply, the first one is used.
 WAITED_FOR, IN_USE, WANTED, LATE, COPY, UNEXPLAINED, UNRECORDED = range(7)
 
-#: Maximum seconds until the scheduler releases a result after it learns that the last dependent
-#: ended.
+#: Maximum seconds from the scheduler learning that the last dependent ended to the release of the
+#: result.
 _AT_ONCE = 0.1
 
-#: Data notes about scheduler files that lack events.
+#: Kinds of data notes that mean that the scheduler's file lacks events.
 _LACKING = ("damaged-file", "dropped-facts", "segment-missing")
 
 
 class HeldResults(NamedTuple):
-    """Results in memory, or spilled, with one row for each worker that had the result."""
+    """Results in memory or spilled. A result has one row for each worker that held it."""
 
-    #: Rows of `Trace.tasks`, and rows of `Trace.workers`.
+    #: Row of `Trace.tasks` that made the result, and row of `Trace.workers` that held it.
     run: Array
     life: Array
-    #: Reason: one of the constants above.
+    #: Code of the function, as in `Trace.tasks`, for which the result was held: of the dependent
+    #: that starts last. -1 if there is none.
     why: Array
     #: Function, as in `Trace.tasks`, of the dependent that starts last among those it waits for, or
     #: -1.
     needed_by: Array
-    #: Bytes, or NaN if it is unknown whether the result was still held.
+    #: Bytes of the result, or NaN if it is unknown whether the result was still held.
     size: Array
 
     def select(self, chosen: Array) -> HeldResults:
-        """Return some of the results."""
+        """Return the rows that a mask or an array of indices chooses."""
         return HeldResults(*(values[chosen] for values in self))
 
 
 def held_at(run: Run, time: float) -> HeldResults:
-    """Return the results that were held at a time, in seconds since the start of the run."""
+    """Return the results that workers held at `time` (seconds since the start of the run)."""
     tasks, times, release = run.tasks, run.times, release_times(run)
     state = tasks["state"].cat
     made = np.append(np.array(state.categories == "memory"), True)[state.codes.to_numpy()]
@@ -62,7 +63,7 @@ def held_at(run: Run, time: float) -> HeldResults:
     is_kept = _not_dropped(run, time, of_key)
     stays &= is_kept(np.arange(len(rows)), life, times.done[rows])
     copied, copy_life = _copies(run, time, rows, of_key, is_kept)
-    # If its own worker left, the copy is the only one.
+    # If the worker that computed a result left, the copy is the only one.
     of_copy = np.where(stays[copied] & (why[copied] != UNRECORDED), COPY, why[copied])
     staying, by = np.flatnonzero(stays), np.where(of_copy == COPY, -1, needed_by[copied])
     return HeldResults(
@@ -76,13 +77,13 @@ def held_at(run: Run, time: float) -> HeldResults:
 
 @once_per_trace
 def release_times(run: Run) -> Array:
-    """Return the times at which the scheduler released the results of `Trace.tasks`.
+    """Return the time at which the scheduler released the result of each of `Trace.tasks`.
 
     Returns
     -------
     array
-        Seconds since the start of the run. Infinity if not released while recorded, minus infinity
-        if the scheduler never had the result, and NaN if unknown.
+        Seconds since the start of the run: infinity if the result was not released before recording
+        ended, minus infinity if the scheduler never had the result, and NaN if unknown.
     """
     tasks = run.tasks
     released = np.full(len(tasks), np.nan)
@@ -97,13 +98,13 @@ def release_times(run: Run) -> Array:
     times = run.since_begin(at.reindex(runs))
     is_complete = not any(n.kind in _LACKING and "SchedulerPlugin" in n.subject for n in run.notes)
     times[np.isnan(times)] = np.inf if is_complete else np.nan
-    times[runs.duplicated(keep=False).to_numpy()] = np.nan  # The run had several schedulers.
+    times[runs.duplicated(keep=False).to_numpy()] = np.nan  # There were several schedulers.
     released[rows] = times
     return released
 
 
 def ends_of_lives(run: Run) -> Array:
-    """Return the times at which `Trace.workers` left, in seconds, or infinite if they did not."""
+    """Return when each of `Trace.workers` left, in seconds, or infinity if it did not leave."""
     left = run.left
     if "sent" in run.tasks:
         return np.where(np.isnan(left), np.inf, left)
@@ -112,7 +113,7 @@ def ends_of_lives(run: Run) -> Array:
 
 
 def _reasons(run: Run, time: float, rows: Array, of_key: Array) -> tuple[Array, Array]:
-    """Return why each result was held, and the function that needed it."""
+    """Return the reason why each result was held, and the code of the function that needed it."""
     tasks, release = run.tasks, release_times(run)[rows]
     offsets, ids = run.dependencies
     edges = np.flatnonzero(of_key[ids] >= 0)
@@ -137,14 +138,14 @@ def _reasons(run: Run, time: float, rows: Array, of_key: Array) -> tuple[Array, 
 
 
 class _Dependents:
-    """The attempts at tasks that need results.
+    """The attempts at tasks that use results.
 
     Parameters
     ----------
     run
         The run.
     keys
-        Keys of dependents, one per question about a result.
+        Keys of tasks that use results. The methods return one value for each of these keys.
     """
 
     def __init__(self, run: Run, keys: Array) -> None:
@@ -163,15 +164,18 @@ class _Dependents:
         self._known = np.append(times.known[ran], known)
 
     def waiting(self, time: float) -> Array:
-        """Return the start times of dependents that were known but not started, or NaN."""
+        """Return the start time of each key's attempt that was known but not started, or NaN."""
         return self._latest((self._arrival <= time) & (self._begin > time), self._begin)
 
     def running(self, time: float) -> Array:
-        """Return the start times of dependents that were running at a time, or NaN."""
+        """Return the start time of each key's attempt that was running at `time`, or NaN."""
         return self._latest((self._begin <= time) & (self._end > time), self._begin)
 
     def known_by(self, time: float) -> Array:
-        """Return when the scheduler learned the end of finished dependents, or minus infinity."""
+        """Return when the scheduler learned that each key's attempt had ended.
+
+        The result is minus infinity if no attempt had ended.
+        """
         return np.nan_to_num(self._latest(self._end <= time, self._known), nan=-np.inf)
 
     def _latest(self, chosen: Array, values: Array) -> Array:
@@ -180,13 +184,14 @@ class _Dependents:
         return latest[self._keys]
 
 
-#: Takes the indices of results, the worker instances that hold copies, and the times of arrival.
-#: Returns a mask of the copies that the workers were not asked to drop after that.
+#: A function of the indices of results, of the worker instances that hold copies of them, and of
+#: the times at which the copies arrived. It returns a mask of the copies that the workers were not
+#: asked to drop later.
 _Kept = Callable[[Array, Array, Array], Array]
 
 
 def _not_dropped(run: Run, time: float, of_key: Array) -> _Kept:
-    """Return a function that tells which copies of results workers could still hold at a time."""
+    """Return a function that selects the copies that workers could still hold at `time`."""
     table, count = run.copies_dropped, len(run.workers)
     at = run.since_begin(table["time"])
     indices = of_key[table["key_id"].to_numpy(dtype=np.int64)]
@@ -204,7 +209,10 @@ def _not_dropped(run: Run, time: float, of_key: Array) -> _Kept:
 def _copies(
     run: Run, time: float, rows: Array, of_key: Array, is_kept: _Kept
 ) -> tuple[Array, Array]:
-    """Return the held results that transfers had brought to other workers, without duplicates."""
+    """Return the copies of results that workers had received, without duplicates.
+
+    The result contains the index of each copied result and the worker instance that held the copy.
+    """
     lengths, ids = run.transfer_keys
     moved, life = run.transfers, run.transfers["worker_id"].to_numpy()
     stop = run.on_one_clock(moved["start"] + moved["duration"], life)
@@ -215,7 +223,7 @@ def _copies(
     there = np.flatnonzero(arrived[of] & (indices >= 0))
     indices, of = indices[there], of[there]
     same_worker = run.tasks["worker_id"].to_numpy()[rows][indices] == life[of]
-    # If a key ran again, earlier transfers belong to the earlier run.
+    # If a key ran again, earlier transfers moved the result of its earlier run.
     late = stop[of] >= run.times.done[rows][indices]
     late &= is_kept(indices, life[of], stop[of])
     pairs = np.unique(np.stack([indices, life[of]], axis=1)[late & ~same_worker], axis=0)
@@ -224,35 +232,36 @@ def _copies(
 
 # --- Results that workers held over a run, by the function that made them -------------------------
 
-#: Threshold (fraction of the peak) of functions that are listed separately. The last one is the sum
-#: of all others.
+#: Maximum number of functions that are listed separately, and threshold (fraction of the peak) for
+#: listing a function. The last entry is the sum of all other functions.
 _MOST, _LEAST = 8, 0.01
 OTHERS = "other functions"
 
 
 @dataclass(frozen=True)
 class ResultsOverTime:
-    """Bytes of results by function, each counted once, in memory or spilled."""
+    """Bytes of results over time by function. A result counts once, in memory or spilled."""
 
-    #: Seconds since the start of the run, ascending. The moment of the peak is one of them.
+    #: Seconds since the start of the run, ascending. They include the time of the peak.
     times: Array
-    #: Functions by their maximum bytes, largest first, and bytes with one row per function.
+    #: Functions sorted by their maximum bytes in descending order, and bytes over time with one row
+    #: per function.
     functions: list[str]
     held: Array
-    #: Time at which all functions together held most.
+    #: Time at which the results of all functions together were largest.
     peak: float
 
 
 def results_over_time(run: Run, points: int = 1000) -> ResultsOverTime | None:
-    """Return the results that were held at this number of moments, or None if unknown.
+    """Return the results that were held at about `points` times, or None if unknown.
 
-    A result is held from its task's end until the scheduler released it, or until its worker left.
+    A result is held from the end of its task until the scheduler releases it or its worker leaves.
     """
     rows, size, begin, stop = _lives_of_results(run)
     if not len(rows):
         return None
     at, change = np.append(begin, stop), np.append(size, -size)
-    # A result that is released makes room for a result that is stored at the same time.
+    # If one result is released at the time at which another one is stored, count the release first.
     order = np.lexsort((change, at))
     peak = float(at[order][np.cumsum(change[order]).argmax()])
     times = np.unique(np.append(np.linspace(0.0, max(run.wall, 0.0), points), peak))
@@ -270,7 +279,7 @@ def results_over_time(run: Run, points: int = 1000) -> ResultsOverTime | None:
 
 
 def results_at(run: Run, times: Array) -> dict[str, Array]:
-    """Return the bytes of each function's results that were held at sorted times."""
+    """Return the bytes of results that were held at sorted times, by function."""
     rows, size, begin, stop = _lives_of_results(run)
     codes = run.tasks["function"].cat.codes.to_numpy()[rows]
     names = run.tasks["function"].cat.categories
@@ -284,7 +293,7 @@ def results_at(run: Run, times: Array) -> dict[str, Array]:
 
 
 def _lives_of_results(run: Run) -> tuple[Array, Array, Array, Array]:
-    """Return rows of `Trace.tasks` with results, their bytes, and the time range of each."""
+    """Return the task runs with results: rows of `Trace.tasks`, bytes, and when each was held."""
     tasks = run.tasks
     size = tasks["size"].to_numpy(dtype=float)
     begin, life = run.times.done, tasks["worker_id"].to_numpy()

@@ -1,7 +1,8 @@
 """Causes of idle threads at each instant.
 
-Each worker's free threads are first explained by the worker itself, in the order of its causes. The
-threads that remain of all workers are the pool of idle threads of the cluster. See `Pool`.
+A free thread of a worker is first explained by the status and the tasks of this worker. The causes
+have a fixed order. The free threads of all workers that remain unexplained are the pool of idle
+threads of the cluster. See `Pool`.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from dasfprof.analysis.run import Run
 from dasfprof.analysis.run.workers import CLOSING, OPEN, PAUSED, STARTING
 from dasfprof.database.columns import Array
 
-#: Starts and ends of intervals.
+#: Starts and ends of time ranges.
 Spans = tuple[Array, Array]
 
 #: Cause of idle threads by the status of their worker.
@@ -31,26 +32,28 @@ _BY_STATUS = {
 
 @dataclass(frozen=True)
 class IdleThreads:
-    """The threads of one worker over its life."""
+    """Idle threads of one worker from its start to its end."""
 
-    #: Thread-seconds by cause, without those in the pool.
+    #: Idle thread-seconds by cause. Threads in the pool are not included.
     causes: dict[ThreadTime, float]
-    #: Times at which one of the following values changes, and the values from each time onwards.
+    #: Times at which `idle` or `surplus` changes. Their values are valid from each time to the
+    #: next.
     times: Array
-    #: Threads that remain for the pool.
+    #: Number of threads that the worker does not explain, which are in the pool.
     idle: Array
-    #: Ready tasks that exceed the worker's own free threads.
+    #: Number of ready tasks that exceed the free threads of the worker.
     surplus: Array
-    #: Start and end of the worker's life, or of the window of it.
+    #: Start and end of the worker instance, or of the part of its life inside a time window.
     begin: float
     end: float
-    #: Fraction of a thread that a slot has, from each of `used_times` to the next. None if there
-    #: are never more occupied slots than threads: each second of a slot is then a thread-second.
+    #: Fraction of a thread that each slot has, from each of `used_times` to the next. None if the
+    #: worker never has more occupied slots than threads. Then, each second of a slot is one
+    #: thread-second.
     share: Array | None
     used_times: Array
 
     def used(self, times: Array) -> Array:
-        """Return the cumulative thread-seconds of a slot at some times."""
+        """Return the cumulative thread-seconds of one slot at `times`."""
         times = np.clip(times, self.begin, self.end)
         if self.share is None:
             return times
@@ -69,8 +72,8 @@ class WorkerCauses:
     running: Array
     #: Free threads by cause.
     causes: dict[ThreadTime, Array]
-    #: Threads without a cause on the worker, which go to the pool, and ready tasks that exceed the
-    #: worker's free threads.
+    #: Number of free threads that have no cause in the worker, which go to the pool. Then number of
+    #: ready tasks that exceed the free threads of the worker.
     idle: Array
     surplus: Array
 
@@ -82,21 +85,23 @@ def worker_causes(
     unrecorded: Spans,
     others: Spans,
 ) -> WorkerCauses:
-    """Explain the idle threads of one worker by its own status and tasks.
+    """Explain the idle threads of one worker by the status and the tasks of this worker.
 
     Parameters
     ----------
     life
-        Number of threads, start and end of the worker instance.
+        Number of threads of the worker instance, its start, and its end.
     statuses
         Times at which the worker's status changes, beginning with its start, and the status from
         each time onwards.
     slots
-        Sorted times of its task runs: assignment, reception, ready, start, and end of the slot.
+        Sorted times of the worker's task runs: assignment, reception, ready, start, and end of the
+        slot.
     unrecorded
-        Assignment of task runs that its file does not contain, and their start or abandonment.
+        Times of task runs that the worker's file does not contain: their assignment, and their
+        start or abandonment.
     others
-        Time ranges in which tasks of clients that the trace excludes occupied its threads.
+        Time ranges in which the worker's threads ran tasks of clients that the trace excludes.
     """
     threads, begin, end = life
     edges = [np.array([begin, end]), statuses[0], *slots, *unrecorded, *others]
@@ -113,7 +118,7 @@ def worker_causes(
     open_ = status == OPEN
     causes = {cause: np.where(status == code, free, 0) for code, cause in _BY_STATUS.items()}
     available = free = np.where(open_, free, 0)
-    # Earlier categories explain free threads first.
+    # A cause that comes earlier in this order explains free threads first.
     for cause, demand in (
         (ThreadTime.OTHER_CLIENTS, foreign),
         (ThreadTime.UNRECORDED, lost),
@@ -128,7 +133,7 @@ def worker_causes(
 
 
 def idle_threads(explained: WorkerCauses) -> IdleThreads:
-    """Sum the thread-seconds with a cause in the worker itself, and return the other threads."""
+    """Sum up the thread-seconds that the worker explains, and keep its other free threads."""
     times, running, threads = explained.times, explained.running, explained.threads
     steps = np.diff(times)
     causes = {
@@ -154,9 +159,9 @@ def idle_threads(explained: WorkerCauses) -> IdleThreads:
 
 
 def _count(order: Array, ends: Array, first: int, second: int) -> Array:
-    """Return the number of open ranges after each sorted edge.
+    """Return, after each sorted edge, the number of ranges that have begun but not ended.
 
-    Edges of group `first` open ranges, and edges of group `second` close them.
+    A range begins at an edge of group `first` and ends at an edge of group `second`.
     """
     step = np.zeros(int(ends[-1]), dtype=np.int32)
     step[ends[first - 1] : ends[first]] = 1
@@ -164,25 +169,25 @@ def _count(order: Array, ends: Array, first: int, second: int) -> Array:
     return np.maximum(np.cumsum(step[order]), 0)
 
 
-# Causes of the idle threads that workers do not explain themselves: the cluster's pool. At each
-# instant, all threads of the pool share its causes equally.
+# Causes of idle threads that workers do not explain: the pool of the cluster. At each instant,
+# every thread of the pool has the same fraction of each cause.
 
-#: Type of counts of threads and tasks. There are millions of them, and memory bandwidth limits the
-#: speed.
+#: Type for numbers of threads and tasks. Arrays of them have millions of values, and memory
+#: bandwidth limits the speed.
 _INT = np.int32
 
 
 @dataclass(frozen=True)
 class Pool:
-    """Idle seconds of a single thread of the cluster's pool, by cause, over time."""
+    """Seconds of one idle thread of the cluster's pool, by cause, over time."""
 
-    #: Times between which no cause changes.
+    #: Sorted times. Causes are constant from each time to the next.
     grid: Array
-    #: Cumulative seconds by cause at these times, without causes that have none.
+    #: Cumulative seconds by cause at these times. Causes that explain nothing are left out.
     spent: dict[ThreadTime, Array]
 
     def of_worker(self, threads: IdleThreads) -> dict[ThreadTime, float]:
-        """Return the thread-seconds of a worker's threads in the pool, by cause."""
+        """Return the thread-seconds, by cause, of the threads that a worker has in the pool."""
         held = np.flatnonzero(threads.idle[:-1])
         begins = np.searchsorted(self.grid, threads.times[held])
         ends = np.searchsorted(self.grid, threads.times[held + 1])
@@ -193,7 +198,7 @@ class Pool:
 
 
 def pool_of(workers: list[IdleThreads], demand: PoolDemand) -> Pool:
-    """Explain idle threads that have no cause in their worker. All of them are treated equally."""
+    """Return the causes of idle threads that have no cause in their worker."""
     times = np.concatenate([np.empty(0), *(of_one.times for of_one in workers)])
     if not len(times):
         return Pool(times, {})
@@ -205,7 +210,7 @@ def pool_of(workers: list[IdleThreads], demand: PoolDemand) -> Pool:
         np.cumsum(np.concatenate(of_workers)[order], dtype=_INT)
         for of_workers in zip(*changes, strict=True)
     )
-    # While no thread is idle, there is nothing to explain. In a busy run, that leaves few times.
+    # Only times with idle threads need an explanation. A busy run has few of them.
     held = idle > 0
     changing = np.flatnonzero(held | np.append(True, held[:-1]))
     times, idle, surplus = times[order[changing]], idle[changing], surplus[changing]
@@ -223,26 +228,27 @@ def pool_of(workers: list[IdleThreads], demand: PoolDemand) -> Pool:
 
 @dataclass(frozen=True)
 class PoolDemand:
-    """The work of the whole cluster: sorted times at which runs came to each stage.
+    """The work of the cluster: for each stage, the sorted times at which task runs reached it.
 
-    A run that did not finish ends when it was cancelled or abandoned.
+    A task run that did not finish ends at the time at which it was cancelled or abandoned.
     """
 
-    #: When the scheduler received it.
+    #: When the scheduler received task runs.
     arrival: Array
-    #: Runnable, and not assigned to a worker.
+    #: When task runs became runnable. They are not assigned to a worker yet.
     runnable: Array
-    #: On a worker, or in transit to it.
+    #: When task runs were assigned to a worker.
     sent: Array
-    #: Done, but not yet reported to the scheduler.
+    #: When task runs were done on their worker. They are not reported to the scheduler yet.
     done: Array
-    #: Finished.
+    #: When the scheduler learned that task runs had finished.
     known: Array
-    #: When calls of actors arrived, and when they were answered.
+    #: When calls of actors arrived, and when the calls were answered.
     calls: Spans
-    #: When functions outside of tasks were requested, and when they were answered.
+    #: When functions outside of tasks were requested, and when the requests were answered.
     functions: Spans
-    #: Number of additional unfinished tasks: times, and the number from each time onwards.
+    #: Number of additional unfinished tasks, which have no rows: times, and the number from each
+    #: time onwards.
     unlisted: Steps
 
     @classmethod
@@ -273,7 +279,7 @@ class PoolDemand:
         return merged[np.append(True, merged[1:] != merged[:-1])]
 
     def split(self, times: Array, idle: Array, surplus: Array) -> dict[ThreadTime, Array]:
-        """Return the number of threads of the pool by cause, from each time onwards."""
+        """Return the number of pool threads that each cause explains, from each time onwards."""
         runnable, sent, done, known = (
             _passed(edges, times) for edges in (self.runnable, self.sent, self.done, self.known)
         )
@@ -302,17 +308,23 @@ class PoolDemand:
 
 
 def _within(edges: Array, bounds: Array) -> Array:
-    """Return a mask of sorted edges within ranges. `bounds` alternates starts and ends."""
+    """Return a mask of the sorted edges that lie within ranges.
+
+    `bounds` contains the start and the end of each range alternately.
+    """
     indices = np.searchsorted(edges, bounds)
     begun, ended = (np.bincount(indices[side::2], minlength=len(edges) + 1) for side in (0, 1))
     return np.cumsum(begun - ended)[:-1] > 0
 
 
 def _ascending(parts: Sequence[Array]) -> Array:
-    """Sort times. They consist of long sorted runs, which a stable sort merges."""
+    """Return all times of several arrays, sorted.
+
+    The arrays consist of long sorted pieces, which a stable sort merges.
+    """
     return np.sort(np.concatenate(parts), kind="stable")
 
 
 def _passed(edges: Array, times: Array) -> Array:
-    """Return the number of edges up to each of some sorted times."""
+    """Return the number of edges at or before each of `times`. Edges are sorted."""
     return np.searchsorted(edges, times, side="right").astype(_INT)

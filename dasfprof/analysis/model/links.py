@@ -1,4 +1,4 @@
-"""Links between task runs: the run of a key that made the result which another run used."""
+"""Links between task runs: for each input of a task run, the task run that made this input."""
 
 from __future__ import annotations
 
@@ -14,22 +14,23 @@ from dasfprof.database.columns import Array
 
 @dataclass(frozen=True)
 class RunLinks:
-    """The inputs of `Trace.tasks`, one row each, with the runs that made them if known."""
+    """The inputs of `Trace.tasks`, one row per input, with the task run that made each if known."""
 
-    #: Row of `Trace.tasks` that used the input.
+    #: Row of `Trace.tasks` of the task run that used the input.
     row: Array
     #: Key of the input.
     key_id: Array
-    #: Row of `TaskSlots` that made it, or -1 if unknown.
+    #: Row of `TaskSlots` of the task run that made the input, or -1 if unknown.
     producer: Array
 
 
 @once_per_trace
 def find_links(run: Run) -> RunLinks:
-    """Return the run that made each input: the last run of its key that had made a result before.
+    """Return the task run that made each input.
 
-    A run uses a result that the scheduler knew when it assigned the run. If no run made it before
-    that, it was in memory before recording, or a client put it there.
+    This is the run of the input's key whose result was the last that the scheduler knew when it
+    assigned the task run. If no run had made a result before that, the input was in memory before
+    recording, or a client put it there.
     """
     slots, unseen = run.slots, run.unseen
     lengths, items = run.task_dependencies
@@ -37,19 +38,19 @@ def find_links(run: Run) -> RunLinks:
     wanted = items.astype(np.int64)
     key_ids = run.of_slots("key_id").astype(np.int64)
     state, seen_state = run.tasks["state"], unseen["scheduler_state"]
-    # Traces without states contain only runs that made a result.
+    # In traces without states, every task run made a result.
     succeeded = np.append(state.isna() | (state == "memory"), seen_state == "memory").astype(bool)
     made = ResultsByKey(key_ids, slots.times.known, np.flatnonzero(succeeded), len(run.keys))
     producers = made.last_before(wanted, slots.times.sent[rows])
     if "sent" not in run.tasks:
-        # Times of two hosts are only roughly comparable, so if there is a single run, use it.
+        # Times of two hosts are only roughly comparable. If the key has a single run, use this run.
         producers = np.where(producers < 0, made.only(wanted), producers)
     return RunLinks(rows, wanted, producers)
 
 
 @once_per_trace
 def dependency_rows(run: Run) -> tuple[Array, Array]:
-    """Return the runs that made the inputs of other runs.
+    """Return pairs of task runs: one that used an input, and one that made this input.
 
     Returns
     -------
@@ -63,14 +64,14 @@ def dependency_rows(run: Run) -> tuple[Array, Array]:
 
 
 class ResultsByKey:
-    """Lookup of task runs by their key and by the time of their result.
+    """Finds the task run that made the result of a key, by time.
 
     Parameters
     ----------
     key_ids, times
-        Key of each run, and time of its result.
+        Key of each task run, and time of its result.
     rows
-        The runs that made a result.
+        Indices of the task runs that made a result.
     count
         Number of keys.
     """
@@ -79,21 +80,21 @@ class ResultsByKey:
         self._time_of = times
         runs = np.bincount(key_ids[rows], minlength=count)
         single = runs[key_ids[rows]] == 1
-        #: The run of each key with exactly one run, or -1.
+        #: For each key with exactly one run, this run. -1 for other keys.
         self._only = np.full(count, -1, dtype=np.int64)
         self._only[key_ids[rows[single]]] = rows[single]
-        #: Runs of keys that have several.
+        #: Whether a key has several runs. The following arrays contain only runs of such keys.
         self._several, rows = runs > 1, rows[~single]
         self._times = np.sort(times[rows])
         self._width = len(rows) + 1
         ranks = np.searchsorted(self._times, times[rows], side="right")
-        #: Key and rank of the time, combined in one number.
+        #: Key and rank of the time, combined into one number.
         indices = key_ids[rows].astype(np.int64) * self._width + ranks
         order = np.argsort(indices, kind="stable")
         self._places, self._rows = indices[order], rows[order]
 
     def last_before(self, key_ids: Array, times: Array) -> Array:
-        """Return, for each key, the run with the last result up to a time, or -1."""
+        """Return the run of each key with the latest result at or before the given time, or -1."""
         rows = self._only[key_ids]
         single = np.flatnonzero(rows >= 0)
         rows[single[~(self._time_of[rows[single]] <= times[single])]] = -1
@@ -107,21 +108,22 @@ class ResultsByKey:
         return rows
 
     def first(self, key_ids: Array) -> Array:
-        """Return, for each key, the run with the first result, or -1."""
+        """Return the run of each key with the earliest result, or -1."""
         rows = self._only[key_ids]
         several = np.flatnonzero(self._several[key_ids])
         rows[several] = self._rows[np.searchsorted(self._places, key_ids[several] * self._width)]
         return rows
 
     def only(self, key_ids: Array) -> Array:
-        """Return the run of each key that has exactly one, or -1."""
+        """Return the only run of each key. -1 for keys with several runs or none."""
         return self._only[key_ids]
 
 
 # --- The finish that each task run had to wait for last -------------------------------------------
 
-#: What bound a run: nothing that is known, the graph's arrival (the client), a dependency, a slot
-#: on a worker that the scheduler fills from its queue, a thread, or the thief that stole it.
+#: Event that a task run waited for last: nothing known; the arrival of the graph (the client); a
+#: dependency; a free slot on a worker, which the scheduler fills from its queue; a free thread; or
+#: the thief's last task, for stolen task runs.
 NOTHING, CLIENT, DEPENDENCY, QUEUE, THREAD, STEAL = range(6)
 NAMES = ("", "client", "dependency", "queue", "thread", "steal")
 
@@ -132,26 +134,28 @@ class Predecessors:
 
     #: One of the constants above.
     kind: Array
-    #: Row of the run whose finish bound it, or -1 if unknown.
+    #: Row of the task run whose finish the row waited for, or -1 if unknown.
     row: Array
-    #: Time of that finish: for a dependency, a slot and the client when the scheduler learned it,
-    #: and for a thread when it became free.
+    #: Time of that finish. For `THREAD`, it is the time at which the thread became free. For
+    #: dependencies, queue slots and clients, it is the time at which the scheduler learned of the
+    #: finish.
     time: Array
-    #: Position in a total order of the rows in which a run comes after the run that bound it.
+    #: Position in a total order of the rows. Each row comes after the row that it waited for.
     rank: Array
-    #: Whether a client's graph caused its assignment.
+    #: Whether the graph of a client caused the assignment of the task run.
     asked: Array
 
 
 @once_per_trace
 def find_predecessors(run: Run) -> Predecessors:
-    """Return the event that each run waited for last, checked from the latest to the earliest.
+    """Return the event that each task run waited for last.
 
-    A run that was ready before a slot of its worker ended, and started after that, waited for this
-    thread. Otherwise, a stolen run waited for its thief's last task. Otherwise, the scheduler
-    assigned it in response to the event with the same stimulus id. If no run ended with this id, it
-    was the last dependency to be reported, or the client that submitted it after the last earlier
-    finish that a client requested. Clients do not learn of other finishes.
+    The first of these rules that applies is used. If a task run was ready before a slot of its
+    worker ended, and started after that, it waited for this thread. If it was stolen, it waited for
+    the last task of the thief. If a task run ended with the stimulus id of the assignment, the
+    assigned task run waited for it. Otherwise, it waited for the dependency that was reported last,
+    or for the client, which had waited for the last finish that it had requested before it
+    submitted the graph. Clients do not learn of other finishes.
     """
     slots = run.slots
     times, count = slots.times, len(slots.worker)
@@ -180,9 +184,9 @@ def find_predecessors(run: Run) -> Predecessors:
     bind(DEPENDENCY, np.where(by_client, -1, last), times.known)
     by_input = rows[row[rows] == producers]
     kind[by_input[kind[by_input] == QUEUE]] = DEPENDENCY
-    # The last finish before its arrival that its client may have waited for.
+    # The last finish that the client may have waited for before it submitted the graph.
     before = _last_known(times.known, times.arrival)
-    # Older files do not contain this, and neither do traces without a file of the scheduler.
+    # Traces without a scheduler's file, and files of older versions, lack this column.
     if "wanted" in run.tasks:
         known = np.where(run.of_slots("wanted") == 0, np.inf, times.known)
         before = np.where(by_client, _last_known(known, times.arrival), before)
@@ -192,35 +196,45 @@ def find_predecessors(run: Run) -> Predecessors:
 
 
 def last_slots(slots: TaskSlots, before: Array, after: Array) -> Array:
-    """Return the slot of each run's worker that ended last between two times."""
+    """Return, for each task run, the last slot of its worker that ended between two times.
+
+    The slot ended at or before `before` and later than `after`. The result is -1 if there is none.
+    """
     last = np.full(len(before), -1, dtype=np.int64)
     order = np.lexsort((slots.end, slots.worker))
     for ended in np.split(order, np.flatnonzero(np.diff(slots.worker[order])) + 1):
         ends = slots.end[ended]
         rows = ended[np.argsort(before[ended], kind="stable")]
         indices = np.searchsorted(ends, before[rows], side="right") - 1
-        # A run without duration ends when it starts, and cannot have waited for itself.
+        # A task run of duration 0 ends when it starts. It did not wait for itself.
         indices = np.where((indices >= 0) & (ended[indices] == rows), indices - 1, indices)
         last[rows] = np.where((indices >= 0) & (ends[indices] > after[rows]), ended[indices], -1)
     return last
 
 
 def _stimuli(run: Run, count: int) -> tuple[Array, Array, Array]:
-    """Return stimulus ids of assignments and ends (-1 if unknown), and a mask of clients' ids."""
+    """Return the stimulus ids of assignments and of ends, and a mask of assignments by clients.
+
+    Unknown ids are -1.
+    """
     causes, ends = np.full((2, count), -1, dtype=np.int64)
     for first, table in ((0, run.tasks), (len(run.tasks), run.unseen)):
         for ids, column in ((causes, "cause"), (ends, "end_cause")):
             if column in table:
                 values = np.nan_to_num(table[column].to_numpy(dtype=float), nan=-1)
                 ids[first : first + len(table)] = values
-    # The id of a graph begins with a word, which is the head of its key.
+    # The id of a graph begins with a word, which is stored as the head of a key.
     heads = [str(text).startswith("update-graph") for _, text in run.stimuli.heads]
     of_stimulus = np.append(np.array(heads, dtype=bool)[run.stimuli.head_ids], False)
     return causes, ends, of_stimulus[causes]
 
 
 def _causing(causes: Array, ends: Array, slots: TaskSlots) -> Array:
-    """Return, for each run, the last run that ended with the stimulus that assigned it."""
+    """Return the task run whose end caused the assignment of each task run, or -1.
+
+    The end and the assignment have the same stimulus id. If several task runs ended with this id,
+    the last one is returned.
+    """
     known, sent = slots.times.known, slots.times.sent
     order = np.lexsort((known, ends))
     indices = np.searchsorted(ends[order], causes, side="right") - 1
@@ -230,7 +244,7 @@ def _causing(causes: Array, ends: Array, slots: TaskSlots) -> Array:
 
 
 def _last_known(known: Array, times: Array) -> Array:
-    """Return the run whose end was reported last up to each time, or -1."""
+    """Return, for each of `times`, the task run whose end was reported last until then, or -1."""
     order = np.argsort(known, kind="stable")
     indices = np.searchsorted(known[order], times, side="right") - 1
     return np.where(indices >= 0, order[np.maximum(indices, 0)], -1) if len(order) else indices
@@ -238,22 +252,24 @@ def _last_known(known: Array, times: Array) -> Array:
 
 # --- Whether task runs take turns at something that serves one at a time --------------------------
 
-#: Thresholds of even ends: fraction of the ends that are within this fraction of the usual
-#: interval.
+#: Thresholds for regular ends: minimum fraction of ends that are near the usual interval, and
+#: maximum relative difference from the usual interval.
 _EVEN, _NEAR = 0.8, 0.25
-#: Thresholds for task runs that start together: the first lasts one interval, and another twice as
-#: long or more, within this fraction. Minimum number of groups, by the number of concurrent runs.
+#: Thresholds for task runs that start together: relative tolerance within which the first one lasts
+#: at most one interval, and another one lasts at least two intervals. Then minimum number of task
+#: runs, as a multiple of the number of concurrent task runs.
 _FIRST_NEAR, _ROUNDS = 0.35, 3
-#: Threshold (multiple of the interval): median duration of the runs, because most of them wait.
+#: Threshold (multiple of the interval): minimum median duration of the task runs, because most of
+#: them wait.
 _WAITS = 1.5
 
 
 def find_turn(start: Array, stop: Array) -> float | None:
-    """Return the seconds for which each run is served if they are served one at a time, or None.
+    """Return for how many seconds each task run is served, or None if they do not take turns.
 
-    Runs that are served one at a time end at even intervals. If several runs start together, the
-    first is served immediately, and the second after it. Runs that wait independently take equally
-    long from the start.
+    If only one task run is served at a time, task runs end at regular intervals. If several start
+    together, the first one is served immediately, and the second one after it. If task runs wait
+    independently of each other, each of them takes equally long from its start.
     """
     order = np.argsort(stop, kind="stable")
     start, stop = start[order], stop[order]

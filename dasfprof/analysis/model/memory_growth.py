@@ -1,4 +1,4 @@
-"""Growth of memory from one computation to the next, and with the runs of functions."""
+"""Growth of memory from one computation to the next, and with the task runs of a function."""
 
 from __future__ import annotations
 
@@ -23,32 +23,33 @@ from dasfprof.analysis.run import Run
 from dasfprof.analysis.trace.trace import once_per_trace
 from dasfprof.database.columns import Array
 
-#: Maximum number of moments that are compared, and number of windows of a run with one computation.
+#: Maximum number of time ranges that are compared. Then number of windows into which a run with a
+#: single computation is divided.
 _MOST, _WINDOWS = 200, 20
-#: Reason of a function without held results.
+#: Reason and lines of a function whose results are not held.
 _NOBODY = -1, "", ""
 
 
 @dataclass(frozen=True)
 class Moments:
-    """Sorted, disjoint time ranges in which memory is compared, by the minimum within each."""
+    """Sorted, disjoint time ranges. The minimum memory within each of them is compared."""
 
     begin: Array
     end: Array
-    #: Number of computations, or windows, from each range to the next.
+    #: Number of computations (or windows) from each range to the next.
     steps: Array
-    #: Seconds of a window, or NaN if the ranges are times between computations.
+    #: Duration of a window in seconds, or NaN if the ranges are the times between computations.
     window: float
 
     def __len__(self) -> int:
         return len(self.begin)
 
     def has_any(self, times: Array) -> Array:
-        """Return a mask of ranges that contain one of the sorted times."""
+        """Return a mask of the ranges that contain any of the sorted times."""
         return np.searchsorted(times, self.end) > np.searchsorted(times, self.begin)
 
     def least(self, times: Array, values: Array) -> Array:
-        """Return the index of the minimum value in each range, or -1 if there is none."""
+        """Return the index of the minimum value within each range, or -1 if there is no value."""
         indices = np.full(len(self), -1, dtype=np.int64)
         first, end = np.searchsorted(times, self.begin), np.searchsorted(times, self.end)
         for number in np.flatnonzero(end > first).tolist():
@@ -56,33 +57,33 @@ class Moments:
         return indices
 
     def select(self, chosen: Array) -> Moments:
-        """Return some of the ranges."""
+        """Return the chosen ranges. Their `steps` count the computations between these ranges."""
         at = np.append(0.0, np.cumsum(self.steps))[chosen]
         return Moments(self.begin[chosen], self.end[chosen], np.diff(at), self.window)
 
 
 @dataclass(frozen=True)
 class ProcessGrowth:
-    """The memory of a process of workers over time."""
+    """Memory over time of a process that contains one or several workers."""
 
     lives: Array
     memory: Drift
     results: Drift
     spilled: Drift
     unmanaged: Drift
-    #: Number of results that it held.
+    #: Number of results that the process held.
     number: Drift
 
 
 @dataclass(frozen=True)
 class FunctionGrowth:
-    """Results of a function that were held over time, and why they are held at the end."""
+    """Bytes of a function's held results over time, and why they are held at the end."""
 
     function: str
     size: Drift
-    #: For most bytes at the last moment: why they are held (a constant of `held_results`, or -1 if
-    #: none is held), the line that built them, and the line that made their futures. Empty if
-    #: unknown.
+    #: Reason why most bytes are held at the last time (a constant of `held_results`, or -1 if none
+    #: are held). Then the line that built their tasks, and the line that requested them. Both are
+    #: empty if unknown.
     why: int
     line: str
     asked: str
@@ -93,12 +94,12 @@ class MemoryGrowth:
     """The growth of memory in a run."""
 
     moments: Moments
-    #: Each process of workers that was sampled at every moment, and their sum, or None if there is
-    #: none.
+    #: Processes with workers that were sampled in every range, and the sum of these processes, or
+    #: None if there is no such process.
     processes: list[ProcessGrowth]
     together: ProcessGrowth | None
-    #: Drift of the scheduler's process and of the client's process, or None if it was not recorded
-    #: or is the same process as one above.
+    #: Drift of the memory of the scheduler's process. None if it was not recorded, or if a worker
+    #: runs in the same process. `client` is the same for the client's process.
     scheduler: Drift | None
     #: Drift of the number of tasks that the scheduler knew, or None if unknown.
     scheduler_tasks: Drift | None
@@ -108,7 +109,7 @@ class MemoryGrowth:
 
 @once_per_trace
 def memory_growth_of(run: Run) -> MemoryGrowth:
-    """Return how memory grew between the computations, or windows, of a run."""
+    """Return how memory grew from one computation (or window) of a run to the next."""
     processes, others = memory_of_processes(run), memory_of_others(run)
     moments = _moments(run, processes)
     looks = [(p, moments.least(p.time, p.unmanaged)) for p in processes]
@@ -132,8 +133,12 @@ def memory_growth_of(run: Run) -> MemoryGrowth:
 
 
 def _moments(run: Run, processes: list[ProcessMemory]) -> Moments:
-    """Return the times between computations with samples of all processes, or windows."""
-    # Time ranges in which a task was in progress.
+    """Return the time ranges in which to compare memory.
+
+    These are the times between computations in which all processes were sampled. If there are too
+    few, the run is divided into windows.
+    """
+    # Time ranges in which any task was in progress.
     times, only = run.whole.slots.times, run.scheduler_only
     begins = np.append(times.arrival, run.since_begin(only["sent"]))
     ends = np.append(times.known, run.since_begin(only["known"]))
@@ -156,7 +161,7 @@ def _moments(run: Run, processes: list[ProcessMemory]) -> Moments:
 
 
 def _of_other(process: Readings | None, moments: Moments) -> Drift | None:
-    """Return the drift of a process that was sampled at intervals."""
+    """Return the drift of a process whose memory was only sampled occasionally."""
     if process is None or not len(moments):
         return None
     read = np.array([process.at(end) for end in moments.end.tolist()])
@@ -165,7 +170,7 @@ def _of_other(process: Readings | None, moments: Moments) -> Drift | None:
 
 
 def _of_functions(run: Run, moments: Moments) -> Iterator[FunctionGrowth]:
-    """Yield how much of each function's results was held at the end of each moment."""
+    """Yield the growth of each function's results, which are measured at the end of each range."""
     if not len(moments):
         return
     last = held_at(run, float(moments.end[-1]))
@@ -185,26 +190,26 @@ def _of_functions(run: Run, moments: Moments) -> Iterator[FunctionGrowth]:
 
 @dataclass(frozen=True)
 class RunGrowth:
-    """Memory beyond results that stays in workers' processes with the runs of a function."""
+    """Memory, besides results, that remains in worker processes after runs of a function."""
 
     function: str
     runs: int
-    #: Number of these between two moments without runs of other functions in their process.
+    #: Number of these task runs during which no other function ran in the same process.
     alone: int
-    #: Drift over these runs by time. `first` to `last` are sums of what stayed.
+    #: Drift over the task runs that ran alone, by time. `first` to `last` are cumulative bytes.
     drift: Drift
 
 
 @once_per_trace
 def growth_by_runs(run: Run) -> list[RunGrowth]:
-    """Return the memory that stays in processes with runs of each function, largest first."""
+    """Return the memory that remains after task runs, by function, largest growth per run first."""
     slots = run.whole.slots
     rises: dict[int, list[tuple[float, float, float]]] = {}
     for process in memory_of_processes(run):
         rows = np.flatnonzero(np.isin(slots.worker, process.lives))
         rows = rows[np.argsort(slots.times.executing[rows], kind="stable")]
         at = _between_runs(process, slots.times.executing[rows], slots.times.done[rows])
-        # A process allocates memory for imports and caches only once, for its first tasks.
+        # The first tasks of a process allocate memory for imports and caches, so they do not count.
         for before, after in zip(at[1:-1].tolist(), at[2:].tolist(), strict=True):
             begin, end = np.searchsorted(
                 slots.times.executing[rows], process.time[[before, after]], side="right"
@@ -225,9 +230,11 @@ def growth_by_runs(run: Run) -> list[RunGrowth]:
 
 
 def _between_runs(process: ProcessMemory, begins: Array, ends: Array) -> Array:
-    """Return the samples to compare: the last one of each time without task runs in a process.
+    """Return the indices of the samples to compare.
 
-    If there are few, return the sample with the least unmanaged memory in each of several windows.
+    While no task runs in the process, this is the last sample of each such time range. If there are
+    few, the run is divided into windows, and the sample with the least unmanaged memory in each
+    window is used.
     """
     first, last = union(begins, ends)
     at = np.searchsorted(process.time, np.append(first, np.inf)) - 1

@@ -1,4 +1,4 @@
-"""Workers that were killed because memory ran out, and the function that took the memory."""
+"""Workers that were killed because memory ran out, and the function that used the memory."""
 
 from __future__ import annotations
 
@@ -17,19 +17,20 @@ from dasfprof.analysis.trace.columns import row_of
 from dasfprof.analysis.trace.trace import once_per_trace
 from dasfprof.database.columns import Array
 
-#: Threshold (fraction of the memory to explain): a function explains it.
+#: Threshold (fraction of the memory that needs an explanation): a function explains the memory.
 _MOST = 0.7
-#: Threshold (fraction of the limit): results, or earlier memory, fill the memory alone.
+#: Threshold (fraction of the limit): results, or memory that was used earlier, explain the kill on
+#: their own.
 _HALF = 0.5
-#: Seconds after which a task run is recorded as in progress, plus the maximum delay of a sample.
+#: Seconds after which a task run is recorded as in progress. Then maximum delay of a sample.
 _SEEN, _LATE = 2.0, 2.0
-#: Minimum number of finished runs, for their rises to be the usual ones, and for a function without
-#: long enough runs to count as harmless.
+#: Minimum number of finished runs of a function from which its usual rise is computed. Then number
+#: of finished runs above which a function whose rise is unknown counts as harmless.
 _FEW, _MANY = 3, 10
 
 
 class Reason(str, Enum):
-    """The basis of a suspicion, or the reason why there is none."""
+    """Reason for suspecting a function, or for suspecting none."""
 
     ALONE = "nothing else ran there"
     USUAL = "its runs usually take that much"
@@ -51,7 +52,7 @@ class Reason(str, Enum):
 
 
 class Certainty(str, Enum):
-    """The certainty of a suspicion."""
+    """Certainty of a suspicion."""
 
     CERTAIN = "certain"
     LIKELY = "likely"
@@ -60,24 +61,25 @@ class Certainty(str, Enum):
 
 @dataclass(frozen=True)
 class UnderWay:
-    """Tasks of one function that a worker was running, or may have started, when it died."""
+    """Tasks of one function that were running, or may have started, when a worker died."""
 
     function: str
-    #: Number of tasks that were seen running, and of tasks that may have started just before.
+    #: Number of tasks that were recorded as running. Then number of tasks that may have started
+    #: just before the worker died.
     seen: int
     perhaps: int
-    #: Seconds for which the first of the tasks that were seen had run, or NaN if none was.
+    #: Seconds for which the first of the recorded tasks had been running. NaN if none was recorded.
     seconds: float
-    #: Usual rise of a process's memory while a task runs, in bytes, or NaN if too few have
+    #: Usual rise of the process's memory during a task, in bytes. NaN if too few tasks have
     #: finished.
     rise: float
-    #: Number of its finished runs.
+    #: Number of finished runs of this function.
     ended: int
 
 
 @dataclass(frozen=True)
 class MemoryGroup:
-    """A control group with a memory limit, at one time."""
+    """A control group with a memory limit, at the time of a kill."""
 
     limit: float = float("nan")
     workers: int = 0
@@ -85,7 +87,7 @@ class MemoryGroup:
 
     @property
     def was_full(self) -> bool:
-        """Whether several workers together were near its limit."""
+        """Whether the group contained several workers whose memory together was near the limit."""
         return self.workers > 1 and self.memory >= NEAR_LIMIT * self.limit
 
 
@@ -93,24 +95,24 @@ class MemoryGroup:
 class MemoryKill:
     """A worker instance that was killed because memory ran out."""
 
-    #: Its row in `Trace.workers`.
+    #: Row of the worker in `Trace.workers`.
     life: int
-    #: Seconds since the start of the run.
+    #: Time at which the worker left, in seconds since the start of the run.
     left: float
-    #: Bytes in its last sample, its limit, and its results in memory at that time, or NaN if
-    #: unknown.
+    #: Memory of the worker in its last sample, its limit, and its results in memory at that time,
+    #: in bytes. NaN if unknown.
     memory: float
     limit: float
     results: float
-    #: Bytes in the last sample before the first of the tasks in progress started.
+    #: Memory in the last sample before the first of `tasks` started, in bytes.
     before: float
-    #: Control group of its process: limit, number of workers in it including this one, and their
-    #: bytes in their last samples. NaN if unknown or without a limit.
+    #: Control group of the worker's process: its limit, the number of workers in it (including this
+    #: one), and the sum of their last memory samples. NaN if unknown, or if there is no limit.
     group: MemoryGroup
     tasks: tuple[UnderWay, ...]
     reason: Reason
     certainty: Certainty = Certainty.OPEN
-    #: Function that took the memory, or whose results did.
+    #: Function that used the memory, or whose results used it. None if there is no suspect.
     suspect: str | None = None
 
 
@@ -118,7 +120,8 @@ class MemoryKill:
 def memory_kills(run: Run) -> list[MemoryKill]:
     """Return the workers that were killed because memory ran out, in the order of time.
 
-    What a killed process would have needed is unknown, so no sufficient number of bytes is given.
+    It is unknown how much memory a killed process would have needed, so the result does not contain
+    a sufficient limit.
     """
     left = run.workers["left"].to_numpy(dtype=float)
     lives = [life for life in np.argsort(left, kind="stable").tolist() if np.isfinite(left[life])]
@@ -154,7 +157,7 @@ def _kill(run: Run, life: int) -> MemoryKill:
 
 
 def _judged(run: Run, kill: MemoryKill) -> MemoryKill:
-    """Return a kill with what took the memory, from what is known about this death."""
+    """Add the reason and the suspect to a kill, using what is known about this kill alone."""
     filled = _HALF * kill.limit
     if kill.results >= filled:
         suspect = _held_most(run, kill)
@@ -176,7 +179,11 @@ def _judged(run: Run, kill: MemoryKill) -> MemoryKill:
 
 
 def suspected(kill: MemoryKill) -> MemoryKill:
-    """Return a kill with the suspect: the only function, or the one that explains the memory."""
+    """Add the suspect to a kill, if the tasks in progress show one.
+
+    It is the only function in progress, or the function whose usual memory explains the kill, or
+    the function that never finished.
+    """
     if len(kill.tasks) == 1:
         sure = Certainty.CERTAIN if kill.tasks[0].seen else Certainty.LIKELY
         name = kill.tasks[0].function
@@ -193,7 +200,7 @@ def suspected(kill: MemoryKill) -> MemoryKill:
             return replace(kill, reason=Reason.USUAL, certainty=sure, suspect=most)
         return kill
     explained = known >= (1 - _MOST) * taken
-    # A task that was not seen may not have started.
+    # It is unknown whether a task that was not recorded as running had started.
     if explained or len(never) != 1 or [never[0].function] != unknown or not never[0].seen:
         return kill
     sure, name = Certainty.LIKELY, never[0].function
@@ -201,7 +208,7 @@ def suspected(kill: MemoryKill) -> MemoryKill:
 
 
 def _group_of(run: Run, life: int, left: float) -> MemoryGroup:
-    """Return the control group of a worker when it left."""
+    """Return the control group of a worker at the time at which the worker left."""
     workers = run.workers
     worker = row_of(workers, life)
     if not isinstance(worker["memory_group"], str):
@@ -217,10 +224,10 @@ def _group_of(run: Run, life: int, left: float) -> MemoryGroup:
 
 
 def _under_way(run: Run, life: int, left: float) -> tuple[float, tuple[UnderWay, ...]]:
-    """Return when the tasks in progress on a worker that left began, and these by function.
+    """Return when the first task in progress on a lost worker began, and these tasks by function.
 
-    They are the tasks that were seen running. If the worker had more threads, they include tasks
-    that were assigned to it and may have started since.
+    Tasks in progress are the tasks that were recorded as running. If the worker had more threads
+    than that, tasks that were assigned to it and may have started since are included.
     """
     codes, names = run.keys.functions()
     table, only = run.under_way, run.scheduler_only
@@ -248,10 +255,11 @@ def _under_way(run: Run, life: int, left: float) -> tuple[float, tuple[UnderWay,
 
 @once_per_trace
 def _usual_rises(run: Run) -> tuple[dict[int, float], Array]:
-    """Return the rise of a process's memory during runs of functions, and numbers of finished runs.
+    """Return the usual rise of memory during a task run, and the number of finished runs.
 
-    The rise is the median of runs that had their process to themselves. If there are few, it is
-    that of all runs, and includes what other runs allocated.
+    Both are by the code of the function. The rise is the median of task runs during which nothing
+    else ran in the process. If there are few of them, it is the median of all task runs, and
+    includes memory that other task runs allocated.
     """
     codes, names = run.keys.functions()
     memory, of_run = memory_of_runs(run), codes[run.tasks["key_id"].to_numpy()]
@@ -269,24 +277,33 @@ def _usual_rises(run: Run) -> tuple[dict[int, float], Array]:
 
 
 def _samples(run: Run, life: int, table: str, name: str) -> tuple[Array, Array]:
-    """Return times and values of a worker's samples that have a value, by time."""
+    """Return the times and values of a column of a worker's samples, sorted by time.
+
+    Missing values are left out.
+    """
     rows = getattr(run, table).reindex(columns=["worker_id", "time", name]).dropna()
     rows = rows[(rows["worker_id"] == life).to_numpy(dtype=bool)].sort_values("time", kind="stable")
     return rows["time"].to_numpy(dtype=float), rows[name].to_numpy(dtype=float)
 
 
 def results_in_memory(run: Run, life: int, until: float = np.inf) -> float:
-    """Return the bytes of results in memory in the last sample of a worker, or NaN if unknown."""
+    """Return the bytes of results in a worker's memory, or NaN if unknown.
+
+    They are from the last sample at or before `until`.
+    """
     held = run.managed_memory
     samples = held[((held["worker_id"] == life) & (held["time"] <= until)).to_numpy(dtype=bool)]
     samples = samples.sort_values("time", kind="stable")[["size", "spilled_size"]]
     size, spilled = samples.to_numpy(dtype=float)[-1] if len(samples) else (np.nan, np.nan)
-    # The size of results grows by a few bytes when they are spilled.
+    # Spilling increases the recorded size of results by a few bytes.
     return float(np.maximum(size - np.nan_to_num(spilled), 0.0))
 
 
 def _held_most(run: Run, kill: MemoryKill) -> str | None:
-    """Return the function whose results filled a worker in its last sample, or None if unknown."""
+    """Return the function whose results used most memory of a worker, or None if unknown.
+
+    The time is that of the worker's last sample.
+    """
     times, _ = _samples(run, kill.life, "managed_memory", "size")
     held = held_at(run, min(kill.left, run.seconds_at(times[-1])))
     held = held.select((held.life == kill.life) & np.isfinite(held.size))

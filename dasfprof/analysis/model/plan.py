@@ -1,4 +1,4 @@
-"""`Plan`: the layers of a run's graphs as nodes, and the data that they pass to each other."""
+"""`Plan`: the layers of a run's graphs as nodes, and the data that flows between them."""
 
 from __future__ import annotations
 
@@ -23,14 +23,15 @@ from dasfprof.database.columns import Array
 class Plan:
     """The nodes of a run, in the order of their first start.
 
-    A node is what one line and step of the program built of one graph layer, in one computation. If
+    A node contains the task runs with the same graph layer, computation, source line and step. If
     keys are texts, as for futures, all tasks of a function count as one layer.
     """
 
-    #: Node of each slot of the trace with its unfinished task runs, and of each slot of the trace.
+    #: Node of each slot: for the slots of the trace including unfinished task runs, and for the
+    #: slots of the trace without them.
     of_all_slots: Array
     of_slots: Array
-    #: Columns of nodes, numbered from 0.
+    #: One value per node. Computations are numbered from 0.
     computation: Array
     function: list[str]
     step: list[str]
@@ -42,22 +43,25 @@ class Plan:
 
 @dataclass(frozen=True)
 class PlanEdges:
-    """Pairs of nodes of which one used results of the other, sorted by user and producer."""
+    """Pairs of nodes: task runs of `target` used results of `source`.
+
+    They are sorted by target and source.
+    """
 
     source: Array
     target: Array
-    #: Bytes of the distinct results. NaN if unknown, or for a P2P shuffle, whose data moves between
-    #: workers without being results.
+    #: Bytes of the distinct results that were used. NaN if unknown, and for P2P shuffles, which
+    #: move their data between workers without making it a result.
     size: Array
-    #: Task runs of the user that used any of them, and task runs that the critical path reaches
-    #: from a run whose result they waited for.
+    #: Number of task runs of `target` that used any of the results. Then number of those that the
+    #: critical path reaches directly from a task run of `source`.
     tasks: Array
     on_path: Array
 
 
 @once_per_trace
 def find_plan(run: Run) -> Plan:
-    """Group the task runs into nodes."""
+    """Return the nodes of a run, and the node of each task run."""
     all_runs, ended = run.whole, len(run.tasks)
     slots, unseen = all_runs.slots, run.unseen
     tables, count = (all_runs.tasks, unseen), len(all_runs.tasks)
@@ -81,8 +85,8 @@ def find_plan(run: Run) -> Plan:
     codes = np.zeros(len(key_ids), dtype=np.int64)
     for part, size in parts:  # Renumber each time, so that no product overflows.
         codes = pd.factorize(codes * size + part)[0].astype(np.int64)
-    # A run that was taken from its worker is still open there. It belongs to the computation in
-    # which its key ended.
+    # A task run that was taken away from its worker remains unfinished there. It belongs to the
+    # computation in which another run of its key ended.
     last = np.full(len(run.keys), -1, dtype=np.int64)
     last[key_ids[:ended]] = codes[:ended]
     elsewhere = last[key_ids[ended:count]]
@@ -101,9 +105,9 @@ def find_plan(run: Run) -> Plan:
 
 
 def _computations(run: Run, arrival: Array, known: Array) -> Array:
-    """Return the computation of each task run, from 0.
+    """Return the number of the computation of each task run, from 0.
 
-    A new computation starts with a graph that arrives when all earlier work has ended.
+    A graph begins a new computation if all earlier work has ended when the graph arrives.
     """
     graphs = np.sort(to_ticks(run.since_begin(run.graphs["time"])))
     order = np.argsort(arrival, kind="stable")
@@ -115,7 +119,7 @@ def _computations(run: Run, arrival: Array, known: Array) -> Array:
 
 @once_per_trace
 def find_edges(run: Run) -> PlanEdges:
-    """Return the data that nodes pass to each other."""
+    """Return the pairs of nodes between which data flows."""
     plan, slots = find_plan(run), run.slots
     lengths, items = run.task_dependencies
     ids = items.astype(np.int64)
@@ -124,8 +128,8 @@ def find_edges(run: Run) -> PlanEdges:
     runs = ResultsByKey(
         run.of_slots("key_id").astype(np.int64), starts, np.arange(len(starts)), len(run.keys)
     )
-    # The last run of a dependency that had started before its user, or the first run if clocks
-    # differ.
+    # Use the last run of the dependency that started before its user. If clocks differ and there is
+    # none, use the first run.
     sources = runs.last_before(ids, np.nextafter(starts[users], -np.inf))
     sources = np.where(sources >= 0, sources, runs.first(ids))
     known = sources >= 0

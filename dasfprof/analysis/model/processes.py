@@ -1,4 +1,4 @@
-"""Resource use of processes: programs of hosts, and the users of CPU in worker processes."""
+"""Resource use of processes: programs of hosts, and the use of CPU within worker processes."""
 
 from __future__ import annotations
 
@@ -15,24 +15,28 @@ from dasfprof.analysis.trace.trace import once_per_trace
 
 # --- Programs of hosts: CPU cores on busy hosts, and memory --------------------------------------
 
-#: Maximum seconds between two samples. Beyond it, a row is damaged.
+#: Maximum plausible seconds between two samples. A row with a longer interval is damaged.
 _LONGEST = 1e5
 _PROGRAM = ["host", "name", "owner", "ours"]
 
 
 @dataclass(frozen=True)
 class HostPrograms:
-    """The programs that were seen on hosts."""
+    """Programs that were sampled on hosts."""
 
-    #: One row per program and host, most CPU first: ``host, name, owner, ours`` (whether it belongs
-    #: to the run), ``processes`` (their number), ``seconds`` (of CPU), ``cores`` (the mean over
-    #: samples of the busy host), ``memory`` (the maximum sum over its processes).
+    #: One row per program and host, sorted by CPU time in descending order: ``host, name, owner,
+    #: ours`` (whether the program belongs to the run), ``processes`` (number of processes),
+    #: ``seconds`` (CPU time), ``cores`` (mean number of cores over the samples of the busy host),
+    #: ``memory`` (maximum over time of the sum of all processes).
     programs: pd.DataFrame
     #: Number of samples of each busy host.
     looks: dict[str, int]
 
     def others(self) -> tuple[str, pd.DataFrame] | None:
-        """Return the host with most CPU use by other programs, and these, or None."""
+        """Return the host on which programs outside of the run use most CPU, and these programs.
+
+        The result is None if no host was busy.
+        """
         if not self.looks:
             return None
         others = self.programs[~self.programs["ours"].to_numpy(dtype=bool)]
@@ -43,7 +47,7 @@ class HostPrograms:
 
 @once_per_trace
 def host_programs(run: Run) -> HostPrograms:
-    """Return the programs of each host, summed over samples."""
+    """Return the programs of each host, summed up over all samples."""
     table = run.host_processes
     table = table[((table["interval"] >= 0) & (table["interval"] < _LONGEST)).to_numpy(dtype=bool)]
     table = table.reset_index(drop=True)
@@ -67,38 +71,39 @@ def host_programs(run: Run) -> HostPrograms:
 
 
 def _texts(column: Any) -> list[str]:
-    """Return texts without lone surrogates, so that tables can be grouped by them."""
+    """Replace lone surrogates in texts, because pandas cannot group by them."""
     return [
         text.encode("utf-8", "backslashreplace").decode() if isinstance(text, str) else "unknown"
         for text in column.tolist()
     ]
 
 
-# `process_cpu`: CPU time of worker processes, split into threads of tasks, other threads, and
-# Dask's own threads.
+# `process_cpu`: CPU time of worker processes, divided into threads that run tasks, other threads,
+# and threads of Dask itself.
 
 
 @dataclass(frozen=True)
 class ProcessCpu:
-    """CPU seconds of the processes of workers, between the first and the last sample of each."""
+    """CPU seconds of worker processes, from the first to the last sample of each process."""
 
-    #: One row per process, indexed by `Trace.workers` (its worker, or the first of several): total
-    #: ``seconds``, ``tasks`` (threads of task runs), ``service`` (event loops, threads of Dask and
-    #: dasfprof, and the main thread), ``idle`` (other threads while no task ran), ``unapportioned``
-    #: (other threads while several functions ran, or all others if ``service`` is NaN because
-    #: unknown).
+    #: One row per process, indexed by the row in `Trace.workers` of its first worker: total
+    #: ``seconds``; ``tasks`` (threads that run tasks); ``service`` (event loops, threads of Dask
+    #: and dasfprof, and the main thread); ``idle`` (other threads while no task ran);
+    #: ``unapportioned`` (other threads while several functions ran). If ``service`` is unknown
+    #: (NaN), all other threads count as ``unapportioned``.
     processes: pd.DataFrame
-    #: One row per process and function: ``worker_id, function``; ``tasks``: the threads of its
-    #: runs; ``others``: other threads, of libraries or P2P, while only this function ran;
-    #: ``uncertain``: the error of ``others``, because it is unknown when its runs used the CPU.
+    #: One row per process and function: ``worker_id, function``; ``tasks`` (threads that ran its
+    #: tasks); ``others`` (other threads, of libraries or P2P, while only this function ran);
+    #: ``uncertain`` (error of ``others``, because it is unknown at which times its tasks used the
+    #: CPU).
     functions: pd.DataFrame
 
 
 def other_threads_cpu(run: Run) -> dict[str, float]:
-    """Return the certain CPU seconds of libraries' threads for each function that has any.
+    """Return the CPU seconds of other threads that certainly belong to a function, by function.
 
-    These threads were started by the function's libraries, or by P2P, and ran while only this
-    function ran.
+    These threads were started by the function's libraries, or by P2P. Only times at which no other
+    function ran in the process count.
     """
     table = process_cpu(run).functions
     sums: dict[str, float] = {}
@@ -111,7 +116,7 @@ def other_threads_cpu(run: Run) -> dict[str, float]:
 
 @once_per_trace
 def process_cpu(run: Run) -> ProcessCpu:
-    """Divide the CPU time of each process among its users."""
+    """Divide the CPU time of each worker process among threads and functions."""
     names = ["worker_id", "time", "process_cpu_seconds", "service_cpu_seconds"]
     samples = run.samples.reindex(columns=names).dropna(subset=names[:3])
     samples = samples.sort_values("time", kind="stable").astype(float)
@@ -148,7 +153,10 @@ def process_cpu(run: Run) -> ProcessCpu:
 def _of_process(
     samples: pd.DataFrame, runs: pd.DataFrame
 ) -> tuple[list[float], list[tuple[int, float, float, float]]]:
-    """Return the row of a process, and function, tasks, others and uncertain of each function."""
+    """Return the CPU times of one process, and those of each function in this process.
+
+    The order of the values is that of the columns of `ProcessCpu`.
+    """
     start, stop, cpu_known, function = (
         runs[name].to_numpy() for name in ("start", "stop", "cpu", "function")
     )
@@ -156,7 +164,7 @@ def _of_process(
     used = np.maximum(np.diff(samples["process_cpu_seconds"].to_numpy()), 0.0)
     service = np.maximum(np.diff(samples["service_cpu_seconds"].to_numpy()), 0.0)
     count, known = len(used), bool(np.isfinite(service).all())
-    # Every pair of a run and an interval between two samples that it overlaps.
+    # All pairs of a task run and an interval between two samples in which it ran.
     first = np.searchsorted(times, start, "right") - 1
     last = np.searchsorted(times, stop, "left")
     first, last = np.clip(first, 0, count), np.clip(last, 0, count)
@@ -172,7 +180,7 @@ def _of_process(
     tasks = in_interval.sum(cpu[run] * share)
     lowest, highest = in_interval.min(function[run]), in_interval.max(function[run])
     alone = np.where((lowest == highest) & known, lowest, -1)
-    # The CPU time of a coroutine is unknown, because it runs on the event loop's thread.
+    # A coroutine runs in the thread of the event loop, so its CPU time is unknown.
     alone[in_interval.sum(np.isnan(cpu_known)[run].astype(float)) > 0] = -1
     alone = np.nan_to_num(alone, nan=-1).astype(np.int64)
     other = used - tasks - np.nan_to_num(service)
@@ -181,9 +189,9 @@ def _of_process(
     functions = []
     for code in np.unique(function).tolist():
         selected, is_it = function == code, alone == code
-        # The CPU time of a run that is only partly within these intervals is assumed to be spread
-        # evenly. At one extreme, as much of it as possible was inside, and at the other, as much as
-        # possible was outside.
+        # If a task run is only partly within these intervals, its CPU time is assumed to be
+        # constant over time. The error is computed from two extremes: as much of its CPU time as
+        # possible was within the intervals, or as little as possible.
         inside = np.minimum(covered[selected], 1.0)
         even, within_it = cpu[selected] * inside, inside * length[selected]
         most = np.minimum(cpu[selected], within_it)

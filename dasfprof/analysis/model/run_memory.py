@@ -1,4 +1,4 @@
-"""Memory of processes while task runs were executing, and disk space that workers spilled to."""
+"""Memory of processes during task runs, and disk space that workers used for spilling."""
 
 from __future__ import annotations
 
@@ -16,20 +16,22 @@ from dasfprof.database.columns import Array
 
 # --- `memory_of_runs`: memory of the process of each task run, from samples -----------------------
 
-#: Maximum seconds between a sample and the start of a run for which it counts as the initial
-#: memory.
+#: Maximum seconds between a sample and the later start of a task run, so that the sample counts as
+#: the memory before this task run.
 _HOLDS = 1.0
 
 
 class RunMemory(NamedTuple):
-    """Bytes for each row of `Trace.tasks`, or NaN if unknown."""
+    """Memory in bytes for each row of `Trace.tasks`, or NaN if unknown."""
 
-    #: Maximum memory of its process in a sample taken while it ran.
+    #: Maximum memory of the task run's process in samples during the task run.
     highest: Array
-    #: Rise of this above the process's earlier memory, if the run had the process to itself. Memory
-    #: that was allocated and freed between two samples is not included.
+    #: Difference between this maximum and the memory of the process before, for task runs that were
+    #: alone in their process. Memory that was allocated and freed between two samples is not
+    #: included.
     rise: Array
-    #: The same rise for each run with two samples, whatever other runs allocated.
+    #: The same difference for every task run with two samples. It includes memory that other task
+    #: runs in the process allocated.
     rise_beside_others: Array
 
 
@@ -40,7 +42,10 @@ def memory_of_runs(run: Run) -> RunMemory:
 
 
 def read_of_runs(run: Run, samples: pd.DataFrame) -> RunMemory:
-    """Return the memory of the process of each task run, from ``worker_id, time, memory``."""
+    """Return the memory of the process of each task run.
+
+    `samples` has the columns ``worker_id, time, memory``.
+    """
     tasks = run.tasks
     held = RunMemory(*(np.full(len(tasks), np.nan) for _ in RunMemory._fields))
     processes = processes_of_workers(run)
@@ -52,7 +57,7 @@ def read_of_runs(run: Run, samples: pd.DataFrame) -> RunMemory:
     stops = starts + tasks["duration"].to_numpy(dtype=float)
     seen = (tasks["source"] == "worker").to_numpy() & np.isfinite(stops)
     of_run = np.where(seen, processes[tasks["worker_id"].to_numpy()], -1)
-    # Runs that had not ended, or whose times are unknown, may have been there all the time.
+    # Unfinished task runs, and task runs of unknown times, may have run in the process at any time.
     begun, of_begun = run.under_way["since"].to_numpy(dtype=float), run.under_way["worker_id"]
     begun = np.where(np.isfinite(begun), begun, -np.inf)
     of_begun = processes[of_begun.to_numpy(dtype=np.int64)]
@@ -64,8 +69,9 @@ def read_of_runs(run: Run, samples: pd.DataFrame) -> RunMemory:
         first = np.searchsorted(times[selected], starts[rows])
         end = np.searchsorted(times[selected], stops[rows], side="right")
         highest = held.highest[rows] = _maxima(memory[selected], first, end)
-        # The rise above the sample before the run. If another run may have changed memory since
-        # then, the rise above the first sample during the run.
+        # The rise is measured from the last sample before the task run. If another task run may
+        # have changed the memory since that sample, it is measured from the first sample during the
+        # task run.
         before = np.maximum(first - 1, 0)
         at = times[selected][before]
         holds = (first > 0) & (at >= idle_since) & (starts[rows] - at <= _HOLDS)
@@ -78,9 +84,9 @@ def read_of_runs(run: Run, samples: pd.DataFrame) -> RunMemory:
 
 
 def processes_of_workers(run: Run) -> Array:
-    """Return a code for the process of each worker. Several workers may share a process."""
+    """Return the code of each worker's process. Workers in the same process have the same code."""
     known = run.workers[["host", "boot_id", "pid"]].astype(object)
-    # If the process of a worker is unknown, assume that it shares none.
+    # If the process of a worker is unknown, assume that no other worker runs in it.
     alone = np.where(known["pid"].isna(), np.arange(len(known)), -1)
     known = known.where(known.notna(), None).assign(alone=alone)
     # As tuples, because pandas cannot group texts with lone surrogates.
@@ -89,14 +95,14 @@ def processes_of_workers(run: Run) -> Array:
 
 
 def _alone(starts: Array, stops: Array, others: Array) -> tuple[Array, Array]:
-    """Return a mask of runs that were alone in their process, and the end of earlier runs.
+    """Return which task runs were alone in their process, and when all earlier ones had ended.
 
     Parameters
     ----------
     starts, stops
-        Times of the runs of a process.
+        Start and end of the task runs of one process.
     others
-        Start times of unfinished runs in this process.
+        Start times of unfinished task runs in this process.
     """
     order = np.argsort(starts, kind="stable")
     ended = np.maximum.accumulate(np.r_[-np.inf, stops[order]])[:-1]
@@ -109,7 +115,7 @@ def _alone(starts: Array, stops: Array, others: Array) -> tuple[Array, Array]:
 
 
 def _maxima(values: Array, first: Array, end: Array) -> Array:
-    """Return the maximum of each ``values[first:end]``, or NaN if it is empty."""
+    """Return the maximum of each slice ``values[first:end]``, or NaN if the slice is empty."""
     padded = np.r_[values, -np.inf]
     bounds = np.column_stack([first, np.maximum(end, first)]).ravel()
     largest = np.maximum.reduceat(padded, bounds)[::2] if len(first) else np.empty(0)
@@ -121,25 +127,25 @@ def _maxima(values: Array, first: Array, end: Array) -> Array:
 
 @dataclass(frozen=True)
 class SpilledAtOnce:
-    """The host whose workers had most results on disk at one time."""
+    """The host whose workers had the most bytes of results on disk at one time."""
 
     host: str
-    #: Bytes of results that its workers had on disk at the same time, and the maximum of one
-    #: worker.
+    #: Maximum over time of the bytes of results that all its workers had on disk. Then the maximum
+    #: of a single worker.
     peak: float
     of_one: float
-    #: Minimum free space on the disk to which they spill, or NaN if unknown.
+    #: Minimum free bytes on the disk to which these workers spill, or NaN if unknown.
     free: float
 
 
 def spilled_at_once(run: Run) -> SpilledAtOnce | None:
-    """Return the maximum of bytes that workers of one host had spilled at a time, or None."""
+    """Return the host whose workers had most bytes spilled at one time, or None if none spilled."""
     samples, workers = run.managed_memory, run.workers
     sizes = np.nan_to_num(samples["spilled_size"].to_numpy(dtype=float))
     if not sizes.max(initial=0.0) > 0:
         return None
     ids, times = samples["worker_id"].to_numpy(), samples["time"].to_numpy(dtype=float)
-    # When a worker leaves, its spilled results are gone.
+    # A worker that leaves deletes its spilled results.
     lives = np.unique(ids)
     ends = workers["last_seen"].to_numpy(dtype=float)[lives]
     ids, times = np.append(ids, lives), np.append(times, np.fmax(ends, -np.inf))
@@ -155,7 +161,10 @@ def spilled_at_once(run: Run) -> SpilledAtOnce | None:
 
 
 def free_disk(run: Run, host: str | None = None) -> float:
-    """Return the minimum free bytes where workers of a host (None: of any) spill, or NaN."""
+    """Return the minimum free bytes on the disk to which workers spill, or NaN if unknown.
+
+    If `host` is None, this is the minimum over all hosts.
+    """
     disks, hosts = run.disk_usage, run.workers["host"].to_numpy(dtype=object)
     on_host = (hosts == host if host else np.ones(len(hosts), bool))[disks["worker_id"].to_numpy()]
     there = on_host & (disks["local_directory"] == 1).to_numpy(dtype=bool)
@@ -163,14 +172,18 @@ def free_disk(run: Run, host: str | None = None) -> float:
 
 
 class Peak(NamedTuple):
-    """The maximum of the sum of several series, and its time, or 0 and NaN if never above 0."""
+    """Maximum over time of a sum, and its time. 0 and NaN if the sum is never above 0."""
 
     size: float
     time: float
 
 
 def peak_of(ids: Array, times: Array, sizes: Array) -> Peak:
-    """Return the maximum of the sum of the last values of all series."""
+    """Return the maximum over time of the sum of several series.
+
+    A series has the value of its last sample until its next sample. `ids` is the series of each
+    sample.
+    """
     order = np.lexsort((times, ids))
     ids, times, sizes = ids[order], times[order], sizes[order]
     first = np.append(True, ids[1:] != ids[:-1])[: len(ids)]
@@ -183,13 +196,13 @@ def peak_of(ids: Array, times: Array, sizes: Array) -> Peak:
 
 # --- Samples of the memory of worker processes, on the scheduler's clock --------------------------
 
-#: Maximum seconds between a sample and a moment that it describes. Then seconds for which samples
-#: of the scheduler's and the client's processes are valid, which are taken again on changes.
+#: Maximum seconds between a sample and a time for which it is used. Then maximum age in seconds of
+#: samples of the scheduler's and the client's process, which are taken again when a value changes.
 NEAR, _SAMPLE_HOLDS = 2.0, 61.0
 
 
 class Samples(NamedTuple):
-    """Samples of workers: seconds since the start of the run, on the scheduler's clock."""
+    """Samples of workers. Times are seconds since the start of the run by the scheduler's clock."""
 
     life: Array
     time: Array
@@ -197,7 +210,10 @@ class Samples(NamedTuple):
 
     @classmethod
     def from_table(cls, run: Run, table: pd.DataFrame, *names: str, or_zero: str = "") -> Samples:
-        """Return the samples of a table with all of these values. `or_zero` defaults to 0."""
+        """Return the samples in a table that have all of the named values.
+
+        A missing value of the column `or_zero` counts as 0.
+        """
         names = (*names, or_zero) if or_zero else names
         table = table.reindex(columns=["worker_id", "time", *names])
         table = table.fillna({or_zero: 0.0}).dropna()
@@ -208,7 +224,10 @@ class Samples(NamedTuple):
         return cls(life[there], time[there], values)
 
     def nearest(self, lives: Array | Sequence[int], time: float) -> dict[str, float]:
-        """Return the values in the samples of worker instances nearest to a time, or NaN."""
+        """Return the values of the sample nearest to `time`, or NaN if no sample is near.
+
+        Samples of all worker instances in `lives` are used.
+        """
         rows = np.flatnonzero(np.isin(self.life, lives))
         distance = np.abs(self.time[rows] - time)
         if not len(rows) or not distance.min() <= NEAR:
@@ -218,36 +237,39 @@ class Samples(NamedTuple):
 
 
 class ProcessMemory(NamedTuple):
-    """Memory of a process of workers in each of its samples, by time, in bytes."""
+    """Memory in bytes of a process that contains workers, one value per sample, sorted by time."""
 
-    #: Rows of `Trace.workers` of its workers.
+    #: Rows of `Trace.workers` of the workers in this process.
     lives: Array
     #: Seconds since the start of the run.
     time: Array
     memory: Array
-    #: Results in memory, and spilled to disk, of all its workers.
+    #: Bytes of results in memory, and of results spilled to disk, of all workers in this process.
     results: Array
     spilled: Array
     #: Bytes in the buffers of P2P shuffles.
     p2p: Array
-    #: Number of results of both kinds.
+    #: Number of results, in memory or spilled.
     number: Array
 
     @property
     def unmanaged(self) -> Array:
-        """Unmanaged memory: without results and the buffers of shuffles."""
+        """Memory that is neither used by results nor by buffers of shuffles."""
         return self.memory - self.results - self.p2p
 
 
 def results_of_workers(run: Run) -> Samples:
-    """Return samples of the results of workers, as Dask measures them."""
+    """Return samples of the results of workers, with sizes as Dask measures them."""
     names = "size", "spilled_size", "tasks"
     return Samples.from_table(run, run.managed_memory, *names, or_zero="p2p_size")
 
 
 @once_per_trace
 def memory_of_processes(run: Run) -> list[ProcessMemory]:
-    """Return the memory of each process of workers with samples of it and of its results."""
+    """Return the memory of each process that contains workers.
+
+    Processes that lack samples of their memory or of their results are left out.
+    """
     used = Samples.from_table(run, run.samples, "memory")
     held = results_of_workers(run)
     processes, process = list[ProcessMemory](), processes_of_workers(run)
@@ -276,7 +298,8 @@ def memory_of_processes(run: Run) -> list[ProcessMemory]:
 def unmanaged_of_runs(run: Run) -> RunMemory:
     """Return the unmanaged memory of the process of each task run.
 
-    The rise does not include inputs that came from other workers when the run started.
+    The result contains the rise during each run. The rise does not include inputs that came from
+    other workers when the run started.
     """
     tables = []
     for process in memory_of_processes(run):
@@ -287,7 +310,7 @@ def unmanaged_of_runs(run: Run) -> RunMemory:
 
 
 def _nearest(times: Array, wanted: Array) -> Array:
-    """Return the index of the time nearest to each wanted time. Times are sorted."""
+    """Return the index of the time nearest to each wanted time. `times` are sorted."""
     after = np.clip(np.searchsorted(times, wanted), 0, len(times) - 1)
     before = np.maximum(after - 1, 0)
     return np.where(wanted - times[before] <= np.abs(times[after] - wanted), before, after)
@@ -302,7 +325,10 @@ class Readings(NamedTuple):
     memory: Array
 
     def at(self, time: float) -> float:
-        """Return the last sample at a time, or NaN if there is none or it is too old."""
+        """Return the value of the last sample at or before `time`.
+
+        The result is NaN if there is no such sample or if it is too old.
+        """
         last = int(np.searchsorted(self.time, time, side="right")) - 1
         holds = last >= 0 and time - self.time[last] <= _SAMPLE_HOLDS
         return float(self.memory[last]) if holds else float("nan")
@@ -310,10 +336,10 @@ class Readings(NamedTuple):
 
 @once_per_trace
 def memory_of_others(run: Run) -> dict[str, Readings]:
-    """Return the memory of the processes ``scheduler`` and ``client``, by these names.
+    """Return the memory of the scheduler's and the client's process: ``scheduler``, ``client``.
 
-    A process without samples has no entry. Neither has a scheduler that shares its process with a
-    worker, nor a client that shares its process with a worker or the scheduler.
+    A process without samples has no entry. A scheduler that shares its process with a worker has no
+    entry either, nor has a client that shares its process with a worker or with the scheduler.
     """
     workers, states, clients = run.workers, run.scheduler_states, run.clients_under_way
     known = {

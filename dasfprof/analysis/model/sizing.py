@@ -1,4 +1,4 @@
-"""Chunk sizes of functions, the overhead of tasks, and the rate of the scheduler."""
+"""Chunk sizes of functions, the overhead of tasks, and the task rate of the scheduler."""
 
 from __future__ import annotations
 
@@ -19,22 +19,23 @@ from dasfprof.database.keys import TUPLE
 
 @dataclass(frozen=True)
 class Chunks:
-    """The chunks of each function, by its code among the categories of functions."""
+    """The chunks of each function, by its code among the categories of `Trace.tasks`."""
 
-    #: Mean bytes of a run: of its result, or of its share of the inputs if larger.
+    #: Mean bytes of a task run: its result, or the part of the inputs that only this task run uses,
+    #: if that is larger.
     size: Array
-    #: Maximum number of runs in a graph layer: a single chunk could be larger by this factor.
+    #: Maximum number of task runs in a graph layer. Chunks could be larger by at most this factor.
     width: Array
-    #: Usual shape of its results if they are arrays, with the number of blocks in each direction,
-    #: or None.
+    #: Most frequent shape of the function's results, with the number of blocks in each dimension.
+    #: None if the results are not arrays.
     shapes: list[tuple[tuple[int, ...], tuple[int, ...]] | None]
-    #: Whether its results are arrays or dataframes, which can be cut into larger pieces.
+    #: Whether the function's results are arrays or dataframes, which can have larger chunks.
     divisible: Array
 
 
 @once_per_trace
 def find_chunks(run: Run) -> Chunks:
-    """Return the chunks of each function from its successful runs."""
+    """Return the chunks of each function, computed from its successful task runs."""
     succeeded = (run.tasks["state"] == "memory").to_numpy(dtype=bool)
     runs = run.tasks[succeeded]
     function = runs["function"].cat
@@ -43,7 +44,7 @@ def find_chunks(run: Run) -> Chunks:
     given = runs["input_size"].to_numpy(dtype=float)
     chunk_size = np.fmax(given * _own_share(run, groups, succeeded)[groups.codes], size)
     codes, shapes = pd.factorize(runs["shape"].to_numpy(dtype=object))
-    # Index of a run's shape among those of arrays and dataframes, or -1 if its result is neither.
+    # Index of the shape of each task run's result, or -1 if the result is no array or dataframe.
     is_shape = np.array([isinstance(shape, tuple) for shape in shapes] + [False], dtype=bool)
     shape = np.where(is_shape[codes], codes, -1)
     width, widest = _widths(run)
@@ -58,7 +59,10 @@ def find_chunks(run: Run) -> Chunks:
 
 
 def larger_shape(shape: tuple[int, ...], blocks: tuple[int, ...], factor: float) -> tuple[int, ...]:
-    """Return a shape with `factor` times as many elements, limited to the array's own shape."""
+    """Return the shape of a chunk with `factor` times as many elements.
+
+    A chunk cannot become larger than the array. `blocks` is the number of chunks in each dimension.
+    """
     grown = list(shape)
     open_ = sorted((at for at in range(len(shape)) if blocks[at] > 1), key=lambda at: blocks[at])
     for left, at in zip(range(len(open_), 0, -1), open_, strict=True):
@@ -69,7 +73,10 @@ def larger_shape(shape: tuple[int, ...], blocks: tuple[int, ...], factor: float)
 
 
 def _own_share(run: Run, groups: Groups, succeeded: Array) -> Array:
-    """Return the divisor of each function's inputs, because its runs share them."""
+    """Return the factor by which each function's input bytes are reduced.
+
+    If several task runs share an input, each of them counts only a part of it.
+    """
     lengths, items = run.task_dependencies
     row = np.repeat(np.arange(len(lengths)), np.maximum(lengths, 0))
     index = np.full(len(lengths), -1, dtype=np.int64)
@@ -82,7 +89,7 @@ def _own_share(run: Run, groups: Groups, succeeded: Array) -> Array:
 
 
 def _widths(run: Run) -> tuple[Array, Array]:
-    """Return for each function the maximum number of keys in a layer, and their head."""
+    """Return each function's maximum number of keys in a layer, and the head of these keys."""
     tasks, keys = run.tasks, run.keys
     pairs = pd.DataFrame(
         {"function": tasks["function"].cat.codes.to_numpy(), "key": tasks["key_id"].to_numpy()}
@@ -98,7 +105,7 @@ def _widths(run: Run) -> tuple[Array, Array]:
 
 
 def _usual_shapes(groups: Groups, codes: Array, shapes: Array) -> list[tuple[int, ...] | None]:
-    """Return the most frequent shape of each group, or None without shapes."""
+    """Return the most frequent shape in each group, or None if the group has no shapes."""
     usual: list[tuple[int, ...] | None] = []
     for rows in np.split(codes[groups.order], groups.begins[1:-1])[: groups.count]:
         counts = np.bincount(rows[rows >= 0])
@@ -109,7 +116,10 @@ def _usual_shapes(groups: Groups, codes: Array, shapes: Array) -> list[tuple[int
 def _in_blocks(
     run: Run, shape: tuple[int, ...] | None, head: int
 ) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
-    """Return a shape, and the number of blocks that keys of a head have in each direction."""
+    """Return a shape with the number of blocks in each dimension.
+
+    The number of blocks is taken from the keys with this head. The result is None if it is unknown.
+    """
     if shape is None or head < 0:
         return None
     if run.keys.heads[head][0] - TUPLE != len(shape):  # The key does not contain block numbers.
@@ -120,19 +130,19 @@ def _in_blocks(
 
 # --- Costs of tasks: their overhead, and the rate of the scheduler --------------------------------
 
-#: Tasks per second that Dask's scheduler handles according to its documentation: about 1 ms per
-#: task.
+#: Tasks per second that the scheduler can handle according to Dask's documentation, which states
+#: about 1 ms per task.
 DOCUMENTED_RATE = 1000.0
 
 
 def chunk_costs(run: Run, overhead: float) -> pd.DataFrame:
-    """Return the overhead of tasks, and the chunk size for which it is a given fraction of time.
+    """Return the overhead of tasks, and the chunk size at which it is the fraction `overhead`.
 
     If a function takes ``o (1 - s) / s`` seconds, an overhead of o seconds per task is the fraction
     s of its time. With the guide's figures, 0.05 s and 0.5 %, this gives the guide's 10 s. A
     scheduler that handles ``rate`` tasks per second can feed P threads with tasks of at least ``P /
-    rate`` seconds. The time of a function is assumed to be proportional to its chunk size. No chunk
-    is larger than all chunks of its layer together.
+    rate`` seconds. The time of a function is assumed to be proportional to its chunk size. A chunk
+    cannot be larger than all chunks of its layer together.
 
     Returns
     -------
@@ -144,10 +154,11 @@ def chunk_costs(run: Run, overhead: float) -> pd.DataFrame:
         - ``duration``: mean seconds
         - ``overhead``: median seconds
         - ``wanted``: seconds that a task should take
-        - ``times_larger``: factor between the chunk sizes
+        - ``times_larger``: ratio of the suggested to the recorded chunk size
         - ``runs_then``: number of task runs with the larger chunks
-        - ``by_rate``: whether the scheduler's rate determines ``wanted``, and not the overhead
-        - ``chunk``: bytes
+        - ``by_rate``: whether ``wanted`` results from the scheduler's rate (and not from the
+          overhead)
+        - ``chunk``: bytes of a recorded chunk
         - ``of_each_thread``: number of task runs per thread of the run, or NaN if unknown
     """
     tasks = run.tasks.loc[(run.tasks["state"] == "memory").to_numpy(dtype=bool)]
@@ -176,7 +187,7 @@ def chunk_costs(run: Run, overhead: float) -> pd.DataFrame:
             "overhead": cost,
             "wanted": wanted,
             "times_larger": times,
-            # Noise of floating point would round 3.0000000001 up to 4.
+            # Without rounding, an inexact 3.0000000001 would become 4.
             "runs_then": np.ceil(np.round(ratio(groups.sizes.astype(float), times), 9)),
             "by_rate": by_rate > by_share,
             "chunk": chunks.size,
@@ -190,10 +201,11 @@ def chunk_costs(run: Run, overhead: float) -> pd.DataFrame:
 def task_overhead(run: Run) -> Array:
     """Return the overhead of each task run in seconds of its thread, or NaN if unknown.
 
-    One part is the time from being given the thread until the worker knew the outcome, without the
-    function, unspilling and deserializing, which grow with the data. The other part is the time for
-    which the thread was idle before, although the task was runnable, without the wait for its
-    inputs. A coroutine has no thread, so its second part is unknown and left out.
+    The first part is the time from the start of the slot until the worker knew the outcome. It
+    excludes the function, unspilling and deserializing, whose durations depend on the data. The
+    second part is the time for which the thread was idle before although the task was runnable. It
+    excludes the wait for inputs. A coroutine has no thread, so its second part is unknown and
+    counts as 0.
     """
     recorded, times, tasks = run.recorded, run.times, run.tasks
     moved = tasks["disk_read"].to_numpy(dtype=float) + tasks["deserialize"].to_numpy(dtype=float)
@@ -205,7 +217,10 @@ def task_overhead(run: Run) -> Array:
 
 
 def _thread_free_since(tasks: pd.DataFrame, executing: Array, done: Array) -> Array:
-    """Return when the thread of each run had finished its previous run, or NaN if there is none."""
+    """Return when the thread of each task run finished its previous task run.
+
+    The result is NaN for the first task run of a thread.
+    """
     threads = tasks["thread"].cat.codes
     times = pd.DataFrame({"worker": tasks["worker_id"], "thread": threads, "done": done})
     order = np.argsort(executing, kind="stable")
@@ -214,10 +229,10 @@ def _thread_free_since(tasks: pd.DataFrame, executing: Array, done: Array) -> Ar
 
 
 def highest_rate(recorded: dict[str, Array]) -> float:
-    """Return the maximum number of finished tasks in any second, or NaN without tasks.
+    """Return the maximum number of tasks that finished within one second, or NaN if unknown.
 
-    The scheduler can handle at least this rate. For a run of less than a second, it is the mean
-    rate.
+    The scheduler can handle at least this rate. If the run is shorter than a second, the result is
+    the mean rate.
 
     Parameters
     ----------

@@ -16,9 +16,9 @@ from dasfprof.analysis.trace.trace import once_per_trace
 from dasfprof.database.columns import Array
 from dasfprof.text import elide, excerpt
 
-# Task runs by pipeline step, for all analyses that group by it.
+# Task runs by pipeline step, for all analyses that group by step.
 
-#: Label of task runs that belong to no step.
+#: Label of task runs that do not belong to any step.
 NO_STEP = "(no step)"
 
 
@@ -28,7 +28,7 @@ def has_steps(run: Run) -> bool:
 
 
 def step_groups(*tables: pd.DataFrame) -> tuple[Array, list[str]]:
-    """Return codes and names of the steps of task runs, for concatenated tables.
+    """Return codes and names of the steps of task runs. Rows of all tables are concatenated.
 
     Returns
     -------
@@ -41,12 +41,13 @@ def step_groups(*tables: pd.DataFrame) -> tuple[Array, list[str]]:
 def groups_of(
     column: str, nothing: str, tables: tuple[pd.DataFrame, ...]
 ) -> tuple[Array, list[str]]:
-    """Return codes and texts of a categorical column, for concatenated tables.
+    """Return codes and texts of a categorical column. Rows of all tables are concatenated.
 
     Returns
     -------
     codes, names
-        Row ``i`` has ``names[codes[i]]``. The last name is `nothing`, for rows without a text.
+        Row ``i`` has ``names[codes[i]]``. The last name is `nothing`. Rows without a text have this
+        name.
     """
     texts = joined_categoricals(*(table[column].array for table in tables))
     named = np.array([*(name != nothing for name in texts.categories), False])
@@ -70,13 +71,16 @@ def has_clients(run: Run) -> bool:
 
 
 def client_groups(*tables: pd.DataFrame) -> tuple[Array, list[str]]:
-    """Return client codes of rows and the names, like `step_groups`. The last is `NO_CLIENT`."""
+    """Return codes and names of the clients of task runs, as `step_groups` does for steps.
+
+    The last name is `NO_CLIENT`.
+    """
     return groups_of("client", NO_CLIENT, tables)
 
 
 # --- Task runs by the source line that built them, for all analyses that group by it --------------
 
-#: Labels of task runs without a line, which contain the reason.
+#: Labels of task runs whose line is unknown. Each label contains the reason.
 NO_LINES = tuple(f"({reason})" for reason in REASONS)
 
 
@@ -102,21 +106,24 @@ def line_groups(*tables: pd.DataFrame) -> tuple[Array, list[str]]:
 
 
 def line_words(run: Run, line: str) -> str:
-    """Return a line with its text, if known: ``pipeline.py:7 (x = load())``."""
+    """Return a line followed by its source text, if known: ``pipeline.py:7 (x = load())``."""
     noted = run.lines
     text = noted["text"][noted["line"] == line].iloc[0]
     return f"{excerpt(line)} ({excerpt(text)})" if isinstance(text, str) else excerpt(line)
 
 
 def lines_by_place(run: Run) -> dict[tuple[object, object], str]:
-    """Return the labels of lines that built tasks, by file and line number, without fused ones."""
+    """Return the labels of lines that built tasks, by file and line number.
+
+    Groups of fused lines are left out.
+    """
     noted = zip(*(run.lines[name] for name in ("file", "number", "line", "fused")), strict=True)
     return {(file, number): line for file, number, line, fused in noted if not fused}
 
 
 # --- `annotation_texts`: annotations of task runs: priority, retries, resources -------------------
 
-#: Annotations that Dask knows. Those of users may contain anything.
+#: Annotations with a meaning in Dask. Annotations of users may contain any value.
 _OF_DASK = ("priority", "retries", "resources", "workers", "allow_other_workers")
 _LONGEST = 200
 
@@ -127,7 +134,8 @@ def annotation_texts(run: Run) -> tuple[Array, list[str]]:
     Returns
     -------
     codes, texts
-        Row ``i`` has ``texts[codes[i]]``. The first text is empty, for rows without annotations.
+        Row ``i`` has ``texts[codes[i]]``. The first text is empty. Rows without annotations have
+        this text.
     """
     indices, values = distinct_annotations(run)
     texts = {"": 0}
@@ -136,7 +144,10 @@ def annotation_texts(run: Run) -> tuple[Array, list[str]]:
 
 
 def distinct_annotations(run: Run) -> tuple[Array, list[object]]:
-    """Return the index of each row's annotations (-1 if not recorded), and the annotations."""
+    """Return the index of each row's annotations, and the distinct annotations.
+
+    The index is -1 if annotations were not recorded.
+    """
     if "annotations" not in run.tasks:
         return np.full(len(run.tasks), -1, dtype=np.int64), []
     return distinct_objects(run.tasks["annotations"])
@@ -157,16 +168,16 @@ def _plain(value: object) -> str:
 
 # --- Lines of the client's program that requested results: where their futures were made ----------
 
-#: Calls of Dask that send graphs.
+#: Calls of Dask that submit graphs.
 _SENDING = ("compute", "persist", "submit", "map")
 
 
 @once_per_trace
 def asked_lines(run: Run) -> Array:
-    """Return the line that sent the graph of each of `Trace.tasks`, or empty if unknown.
+    """Return the line that submitted the graph of each of `Trace.tasks`, or empty if unknown.
 
-    A client's graphs arrive in the order in which they were sent, and each was sent within a call.
-    If several calls overlap, as from threads, the line is unknown.
+    The graphs of a client arrive in the order in which they were submitted, and each graph was
+    submitted within a call. If several calls overlap, such as in threads, the line is unknown.
     """
     lines = np.full(len(run.tasks), "", dtype=object)
     if "graph" not in run.tasks or not len(run.client_calls):
@@ -178,7 +189,7 @@ def asked_lines(run: Run) -> Array:
 
 
 def _of_graphs(run: Run) -> list[str]:
-    """Return the line that sent each graph."""
+    """Return the line that submitted each graph, or empty if unknown."""
     graphs, sent = run.graphs, run.graphs_sent
     lines = [""] * len(graphs)
     clients = graphs["client"].astype(object).to_numpy()
@@ -196,15 +207,18 @@ def _of_graphs(run: Run) -> list[str]:
 
 
 def _of_calls(run: Run, times: Array) -> list[str]:
-    """Return the line of the only call in progress at each time, or empty if none or several."""
+    """Return, for each time, the line of the call in progress.
+
+    The result is empty if no call or several calls were in progress.
+    """
     calls = run.client_calls
     calls = calls[calls["call"].isin(_SENDING).to_numpy() & (calls["line"] >= 0).to_numpy()]
     begin, stop = (calls[name].to_numpy(dtype=float) for name in ("time", "stop"))
     begun, ended = np.argsort(begin, kind="stable"), np.argsort(stop, kind="stable")
     first = np.searchsorted(begin[begun], times, side="right")
     over = np.searchsorted(stop[ended], times, side="left")
-    # The sum of rows that have started, minus those that have ended, is the number of the only open
-    # one.
+    # The sum of the indices of all calls that have started, minus the sum of those that have ended,
+    # is the index of the call in progress, if only one is in progress.
     left = np.append(0, np.cumsum(begun))[first] - np.append(0, np.cumsum(ended))[over]
     named = lines_by_place(run)
     files, numbers = calls["file"].astype(object).tolist(), calls["line"].tolist()
@@ -233,8 +247,8 @@ def number_layers(keys: KeyTable, key_ids: Array, functions: Array) -> Array:
     """Return a code for the graph layer of each task run.
 
     The tasks of ``x.mean()`` and of ``(x ** 3).mean()`` have the same name, ``mean_chunk``, but do
-    different work. Keys of a collection's layer are tuples with the same head. Tasks of a function
-    with text keys count as one layer.
+    different work. Keys of the same layer of a collection are tuples with the same head. If the
+    keys of a function are texts, all its tasks count as one layer.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Task runs that took far longer than others with the same work, slow workers, and causes."""
+"""Task runs that took far longer than others of the same layer, slow workers, and causes."""
 
 from __future__ import annotations
 
@@ -16,43 +16,49 @@ from dasfprof.database.columns import Array
 
 # --- Workers, and hosts, on which a function takes longer than on others --------------------------
 
-#: Thresholds of a worker or host that is slow for a function: ratio of its median to the median of
-#: the other workers' medians,
+#: Thresholds for a worker or host that is slow for a function. Threshold (ratio): its median
+#: divided by the median of the medians of the other workers.
 TIMES_OTHERS = 1.5
-#: number of standard deviations by which the rank sum of its runs exceeds its expectation,
+#: Threshold (standard deviations): excess of the rank sum of its task runs over the expected rank
+#: sum.
 RANK_SUM_Z = 3.3
-#: and minimum number of runs there, and on the others.
+#: Minimum number of task runs on this worker, and on the other workers.
 FEWEST_ON_A_WORKER = 6
 
 
 @dataclass(frozen=True)
 class Slowness:
-    """How slow each function is on each worker or host where it ran."""
+    """How slow each function is on each worker or host where it ran.
 
-    #: Pair of function and worker of each run.
+    A pair is one function on one worker or host.
+    """
+
+    #: Pair to which each task run belongs.
     of_run: Array
-    #: Function, worker and number of runs of each pair.
+    #: Function, worker (or host), and number of task runs of each pair.
     function: Array
     place: Array
     runs: Array
-    #: Median seconds of each pair, and median of the medians of its function on other workers.
+    #: Median seconds of each pair. Then the median of the medians of the same function on the other
+    #: workers.
     median: Array
     median_elsewhere: Array
-    #: Standardized rank sum (Wilcoxon, Mann and Whitney) of its runs among those of its function.
+    #: Standardized rank sum (Wilcoxon, Mann and Whitney) of the pair's task runs among all task
+    #: runs of the function.
     z: Array
-    #: Whether it is slow by the three thresholds of this module.
+    #: Whether the pair is slow by the three thresholds above.
     slow: Array
 
 
 def measure_slowness(function: Array, place: Array, seconds: Array) -> Slowness:
-    """Compare workers or hosts by the seconds of the runs of each function there.
+    """Compare workers or hosts by how long each function takes on them.
 
     Parameters
     ----------
     function, place
-        Code of the function and of the worker or host of each run.
+        Code of the function of each task run, and code of its worker or host.
     seconds
-        Seconds of each run.
+        Seconds of each task run.
     """
     places = int(place.max(initial=-1)) + 1
     of_run, pairs = pd.factorize(function.astype(np.int64) * max(places, 1) + place, sort=True)
@@ -72,7 +78,10 @@ def measure_slowness(function: Array, place: Array, seconds: Array) -> Slowness:
 
 
 def _median_of_others(groups: Array, values: Array, count: int) -> Array:
-    """Return for each value the median of the other values in its group, or NaN."""
+    """Return, for each value, the median of the other values in its group.
+
+    The result is NaN if there is no other value.
+    """
     grouped = Groups(groups, count)
     places = grouped.places(values)
     ordered = np.empty(len(values))
@@ -81,7 +90,7 @@ def _median_of_others(groups: Array, values: Array, count: int) -> Array:
     others = grouped.sizes[groups] - 1
 
     def other(number: Array) -> Array:
-        """Return the value at an index after the own value of each row is removed."""
+        """Return, for each row, the value at an index after its own value is removed."""
         return ordered[begins + number + (number >= places)]
 
     alone = others == 0
@@ -93,25 +102,26 @@ def _median_of_others(groups: Array, values: Array, count: int) -> Array:
 
 # --- Task runs that took far longer than others of their function and layer, and causes -----------
 
-#: Thresholds of a straggler: multiple of its layer's median (see `number_layers`),
+#: Thresholds for a straggler. Threshold (multiple of the median of its layer, see `number_layers`):
+#: duration.
 TIMES_MEDIAN = 2.0
-#: number of median absolute deviations above the median,
+#: Threshold (number of median absolute deviations): duration above the median.
 DEVIATIONS = 3.0
-#: and fraction of the run's wall time.
+#: Threshold (fraction of the run's wall time): duration.
 SHARE_OF_WALL = 0.01
-#: Minimum number of runs of a layer that can have stragglers.
+#: Minimum number of task runs of a layer in which stragglers are searched.
 FEWEST = 5
 
-#: Threshold (multiple of the layer's median input bytes): an input is larger.
+#: Threshold (multiple of the median input bytes of the layer): the input counts as larger.
 _LARGER = 1.5
 #: Threshold (fraction of the excess over the median): a cause explains a straggler.
 _EXPLAINS = 0.5
 #: Ratio of the median absolute deviation to the standard deviation of a normal distribution.
 _NORMAL_DEVIATION = 0.6745
-#: Number of deviations beyond the highest expected value that still count as chance.
+#: Tolerance in deviations: a value up to this much above the expected maximum counts as chance.
 _CHANCE = 0.5
 
-#: Causes in the order in which they are checked. The first that explains a run is its cause.
+#: Causes in the order in which they are checked. The first cause that explains a straggler is used.
 CAUSES = (
     "larger input",
     "slow host",
@@ -129,22 +139,23 @@ CAUSES = (
 
 @dataclass(frozen=True)
 class StragglerRuns:
-    """The stragglers, by excess, largest first."""
+    """The stragglers of a run, sorted by excess in descending order."""
 
-    #: Rows of `Trace.tasks`, and codes of `NamedWorkers`.
+    #: Row of `Trace.tasks`, and code of the worker in `NamedWorkers`.
     rows: Array
     worker: Array
     #: Start in Unix seconds.
     start: Array
-    #: Seconds of its thread without CPU wait, the median of its layer, and the excess.
+    #: Seconds of the thread without CPU wait, the median of the layer, and the difference of both.
     seconds: Array
     median: Array
     excess: Array
-    #: Bytes of its input, the layer's median, and the expected seconds for an input of this size.
+    #: Bytes of the input, the median of the layer, and the expected seconds for an input of this
+    #: size.
     input_size: Array
     median_input: Array
     expected: Array
-    #: Cause of each, one of `CAUSES`.
+    #: Index in `CAUSES` of each straggler's cause.
     cause: Array
 
 
@@ -153,8 +164,8 @@ def find_stragglers(run: Run) -> StragglerRuns:
     """Return the stragglers of a run with their causes.
 
     A straggler takes at least twice the median, as in Mantri (OSDI'10) and Spark. It is also at
-    least three deviations above the median, so that a layer with a wide spread has few stragglers,
-    and takes at least one percent of the run's wall time, so that it matters.
+    least three deviations above the median, so that a layer with a wide spread has few stragglers.
+    It takes at least one percent of the run's wall time, so that it matters.
     """
     runs = _Runs(run)
     slow = runs.seconds > np.maximum(
@@ -179,19 +190,19 @@ def find_stragglers(run: Run) -> StragglerRuns:
 
 
 class _Runs:
-    """Task runs of functions that may have stragglers, with the usual values of their layers.
+    """Task runs that may be stragglers, with the median values of their layers.
 
     Parameters
     ----------
     trace
-        The trace.
+        The run.
     """
 
     def __init__(self, run: Run) -> None:
         tasks = run.tasks
         executing, length = tasks["executing"].to_numpy(), tasks["duration"].to_numpy()
-        # The time of its thread, with unspilling and deserializing if recorded, but without CPU
-        # wait, which any run would have had.
+        # Seconds of the thread, including unspilling and deserializing if recorded. CPU wait is
+        # excluded, because any task run would have had to wait.
         waited = np.nan_to_num(tasks["run_queue"].to_numpy(dtype=float))
         waited = np.clip(waited, 0.0, np.maximum(length, 0.0))
         seconds = np.fmax(tasks["done"].to_numpy() - executing, length) - waited
@@ -200,22 +211,22 @@ class _Runs:
         function = tasks["function"].cat
         codes = function.codes.to_numpy()
         wanted = np.isin(codes, np.unique(codes[seconds > self.least]))
-        # A run that seceded waits for its own tasks, whose duration it cannot change.
+        # A task run that seceded waits for its child tasks, and cannot change their duration.
         rows = np.flatnonzero(wanted & tasks["seceded"].isna().to_numpy())
-        #: Their rows in the trace.
+        #: Rows of these task runs in `Trace.tasks`.
         self.rows = rows
         self.tasks = tasks = tasks.take(rows)
         self.seconds, self.working = seconds[rows], (length - waited)[rows]
         start = tasks["start"].to_numpy()
         self.start: Array = np.where(np.isfinite(executing[rows]), executing[rows], start)
-        #: When their functions returned. This is before `done`, because Dask releases the thread
-        #: first.
+        #: Times at which the functions returned. They are before `done`, because Dask releases the
+        #: thread in between.
         self.returned: Array = start + length[rows]
         self.workers = run.named
         self.worker = self.workers.numbers(tasks)
         layers = task_layers(run)
         self.function = codes[rows].astype(np.int64)
-        #: Groups by layer, whose medians are the usual values.
+        #: Groups by layer. The medians of these groups are the usual values.
         self.groups = Groups(layers.codes[rows], layers.count)
         self.median = self._usual(self.seconds)
         self.deviation: Array = self.groups.deviation(self.seconds)[self.groups.codes]
@@ -224,11 +235,11 @@ class _Runs:
         self.median_input = self._usual(self.input_size)
 
     def _usual(self, values: Array) -> Array:
-        """Return the median of its layer for each run."""
+        """Return, for each task run, the median of its layer."""
         return self.groups.median(values)[self.groups.codes]
 
     def causes(self, rows: Array) -> tuple[Array, Array]:
-        """Return the code of each run's cause, and the expected seconds for its input."""
+        """Return the code of each straggler's cause, and the expected seconds for its input."""
         expected = self._expected(rows)
         usual = self.median_input[rows]
         larger = (self.input_size[rows] >= _LARGER * usual) & (usual > 0)
@@ -251,10 +262,11 @@ class _Runs:
         return np.select(explained, range(len(explained)), len(explained)), expected
 
     def _expected(self, rows: Array) -> Array:
-        """Return the expected seconds for the size of each run's input.
+        """Return the expected seconds of stragglers, given the sizes of their inputs.
 
-        It is the median of the runs of its layer whose inputs have the same power of two, if there
-        are others. If not, the duration is proportional to the input.
+        This is the median of the task runs of the same layer whose inputs have a similar size (the
+        same power of two). If there are too few of them, the duration is assumed to be proportional
+        to the input.
         """
         sizes = np.frexp(np.nan_to_num(self.input_size))[1].astype(np.int64)
         span = int(sizes.max(initial=0) - sizes.min(initial=0)) + 1
@@ -269,11 +281,12 @@ class _Runs:
 
     @cached_property
     def _slow_places(self) -> tuple[Array, Array]:
-        """Return masks of runs whose worker, and whose whole host, is slow for them."""
+        """Masks of task runs whose worker, or whose host, is slow for their function."""
         hosts = pd.factorize(self.workers.hosts)[0]
         on_workers = measure_slowness(self.groups.codes, self.worker, self.seconds)
         on_hosts = measure_slowness(self.groups.codes, hosts[self.worker], self.seconds)
-        # The host's pair of each worker's pair. A host is slow if all of its workers are.
+        # The pair of the host to which each pair of a worker belongs. A host is slow if all its
+        # workers are slow.
         above = np.empty(len(on_workers.runs), dtype=np.int64)
         above[on_workers.of_run] = on_hosts.of_run
         within = Groups(above, len(on_hosts.runs))
@@ -282,21 +295,22 @@ class _Runs:
         return on_workers.slow[on_workers.of_run], slow_hosts[on_hosts.of_run]
 
     def _is_due(self, seconds: Array, rows: Array) -> Array:
-        """Return whether these seconds explain the runs' excess."""
+        """Return whether the excess of `seconds` over their median explains the runs' excess."""
         return (seconds - self._usual(seconds))[rows] >= _EXPLAINS * self.excess[rows]
 
     def _first(self, rows: Array) -> Array:
-        """Return whether no run of the function had returned on the worker when the run started."""
+        """Return whether each run started before any run of its function ended on its worker."""
         lives = self.tasks["worker_id"].to_numpy().astype(np.int64)
         cells, distinct = pd.factorize(lives + self.function * (int(lives.max(initial=0)) + 1))
         places = Groups(cells, len(distinct))
         first = self.start < places.min(self.returned)[cells]
-        # If all runs are first runs, this does not distinguish any of them.
+        # If every task run of a function on a worker is such a first run, this explains none of
+        # them.
         some_later = places.sum((~first).astype(float)) > 0
         return (first & some_later[cells])[rows]
 
     def _skewed(self, rows: Array) -> Array:
-        """Return whether the spread of a layer's runs explains such long ones.
+        """Return whether the spread of durations in the layer makes such long task runs likely.
 
         Among n values of a normal distribution, the expected maximum is about ``sqrt(2 ln(n))``
         deviations above the mean. Logarithms of durations are assumed to have a normal

@@ -1,4 +1,4 @@
-"""The waits of a task run, and the state of the workers when it was assigned to one."""
+"""The waits of a task run, and the state of all workers when the task run was assigned."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from dasfprof.analysis.run import Run
 from dasfprof.database.columns import Array
 from dasfprof.text import count_of, elide, format_size
 
-#: Names of the parts for the assignment to a worker, and for other workers at that time.
+#: Names of rows about workers at the time of the assignment: the worker that got the task run, and
+#: any other worker.
 ASSIGNED, OTHER_WORKER = "assigned", "other worker"
 #: Maximum number of other workers that are listed.
 _MAXIMUM_WORKERS = 10
@@ -25,29 +26,30 @@ _NONE = float("nan")
 
 @dataclass(frozen=True)
 class Part:
-    """One part of a task run's time, or one worker at the time of its assignment."""
+    """A part of a task run's time, or a worker at the time of the task run's assignment."""
 
     name: str
     #: Title of the worker, "scheduler", or empty if unknown.
     worker: str
     #: Seconds since the start of the run.
     start: float
-    #: Seconds, or NaN for a worker at the time of the assignment.
+    #: Duration of the part in seconds. NaN if this is a worker at the time of the assignment.
     duration: float
     description: str
-    #: For a worker: unfinished task runs assigned to it, and bytes of the inputs on it (NaN if the
-    #: location or size of an input is unknown).
+    #: For a worker at the time of the assignment: number of unfinished task runs that were assigned
+    #: to it, and bytes of the task run's inputs on it (NaN if the location or size of an input is
+    #: unknown).
     tasks: float = _NONE
     input_bytes: float = _NONE
 
 
 class TaskWaits:
-    """The parts of the time of task runs.
+    """Divides the time of task runs into parts.
 
     Parameters
     ----------
     run
-        A run with its unfinished task runs: `Run.whole`. Rows are those of its `TaskSlots`.
+        A run with its unfinished task runs (`Run.whole`). Methods take rows of its `TaskSlots`.
     """
 
     def __init__(self, run: Run) -> None:
@@ -58,7 +60,7 @@ class TaskWaits:
         }
 
     def parts(self, row: int) -> list[Part]:
-        """Return the parts of a task run's time and the workers at its assignment, by time."""
+        """Return the parts of a task run's time, and workers at its assignment, sorted by time."""
         times = self._slots.times
         arrival, runnable, first_sent, received, ready, executing, start, stop, done, known = (
             float(getattr(times, name)[row])
@@ -69,7 +71,7 @@ class TaskWaits:
         )
         sent, worker = float(self._slots.sent[row]), self._title(int(self._slots.worker[row]))
         state = unspilled = ""
-        if row < len(self._run.tasks):  # In its worker's record.
+        if row < len(self._run.tasks):  # A worker's file contains it.
             size = float(self._run.tasks["disk_read_size"].iloc[row])
             unspilled = f"{format_size(size)} of its inputs were unspilled." if size > 0 else ""
             state = f"State: {self._run.tasks['state'].iloc[row]}."
@@ -114,7 +116,10 @@ class TaskWaits:
     # --- Waits of the task run --------------------------------------------------------------------
 
     def _inputs(self, row: int) -> tuple[Array, Array]:
-        """Return the keys of a task run's inputs, and the rows that made them (-1: unknown)."""
+        """Return the keys of a task run's inputs, and the rows that made these inputs.
+
+        A row is -1 if it is unknown.
+        """
         links = find_links(self._run)
         selected = links.row == row
         return links.key_id[selected], links.producer[selected]
@@ -143,7 +148,7 @@ class TaskWaits:
         return f"Workers had no room for more tasks until {self._key(ended)} finished on {where}."
 
     def _steals(self, row: int) -> tuple[str, str]:
-        """Return the last worker that the task run was stolen from, and a sentence about steals."""
+        """Return the last worker from which a task run was stolen, and a sentence about steals."""
         steals, times = self._run.steals, self._slots.times
         stolen = "It was stolen before a thread there was free."
         if not len(steals):
@@ -156,7 +161,7 @@ class TaskWaits:
         return (self._title_at(victims[-1]) if victims else ""), stolen
 
     def _transfers(self, row: int) -> str:
-        """Return a description of the transfers of inputs between reception and ready."""
+        """Return a description of the transfers of a task run's inputs before it was ready."""
         keys, _ = self._inputs(row)
         if not len(keys):
             return ""
@@ -172,7 +177,7 @@ class TaskWaits:
         return f"{count_of(len(transfers), 'transfer')} of {size} from {names}."
 
     def _transferred(self, keys: Array) -> pd.DataFrame:
-        """Return one row per transfer and key among these keys, indexed by transfer."""
+        """Return one row per transfer and transferred key of `keys`, indexed by transfer."""
         table, (lengths, items) = self._run.transfers, self._run.transfer_keys
         wanted = np.isin(items, keys)
         brought = table.iloc[np.repeat(np.arange(len(table)), np.maximum(lengths, 0))[wanted]]
@@ -200,7 +205,10 @@ class TaskWaits:
     # --- Workers at the time of the assignment ----------------------------------------------------
 
     def _workers_at(self, row: int, sent: float) -> Iterator[Part]:
-        """Yield its worker, then others: those with most of its inputs, then the least busy."""
+        """Yield the worker of a task run at its assignment, then other workers.
+
+        Workers with most bytes of its inputs come first, then the least busy workers.
+        """
         lives, worker = self._run.lives, int(self._slots.worker[row])
         present = (lives.begin <= sent) & (sent <= lives.end) | (lives.ids == worker)
         tasks, input_bytes = self._assigned_at(row, sent), self._bytes_at(row, sent)
@@ -215,7 +223,7 @@ class TaskWaits:
             yield Part(name, self._title(who), sent, _NONE, description, *amounts)
 
     def _assigned_at(self, row: int, time: float) -> Array:
-        """Return for each worker the number of other unfinished runs assigned before a time."""
+        """Return, for each worker, the number of other task runs in progress on it at `time`."""
         slots, unfinished = self._slots, self._run.unfinished
         sent, known = slots.sent, slots.times.known
         open_ = (sent < time) & ~(known <= time)
@@ -225,7 +233,7 @@ class TaskWaits:
         return np.bincount(workers[workers >= 0], minlength=len(self._run.workers))
 
     def _bytes_at(self, row: int, time: float) -> Array:
-        """Return for each worker the bytes of a task run's inputs that had been made or fetched.
+        """Return, for each worker, the bytes of a task run's inputs that it had at `time`.
 
         All are NaN if the location or the size of an input is unknown.
         """

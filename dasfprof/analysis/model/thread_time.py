@@ -1,4 +1,4 @@
-"""Categories of thread-seconds, and the thread-seconds of task runs by category."""
+"""Categories of thread time, and the thread-seconds of task runs by category."""
 
 from __future__ import annotations
 
@@ -16,17 +16,18 @@ from dasfprof.database.columns import Array
 
 # --- Categories of thread-seconds -----------------------------------------------------------------
 
-#: First index of the categories' colours in the page's palette. Earlier colours are for functions.
+#: Index of the first colour in the page's palette that is used for categories. Earlier colours are
+#: used for functions.
 FIRST_COLOUR = 8
 
 
 class ThreadTime(IntEnum):
-    """A category of thread-seconds, in the order of display: the `USES` of busy threads first.
+    """A category of thread-seconds, in the order of display. Busy categories (`USES`) come first.
 
-    Each has its label, a colour (an index in the page's palette), a meaning, and whether it is
-    hatched backwards, because there are more idle categories than colours. Categories have muted
-    colours that no function, step or worker has, starting at `FIRST_COLOUR`. Frequent categories
-    share their colour with none of the others.
+    A category has a label, a colour (an index in the page's palette), a meaning, and a flag for
+    hatching in the opposite direction. Hatching is needed because there are more idle categories
+    than colours. Colours of categories start at `FIRST_COLOUR`. They are muted, and functions,
+    steps and workers do not use them. A frequent category does not share its colour.
     """
 
     label: str
@@ -161,10 +162,10 @@ class ThreadTime(IntEnum):
     )
 
 
-#: Number of categories of busy threads, which come first.
+#: Number of categories of busy threads, which come before all others.
 USES = ThreadTime.STARTING.value
 
-#: What usually helps if a category takes much of the thread time.
+#: Advice for each category: what usually helps if it takes much of the thread time.
 HELPS = {
     ThreadTime.COMPUTING: "Profile the function, or give it more cores.",
     ThreadTime.WAITING_FOR_A_CORE: (
@@ -203,7 +204,7 @@ RUNNING = (
 )
 
 
-#: Causes that only the scheduler knows.
+#: Causes of idle threads that are only known from the scheduler's file.
 NEEDS_SCHEDULER = (
     ThreadTime.NO_RUNNABLE_TASK,
     ThreadTime.CALLS_OF_ACTORS,
@@ -213,7 +214,10 @@ NEEDS_SCHEDULER = (
 
 
 def with_known_causes(seconds: Array, knows_tasks: bool) -> Array:
-    """Return thread-seconds by category (last axis), without causes that a trace cannot know."""
+    """Return thread-seconds by category (last axis), limited to causes that the trace can show.
+
+    Causes that need the scheduler's tasks become `IDLE_CAUSE_UNKNOWN` if `knows_tasks` is False.
+    """
     if not knows_tasks:
         seconds = seconds.copy()
         needing = list(NEEDS_SCHEDULER)
@@ -226,19 +230,19 @@ def with_known_causes(seconds: Array, knows_tasks: bool) -> Array:
 
 
 def busy_seconds(run: Run, slots: TaskSlots, before: Array, inside: Array, after: Array) -> Array:
-    """Split the thread-seconds of each task run by category.
+    """Divide the thread-seconds of each task run into categories.
 
     Parameters
     ----------
     run, slots
         The run and the slots of its task runs.
     before, inside, after
-        Thread-seconds of each run before, in and after its function.
+        Thread-seconds of each task run before, in and after its function.
 
     Returns
     -------
     array
-        Seconds with the shape (`USES`, runs). They sum to the given seconds.
+        Seconds with the shape (`USES`, task runs). Their sum is the sum of the given seconds.
     """
     costs = recorded_costs(run, len(inside))
     seconds = uses_of(slots.times.stop - slots.times.start, costs, before, inside, after)
@@ -249,22 +253,22 @@ def busy_seconds(run: Run, slots: TaskSlots, before: Array, inside: Array, after
     return seconds
 
 
-#: Columns with the costs of each task run, and defaults of missing values.
+#: Columns with known parts of each task run's time, and defaults for missing values.
 COSTS = {"cpu": np.nan, "run_queue": 0.0, "storage": 0.0, "deserialize": 0.0, "disk_read": 0.0}
 
 
 def recorded_costs(run: Run, count: int) -> dict[str, Array]:
-    """Return the costs of a run's task runs, with defaults for runs without a worker's file."""
+    """Return the columns of `COSTS`. Task runs that no worker's file contains have the defaults."""
     return {name: recorded_column(run, name, count, missing) for name, missing in COSTS.items()}
 
 
 def uses_of(
     length: Array, costs: Mapping[str, Array], before: Array, inside: Array, after: Array
 ) -> Array:
-    """Split the thread-seconds of task runs as `busy_seconds` does, using only each run's record.
+    """Divide the thread-seconds of task runs like `busy_seconds`, using only each run's record.
 
-    Time in which workers wrote to disk after functions counts as overhead. `length` has the seconds
-    of functions.
+    `length` contains the seconds of functions. Time after functions in which workers wrote to disk
+    counts as overhead.
     """
     seconds = np.zeros((USES, len(inside)))
     unspill = np.minimum(costs["disk_read"], before)
@@ -272,7 +276,7 @@ def uses_of(
     seconds[ThreadTime.DESERIALIZE] = deserialize
     seconds[ThreadTime.UNSPILL_AND_SPILL] = unspill
     seconds[ThreadTime.TASK_OVERHEAD] = (before - unspill - deserialize) + after
-    # A run that seceded occupied its thread only for a part of its function.
+    # If a task run seceded, it occupied its thread only during a part of its function.
     share = np.nan_to_num(ratio(inside, length))
     known = ~np.isnan(costs["cpu"])
     split = _split_running(
@@ -284,29 +288,29 @@ def uses_of(
 
 
 def unspill_seconds(run: Run, before: Array) -> Array:
-    """Return for how many seconds before its function the inputs of each run were unspilled."""
+    """Return the seconds before its function in which each task run's inputs were unspilled."""
     return np.minimum(recorded_column(run, "disk_read", len(before)), before)
 
 
 class RunningSeconds(NamedTuple):
-    """Seconds of functions by what their threads did."""
+    """Seconds of functions by the activity of their threads."""
 
-    #: On a core, or NaN if not recorded.
+    #: On a core. NaN if CPU time was not recorded.
     cpu: Array
-    #: Waiting for CPU, waiting for storage, and neither. All three are NaN if CPU wait was not
-    #: recorded. If only storage waits were not recorded, the second is NaN and its time is part of
-    #: the third.
+    #: Waiting for CPU, waiting for storage, and neither of both. All three are NaN if CPU wait was
+    #: not recorded. If only storage waits were not recorded, `storage` is NaN, and its time is part
+    #: of `blocked`.
     core_wait: Array
     storage: Array
     blocked: Array
 
     def scaled(self, rows: Array, share: Array) -> RunningSeconds:
-        """Return these rows, each multiplied by a fraction."""
+        """Return the values of `rows`, each multiplied by its fraction `share`."""
         return RunningSeconds(*(part[rows] * share for part in self))
 
 
 def running_seconds(tasks: pd.DataFrame) -> RunningSeconds:
-    """Split the seconds of each task run's function.
+    """Divide the seconds of each task run's function by the activity of the thread.
 
     Parameters
     ----------
@@ -322,10 +326,10 @@ def running_seconds(tasks: pd.DataFrame) -> RunningSeconds:
 def _split_running(
     seconds: Array, cpu: Array, core_wait: Array, storage: Array
 ) -> tuple[Array, Array, Array, Array]:
-    """Split seconds in functions: on a core, waiting for CPU, waiting for storage, and blocked.
+    """Divide seconds in functions: on a core, waiting for CPU, waiting for storage, and blocked.
 
-    CPU wait within calls of a storage belongs to both. It counts as CPU wait, as far as both fit
-    into the total.
+    CPU wait during storage requests is part of both waits. It counts as CPU wait, as far as the
+    total allows.
     """
     computing = np.minimum(cpu, seconds)
     if is_nothing(core_wait):
@@ -339,13 +343,14 @@ def _split_running(
 def spilling_shares(run: Run, finishing: Array) -> Array:
     """Estimate the fraction of the time after functions in which each worker wrote to disk.
 
-    A result is stored, and other results are spilled to make room, before the thread is released.
-    The time of spilling is only known per worker, so it is spread over its runs.
+    After a function, its result is stored, and other results may be spilled, before the thread is
+    released. The time of spilling is only known per worker, so it is distributed over the worker's
+    task runs.
 
     Parameters
     ----------
     run
-        The run. Its task runs are not used.
+        The run. Only its workers' samples are used.
     finishing
         Thread-seconds of each worker after functions.
     """
@@ -362,12 +367,12 @@ def spilling_shares(run: Run, finishing: Array) -> Array:
 def recorded_column(run: Run, name: str, count: int, unknown: float = 0.0) -> Array:
     """Return a non-negative column of the task runs, with `unknown` (0 or NaN) for missing values.
 
-    Values are missing for runs without a worker's file.
+    Values are missing for task runs that no worker's file contains.
     """
     column = np.full(count, unknown)
     if name in run.tasks:
         values = run.tasks[name].to_numpy(dtype=float)
-        # The first function returns the number if one value is NaN, and the second returns NaN.
+        # If a value is NaN, `np.fmax` returns 0 and `np.maximum` returns NaN.
         highest = np.maximum if np.isnan(unknown) else np.fmax
         highest(values, 0.0, out=column[: len(values)])
     return column

@@ -1,4 +1,4 @@
-"""Transfers between workers: the messages, and the results that they contained."""
+"""Transfers between workers: messages, and the results that the messages contained."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def succeeded_rows(table: pd.DataFrame) -> Array:
 
 
 def amounts(table: pd.DataFrame, succeeded: Array) -> tuple[Array, Array]:
-    """Return bytes and seconds of successful transfers, with 0 for others."""
+    """Return bytes and seconds of transfers. Both are 0 for failed transfers."""
     size, seconds = table["size"].to_numpy(dtype=float), table["duration"].to_numpy(dtype=float)
     return (
         np.where(succeeded & np.isfinite(size), size, 0.0),
@@ -31,28 +31,28 @@ def amounts(table: pd.DataFrame, succeeded: Array) -> tuple[Array, Array]:
 
 @dataclass(frozen=True)
 class MovedOutputs:
-    """Transfers of the outputs of each group of keys."""
+    """Transfers of the results of each group of keys."""
 
-    #: Number of distinct keys, and of moves of a key to a worker.
+    #: Number of distinct keys that were transferred, and number of transfers of a key to a worker.
     keys: Array
     moves: Array
-    #: Bytes, seconds, seconds of deserializing, and seconds of serializing long results for other
-    #: workers, or NaN if not recorded.
+    #: Bytes, seconds, seconds of deserializing, and seconds of serializing for other workers (only
+    #: results that took long to serialize are recorded). NaN if not recorded.
     size: Array
     seconds: Array
     deserialising: Array
     serialising: Array
-    #: Bytes after each key's first move.
+    #: Bytes of all transfers except the first of each key.
     again: Array
     #: Bytes of all groups.
     total: float
 
 
 def moved_outputs(run: Run, codes: Array, count: int) -> MovedOutputs:
-    """Return the sums of transfers by group of keys.
+    """Return the transfers of each group of keys, summed up.
 
-    A message is divided among its keys by the sizes of their last results, or equally if a size is
-    unknown.
+    The bytes of a message are divided among its keys in proportion to the sizes of their last
+    results, or equally if a size is unknown.
 
     Parameters
     ----------
@@ -74,7 +74,7 @@ def moved_outputs(run: Run, codes: Array, count: int) -> MovedOutputs:
         return np.maximum(np.nan_to_num(table[name].to_numpy(dtype=float)[message]), 0.0) * share
 
     size, groups, keys = shared("size"), Groups(codes[key_id], count), Groups(key_id, len(run.keys))
-    # Whether no earlier message moved this key.
+    # Whether no earlier message contained this key.
     first = keys.places(table["start"].to_numpy()[message]) == 0
     sent = run.serialised[run.serialised["target"].notna().to_numpy(dtype=bool)]
     by_group = Groups(codes[sent["key_id"].to_numpy(dtype=np.int64)], count)
@@ -94,7 +94,7 @@ def moved_outputs(run: Run, codes: Array, count: int) -> MovedOutputs:
 
 
 def _result_sizes(run: Run) -> Array:
-    """Return the bytes of each key's result, or NaN if unknown."""
+    """Return the bytes of each key's last result, or NaN if unknown."""
     tasks = run.tasks
     in_memory = np.flatnonzero((tasks["state"] == "memory").to_numpy(dtype=bool))
     ends = (tasks["start"].to_numpy() + tasks["duration"].to_numpy())[in_memory]
@@ -105,25 +105,25 @@ def _result_sizes(run: Run) -> Array:
 
 
 # --- P2P shuffles: the tasks that pass data to them and get it back, and their transfers ----------
-# Such a shuffle moves data between workers with separate messages, without Dask's transfers of
+# A P2P shuffle moves data between workers in separate messages, and not with Dask's transfers of
 # results. Its tasks return only a few bytes.
 
 
 @once_per_trace
 def p2p_runs(run: Run) -> Array:
-    """Return a mask of task runs that pass data to a P2P shuffle, wait for it, or get data."""
+    """Return a mask of task runs that pass data to a P2P shuffle, wait for it, or read from it."""
     barrier, takes, hands = _p2p_parts(run)
     return _alike(run, barrier | takes | hands)
 
 
 @once_per_trace
 def p2p_outputs(run: Run) -> Array:
-    """Return a mask of task runs that get data from a P2P shuffle."""
+    """Return a mask of task runs that read data from a P2P shuffle."""
     return _alike(run, _p2p_parts(run)[1])
 
 
 def _p2p_parts(run: Run) -> tuple[Array, Array, Array]:
-    """Return masks of task runs that are barriers of shuffles, get data from them, or pass data."""
+    """Return three masks of task runs: barriers of shuffles, readers, and runs that pass data."""
     barrier = (run.tasks["function"] == P2P_BARRIER).to_numpy(dtype=bool)
     if not barrier.any():
         return barrier, barrier, barrier
@@ -135,7 +135,10 @@ def _p2p_parts(run: Run) -> tuple[Array, Array, Array]:
 
 
 def _alike(run: Run, rows: Array) -> Array:
-    """Return all runs of these runs' functions, because some dependencies may not be recorded."""
+    """Return a mask of all runs of the functions of `rows`.
+
+    This includes runs whose dependencies were not recorded.
+    """
     codes = run.tasks["function"].cat.codes.to_numpy()
     return np.isin(codes, codes[rows]) & (codes >= 0)
 
