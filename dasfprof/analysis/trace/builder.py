@@ -34,19 +34,21 @@ from dasfprof.text import count_of
 Columns = dict[str, Any]
 
 
-#: Columns that contain stimulus ids.
+#: Columns of events that contain stimulus ids.
 _STIMULI = ("cause", "end_cause", "graph", "stimulus")
 
-#: Tables whose events belong to no worker.
+#: Tables whose events do not belong to a worker.
 _OF_NOBODY = ("releases", "graphs_sent", "client_calls", "sent_values", "functions_sent")
-#: Events whose table calls the key ``key``. All other tables call it ``key_id``.
+#: Events in whose tables the column of the key is called ``key``. In all other tables, it is called
+#: ``key_id``.
 _KEYED = ("Unsent Tasks", "Steal")
-#: Cluster changes after which workers leave, and Dask's name of this reason.
+#: Cluster changes after which workers leave, and the reason that Dask records for workers that left
+#: for this change.
 _ENDS = {"restart": "client-restart", "worker-ttl": "check-worker-ttl"}
 
 
 class TraceBuilder:
-    """Builder of the tables of a trace. `make` may be called once and returns `Trace`'s fields."""
+    """Builder of the tables of a trace. `make` may only be called once."""
 
     def __init__(self, reader: TraceReader, client: str | None = None) -> None:
         self._reader, self._register, self._client = reader, reader.register, client
@@ -70,7 +72,10 @@ class TraceBuilder:
         self._recording = recording_end(reader.file_ends())
 
     def make(self, events: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-        """Return the fields of the `Trace`, given the metadata of its tables of events."""
+        """Return the values of all fields of the `Trace`.
+
+        `events` contains the metadata of each field that is a table of events.
+        """
         reader, register = self._reader, self._register
         self._align_clocks()
         self._add_scheduler_facts()
@@ -78,7 +83,8 @@ class TraceBuilder:
         tables = {name: self._table(**metadata) for name, metadata in events.items()}
         for name in _OF_NOBODY:
             tables[name] = tables[name].drop(columns="worker_id")
-        # The scheduler records the worker that drops a copy.
+        # The event was recorded by the scheduler. The table contains the worker that drops the
+        # copy.
         dropped = tables["copies_dropped"]
         addresses = dropped.pop("worker").cat
         ids = [register.id_of_address(str(text)) for text in addresses.categories]
@@ -144,7 +150,7 @@ class TraceBuilder:
     # --- clocks and workers ----------------------------------------------------------------------
 
     def _align_clocks(self) -> None:
-        """Convert times since boot, which DASF recorded, to Unix time."""
+        """Convert timestamps that count from boot, as DASF recorded them, to Unix time."""
         samples = self._columns["Resource Usage"]
         hosts, codes = self._register.hosts()
         of_samples, unix = codes[samples["worker_id"]], samples.pop("time")
@@ -155,7 +161,7 @@ class TraceBuilder:
                 boot = boots[codes[columns["worker_id"]]]
                 columns["timestamp"] = to_unix(columns["timestamp"], boot)
             known = dict(zip(hosts, boots.tolist(), strict=True))
-            # Without a clock of its process, an event's time is used unchanged.
+            # If no clock is known for the process of an event, its time is used unchanged.
             boot = self._events["process"].map(known).fillna(0.0).to_numpy(dtype=float)
             self._events["time"] = to_unix(self._events["time"].to_numpy(), boot)
         for host in sorted(self._reader.dasf_hosts - timed):
@@ -166,7 +172,7 @@ class TraceBuilder:
             self._notes.append(Note("clock", host, text))
 
     def _add_scheduler_facts(self) -> None:
-        """Add the scheduler's records of workers, including workers without files."""
+        """Add what the scheduler recorded about workers, including workers that have no file."""
         register = self._register
 
         def rows_of(event: str) -> Iterator[tuple[Worker, dict[str, Any]]]:
@@ -193,8 +199,9 @@ class TraceBuilder:
         for row, number in enumerate(errors["worker_id"].tolist()):
             register.workers[number].last_error = str(errors["exception"][row])
             register.workers[number].last_error_time = float(errors["timestamp"][row])
-        # If nannies were asked to end workers, Dask reports a lost connection. The change is
-        # recorded before that, or up to a timeout later if only some workers were restarted.
+        # If nannies were asked to end their workers, Dask reports a lost connection. The cluster
+        # change is recorded before the workers leave. If only some workers were restarted, it may
+        # be recorded up to a timeout later.
         changes = self._columns["Cluster Change"]
         for row, action in enumerate(changes["action"]):
             for address in changes["workers"][row] or () if action in _ENDS else ():
@@ -206,10 +213,10 @@ class TraceBuilder:
         register.name_hosts()
 
     def _check_scheduler_file(self) -> None:
-        """Add a note if the scheduler's file was truncated, so that it lacks the ends of workers.
+        """Add a note if the scheduler's file was truncated, so that it lacks exits of workers.
 
-        The scheduler's process may still be running. From this file alone, the run would seem to
-        continue.
+        The scheduler's process may still be running, so this file alone would suggest that the run
+        continues.
         """
         left = {str(worker.address) for worker in self._register.workers if worker.left is not None}
         recording = recording_end(self._reader.file_ends(), left)
@@ -220,15 +227,15 @@ class TraceBuilder:
     def _time_ranges(
         self, tables: dict[str, pd.DataFrame], events: Mapping[str, Mapping[str, Any]]
     ) -> tuple[float, float]:
-        """Set the first and last event of each worker, and return those of the trace."""
+        """Set the times of each worker's first and last event, and return those of the trace."""
         count = len(self._register.workers)
         first, last = np.full(count, np.inf), np.full(count, -np.inf)
         for name, table in tables.items():
-            metadata = events.get(name, {"time": "start"})  # The others are tables of task runs.
+            metadata = events.get(name, {"time": "start"})  # Other tables contain task runs.
             if "worker_id" not in table or not len(table):
                 continue
             if self._reader.window is not None and metadata.get("event") in LASTING:
-                continue  # These events may be from outside of the window.
+                continue  # These events may lie outside the window.
             if name == "scheduler_only":
                 starts, stops = table["sent"].to_numpy(), table["known"].to_numpy()
             elif metadata["time"] == "start":
@@ -252,7 +259,7 @@ class TraceBuilder:
     # --- tables ----------------------------------------------------------------------------------
 
     def _table(self, event: str, time: str = "time", *, by_time: bool = False) -> pd.DataFrame:
-        """Return the table of a kind of event. See the metadata of `Trace`."""
+        """Return the table of events with this name. See the metadata of `Trace`."""
         columns = self._columns.pop(event)
         columns[time] = columns.pop("timestamp")
         if time == "start":
@@ -266,7 +273,10 @@ class TraceBuilder:
     def _task_tables(
         self, graphs: pd.DataFrame, senders: set[str]
     ) -> tuple[pd.DataFrame, pd.DataFrame, tuple[Array, Array]]:
-        """Return the task runs, those that only the scheduler recorded, and the dependencies."""
+        """Return the tables of task runs, and dependencies.
+
+        They are `Trace.tasks`, `Trace.scheduler_only` and `Trace.task_dependencies`.
+        """
         worker = task_runs.worker_runs(self._columns.pop("Compute"))
         scheduler = task_runs.scheduler_runs(self._columns.pop("Task Run"), self._register)
         came_with = RunGraphs(graphs, scheduler, len(self._keys))
@@ -315,7 +325,7 @@ class TraceBuilder:
             np.full(len(lengths), int(alone), dtype=np.int8), ["worker", "scheduler"]
         )
         remaining["lost"] = np.isfinite(remaining["scheduler_start"])
-        # Reasons why the workers' files lack these runs.
+        # Reasons why these task runs are in no worker's file.
         reasons = [
             0 if TASKS not in instance.plugins else 1 if False in instance.closed else 2
             for instance in self._register.workers

@@ -1,4 +1,4 @@
-"""The clients of task runs: those that sent the graph of a task, or requested its key as well."""
+"""The clients of task runs: those that sent the graph of a task, or that also requested its key."""
 
 from __future__ import annotations
 
@@ -17,10 +17,11 @@ from dasfprof.errors import InvalidArgumentError
 
 Columns = dict[str, Any]
 
-#: End of the id of a client with a name, and start of the id of any client.
+#: Matches the end of the id of a client that has a name. `_CLIENT` matches the start of any
+#: client's id.
 _UUID = re.compile(r"-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
 _CLIENT = re.compile(r"^Client-(?:worker-)?")
-#: Prefix of the ids of clients that tasks use.
+#: Prefix of the ids of clients that belong to tasks.
 _OF_TASKS = "Client-worker-"
 
 
@@ -31,7 +32,7 @@ def client_name(client: str) -> str:
 
 
 def client_names(clients: Columns) -> dict[str, str]:
-    """Return the names of clients by their ids, from the columns of their events."""
+    """Return the names of clients by their ids, given the columns of events about clients."""
     pairs = zip(*(np.asarray(clients[name]).tolist() for name in ("client", "name")), strict=True)
     names = {}
     for client, name in pairs:
@@ -41,16 +42,17 @@ def client_names(clients: Columns) -> dict[str, str]:
 
 
 class TaskClients:
-    """Lookup of the clients of task runs.
+    """Finds the clients of task runs.
 
     Parameters
     ----------
     graphs, runs
-        The graphs that arrived at the scheduler, and those of task runs.
+        The graphs that arrived at the scheduler, and the lookup of task runs' graphs.
     names
         The names of clients by their ids.
     more
-        The events of tasks without a graph of their client, and the key ids of all these tasks.
+        Events about clients that requested tasks without sending their graph, and the key ids of
+        all these tasks.
     recorded
         The task runs that the scheduler recorded.
     """
@@ -64,11 +66,11 @@ class TaskClients:
         recorded: Columns,
     ) -> None:
         self._runs, self._names = runs, names
-        #: Codes of sets of names.
+        #: The code of each set of clients' names.
         self._codes: defaultdict[tuple[str, ...], int] = defaultdict(count().__next__)
         ids = graphs["client"].astype(object).tolist()
         of_graph = [self._codes[self.name(client),] for client in ids]
-        #: Code of the client of each graph. The last one is for no graph.
+        #: Code of the client that sent each graph. The last entry stands for "no graph".
         self._of_graph = np.array([*of_graph, -1], dtype=np.int64)
         nested = np.flatnonzero([str(client).startswith(_OF_TASKS) for client in ids])
         if len(nested) and len(recorded["sent"]):
@@ -84,7 +86,7 @@ class TaskClients:
         return self._names.get(client) or client_name(str(client))
 
     def codes_of(self, name: str) -> list[int]:
-        """Return the codes in `find` that stand for a client, alone or with other clients.
+        """Return all codes of `find` that include a client, alone or with other clients.
 
         Raises
         ------
@@ -101,7 +103,7 @@ class TaskClients:
         return codes
 
     def find(self, runs: Columns) -> pd.Categorical:
-        """Return the client of each task run, several separated by commas, or NA if unknown."""
+        """Return the clients of each task run as text, separated by commas, or NA if unknown."""
         key_ids = np.asarray(runs["key_id"])
         codes = self._of_graph[self._runs.find(runs)]
         if self._more:
@@ -115,7 +117,10 @@ class TaskClients:
         return make_categorical(codes.astype(np.int32), [", ".join(each) for each in self._codes])
 
     def _inherit(self, nested: Array, recorded: Columns) -> None:
-        """Assign graphs that tasks submitted to the only client with tasks on workers, if any."""
+        """Assign graphs that tasks submitted to the client whose tasks were running.
+
+        This only works if a single client had tasks on workers at that time.
+        """
         times, codes = self._runs.arrivals[nested], self._of_graph[self._runs.find(recorded)]
         sent, known = recorded["sent"], recorded["known"]
         known = np.where(recorded["scheduler_state"] == "processing", np.inf, known)

@@ -1,7 +1,7 @@
 """Columns of one kind of event, joined from the batches of many files.
 
 `FactColumns` collects the batches and returns the columns: numbers, codes with categories, and
-keys. A value that a batch lacks is NaN in columns of floats, and -1 in others.
+keys. If a batch lacks a column, its values are NaN in columns of floats, and -1 in other columns.
 """
 
 from __future__ import annotations
@@ -25,29 +25,31 @@ from dasfprof.database.columns import (
 )
 from dasfprof.schema.events import Form
 
-#: Larger floats do not fit into an int64.
+#: Smallest float that does not fit into an int64.
 _LIMIT = float(1 << 63)
-#: Maximum valid time in seconds, and maximum valid number. Larger values count as missing.
+#: Maximum valid time in seconds. Then maximum valid number. Larger values are damaged and count as
+#: missing.
 LATEST, _LARGEST = 1e12, 1e20
-#: Types of columns by the form of their arg. Columns of other forms contain floats.
+#: Type of a column by the form of its arg. Columns of other forms contain floats.
 _TYPES: dict[Form, Any] = {
     "category": np.int32,
     "object": np.int32,
     "int": np.int64,
     "keys": np.int64,
 }
-#: Type of columns without categories. Creating it takes longer than creating the column.
+#: Type of categorical columns that have no categories. Creating this type takes longer than
+#: creating the column.
 _NO_CATEGORIES = pd.CategoricalDtype(pd.Index([], dtype=object))
 
 
 class Categories:
-    """Codes of the distinct values of a column.
+    """Codes for the distinct values of a column.
 
     Parameters
     ----------
     as_text
-        Whether to replace other values by their text. Otherwise, lists become tuples, and values
-        of other types stay unchanged.
+        Whether to replace values that are not texts by their text. If False, lists become tuples,
+        and values of other types stay unchanged.
     """
 
     def __init__(self, *, as_text: bool) -> None:
@@ -68,7 +70,7 @@ class Categories:
         return number
 
     def codes(self, column: Column) -> Array:
-        """Return the code of each row's value."""
+        """Return the code of the value in each row of a column."""
         if isinstance(column, DictionaryColumn):
             entries, places = column.entries, column.codes
         elif isinstance(column, NumberColumn):
@@ -82,7 +84,11 @@ class Categories:
         return codes[places]
 
     def of_codes(self, codes: Array) -> pd.Categorical | pd.Series:
-        """Return the values of codes: texts as a Categorical, others as objects, or None."""
+        """Return the values for some codes.
+
+        If `as_text` was set, this is a Categorical. Otherwise, it is a Series of objects. The value
+        of the code -1 is NA or None.
+        """
         if self._as_text:
             return make_categorical(codes, self.values)
         values = np.empty(len(self.values) + 1, dtype=object)
@@ -96,11 +102,12 @@ class FactColumns:
     Parameters
     ----------
     collector
-        Collector of the keys in args of the forms "key" and "keys".
+        Collects the keys of args whose form is "key" or "keys".
     forms
-        The form of each arg to keep.
+        The form of each arg that becomes a column.
     keep_rest
-        Whether to keep all other args as well, numbers as floats and others as categories.
+        Whether all other args become columns as well. Numbers then become floats, and other values
+        become categories.
     """
 
     def __init__(
@@ -112,11 +119,12 @@ class FactColumns:
         self._keep_rest = keep_rest
         self._forms = dict(forms)
         self._growing: dict[str, GrowingColumn] = {}
-        #: For each column of keys: first row of each piece, and its position in the collector.
+        #: For each column of keys, a list with the first row of each piece and its position in the
+        #: collector.
         self._key_places: dict[str, list[tuple[int, slice]]] = {}
 
     def add(self, batch: Batch, workers: Array) -> None:
-        """Add a batch, given the worker id of each row."""
+        """Add the rows of a batch. `workers` contains the worker id of each row."""
         self._add_piece("worker_id", workers, np.int32)
         for name in ("timestamp", "duration"):
             if name in batch.fields:
@@ -133,19 +141,19 @@ class FactColumns:
         self.rows += batch.rows
 
     def columns(self, ids: Array) -> dict[str, Any]:
-        """Return the columns ``worker_id``, ``timestamp``, ``duration`` and the args, once.
+        """Return the columns ``worker_id``, ``timestamp``, ``duration``, and the args. Call it once.
 
         Parameters
         ----------
         ids
-            The key ids that the collector returned at the end.
+            The key ids that ``KeyCollector.finish`` returned.
 
         Returns
         -------
         dict
-            Arrays, a Categorical for each arg of the form "category", and a Series of objects for
-            each of the form "object". For the form "keys", it is the number of keys in each row's
-            list. See `list_items`.
+            A Categorical for each arg of the form "category", a Series of objects for each arg of
+            the form "object", and an array for every other column. A column of the form "keys"
+            contains the number of keys in each row's list. See `list_items`.
         """
         columns: dict[str, Any] = {
             "worker_id": self._finished("worker_id", np.int32, -1),
@@ -169,7 +177,7 @@ class FactColumns:
         return columns
 
     def list_items(self, name: str, ids: Array) -> Array:
-        """Return the key ids of all lists of a column of the form "keys", concatenated."""
+        """Return the key ids in all lists of a column of the form "keys", concatenated."""
         places = self._key_places.get(name, [])
         return np.concatenate([np.empty(0, ids.dtype), *(ids[place] for _, place in places)])
 
@@ -209,18 +217,19 @@ class FactColumns:
 
 
 def make_categorical(codes: Array, values: list[Any]) -> pd.Categorical:
-    """Return ``values[codes]`` as a Categorical of plain objects. The code -1 is NA."""
-    if not values:  # This is so for nearly all columns of small runs.
+    """Return ``values[codes]`` as a Categorical of plain Python objects. The code -1 becomes NA."""
+    if not values:  # Nearly all columns of small runs are empty.
         return pd.Categorical.from_codes(codes, dtype=_NO_CATEGORIES)
-    # Not pandas' own text type: Arrow refuses lone surrogates, which exception texts hold.
+    # The categories do not have pandas' text type, because Arrow rejects lone surrogates, which
+    # texts of exceptions may contain.
     categories = pd.Index(values, dtype=object, tupleize_cols=False)
     return pd.Categorical.from_codes(codes, categories=categories)
 
 
 def joined_categoricals(*columns: pd.Categorical) -> pd.Categorical:
-    """Put categorical columns one after the other.
+    """Concatenate categorical columns.
 
-    This works like `pandas.api.types.union_categoricals`, which cannot hash lone surrogates.
+    `pandas.api.types.union_categoricals` does the same, but cannot hash lone surrogates.
     """
     numbers: dict[Any, int] = {}
     parts = [np.empty(0, dtype=np.int64)]
@@ -231,9 +240,10 @@ def joined_categoricals(*columns: pd.Categorical) -> pd.Categorical:
 
 
 def distinct_objects(column: pd.Series) -> tuple[Array, list[Any]]:
-    """Return the index of each value of a column among its distinct objects, and these objects.
+    """Return the distinct objects of a column, and for each row the index of its object.
 
-    Equal values that `Categories.of_codes` returned are the same object.
+    Objects are distinguished by identity. `Categories.of_codes` returns the same object for equal
+    values.
     """
     values = column.to_numpy(dtype=object)
     identities = np.fromiter(map(id, values), dtype=np.int64, count=len(values))
@@ -242,15 +252,15 @@ def distinct_objects(column: pd.Series) -> tuple[Array, list[Any]]:
 
 
 def row_of(table: pd.DataFrame, row: int) -> dict[Any, Any]:
-    """Return a row of a table by column.
+    """Return a row of a table as a dict from column names to values.
 
-    ``table.iloc[row]`` hashes the categories of its columns, and fails for lone surrogates.
+    ``table.iloc[row]`` hashes the categories of columns, which fails for lone surrogates.
     """
     return {name: column.iloc[row] for name, column in table.items()}
 
 
 def to_numbers(column: Column) -> Array:
-    """Return a column as numbers. Other values become NaN."""
+    """Return a column as numbers. Values that are not numbers become NaN."""
     if isinstance(column, NumberColumn):
         return column.array
     if isinstance(column, DictionaryColumn):
@@ -259,7 +269,10 @@ def to_numbers(column: Column) -> Array:
 
 
 def _within(numbers: Array, limit: float) -> Array:
-    """Replace numbers beyond a limit by NaN. They come from damage or from a broken clock."""
+    """Replace numbers whose absolute value exceeds a limit by NaN.
+
+    Such numbers come from damage or from a broken clock.
+    """
     narrow = numbers.dtype.kind in "iu" and numbers.dtype.itemsize <= 4
     if narrow or not numbers.size:
         return numbers

@@ -1,4 +1,4 @@
-"""Data notes about what a trace lacks, and the environment of its recording."""
+"""Data notes about missing data of a trace, and the environment of its recording."""
 
 from __future__ import annotations
 
@@ -51,9 +51,9 @@ class Note:
     """A data note: something that is missing, damaged or left out."""
 
     kind: NoteKind
-    #: The file, host, worker or device, or empty for the whole trace.
+    #: The file, host, worker or device that the note is about. Empty if it is about the trace.
     subject: str
-    #: One sentence for people, which names the subject.
+    #: One sentence for people. It names the subject.
     text: str
 
     def __str__(self) -> str:
@@ -75,7 +75,7 @@ NO_SCHEDULER_FILE = Note(
 
 
 def of_local(schedulers: Sequence[str]) -> Note:
-    """Return a note that a run had no cluster, and what is therefore NA."""
+    """Return a note that a run had no cluster, and which values are therefore NA."""
     text = (
         f"no cluster: Dask's own scheduler ran the tasks ({', '.join(schedulers)}). Transfers, "
         "spilling, stealing, results in memory and lags of event loops are NA."
@@ -88,7 +88,10 @@ def of_local(schedulers: Sequence[str]) -> Note:
 
 
 def of_cut_scheduler(name: str) -> Note:
-    """Return a note that the scheduler's file lacks the end of workers that closed their files."""
+    """Return a note that the scheduler's file was truncated.
+
+    The file does not record that workers left, although these workers closed their files.
+    """
     text = (
         f"{name}: it was not closed and does not record that workers ended, although all their "
         "files are closed. It was truncated, or its process has not written that yet. Later "
@@ -98,7 +101,10 @@ def of_cut_scheduler(name: str) -> Note:
 
 
 def of_client_gone(end: Mapping[str, Any]) -> Note:
-    """Return a note that recording ended without its client, given the last frame of the file."""
+    """Return a note that recording ended because the client was gone.
+
+    `end` is the last frame of a file.
+    """
     since, clock, when, gone = end.get("since"), end.get("clock"), "", ""
     at = clock[0] if isinstance(clock, tuple | list) and clock else None
     if isinstance(at, int | float) and isinstance(since, int | float) and since <= at:
@@ -111,7 +117,7 @@ def of_client_gone(end: Mapping[str, Any]) -> Note:
 
 
 def of_window(window: Window, tasks: pd.DataFrame) -> Note:
-    """Return a note that only a window of the run was read, and which task runs cross its edges."""
+    """Return a note that only a time window was read, and how many task runs cross its edges."""
     starts = tasks["start"].to_numpy()
     begun = int(np.count_nonzero(starts < window.begin))
     open_ends = int(np.count_nonzero(starts + tasks["duration"].to_numpy() > window.end))
@@ -133,12 +139,12 @@ def of_shuffles(tasks: pd.DataFrame, messages: pd.DataFrame) -> Iterator[Note]:
 
 
 def of_gpus(samples: pd.DataFrame, devices: pd.DataFrame, failures: pd.DataFrame) -> Iterator[Note]:
-    """Yield notes about GPUs that could not be read, or only in part."""
+    """Yield notes about GPUs that could not be read at all, or not completely."""
     if not len(samples):
         yield Note("no-samples", "", "no resource samples: the columns about GPUs are NA.")
         return
     last = devices.drop_duplicates("worker_id", keep="last")["availability"].astype(object)
-    # Without the driver's library there is hardly a GPU.
+    # A host that lacks the library of the driver probably has no GPU.
     lacking = last[~last.isin(["available", "no library"])]
     for reason, count in lacking.value_counts().sort_index().items():
         where = count_of(count, "worker")
@@ -152,7 +158,7 @@ def of_gpus(samples: pd.DataFrame, devices: pd.DataFrame, failures: pd.DataFrame
 
 
 def of_steps(steps: pd.Categorical, *, has_steps: bool) -> Iterator[Note]:
-    """Yield a note if the pipeline has steps, and some task runs belong to none of them."""
+    """Yield a note if the pipeline has steps, but some task runs belong to no step."""
     count = int(np.count_nonzero(steps.codes >= 0))
     if count < len(steps) and (count or has_steps):
         share = count / len(steps) * 100
@@ -160,7 +166,7 @@ def of_steps(steps: pd.Categorical, *, has_steps: bool) -> Iterator[Note]:
 
 
 def of_input_sizes(sizes: Array) -> Iterator[Note]:
-    """Yield a note about task runs with inputs of unknown size (NaN)."""
+    """Yield a note if some task runs have inputs of unknown size (NaN)."""
     unknown = int(np.count_nonzero(np.isnan(sizes)))
     if unknown:
         text = f"{count_of(unknown, 'task run')} have inputs of unknown size, which is NA."
@@ -168,9 +174,9 @@ def of_input_sizes(sizes: Array) -> Iterator[Note]:
 
 
 def of_lost_runs(runs: dict[str, Any], workers: Sequence[Worker]) -> Iterator[Note]:
-    """Yield a note for each worker with finished task runs that are only in the scheduler's file.
+    """Yield a note for each worker whose file lacks task runs that certainly finished.
 
-    `runs` are the columns of the task runs that are in no worker's file.
+    `runs` are the columns of the task runs that only the scheduler recorded.
     """
     lost = np.flatnonzero(runs["lost"])
     durations = runs["scheduler_stop"] - runs["scheduler_start"]
@@ -192,17 +198,18 @@ def of_lost_runs(runs: dict[str, Any], workers: Sequence[Worker]) -> Iterator[No
 
 @dataclass(frozen=True)
 class Surroundings:
-    """The environment of a recording. Fields are empty if no file contains them."""
+    """The environment of a recording. A field is empty if no file contains its value."""
 
-    #: Versions of packages and Python by name. Different versions are separated by slashes.
+    #: Versions of Python and of packages, by name. If versions differ, all of them are listed,
+    #: separated by slashes.
     versions: dict[str, str] = field(default_factory=dict)
-    #: Settings of Dask and of the recording by name.
+    #: Settings of Dask and of the recording, by name.
     settings: dict[str, str] = field(default_factory=dict)
     #: Number of cores that the processes of each host may use, as Dask counts them.
     cores: dict[str, int] = field(default_factory=dict)
-    #: The client's program. The number of its arguments is recorded, but not the arguments.
+    #: The client's program, and the number of its arguments. The arguments are not recorded.
     command: str = ""
-    #: Dask's own schedulers that ran the tasks without a cluster: threads, processes, sync.
+    #: Dask's local schedulers that ran tasks without a cluster: threads, processes, sync.
     local: tuple[str, ...] = ()
 
     @classmethod
@@ -221,7 +228,10 @@ class Surroundings:
 
 
 def _by_name(headers: list[Mapping[str, Any]], entry: str) -> dict[str, str]:
-    """Return the values of an entry of headers by name. Different values are joined by slashes."""
+    """Return the values of an entry in headers, by name.
+
+    If the headers have different values, these are joined by slashes.
+    """
     values: dict[str, set[str]] = {}
     for header in headers:
         named = header.get(entry)
@@ -242,12 +252,13 @@ def _command(header: Mapping[str, Any]) -> str:
 def call_profiles(events: pd.DataFrame, directories: Mapping[int, Path]) -> pd.DataFrame:
     """Return the last call profile of each worker and function, with the path of its file.
 
-    `directories` contains the directory of each worker's files.
+    `directories` contains the directory of each worker's files, by worker id.
     """
     last = events.drop_duplicates(["worker_id", "name"], keep="last").reset_index(drop=True)
     files = zip(last.pop("file").astype(object), last["worker_id"].tolist(), strict=True)
     paths = [
-        # Names with a directory would lead out of the directory of the trace.
+        # A name that contains a directory could refer to a file outside of the directory of the
+        # trace.
         str(directories[worker] / name)
         if isinstance(name, str) and worker in directories and Path(name).name == name
         else None

@@ -1,10 +1,10 @@
 """Dask's keys as small integers.
 
-`KeyCollector` creates a `KeyTable`. A trace contains each key many times, for example where it ran,
-where it was sent, and where it was an input. Every distinct key gets a number, its *key id*, in the
-order of first use, without creating a Python object per key. Keys are stored as the heads and tails
-into which `dasfprof.database.keys` splits them. Texts and function names are only created for the
-ids that need them.
+`KeyCollector` creates a `KeyTable`. The events of a trace contain each key many times, for example
+when its task ran, when its result was sent, and when the result was an input. Every distinct key
+gets a number, its *key id*, in the order of first use. No Python object is created per key. Keys
+are stored as the heads and tails into which `dasfprof.database.keys` splits them. Texts and
+function names are only created when they are requested.
 """
 
 from __future__ import annotations
@@ -28,17 +28,18 @@ from dasfprof.database.columns import Array, Column, KeyColumn
 
 #: Number of rows per chunk. See `_chunks`.
 _CHUNK = 1 << 16
-#: Maximum number of slots per use of a key. Keys of heads that need more are numbered by hash.
+#: Maximum ratio of slots to keys in the lookup table. Keys whose heads need more slots are numbered
+#: by hash.
 _MOST_PLACES = 2
 
 
 def number_keys(head_ids: Array, tails: Array) -> tuple[Array, Array]:
-    """Return codes of distinct rows in the order of their first use, and their first rows.
+    """Number distinct rows (a head and a tail) in the order of their first use.
 
     Returns
     -------
     ids, first
-        Each row's number, and the first row of each number.
+        The number of each row, and for each number the first row that has it.
     """
     numbers, count = _places(head_ids, tails)
     rows = np.flatnonzero(numbers < 0)
@@ -50,13 +51,13 @@ def number_keys(head_ids: Array, tails: Array) -> tuple[Array, Array]:
 def _places(head_ids: Array, tails: Array) -> tuple[Array, int]:
     """Map each row to a slot of a lookup table, without hashing.
 
-    The table has a slot for each combination of tail words between the minimum and maximum words
-    of a head. Heads whose tails are sparse, such as hashes, have no slots.
+    For each head, the table has a slot for every combination of tail words between their minimum
+    and their maximum. Heads whose tails are sparse, such as hashes, have no slots.
 
     Returns
     -------
     places, count
-        The slot of each row, or -1 without slots, and the number of slots.
+        The slot of each row (-1 if its head has no slots), and the number of slots.
     """
     heads = int(head_ids.max(initial=-1)) + 1
     sizes, spans = np.ones(heads), []
@@ -82,23 +83,26 @@ def _places(head_ids: Array, tails: Array) -> tuple[Array, int]:
 
 
 def _by_hash(head_ids: Array, tails: Array) -> Array:
-    """Number distinct rows from 0 by a hash of 64 bits."""
+    """Number distinct rows from 0, using a 64-bit hash of each row."""
     numbers: Array = pd.factorize(hashes_of(head_ids, tails))[0]
     ids, first = _in_order(numbers)
     for rows in _chunks(len(ids)):
         same = first[ids[rows]]
         if (head_ids[rows] != head_ids[same]).any() or (tails[rows] != tails[same]).any():
-            # Different rows have the same hash.
+            # Two different rows have the same hash.
             rows_of_words = np.column_stack([head_ids.astype(np.uint32), tails])
             return np.unique(rows_of_words, axis=0, return_inverse=True)[1].ravel()
     return numbers
 
 
 def _in_order(numbers: Array) -> tuple[Array, Array]:
-    """Return codes in the order of first use in a narrow type, and the first row of each."""
+    """Renumber codes by first occurrence.
+
+    Return the new codes in a narrow type, and the first row of each code.
+    """
     rows = len(numbers)
     first = np.full(int(numbers.max(initial=-1)) + 1, rows, np.int32 if rows < 1 << 31 else None)
-    # If a number occurs several times, the last assignment remains, which is that of its first row.
+    # If a number occurs several times, the last assignment stays, which is that of its first row.
     first[numbers[::-1]] = np.arange(rows - 1, -1, -1)
     is_first = np.zeros(rows, dtype=bool)
     is_first[first[first < rows]] = True
@@ -108,12 +112,15 @@ def _in_order(numbers: Array) -> tuple[Array, Array]:
 
 
 def _chunks(rows: int) -> Iterator[slice]:
-    """Yield slices of a column, so that intermediate results stay in the CPU cache."""
+    """Yield slices of a column, short enough for intermediate results to fit the CPU cache."""
     return (slice(start, start + _CHUNK) for start in range(0, rows, _CHUNK))
 
 
 def hashes_of(head_ids: Array, tails: Array) -> Array:
-    """Return 64-bit hashes of a head and four words (multiplications of MurmurHash3's finish)."""
+    """Return a 64-bit hash of each key's head and tail of four words.
+
+    Words are mixed with the multiplications of MurmurHash3's finalizer.
+    """
     hashes = np.empty(len(head_ids), dtype=np.uint64)
     for rows in _chunks(len(head_ids)):
         pairs = tails[rows].astype(np.uint32).view(np.uint64)
@@ -132,7 +139,7 @@ def hashes_of(head_ids: Array, tails: Array) -> Array:
 
 
 def unpack_key(packed: bytes) -> Any:
-    """Unpack a key. Bytes that are not msgpack stay bytes."""
+    """Unpack a key. Bytes that are not valid msgpack are returned unchanged."""
     try:
         return as_tuple(values.unpack(packed))
     except values.DAMAGE_ERRORS:
@@ -140,12 +147,15 @@ def unpack_key(packed: bytes) -> Any:
 
 
 def as_tuple(key: Any) -> Any:
-    """Return the tuple that a plain msgpack writer, such as DASF's, has stored as a list."""
+    """Convert lists in a key to tuples.
+
+    A plain msgpack writer, such as DASF's, stores tuples as lists.
+    """
     return tuple(map(as_tuple, key)) if isinstance(key, list | tuple) else key
 
 
 def text_begin(head: keys.Head) -> str:
-    """Return the common start of the texts of all keys of a head."""
+    """Return the text with which all keys of a head begin."""
     kind, text = head
     if kind == keys.PACKED:
         return str(unpack_key(text))
@@ -175,7 +185,10 @@ def _float(begins: list[str], tails: Array) -> list[str]:
 
 
 def _with_numbers(*ends: str) -> Callable[[list[str], Array], list[str]]:
-    """Return a function that appends numbers of the tail, each followed by one of `ends`."""
+    """Return a function that appends the numbers in tails to texts.
+
+    Each number is followed by the corresponding text of `ends`.
+    """
 
     def append(begins: list[str], tails: Array) -> list[str]:
         columns = [_number_texts(tails[:, word], end) for word, end in enumerate(ends)]
@@ -185,7 +198,10 @@ def _with_numbers(*ends: str) -> Callable[[list[str], Array], list[str]]:
 
 
 def _number_texts(numbers: Array, end: str) -> Iterable[str]:
-    """Return numbers as texts. Chunk numbers are small, so each text is created once."""
+    """Return numbers as texts, each followed by `end`.
+
+    Chunk numbers are small and repeat, so the text of each number is created once.
+    """
     highest = int(numbers.max(initial=0))
     if highest < len(numbers):
         known = [f"{number}{end}" for number in range(highest + 1)]
@@ -193,7 +209,8 @@ def _number_texts(numbers: Array, end: str) -> Iterable[str]:
     return [f"{number}{end}" for number in numbers.tolist()]
 
 
-#: Text of keys after the start of their head, by kind. Other kinds have no further text.
+#: Function that completes the texts of keys from their tails, by the kind of their head. Texts of
+#: other kinds end with the text of the head.
 TEXT_ENDS: dict[int, Callable[[list[str], Array], list[str]]] = {
     keys.NUMBERED: _with_numbers(""),
     keys.HEX: _hex,
@@ -207,22 +224,22 @@ TEXT_ENDS: dict[int, Callable[[list[str], Array], list[str]]] = {
 
 
 class KeyTable:
-    """The distinct keys of a trace. A key id is a row.
+    """The distinct keys of a trace. A key id is a row of this table.
 
     Parameters
     ----------
     heads
         The distinct heads.
     head_ids
-        Each key's head, shape (keys,).
+        Index of the head of each key, with shape (keys,).
     tails
-        Each key's tail, shape (keys, 4).
+        Tail of each key, with shape (keys, 4).
     """
 
     def __init__(self, heads: list[keys.Head], head_ids: Array, tails: Array) -> None:
         self.heads = heads
         self.head_ids = head_ids
-        self._tails = tails  # In the narrowest possible type.
+        self._tails = tails  # The type is as narrow as possible.
         self._kinds = np.array([kind for kind, _ in heads], dtype=np.int8)
 
     def __len__(self) -> int:
@@ -230,19 +247,19 @@ class KeyTable:
 
     @property
     def tails(self) -> Array:
-        """Each key's tail, shape (keys, 4)."""
+        """Tail of each key, with shape (keys, 4)."""
         return self.tails_of(slice(None))
 
     def tails_of(self, ids: Array | slice) -> Array:
-        """Return the tails of keys, shape (ids, 4)."""
+        """Return the tails of keys, with shape (ids, 4)."""
         return self._tails[ids].astype(np.uint32, copy=False)
 
     def are_tuples(self, ids: Array) -> Array:
-        """Return a mask of keys that are tuples, as those of chunks and partitions are."""
+        """Return a mask of keys that are tuples, such as those of chunks and partitions."""
         return self._kinds[self.head_ids[ids]] >= keys.TUPLE
 
     def keys(self, ids: Array) -> list[Any]:
-        """Return keys as Dask's objects."""
+        """Return keys as the Python objects that Dask uses."""
         heads = [self.heads[head] for head in self.head_ids[ids].tolist()]
         pairs = zip(heads, self._tails[ids].tolist(), strict=True)
         return [
@@ -251,7 +268,7 @@ class KeyTable:
         ]
 
     def texts(self, ids: Array) -> Array:
-        """Return ``str(key)`` of keys, as an array of Python strings."""
+        """Return the text ``str(key)`` of each key, as an array of Python strings."""
         head_ids, tails = self.head_ids[ids], self.tails_of(ids)
         texts, kinds = self._begins[head_ids], self._kinds[head_ids]
         present = np.flatnonzero(np.bincount(kinds)).tolist()
@@ -263,7 +280,7 @@ class KeyTable:
 
     @cached_property
     def _begins(self) -> Array:
-        """The common starts of the texts of each head's keys."""
+        """For each head, the text with which all of its keys begin."""
         begins = np.empty(len(self.heads), dtype=object)
         begins[:] = [text for _, text in self.heads]
         for place in np.flatnonzero(self._kinds != keys.TEXT).tolist():
@@ -271,13 +288,13 @@ class KeyTable:
         return begins
 
     def hashes(self) -> Array:
-        """Return a 64-bit hash of each key, which is the same in every trace."""
+        """Return a 64-bit hash of each key. A key has the same hash in every trace."""
         texts = [repr(head).encode("utf-8", "backslashreplace") for head in self.heads]
         codes = np.array([zlib.crc32(text) for text in texts], dtype=np.int64)
         return hashes_of(codes[self.head_ids], self.tails)
 
     def functions(self) -> tuple[Array, list[str]]:
-        """Return the name that `dask.utils.key_split` returns for each key.
+        """Return the name of each key's function, as `dask.utils.key_split` does.
 
         Returns
         -------
@@ -301,7 +318,7 @@ class KeyTable:
         }
         of_heads = np.fromiter(map(of_alike.__getitem__, alike), np.int32, len(alike))
         codes = of_heads[self.head_ids]
-        # The one kind of tail that key_split can take for a part of the name.
+        # Only for this kind of key may `key_split` include the tail in the name.
         lettered = np.flatnonzero(self._kinds[self.head_ids] == keys.HEX)
         lettered = lettered[_all_letters(self.tails_of(lettered))]
         for key_id, key in zip(lettered.tolist(), self.keys(lettered), strict=True):
@@ -310,7 +327,7 @@ class KeyTable:
 
 
 class KeyCollector:
-    """Collects columns of keys and numbers the distinct ones."""
+    """Collects columns of keys, and numbers the distinct keys."""
 
     def __init__(self) -> None:
         self._heads: defaultdict[keys.Head, int] = defaultdict(count().__next__)
@@ -320,7 +337,10 @@ class KeyCollector:
         self._tails = GrowingColumn(np.uint8, keys.TAIL_WORDS)
 
     def add(self, column: KeyColumn) -> slice:
-        """Add the keys of a column. Return the range of their positions among all keys added."""
+        """Add the keys of a column.
+
+        Return the range of their positions among all keys that were added.
+        """
         heads, tails = column.heads, column.tails
         if keys.PACKED in set(map(itemgetter(0), heads)):
             heads, tails = list(column.heads), column.tails.astype(np.uint32)
@@ -335,7 +355,10 @@ class KeyCollector:
         return slice(self._count - len(tails), self._count)
 
     def split(self) -> tuple[list[keys.Head], Array, Array]:
-        """Return the added keys without numbering them: the heads, and each key's head and tail."""
+        """Return the distinct heads, and the head and the tail of each added key.
+
+        Keys are not numbered.
+        """
         head_ids = self._head_ids.finish(self._count, 0)
         return list(self._heads), head_ids, self._tails.finish(self._count, 0)
 
@@ -345,17 +368,17 @@ class KeyCollector:
         Returns
         -------
         table, ids
-            `ids` holds the key id of every key that was added, in order.
+            The distinct keys, and the key id of each added key in the order of addition.
         """
         heads, head_ids, tails = self.split()
         ids, first = number_keys(head_ids, tails)
         return KeyTable(heads, head_ids[first], tails[first]), ids
 
     def _split_again(self, head: keys.Head) -> tuple[keys.Head, keys.Tail]:
-        """Split a packed key like the plain key to which it is equal.
+        """Split a packed key into the same head and tail as an equal key that is not packed.
 
-        A tuple with numpy integers is packed, and one that a plain msgpack writer, such as
-        DASF's, stored as an array.
+        Two cases of such keys are tuples with numpy integers, and tuples that a plain msgpack
+        writer, such as DASF's, stored as arrays.
         """
         packed: bytes = head[1]
         if packed not in self._packed:
@@ -365,7 +388,10 @@ class KeyCollector:
 
 
 def as_key_column(column: Column) -> KeyColumn:
-    """Return a column of keys as a `KeyColumn`, even if it was stored as text or numbers."""
+    """Convert a column of keys that was stored as text or numbers to a `KeyColumn`.
+
+    A `KeyColumn` is returned unchanged.
+    """
     return column if isinstance(column, KeyColumn) else split_keys(column.to_list())
 
 
@@ -379,14 +405,14 @@ def split_keys(items: Iterable[Any]) -> KeyColumn:
 
 
 def function_name(key: Any) -> str:
-    """Return Dask's name of the function of a key."""
+    """Return the name that Dask gives to the function of a key."""
     from dask.utils import key_split  # imports all of Dask
 
     return str(key_split(key))
 
 
 def _all_letters(tails: Array) -> Array:
-    """Return a mask of tails with only the hex digits a to f."""
+    """Return a mask of tails whose hex digits are all letters (a to f)."""
     letters = np.ones(len(tails), dtype=bool)
     for shift in range(0, 32, 4):
         letters &= ((tails >> np.uint32(shift)) & np.uint32(15) >= 10).all(axis=1)
@@ -394,11 +420,11 @@ def _all_letters(tails: Array) -> Array:
 
 
 def _alike(kind: int, text: Any) -> keys.Head:
-    """Return a head without its hash, if the name of its function does not depend on the hash.
+    """Return a cache key for the function name of a head: the head without its hash, if possible.
 
-    `known` caches names by kind and start of text. `key_split` ends the name at the first part that
-    contains other characters than letters. In the text of a tuple, this is at most the quote, and
-    otherwise a hash with a digit.
+    `key_split` ends a name at the first part that contains characters other than letters. In the
+    text of a tuple, this is at the latest the part with the quote. Otherwise, it is a hash that
+    contains a digit.
     """
     if kind >= keys.TUPLE and text[-33:-32] == "-":
         last = text[-32:]

@@ -1,9 +1,9 @@
 """The lines of the program, and which of them built each task run.
 
-Lines are taken from the first of these sources: the line that built the task's graph layer; the
-line that sent the graph, if it alone built the graph; for tasks of P2P shuffles, the line of the
-tasks that use the results. If Dask fused layers of several lines into one task, the task belongs to
-all of them, because their shares are not recorded.
+The line of a task run is the first known of these: the line that built its graph layer; the line
+that sent its graph, if this line alone built the graph; for tasks of P2P shuffles, the line of the
+tasks that use their results. If Dask fused layers of several lines into one task, the task belongs
+to all these lines, because the time of each layer is not recorded.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ from dasfprof.database.columns import Array
 
 Columns = dict[str, Any]
 
-#: Reasons why the line of a task run is unknown, by code.
+#: Reasons why the line of a task run is unknown. Their order is that of their codes.
 NOT_RECORDED = "lines were not recorded"
 OF_OTHERS = "sent by a task, or by a client that was not recorded"
 NO_GRAPH = "graph of the task not recorded"
 MADE_BY_DASK = "line that built the layer not recorded"
 REASONS = (NOT_RECORDED, OF_OTHERS, NO_GRAPH, MADE_BY_DASK)
 
-#: Tasks of P2P shuffles whose names do not belong to a layer. They belong to the tasks that use
-#: their results.
+#: Tasks of P2P shuffles whose names do not contain their layer. They get the line of the tasks that
+#: use their results.
 _OF_SHUFFLES = ("hash-join-transfer", "shuffle-transfer", "rechunk-transfer", "shuffle-barrier")
 
 _FACTS = ["file", "number", "code", "text", "missing", "cell"]
@@ -48,7 +48,7 @@ _LIBRARY = ["library", "library_line", "library_code"]
 
 
 def line_table(noted: Columns) -> tuple[pd.DataFrame, dict[int, int]]:
-    """Return the distinct lines (see `Trace.lines`), and their rows by the ids of lines."""
+    """Return the distinct lines (see `Trace.lines`), and the row of each line id in this table."""
     table = pd.DataFrame(
         {name: pd.Series(np.asarray(noted[name]), dtype=object) for name in noted}
         | {"id": noted["id"], "number": noted["line"], "library_line": noted["library_line"]}
@@ -68,7 +68,10 @@ def line_table(noted: Columns) -> tuple[pd.DataFrame, dict[int, int]]:
 
 
 def _names(table: pd.DataFrame) -> dict[str, str]:
-    """Return names of files: cells as in Jupyter, and short names of other files."""
+    """Return the names of files for labels of lines.
+
+    The name of a cell is that of Jupyter. Other files have their base name if it is unique.
+    """
     cells = {
         file: cell
         for file, cell in zip(table["file"], table["cell"], strict=True)
@@ -84,36 +87,40 @@ def _names(table: pd.DataFrame) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class FusedLayers:
-    """Graph layers that Dask fused into tasks of several other layers, each of which ran them."""
+    """Graph layers that Dask fused into the tasks of several other layers.
 
-    #: By the layer of tasks: the layers that were fused into it and into others, nearest first.
+    Each of these layers then executes the fused layer.
+    """
+
+    #: For each layer with tasks: the layers that were fused into it and also into others, nearest
+    #: first.
     shared: Mapping[int, Sequence[int]]
-    #: By the layer of tasks: the other functions in its tasks.
+    #: For each layer with tasks: the other functions that its tasks execute.
     others: Mapping[int, set[str]]
-    #: By shared layer: its function, and the name of its line.
+    #: For each shared layer: its function, and the name of its line.
     functions: Mapping[int, str]
     lines: Mapping[int, str]
     #: The layer of each key.
     of_keys: Array
-    #: Layers of tasks that read or make no chunks besides those of shared layers.
+    #: Layers whose tasks read or create chunks only within their shared layers.
     only_shared: set[int]
 
 
 class TaskLines:
-    """Lookup of the lines of task runs.
+    """Finds the source lines of task runs.
 
     Parameters
     ----------
     noted
-        The lines that were noted.
+        The lines that were recorded.
     layers
-        The layers that they built.
+        The layers that these lines built.
     mapped
-        The graphs that a line alone built: ``id`` of the line, ``key`` of a task.
+        The graphs that were built by a single line: ``id`` of the line, ``key`` of a task.
     known, keys
-        The layers of keys, and the keys.
+        The layer of each key, and the keys.
     graphs, runs
-        The graphs that arrived at the scheduler, and those of task runs.
+        The graphs that arrived at the scheduler, and the lookup of task runs' graphs.
     clients
         The clients that were recorded.
     """
@@ -137,7 +144,7 @@ class TaskLines:
         self._layers = LayerSteps(layer[built], line[built], layers.columns["timestamp"][built])
         depends = self._depends = layers.by_layer(known.of_layers)
         self._fused = fused_layers(depends, set(self._of_keys.tolist()) if depends else set())
-        #: Lines by graph. The last one is for no graph.
+        #: Row of the line that built each graph. The last entry stands for "no graph".
         self._of_graph = np.full(len(graphs) + 1, -1, dtype=np.int64)
         of_mapped = runs.of_keys[mapped["key"]] if len(mapped["key"]) else mapped["key"]
         self._of_graph[of_mapped] = codes_of(mapped["id"], rows)
@@ -150,7 +157,7 @@ class TaskLines:
 
     @property
     def table(self) -> pd.DataFrame:
-        """Known lines, and the groups of lines that `find` has found."""
+        """The known lines, followed by the groups of lines that `find` has created so far."""
         if not self._groups:
             return self._table
         last = self._table.iloc[[rows[-1] for rows in self._groups]].reset_index(drop=True)
@@ -162,7 +169,10 @@ class TaskLines:
         return pd.concat([self._table, groups], ignore_index=True)
 
     def fused_layers(self, identities: Array, layers: KeyTable) -> FusedLayers:
-        """Return the layers that were fused into several, by the identities of all layers."""
+        """Return the layers that were fused into several others.
+
+        `identities` contains the identity of each layer in `layers`.
+        """
         times = Counter(layer for fused in self._fused.values() for layer in fused)
         shared = {
             layer: again
@@ -203,14 +213,14 @@ class TaskLines:
     def find(
         self, runs: Columns, dependencies: tuple[Array, Array] | None = None
     ) -> tuple[pd.Categorical, pd.Categorical]:
-        """Return the line of each task run, or NA if unknown, with the reason.
+        """Return the line of each task run (NA if unknown), and the reason if it is unknown.
 
         Parameters
         ----------
         runs
             Task runs.
         dependencies
-            The number of the dependencies of each, and their key ids.
+            The number of dependencies of each task run, and the key ids of all dependencies.
         """
         key_ids = runs["key_id"]
         graph, layer = self._runs.find(runs), self._of_keys[key_ids]
@@ -219,7 +229,7 @@ class TaskLines:
         line = np.where(line >= 0, line, self._of_graph[graph])
         if dependencies is not None:
             self._inherit(line, key_ids, dependencies)
-        # Tasks that use results of their own layer have no fused layers.
+        # A task that uses results of its own layer executes no fused layers.
         go_on = np.zeros(len(layer), dtype=bool)
         if dependencies is not None and self._fused:
             rows = np.repeat(np.arange(len(layer)), np.maximum(dependencies[0], 0))
@@ -234,12 +244,16 @@ class TaskLines:
         return lines, make_categorical(why, list(REASONS))
 
     def _inherit(self, line: Array, key_ids: Array, dependencies: tuple[Array, Array]) -> None:
-        """Assign tasks of shuffles to the line of tasks that use their results, if it is one."""
+        """Give tasks of shuffles the line of the tasks that use their results.
+
+        If these tasks have several lines, the line stays unknown.
+        """
         wanted = np.flatnonzero(self._shuffles[key_ids] & (line < 0))
         if not len(wanted):
             return
         users = np.repeat(np.arange(len(line)), np.maximum(dependencies[0], 0))
-        # The last tasks use results of barriers, which use results of transfers.
+        # The last tasks of a shuffle use results of its barrier, and the barrier uses results of
+        # its transfers. So the line is passed on twice.
         for _ in range(2):
             lines = line[users]
             known = lines >= 0
@@ -251,7 +265,7 @@ class TaskLines:
             line[wanted] = np.where(least[keys] == most[keys], most[keys], line[wanted])
 
     def _group(self, lines: Array, layer: Array, arrival: Array, go_on: Array) -> None:
-        """Replace the lines of tasks with fused layers by groups of lines."""
+        """Replace the line of each task that contains fused layers by a group of lines."""
         if not self._fused:
             return
         into = np.fromiter(self._fused, dtype=np.uint64, count=len(self._fused))

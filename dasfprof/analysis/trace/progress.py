@@ -1,4 +1,4 @@
-"""Progress bars, which are shown only in terminals and notebooks by default."""
+"""Progress bars. By default, they are only shown in terminals and notebooks."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dasfprof.errors import InvalidArgumentError
 
 Item = TypeVar("Item")
 
-#: Seconds of work that need no progress bar.
+#: Seconds of work after which a progress bar appears.
 _DELAY = 0.5
 
 
@@ -41,14 +41,14 @@ def track(
 ) -> Iterator[Item]:
     """Yield the items.
 
-    If `shown`, show a progress bar for long iterations. The bar disappears when the work is done,
-    in notebooks as in terminals.
+    If `shown`, show a progress bar when the iteration takes long. The bar disappears when the
+    iteration ends, both in notebooks and in terminals.
     """
     if not shown:
         yield from items
         return
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # tqdm warns in notebooks without ipywidgets.
+        warnings.simplefilter("ignore")  # In notebooks, tqdm warns if ipywidgets is missing.
         from tqdm.auto import tqdm
 
         bar = tqdm(items, desc=description, total=total, unit=unit, delay=_DELAY, leave=False)

@@ -1,4 +1,4 @@
-"""Columns of all events in the files of a trace, from which a `Trace` is built."""
+"""Reads the columns of all events in the files of a trace, from which a `Trace` is built."""
 
 from __future__ import annotations
 
@@ -36,18 +36,19 @@ from dasfprof.text import clean, count_of
 
 # --- Events of user code: all events that are not of dasfprof's own kinds -------------------------
 
-#: Maximum seconds since the epoch of a valid time.
+#: Maximum valid time, in seconds since the epoch.
 _LATEST = 1e12
-#: Kind of an event, by its phase.
+#: Kind of an event of user code, by its phase.
 _KINDS = {
     EventPhases.COMPLETE: "span",
     EventPhases.INSTANT: "instant",
     EventPhases.DURATION_BEGIN: "begin",
     EventPhases.DURATION_END: "end",
 }
-#: Maximum seconds between an event and a run's other events, for it to belong to the run.
+#: Maximum seconds between an event of user code and the other events of a run. Beyond it, the event
+#: does not extend the time range of the run.
 _FAR = 86_400.0
-#: Text about events that are further away.
+#: Text about events that are further away than `_FAR`.
 FAR_AWAY = (
     "more than a day from the run, perhaps by another clock. They are listed in tables, but not "
     "shown in pictures."
@@ -56,7 +57,7 @@ _COLUMNS = ("name", "kind", "time", "duration", "process", "thread", "args")
 
 
 class UserEvents:
-    """Collector of the events of user code, file by file."""
+    """Collects the events of user code, file by file."""
 
     def __init__(self) -> None:
         self._parts: list[pd.DataFrame] = []
@@ -85,13 +86,13 @@ class UserEvents:
         self._parts.append(pd.DataFrame(part))
 
     def end_of_file(self) -> None:
-        """Note that the events that follow are from another file."""
+        """Mark the end of a file. Events that are added later are from another file."""
         self._file += 1
 
     def table(self) -> pd.DataFrame:
-        """Return all events in the order of files and of recording. See `Trace.events`.
+        """Return all events, sorted by file and then by order of recording. See `Trace.events`.
 
-        Pairs of start and end are joined.
+        An event that starts a time range is joined with the event that ends it.
         """
         if not self._parts:
             empty = pd.DataFrame({name: [] for name in _COLUMNS}, dtype=object)
@@ -102,12 +103,12 @@ class UserEvents:
 
 
 def widened(begin: float, end: float, events: pd.DataFrame) -> tuple[float, float, int]:
-    """Return a run's time range, extended by its events of user code, unless they are far away.
+    """Return the time range of a run, extended to contain its events of user code.
 
     Parameters
     ----------
     begin, end
-        Time range of all other events, or NaN if there are none. Then no event is far away.
+        Time range of all other events. If it is NaN, no event of user code is too far away.
     events
         See `UserEvents.table`.
 
@@ -137,7 +138,7 @@ def _texts(batch: Batch, field: str) -> pd.Series[Any]:
 
 
 def _joined(events: pd.DataFrame) -> pd.DataFrame:
-    """Join each start with the end of the same name, process and thread."""
+    """Join each start with the end that has the same name, process and thread."""
     kinds = events["kind"].to_numpy(dtype=object)
     bounds = np.flatnonzero((kinds == "begin") | (kinds == "end"))
     if not len(bounds):
@@ -165,10 +166,10 @@ def _joined(events: pd.DataFrame) -> pd.DataFrame:
     return events[remaining].reset_index(drop=True)
 
 
-#: Samples whose columns always exist.
+#: Columns of samples that always exist, even if no event contains them.
 _ALWAYS_READ = ("time", "gpu_index", "gpu_utilization", "gpu_memory_used")
 
-#: Events that belong to no worker: events of clients, and stacks.
+#: Events that do not belong to a worker: stacks, and events of clients.
 _OF_NOBODY = frozenset(
     (
         *("Step", "Step End", "Step Layer", "Graph Sent", "Function Sent", "Sent Value"),
@@ -176,49 +177,50 @@ _OF_NOBODY = frozenset(
         *("Line", "Line Layer", "Line Graph"),
     )
 )
-#: Whether tasks were shown as ranges, which `dasfprof info` reports.
+#: Known events that are in no table of a trace. "NVTX" states whether tasks were shown as NVTX
+#: ranges, which `dasfprof info` reports.
 _IN_NO_TABLE = FORMER_EVENTS | {"NVTX"}
 _KNOWN = {name for _, name in KINDS}.union(_OF_NOBODY)
 
 
 @dataclass
 class _ReadFile:
-    """A trace file that was read."""
+    """A trace file after reading."""
 
     name: str
     header: dict[str, Any]
-    #: Id of the worker that wrote it, or None.
+    #: Id of the worker that wrote the file, or None.
     owner: int | None
-    #: Whether it has a closing frame, or its process continued in another file.
+    #: Whether the file has a closing frame, or its process continued in another file.
     is_closed: bool
-    #: What is known about the process that writes the file of a plugin, or None if it is closed.
+    #: State of the process that writes the file of a plugin. None if the file is closed.
     writer: Writer | None
 
 
 class TraceReader:
-    """The events of some databases, sorted by kind.
+    """Reads the events of databases, and collects them by kind.
 
     Parameters
     ----------
     databases
-        The databases.
+        The databases to read.
     progress
-        Whether to show a bar.
+        Whether to show a progress bar.
     """
 
     def __init__(self, databases: list[EventDatabase], *, progress: bool) -> None:
         self.collector = KeyCollector()
         self.register = WorkerRegister()
-        #: Codes of stimulus ids, separate from the keys of tasks.
+        #: Collects stimulus ids. Their numbers are independent of those of tasks' keys.
         self.stimulus_collector = KeyCollector()
-        #: Stimulus ids by kind of event.
+        #: Columns of stimulus ids, by kind of event.
         self.stimuli = {
             kind.name: FactColumns(self.stimulus_collector, forms)
             for kind in KINDS.values()
             if (forms := kind.forms(stimuli=True))
         }
-        #: Codes of layers that pipeline steps and source lines built, separate from the keys of
-        #: tasks.
+        #: Collects the names of layers that pipeline steps and source lines built. Their numbers
+        #: are independent of those of tasks' keys.
         self.layer_collector = KeyCollector()
         self.layers = {
             kind.name: FactColumns(self.layer_collector, kind.forms())
@@ -226,18 +228,18 @@ class TraceReader:
         }
         #: Data notes about what is missing or damaged.
         self.notes: list[Note] = []
-        #: Events of user code: of other kinds than ours, in files of no plugin.
+        #: Events of user code: events of unknown kinds in files that no plugin wrote.
         self.user_events = UserEvents()
-        #: Numbers of events of unknown kinds in the current file, by name.
+        #: Number of events of each unknown kind in the current file, by name.
         self._unknown: Counter[str] = Counter()
         self._files: list[_ReadFile] = []
-        #: Hosts of files whose clock starts at boot.
+        #: Hosts with DASF's files, whose clock starts at boot.
         self.dasf_hosts: set[str] = set()
         self._kinds = {
             key: FactColumns(
                 self.collector,
-                # A trace may contain a few of about forty kinds of samples. The others need no
-                # columns.
+                # There are about forty columns of samples, and a trace may contain only a few of
+                # them. Columns without values are not created.
                 {name: form for name, form in kind.forms().items() if name in _ALWAYS_READ}
                 if kind is RESOURCE_USAGE
                 else kind.forms(),
@@ -245,17 +247,17 @@ class TraceReader:
             )
             for key, kind in KINDS.items()
         }
-        #: Directories of each worker's files, for profiles of calls.
+        #: Directory of each worker's files, which may contain call profiles.
         self.profile_directories: dict[int, Path] = {}
         self._stacks = StackNumbers()
         self._segments = Segments()
-        #: Names of the scheduler's files that a process seems to be writing.
+        #: Names of scheduler files that a running process seems to be writing.
         self.scheduler_goes_on: list[str] = []
-        #: Time range that was read of the files, or None for all.
+        #: Time range that was read, or None if the files were read completely.
         self.window = next(
             (database.window for database in databases if database.window is not None), None
         )
-        #: Events by kind.
+        #: Columns of events, by kind.
         self.facts = {name: columns for (_, name), columns in self._kinds.items()}
         bar = track(databases, "Reading traces", shown=progress, total=len(databases), unit="file")
         for database in bar:
@@ -290,7 +292,10 @@ class TraceReader:
             self.stimuli[batch.name].add(batch, workers)
 
     def _by_kind(self, batch: Batch) -> Iterable[Batch]:
-        """Split a batch with several names, which is slow, only if it contains a known kind."""
+        """Split a batch that contains events of several names, if any of these is a known kind.
+
+        Splitting is slow.
+        """
         if "name" not in batch.fields or _KNOWN.isdisjoint(batch.names):
             return [batch]
         return split_names(batch)
@@ -333,17 +338,17 @@ class TraceReader:
 
     @property
     def headers(self) -> list[dict[str, Any]]:
-        """The headers of the files. The header of a damaged file may be empty."""
+        """The headers of all files. The header of a damaged file may be empty."""
         return [file.header for file in self._files]
 
     @property
     def plugins(self) -> list[str]:
-        """The names of the plugins that wrote files, one for each file."""
+        """The name of the plugin that wrote each file, for files of plugins."""
         return [str(header["plugin"]) for header in self.headers if "plugin" in header]
 
     @property
     def processes(self) -> set[tuple[str, int]]:
-        """Host and process id of the processes that wrote files of plugins."""
+        """Host and process id of each process that wrote a file of a plugin."""
         return {
             (str(header.get("host", "")), header["pid"])
             for header in self.headers
@@ -356,7 +361,7 @@ class TraceReader:
         return [FileEnd.from_header(file.header, file.writer) for file in files]
 
     def _note_unclosed(self) -> None:
-        """Add notes about files that were not closed although their process wrote no later file."""
+        """Add notes about files that were not closed, unless a later file of the process exists."""
         followed = self._segments.followed()
         for file in self._files:
             if file.name in followed:
@@ -392,7 +397,7 @@ class TraceReader:
             self.notes.append(Note("file-missing", file.worker, text))
 
     def _note_missing(self, header: dict[str, Any]) -> None:
-        """Add notes, once, about what Dask or the system of the recorded processes lacks."""
+        """Add notes about what the recorded Dask or the recorded system lacks, each note once."""
         missing = header.get("missing")
         for path, loss in missing.items() if isinstance(missing, dict) else ():
             text = f"The recorded version of Dask has no {path}, which the recorder uses: {loss}."

@@ -1,4 +1,7 @@
-"""The tables of one client's task runs, and when the tasks of other clients occupied threads."""
+"""Restriction of tables to the task runs of one client.
+
+It also finds out when tasks of other clients occupied threads.
+"""
 
 from __future__ import annotations
 
@@ -19,9 +22,10 @@ _RUNS = ("tasks", "scheduler_only")
 
 
 def thread_ranges(tasks: pd.DataFrame, only: pd.DataFrame) -> pd.DataFrame:
-    """Return when task runs occupied threads, or may have: ``worker_id, begin, end, by_worker``.
+    """Return the times in which task runs occupied, or may have occupied, threads.
 
-    `tasks` and `only` are rows of `Trace.tasks` and of `Trace.scheduler_only`.
+    The columns are ``worker_id, begin, end, by_worker``. `tasks` and `only` are rows of
+    `Trace.tasks` and of `Trace.scheduler_only`.
     """
     only = only[(only["worker_id"] >= 0).to_numpy()]
     until = only["known"].where((only["scheduler_state"] != "processing").to_numpy(), np.inf)
@@ -50,17 +54,17 @@ def thread_ranges(tasks: pd.DataFrame, only: pd.DataFrame) -> pd.DataFrame:
 def without_others(
     tables: Tables, items: dict[str, Array], keys: KeyTable, selected: Selected | None
 ) -> pd.DataFrame:
-    """Remove the task runs of other clients from tables, and what was recorded of these runs.
+    """Remove the task runs of other clients, and everything about these task runs, from tables.
 
     Parameters
     ----------
     tables
         The tables, by name.
     items
-        Key ids: ``dependencies`` of ``tasks``, with their numbers in ``lengths``, and the keys of
-        ``transfers``.
+        Arrays about key ids: ``dependencies`` of ``tasks``, their numbers ``lengths``, and the keys
+        of ``transfers``.
     keys
-        The keys.
+        The keys of the trace.
     selected
         The client whose task runs remain. If None, all task runs that were recorded with their
         names remain.
@@ -68,7 +72,7 @@ def without_others(
     Returns
     -------
     DataFrame
-        When the task runs of others occupied threads. See `thread_ranges`.
+        Times in which task runs of other clients occupied threads. See `thread_ranges`.
     """
     function, names = keys.functions()
     nameless = names.index(OTHER_CLIENTS) if OTHER_CLIENTS in names else -1
@@ -80,7 +84,7 @@ def without_others(
     ranges = thread_ranges(*(tables[name][others[name]] for name in _RUNS))
     if not len(ranges) and selected is None:
         return ranges
-    # Keys of others that the client does not have as well. The last is for unknown keys, -1.
+    # Mask of keys that only other clients have. The last entry stands for unknown keys (-1).
     foreign = np.zeros(len(keys) + 1, dtype=bool)
     for is_other in (True, False):
         for name in _RUNS:
@@ -116,7 +120,7 @@ def _rows(table: pd.DataFrame, mask: Array) -> pd.DataFrame:
 
 
 def _within(samples: pd.DataFrame, runs: pd.DataFrame) -> Array:
-    """Return a mask of stack samples that belong to some task runs."""
+    """Return a mask of the stack samples that were taken during some task runs."""
     inside = np.zeros(len(samples), dtype=bool)
     times = samples["time"].to_numpy(dtype=float)
     rows_of = samples.groupby(["worker_id", samples["thread"].astype(object)]).indices
@@ -137,7 +141,7 @@ class Selected:
     Parameters
     ----------
     name
-        Its name.
+        The name of the client.
     clients
         The clients of task runs.
     """
@@ -146,18 +150,21 @@ class Selected:
         self._name, self._clients, self._codes = name, clients, clients.codes_of(name)
 
     def has(self, clients: pd.Series) -> Array:
-        """Return a mask of rows of a column of `TaskClients.find` that belong to the client."""
+        """Return a mask of the rows that belong to the client.
+
+        `clients` is a column that `TaskClients.find` returned.
+        """
         return np.isin(clients.cat.codes.to_numpy(), self._codes)
 
     def narrow(self, tables: Tables, hidden: set[str]) -> None:
-        """Remove what clients and the scheduler recorded of others.
+        """Remove what clients and the scheduler recorded about other clients.
 
         Parameters
         ----------
         tables
             The tables, by name.
         hidden
-            The functions that only others use.
+            The functions that only other clients use.
         """
         sent = self._are_mine(tables["graphs_sent"]["client"])
         if not sent.any():  # Another client's process was recorded.
@@ -183,7 +190,7 @@ class Selected:
         return np.array(list(map(self._is_mine, ids.astype(object).tolist())), dtype=bool)
 
     def _narrowed(self, states: pd.DataFrame, hidden: set[str]) -> dict[str, Any]:
-        """Return the columns that list tasks and clients, without those of others."""
+        """Return the columns that list tasks and clients, without those of other clients."""
 
         def without_hidden(counts: Any) -> dict[str, Any]:
             return {name: count for name, count in (counts or {}).items() if name not in hidden}

@@ -1,7 +1,7 @@
 """`SentFunctions`: source files of functions that the client pickled by value.
 
-Workers do not know these files, because cloudpickle sends such a function with its lines, but with
-`DYNAMIC` as its file.
+Workers do not know these files: cloudpickle sends line numbers, but replaces the file name of such
+a function by `DYNAMIC`.
 """
 
 from __future__ import annotations
@@ -19,29 +19,29 @@ from dasfprof.database.following import FollowedFile
 from dasfprof.database.multi import files_of_run
 from dasfprof.schema.steps import DYNAMIC, FUNCTION_SENT
 
-#: Such a line in a traceback, and in other texts.
+#: Matches a line of such a function in a traceback. `_IN_TEXT` matches it in other texts.
 _IN_TRACEBACK = re.compile(rf'(?<=File "){DYNAMIC}(?=", line (\d+), in (\S+))')
 _IN_TEXT = re.compile(rf"^{DYNAMIC}(?=:(\d+) (\S+))")
 
 
 class SentFunctions:
-    """Lookup of the source files of functions that the client pickled by value.
+    """Finds the source files of functions that the client pickled by value.
 
     Parameters
     ----------
     sent
-        The functions that it sent, each with the columns of the schema's ``FUNCTION_SENT``.
+        The functions that the client sent, each with the columns of the schema's ``FUNCTION_SENT``.
     """
 
     def __init__(self, sent: Iterable[Mapping[Any, Any]] = ()) -> None:
         self._spans: dict[str, list[tuple[int, int, str]]] = {}
-        #: Files by what is known about code in every version of Python: its own name and its first
-        #: line.
+        #: Files by the unqualified name and the first line of a function, which are known in every
+        #: version of Python.
         self._whole: dict[tuple[str, int], dict[str, Mapping[Any, Any]]] = {}
         self.add(sent)
 
     def add(self, sent: Iterable[Mapping[Any, Any]]) -> None:
-        """Add further functions that the client sent."""
+        """Add functions that the client sent."""
         for row in sent:
             name, first = str(row["function"]), int(row["line"])
             if isinstance(row["file"], str):
@@ -50,13 +50,16 @@ class SentFunctions:
                 self._spans.setdefault(_own_name(name), []).append(span)
 
     def file(self, function: str, line: int) -> str:
-        """Return the file of a line of dynamic code, or `DYNAMIC` if it is unknown or uncertain."""
+        """Return the file of a line of a function that was pickled by value.
+
+        The result is `DYNAMIC` if the file is unknown or not unique.
+        """
         spans = self._spans.get(_own_name(function), ())
         files = {file for first, last, file in spans if first <= line <= last}
         return files.pop() if len(files) == 1 else DYNAMIC
 
     def in_frames(self, frames: Iterable[Any]) -> tuple[Any, ...]:
-        """Return the frames of a stack with the files that are known."""
+        """Return the frames of a stack. Known file names replace `DYNAMIC`."""
         return tuple(
             (frame[0], self.file(str(frame[0]), frame[2]), frame[2])
             if len(frame) == 3 and frame[1] == DYNAMIC and isinstance(frame[2], int)
@@ -65,7 +68,7 @@ class SentFunctions:
         )
 
     def in_text(self, text: Any) -> Any:
-        """Return ``file:line function``, or a traceback, with the files that are known."""
+        """Return ``file:line function`` or a traceback. Known file names replace `DYNAMIC`."""
         if not isinstance(text, str) or DYNAMIC not in text:
             return text
         for pattern in (_IN_TEXT, _IN_TRACEBACK):
@@ -73,7 +76,7 @@ class SentFunctions:
         return text
 
     def mend(self, tables: dict[str, pd.DataFrame]) -> None:
-        """Replace `DYNAMIC` by known file names in tables of a `Trace` that have lines or code."""
+        """Replace `DYNAMIC` by known file names in the tables of a `Trace`."""
         if not self._spans:
             return
         stacks = tables["stacks"]
@@ -99,7 +102,7 @@ class SentFunctions:
 
 
 def _own_name(function: str) -> str:
-    """Return a function's name without its qualifiers, as in tracebacks."""
+    """Return the unqualified name of a function, which tracebacks contain."""
     return function.rpartition(".")[2]
 
 
@@ -110,7 +113,7 @@ SENT = {FUNCTION_SENT.name: ("function", "file", "line", "last")}
 
 
 def functions_in(batches: Iterable[Batch]) -> Iterator[dict[str, Any]]:
-    """Yield the functions that were pickled by value."""
+    """Yield the functions in batches of a client's file that were pickled by value."""
     for batch in batches:
         if batch.name == FUNCTION_SENT.name:
             columns = (batch.args[name].to_list() for name in SENT[FUNCTION_SENT.name])
@@ -119,16 +122,16 @@ def functions_in(batches: Iterable[Batch]) -> Iterator[dict[str, Any]]:
 
 
 def functions_of_runs(runs: Iterable[tuple[str, str]]) -> SentFunctions:
-    """Return the functions of recorded runs, from files on this host.
+    """Return the functions that clients pickled by value in some runs, from files on this host.
 
     Parameters
     ----------
     runs
-        The directory and id of each.
+        The directory and the id of each run.
     """
     sent = SentFunctions()
     for directory, run_uuid in runs:
-        # The directory is on another host, or belongs to another user.
+        # An error means that the directory is on another host or belongs to another user.
         with contextlib.suppress(OSError):
             for path in files_of_run(Path(directory), run_uuid):
                 file = FollowedFile(path)

@@ -19,18 +19,20 @@ from dasfprof.database.columns import Array
 from dasfprof.schema.steps import SEPARATOR
 
 # --- The pipeline step that built the layer of a key ----------------------------------------------
-# A layer is recognized by its *identity* of 64 bits. This is a hash of the hash at the end of its
-# name, because fused tasks are named after all their functions but end in the hash of the last one.
-# Without a hash, it is that of the whole name. 0 is not the identity of any layer.
+# A layer is recognized by its *identity* of 64 bits. This is a hash of the hash at the end of the
+# layer's name: the name of a fused task contains all its functions, but ends with the hash of the
+# last layer. If a name has no hash, its identity is a number for the whole name. The identity 0 is
+# not used by any layer.
 
-#: Bits of a time next to a layer's number: microseconds, enough for 12 days.
+#: Number of bits for a time, below the bits for the number of a layer. Times are in microseconds,
+#: and 40 bits are enough for 12 days.
 _TIME_BITS = 40
-#: Multiplier to mix the two halves of a hash. Integer arrays wrap around.
+#: Multiplier that mixes the two halves of a hash. Overflow of integer arrays wraps around.
 _ODD = np.uint64(0xFF51AFD7ED558CCD)
 
 
 class LayerNames:
-    """Codes for the names of layers without a hash."""
+    """Numbers for layer names that contain no hash."""
 
     def __init__(self) -> None:
         self._numbers: dict[tuple[bool, str], int] = {}
@@ -41,9 +43,9 @@ class LayerNames:
         Parameters
         ----------
         table
-            The keys of tasks, or the names of layers, which are keys as well.
+            Either keys of tasks, or names of layers (which have the form of keys).
         new
-            Whether unknown names get a code. Names of layers do.
+            Whether unknown names get a number. This is so for names of layers.
         """
         bases = np.zeros(len(table.heads), dtype=np.uint64)
         kinds = np.array([kind for kind, _ in table.heads], dtype=np.int8)
@@ -60,9 +62,10 @@ class LayerNames:
         return layers
 
     def _of_names(self, names: list[str], new: bool) -> Array:
-        """Return the identities of the layers at the start of tuple keys."""
+        """Return the identities of layers, given the names with which tuple keys begin."""
         layers = np.zeros(len(names), dtype=np.uint64)
-        # There may be as many names with a hash as there are keys, so they are split together.
+        # There may be as many names that contain a hash as there are keys, so all of them are split
+        # at once.
         hashed = np.array([name[-33:-32] == "-" for name in names], dtype=bool)
         for rows in (np.flatnonzero(hashed), np.flatnonzero(~hashed)):
             texts = [names[row] for row in rows.tolist()]
@@ -92,12 +95,13 @@ def _hash(tails: Array) -> Array:
 
 
 class LayerSteps:
-    """The steps that built layers.
+    """Finds the step that built a layer.
 
     Parameters
     ----------
     layers, steps, times
-        One row for each time that a step built a layer: identity, code of the step, Unix seconds.
+        One row for each time that a step built a layer: identity of the layer, code of the step,
+        Unix seconds.
     """
 
     def __init__(self, layers: Array, steps: Array, times: Array) -> None:
@@ -113,19 +117,20 @@ class LayerSteps:
     def find(
         self, layers: Array, computed: Array | int = -1, arrival: Array | float = np.inf
     ) -> Array:
-        """Return the step that built each layer, or -1.
+        """Return the code of the step that built each layer, or -1 if unknown.
 
-        If several steps built it, use the step in which the layer is computed, or else the last
-        before the graph arrived, or else the first.
+        If several steps built a layer, the result is the step in which the layer was computed. If
+        that step did not build the layer, it is the last step that built the layer before the graph
+        arrived, or else the first step that built it.
 
         Parameters
         ----------
         layers
-            Identities.
+            Identities of layers.
         computed
-            The step in which each is computed, or -1 for none.
+            The step in which each layer was computed, or -1 if there is none.
         arrival
-            Unix seconds.
+            Arrival of the graph of each layer, in Unix seconds.
         """
         built_in = np.full(len(layers), -1, dtype=np.int64)
         computed, arrival = (np.broadcast_to(each, len(layers)) for each in (computed, arrival))
@@ -142,7 +147,7 @@ class LayerSteps:
         return built_in
 
     def _at(self, numbers: Array, times: Array) -> Array:
-        """Return layer and time combined in one number, for sorting and searching."""
+        """Return layer and time, combined into one number for sorting and searching."""
         since = np.nan_to_num((times - self._begin) * 1e6, nan=0.0, posinf=0.0, neginf=0.0)
         return (numbers << _TIME_BITS) + np.clip(since, 0, (1 << _TIME_BITS) - 1).astype(np.int64)
 
@@ -150,24 +155,24 @@ class LayerSteps:
 def inherited_steps(
     derived: Mapping[int, Iterable[int]], built: dict[int, int], ran: set[int]
 ) -> dict[int, int]:
-    """Return steps for layers that no step built but whose tasks do the work of layers of a step.
+    """Return the steps of layers that were built outside of steps, but contain layers of a step.
 
-    If Dask fuses layers, their tasks are named after the last layer, and the earlier layers have no
-    tasks.
+    If Dask fuses layers, the fused tasks have the name of the last layer, and the earlier layers
+    have no tasks of their own.
 
     Parameters
     ----------
     derived
-        Layers that no step built, and what each depends on.
+        Layers that no step built, and the layers on which each of them depends.
     built
-        Layers that steps built, and the last of those.
+        Layers that steps built, and the last step that built each of them.
     ran
         Layers that have tasks.
 
     Returns
     -------
     dict
-        Step of each layer: that of the nearest layer that was fused into it.
+        Step of each such layer: the step of the nearest layer that was fused into it.
     """
     inherited = {}
     for layer, inner in fused_layers(derived, ran).items():
@@ -178,7 +183,10 @@ def inherited_steps(
 
 
 def fused_layers(depends: Mapping[int, Iterable[int]], ran: set[int]) -> dict[int, list[int]]:
-    """Return the layers that were fused into each: those before it without tasks, nearest first."""
+    """Return, for each layer with tasks, the layers that were fused into it, nearest first.
+
+    These are the layers on which it depends, directly or indirectly, and which have no tasks.
+    """
     fused: dict[int, list[int]] = {}
     for layer in ran.intersection(depends):
         waiting, inner = list(depends[layer]), []
@@ -197,25 +205,26 @@ Columns = dict[str, Any]
 
 
 class RunGraphs:
-    """Lookup of the graphs of task runs, by their rows.
+    """Finds the graph (row of `Trace.graphs`) of each task run.
 
     Parameters
     ----------
     graphs
         The graphs that arrived at the scheduler.
     runs
-        The scheduler's task runs.
+        The task runs that the scheduler recorded.
     keys
-        Number of keys of tasks.
+        Number of keys in the trace.
     """
 
     def __init__(self, graphs: pd.DataFrame, runs: Columns, keys: int) -> None:
-        #: Arrival of each graph, or infinity if unknown. The last one is for no graph.
+        #: Arrival of each graph in Unix seconds, or infinity if unknown. The last entry stands for
+        #: "no graph".
         self.arrivals = np.append(graphs["time"].fillna(np.inf).to_numpy(dtype=float), np.inf)
         ids = graphs["stimulus"].to_numpy()
         self._of_stimulus = np.full(int(ids.max(initial=-1)) + 1, -1, dtype=np.int64)
         self._of_stimulus[ids] = np.arange(len(ids))
-        #: Graph of the last run of each key, or -1 if unknown.
+        #: Graph of the last task run of each key, or -1 if unknown.
         self.of_keys = np.full(keys, -1, dtype=np.int64)
         graph = self._recorded(runs)
         known = np.flatnonzero(graph >= 0)
@@ -224,13 +233,13 @@ class RunGraphs:
     def find(self, runs: Columns) -> Array:
         """Return the row of the graph of each task run, or -1 if unknown.
 
-        A key that runs again does so for the graph that it came with.
+        If the graph of a task run was not recorded, the graph of another run of its key is used.
         """
         graph = self._recorded(runs)
         return np.where(graph >= 0, graph, self.of_keys[runs["key_id"]])
 
     def _recorded(self, runs: Columns) -> Array:
-        """Return the row of the graph that each task run names, or -1."""
+        """Return the row of the graph that each task run's own record contains, or -1."""
         if "graph" not in runs:
             return np.full(len(runs["key_id"]), -1, dtype=np.int64)
         ids = np.nan_to_num(runs["graph"].astype(float), nan=-1.0).astype(np.int64)
@@ -241,7 +250,7 @@ class RunGraphs:
 
 
 class KeyLayers:
-    """Identities of layers, and of the layers of keys."""
+    """The identities of layers, and for each key the identity of its layer."""
 
     def __init__(self, layers: KeyTable, keys: KeyTable) -> None:
         names = LayerNames()
@@ -251,29 +260,29 @@ class KeyLayers:
 
 
 # --- The user's pipeline steps, and the step of each task run -------------------------------------
-# The step is taken from the first of these sources: the step that built the task's graph layer; the
-# step in which the graph was submitted; the user's annotations, ``step`` before Dask's spans; the
-# step of layers that were fused into the task.
+# The step of a task run is the first known of these: the step that built its graph layer; the step
+# in which its graph was submitted; the user's annotations (``step``, then Dask's spans); the step
+# of a layer that was fused into the task.
 
-#: Name of Dask's span for everything outside of spans.
+#: Name of the span that Dask uses for everything outside of the user's spans.
 _NO_SPAN = ("default",)
 
 
 @dataclass(frozen=True)
 class BuiltLayers:
-    """Graph layers that were built in steps or at lines.
+    """Graph layers that were built in steps or at source lines.
 
-    For steps, this includes layers that were built in no step, but from layers of steps.
+    For steps, they include layers that were built outside of steps from layers of a step.
     """
 
-    #: ``timestamp``, ``id`` (of the step or line, or -1), ``layer``, ``dependencies`` (their
-    #: number).
+    #: Columns ``timestamp``, ``id`` (of the step or line, or -1), ``layer``, and ``dependencies``
+    #: (number of layers on which the layer depends).
     columns: Columns
-    #: Layers on which each layer depends, concatenated.
+    #: The layers on which each of the layers depends, concatenated.
     dependencies: Array
 
     def by_layer(self, identities: Array) -> dict[int, list[int]]:
-        """Return the layers on which each layer depends, by their identities."""
+        """Return, by the identity of each layer, the identities of those on which it depends."""
         lengths = np.maximum(self.columns["dependencies"], 0)
         layers = np.repeat(identities[self.columns["layer"]], lengths).tolist()
         depends: defaultdict[int, list[int]] = defaultdict(list)
@@ -288,7 +297,7 @@ def codes_of(ids: Array, codes: Mapping[int, int]) -> Array:
 
 
 def step_table(begun: Columns, ended: Columns) -> pd.DataFrame:
-    """Return one row for each time that a step was entered. See `Trace.steps`."""
+    """Return a table with one row for each time that a step was entered. See `Trace.steps`."""
     order = np.argsort(begun["timestamp"], kind="stable")
     ids, starts = begun["id"][order], begun["timestamp"][order]
     parents, names = begun["parent"][order].tolist(), np.asarray(begun["step"])[order].tolist()
@@ -306,7 +315,7 @@ def step_table(begun: Columns, ended: Columns) -> pd.DataFrame:
             "name": pd.Series(names, dtype=object),
             "parent": np.array(rows, dtype=np.int64),
             "start": starts,
-            # The clock may have been set back.
+            # If the clock was set back, the difference may be negative.
             "duration": np.maximum(stops - starts, 0.0),
             "id": ids,
         }
@@ -314,18 +323,18 @@ def step_table(begun: Columns, ended: Columns) -> pd.DataFrame:
 
 
 class TaskSteps:
-    """Lookup of the steps of task runs.
+    """Finds the pipeline steps of task runs.
 
     Parameters
     ----------
     steps
-        The steps that were entered, see `step_table`.
+        The steps that were entered. See `step_table`.
     layers
-        The layers that they built.
+        The layers that these steps built.
     known
-        The layers of keys.
+        The layer of each key.
     graphs, runs
-        The graphs that arrived at the scheduler, and those of task runs.
+        The graphs that arrived at the scheduler, and the lookup of task runs' graphs.
     """
 
     def __init__(
@@ -336,7 +345,7 @@ class TaskSteps:
         graphs: pd.DataFrame,
         runs: RunGraphs,
     ) -> None:
-        #: Codes of steps.
+        #: The code of each step, by name.
         self._codes: defaultdict[str, int] = defaultdict(count().__next__)
         self._runs = runs
         self._layer_of_key, identities = known.of_keys, known.of_layers
@@ -357,7 +366,7 @@ class TaskSteps:
             np.array(list(inherited.values()), dtype=np.int64),
             np.zeros(len(inherited)),
         )
-        #: Steps by graph. The last one is for no graph.
+        #: Code of the step in which each graph was submitted. The last entry stands for "no graph".
         self._computed = np.full(len(graphs) + 1, -1, dtype=np.int64)
         for row, names in enumerate(graphs.get("step", ())):
             if isinstance(names, tuple | list) and names:
@@ -379,7 +388,7 @@ class TaskSteps:
         return make_categorical(step.astype(np.int32), list(self._codes))
 
     def _annotated(self, runs: Columns) -> Array:
-        """Return the steps in the user's own annotations."""
+        """Return the step that the user's annotations of each task run contain, or -1."""
         unknown = np.full(len(runs["key_id"]), -1, dtype=np.int64)
         if "annotations" not in runs:
             return unknown

@@ -1,4 +1,4 @@
-"""The table of task runs: the workers' records, joined with the scheduler's records."""
+"""The table of task runs: records of workers, joined with records of the scheduler."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from dasfprof.database.columns import Array
 
 Columns = dict[str, Any]
 
-#: Times of a task run on its worker, and the state that starts at each.
+#: Times of a task run on its worker, and the state that begins at each of these times.
 WORKER_TIMES = {
     "received": "waiting",
     "ready": "ready",
     "executing": "executing",
     "seceded": "long-running",
 }
-#: Times of a task run on the scheduler, and the state that starts at each.
+#: Times of a task run on the scheduler, and the state that begins at each of these times.
 SCHEDULER_TIMES = {"scheduler_waiting": "waiting", "queued": "queued", "sent": "processing"}
 
-#: Function of the barrier task of each P2P shuffle. Tasks that depend on it get their data from the
-#: shuffle, and not from this task.
+#: Function of the barrier task that each P2P shuffle has. Tasks that depend on the barrier get
+#: their data from the shuffle, and not from the barrier.
 P2P_BARRIER = "shuffle-barrier"
 
-#: Names of the scheduler's columns whose names also occur on workers.
+#: New names of the scheduler's columns that have the same name as a column of workers.
 _SCHEDULER_NAMES = {
     "timestamp": "sent",
     "state": "scheduler_state",
@@ -42,7 +42,7 @@ _IDENTITY = ("key_id", "run_id", "worker_id")
 
 
 def worker_runs(columns: Columns) -> Columns:
-    """Return the task runs that workers recorded, from the columns of their events."""
+    """Return the columns of the task runs that workers recorded, given the columns of events."""
     duration = columns.pop("duration", np.empty(0))
     return {
         "key_id": columns.pop("key"),
@@ -53,7 +53,7 @@ def worker_runs(columns: Columns) -> Columns:
 
 
 def scheduler_runs(columns: Columns, register: WorkerRegister) -> Columns:
-    """Return the task runs that the scheduler recorded, from the columns of its events."""
+    """Return the columns of the task runs that the scheduler recorded, given those of events."""
     duration = columns.pop("duration", np.empty(0))
     address = columns.pop("worker")
     numbers = [register.id_of_address(str(text)) for text in address.categories]
@@ -65,7 +65,7 @@ def scheduler_runs(columns: Columns, register: WorkerRegister) -> Columns:
 
 
 def as_worker_runs(scheduler: Columns) -> Columns:
-    """Return the scheduler's task runs with the columns of a worker's, as far as possible."""
+    """Return the scheduler's task runs with those columns of workers that are known."""
     start, stop = scheduler["scheduler_start"], scheduler["scheduler_stop"]
     duration = np.maximum(stop - start, 0.0)
     return {
@@ -79,16 +79,16 @@ def as_worker_runs(scheduler: Columns) -> Columns:
 
 
 def join_runs(worker: Columns, scheduler: Columns, register: WorkerRegister) -> tuple[Array, Array]:
-    """Return the scheduler's row about the same task run as each of the workers' rows.
+    """Find the scheduler's row about the same task run for each of the workers' rows.
 
-    Rows join on key, run_id and worker. If the address of a worker is unknown, they join on key and
-    run_id, since Dask gives each attempt its own run_id.
+    Two rows match if key, run_id and worker are equal. If the address of the worker is unknown, key
+    and run_id are enough, because Dask gives a different run_id to each attempt.
 
     Returns
     -------
     places, unmatched
-        For each of the worker's rows the scheduler's row, or -1 without one, and the scheduler's
-        rows without a worker's row.
+        `places` contains, for each worker row, the index of the matching scheduler row, or -1.
+        `unmatched` contains the scheduler rows that no worker row matches.
     """
     count = len(scheduler["key_id"])
     both = [np.concatenate([scheduler[name], worker[name]]).astype(np.int64) for name in _IDENTITY]
@@ -105,7 +105,10 @@ def join_runs(worker: Columns, scheduler: Columns, register: WorkerRegister) -> 
 
 
 def number_repeats(runs: Columns) -> None:
-    """Number the runs of each key without a run_id (-1) in the order of their start, from 0."""
+    """Number task runs without a run_id (-1).
+
+    The task runs of each key are numbered from 0 in the order of their start.
+    """
     key_ids, rows = runs["key_id"], np.flatnonzero(runs["run_id"] < 0)
     if not len(rows):
         return
@@ -115,19 +118,20 @@ def number_repeats(runs: Columns) -> None:
 
 
 def add_input_sizes(runs: Columns, lengths: Array, dependencies: Array, keys: int) -> None:
-    """Add the sizes of each task run's dependencies, if its worker did not record the sum.
+    """Add the sum of input sizes to task runs for which the worker did not record it.
 
-    A dependency's size is that of the last successful run of its key. A run with a dependency of
-    unknown size has NaN.
+    The size of a dependency is that of the last successful run of its key. The sum is NaN if the
+    size of any dependency is unknown.
 
     Parameters
     ----------
     runs
         The task runs.
     lengths, dependencies
-        For each run the number of its dependencies (-1: not recorded), and their key ids.
+        The number of dependencies of each task run (-1 if not recorded), and the key ids of all
+        dependencies.
     keys
-        How many keys there are.
+        Number of keys.
     """
     unknown = np.isnan(runs["input_size"]) & (lengths >= 0)
     if not unknown.any():
@@ -148,7 +152,10 @@ def add_input_sizes(runs: Columns, lengths: Array, dependencies: Array, keys: in
 def forget_shuffled_inputs(
     runs: Columns, lengths: Array, dependencies: Array, keys: KeyTable
 ) -> None:
-    """Set input sizes of runs that get data from a P2P shuffle to unknown, as Dask counts none."""
+    """Set the input sizes of task runs that get data from a P2P shuffle to NaN.
+
+    Dask does not count this data as input.
+    """
     codes, names = keys.functions()
     if P2P_BARRIER not in names:
         return
@@ -159,7 +166,7 @@ def forget_shuffled_inputs(
 
 
 def add_helpers(tasks: pd.DataFrame, storage: pd.DataFrame) -> None:
-    """Add CPU seconds and CPU wait of threads that worked for task runs."""
+    """Add the CPU time and CPU wait of helper threads to the task runs for which they worked."""
     helped = storage[storage["helpers_cpu"].to_numpy(dtype=float) > 0]
     if len(helped):
         runs = pd.MultiIndex.from_frame(tasks[list(_IDENTITY)])
@@ -170,7 +177,7 @@ def add_helpers(tasks: pd.DataFrame, storage: pd.DataFrame) -> None:
 
 
 def take(columns: Columns, places: Array) -> Columns:
-    """Return rows of columns. An index of -1 gives NA."""
+    """Return some rows of columns. The index -1 gives a row of missing values."""
     known = places >= 0
     taken: Columns = {}
     for name, column in columns.items():
@@ -191,7 +198,7 @@ def take(columns: Columns, places: Array) -> Columns:
 
 
 def make_table(runs: Columns, keys: KeyTable, register: WorkerRegister) -> pd.DataFrame:
-    """Return columns as a table, with names instead of codes of workers and functions."""
+    """Return columns as a table. Names of workers and functions replace their codes."""
     codes, names = keys.functions()
     named = {
         "host": register.host_of(runs["worker_id"]),
@@ -202,7 +209,7 @@ def make_table(runs: Columns, keys: KeyTable, register: WorkerRegister) -> pd.Da
 
 
 def _last_row(known: Array, wanted: Array) -> Array:
-    """Return the last row of `known` with each wanted code, or -1."""
+    """Return, for each wanted code, the last row of `known` that has this code, or -1."""
     rows = np.full(max(known.max(initial=-1), wanted.max(initial=-1)) + 1, -1, dtype=np.int64)
     rows[known] = np.arange(len(known))
     return rows[wanted]

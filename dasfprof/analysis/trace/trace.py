@@ -1,4 +1,4 @@
-"""`Trace`: a recorded run as tables, and a cache of analyses for each trace."""
+"""`Trace`: a recorded run as tables, and a cache of analysis results for each trace."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ Source = Database | Iterable[Database | str | os.PathLike[str]] | str | os.PathL
 
 
 def _of_events(name: str, *, time: str = "time", by_time: bool = False) -> dict[str, Any]:
-    """Return metadata of a table with one row per event of this name.
+    """Return metadata of a field of `Trace`: a table with one row per event of this name.
 
-    `time` is the column with the time of the event. If `by_time`, the table is sorted by time, and
-    otherwise in the order of the files.
+    `time` is the column that contains the time of the event. If `by_time`, the table is sorted by
+    time. Otherwise, its rows are in the order of the files.
     """
     return {"event": name, "time": time, "by_time": by_time}
 
@@ -42,35 +42,36 @@ def _of_events(name: str, *, time: str = "time", by_time: bool = False) -> dict[
 class Trace:
     """A recorded run as columnar tables, in seconds, bytes, fractions and Unix time.
 
-    Repeated text is Categorical. ``shape`` and ``annotations`` are objects. ``worker_id`` is a row
-    of `workers`, and ``key_id`` is a row of `keys`. A missing time or number is NaN.
+    Columns of repeated texts are Categorical. ``shape`` and ``annotations`` contain objects.
+    ``worker_id`` is a row of `workers`, and ``key_id`` is a row of `keys`. A missing time or number
+    is NaN.
     """
 
     #: One row per task run that a worker recorded, in the order of the files: ``key_id, run_id,
     #: worker_id, host, worker, function, state, start, duration, size, input_size, cpu, run_queue,
     #: deserialize, disk_read, disk_read_size, collecting, storage, received, ready, executing,
     #: seceded, done, type, dtype, shape, thread, exception``. ``cpu`` and ``run_queue`` include
-    #: other threads that worked for it, see `storage`. If the scheduler recorded the run:
-    #: ``scheduler_state, scheduler_waiting, queued, stolen, sent, known, wanted, priority_user,
-    #: priority_generation, priority_order, annotations``, and rows of `stimuli`: ``cause`` (of the
-    #: assignment), ``end_cause`` and ``graph`` (that made it runnable, as in `graphs`). ``step`` is
-    #: the pipeline step, or NA if unknown; ``client`` the names of the clients that requested it,
-    #: or NA if unknown; ``line`` the source line that built it, or NA with the reason in
-    #: ``no_line``. ``source`` is ``worker``, or ``scheduler`` for all rows if there is no worker's
-    #: file.
+    #: other threads that worked for the task run (see `storage`). Columns of the scheduler, if it
+    #: recorded the task run: ``scheduler_state, scheduler_waiting, queued, stolen, sent, known,
+    #: wanted, priority_user, priority_generation, priority_order, annotations``, and rows of
+    #: `stimuli`: ``cause`` (of the assignment), ``end_cause`` and ``graph`` (that made it runnable,
+    #: as in `graphs`). ``step`` is the pipeline step, or NA if unknown; ``client`` has the names of
+    #: the clients that requested it, or NA if unknown; ``line`` is the source line that built it,
+    #: or NA (``no_line`` then contains the reason). ``source`` is ``worker``. If no worker has a
+    #: file, it is ``scheduler`` in all rows.
     tasks: pd.DataFrame
-    #: When task runs of clients that the other tables leave out occupied threads, or may have:
-    #: ``worker_id, begin, end``. Times are of the worker's clock if ``by_worker``, and otherwise of
-    #: the scheduler's clock.
+    #: Times in which threads were, or may have been, occupied by task runs of clients that the
+    #: other tables exclude: ``worker_id, begin, end, by_worker``. If ``by_worker``, the times are
+    #: by the worker's clock, and otherwise by the scheduler's clock.
     others: pd.DataFrame
     #: Task runs that the scheduler recorded and that are in no worker's file. ``lost`` means that
-    #: they certainly ran, because they ended in memory or erred.
+    #: the task run certainly happened, because it ended in the state memory or erred.
     scheduler_only: pd.DataFrame
     #: One row per message with dependencies: ``worker_id, start, duration, source, size, state,
     #: network, deserialize, keys`` (their number).
     transfers: pd.DataFrame = field(metadata=_of_events("Transfer", time="start"))
-    #: One row per message of a P2P shuffle between workers, with rows and blocks that are no
-    #: results: ``worker_id`` (of the sender), ``start, duration, target, size, state``.
+    #: One row per message of a P2P shuffle between workers. Messages contain rows or blocks, which
+    #: are not results: ``worker_id`` (of the sender), ``start, duration, target, size, state``.
     shuffle_messages: pd.DataFrame = field(metadata=_of_events("Shuffle Message", time="start"))
     #: One row per call of an actor's method: ``worker_id`` (of the actor), ``start, duration``
     #: (from its arrival to its answer), ``key_id`` (of the actor), ``method, state``.
@@ -79,16 +80,17 @@ class Trace:
     #: duration`` (from the request to the answer), ``function, cpu, state``.
     worker_functions: pd.DataFrame = field(metadata=_of_events("Worker Function", time="start"))
     #: One row for each time that a task released a distributed lock or semaphore: ``time``,
-    #: ``worker_id, kind, name, limit, since`` (it was held), ``waited``.
+    #: ``worker_id, kind, name, limit``, ``since`` (start of holding it), ``waited``.
     locks_held: pd.DataFrame = field(metadata=_of_events("Lock Held"))
-    #: One row per sample of a process, with all args of its event. Values of the host are this
-    #: worker's own sample if ``host_read`` is 1, and otherwise the last sample of the host.
+    #: One row per sample of a process, with all args of its event. If ``host_read`` is 1, this
+    #: worker sampled the values of the host. Otherwise, they are copied from the last sample of the
+    #: host.
     samples: pd.DataFrame = field(metadata=_of_events("Resource Usage"))
     #: One row per sample of a worker's results: ``worker_id, time, tasks, size, ...``.
     managed_memory: pd.DataFrame = field(metadata=_of_events("Managed Memory"))
     #: One row per worker instance: ``host, worker, kind, name, address, nthreads, closed`` (False
     #: if one of its files ends early) and the fields of `Worker`. The sizes in `MEMORY_SIZES` are
-    #: in bytes, and NaN if there is none or if unknown.
+    #: in bytes. They are NaN if unknown, or if the worker has no such limit.
     workers: pd.DataFrame
     #: The graphs that arrived at the scheduler: ``time, client, tasks, wanted, stimulus, step``
     #: (names of steps, outermost first).
@@ -100,54 +102,55 @@ class Trace:
     #: The program's calls of Dask: ``time`` (start of the first call), ``call, file, line, code,
     #: calls, stop, seconds, ...``. See ``CLIENT_CALLS``.
     client_calls: pd.DataFrame = field(metadata=_of_events("Client Calls"))
-    #: Values of at least 10 kB in graphs that it sent: ``time, kind, name, size, seconds, tasks,
-    #: why, held, file, line, code``. See ``SENT_VALUE``.
+    #: Values of at least 10 kB in graphs that the recorded client's process sent: ``time, kind,
+    #: name, size, seconds, tasks, why, held, file, line, code``. See ``SENT_VALUE``.
     sent_values: pd.DataFrame = field(metadata=_of_events("Sent Value"))
-    #: Functions that it pickled by value: ``time, function, file, line, last, source, missing``.
-    #: See ``FUNCTION_SENT``. Other tables contain their files.
+    #: Functions that the recorded client's process pickled by value: ``time, function, file, line,
+    #: last, source, missing``. See ``FUNCTION_SENT``. Other tables already contain the file names
+    #: of these functions.
     functions_sent: pd.DataFrame = field(metadata=_of_events("Function Sent"))
-    #: Results that the scheduler released: ``time``, ``run_id`` (of the task run). Empty in windows
-    #: of runs beyond memory.
+    #: Results that the scheduler released: ``time``, ``run_id`` (of the task run). The table is
+    #: empty if the trace is a window of a run that is larger than memory.
     releases: pd.DataFrame = field(metadata=_of_events("Result Released"))
     #: Copies of results that workers were asked to drop: ``time``, ``key_id``, ``worker_id``.
     copies_dropped: pd.DataFrame = field(metadata=_of_events("Copy Dropped"))
     #: Tasks that had not been assigned when recording ended, one row per function and state:
-    #: ``time`` (of the first), ``name, state, tasks`` (their number), ``key, restrictions`` (of the
-    #: first).
+    #: ``time`` (of the first task), ``name, state, tasks`` (their number), ``key, restrictions``
+    #: (of the first task).
     unsent: pd.DataFrame = field(metadata=_of_events("Unsent Tasks"))
-    #: Restarts, retirements and pauses of workers, cancelled tasks, and targets of adaptive:
-    #: ``time, action, who, workers, number``. See ``CLUSTER_CHANGE``.
+    #: Restarts, retirements and pauses of workers, cancelled tasks, and target sizes of adaptive
+    #: scaling: ``time, action, who, workers, number``. See ``CLUSTER_CHANGE``.
     cluster_changes: pd.DataFrame = field(metadata=_of_events("Cluster Change"))
     #: Changes of Dask's estimate of each worker's clock.
     clocks: pd.DataFrame = field(metadata=_of_events("Clock"))
     #: One row per sample of a host's disk.
     disk_usage: pd.DataFrame = field(metadata=_of_events("Disk Usage"))
-    #: One row per sample of a process that used much of a busy host: ``worker_id`` (that sampled),
-    #: ``time, pid, name, owner, cpu, memory, interval, ancestors``, and ``ours`` (whether it
-    #: belongs to the run). See ``HOST_PROCESS``.
+    #: One row per sample of a process that used much of a busy host: ``worker_id`` (of the worker
+    #: that sampled), ``time, pid, name, owner, cpu, memory, interval, ancestors``, and ``ours``
+    #: (whether it belongs to the run). See ``HOST_PROCESS``.
     host_processes: pd.DataFrame = field(metadata=_of_events("Host Process"))
-    #: One row for each change of what is known about a worker's GPU. ``availability`` explains why
-    #: there may be no samples.
+    #: One row for each change in the recorded facts about a worker's GPU. ``availability`` explains
+    #: why there may be no samples.
     gpu_devices: pd.DataFrame = field(metadata=_of_events("GPU Devices"))
     #: One row per sample of a GPU. ``worker_id`` is the worker that sampled. See `GpuSamples`.
     gpu_usage: pd.DataFrame = field(metadata=_of_events("GPU Usage"))
-    #: One row per sample of a worker of dask-cuda: its results on the GPU, in memory and on disk,
-    #: and what it moved between them since recording started. See `DEVICE_MEMORY`.
+    #: One row per sample of a dask-cuda worker: sizes of its results on the GPU, in memory and on
+    #: disk, and amounts that it moved between these since recording started. See `DEVICE_MEMORY`.
     device_memory: pd.DataFrame = field(metadata=_of_events("Device Memory"))
     #: One row for each time that a pipeline step was entered, by time: ``step`` (its path,
-    #: ``outer/inner``), ``name``, ``parent`` (a row, or -1), ``start``, ``duration`` (NaN if it is
-    #: unknown when it was left).
+    #: ``outer/inner``), ``name``, ``parent`` (a row, or -1), ``start``, ``duration`` (NaN if the
+    #: end of the step is unknown).
     steps: pd.DataFrame
-    #: The source lines that built something, followed by groups of lines with layers that Dask
-    #: fused: ``line`` (``name:number``, as in `tasks`; for a group all of them), ``file, number,
-    #: code, text, missing`` (why there is no text), ``cell, library, library_line, library_code``
-    #: (for a group of the last line), ``fused`` (the lines before it, as a tuple).
+    #: The source lines that built task graphs, followed by groups of lines whose layers Dask fused:
+    #: ``line`` (``name:number``, as in `tasks`; for a group, all its lines), ``file, number, code,
+    #: text, missing`` (why there is no text), ``cell, library, library_line, library_code`` (for a
+    #: group, those of its last line), ``fused`` (for a group, a tuple of its other lines).
     lines: pd.DataFrame
-    #: The layers that were fused into the tasks of several others.
+    #: The layers that Dask fused into the tasks of several other layers.
     fused_layers: FusedLayers
     #: One row per event of user code: ``name``, ``kind`` (``span``, ``instant``, or ``begin`` and
-    #: ``end`` without the other), ``time``, ``duration`` (NaN if unknown), ``process``, ``thread``
-    #: (texts of the event's fields), ``args``.
+    #: ``end`` if the other is missing), ``time``, ``duration`` (NaN if unknown), ``process``,
+    #: ``thread`` (texts of the event's fields), ``args``.
     events: pd.DataFrame
     #: The functions that tasks call: ``time, worker_id, name`` (of the tasks), ``function, file,
     #: line, source, missing``. See ``FUNCTION_CODE``.
@@ -169,13 +172,13 @@ class Trace:
     #: Call profiles, one row per worker and function: ``worker_id, time, path`` (of the file, or
     #: None), ``name`` (the function), ``profiler, runs, left_out, refused``. See ``CALL_PROFILE``.
     call_profiles: pd.DataFrame = field(metadata=_of_events("Call Profile"))
-    #: The last record of each task run of over a second whose end was not recorded: ``time``,
-    #: ``key_id, run_id, worker_id`` and the columns of ``TASK_UNDER_WAY``. ``stack`` is a row of
-    #: `stacks` (-1 if unknown), and ``waits_keys`` is a tuple of key ids.
+    #: For each task run that took more than a second and whose end was not recorded, its last
+    #: record: ``time``, ``key_id, run_id, worker_id`` and the columns of ``TASK_UNDER_WAY``.
+    #: ``stack`` is a row of `stacks` (-1 if unknown), and ``waits_keys`` is a tuple of key ids.
     under_way: pd.DataFrame
-    #: All such records by time, also of task runs that ended later.
+    #: All records of this form, sorted by time, including those of task runs that ended later.
     under_way_history: pd.DataFrame = field(metadata=_of_events("Task Under Way", by_time=True))
-    #: When event loops were blocked: ``time, worker_id, since, thread_state, stack``.
+    #: Times in which event loops were blocked: ``time, worker_id, since, thread_state, stack``.
     loops_blocked: pd.DataFrame = field(metadata=_of_events("Loop Blocked", by_time=True))
     #: Snapshots of the scheduler's unfinished work. See ``SCHEDULER_STATE``.
     scheduler_states: pd.DataFrame = field(metadata=_of_events("Scheduler State", by_time=True))
@@ -192,30 +195,31 @@ class Trace:
     stacks: pd.DataFrame
     #: The distinct keys.
     keys: KeyTable
-    #: Distinct stimulus ids. Events with the same one have the same cause.
+    #: Distinct stimulus ids. Events with the same stimulus id have the same cause.
     stimuli: KeyTable
-    #: Earliest and latest event, or NaN in an empty trace.
+    #: Time of the earliest and of the latest event, or NaN if the trace is empty.
     begin: float
     end: float
-    #: Data notes about what is missing or damaged. The text of each is for people, and its kind is
-    #: for rules.
+    #: Data notes about what is missing or damaged. The text of a note is for people, and its kind
+    #: is for rules.
     notes: tuple[Note, ...]
-    #: For each task run: number of its dependencies (-1 if unknown), and their key ids.
+    #: Number of dependencies of each task run (-1 if unknown), and the key ids of all dependencies.
     task_dependencies: tuple[Array, Array]
-    #: For each transfer: number of its keys, and their key ids.
+    #: Number of keys of each transfer, and the key ids of all transfers.
     transfer_keys: tuple[Array, Array]
-    #: Name of the run in the files, or None if they contain none or several.
+    #: Name of the run in the files. None if the files contain no name or several names.
     run: str | None
     #: Environment of the recording: versions, settings, cores, the client's program.
     surroundings: Surroundings
-    #: Whether calls of actors were recorded on all workers. If so, no rows in `actor_calls` means
-    #: no calls.
+    #: Whether calls of actors were recorded on all workers. If so, an empty `actor_calls` means
+    #: that there were no calls.
     knows_actor_calls: bool
-    #: Whether `serialised` covers all workers. If so, no rows mean that nothing took long.
+    #: Whether slow serializing was recorded on all workers. If so, an empty `serialised` means that
+    #: no result took long to serialize.
     knows_serialising: bool
     #: Whether releases of results were recorded.
     knows_releases: bool
-    #: How recording ended, or that it continues.
+    #: Whether and how recording ended.
     recording: RecordingEnd
 
     @classmethod
@@ -227,15 +231,16 @@ class Trace:
         Parameters
         ----------
         source
-            A `MultiEventDatabase`, `EventDatabase` or `EventProfiler`; a list of those or of
-            paths; or what `dasfprof.open_run` accepts: a file, a directory, a glob, a run's name.
+            A `MultiEventDatabase`, `EventDatabase` or `EventProfiler`; a list of such objects or of
+            paths; or anything that `dasfprof.open_run` accepts: a file, a directory, a glob, a
+            run's name.
         client, progress
             See `TraceAnalyser`.
 
         Raises
         ------
         InvalidArgumentError
-            If the source is of another type, or it has no such client.
+            If the source has another type, or the trace has no such client.
         SourceNotFoundError, NotATraceError
             If there is no such trace.
         """
@@ -245,19 +250,22 @@ class Trace:
 
     @classmethod
     def from_reader(cls, reader: TraceReader, client: str | None = None) -> Trace:
-        """Return the trace that a reader has read, or the part of one client."""
+        """Return the trace that a reader has read.
+
+        If `client` is given, the trace is limited to this client.
+        """
         events = {each.name: each.metadata for each in fields(Trace) if each.metadata}
         return cls(**TraceBuilder(reader, client).make(events))
 
     @cached_property
     def dependencies(self) -> tuple[Array, Array]:
-        """The task graph as compressed rows over key ids.
+        """The task graph in compressed form: the dependencies of each key.
 
         Returns
         -------
         offsets, ids
-            The dependencies of key ``i`` are ``ids[offsets[i]:offsets[i + 1]]``, as its last
-            run had them.
+            The dependencies of key ``i`` are the key ids ``ids[offsets[i]:offsets[i + 1]]``. They
+            are those of the key's last task run.
         """
         lengths, ids = self.task_dependencies
         lengths = np.maximum(lengths, 0)
@@ -274,10 +282,10 @@ class Trace:
 
     @cached_property
     def transitions(self) -> pd.DataFrame:
-        """Changes of state, one row each:
+        """One row for each change of a task run's state.
 
-        ``key_id, run_id, worker_id, observer, state, time``. ``observer`` is ``worker`` or
-        ``scheduler``. The end of a run has its final state.
+        The columns are ``key_id, run_id, worker_id, observer, state, time``. ``observer`` is
+        ``worker`` or ``scheduler``. The last change of a task run has its final state.
         """
         tasks, parts = self.tasks, []
         for observer, times, end, state in (
@@ -334,21 +342,21 @@ def databases_of(source: Any) -> list[EventDatabase]:
 
 Result = TypeVar("Result")
 Arguments = ParamSpec("Arguments")
-#: A `Trace`, or the `Run` of one.
+#: A `Trace`, or the `Run` of a trace.
 Form = TypeVar("Form", bound=Trace)
 
-#: Placeholder for the trace itself as a result, which remains valid after pickling.
+#: Placeholder for a result that is the trace itself. It stays valid after pickling.
 _ITSELF = ...
 
 
 def once_per_trace(
     analysis: Callable[Concatenate[Form, Arguments], Result],
 ) -> Callable[Concatenate[Form, Arguments], Result]:
-    """Cache the results of an analysis, for each choice of arguments, as long as the trace exists.
+    """Cache the results of an analysis, by its arguments, as long as the trace exists.
 
-    All callers get the same object, which must not be changed. Calls from several threads are safe.
+    All callers get the same object and must not change it. Calls from several threads are safe.
     """
-    # These locks cannot deadlock, because dependencies between analyses have no cycles.
+    # These locks cannot cause a deadlock, because analyses do not depend on each other in cycles.
     lock = RLock()
 
     @wraps(analysis)
@@ -365,17 +373,20 @@ def once_per_trace(
 
 
 def set_result(trace: Form, analysis: Callable[[Form], Result], result: Result) -> None:
-    """Set the result of an analysis without arguments, for a trace that is a window of a run."""
+    """Set the result of an analysis, for a trace that is a time window of a run.
+
+    The analysis must have no arguments besides the trace.
+    """
     _results(trace)[(_name(analysis),)] = _stored(trace, result)
 
 
 def _stored(trace: Trace, result: Any) -> Any:
-    # A trace that contained itself would stay in memory until the garbage collector runs.
+    # If a trace referred to itself, it would stay in memory until the garbage collector runs.
     return _ITSELF if result is trace else result
 
 
 def _name(analysis: Callable[..., Any]) -> str:
-    # Traces are pickled with cached results, so names identify the analyses.
+    # Traces are pickled with their cached results, so analyses are identified by name.
     return f"{analysis.__module__}.{analysis.__qualname__}"
 
 

@@ -1,4 +1,4 @@
-"""Tables of task runs that had started and not ended, and stacks that are stored in parts."""
+"""Tables of task runs in progress, and stacks that are stored in parts."""
 
 from __future__ import annotations
 
@@ -17,18 +17,21 @@ from dasfprof.schema.under_way import STACK
 
 Columns = dict[str, Any]
 
-#: Maximum number of a stack. Larger numbers are damage.
+#: Maximum valid number of a stack. Larger numbers are damaged.
 _MOST_STACKS = 1 << 31
-#: Events that contain the number of a stack.
+#: Names of events that refer to a stack by its number.
 STACKED = frozenset(kind.name for kind in KINDS.values() if "stack" in kind.forms())
-#: Columns of events that contain numbers of stacks.
+#: Columns that contain numbers of stacks, by the name of their event.
 _NUMBERS = {STACK.name: ("number", "parent"), **dict.fromkeys(STACKED, ("stack",))}
 #: Columns that identify a task run.
 RUN = ["key_id", "run_id", "worker_id"]
 
 
 class StackNumbers:
-    """Numbers of stacks over all files. Each writer counts its own stacks from 0."""
+    """Numbers of stacks that are unique over all files.
+
+    In the files of each process, stacks are numbered from 0.
+    """
 
     def __init__(self) -> None:
         self._first = 0
@@ -36,13 +39,16 @@ class StackNumbers:
         self._writer = ""
 
     def begin_file(self, writer: str) -> None:
-        """Start numbers after those used so far, unless a segment of the same writer continues."""
+        """Begin a file: its stacks get new numbers.
+
+        If the file continues the previous file of the same writer, the numbers continue as well.
+        """
         if not writer or writer != self._writer:
             self._first = self._next
         self._writer = writer
 
     def renumbered(self, batch: Batch) -> Batch:
-        """Return a batch in which numbers of one file are replaced by numbers over all files."""
+        """Return a batch in which stacks have their numbers over all files."""
         new: dict[str, Column] = {}
         for name in _NUMBERS.get(batch.name, ()):
             if name in batch.args:
@@ -55,12 +61,12 @@ class StackNumbers:
 
 
 class JoinedStacks:
-    """Stacks whose first frames are stored as another stack.
+    """Joins stacks from parts: a stack consists of a parent stack and further frames.
 
     Parameters
     ----------
     columns
-        The columns of the events that contain them.
+        The columns of the events about stacks.
     """
 
     def __init__(self, columns: Columns) -> None:
@@ -69,9 +75,9 @@ class JoinedStacks:
         self._joined: dict[int, tuple[Any, ...]] = {-1: ()}
 
     def distinct(self, numbers: Array) -> tuple[Array, list[tuple[Any, ...]]]:
-        """Return the distinct stacks of numbers, and the index of each number's stack.
+        """Return the index of the stack for each number, and the distinct stacks.
 
-        The index is -1 if a stack, or its first part, is not in the file.
+        The index is -1 if a part of the stack is not in the file.
         """
         rows: dict[tuple[Any, ...], int] = {}
         places = [
@@ -87,7 +93,7 @@ class JoinedStacks:
                 return ()
             parent, frames = self._parts[number]
             pending.append((number, frames))
-            # In a damaged file, a stack may refer to itself.
+            # In a damaged file, a stack may be its own parent.
             number = parent if parent < number else -1
         joined = self._joined[number]
         for number, frames in reversed(pending):
@@ -96,14 +102,14 @@ class JoinedStacks:
 
 
 class UnderWayTables:
-    """Stacks and key ids for the tables of unfinished work and of stack samples.
+    """Completes the tables of work in progress and of stack samples with stacks and key ids.
 
     Parameters
     ----------
     facts, columns
-        The reader's facts and columns by the names of events.
+        The collectors and the columns of events, by the name of the event.
     key_ids
-        The key ids that the collector returned at its end.
+        The key ids that ``KeyCollector.finish`` returned.
     """
 
     def __init__(
@@ -112,16 +118,16 @@ class UnderWayTables:
         self._facts, self._ids = facts, key_ids
         used = [columns[event]["stack"] for event in sorted(STACKED) if "stack" in columns[event]]
         stacks = JoinedStacks(columns.pop(STACK.name))
-        #: Numbers of stacks in events, and their rows of `stacks`.
+        #: Numbers of stacks in events, and the row of each of them in `stacks`.
         self._numbers = np.unique(np.concatenate(used)) if used else np.empty(0, np.int64)
         self._rows, frames = stacks.distinct(self._numbers)
-        #: See `Trace.stacks`.
+        #: The distinct stacks. See `Trace.stacks`.
         self.stacks = pd.DataFrame({"frames": pd.Series(frames, dtype=object)})
 
     def complete(self, event: str, columns: Columns) -> None:
-        """Replace the numbers of stacks by rows of `stacks`, and numbers of keys by their ids."""
+        """Replace numbers of stacks by rows of `stacks`, and lists of keys by tuples of key ids."""
         if event in STACKED and "stack" in columns:
-            # If no event has a stack, all are -1.
+            # If no event has a stack, the rows of all events are -1.
             places = np.searchsorted(self._numbers, columns["stack"])
             columns["stack"] = np.append(self._rows, -1)[places]
         if "waits_keys" in columns:
@@ -132,12 +138,12 @@ class UnderWayTables:
 def places_not_ended(
     history: pd.DataFrame, tasks: pd.DataFrame, scheduler_only: pd.DataFrame
 ) -> Array:
-    """Return the index of the last row of each task run in a history whose end is unknown.
+    """Return the index of the last row about each task run whose end is unknown.
 
-    The scheduler may have recorded the end of a run that the file of its killed worker lacks.
+    The scheduler may have recorded the end of a task run that the file of its killed worker lacks.
     """
     last = history.drop_duplicates(RUN, keep="last")
-    # It left while it waited for its inputs, so it never ran.
+    # Such a task was released while it waited for its inputs, so it never ran.
     last = last[last["state"] != "released"]
     if not len(last):
         return np.empty(0, dtype=np.int64)

@@ -1,8 +1,9 @@
-"""The workers of a trace, as ids that other tables refer to.
+"""The workers of a trace, and the worker ids by which other tables refer to them.
 
-A *worker id* is a row of `Trace.workers`: one worker instance. It is identified by host, label and,
-if the file's header contains it, address. A worker that a nanny restarted keeps its label and gets
-a new row. Tables for users combine all instances of a label on a host.
+A *worker id* is a row of `Trace.workers`: one worker instance. A worker instance is identified by
+its host, its label and, if the header of its file contains the address, its address. A worker that
+a nanny restarted keeps its label and gets a new row. Tables for users combine all worker instances
+with the same label on a host.
 """
 
 from __future__ import annotations
@@ -19,12 +20,13 @@ from dasfprof.database.block_codec import Batch
 from dasfprof.database.columns import Array, Column, DictionaryColumn, NumberColumn, repeated
 from dasfprof.schema.resources import MEMORY_SIZES
 
-#: Labels of events about a whole host. Events have a `thread_id` of 0 if their recorder gave none.
+#: Labels of events about a host. The ``thread_id`` of an event is "0" if its recorder did not set
+#: it.
 HOST_WIDE = ("", "0")
 
-#: Fields of `Worker` that are copied from headers if they have this type.
+#: Fields of `Worker` that are copied from a header if they have the given type.
 _FACTS = {"thread_limits": dict, "memory_group": str, "cpu_group": str, "started": float}
-#: Types of the columns of `Trace.workers`, by the annotation of the field of `Worker`.
+#: Types of columns of `Trace.workers`, by the annotation of the field of `Worker`.
 _TYPES = {"float": float, "float | None": float, "int | None": "Int64"}
 
 
@@ -33,64 +35,65 @@ class Worker:
     """A worker instance."""
 
     host: str
-    #: ``worker-{host}-{name}`` in dasfprof's and DASF's own files, or the event's `thread_id`.
+    #: ``worker-{host}-{name}`` in files of dasfprof and DASF, or the ``thread_id`` of the event.
     label: str
-    #: Address on the scheduler, or None if no header contains it.
+    #: Address of the worker on the scheduler, or None if no header contains it.
     address: str | None = None
     name: Any = None
     nthreads: int | None = None
-    #: Memory limit in bytes, or None if it has none or if unknown.
+    #: Memory limit in bytes, or None if unknown or if there is no limit.
     memory_limit: float | None = None
-    #: `MEMORY_SIZES` in its files, by name. 0 means never, or no limit.
+    #: The sizes `MEMORY_SIZES` in the worker's files, by name. 0 means "never", or "no limit".
     memory_sizes: dict[str, float] = field(default_factory=dict)
     #: Environment variables that limit the threads of libraries, or None if not recorded.
     thread_limits: dict[str, str] | None = None
-    #: Environment variables that identify its job, or None.
+    #: Environment variables that identify the worker's job, or None.
     job: dict[str, str] | None = None
-    #: Control group that limits the memory of its process, and this limit in bytes, or None if
+    #: Control group that limits the memory of the worker's process, and the limit in bytes. None if
     #: unknown.
     memory_group: str | None = None
     group_limit: float | None = None
-    #: Control group whose CPU quota limits its process, this quota in cores, and the maximum number
-    #: of open files of its process, or None if unknown.
+    #: Control group that limits the CPU of the worker's process, the limit in cores, and the
+    #: maximum number of open files of the process. None if unknown.
     cpu_group: str | None = None
     cpu_quota: float | None = None
     descriptor_limit: float | None = None
-    #: Start of its process in Unix seconds of its host, or None if not recorded.
+    #: Start of the worker's process in Unix seconds by its host's clock, or None if not recorded.
     started: float | None = None
     boot_id: str | None = None
     pid: int | None = None
-    #: For each of its files, whether it was closed.
+    #: Whether each of the worker's files was closed.
     closed: list[bool] = field(default_factory=list)
-    #: Plugins with files.
+    #: Names of the plugins that wrote files of this worker.
     plugins: set[str] = field(default_factory=set)
-    #: Whether one of its files contains calls of its actors.
+    #: Whether one of the worker's files records calls of actors.
     actor_calls: bool = False
-    #: Whether one of its files contains slow serializing.
+    #: Whether one of the worker's files records slow serializing.
     serialising: bool = False
-    #: When it joined the cluster, or recording started, in Unix seconds of the scheduler.
+    #: Time at which the worker joined the cluster, or at which recording started, in Unix seconds
+    #: by the scheduler's clock.
     joined: float | None = None
-    #: When it left, and the scheduler's reason.
+    #: Time at which the worker left, and the reason that the scheduler recorded.
     left: float | None = None
     left_reason: str | None = None
-    #: Resources that tasks may request, with amounts, or None if unknown.
+    #: Amount of each resource that tasks may request, or None if unknown.
     resources: dict[str, float] | None = None
-    #: Exit code of its process. A negative number is a signal. NaN if unknown.
+    #: Exit code of the worker's process, or NaN if unknown. A negative number is a signal.
     exit_code: float = np.nan
-    #: Reason why its nanny ended it.
+    #: Reason why the nanny ended the worker.
     exit_reason: str | None = None
-    #: Seconds without a heartbeat when the scheduler removed it for this reason.
+    #: Seconds since the last heartbeat, if the scheduler removed the worker because it sent none.
     silent: float = np.nan
-    #: Last error in Dask's log of its process, outside of task runs, and its time.
+    #: Last error that Dask logged in the worker's process outside of task runs, and its time.
     last_error: str | None = None
     last_error_time: float = np.nan
-    #: Earliest and latest event.
+    #: Time of the worker's earliest event, and of its latest event.
     first_seen: float = np.nan
     last_seen: float = np.nan
 
     @property
     def kind(self) -> str:
-        """``worker``, ``scheduler``, or ``host`` for events that belong to no worker of a host."""
+        """``worker``, ``scheduler``, or ``host`` (events that belong to no worker of a host)."""
         if self.label == "scheduler" and self.address is None:
             return "scheduler"
         return "worker" if self.label else "host"
@@ -105,7 +108,7 @@ _FIELDS = [
 
 
 class WorkerRegister:
-    """Ids of workers, which are created when events about them are read."""
+    """Assigns ids to workers. A worker gets its id when the first event about it is read."""
 
     def __init__(self) -> None:
         self.workers: list[Worker] = []
@@ -113,7 +116,7 @@ class WorkerRegister:
         self._ids_by_address: dict[str, int] = {}
 
     def id_of(self, host: str, label: str, address: str | None = None) -> int:
-        """Return the id of a worker, which is created on first use."""
+        """Return the id of a worker. A worker that is not known yet gets a new id."""
         identity = host, label, address
         number = self._ids.setdefault(identity, len(self.workers))
         if number == len(self.workers):
@@ -125,13 +128,13 @@ class WorkerRegister:
     def id_of_address(self, address: str) -> int:
         """Return the id of the worker at an address.
 
-        A worker without a file is named by its address.
+        If no file names this worker, its address becomes its label.
         """
         number = self._ids_by_address.get(address)
         return self.id_of("", address, address) if number is None else number
 
     def add_header(self, header: dict[str, Any]) -> int | None:
-        """Add what a worker's file contains about it, and return the worker's id."""
+        """Add what the header of a worker's file contains, and return the worker's id."""
         facts, host = header.get("worker"), str(header.get("host", ""))
         if not isinstance(facts, dict):
             if header.get("plugin") == "SchedulerPlugin":
@@ -175,9 +178,9 @@ class WorkerRegister:
         Parameters
         ----------
         batch
-            The batch.
+            The batch of events.
         owner
-            Number of the worker whose file the batch comes from, if it is a worker's.
+            Id of the worker that wrote the file of the batch, or None if no worker wrote it.
         """
         hosts, host_codes = _entries(batch.fields.get("process_id"))
         labels, label_codes = _entries(batch.fields.get("thread_id"))
@@ -204,15 +207,18 @@ class WorkerRegister:
         return list(hosts.categories), hosts.codes
 
     def host_of(self, ids: Array) -> pd.Categorical:
-        """Return the hosts of worker ids."""
+        """Return the host of each worker id."""
         return _categorical([worker.host for worker in self.workers], ids)
 
     def label_of(self, ids: Array) -> pd.Categorical:
-        """Return the labels of worker ids."""
+        """Return the label of each worker id."""
         return _categorical([worker.label for worker in self.workers], ids)
 
     def name_hosts(self) -> None:
-        """Set the host of workers without files from other workers at the same host address."""
+        """Set the hosts of workers without files.
+
+        The host name is known if other workers at the same host address have files.
+        """
         named: dict[str, set[str]] = {}
         for worker in self.workers:
             if worker.plugins and worker.address:
@@ -245,7 +251,7 @@ class WorkerRegister:
 
 
 def job_in(header: dict[str, Any]) -> dict[str, str] | None:
-    """Return the environment variables that identify a process's job, from its file's header."""
+    """Return the environment variables that identify a job, from the header of a process's file."""
     job = header.get("job")
     if not isinstance(job, dict):
         return None
@@ -253,13 +259,16 @@ def job_in(header: dict[str, Any]) -> dict[str, str] | None:
 
 
 def _categorical(texts: list[str], ids: Array) -> pd.Categorical:
-    """Return ``texts[ids]`` as a Categorical. Equal texts share a category, and -1 is NA."""
+    """Return ``texts[ids]`` as a Categorical.
+
+    Equal texts share a category. The id -1 becomes NA.
+    """
     codes, names = pd.factorize(np.array(texts, dtype=object))
     return make_categorical(np.append(codes, -1).astype(np.int32)[ids], list(names))
 
 
 def _entries(column: Column | None) -> tuple[list[str], Array]:
-    """Return the distinct texts of a column, and the index of each row's text."""
+    """Return the distinct texts of a column, and for each row the index of its text."""
     if column is None:
         return [""], np.zeros(1, dtype=np.int64)
     if isinstance(column, DictionaryColumn):
@@ -284,21 +293,21 @@ def _host_in(address: str) -> str:
 def with_owners(
     table: pd.DataFrame, hosts: Iterable[str], run: set[tuple[str, int]]
 ) -> pd.DataFrame:
-    """Add the column ``ours`` to the rows of "Host Process".
+    """Add the column ``ours`` to a table of "Host Process" events.
 
-    A process belongs to the run if it wrote one of its files, descends from a process that did, or
-    is an ancestor of one. The worker that samples is always among the rows.
+    A process belongs to the run if it wrote a file of the run, or if it is a descendant or an
+    ancestor of a process that wrote one. The process that samples is always among the rows.
 
     Parameters
     ----------
     table
-        The rows.
+        The rows of the table.
     hosts
         The host of each row.
     run
         Host and process id of the processes that wrote files.
     """
-    lines = []  # Each process, followed by its ancestors.
+    lines = []  # Each entry is a process, followed by its ancestors.
     for host, pid, above in zip(hosts, table["pid"].tolist(), table["ancestors"], strict=True):
         lines.append([(host, each) for each in (pid, *(above if isinstance(above, tuple) else ()))])
     ancestors = {process for line in lines if line[0] in run for process in line}
@@ -311,11 +320,11 @@ _HOLDS = 5.0
 
 
 def with_host_readings(samples: pd.DataFrame, hosts: Array) -> pd.DataFrame:
-    """Copy the last sample of a host to the samples of all workers on the host.
+    """Copy the last sample of each host to the samples of all workers on the host.
 
-    One worker of each host samples the columns ``host_...``, which are NaN for the others. The
-    column ``host_read`` is 1 for the samples of this worker. `hosts` are the codes of the host of
-    each sample.
+    One worker of each host samples the columns ``host_...``. For all other workers, they are NaN.
+    The column ``host_read`` is 1 for the samples of this one worker. `hosts` contains the code of
+    the host of each sample.
     """
     names = [name for name in samples if str(name).startswith("host_")]
     read = samples[names].notna().any(axis=1).to_numpy(dtype=bool)
@@ -323,7 +332,8 @@ def with_host_readings(samples: pd.DataFrame, hosts: Array) -> pd.DataFrame:
     times = samples["time"].to_numpy(dtype=float)
     order = np.lexsort((times, hosts))
     places = np.where(read, np.arange(len(read)), -1)[order]
-    # The last sampler's row before each row, of the same host.
+    # For each row, the last row before it that contains a sample of the host. Rows are sorted by
+    # host and time.
     last = np.maximum.accumulate(np.where(places >= 0, np.arange(len(order)), -1))
     known = last >= 0
     source = order[np.maximum(last, 0)]
@@ -338,14 +348,14 @@ def with_host_readings(samples: pd.DataFrame, hosts: Array) -> pd.DataFrame:
 
 # --- Conversion of times since boot, which DASF recorded, to Unix time ----------------------------
 
-#: Timestamps before this (January 2004) are times since boot.
+#: Timestamps below this number (January 2004 as Unix time) are times since boot.
 _EARLIEST_UNIX = float(1 << 30)
 #: Boot times are rounded to the resolution of float64 Unix times, so that differences stay exact.
 _GRID = float(1 << 22)
 
 
 def boot_times(hosts: Array, times: Array, unix_times: Array, count: int) -> Array | None:
-    """Return when hosts booted, from events with both clocks.
+    """Return when hosts booted, from events that contain the times of both clocks.
 
     Parameters
     ----------
@@ -357,9 +367,9 @@ def boot_times(hosts: Array, times: Array, unix_times: Array, count: int) -> Arr
     Returns
     -------
     array or None
-        Unix time of the boot of each host: the median of the difference between the two clocks,
-        which does not change if one of them is set. A host without such events gets the median of
-        the others. None if no timestamp is a time since boot.
+        Unix time at which each host booted: the median difference between the two clocks. The
+        median hardly changes if a clock is set during the run. A host without such events gets the
+        median of the other hosts. The result is None if no timestamp is a time since boot.
     """
     since_boot = (times < _EARLIEST_UNIX) & (unix_times >= _EARLIEST_UNIX)
     if not since_boot.any():
@@ -373,5 +383,8 @@ def boot_times(hosts: Array, times: Array, unix_times: Array, count: int) -> Arr
 
 
 def to_unix(times: Array, boots: Array) -> Array:
-    """Convert times since boot to Unix time, given each row's boot. Unix times stay unchanged."""
+    """Convert times since boot to Unix time. Unix times stay unchanged.
+
+    `boots` is the boot time of the host of each row.
+    """
     return np.where(times < _EARLIEST_UNIX, times + boots, times)
