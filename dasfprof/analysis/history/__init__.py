@@ -1,4 +1,7 @@
-"""The runs of a directory over time, with stored summaries so that thousands are read quickly."""
+"""Comparison of all runs in a directory over time.
+
+Stored summaries make this fast for thousands of runs.
+"""
 
 from dasfprof.analysis.history.over_time import history
 

@@ -1,4 +1,4 @@
-"""`history`: the runs of a directory as a table, and the trend of their wall time."""
+"""`history`: a table of the runs in a directory, and the trend of their wall times."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ def history(
     price: float | str | None = None,
     progress: bool | None = None,
 ) -> pd.DataFrame:
-    """List the runs of a directory, and of the directories in it, over time.
+    """List the runs in a directory and in its direct subdirectories over time.
 
     Parameters
     ----------
     directory
         The directory with the runs.
     price
-        Price of a worker per hour, see `TraceAnalyser.cost`. None uses the setting
+        Price of a worker per hour (see `TraceAnalyser.cost`). None uses the setting
         ``dasfprof.price``.
     progress
         See `TraceAnalyser`.
@@ -52,19 +52,19 @@ def history(
     -------
     DataFrame
         One row per run, by pipeline (runs of the same name, without the time that registration
-        adds), oldest first: ``Pipeline``, ``Run``, ``Began (UTC)``,
-        ``Wall Time (s)`` (from the first submission to the last finish), ``Efficiency (%)``
-        (percentage of thread time in which functions ran), ``Task Runs``, ``Failed``, ``Findings``
-        (number by severity), ``Versions``, ``Change`` and ``Directory``. ``Change`` is
-        ``did not end``, ``still running``, ``other graph`` (than the run before), or empty. With a
-        price also ``Worker Hours``, ``Idle (%)`` of these, and ``Cost``; ``attrs["currency"]``
-        contains the price's label. ``attrs["trends"]`` contains a dict for each pipeline, see
-        Notes.
+        adds), oldest first: ``Pipeline``, ``Run``, ``Began (UTC)``, ``Wall Time (s)`` (from the
+        first submission to the last finish), ``Efficiency (%)`` (percentage of thread time in which
+        functions ran), ``Task Runs``, ``Failed``, ``Findings`` (number by severity), ``Versions``,
+        ``Change`` and ``Directory``. ``Change`` is ``did not end``, ``still running``, ``other
+        graph`` (if the graph differs from that of the run before), or empty. If there is a price,
+        the table also has ``Worker Hours``, ``Idle (%)`` (percentage of these hours), and ``Cost``;
+        ``attrs["currency"]`` contains the price's label. ``attrs["trends"]`` contains a dict for
+        each pipeline (see Notes).
 
     Raises
     ------
     SourceNotFoundError
-        If there is no such directory, or no run in it.
+        If the directory does not exist or contains no run.
 
     Notes
     -----
@@ -106,7 +106,7 @@ def history(
 
 
 def _priced(table: pd.DataFrame, runs: list[dict[str, Any]], price: Price) -> pd.DataFrame:
-    """Add the cost of runs to their table."""
+    """Add the columns about cost to the table of runs."""
     hours, idle = (np.array([run[name] for run in runs]) for name in ("hours", "idle"))
     index = table.columns.tolist().index("Task Runs")
     table.insert(index, "Worker Hours", hours[:, 0])
@@ -117,7 +117,10 @@ def _priced(table: pd.DataFrame, runs: list[dict[str, Any]], price: Price) -> pd
 
 
 def _summaries(directory: Path, *, progress: bool) -> list[dict[str, Any]]:
-    """Return the summaries of the runs in a directory. Only new runs are read."""
+    """Return the summaries of the runs in a directory.
+
+    Only runs whose files have changed are read.
+    """
     try:
         states = file_states(directory)
     except OSError:
@@ -154,7 +157,7 @@ def _changes_of(runs: list[dict[str, Any]]) -> list[str]:
 
 
 def _trend_of(runs: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return the trend of the wall times since the graph last changed. See `history`."""
+    """Return the trend of wall times since the pipeline's graph last changed. See `history`."""
     complete = [run for run in runs if _counts(run)]
     same = len(complete)
     while same and complete[same - 1]["shape"] == complete[-1]["shape"]:
@@ -176,7 +179,7 @@ def _trend_of(runs: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _counts(run: dict[str, Any]) -> bool:
-    """Return whether a run's wall time is that of a complete run."""
+    """Return whether a run is complete, so that its wall time can be compared."""
     return run["ended"] and not run["goes_on"] and run["seconds"] is not None
 
 

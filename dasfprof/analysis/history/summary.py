@@ -1,8 +1,9 @@
-"""A run in a few figures, and the durations that earlier runs predict.
+"""Summary of a run in a few figures, and durations that are expected from earlier runs.
 
-The figures are plain data that are stored next to the run's files. A summary is valid as long as no
-file of its run has another size or modification time. The file is written by the analysis, never
-while recording. If it cannot be written or read, runs are summarized again.
+Summaries are plain data that are stored in a file next to the files of runs. A summary is valid as
+long as the sizes and modification times of the run's files do not change. The file with summaries
+is written by the analysis, and never while recording. If it cannot be written or read, runs are
+summarized again.
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ from dasfprof.database import MultiEventDatabase
 from dasfprof.database.ends import RecordingEnd
 from dasfprof.database.runs import Run
 
-#: Suffix that registration adds to the name of a pipeline: Unix time of the run's creation.
+#: Matches the suffix that registration adds to the name of a pipeline: the Unix time at which the
+#: run was created.
 _CREATED = re.compile(r"-\d{9,}$")
 
 
@@ -43,18 +45,18 @@ def read_trace(run: Run) -> NormalRun:
 
 
 def stays(trace: NormalRun) -> bool:
-    """Return whether a summary stays valid because the run is no longer being recorded."""
+    """Return whether the summary of a run stays valid, because recording has ended."""
     return trace.recording is not RecordingEnd.GOES_ON
 
 
 def summarise_run(run: Run, trace: NormalRun) -> dict[str, Any]:
     """Return the summary of a run as JSON-compatible data.
 
-    Its keys are ``run``, ``pipeline``, ``shape`` (of the graph of functions), ``begin`` (Unix
+    The keys are ``run``, ``pipeline``, ``shape`` (of the graph of functions), ``begin`` (Unix
     seconds), ``seconds`` (from the first submission to the last finish), ``efficiency`` (fraction
-    of thread time in which functions ran), ``tasks``, ``failed``, ``ended``, ``findings`` (their
-    number by severity), ``versions``, ``goes_on``, ``hours`` (of workers and of their threads), and
-    ``idle`` (hours without a task). Unknown values are None.
+    of thread time in which functions ran), ``tasks``, ``failed``, ``ended``, ``findings`` (number
+    by severity), ``versions``, ``goes_on``, ``hours`` (worker-hours and thread-hours), and ``idle``
+    (hours without a task). Unknown values are None.
     """
     findings = diagnosis.diagnose(trace)["Severity"].value_counts()
     hours = hours_of_run(trace)
@@ -78,12 +80,15 @@ def summarise_run(run: Run, trace: NormalRun) -> dict[str, Any]:
 
 
 def pipeline_of(run: str) -> str:
-    """Return the name of the pipeline of a run from the run's name."""
+    """Return the name of the pipeline to which a run with this name belongs."""
     return _CREATED.sub("", run)
 
 
 def shape_of(trace: NormalRun) -> str:
-    """Return a text that is equal for runs of the same graph: keys per function."""
+    """Return a text that is equal for runs with the same graph.
+
+    It is a hash of the number of keys per function.
+    """
     codes, names = trace.keys.functions()
     ran = np.unique(trace.tasks["key_id"].to_numpy())
     counts = np.bincount(codes[ran], minlength=len(names))
@@ -103,9 +108,9 @@ def _known(number: float) -> float | None:
 
 logger = logging.getLogger(__name__)
 
-#: Name of the file with summaries, which is not that of a trace.
+#: Name of the file with summaries. It differs from names of trace files.
 FILE = ".dasfprof-history.json"
-#: Version of its contents. Files of other versions are not read.
+#: Version of the file's contents. Files of other versions are ignored.
 _VERSION = 4
 
 #: Size and modification time in ns of each file of a run, by name.
@@ -113,7 +118,7 @@ State = dict[str, list[int]]
 
 
 def file_states(directory: Path) -> State:
-    """Return the states of the files in a directory that may be traces."""
+    """Return the states of all files in a directory that may be trace files."""
     states = {}
     with os.scandir(directory) as entries:
         for entry in entries:
@@ -124,7 +129,7 @@ def file_states(directory: Path) -> State:
 
 
 def read_kept(directory: Path, states: State) -> list[tuple[State, dict[str, Any]]]:
-    """Return files and summary of each run whose files have not changed."""
+    """Return the files and the stored summary of each run whose files have not changed."""
     try:
         stored = json.loads((directory / FILE).read_text(encoding="utf-8"))
         if stored["version"] != _VERSION:
@@ -139,7 +144,10 @@ def read_kept(directory: Path, states: State) -> list[tuple[State, dict[str, Any
 
 
 def keep(directory: Path, runs: list[tuple[State, dict[str, Any]]]) -> None:
-    """Write summaries. A reader sees either the old file or the new one."""
+    """Write the summaries of runs.
+
+    Another process that reads the file gets either the old or the new contents.
+    """
     text = json.dumps(
         {
             "version": _VERSION,
@@ -155,47 +163,49 @@ def keep(directory: Path, runs: list[tuple[State, dict[str, Any]]]) -> None:
         except OSError:
             Path(name).unlink(missing_ok=True)
             raise
-    except OSError:  # For example, a read-only directory or a full disk.
+    except OSError:  # The directory may be read-only, or the disk full.
         logger.debug("cannot keep the summaries of %s", directory, exc_info=True)
 
 
 # --- `Experience`: durations of task runs in earlier runs, by function and line -------------------
 
-#: Basis of an expectation: task runs of the function that the same line built, task runs of the
-#: function from any line, or nothing.
+#: What an expectation is based on: task runs of the function that the same line built, task runs of
+#: the function from any line, or nothing.
 Basis = Literal["line", "function", "nothing recorded"]
 
-#: A line of the program: file, line.
+#: A source line of the program: file, line number.
 Place = tuple[str, int]
 
 
 @dataclass(frozen=True)
 class Expectation:
-    """The expected duration of a task run."""
+    """Expected duration of a task run, from earlier runs."""
 
-    #: Thread-seconds: the median over runs of a run's mean, or None if unknown.
+    #: Expected thread-seconds: the mean of each earlier run is computed, and then the median of
+    #: these means. None if unknown.
     seconds: float | None
     basis: Basis
-    #: Numbers of runs and task runs that it is based on.
+    #: Number of runs, and number of task runs, on which the expectation is based.
     runs: int = 0
     tasks: int = 0
 
 
 class Experience:
-    """The durations of task runs by function in earlier runs.
+    """Durations of task runs in earlier runs, by function and source line.
 
     Parameters
     ----------
     traces
-        The runs.
+        The earlier runs.
     """
 
     def __init__(self, traces: Iterable[NormalRun]) -> None:
-        #: Per run: thread-seconds and task runs, by function (place None) and by function and line.
+        #: For each run: thread-seconds and number of task runs, by function and line. The line None
+        #: has the sum of a function.
         self._runs = [_sums(trace) for trace in traces]
 
     def expect(self, function: str, place: Place | None) -> Expectation:
-        """Return the expected duration of a task run of a function that this line built."""
+        """Return the expected duration of a task run of `function` that the line `place` built."""
         levels: list[tuple[Basis, Place | None]] = [("function", None)]
         if place is not None:
             levels.insert(0, ("line", place))
@@ -208,7 +218,10 @@ class Experience:
 
 
 def _sums(trace: NormalRun) -> dict[tuple[str, Place | None], tuple[float, int]]:
-    """Return thread-seconds and task runs by function and line, and by function alone at None."""
+    """Return thread-seconds and task runs by function and line.
+
+    The line None has the sum of a function.
+    """
     noted = trace.lines
     place_of = {
         line: (str(file), int(number))

@@ -1,8 +1,9 @@
-"""Analysis of runs that do not fit into memory, in time windows.
+"""Analysis of runs that are larger than memory, in time windows.
 
-Each file is scanned once. Small tables stay in memory; for task runs and transfers, only the byte
-ranges and times are stored (`windows`). A window, read with its surroundings and the small tables,
-is a `Trace` like any other. First, all windows contribute facts about the full run (`extent`). Then
-each computes partial results from what started in it, and these are combined. `run.LargeRun` does
-this in this process, and `run.ClusterRun` as Dask tasks on workers that can read the files.
+Each trace file is scanned once. Small tables stay in memory. For task runs and transfers, only
+their byte ranges and times are stored (`windows`). When a window is read, the task runs and
+transfers around it and the small tables are included, and the result is a `Trace` like any other.
+First, each window contributes facts about the full run (`extent`). Then each window computes
+partial results from the task runs that started in it, and these are combined. `run.LargeRun` does
+this in this process. `run.ClusterRun` does it in Dask tasks, on workers that can read the files.
 """

@@ -1,6 +1,6 @@
-"""Facts about the full run, which no single window can compute.
+"""Facts about the full run that no single window can compute.
 
-`Extent` merges those of all windows and passes the result to each window.
+Each window contributes a `WindowSummary`. `Extent` merges them and is passed to every window.
 """
 
 from __future__ import annotations
@@ -34,19 +34,21 @@ from dasfprof.database.columns import Array
 
 # --- WindowSummary: facts that a window contributes ----------------------------------------------
 
-#: Columns with the times at which task runs came to the scheduler, and to their worker.
+#: Columns with the times at which a task run reached the scheduler. `SENT` is the same for its
+#: worker.
 CAME, SENT = ("scheduler_waiting", "queued"), ("sent", "received")
-#: Columns that accounts need of task runs that came early.
+#: Columns of early task runs (see `_early`) that the accounts of thread time need.
 _KEPT = (
     *("worker_id", "run_id", "function", "state", "source", "thread", "start", "duration"),
     *("received", "ready", "executing", "seceded", "done", "scheduler_state", "scheduler_start"),
     *("scheduler_stop", "scheduler_waiting", "queued", "stolen", "sent", "known", "lost", "reason"),
 )
-#: Minimum number of task runs without a worker that are reported. There are fewer idle threads.
+#: Minimum limit for the number of early task runs that wait for a worker. No run needs more of them
+#: than it has idle threads.
 _FEWEST = 1000
 
-#: Two numbers per worker, in the order of `Trace.workers`: either minimum and maximum clock offset
-#: that messages allow, or start and end of its events.
+#: Two numbers per worker, in the order of `Trace.workers`. They are either the minimum and maximum
+#: clock offset that messages allow, or the start and end of the worker's events.
 Bounds = tuple[Array, Array]
 
 
@@ -56,33 +58,34 @@ class WindowSummary(NamedTuple):
     seen: Bounds
     bounds: Bounds
     interrupted: Array
-    #: Indices in `Trace.under_way_history` of task runs whose end is not in the window.
+    #: Indices in `Trace.under_way_history` of task runs whose end the window does not contain.
     open: Array
     endings: Endings
-    #: See `live_at_counts` and `most_slots`. The latter is 0 for workers with a known number of
-    #: threads.
+    #: See `live_at_counts` and `most_slots`. For workers whose number of threads is known, `most`
+    #: is 0.
     live: Array
     most: Array
-    #: Task runs, and task runs that only the scheduler recorded, that came long before the window.
+    #: Task runs (of workers, and of the scheduler only) that started in this window but arrived
+    #: long before it.
     early: tuple[pd.DataFrame, pd.DataFrame]
-    #: See `at_keys`.
+    #: Attempts at keys. See `at_keys`.
     attempts: pd.DataFrame
-    #: Numbers of task runs and transfers in workers' files that started in the window.
+    #: Number of task runs and transfers in workers' files that started in the window.
     rows: int
-    #: By worker: task runs in its files, those that the scheduler also recorded, and those that
-    #: only the scheduler saw end.
+    #: Three numbers per worker: task runs in its files; those of them that the scheduler also
+    #: recorded; and task runs whose end only the scheduler recorded.
     by_both: Array
 
     @classmethod
     def from_run(cls, run: Run, since: float) -> WindowSummary:
-        """Return the facts of a window.
+        """Return the facts that a window contributes.
 
         Parameters
         ----------
         run
-            What started in the window, see `Extent.run_of`.
+            The task runs and transfers that started in the window. See `Extent.run_of`.
         since
-            Unix seconds. Other windows contribute what started earlier.
+            Unix seconds. Task runs that started earlier are contributed by other windows.
         """
         around, workers = part_of(run).around, run.workers
         nameless = ((workers["kind"] == "worker") & workers["nthreads"].isna()).any()
@@ -107,16 +110,20 @@ class WindowSummary(NamedTuple):
 
 
 def begins_of(run: Run, *, sent: bool = False) -> tuple[Array, Array, Array]:
-    """Return the start times of task runs, of task runs of the scheduler alone, and of transfers.
+    """Return the starts of task runs, of task runs that only the scheduler recorded, and transfers.
 
-    If it is unknown when a function started, this is the time of the assignment, or the end.
+    If the start of a function is unknown, the time of its end is returned. If `sent`, it is the
+    time of its assignment.
     """
     only = scheduler_begins(run.scheduler_only, "sent" if sent else "known")
     return run.tasks["start"].to_numpy(), only, run.transfers["start"].to_numpy()
 
 
 def scheduler_begins(runs: pd.DataFrame, otherwise: str) -> Array:
-    """Return start times of the scheduler's task runs. `otherwise` is the fallback column."""
+    """Return the start times of task runs that only the scheduler recorded.
+
+    If a start is unknown, the value of the column `otherwise` is used.
+    """
     start = runs["scheduler_start"].to_numpy(dtype=float)
     return np.where(np.isnan(start), runs[otherwise].to_numpy(dtype=float), start)
 
@@ -127,10 +134,11 @@ def earliest(runs: pd.DataFrame, *names: str) -> Array:
 
 
 def _early(runs: pd.DataFrame, begins: Array, since: float, threads: int) -> pd.DataFrame:
-    """Return task runs that arrived before a time and started long after their arrival.
+    """Return the task runs that arrived before `since` and started at or after it.
 
-    All task runs that were assigned to a worker by that time are included. Of the others, as many
-    are included as there may be threads, because more would not explain additional idle threads.
+    All task runs that were already assigned to a worker are included. Of task runs that were not
+    assigned, only `threads` are included, because more of them would not explain additional idle
+    threads.
     """
     late = begins >= since
     parts = [np.flatnonzero(late & (earliest(runs, *SENT) < since))]
@@ -142,7 +150,7 @@ def _early(runs: pd.DataFrame, begins: Array, since: float, threads: int) -> pd.
 
 
 def _seen(run: Run) -> Bounds:
-    """Return the start and end of the task runs and transfers of each worker."""
+    """Return the first start and the last end of task runs and transfers on each worker."""
     only = run.scheduler_only
     spans = [
         (table["worker_id"], table["start"], table["start"] + table["duration"])
@@ -157,37 +165,38 @@ def _seen(run: Run) -> Bounds:
 
 # --- Extent: facts about the full run, merged from all windows ------------------------------------
 
-#: Seconds around a window that are read as well. A worker and the scheduler may record the same run
-#: at times that differ by less, because of their clocks.
+#: Seconds before and after a window that are also read. Because of their clocks, a worker and the
+#: scheduler may record the same task run at different times, but these differ by less.
 AROUND = 10.0
 
 
 @dataclass(frozen=True)
 class Extent:
-    """Facts about the full run. None if not yet known."""
+    """Facts about the full run. A field is None if it is not known yet."""
 
     begin: float
     end: float
     seen: Bounds
-    #: Seconds around each window that are read as well.
+    #: Seconds before and after each window that are also read.
     around: float
     open: Array
     bounds: Bounds | None = None
-    #: Including task runs that had not ended.
+    #: The same bounds, also from unfinished task runs.
     bounds_of_open: Bounds | None = None
     interrupted: Array | None = None
     live: Array | None = None
     most: Array | None = None
-    #: Attempts at keys that several windows have (see `at_keys`), with the index of the window.
+    #: Attempts at keys that occur in several windows (see `at_keys`), with the index of the window.
     attempts: pd.DataFrame | None = None
-    #: What each window contributes about the time before it, in the order of windows.
+    #: For each window, in order: its task runs that arrived before it (see `WindowSummary.early`).
     early: Sequence[tuple[pd.DataFrame, pd.DataFrame]] = ()
-    #: Numbers of task runs and transfers in workers' files that started in the windows.
+    #: Number of task runs and transfers in workers' files, over all windows.
     rows: int = 0
-    #: Whether the time around windows is long enough for the clock offsets. If not, a worker and
-    #: the scheduler may have recorded the same runs in different windows.
+    #: Whether the time around windows is longer than differences of clocks. If not, a worker and
+    #: the scheduler may have recorded the same task run in different windows.
     clocks_fit: bool = True
-    #: How the run ended, if known.
+    #: How the run ended, or None if nothing was unfinished. `knows_end` tells whether this is
+    #: known.
     run_end: RunEnd | None = None
     knows_end: bool = False
 
@@ -198,9 +207,9 @@ class Extent:
         Parameters
         ----------
         frame
-            The run without task runs and transfers.
+            The run without its task runs and transfers.
         begin, end
-            Start of the first and end of the last of these.
+            Start of the first and end of the last task run or transfer.
         """
         delays = np.abs(frame.clocks["scheduler_delay"].to_numpy(dtype=float))
         around = max(AROUND, 5 * float(np.fmax.reduce(delays, initial=0.0)))
@@ -209,7 +218,7 @@ class Extent:
         return cls(begin, end, seen, around, np.empty(0, dtype=np.int64))
 
     def widened(self, frame: Run, windows: Sequence[WindowSummary]) -> Extent:
-        """Return the extent with the facts of all windows."""
+        """Return the extent, extended by the facts that all windows contribute."""
         seens, limits, interrupted, opened, _, live, most, early, attempts, rows, by_both = zip(
             *windows, strict=True
         )
@@ -237,9 +246,9 @@ class Extent:
         )
 
     def may_be_unfinished(self, frame: Run, windows: Sequence[WindowSummary]) -> bool:
-        """Return whether work may have been unfinished at the end of the run.
+        """Return whether work may have been unfinished when the run ended.
 
-        If so, facts about the end need all windows. See `with_end`.
+        If so, all windows must be read again for facts about the end. See `with_end`.
         """
         nothing = dataclasses.replace(Endings.from_trace(self.run_of(frame)), last=np.nan)
         return (
@@ -250,7 +259,11 @@ class Extent:
         )
 
     def with_end(self, frame: Run, windows: Sequence[WindowSummary]) -> Extent:
-        """Return the extent with facts of windows that know each other's unfinished task runs."""
+        """Return the extent with facts about the end of the run.
+
+        `windows` are summaries of windows that already know the unfinished task runs of all
+        windows.
+        """
         endings = Endings.merged([window.endings for window in windows])
         return dataclasses.replace(
             self,
@@ -262,14 +275,14 @@ class Extent:
         )
 
     def run_of(self, run: Run, window: Window | None = None, index: int = 0) -> Run:
-        """Return what started in a window, as a run with facts about the full run and its `Part`.
+        """Return the part of a run that started in a window, with facts about the full run.
 
         Parameters
         ----------
         run
-            What was read for the window.
+            The run that was read for the window.
         window, index
-            The window and its index. None for the run without task runs and transfers.
+            The window and its index. None if `run` contains no task runs and transfers.
         """
         first, last = self.seen
         history = run.under_way_history
@@ -306,13 +319,13 @@ class Extent:
         return started
 
     def of_window(self, index: int) -> Extent:
-        """Return the extent that a window needs, which has only the facts of later windows."""
+        """Return the extent that a window needs, without `early` of this and earlier windows."""
         nothing = (pd.DataFrame(), pd.DataFrame())
         early = [nothing] * min(index + 1, len(self.early))
         return dataclasses.replace(self, early=[*early, *self.early[index + 1 :]])
 
     def _known(self, run: Run, bounds: Bounds | None) -> Run:
-        """Return the trace with the known facts about the full run."""
+        """Set the known facts about the full run as results of analyses, and return the run."""
         if bounds is not None:
             set_result(run, message_bounds, bounds)
         if self.interrupted is not None:
@@ -326,7 +339,7 @@ class Extent:
         return run
 
     def _with_early(self, around: Run, until: float, index: int) -> Run:
-        """Add task runs of later windows that came before a time."""
+        """Add the task runs of later windows that arrived before `until`."""
         tables = {}
         for name, at in (("tasks", 0), ("scheduler_only", 1)):
             rows = [pair[at] for pair in self.early[index + 1 :] if len(pair[at])]
@@ -341,13 +354,13 @@ class Extent:
 
 
 def _of_several(attempts: Sequence[pd.DataFrame]) -> pd.DataFrame:
-    """Return the rows of keys that occur in several windows, in the order of windows."""
+    """Return the rows about keys that occur in several windows, in the order of windows."""
     joined = pd.concat([table.assign(window=index) for index, table in enumerate(attempts)])
     return joined[joined.index.duplicated(keep=False)]
 
 
 def _taken(run: Run, tasks: Array, only: Array, transfers: Array) -> Run:
-    """Return a trace with some of its rows, without the graph."""
+    """Return a run with the chosen rows of its tables, and without dependencies."""
     tables = {"tasks": tasks, "scheduler_only": only, "transfers": transfers}
     taken = {
         name: getattr(run, name) if rows.all() else getattr(run, name)[rows].reset_index(drop=True)
@@ -357,7 +370,7 @@ def _taken(run: Run, tasks: Array, only: Array, transfers: Array) -> Run:
 
 
 def _without_graph(run: Run, tables: dict[str, Any]) -> Run:
-    """Return a trace with other tables, without the dependencies of its tasks."""
+    """Return a run in which some tables are replaced, and dependencies are removed."""
     lengths = np.full(len(tables["tasks"]), -1, dtype=np.int32)
     nothing = np.empty(0, dtype=np.int64)
     return dataclasses.replace(run, **tables, task_dependencies=(lengths, nothing))

@@ -1,4 +1,4 @@
-"""`LargeRun`: a run that is analysed in time windows, in this process or on a cluster."""
+"""`LargeRun`: a run that is analysed in time windows, either in this process or on a cluster."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ from dasfprof.text import count_of, format_size
 if TYPE_CHECKING:
     from distributed import Client, Future
 
-#: Maximum bytes of memory that the analysis needs per byte of trace files.
+#: Maximum bytes of memory that an analysis needs per byte of trace files.
 GROWTH = 16
-#: Maximum bytes of memory of a window, and approximate bytes per task run.
+#: Maximum bytes of memory for one window. Then approximate bytes of memory per task run.
 WINDOW, _PER_RUN = 600_000_000, 1500
-#: Names of questions with their arguments, which can be sent between processes.
+#: Names of tables to compute, with their arguments. They can be sent between processes.
 Asked = Sequence[tuple[str, dict[str, Any]]]
 
 
@@ -50,9 +50,9 @@ class LargeRun:
     Parameters
     ----------
     sources
-        Its trace files.
+        The trace files of the run.
     memory
-        Maximum number of bytes for a window.
+        Maximum bytes of memory for a window.
     least
         Minimum number of windows.
     progress
@@ -68,7 +68,7 @@ class LargeRun:
 
     @cached_property
     def _files(self) -> list[WindowedFile]:
-        """The files, which are scanned when they are first needed."""
+        """The files of the run. They are scanned when they are first needed."""
         files = self.sources
         bar = track(files, "Reading traces", shown=self._progress, total=len(files), unit="file")
         return list(map(WindowedFile.scan, bar))
@@ -95,7 +95,7 @@ class LargeRun:
         return not isinstance(how, InParts) or how.supports(arguments)
 
     def ask(self, question: Question, arguments: Mapping[str, Any]) -> pd.DataFrame:
-        """Compute a table in time windows."""
+        """Compute a table in time windows, and return it."""
         how = question.in_parts
         if not isinstance(how, InParts):
             return question.answer(self.frame, **arguments)
@@ -104,7 +104,7 @@ class LargeRun:
         return how.combine(self.frame, self._partial_results[request.file_stem], **arguments)
 
     def gather(self, requests: Iterable[Request]) -> None:
-        """Read all windows once for several tables."""
+        """Compute the partial results of several tables. All windows are read once."""
         asked = {
             request.file_stem: request
             for request in requests
@@ -125,7 +125,7 @@ class LargeRun:
 
     @cached_property
     def why_not(self) -> str:
-        """Why the run cannot be analysed in windows, or an empty text if it can."""
+        """Reason why the run cannot be analysed in time windows. Empty if it can."""
         if sum(file.unknown_inputs for file in self._files):
             return "some files do not contain the sizes of inputs, so the graph is needed"
         if self.extent.rows != sum(file.of_workers for file in self._files):
@@ -136,7 +136,7 @@ class LargeRun:
 
     @cached_property
     def frame(self) -> Run:
-        """The run without its task runs and transfers."""
+        """The run without its task runs and transfers, with facts about the full run."""
         return self.extent.run_of(self._frame)
 
     @cached_property
@@ -153,7 +153,7 @@ class LargeRun:
 
     @cached_property
     def extent(self) -> Extent:
-        """Facts about the full run."""
+        """Facts about the full run, for which all windows are read."""
         summaries = list(self._of_windows(None, self._unread, "Joining task runs"))
         extent = self._unread.widened(self._frame, summaries)
         if extent.may_be_unfinished(self._frame, summaries):
@@ -171,12 +171,12 @@ class LargeRun:
 def process_window(
     asked: Asked | None, extent: Extent, files: Sequence[WindowedFile], window: Window, index: int
 ) -> Any:
-    """Return a window's partial results for some tables, or its facts without tables.
+    """Return a window's partial results for some tables, or its summary if no tables are asked for.
 
     Parameters
     ----------
     asked
-        Names and arguments of the tables, or None.
+        Names and arguments of the tables, or None for a `WindowSummary`.
     extent
         Facts about the full run.
     files
@@ -214,7 +214,7 @@ def memory_limit() -> int:
         return _free_memory() // 4
     try:
         limit = int(parse_bytes(wanted))
-    except (AttributeError, TypeError, ValueError):  # The value is not a size.
+    except (AttributeError, TypeError, ValueError):  # It is not a size.
         limit = 0
     if limit <= 0:
         raise InvalidArgumentError(
@@ -225,14 +225,14 @@ def memory_limit() -> int:
 
 
 def memory_of_window(databases: Sequence[EventDatabase]) -> int:
-    """Return the bytes of memory for a window of a run, or 0 if the full run fits into memory."""
+    """Return the bytes of memory for one window, or 0 if the full run fits into memory."""
     limit, are_ours = memory_limit(), all(isinstance(item, FileDatabase) for item in databases)
     fits = needed_memory(databases) <= limit
     return 0 if fits or not are_ours else max(min(limit // 2, WINDOW), 1)
 
 
 def needed_memory(databases: Sequence[EventDatabase]) -> int:
-    """Return the approximate bytes of memory that a run needs."""
+    """Return the approximate bytes of memory that the analysis of a full run needs."""
     paths = [item.path for item in databases if isinstance(item, FileDatabase)]
     return GROWTH * sum(path.stat().st_size for path in paths if path.exists())
 
@@ -243,14 +243,14 @@ def refuse_too_large(needed: int, why: str = "") -> None:
     Parameters
     ----------
     needed
-        Number of bytes that it needs.
+        Number of bytes that the run needs.
     why
-        Why it cannot be analysed in time windows at all, or empty if it can.
+        Reason why the run cannot be analysed in time windows, or empty if it can.
 
     Raises
     ------
     BeyondMemoryError
-        If it needs more memory than is free.
+        If the run needs more memory than is free.
     """
     free = _free_memory()
     if needed > free:
@@ -267,26 +267,29 @@ def refuse_too_large(needed: int, why: str = "") -> None:
 
 
 def _named(question: Question) -> str:
-    """Return the name of a question, with the supported values of `by` if not all are."""
+    """Return the name of a question.
+
+    If not all values of `by` are supported, the supported ones are appended.
+    """
     by = question.in_parts.by if isinstance(question.in_parts, InParts) else ()
     return f"{question.name} (by {', '.join(by)})" if by else question.name
 
 
 # --- `ClusterRun`: a run that is analysed window by window as Dask tasks -------------------------
 
-#: Path, identity, and bytes of a file.
+#: Path, identity, and size in bytes of a file.
 FileFacts = tuple[str, str, int]
 
 
 class ClusterRun(LargeRun):
-    """A run whose files are read by workers that can see all of them.
+    """A run whose files are read by Dask workers that can see all of these files.
 
     Parameters
     ----------
     client
-        A client of the cluster, not an asynchronous one.
+        A client of the cluster. It must not be asynchronous.
     files
-        The files.
+        The trace files of the run.
     workers
         Addresses of the workers that can see the files.
     progress
@@ -296,12 +299,12 @@ class ClusterRun(LargeRun):
     def __init__(
         self, client: Client, files: Sequence[FileFacts], workers: Sequence[str], *, progress: bool
     ) -> None:
-        # `client.scheduler_info()` may not contain workers, so the client asks the scheduler
-        # itself.
+        # `client.scheduler_info()` may not contain all workers, so the scheduler is asked.
         known = client.sync(client.scheduler.identity)["workers"]
         facts = [known[address] for address in workers if address in known]
         self._threads = sum(worker["nthreads"] for worker in facts)
-        # All threads of a worker may process a window at once, and its memory has other uses too.
+        # All threads of a worker may process a window at the same time, and the worker needs memory
+        # for other purposes too.
         limits = [(each["memory_limit"] or np.inf) // each["nthreads"] // 3 for each in facts]
         memory, least = int(min([WINDOW, *limits])), max(2, self._threads)
         sources = [TraceFile(Path(path)) for path, _, _ in files]
@@ -310,7 +313,7 @@ class ClusterRun(LargeRun):
 
     @cached_property
     def _looked_through(self) -> list[Future]:
-        """The files, scanned on the workers."""
+        """Futures of the files, which are scanned on workers."""
         return [self._submit(WindowedFile.scan, source) for source in self.sources]
 
     @cached_property
@@ -333,8 +336,8 @@ class ClusterRun(LargeRun):
     def _results(self, futures: Iterator[Future], total: int, what: str) -> Iterator[Any]:
         """Yield results in the order of `futures`.
 
-        At most two tasks per thread are submitted at a time, because finished results occupy
-        memory until they are yielded.
+        At most two tasks per thread are submitted ahead, because finished results occupy memory
+        until they are yielded.
         """
         waiting = deque(itertools.islice(futures, 2 * self._threads))
         for _ in track(range(total), what, shown=self._progress, total=total, unit="task"):
@@ -343,7 +346,7 @@ class ClusterRun(LargeRun):
 
 
 def cluster_run(client: Client, source: Any, *, progress: bool) -> ClusterRun:
-    """Return the run with the workers that can see its files.
+    """Return a run that is read by the workers that can see its files.
 
     Raises
     ------
@@ -399,7 +402,7 @@ def seen_by_workers(client: Client, source: str) -> tuple[list[FileFacts], list[
 
 
 def files_of(source: str) -> list[FileFacts]:
-    """Return the files of a run that this process can see.
+    """Return the files of a run, as far as this process can see them.
 
     Raises
     ------

@@ -19,16 +19,17 @@ from dasfprof.database.columns import Array, Column, DictionaryColumn, NumberCol
 from dasfprof.database.reader import TraceFile
 from dasfprof.schema.tasks import COMPUTE, RESULT_RELEASED, TASK_RUN, TRANSFER
 
-#: Events of which a run has many.
+#: Kinds of events that occur very often in a run.
 _MANY = {(kind.phase, kind.name) for kind in (COMPUTE, TASK_RUN, TRANSFER)}
 
 
-#: Number of task runs and transfers per recorded time. These times define the windows.
+#: Number of task runs and transfers for which one start time is stored. Windows are cut at these
+#: times.
 _EACH = 50
 
 
 class Window(NamedTuple):
-    """A time window. The last one has no end."""
+    """A time window. The last window of a run has no end."""
 
     begin: float
     #: End of the window, exclusive.
@@ -40,30 +41,34 @@ class Window(NamedTuple):
         return (times >= self.begin) & (times < self.end)
 
     def widened(self, seconds: float) -> Window:
-        """Return the window with this number of seconds added before and after it."""
+        """Return the window, extended by a number of seconds at both ends."""
         return Window(self.begin - seconds, self.end + seconds)
 
 
 @dataclass(frozen=True)
 class WindowedFile:
-    """The contents of a trace file.
+    """The contents of a scanned trace file.
 
     Parameters
     ----------
     source
         The file, after it was read.
     other_batches
-        All batches except task runs and transfers, and batches without rows that name all workers.
+        All batches except task runs and transfers. Before them, batches without rows, which name
+        all workers.
     stretches
-        Byte ranges of task runs and transfers: start and end of each.
+        Start and end of each byte range with task runs or transfers.
     spans
-        Start of the first and end of the last event in each byte range, by the recording clock.
+        For each byte range, start of the first event and end of the last event, by the clock of the
+        process that recorded them.
     begins
-        Start times of some of the task runs and transfers, one in `_EACH`.
+        Start time of every 50th task run or transfer (see `_EACH`).
     of_workers, of_scheduler
-        Number of events in workers' files, and of task runs in the scheduler's file.
+        Number of task runs and transfers in a worker's file, and number of task runs in the
+        scheduler's file.
     unknown_inputs
-        Number of task runs for which only the sizes of dependencies determine the size of inputs.
+        Number of task runs whose input size was not recorded and must be computed from the sizes of
+        their dependencies.
     """
 
     source: TraceFile
@@ -82,15 +87,15 @@ class WindowedFile:
         Raises
         ------
         SourceNotFoundError, NotATraceError
-            If the file does not exist, or is not a trace.
+            If the file does not exist or is not a trace.
         """
         other_batches, sampled, workers = list[Batch](), [np.empty(0)], _Workers()
         stretches, spans = list[tuple[int, int]](), list[tuple[float, float]]()
         unknown = of_workers = of_scheduler = 0
         for batch in chain.from_iterable(map(split_names, source.batches())):
             if batch.name == RESULT_RELEASED.name:
-                # There are as many as task runs, and no question that is answered in windows needs
-                # them.
+                # There are as many of these events as task runs, and analyses in windows do not
+                # need them.
                 continue
             if (batch.phase, batch.name) not in _MANY:
                 other_batches.append(batch)
@@ -119,7 +124,7 @@ class WindowedFile:
     def many(self, window: Window) -> Iterator[Batch]:
         """Yield the task runs and transfers that overlap a window."""
         inside = (self.spans[:, 0] < window.end) & (self.spans[:, 1] >= window.begin)
-        # A byte range may have several entries for events of several names.
+        # A byte range has several entries if it contains several kinds of events.
         stretches = list(dict.fromkeys(map(tuple, self.stretches[inside].tolist())))
         file = replace(self.source, byte_ranges=stretches)
         for batch in chain.from_iterable(map(split_names, file.batches())):
@@ -138,27 +143,30 @@ def cut_into_windows(files: Sequence[WindowedFile], count: int) -> list[Window]:
 
 
 def read_window(files: Sequence[WindowedFile], window: Window | None) -> Trace:
-    """Read what overlaps a window of a run, or only the small tables if the window is None."""
+    """Read the part of a run that overlaps a window, and all small tables.
+
+    If the window is None, only the small tables are read.
+    """
     databases: list[EventDatabase] = [_WindowDatabase(_WindowFile(file, window)) for file in files]
     return Trace.from_reader(TraceReader(databases, progress=False))
 
 
 class _WindowFile(TraceFile):
-    """A window of a file, which is read like a trace file."""
+    """A time window of a trace file, in the form of a trace file."""
 
     def __init__(self, file: WindowedFile, wanted: Window | None) -> None:
         super().__init__(**deepcopy(vars(file.source)))  # Readers may add to this list.
         self._windowed, self._wanted = file, wanted
 
     def batches(self) -> Iterator[Batch]:
-        """Yield the batches of the window."""
+        """Yield the batches with events of the window, and those of small tables."""
         yield from self._windowed.other_batches
         if self._wanted is not None:
             yield from self._windowed.many(self._wanted)
 
 
 class _WindowDatabase(FileDatabase):
-    """A window of a file, as the database of a `TraceReader`."""
+    """A time window of a trace file, in the form of a database for `TraceReader`."""
 
     def __init__(self, file: TraceFile) -> None:
         self._file, self.window = file, file.window
@@ -168,17 +176,17 @@ class _WindowDatabase(FileDatabase):
 
 
 class _Workers:
-    """The workers of task runs and transfers, in the order of their first occurrence."""
+    """Collects the workers of task runs and transfers, in the order of their first occurrence."""
 
     def __init__(self) -> None:
         self._names: dict[tuple[str, str], dict[tuple[str, str], tuple[Any, Any]]] = {}
         self._addresses: dict[str, Any] = {}
 
     def add(self, batch: Batch) -> None:
-        """Add the workers of a batch."""
+        """Add the workers that a batch names."""
         names = self._names.setdefault((batch.phase, batch.name), {})
         hosts, labels = (batch.fields.get(name) for name in ("process_id", "thread_id"))
-        # The batch was not written by our plugins.
+        # Such a batch was not written by dasfprof's plugins.
         if len(_entries(hosts)) > 1 or len(_entries(labels)) > 1:
             pairs = zip(_items(hosts, batch.rows), _items(labels, batch.rows), strict=True)
         else:
@@ -190,7 +198,10 @@ class _Workers:
                 self._addresses.setdefault(str(address), address)
 
     def named(self) -> Iterator[Batch]:
-        """Yield batches without rows that name the workers in the same order for all windows."""
+        """Yield batches without rows that name all workers.
+
+        If every window begins with them, workers get the same ids in all windows.
+        """
         none = np.empty(0, dtype=np.int64)
         times = dict.fromkeys(("timestamp", "duration"), NumberColumn(np.empty(0)))
         args: dict[str, Column] = {"worker": DictionaryColumn(none, list(self._addresses.values()))}
@@ -205,7 +216,7 @@ class _Workers:
 
 
 def _entries(column: Column | None) -> list[Any]:
-    """Return the values of a column. Categories occur once."""
+    """Return the values of a column. Each category occurs only once."""
     if column is None:
         return [None]
     return column.entries if isinstance(column, DictionaryColumn) else column.to_list()
@@ -216,9 +227,10 @@ def _items(column: Column | None, rows: int) -> list[Any]:
 
 
 def _spans(batch: Batch) -> tuple[Array, Array]:
-    """Return the start and end of each event.
+    """Return the start and the end of each event.
 
-    A task run starts when its function starts, if known. Events without times have infinite ranges.
+    The start of a task run is the start of its function, if known. An unknown start is minus
+    infinity, and an unknown end is infinity.
     """
     begins = _times(batch.fields["timestamp"])
     ends = np.fmax(begins, begins + _times(batch.fields["duration"]))
@@ -234,7 +246,7 @@ def _times(column: Column) -> Array:
 
 
 def _unknown_inputs(batch: Batch) -> int:
-    """Return the number of task runs with dependencies whose sizes the worker did not record."""
+    """Return the number of task runs whose worker did not record the size of their inputs."""
     if "dependencies" not in batch.args:
         return 0
     unknown = np.diff(as_list_column(batch.args["dependencies"]).offsets) > 0

@@ -1,7 +1,7 @@
-"""A run in progress, from the scheduler's last counts.
+"""A run in progress, shown from the totals that its scheduler records.
 
 `LiveRun` follows the files of a run. `LiveRun.read` reads new events and returns a `RunState`. The
-scheduler writes its totals once a second, so nothing is counted here.
+scheduler records its totals once a second, so tasks need not be counted here.
 """
 
 from dasfprof.analysis.live.run import LiveRun

@@ -1,4 +1,4 @@
-"""The progress of a run: the scheduler's running totals, and rates of the last 30 s."""
+"""Progress of a run, computed from the scheduler's running totals, with rates of the last 30 s."""
 
 from __future__ import annotations
 
@@ -11,61 +11,62 @@ from dasfprof.schema.under_way import UNFINISHED
 
 #: Seconds over which rates are computed.
 _WINDOW = 30.0
-#: Seconds between two rows of the scheduler while something changes, and seconds after which a row
-#: about a change is certainly in the file.
+#: Seconds between two rows of the scheduler while its totals change. Then seconds after which a
+#: change is certainly in the file.
 _INTERVAL, _LAG = 1.0, 2.0
-#: Thresholds of unusually long tasks: seconds, and multiple of the function's mean. If no task has
-#: finished for this time, the earlier rate does not predict the time left.
+#: Thresholds for unusually long tasks: seconds, and multiple of the mean of the function. If no
+#: task has finished for this time, the earlier rate does not predict the remaining time.
 LONG_SECONDS, LONG_TIMES = 10.0, 3.0
 
 
 @dataclass(frozen=True)
 class FunctionProgress:
-    """The progress of the tasks of a function."""
+    """Progress of the tasks of one function."""
 
     function: str
     done: int = 0
-    #: Including tasks whose inputs failed.
+    #: Number of failed tasks, including tasks whose inputs failed.
     failed: int = 0
-    #: Tasks that run on a worker, or are assigned to it.
+    #: Number of tasks that run on a worker or are assigned to a worker.
     on_workers: int = 0
     waiting: int = 0
-    #: Tasks per second that finished in the last 30 s.
+    #: Number of tasks per second that finished in the last 30 s.
     rate: float = 0.0
-    #: Mean compute time of successful tasks, of the current batch of work if it has any, or None.
+    #: Mean compute time of successful tasks, or None. If tasks of the current batch of work have
+    #: succeeded, only these count.
     mean_seconds: float | None = None
 
     @property
     def total(self) -> int:
-        """Number of all tasks that the scheduler knows."""
+        """Number of all tasks of the function that the scheduler knows."""
         return self.done + self.failed + self.on_workers + self.waiting
 
 
 class _Row(NamedTuple):
-    """The scheduler's totals at one time."""
+    """Totals of the scheduler at one time."""
 
     time: float
-    #: By function: tasks that succeeded, tasks that failed, compute seconds.
+    #: For each function: number of succeeded tasks, number of failed tasks, and compute seconds.
     finished: dict[str, tuple[int, int, float]]
-    #: By function: tasks on workers, tasks that wait.
+    #: For each function: number of tasks on workers, and number of waiting tasks.
     unfinished: dict[str, tuple[int, int]]
 
 
 class Progress:
-    """The progress of a run, computed from rows of `Scheduler State` in the order of time."""
+    """Computes the progress of a run from the rows of `Scheduler State`, in the order of time."""
 
     def __init__(self) -> None:
-        #: Rows of the last 30 s and one earlier row, so that differences cover 30 s.
+        #: Rows of the last 30 s, and the row before them, so that differences cover 30 s.
         self._rows: deque[_Row] = deque()
-        #: Counts that had been reached before the current batch of work, by function.
+        #: For each function: its totals before the current batch of work.
         self._before: dict[str, tuple[int, int, float]] = {}
-        #: Time of the first task, and time at which a finished task was last seen.
+        #: Time of the first task. Then time at which the totals last showed a newly finished task.
         self.began: float | None = None
         self._last_end: float | None = None
 
     def append(self, time: float, tasks: Any, finished: Any) -> None:
-        """Add a row: its time in seconds, and its columns *tasks* and *finished*."""
-        if not isinstance(finished, Mapping):  # The row was recorded before this column existed.
+        """Add a row. `tasks` and `finished` are its columns of these names."""
+        if not isinstance(finished, Mapping):  # Older versions did not record it.
             return
         row = _Row(time, _finished(finished), _unfinished(tasks))
         if not self._rows:
@@ -83,11 +84,11 @@ class Progress:
 
     @property
     def is_known(self) -> bool:
-        """Whether there is a row."""
+        """Whether the scheduler has recorded a row."""
         return bool(self._rows)
 
     def functions(self) -> list[FunctionProgress]:
-        """Return a row per function, in the order in which the scheduler met them."""
+        """Return the progress of each function, in the order of arrival at the scheduler."""
         if not self._rows:
             return []
         last, (before, seconds) = self._rows[-1], self._window()
@@ -107,9 +108,10 @@ class Progress:
     def time_left(self, now: float) -> tuple[float | None, int]:
         """Estimate the seconds until all tasks of known duration have finished.
 
-        This is the remaining compute time, by each function's mean, divided by the compute time per
-        second in the last 30 s. Both are of the current batch of work, because earlier work does
-        not predict it. The second value is the number of tasks of functions without a mean.
+        This is the remaining compute time, from each function's mean, divided by the compute time
+        per second in the last 30 s. Both only cover the current batch of work, because earlier work
+        does not predict the remaining time. The second value is the number of unfinished tasks of
+        functions without a mean.
         """
         functions = self.functions()
         unknown = sum(row.on_workers + row.waiting for row in functions if not row.mean_seconds)
@@ -124,7 +126,7 @@ class Progress:
         return max(work / pace - (now - self._rows[-1].time), 0.0), unknown
 
     def quiet(self, now: float) -> float | None:
-        """Return the seconds since a task last finished if this is unusually long, or None."""
+        """Return the seconds since a task last finished, or None if this is not unusually long."""
         functions = self.functions()
         if self._last_end is None or not any(row.on_workers + row.waiting for row in functions):
             return None
@@ -133,9 +135,9 @@ class Progress:
         return silence if silence > max(LONG_SECONDS, LONG_TIMES * longest) else None
 
     def _window(self) -> tuple[dict[str, tuple[int, int, float]], float]:
-        """Return what had finished before the window for rates, and the seconds of this window.
+        """Return the totals at the start of the window for rates, and the length of this window.
 
-        The window starts when tasks began to finish, if none had finished before.
+        If no task had finished before, the window starts when tasks began to finish.
         """
         rows = list(self._rows)
         begin = next(
@@ -167,5 +169,5 @@ def _unfinished(tasks: Any) -> dict[str, tuple[int, int]]:
 
 
 def _number(value: Any) -> float:
-    """Return a number from a file, which may contain any value."""
+    """Return a value from a file as a number. Values that are not valid numbers become 0."""
     return value if isinstance(value, int | float) and 0 < value < 1e15 else 0

@@ -34,13 +34,14 @@ from dasfprof.text import elide
 
 Source = str | os.PathLike[str] | Sequence[Path]
 
-#: Seconds between two checks of the processes that write.
+#: Seconds between two checks whether the recording processes are alive.
 _CHECK_INTERVAL = 3.0
-#: Seconds without new events after which a run with processes on other hosts counts as ended, if
-#: the scheduler's file is closed.
+#: If processes of a run are on other hosts, the scheduler's file is closed, and no events arrive
+#: for this many seconds, the run counts as ended.
 _SILENCE = 60.0
 
-#: Seconds after which a task in progress would have been recorded again. This happens every 60 s.
+#: A task in progress is recorded again every 60 s. After this many seconds without a new record, it
+#: is no longer in progress.
 _FORGOTTEN = 90.0
 _MAX_STACKS = 10_000
 
@@ -50,7 +51,7 @@ _DOUBTED = (
 )
 _NO_COUNTS = "Progress is unknown, because the scheduler's counts are not in these files."
 
-#: Columns that are read of each kind of event.
+#: Columns to read, by kind of event.
 _WANTED = {
     SCHEDULER_STATE.name: ("tasks", "finished", "workers"),
     WORKER_REMOVED.name: ("worker",),
@@ -66,9 +67,9 @@ class RunFiles:
     Parameters
     ----------
     source
-        What `open_run` accepts, or the files. If a directory contains several runs, the newest is
-        followed. New files of the run are found in the directory of its first file, unless the
-        source is a single file.
+        Anything that `open_run` accepts, or a list of files. If a directory contains several runs,
+        the newest run is followed. New files of the run are searched in the directory of its first
+        file, unless the source is a single file.
 
     Raises
     ------
@@ -93,17 +94,17 @@ class RunFiles:
 
     @property
     def name(self) -> str:
-        """The run's name, or the name of its first file if no header contains it."""
+        """The name of the run. If no header contains the name, it is the name of the first file."""
         names = [str(file.header["run"]) for file in self if file.header.get("run")]
         return names[0] if names else next((path.stem for path in self._files), "run")
 
     def read_headers(self) -> None:
-        """Read headers that were incomplete before, because they determine the order of files."""
+        """Read headers that were incomplete until now. The order of files depends on headers."""
         for file in self._files.values():
             file.read_header()
 
     def find_new(self) -> None:
-        """Find files that processes of the run have started since the last call."""
+        """Find files that processes of the run have created since the last call."""
         self._uuid = self._uuid or next(
             (str(file.header["run_uuid"]) for file in self if "run_uuid" in file.header), None
         )
@@ -119,7 +120,7 @@ class RunFiles:
                 self._others.add(path)
 
     def ends(self) -> list[FileEnd]:
-        """Return how each file has ended so far. Processes are checked at intervals."""
+        """Return whether and how each file has ended. Processes are only checked at intervals."""
         now, files = time.monotonic(), [file for file in self if file.header]
         if now - self._checked >= _CHECK_INTERVAL:
             self._checked = now
@@ -132,13 +133,13 @@ class RunFiles:
         ]
 
     def silence(self) -> float:
-        """Return the seconds for which nothing was appended to the open files."""
+        """Return the seconds since any of the open files last grew."""
         now = time.monotonic()
         return min((now - file.grew for file in self if not file.closed), default=0.0)
 
 
 def _find(source: Source) -> Sequence[Path]:
-    """Return the files of a run that exist so far."""
+    """Return the files of a run that exist at this time."""
     if not isinstance(source, str | os.PathLike):
         if not source:
             raise SourceNotFoundError("there is no file of the run on this host yet.")
@@ -163,7 +164,7 @@ class LiveRun:
     ----------
     source
         A directory, a run's name, a file or a glob (see `dasfprof.open_run`), or the run's files.
-        If a directory contains several runs, the newest is followed.
+        If a directory contains several runs, the newest run is followed.
 
     Raises
     ------
@@ -175,12 +176,12 @@ class LiveRun:
         self._files = RunFiles(source)
         self._progress = Progress()
         self._sent = SentFunctions()
-        #: Time of the scheduler's last row, and its workers by address.
+        #: Time of the scheduler's last row. Then the workers in this row, by address.
         self._time = 0.0
         self._workers: dict[str, Mapping[str, Any]] = {}
         #: Addresses of workers that have left.
         self._left: set[str] = set()
-        #: By address: the tasks that each worker last recorded as in progress.
+        #: For each worker, by address: the tasks that it last recorded as in progress.
         self._tasks: defaultdict[str, WorkerTasks] = defaultdict(WorkerTasks)
 
     @property
@@ -190,16 +191,16 @@ class LiveRun:
 
     @property
     def paths(self) -> list[Path]:
-        """Known files of the run."""
+        """The files of the run that are known so far."""
         return [file.path for file in self._files]
 
     @property
     def source(self) -> str:
-        """The run in the form that `open_run` and the commands accept."""
+        """The run, in the form in which `open_run` and the commands accept it."""
         return str(self.paths[0].parent / self.name)
 
     def size(self) -> int:
-        """Return the number of bytes of the files that were read."""
+        """Return the number of bytes that were read from the files."""
         return sum(file.position for file in self._files)
 
     def read(self) -> RunState:
@@ -269,7 +270,7 @@ class LiveRun:
         )
 
     def _worker_states(self) -> list[WorkerState]:
-        """Return the workers that have not left, sorted by host and name."""
+        """Return the state of each worker that has not left, sorted by host and name."""
         hosts = {
             str(_worker_of(file).get("address")): str(file.header.get("host"))
             for file in self._files
@@ -295,7 +296,8 @@ class LiveRun:
     def _long_tasks(self, functions: Sequence[FunctionProgress], now: float) -> list[LongTask]:
         """Return the tasks that run unusually long, longest first.
 
-        The worker records what a task does, and the scheduler whether it still waits for the task.
+        The worker's record shows what a task does. The scheduler's record shows whether the task is
+        still unfinished.
         """
         means = {row.function: row.mean_seconds for row in functions}
         long_tasks = []
@@ -318,7 +320,7 @@ class LiveRun:
 
 
 class WorkerTasks:
-    """The tasks that a worker last recorded as in progress."""
+    """The tasks that one worker last recorded as in progress."""
 
     def __init__(self) -> None:
         #: Tasks by the text of their keys.
@@ -326,7 +328,7 @@ class WorkerTasks:
         self._stacks: dict[int, tuple[int, Any]] = {}
 
     def append(self, batches: Sequence[Batch]) -> None:
-        """Add events that were appended to the worker's file."""
+        """Add events that were appended to the file of the worker."""
         for batch in batches:
             if batch.name == STACK.name:
                 columns = (_column(batch, name) for name in _WANTED[STACK.name])
@@ -359,7 +361,10 @@ class WorkerTasks:
 
 
 def _worker_of(file: FollowedFile) -> Mapping[str, Any]:
-    """Return the worker in the header of a worker's file, or an empty mapping for other files."""
+    """Return the worker in the header of a file.
+
+    The result is an empty mapping if the file is not that of a worker.
+    """
     worker = file.header.get("worker")
     return worker if isinstance(worker, Mapping) else {}
 

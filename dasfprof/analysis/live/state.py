@@ -1,4 +1,4 @@
-"""`RunState`: a snapshot of a run, as the terminal, notebooks and Dask's dashboard show it."""
+"""`RunState`: a snapshot of a run, for the terminal, for notebooks and for Dask's dashboard."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from dasfprof.analysis.live.progress import FunctionProgress
 
 @dataclass(frozen=True)
 class WorkerState:
-    """A worker, in the scheduler's last row."""
+    """A worker, as described by the scheduler's last row."""
 
     name: str
     host: str
     address: str
     threads: int
-    #: Number of threads that run a task.
+    #: Number of threads that are running a task.
     busy: int
-    #: Status in Dask's words: running, paused, and so on.
+    #: Dask's name of the status, such as running or paused.
     status: str
-    #: Bytes.
+    #: Memory of the process in bytes, and its limit in bytes.
     memory: float | None
     memory_limit: float | None
-    #: Tasks that run on it, or are assigned to it.
+    #: Number of tasks that run on the worker or are assigned to it.
     open_tasks: int
-    #: Seconds since its last heartbeat.
+    #: Seconds since the scheduler received a heartbeat of the worker.
     silent_for: float | None
 
 
@@ -36,14 +36,14 @@ class LongTask:
     key: str
     function: str
     worker: str
-    #: State in Dask's words: executing, long-running, or fetching.
+    #: Dask's name of the state: executing, long-running, or fetching.
     state: str
     seconds: float
-    #: Mean of its function's successful tasks, or None if there are none.
+    #: Mean seconds of successful tasks of the same function, or None if there are none.
     mean_seconds: float | None
-    #: ``file:line function``, preferably of the user's code.
+    #: Current location ``file:line function``, in the user's code if possible.
     line: str | None = None
-    #: Call of Dask that it waits in.
+    #: Call of Dask for which the task waits.
     waits: str | None = None
 
 
@@ -51,15 +51,15 @@ class LongTask:
 class RunState:
     """A snapshot of a run.
 
-    None if unknown, for example if the scheduler's file is on another host.
+    A field is None if it is unknown, for example because the scheduler's file is on another host.
     """
 
     run: str
-    #: Unix seconds by the scheduler's clock.
+    #: Time of the snapshot in Unix seconds, by the scheduler's clock.
     time: float
-    #: Unix seconds of the first task.
+    #: Time of the first task in Unix seconds.
     began: float | None
-    #: Whether it is still being recorded, or None if unknown because its processes are on other
+    #: Whether the run is still being recorded. None if unknown because its processes are on other
     #: hosts.
     goes_on: bool | None
     functions: tuple[FunctionProgress, ...] = ()
@@ -69,11 +69,12 @@ class RunState:
     waiting: int | None = None
     #: Number of all tasks that the scheduler knows.
     total: int | None = None
-    #: Tasks per second that finished in the last 30 s.
+    #: Number of tasks per second that finished in the last 30 s.
     rate: float = 0.0
-    #: See `Progress.time_left`.
+    #: Estimated remaining seconds. See `Progress.time_left`.
     seconds_left: float | None = None
-    #: Unfinished tasks of functions without a finished one, whose time is not in `seconds_left`.
+    #: Number of unfinished tasks whose function has not finished any task. `seconds_left` does not
+    #: include their time.
     unknown_tasks: int = 0
     threads: int | None = None
     busy: int | None = None
@@ -81,25 +82,25 @@ class RunState:
     long_tasks: tuple[LongTask, ...] = ()
     #: Seconds since a task last finished, if tasks are left and this is unusually long.
     quiet_for: float | None = None
-    #: Whether the files of a run that has ended were closed. If not, it was cut off.
+    #: Whether the files of an ended run were closed. If not, the run was cut off.
     closed: bool = True
-    #: Whether its clients' processes ended without closing their files, so that nobody receives its
-    #: results.
+    #: Whether the processes of all clients ended without closing their files, so that nobody will
+    #: receive the results of the run.
     client_is_gone: bool = False
-    #: What the files do not contain, as sentences.
+    #: Sentences about data that the files lack.
     notes: tuple[str, ...] = field(default=())
 
     @property
     def stands_still(self) -> bool:
-        """Whether a part of the run seems not to end. `TraceAnalyser.diagnose` explains why."""
+        """Whether a part of the run seems to hang. `TraceAnalyser.diagnose` explains why."""
         signs = self.quiet_for is not None or bool(self.long_tasks) or self.client_is_gone
         return signs and self.goes_on is not False
 
     def counts(self) -> RunState:
-        """Return the state without what names tasks, functions or workers."""
+        """Return the state without fields that name tasks, functions or workers."""
         return replace(self, functions=(), workers=(), long_tasks=(), notes=())
 
     def document(self) -> dict[str, Any]:
-        """Return everything as JSON-compatible data."""
+        """Return all fields as JSON-compatible data."""
         functions = [{**asdict(row), "total": row.total} for row in self.functions]
         return {**asdict(self), "functions": functions}

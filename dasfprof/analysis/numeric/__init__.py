@@ -1,1 +1,1 @@
-"""Arithmetic on arrays: groups, intervals, time-weighted means."""
+"""Arithmetic on arrays: groups, time ranges, and statistical tests."""

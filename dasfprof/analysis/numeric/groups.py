@@ -1,4 +1,7 @@
-"""Values by group without loops, sums of named groups that can be added, and constant columns."""
+"""Sums and other figures of values by group, sums of named groups, and constant columns.
+
+There are no loops over groups.
+"""
 
 from __future__ import annotations
 
@@ -16,20 +19,20 @@ from dasfprof.database.columns import Array, repeated
 
 
 class Groups:
-    """Rows in groups.
+    """Computes figures of the rows in each group.
 
-    NaN values are ignored. Results of groups without values are NaN, but their sum is 0.
+    NaN values are ignored. If a group has no values, its results are NaN, except that its sum is 0.
 
     Parameters
     ----------
     codes
-        Group of each row, or -1 if it is in none.
+        Group of each row, or -1 if the row is in no group.
     count
         Number of groups, including empty ones.
     """
 
     def __init__(self, codes: Array, count: int) -> None:
-        # Codes of categories may be so narrow that products with them overflow.
+        # Codes of categories may have a narrow type, in which products of codes overflow.
         self.codes: Array = codes.astype(np.int64)
         self.count = count
         #: Number of rows of each group.
@@ -37,13 +40,13 @@ class Groups:
 
     @cached_property
     def order(self) -> Array:
-        """The rows that are in a group, sorted by group and then in their order."""
+        """The rows that are in any group, sorted by group. Rows of a group keep their order."""
         outside = int(np.count_nonzero(self.codes < 0))
         return np.argsort(self.codes, kind="stable")[outside:]
 
     @cached_property
     def begins(self) -> Array:
-        """The start of each group in `order`. The last entry is the end of all."""
+        """The index in `order` at which each group starts, and then the length of `order`."""
         return np.r_[0, np.cumsum(self.sizes)]
 
     def rows(self, group: int) -> Array:
@@ -51,14 +54,14 @@ class Groups:
         return self.order[self.begins[group] : self.begins[group + 1]]
 
     def known(self, values: Array) -> Array:
-        """Return the number of values of each group."""
+        """Return the number of known values (not NaN) in each group."""
         if is_constant(values):
             return self.sizes * int(np.isfinite(values[0]))
         finite = np.isfinite(values)
         return self.sizes if finite.all() else self.sum(finite).astype(np.int64)
 
     def sum(self, values: Array) -> Array:
-        """Return the sum of each group's values."""
+        """Return the sum of the values in each group."""
         if is_constant(values):
             value = float(values[0])
             return self.sizes * (value if np.isfinite(value) else 0.0)
@@ -68,26 +71,29 @@ class Groups:
         return np.bincount(self.codes[inside], values[inside], self.count).astype(float, copy=False)
 
     def known_sum(self, values: Array) -> Array:
-        """Return the sum of each group's values, or NaN for a group with rows but no values."""
+        """Return the sum of the values in each group.
+
+        The sum is NaN if a group has rows but no known values.
+        """
         return np.where((self.known(values) > 0) | (self.sizes == 0), self.sum(values), np.nan)
 
     def mean(self, values: Array) -> Array:
-        """Return the mean of each group."""
+        """Return the mean of the values in each group."""
         return ratio(self.sum(values), self.known(values))
 
     def max(self, values: Array) -> Array:
-        """Return the highest value of each group."""
+        """Return the maximum of the values in each group."""
         highest = np.full(self.count, np.nan)
         inside = self.codes >= 0
         np.fmax.at(highest, self.codes[inside], values[inside].astype(float))
         return highest
 
     def min(self, values: Array) -> Array:
-        """Return the lowest value of each group."""
+        """Return the minimum of the values in each group."""
         return -self.max(-values)
 
     def median(self, values: Array) -> Array:
-        """Return the median of each group."""
+        """Return the median of the values in each group."""
         known = np.where(np.isfinite(values) & (self.codes >= 0), values, np.nan)
         medians = pd.Series(known).groupby(self.codes).median()
         return medians.reindex(range(self.count)).to_numpy()
@@ -98,9 +104,10 @@ class Groups:
         return self.median(np.abs(values - medians[self.codes]))
 
     def places(self, values: Array) -> Array:
-        """Return each row's index in its group, from 0, when sorted by values (-1: in no group).
+        """Return the position of each row in its group, from 0, if the group is sorted by `values`.
 
-        NaN comes last, and equal rows stay in their order.
+        A row that is in no group has -1. NaN values come last, and rows with equal values keep
+        their order.
         """
         order = np.argsort(values, kind="stable")
         places = np.empty(len(order), dtype=np.int64)
@@ -108,16 +115,17 @@ class Groups:
         return np.where(self.codes >= 0, places, -1)
 
     def ranks(self, values: Array) -> Array:
-        """Return each row's rank in its group, from 1; equal values share the mean of their ranks.
+        """Return the rank of each row in its group, from 1.
 
-        A row whose value is NaN, or that is in no group, has NaN.
+        Rows with equal values share the mean of their ranks. The rank is NaN if the value is NaN or
+        if the row is in no group.
         """
         known = np.where(np.isfinite(values) & (self.codes >= 0), values, np.nan)
         return pd.Series(known).groupby(self.codes).rank().to_numpy()
 
 
 def ratio(part: Array, total: Array | float) -> Array:
-    """Return the ratio, or NaN if the denominator is 0 or unknown."""
+    """Return ``part / total``, or NaN if `total` is 0 or unknown."""
     quotient = np.full(np.broadcast(part, total).shape, np.nan)
     with np.errstate(invalid="ignore"):
         np.divide(part, total, out=quotient, where=np.asarray(total) > 0)
@@ -125,10 +133,10 @@ def ratio(part: Array, total: Array | float) -> Array:
 
 
 def distinct(values: Array) -> Array:
-    """Return the distinct values of a one-dimensional array, ascending.
+    """Return the distinct values of a one-dimensional array in ascending order.
 
-    `numpy.unique` does the same, since numpy 2.3 with a hash table. For millions of distinct
-    integers, that takes fifteen times as long as sorting.
+    `numpy.unique` returns the same. Since numpy 2.3, it uses a hash table, which takes fifteen
+    times as long as sorting for millions of distinct integers.
     """
     ordered = np.sort(values)
     return ordered[np.append(True, ordered[1:] != ordered[:-1])] if len(ordered) else ordered
@@ -139,16 +147,16 @@ def distinct(values: Array) -> Array:
 
 @dataclass(frozen=True)
 class GroupSums:
-    """Sums over the rows of groups, with the groups' names."""
+    """Sums and ranges of quantities by group, with the names of the groups."""
 
     #: Name of each group.
     names: list[Hashable]
     #: Number of rows of each group.
     rows: Array
-    #: For each quantity: the sums, and the number of known values.
+    #: For each quantity: its sum in each group, and the number of known values in each group.
     sums: dict[str, Array]
     known: dict[str, Array]
-    #: For each quantity: minimum and maximum, or NaN if no value is known.
+    #: For each quantity: its minimum and maximum in each group, or NaN if no value is known.
     lowest: dict[str, Array]
     highest: dict[str, Array]
 
@@ -160,7 +168,7 @@ class GroupSums:
         summed: Mapping[str, Array],
         ranged: Mapping[str, Array] | None = None,
     ) -> GroupSums:
-        """Return sums of quantities by group, and the ranges of others."""
+        """Return the sums of the quantities `summed`, and the ranges of the quantities `ranged`."""
         ranged = ranged or {}
         return cls(
             list(names),
@@ -173,10 +181,10 @@ class GroupSums:
 
     @classmethod
     def merged(cls, parts: Sequence[GroupSums], names: Sequence[Hashable] = ()) -> GroupSums:
-        """Return the sums over parts, of which there is at least one.
+        """Combine the sums of several parts of a run. There must be at least one part.
 
-        Groups with the same name are merged. Those without rows are left out unless they are in
-        `names`, which come first.
+        Groups with the same name are merged. The groups in `names` come first. Other groups without
+        rows are left out.
         """
         indices: dict[Hashable, int] = {}
         others = (part.names[row] for part in parts for row in np.flatnonzero(part.rows).tolist())
@@ -204,7 +212,7 @@ class GroupSums:
         )
 
     def by(self, names: Sequence[Hashable]) -> GroupSums:
-        """Merge groups that get the same name."""
+        """Give new names to the groups, and merge groups that get the same name."""
         renamed = GroupSums(
             list(names), self.rows, self.sums, self.known, self.lowest, self.highest
         )
@@ -214,15 +222,18 @@ class GroupSums:
         return len(self.names)
 
     def sum(self, name: str) -> Array:
-        """Return the sums of a quantity."""
+        """Return the sum of a quantity in each group."""
         return self.sums[name]
 
     def known_sum(self, name: str) -> Array:
-        """Return the sums of a quantity, or NaN for groups with rows but without known values."""
+        """Return the sum of a quantity in each group.
+
+        The sum is NaN if a group has rows but no known values.
+        """
         return np.where((self.known[name] > 0) | (self.rows == 0), self.sum(name), np.nan)
 
     def mean(self, name: str) -> Array:
-        """Return the means of the known values of a quantity."""
+        """Return the mean of the known values of a quantity in each group."""
         return ratio(self.sum(name), self.known[name])
 
 
@@ -230,24 +241,24 @@ class GroupSums:
 
 
 def is_constant(array: Array) -> bool:
-    """Return whether an array repeats one value that is stored once."""
+    """Return whether an array consists of one value that is stored once and repeated."""
     return array.strides == (0,) and len(array) > 0
 
 
 def is_nothing(array: Array) -> bool:
-    """Return whether an array consists of a single NaN that is stored once and repeated."""
+    """Return whether an array consists of one NaN that is stored once and repeated."""
     return is_constant(array) and bool(np.isnan(array[0]))
 
 
 def as_type(array: Array, dtype: Any) -> Array:
-    """Return an array with another type. A constant array stays constant."""
+    """Convert an array to another type. A constant array stays constant."""
     if is_constant(array):
         return repeated(array[0].astype(dtype), len(array))
     return array.astype(dtype, copy=False)
 
 
 def taken(array: Array, rows: Array) -> Array:
-    """Return some rows of an array. A constant array stays constant."""
+    """Return the given rows of an array. A constant array stays constant."""
     return repeated(array[0], len(rows)) if is_constant(array) else array[rows]
 
 
@@ -255,14 +266,15 @@ def taken(array: Array, rows: Array) -> Array:
 
 
 class GrowingColumn:
-    """A column that grows.
+    """A column that is built from pieces.
 
-    Rows that are not added are missing. If all rows have the same value, it is stored once.
+    Rows that no piece contains are missing. If all rows have the same value, the value is stored
+    once.
 
     Parameters
     ----------
     dtype
-        Type of the column. Arrays with wider types widen it.
+        Type of the column. It becomes wider if a piece has a wider type.
     width
         Number of values per row. 1 creates a one-dimensional column.
     """
@@ -273,16 +285,16 @@ class GrowingColumn:
         self._pieces: list[tuple[int, Array]] = []
 
     def add(self, row: int, piece: Array) -> None:
-        """Add the values of the rows from `row` onwards."""
+        """Add a piece: the values of consecutive rows, beginning with `row`."""
         if piece.dtype != self._dtype:
             self._dtype = np.result_type(piece.dtype, self._dtype)
         if len(piece):
             self._pieces.append((row, piece))
 
     def finish(self, rows: int, missing: float) -> Array:
-        """Return the finished column with this number of rows.
+        """Return the column with this number of rows. May only be called once.
 
-        A constant column is read-only. Call this once.
+        `missing` is the value of missing rows. A constant column is read-only.
         """
         pieces, self._pieces = self._pieces, []
         value = np.array([missing]).astype(self._dtype)
@@ -290,7 +302,7 @@ class GrowingColumn:
         if self._width == 1 and all(is_constant(piece) for _, piece in pieces):
             values = [piece[:1].astype(self._dtype) for _, piece in pieces]
             values += [] if is_whole and values else [value]
-            # Equal in all bits: NaN equals itself, and 0.0 does not equal -0.0.
+            # Values are compared bit by bit, so that NaN equals NaN, and 0.0 differs from -0.0.
             if len({scalar.tobytes() for scalar in values}) == 1:
                 return np.broadcast_to(values[0], rows)
         shape = (rows,) if self._width == 1 else (rows, self._width)

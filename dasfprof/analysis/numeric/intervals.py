@@ -1,4 +1,4 @@
-"""Intervals of equal length over a run, and overlaps of time ranges."""
+"""Intervals of equal length over a run, overlaps of time ranges, and time-weighted means."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dasfprof.analysis.numeric.groups import Groups
 from dasfprof.database.columns import Array
 from dasfprof.errors import InvalidArgumentError
 
-#: Default of the maximum number of intervals of a run.
+#: Default maximum number of intervals of a run.
 _USUAL = 60
 #: Maximum number of intervals. A table with more rows would not fit into memory.
 _MOST = 10_000_000
@@ -19,14 +19,14 @@ _NICE = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 4
 
 @dataclass(frozen=True)
 class Intervals:
-    """Intervals of equal length, the first of which starts with the run.
+    """Intervals of equal length. The first one starts when the run starts.
 
     Attributes
     ----------
     begin
-        Unix seconds.
+        Start of the first interval in Unix seconds.
     seconds
-        Length of each interval.
+        Length of each interval in seconds.
     count
         Number of intervals. 0 for a run without events.
     """
@@ -39,12 +39,12 @@ class Intervals:
     def of_span(cls, begin: float, end: float, seconds: float | None) -> Intervals:
         """Divide a time range into intervals.
 
-        None chooses a length that gives at most 60 intervals.
+        If `seconds` is None, a length is chosen that gives at most 60 intervals.
 
         Raises
         ------
         InvalidArgumentError
-            If the length is not positive, or the intervals would be too many.
+            If the length is not positive, or there would be too many intervals.
         """
         if seconds is not None and not (np.isfinite(seconds) and seconds > 0):
             raise InvalidArgumentError(
@@ -69,18 +69,20 @@ class Intervals:
         return np.arange(self.count) * self.seconds
 
     def places(self, times: Array) -> Array:
-        """Return the interval of each time.
+        """Return the index of the interval that contains each time.
 
-        Times outside of the run are in the nearest interval.
+        Times outside of the run are assigned to the nearest interval.
         """
-        # Clocks have a resolution of microseconds: 128.2 - 127.2 counts as a second.
+        # Clocks have a resolution of microseconds, so 128.2 - 127.2 must count as exactly one
+        # second.
         places = np.floor(np.round(times - self.begin, 6) / self.seconds)
         return np.clip(places, 0, max(self.count - 1, 0)).astype(np.int64)
 
     def spread(self, starts: Array, seconds: Array, amounts: Array) -> Array:
-        """Spread amounts over the intervals, each evenly over the seconds from its start.
+        """Distribute amounts over the intervals.
 
-        Anything outside of the run counts in the nearest interval.
+        Each amount is spread evenly over the time range of `seconds` that begins at its start.
+        Parts outside of the run are added to the nearest interval.
         """
         stops = starts + seconds
         first, last = self.places(starts), self.places(stops)
@@ -91,7 +93,8 @@ class Intervals:
         begun = np.maximum(self.begin + (first + 1) * self.seconds - starts, 0.0)
         ended = np.maximum(stops - self.begin - last * self.seconds, 0.0)
         inside += [(first, rate * begun), (last, rate * ended)]
-        # For full intervals between the first and the last: steps of their rates up and down.
+        # Intervals between the first and the last one are covered completely. In these, the rate
+        # rises after the first interval and falls at the last one.
         steps = [(first + 1, rate), (last, -rate)]
         spans = [(first + 1, np.ones(len(rate))), (last, -np.ones(len(rate)))]
         amounts, rates, complete = map(self._summed, (inside, steps, spans))
@@ -104,7 +107,7 @@ class Intervals:
 
 
 def union(begins: Array, ends: Array) -> tuple[Array, Array]:
-    """Return the times in which at least one range is open, as sorted disjoint ranges."""
+    """Return the union of time ranges as sorted, disjoint ranges."""
     order = np.argsort(begins, kind="stable")
     begins, latest = begins[order], np.maximum.accumulate(ends[order])
     if not len(begins):
@@ -114,7 +117,7 @@ def union(begins: Array, ends: Array) -> tuple[Array, Array]:
 
 
 def open_spans(begins: Array, ends: Array, *further: Array) -> tuple[Array, Array]:
-    """Return the bounds of ranges, with further times, and the number of open ranges after each."""
+    """Return all given times, sorted, and the number of open ranges after each."""
     times = np.concatenate([ends, begins, *further])
     steps = np.zeros(len(times), dtype=np.int64)
     steps[: len(ends)], steps[len(ends) : len(ends) + len(begins)] = -1, 1
@@ -123,7 +126,10 @@ def open_spans(begins: Array, ends: Array, *further: Array) -> tuple[Array, Arra
 
 
 def overlap(begins: Array, ends: Array, first: Array, last: Array) -> Array:
-    """Return for each range how much of it lies within other, sorted and disjoint ranges."""
+    """Return the length of the part of each range that lies within other ranges.
+
+    The other ranges (`first` to `last`) are sorted and disjoint.
+    """
     edges = np.stack([first, last], axis=1).ravel()
     if not len(edges):
         return np.zeros(len(begins))
@@ -134,16 +140,18 @@ def overlap(begins: Array, ends: Array, first: Array, last: Array) -> Array:
 
 # --- Time-weighted means of sampled quantities while tasks ran ------------------------------------
 
-#: Maximum validity of a sample: multiple of the usual distance between samples, or seconds. Later
-#: values are unknown, because the sampler had stopped or the device was lost.
+#: Maximum time for which a sample is valid: this multiple of the usual interval between samples, or
+#: this number of seconds if that is longer. Later values are unknown, because the sampler had
+#: stopped or the device was lost.
 _HELD_DISTANCES = 3.0
 _HELD_SECONDS = 1.0
 
 
 def held_until(times: Array) -> Array:
-    """Return until when each sample is valid: until the next one, unless that is much later.
+    """Return the time until which each sample is valid.
 
-    The usual distance is the median. A single sample is always valid.
+    A sample is valid until the next sample, unless the next sample is much later than the usual
+    interval. The usual interval is the median. A single sample is always valid.
 
     Parameters
     ----------
@@ -158,7 +166,7 @@ def held_until(times: Array) -> Array:
 
 
 class SampledIntervals:
-    """Time ranges, and the samples that are valid within each.
+    """Integrates sampled quantities over time ranges.
 
     A sample is valid until `held_until`. Before the first sample, the value is unknown.
 
@@ -171,26 +179,28 @@ class SampledIntervals:
     """
 
     def __init__(self, times: Array, starts: Array, stops: Array) -> None:
-        # Append a step after all ends, so that the result for a range does not depend on other
-        # ranges.
+        # Append a step after the end of all ranges, so that the result for a range does not depend
+        # on other ranges.
         beyond = np.nextafter(max(stops.max(initial=times[-1]), times[-1]), np.inf)
         ends = np.minimum(held_until(times), beyond)
-        # If a sample is not valid until the next one, a step to unknown follows it.
+        # Each sample has two steps: from its time to the end of its validity, and then an unknown
+        # value until the next sample.
         self._steps = np.column_stack([times, ends]).ravel()
         self._starts = np.maximum(starts, times[0])
         self._stops = np.maximum(stops, self._starts)
-        #: Step at the start of each range, and at its end.
+        #: Index of the step at the start of each range, and of the step at its end.
         self._first = np.searchsorted(self._steps, self._starts, side="right") - 1
         self._last = np.searchsorted(self._steps, self._stops, side="right") - 1
-        #: Seconds of each range with a valid sample.
+        #: Seconds of each range for which there is a valid sample.
         self.covered = self.integrals(np.ones(len(times)))
 
     def integrals(self, values: Array) -> Array:
         """Integrate a quantity over each range. Its samples must not contain NaN."""
         steps, first, last = self._steps, self._first, self._last
         values = np.column_stack([values, np.zeros(len(values))]).ravel()
-        # Complete steps between the step at the start and the step at the end. A cumulative sum
-        # alone would lose the precision of a short task in a long run.
+        # Sum up the complete steps between the step at the start and the step at the end. A
+        # difference of two cumulative sums alone would lack precision for a short task in a long
+        # run.
         cumulated = np.r_[0.0, np.cumsum(values[:-1] * np.diff(steps))]
         complete = cumulated[last] - cumulated[np.minimum(first + 1, last)]
         begun = values[first] * (steps[np.minimum(first + 1, len(steps) - 1)] - self._starts)

@@ -17,26 +17,28 @@ import numpy as np
 from dasfprof.analysis.numeric.groups import Groups
 from dasfprof.database.columns import Array
 
-#: Maximum number of permutations that are all evaluated. With more, a random sample is used.
+#: Maximum number of permutations for which all are evaluated. If there are more, a random sample of
+#: this size is evaluated.
 _MOST_SPLITS = 20_000
-#: Significance level: chance alone causes such a difference in fewer than 1 of 100 comparisons.
+#: Significance level: chance alone causes a difference as large as this in fewer than 1 of 100
+#: comparisons.
 CERTAIN = 0.01
 _PRECISION = 1e-12
-#: Minimum number of values for a drift or a trend.
+#: Minimum number of values from which a drift or a trend is computed.
 FEWEST = 8
 
 
 def p_value(first: Array, second: Array, *, greater: bool = False, level: float = CERTAIN) -> float:
-    """Return the probability of a difference of means as large as observed, if there were none.
+    """Return the p-value: how likely chance alone causes a difference of means this large.
 
     - If there are enough measurements to reach `level` (such as five per group): a two-sided
       permutation test (Pitman 1937). It is exact if all permutations can be evaluated, and assumes
       nothing about the distribution.
-    - With fewer measurements, but at least two per group: Welch's t-test (Welch 1947), which
-      assumes a normal distribution.
+    - If there are fewer measurements, but at least two per group: Welch's t-test (Welch 1947),
+      which assumes a normal distribution.
     - One measurement against several: the t-test of a single case (Crawford and Howell 1998), which
-      uses the variance of the others.
-    - One measurement against one: NaN, since the variance is unknown.
+      uses the variance of the other group.
+    - One measurement against one: the result is NaN, because the variance is unknown.
     """
     sizes = len(first), len(second)
     if min(sizes) == 0 or max(sizes) == 1:
@@ -51,7 +53,10 @@ def _can_permute(first: int, second: int, level: float) -> bool:
 
 
 def name_of_test(first: int, second: int, level: float = CERTAIN) -> str:
-    """Return the name of the test that `p_value` uses for groups of these sizes, or ""."""
+    """Return the name of the test that `p_value` uses for groups of these sizes.
+
+    The name is empty if no test is possible.
+    """
     if min(first, second) == 0 or max(first, second) == 1:
         return ""
     if min(first, second) == 1:
@@ -75,12 +80,15 @@ def permutation_p(first: Array, second: Array, *, greater: bool = False) -> floa
     if not greater:
         off, seen_off = np.abs(off), abs(seen_off)
     as_much = int(np.count_nonzero(off >= seen_off - _PRECISION * np.abs(values).sum()))
-    # A sample need not contain the observed permutation, so add it.
+    # A random sample need not contain the observed permutation, so the observed one is added.
     return as_much / splits if splits <= _MOST_SPLITS else (as_much + 1) / (_MOST_SPLITS + 1)
 
 
 def welch_p(first: Array, second: Array, *, greater: bool = False) -> float:
-    """Return the p-value of Welch's t-test, or of a single-case t-test for one against several."""
+    """Return the p-value of Welch's t-test.
+
+    If one group has a single measurement, this is the t-test of a single case.
+    """
     difference, error, free = _difference(first, second)
     if error == 0:
         return float(difference <= 0) if greater else float(difference == 0)
@@ -92,9 +100,10 @@ def welch_p(first: Array, second: Array, *, greater: bool = False) -> float:
 
 
 def difference_interval(first: Array, second: Array, p: float) -> tuple[float, float]:
-    """Return the confidence interval of the difference of means with error probability `p`.
+    """Return the confidence interval of the difference of means, with error probability `p`.
 
-    It contains the values that `welch_p` does not reject. NaN for one measurement against one.
+    The interval contains all differences that `welch_p` does not reject. Both bounds are NaN if
+    each group has only one measurement.
     """
     if min(len(first), len(second)) == 0 or len(first) == len(second) == 1:
         return math.nan, math.nan
@@ -120,7 +129,10 @@ def _difference(first: Array, second: Array) -> tuple[float, float, float]:
 
 
 def student_p(t: float, free: float) -> float:
-    """Return the two-sided probability of Student's t with these degrees of freedom."""
+    """Return the two-sided probability of a value `t` of Student's distribution.
+
+    `free` is the number of degrees of freedom.
+    """
     return _incomplete_beta(free / 2, 0.5, free / (free + t * t))
 
 
@@ -139,8 +151,8 @@ def student_quantile(p: float, free: float) -> float:
 def mann_whitney_p(first: Array, second: Array) -> float:
     """Return the p-value of the Mann-Whitney U test by its normal approximation.
 
-    It has corrections for ties and continuity (Hollander and Wolfe 1999). It needs about eight
-    measurements per group, and is NaN with fewer.
+    The approximation has corrections for ties and continuity (Hollander and Wolfe 1999). It needs
+    eight measurements per group. If there are fewer, the result is NaN.
     """
     n, m = len(first), len(second)
     if min(n, m) < FEWEST:
@@ -158,10 +170,10 @@ def mann_whitney_p(first: Array, second: Array) -> float:
 
 
 def kendall_p(values: Array) -> float:
-    """Return the p-value of Mann and Kendall's test for a trend of ordered values.
+    """Return the p-value of the Mann-Kendall test for a trend of ordered values.
 
-    It uses the normal approximation, with corrections for ties and continuity (Kendall 1975). NaN
-    below eight values.
+    The normal approximation is used, with corrections for ties and continuity (Kendall 1975). The
+    result is NaN if there are fewer than eight values.
     """
     n = len(values)
     if n < FEWEST:
@@ -176,13 +188,13 @@ def kendall_p(values: Array) -> float:
 
 
 def slope_of(values: Array) -> float:
-    """Return the median of the slopes between two values, per step (Theil 1950, Sen 1968)."""
+    """Return the median slope between any two values, per step (Theil 1950, Sen 1968)."""
     later, earlier = np.tril_indices(len(values), -1)
     return float(np.median((values[later] - values[earlier]) / (later - earlier)))
 
 
 def holm(p_values: Array) -> Array:
-    """Correct p-values for the number of tests (Holm 1979). NaN values are not tests."""
+    """Correct p-values for the number of tests (Holm 1979). NaN values do not count as tests."""
     corrected = np.full(len(p_values), np.nan)
     known = np.flatnonzero(np.isfinite(p_values))
     order = known[np.argsort(p_values[known], kind="stable")]
@@ -192,7 +204,10 @@ def holm(p_values: Array) -> Array:
 
 
 def _incomplete_beta(a: float, b: float, x: float) -> float:
-    """Return the regularized incomplete beta function by its continued fraction (DLMF 8.17.22)."""
+    """Return the regularized incomplete beta function, computed by a continued fraction.
+
+    The fraction is DLMF 8.17.22.
+    """
     if x <= 0 or x >= 1:
         return float(x >= 1)
     if x > (a + 1) / (a + b + 2):
@@ -219,16 +234,18 @@ def _incomplete_beta(a: float, b: float, x: float) -> float:
 
 # --- Whether values rise steadily, and by how much per step ---------------------------------------
 
-#: Significance level of the interval of a drift.
+#: Error probability of the confidence interval of a drift.
 _OUTSIDE = 0.05
-#: Threshold (fraction of the rate in the first half): a steady rise continues in the second half.
+#: Threshold (fraction of the rate in the first half): with at least this rate in the second half, a
+#: steady rise continues.
 _GOES_ON = 0.5
-#: Threshold (fraction of the whole rise): the rise had ended at half of the values.
+#: Threshold (fraction of the total rise): with at least this rise in the first half, the rise had
+#: ended by then.
 _AT_FIRST = 0.8
 
 
 class Course(str, Enum):
-    """Trend of a series."""
+    """Course of a series over time."""
 
     FEW = "too few"
     RISES = "rises"
@@ -238,14 +255,14 @@ class Course(str, Enum):
 
 @dataclass(frozen=True)
 class Drift:
-    """Mean change of a series per step, with its confidence interval."""
+    """Mean change of a series per step, with a confidence interval."""
 
-    #: First value, value at half of the steps, and last value.
+    #: First value of the series, value after half of the steps, and last value.
     first: float
     half: float
     last: float
-    #: Mean change per step, with the bounds of its 95 % confidence interval, or NaN if there are
-    #: too few values.
+    #: Mean change per step, and the bounds of its 95 % confidence interval. NaN if there are too
+    #: few values.
     each: float
     least: float
     most: float
@@ -256,15 +273,15 @@ def drift_of(values: Array, steps: Array | None = None) -> Drift:
     """Return the drift of ordered values.
 
     The values are assumed to be a random walk with drift, in which each change persists. So values
-    that wander are not a trend, and the interval is wider than necessary for values that scatter
-    around a line.
+    that merely wander do not count as a trend. If values scatter around a line instead, the
+    interval is wider than necessary.
 
     Parameters
     ----------
     values
         Ordered values without NaN.
     steps
-        Number of steps from each value to the next. None means one each.
+        Number of steps from each value to the next. None means one step each.
     """
     changes = np.diff(values)
     steps = np.ones(len(changes)) if steps is None else steps
@@ -290,7 +307,10 @@ def drift_of(values: Array, steps: Array | None = None) -> Drift:
 
 
 def _mean(changes: Array, steps: Array) -> tuple[float, float, float]:
-    """Return the mean change per step with its interval, which is NaN below three changes."""
+    """Return the mean change per step, and its confidence interval.
+
+    The interval is infinite if there are fewer than three changes.
+    """
     each = float(changes.sum() / steps.sum())
     free = len(changes) - 1
     if free < 2:

@@ -1,4 +1,4 @@
-"""Construction of a `Run` from a `Trace`: task runs, threads and workers on one clock."""
+"""`Run`: the normal form of a `Trace`, with task runs, threads and workers on one clock."""
 
 from dasfprof.analysis.run.run import Run
 

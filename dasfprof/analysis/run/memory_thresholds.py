@@ -1,4 +1,4 @@
-"""Fractions of its memory limit at which a recorded worker spilled, paused, and was killed."""
+"""Memory thresholds at which a recorded worker spilled, paused, and was killed."""
 
 from __future__ import annotations
 
@@ -13,48 +13,49 @@ from dasfprof.analysis.wording import Share
 
 @dataclass(frozen=True)
 class MemoryThresholds:
-    """Fractions of a worker's memory limit for Dask's actions, or infinity if they are off."""
+    """Fractions of a worker's memory limit at which Dask acts. Infinity means "never"."""
 
-    #: Fraction of results at which it spills.
+    #: Fraction of the limit that results may use before the worker spills.
     target: float = 0.6
-    #: Fractions of process memory at which it spills, starts no tasks, and is killed by its nanny.
+    #: Fractions of the limit that the process may use before the worker spills, before it stops
+    #: starting tasks, and before its nanny kills it.
     spill: float = 0.7
     pause: float = 0.8
     terminate: float = 0.95
 
     @property
     def spills(self) -> float:
-        """The fraction above which it may spill."""
+        """The fraction above which the worker may spill."""
         return min(self.target, self.spill)
 
     @property
     def kills(self) -> float:
-        """The maximum fraction of its process, which is its limit without a nanny."""
+        """The fraction at which the process is killed. It is 1 if no nanny kills it earlier."""
         return min(self.terminate, 1.0)
 
     @property
     def comfortable(self) -> float:
-        """The fraction up to which its process neither spills nor pauses nor is killed."""
+        """The fraction up to which the worker does not spill or pause, and is not killed."""
         return min(self.spills, self.pause, self.kills)
 
     def near(self, fraction: float) -> float:
-        """Return a fraction near Dask's limit, scaled for a worker that is killed earlier.
+        """Return `fraction`, scaled down if the worker is killed earlier than by default.
 
-        The fraction stays the same if nothing kills the worker before its limit.
+        If nothing kills the worker before its limit, the fraction does not change.
         """
         return fraction * min(self.kills / MemoryThresholds.terminate, 1.0)
 
     def pauses_and_kills(self) -> str:
-        """Return a clause about when Dask pauses and kills such workers."""
+        """Return a clause that states when Dask pauses and kills workers with these thresholds."""
         pauses = f"at {Share(self.pause)}" if isfinite(self.pause) else "never"
         kills = f"at {Share(self.terminate)}" if isfinite(self.terminate) else "never"
         return f"Dask pauses them {pauses}, and kills them {kills}"
 
 
 def memory_thresholds(run: Any, life: int | None = None) -> MemoryThresholds:
-    """Return the thresholds of a worker instance, or the lowest thresholds of all workers.
+    """Return the thresholds of a worker instance, or the lowest ones of all workers.
 
-    Thresholds that were not recorded are Dask's defaults.
+    If thresholds were not recorded, they are Dask's defaults.
     """
     rows = run.workers if life is None else run.workers.iloc[[life]]
     fractions: dict[str, list[float]] = {}
@@ -65,7 +66,7 @@ def memory_thresholds(run: Any, life: int | None = None) -> MemoryThresholds:
             if size is not None:  # Rounded, because a size is an integer number of bytes.
                 fractions.setdefault(field.name, []).append(round(size / limit, 3) or inf)
     setting = run.surroundings.settings.get("distributed.worker.memory.terminate")
-    # The samples are of the scheduler's process.
+    # Settings were recorded in the scheduler's process.
     if "terminate" not in fractions and setting is not None:
         fraction = 0.0 if setting == "False" else pd.to_numeric(setting, errors="coerce")
         fractions["terminate"] = [float(fraction) or inf] if fraction >= 0 else []

@@ -1,4 +1,4 @@
-"""Task runs that were unfinished at the end of a trace, as rows after those that ended."""
+"""Unfinished task runs at the end of a trace, as rows that follow the finished task runs."""
 
 from __future__ import annotations
 
@@ -26,24 +26,24 @@ from dasfprof.analysis.trace.trace import Form, once_per_trace, set_result
 from dasfprof.analysis.trace.under_way import RUN
 from dasfprof.database.columns import Array
 
-#: States of task runs that have not ended. A run on a worker that left ended with the worker.
+#: States of unfinished task runs. If a worker left, its task runs ended when it left.
 RUNNING, WAITING, RELEASED, LOST = "running", "waiting", "released by the client", "lost"
 OPEN_STATES = (RUNNING, WAITING, RELEASED, LOST)
 
-#: Prefixes of Dask's stimulus ids for workers that were asked to leave.
+#: Prefixes of Dask's reasons for removing workers that were asked to leave.
 _ASKED = ("retire-workers", "nanny-close", "client-restart", "scheduler-close", "worker-close")
-#: Maximum seconds between two scheduler events for a worker that leaves: taking back its last task,
-#: and recording that it left. All tasks are taken back first.
+#: Maximum seconds between two events about a worker that leaves: the scheduler takes back its last
+#: task, and the scheduler records that it left. All tasks are taken back first.
 _TAKEN_BACK = 2.0
 
 
 @once_per_trace
 def with_open_runs(trace: Form) -> Form:
-    """Return a trace whose task runs are followed by those that had not ended.
+    """Return a trace whose finished task runs are followed by its unfinished task runs.
 
     Their ``state`` is one of `OPEN_STATES`. They last until the last event of their worker, or
-    until it left. ``cpu`` is the CPU time of this period. What only their end would show is
-    unknown.
+    until the worker left. ``cpu`` is the CPU time until then. Facts that are only recorded when a
+    task run ends are unknown.
     """
     table = trace.under_way
     if not len(table):
@@ -56,7 +56,7 @@ def with_open_runs(trace: Form) -> Form:
     extended = dataclasses.replace(
         trace, tasks=tasks, scheduler_only=other_runs, task_dependencies=(lengths, ids)
     )
-    # Analyses ask for this on any run. Open runs must not be added twice.
+    # Analyses call this for any run. Unfinished task runs must not be added twice.
     set_result(extended, with_open_runs, extended)
     set_result(extended, find_run_end, find_run_end(trace))
     return extended
@@ -65,11 +65,12 @@ def with_open_runs(trace: Form) -> Form:
 def left_unasked(trace: Trace) -> Array:
     """Return a mask of worker instances that left unexpectedly during the run.
 
-    After a program's last client has left, workers that leave are shut down.
+    Workers that leave after the last client of the program has left are shut down, which is
+    expected.
     """
     left, end = trace.workers["left"].to_numpy(dtype=float), find_run_end(trace)
     asked = left_for(trace, _ASKED)
-    # If one value is NaN, this returns the other.
+    # If one value is NaN, `fmin` returns the other one.
     limit = float(np.fmin(last_client_left(trace), np.inf))
     if end is not None and end.how in (How.LEFT, How.BROKEN_UP):
         limit = min(limit, end.time)
@@ -77,10 +78,10 @@ def left_unasked(trace: Trace) -> Array:
 
 
 def taken_back(trace: Trace, runs: pd.DataFrame) -> Array:
-    """Return a mask of `Trace.scheduler_only`: runs taken back because their worker left.
+    """Return a mask of task runs that the scheduler took back because their worker left.
 
-    It is unknown how far they came. Runs that a client cancelled, or that were no longer needed,
-    are not included.
+    `runs` are rows of `Trace.scheduler_only`. It is unknown how far these task runs had been
+    executed. Task runs that a client cancelled or that were no longer needed are not included.
     """
     left = trace.workers["left"].to_numpy(dtype=float)[runs["worker_id"].to_numpy()]
     as_it_left = np.abs(runs["known"].to_numpy(dtype=float) - left) <= _TAKEN_BACK
@@ -89,13 +90,13 @@ def taken_back(trace: Trace, runs: pd.DataFrame) -> Array:
 
 
 def left_for(trace: Trace, reasons: tuple[str, ...]) -> Array:
-    """Return a mask of worker instances that left for one of these reasons."""
+    """Return a mask of worker instances whose reason for leaving begins with one of `reasons`."""
     texts = trace.workers["left_reason"].fillna("")
     return np.array([str(reason).startswith(reasons) for reason in texts], dtype=bool)
 
 
 def _rows(trace: Trace, table: pd.DataFrame) -> pd.DataFrame:
-    """Return the columns of `Trace.tasks` that workers record for open runs."""
+    """Return those columns of `Trace.tasks` that are known about unfinished task runs."""
     worker, seen = table["worker_id"].to_numpy(), table["time"].to_numpy(dtype=float)
     last = np.fmax(trace.workers["last_seen"].to_numpy(dtype=float)[worker], seen)
     left = (trace.workers["left"].to_numpy(dtype=float) + clock_offsets(trace))[worker]
@@ -105,11 +106,13 @@ def _rows(trace: Trace, table: pd.DataFrame) -> pd.DataFrame:
     start = np.where(fetching, until, since)
     codes, names = trace.keys.functions()
     who = trace.workers.iloc[table["worker_id"].to_numpy()]
-    # A run that was computing when it was last seen is assumed to continue.
+    # If a task run was using the CPU when it was last recorded, it is assumed to continue to use
+    # it.
     cpu, looked = table["cpu"].to_numpy(dtype=float), (table["time"] - table["since"]).to_numpy()
     running = (table["thread_state"] == "running").to_numpy(dtype=bool) & (looked > 0)
     grown = np.where(running, cpu * np.fmax(ratio(until - start, looked), 1.0), cpu)
-    # Time at which each was first seen without its slot, or NaN if it still has it.
+    # Time at which each task run was first recorded without a slot, or NaN if it still has its
+    # slot.
     history = trace.under_way_history
     without_slot = history[history["state"] == "long-running"].drop_duplicates(RUN)
     seceded = without_slot.set_index(RUN)["time"]
@@ -141,14 +144,17 @@ def _states(trace: Trace, table: pd.DataFrame) -> Array:
     cancelled = state == "cancelled"
     states[cancelled | by_client] = RELEASED
     worker = table["worker_id"].to_numpy()
-    # Tasks that a client had cancelled before were not lost with the worker.
+    # If a client had cancelled a task before, the task was not lost with the worker.
     states[left_unasked(trace)[worker] & ~cancelled] = LOST
     states[left_for(trace, RESTARTED)[worker]] = RELEASED
     return states
 
 
 def _with_scheduler(trace: Trace, rows: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Add the scheduler's record of the same runs, and return its rows of other runs."""
+    """Add the scheduler's record of each unfinished task run.
+
+    Also return the rows of `Trace.scheduler_only` about other task runs.
+    """
     only = trace.scheduler_only
     if not len(only):
         return rows, only
@@ -161,7 +167,7 @@ def _with_scheduler(trace: Trace, rows: pd.DataFrame) -> tuple[pd.DataFrame, pd.
 
 
 def appended(tasks: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:
-    """Append rows to task runs. Missing columns are NA."""
+    """Append rows to a table of task runs. Values of columns that the rows lack are NA."""
     count = len(rows)
     columns: dict[str, Any] = {}
     for name in tasks.columns:

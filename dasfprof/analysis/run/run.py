@@ -1,4 +1,7 @@
-"""`Run`: a recorded run in normal form, computed once from its `Trace`, as input of analyses."""
+"""`Run`: a recorded run in normal form, which all analyses use.
+
+It is computed once from its `Trace`.
+"""
 
 from __future__ import annotations
 
@@ -25,16 +28,16 @@ from dasfprof.database.columns import Array
 
 
 class Run(Trace):
-    """The tables of a trace with derived facts: stages, slots, workers, one clock.
+    """A trace with derived facts: stages of task runs, slots, workers, and one clock.
 
-    Its tables are those of the `Trace`, without a copy. `tasks` contains the task runs that ended.
-    `whole` is the same run with unfinished task runs in `tasks` as well. All arrays are computed
-    when they are first used, and must not be changed.
+    The tables are those of the `Trace`, which are not copied. `tasks` contains the task runs that
+    ended. `whole` is the same run with unfinished task runs in `tasks` as well. All arrays are
+    computed when they are first used, and must not be changed.
     """
 
     @classmethod
     def from_trace(cls, trace: Trace) -> Run:
-        """Return the run of a trace, which is always the same object."""
+        """Return the run of a trace. The same trace always gives the same object."""
         if isinstance(trace, Run):
             return trace
         if "_run" not in vars(trace):
@@ -46,30 +49,30 @@ class Run(Trace):
 
     @property
     def wall(self) -> float:
-        """Seconds from its start to its end, or NaN without events."""
+        """Seconds from the start of the run to its end, or NaN if there are no events."""
         return self.end - self.begin
 
     def since_begin(self, times: Any) -> Array:
-        """Return Unix times, a column or an array, as seconds from the run's start."""
+        """Convert a column or an array of Unix times to seconds from the run's start."""
         return np.asarray(times, dtype=float) - self.begin
 
     def seconds_at(self, time: float) -> float:
-        """Return a Unix time as seconds from the run's start."""
+        """Convert a Unix time to seconds from the run's start."""
         return float(time) - self.begin
 
     def on_one_clock(self, times: Any, lives: Any) -> Array:
-        """Return Unix times of workers' clocks as seconds from the run's start.
+        """Convert Unix times by workers' clocks to seconds from the run's start.
 
         Parameters
         ----------
         times
-            A column or an array of them.
+            A column or an array of Unix times.
         lives
-            Rows of `workers`, one each.
+            For each time, the row of `workers` of the clock.
         """
         return self.since_begin(times) - self.offsets[np.asarray(lives)]
 
-    #: Seconds that each worker's clock is ahead of the scheduler's clock.
+    #: Seconds by which each worker's clock is ahead of the scheduler's clock.
     offsets = cached_property(clock_offsets)
 
     #: Maximum error of each of `offsets` in seconds.
@@ -79,7 +82,7 @@ class Run(Trace):
 
     @property
     def whole(self) -> Run:
-        """The run with unfinished task runs after those that ended. See `with_open_runs`."""
+        """The run whose `tasks` include unfinished task runs. See `with_open_runs`."""
         return with_open_runs(self)
 
     @property
@@ -87,39 +90,39 @@ class Run(Trace):
         """The unfinished task runs, with the columns of `tasks`."""
         return self.whole.tasks.iloc[len(self.tasks) :]
 
-    #: Rows of `scheduler_only` that are known to have run. `slots` has them after `tasks`.
+    #: Rows of `scheduler_only` that certainly ran. In `slots`, they follow the rows of `tasks`.
     unseen = cached_property(unseen_runs)
 
-    #: Rows of `scheduler_only` that are not known to have run.
+    #: Rows of `scheduler_only` that may not have run.
     unfinished = cached_property(unfinished_runs)
 
-    #: Times at which each of `tasks` reached each stage, or NaN if not recorded.
+    #: For each stage, the time at which each of `tasks` reached it, or NaN if not recorded.
     recorded = cached_property(recorded_times)
 
-    #: The same times, ordered and without gaps.
+    #: The same times in order. Missing times are replaced.
     times = cached_property(ordered_times)
 
-    #: Seconds that each of `tasks` had each status.
+    #: For each status, the seconds for which each of `tasks` had it.
     statuses = cached_property(status_seconds)
 
-    #: Threads that `tasks` and `unseen` occupied.
+    #: Slots (threads of workers) that `tasks` and `unseen` occupied.
     slots = cached_property(task_slots)
 
-    #: Time at which the first task came to the scheduler, or infinite without tasks.
+    #: Time at which the scheduler received the first task, or infinity if there are no tasks.
     first_arrival = cached_property(first_arrival)
 
     def of_slots(self, name: str) -> Array:
-        """Return a column of the rows of `slots`: of `tasks`, and then of `unseen`."""
+        """Return a column for the rows of `slots`: those of `tasks`, then those of `unseen`."""
         return np.append(self.tasks[name], self.unseen[name])
 
     # --- Workers, and the end ---------------------------------------------------------------------
 
-    #: Workers by host and label.
+    #: Workers, by host and label.
     named = cached_property(NamedWorkers)
 
     @cached_property
     def lives(self) -> WorkerLives:
-        """When each worker existed, with its threads and statuses."""
+        """When each worker instance existed, with its number of threads and its statuses."""
         return worker_lives(self, self.slots)
 
     @property
@@ -129,8 +132,8 @@ class Run(Trace):
 
     @property
     def left(self) -> Array:
-        """When each of `workers` left, or NaN if it did not."""
+        """When each of `workers` left, in seconds from the run's start, or NaN if it did not."""
         return self.since_begin(self.workers["left"])
 
-    #: What was unfinished when the run ended, or None if nothing is known to be.
+    #: Work in progress when the run ended, or None if none is known.
     ending = cached_property(find_run_end)

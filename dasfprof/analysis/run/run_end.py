@@ -1,4 +1,4 @@
-"""The work in progress at the end of a run, as far as the scheduler and its files show."""
+"""Work in progress at the end of a run, as far as the files show it."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ from dasfprof.database.columns import Array
 from dasfprof.database.ends import RecordingEnd
 
 # --- Errors that came because a program ended, and that are not the reason ------------------------
-# Ctrl-C in a terminal sends SIGINT to all processes of a program, including those that tasks
-# started. A task that had waited for such a process for hours then fails, just before or after its
-# client leaves. In a trace, only the errors of such tasks show the signal.
+# Ctrl-C in a terminal sends SIGINT to all processes of a program, including processes that tasks
+# started. A task may have waited for such a process for hours. It then fails shortly before or
+# after its client leaves. Only the errors of such tasks show in a trace that there was a signal.
 
-#: Prefixes of the text of an exception if SIGINT ended a child process: `subprocess` returns the
-#: number of the signal, and shells add 128.
+#: Matches an exception if SIGINT ended a child process. `subprocess` returns the negative number of
+#: the signal, and shells add 128 to the number.
 _BY_SIGINT = re.compile(r"CalledProcessError\((-2|130)\b|KeyboardInterrupt\b")
-#: Maximum seconds between the signal and the end of the program, in either order.
+#: Maximum seconds between the signal and the end of the program. Either may come first.
 _ENDS = 3.0
 
 
 @once_per_trace
 def interrupted_ends(trace: Trace) -> Array:
-    """Return the ends of task runs whose errors show SIGINT, in Unix seconds."""
+    """Return when task runs ended whose errors show SIGINT, in Unix seconds."""
     tasks, only = trace.tasks, trace.scheduler_only
     ends = []
     for messages, ended in (
@@ -53,17 +53,17 @@ def interrupted_ends(trace: Trace) -> Array:
 
 # --- Task runs that clients cancelled, by the stimuli that ended them -----------------------------
 
-#: Stimulus ids of a task that a client cancelled: by leaving, by releasing its futures, by
-#: restarting all workers, and by cancelling them.
+#: Stimulus ids of the end of a task that a client cancelled. In `DROPPED`: the client left, it
+#: released its futures, or it restarted all workers. `CANCELLED`: it called cancel().
 RESTARTED = ("client-restart",)
 DROPPED = ("remove-client", "client-releases-keys", *RESTARTED)
 CANCELLED = "cancel-key"
-#: Stimulus ids of a task that was no longer needed after another one ended.
+#: Stimulus ids of the end of a task that was no longer needed after another task ended.
 NOT_NEEDED = ("task-erred", "task-finished")
 
 
 def stimulus_texts(trace: Trace, ids: pd.Series) -> Array:
-    """Return the texts of stimulus ids, with empty texts for missing ones."""
+    """Return the text of each stimulus id. Texts of missing ids are empty."""
     numbers = np.nan_to_num(ids.to_numpy(dtype=float), nan=-1.0).astype(np.int64)
     texts = np.full(len(numbers), "", dtype=object)
     known = numbers >= 0
@@ -72,12 +72,12 @@ def stimulus_texts(trace: Trace, ids: pd.Series) -> Array:
 
 
 def begins_with(texts: Array, prefixes: tuple[str, ...]) -> Array:
-    """Return a mask of texts that begin with one of these prefixes."""
+    """Return a mask of the texts that begin with one of `prefixes`."""
     return np.array([text.startswith(prefixes) for text in texts], dtype=bool)
 
 
 def cancelled_runs(trace: Trace, runs: pd.DataFrame, causes: tuple[str, ...] = DROPPED) -> Array:
-    """Return a mask of task runs in a table that a client cancelled before they ended."""
+    """Return a mask of the rows of `runs` that a client cancelled before they ended."""
     if "end_cause" not in runs or not len(runs):
         return np.zeros(len(runs), dtype=bool)
     released: Array = runs["scheduler_state"].isin(["released", "forgotten"]).to_numpy().copy()
@@ -86,14 +86,15 @@ def cancelled_runs(trace: Trace, runs: pd.DataFrame, causes: tuple[str, ...] = D
     return released
 
 
-#: Seconds after a cancellation in which earlier ends may still be reported.
+#: Seconds after a cancellation within which ends that happened before it may still be reported.
 _AFTERMATH = 1.0
-#: Seconds within which workers leave together, and within which recording ends after that.
+#: Maximum seconds between exits of workers that leave together. Then maximum seconds from these
+#: exits to the end of recording.
 _TOGETHER, _ENDING = 3.0, 15.0
 
 
 class How(str, Enum):
-    """What ended the time in which work was in progress."""
+    """Event that ended the period in which work was in progress."""
 
     GOES_ON = "goes on"
     """The run is still being recorded."""
@@ -109,22 +110,23 @@ class How(str, Enum):
 
 @dataclass(frozen=True)
 class RunEnd:
-    """The time until which a run had work in progress, and how this time ended."""
+    """The time until which a run had work in progress, and why that period ended."""
 
-    #: Unix seconds.
+    #: End of the period in Unix seconds.
     time: float
-    #: How the time ended, or None if nothing was in progress then.
+    #: What ended the period, or None if nothing was in progress at its end.
     how: How | None
-    #: The last of `Trace.scheduler_states` that is valid at this time, or None.
+    #: The last row of `Trace.scheduler_states` that is valid at this time, or None.
     state: dict[str, Any] | None
-    #: Whether errors of tasks show that SIGINT ended what they waited for, at this time.
+    #: Whether errors of tasks show that SIGINT ended the processes for which the tasks waited.
     interrupted: bool = False
-    #: Whether clients released what they waited for, and none is known to have left.
+    #: Whether clients released the futures for which they waited, and no client is known to have
+    #: left.
     clients_stayed: bool = False
 
     @property
     def only_forgotten(self) -> bool:
-        """Whether the only requester of the unfinished work was `fire_and_forget`."""
+        """Whether all unfinished work was requested by `fire_and_forget` alone."""
         clients = (self.state or {}).get("clients") or ()
         unfinished = {str(row.get("client")): row.get("unfinished") or 0 for row in clients}
         forgotten = unfinished.pop(FIRE_AND_FORGET, 0)
@@ -140,24 +142,26 @@ class RunEnd:
 
 @dataclass(frozen=True)
 class Endings:
-    """Facts that task runs contribute about the end of a run, for all of them or for a window."""
+    """Facts about the end of a run, from the task runs of the full run or of one time window."""
 
-    #: Time of the last cancellation by a client, and time of the last end, or NaN.
+    #: Time of the last cancellation by a client, and time of the last end of a task run. NaN if
+    #: there is none.
     cancelled: float
     last: float
-    #: Whether a task run is in progress.
+    #: Whether any task run is in progress.
     open: bool
-    #: Number of runs that ended soon after each of `_open_states`, among those that came before it.
-    #: Then the number that ended after it in workers' files only, because the scheduler's file was
-    #: truncated or it was killed.
+    #: For each of `_open_states`: number of task runs that the scheduler knew at that state and
+    #: that ended soon after it. Then number of task runs whose end after the state is only in
+    #: workers' files, because the scheduler was killed or its file was truncated.
     soon: tuple[int, ...]
     on_workers: tuple[int, ...]
-    #: Number of runs that had ended before `_interrupted`, among those that came before its state.
+    #: Number of task runs that the scheduler knew at the state of `_interrupted` and that had ended
+    #: before the interruption.
     uninterrupted: int
 
     @classmethod
     def from_trace(cls, trace: Trace) -> Endings:
-        """Return the facts of a trace."""
+        """Return the facts that the task runs of a trace contribute."""
         cancelled_at, tasks = [float("nan")], trace.tasks
         for runs in (trace.scheduler_only, tasks):
             cancelled = cancelled_runs(trace, runs)
@@ -180,7 +184,7 @@ class Endings:
 
     @classmethod
     def merged(cls, parts: Sequence[Endings]) -> Endings:
-        """Return the sum of the facts of all windows of a run."""
+        """Combine the facts of all windows of a run."""
         return cls(
             float(np.fmax.reduce([part.cancelled for part in parts])),
             float(np.fmax.reduce([part.last for part in parts])),
@@ -193,17 +197,20 @@ class Endings:
 
 @once_per_trace
 def find_run_end(trace: Trace) -> RunEnd | None:
-    """Return what a run had in progress at its end, or None if nothing is known to be."""
+    """Return the work that was in progress at the end of a run, or None if none is known."""
     return run_end_of(trace, Endings.from_trace(trace))
 
 
 def run_end_of(trace: Trace, endings: Endings) -> RunEnd | None:
-    """Return what a run had in progress at its end. The trace may lack its task runs."""
+    """Return the work that was in progress at the end of a run.
+
+    `trace` need not contain the task runs.
+    """
     states, interrupted = trace.scheduler_states, _interrupted(trace)
     if interrupted is not None and not _went_on(trace, endings, _program_ended(trace)[0]):
-        # Runs that the signal ended were in progress, so at least one was.
+        # Task runs that the signal ended were in progress, so the number is at least 1.
         left = max((interrupted.unfinished or 0) - endings.uninterrupted, 1)
-        # Use a moment just before, because these tasks had not ended then.
+        # Use a time just before the signal, because these tasks had not ended then.
         time = float(np.nextafter(interrupted.time, 0))
         state = {**(interrupted.state or {}), "unfinished": left}
         return dataclasses.replace(interrupted, time=time, state=state)
@@ -212,11 +219,11 @@ def run_end_of(trace: Trace, endings: Endings) -> RunEnd | None:
         _open_states(trace), endings.soon, endings.on_workers, strict=True
     ):
         end = open_
-        if on_workers:  # States and functions of the others are unknown.
+        if on_workers:  # States and functions of the remaining tasks are unknown.
             left = (end.unfinished or 0) - on_workers
             state = {**(end.state or {}), "tasks": None, "unfinished": left}
             end = dataclasses.replace(end, state=state)
-        # Workers that leave after their last client are shut down by it.
+        # Workers that leave after the last client were shut down by that client.
         if end.how is How.BROKEN_UP and cancelled_at <= end.time:
             continue
         if (end.unfinished or 0) > soon and not _went_on(trace, endings, end.time):
@@ -232,7 +239,10 @@ def run_end_of(trace: Trace, endings: Endings) -> RunEnd | None:
 
 
 def _program_ended(trace: Trace) -> tuple[float, How]:
-    """Return when its last client, or all workers, left, and which of the two. NaN if unknown."""
+    """Return when the program ended, and which event showed its end.
+
+    It ended when its last client left, or when all workers left. The time is NaN if unknown.
+    """
     client_left, broken_up = last_client_left(trace), _broken_up(trace)
     if client_left <= broken_up or np.isnan(broken_up):
         return client_left, How.LEFT
@@ -240,7 +250,7 @@ def _program_ended(trace: Trace) -> tuple[float, How]:
 
 
 def _interrupted(trace: Trace) -> RunEnd | None:
-    """Return the end of a run whose errors show SIGINT, at the time of the signal."""
+    """Return the end of a run whose errors show SIGINT, at the time of the signal, or None."""
     ended, how = _program_ended(trace)
     ends = interrupted_ends(trace)
     ends = ends[np.abs(ends - ended) <= _ENDS]
@@ -252,7 +262,7 @@ def _interrupted(trace: Trace) -> RunEnd | None:
 
 
 def _open_states(trace: Trace) -> list[RunEnd]:
-    """Return the states with work in progress that may be valid at the run's end.
+    """Return the scheduler's states with work in progress that may be valid at the end of the run.
 
     These are the last state before all workers left together, if they did, and the last state of
     all.
@@ -266,14 +276,15 @@ def _open_states(trace: Trace) -> list[RunEnd]:
         ends.append(RunEnd(broken_up, How.BROKEN_UP, _record(before.iloc[-1])))
     last = _record(states.iloc[-1])
     if last["occasion"] != "client-left":
-        # The state is valid to the end of the trace, unless something closed then.
+        # The state is valid until the end of the trace, unless it was recorded while the scheduler
+        # was closing.
         until = float(last["time"]) if last["occasion"] == "closing" else float(trace.end)
         ends.append(RunEnd(until, _how(trace), last))
     return [end for end in ends if end.unfinished]
 
 
 def _broken_up(trace: Trace) -> float:
-    """Return when all workers began to leave together, shortly before the end, or NaN."""
+    """Return when all workers began to leave together shortly before the end, or NaN."""
     workers = trace.workers[trace.workers["kind"] == "worker"]
     left, joined = workers["left"].to_numpy(dtype=float), workers["joined"].to_numpy(dtype=float)
     if not len(left) or not np.isfinite(left).all() or trace.recording is RecordingEnd.GOES_ON:
@@ -282,7 +293,7 @@ def _broken_up(trace: Trace) -> float:
     together = last - left <= _TOGETHER
     if all(crashed(trace, life) for life in workers.index):
         return float("nan")
-    # A single worker may also have died. Then the program learns of it and continues.
+    # If there is only one worker, it may have died. The program then notices that and continues.
     limit = _ENDING if len(left) > 1 else _TOGETHER
     first = float(left[together].min())
     if trace.end - last > limit or (joined >= first).any() or _abandoned_tasks(trace, first):
@@ -291,7 +302,7 @@ def _broken_up(trace: Trace) -> float:
 
 
 def _abandoned_tasks(trace: Trace, since: float) -> bool:
-    """Return whether tasks were abandoned after a time because one worker after another died."""
+    """Return whether tasks were abandoned after `since` because several workers died in turn."""
     for runs in (trace.scheduler_only, trace.tasks):
         if "known" not in runs:
             continue
@@ -303,7 +314,10 @@ def _abandoned_tasks(trace: Trace, since: float) -> bool:
 
 
 def _ended(trace: Trace, end: RunEnd, aftermath: float = 0.0) -> int:
-    """Return the number of runs in progress in an end's state that ended by then, or soon after."""
+    """Return the number of task runs in the state of `end` that ended by the time of `end`.
+
+    `aftermath` is added to that time.
+    """
     count, since, until = 0, float((end.state or {})["time"]), end.time + aftermath
     for runs in (trace.tasks, trace.scheduler_only):
         if "known" in runs:
@@ -315,10 +329,10 @@ def _ended(trace: Trace, end: RunEnd, aftermath: float = 0.0) -> int:
 
 
 def _ended_on_workers(trace: Trace, end: RunEnd) -> int:
-    """Return the number of tasks that ended after an end's state, in workers' files only.
+    """Return the number of tasks whose end after the state of `end` is only in workers' files.
 
-    The scheduler's file does not contain them if it was truncated, or if the scheduler was killed.
-    Its state does not contain those that had ended just before and were reported later.
+    The scheduler's file lacks these ends if it was truncated, or if the scheduler was killed. Tasks
+    that had ended just before the state and were reported later are not in the state either.
     """
     if end.how is not How.CUT:
         return 0
@@ -331,16 +345,16 @@ def _ended_on_workers(trace: Trace, end: RunEnd) -> int:
 
 
 def _went_on(trace: Trace, endings: Endings, since: float) -> bool:
-    """Return whether graphs came, or tasks ended, after a time."""
+    """Return whether graphs arrived, or tasks ended, after `since`."""
     graphs = len(trace.graphs) > 0 and float(trace.graphs["time"].max()) > since
     return graphs or endings.last > since + _AFTERMATH
 
 
 def _state_at(states: pd.DataFrame, time: float) -> dict[str, Any] | None:
-    """Return the last state up to a time in which work was in progress.
+    """Return the last state until `time` that has work in progress, or None.
 
-    A state in which workers are closing no longer shows what it waited for, so the state before it
-    is used. On Ctrl-C in a terminal, workers may close before their client has left.
+    A state in which workers are closing no longer shows the work that was in progress, so the state
+    before it is used. After Ctrl-C in a terminal, workers may close before their client has left.
     """
     known = states[(states["time"] <= time) & (states["unfinished"] > 0)] if len(states) else states
     if not len(known):

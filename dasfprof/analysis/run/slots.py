@@ -1,4 +1,4 @@
-"""Threads that task runs occupied, and tasks that were waiting for a thread, over time."""
+"""Slots (threads of workers) that task runs occupied, and unfinished task runs, over time."""
 
 from __future__ import annotations
 
@@ -25,10 +25,11 @@ from dasfprof.database.columns import Array
 
 @dataclass(frozen=True)
 class TaskSlots:
-    """The slots of task runs: a thread of a worker, from executing to done or to seceding.
+    """The slots of task runs.
 
-    One row for each of `Trace.tasks`, then one for each of `Trace.scheduler_only` that is known to
-    have run. Times are in seconds from the trace's start.
+    A slot is a thread of a worker, occupied from the start of execution until the task run was done
+    or seceded. There is one row for each of `Trace.tasks`, and then one for each of
+    `Trace.scheduler_only` that certainly ran. Times are in seconds from the trace's start.
     """
 
     times: TaskTimes
@@ -37,22 +38,22 @@ class TaskSlots:
     #: Index in `functions`.
     function: Array
     functions: list[str]
-    #: When the run was assigned to this worker, after it was stolen if it was.
+    #: When the task run was assigned to this worker. If it was stolen, when it was stolen.
     sent: Array
-    #: When it released its thread.
+    #: When the task run released its thread.
     end: Array
-    #: Whether the time of reception was not recorded. `received` is then the time at which it
-    #: started.
+    #: Whether the time of reception was not recorded. If so, `received` is the time at which the
+    #: task run started.
     reception_unknown: Array
 
     @property
     def received(self) -> Array:
-        """When the worker received the run."""
+        """When the worker received the task run."""
         return self.times.received
 
     @property
     def on_its_way(self) -> Array:
-        """Seconds from assignment until the worker received it, or 0 if unknown."""
+        """Seconds from the assignment until the worker received the task run, or 0 if unknown."""
         return np.where(self.reception_unknown, 0.0, self.received - self.sent)
 
 
@@ -91,7 +92,7 @@ def most_slots(trace: Trace) -> Array:
 
 
 def _most_at_once(begin: Array, end: Array, worker: Array, workers: int) -> Array:
-    """Return the maximum number of open ranges for each worker."""
+    """Return the maximum number of simultaneous ranges of each worker."""
     time = np.concatenate([begin, end])
     step = np.repeat([1, -1], len(begin))
     of_worker = np.tile(worker, 2)
@@ -103,21 +104,22 @@ def _most_at_once(begin: Array, end: Array, worker: Array, workers: int) -> Arra
 
 
 def slot_ends(times: TaskTimes, released: Array, worker: Array, threads: Array) -> Array:
-    """Return when each run released its slot.
+    """Return when each task run released its slot.
 
-    A worker records that a run got a slot shortly before it records that the previous run in this
-    slot was done. The previous run had released the slot by then. It is identified by the order of
-    runs, because no worker has more slots than threads, whichever thread runs the function.
+    When a task run ends, the worker records the start of the next task run in the slot, and shortly
+    afterwards the end of the previous one. So the previous task run had released its slot when the
+    next one started. The previous task run is found from the order of task runs, because a worker
+    has as many slots as threads. It does not matter which thread runs the function.
 
     Parameters
     ----------
     times, worker
         See `TaskSlots`.
     released
-        When each run was done, or had seceded.
+        When each task run was done or had seceded.
     threads
-        Number of threads of each worker. If it is NaN, the maximum number of functions that ran at
-        the same time is used.
+        Number of threads of each worker. If the number is NaN, the maximum number of functions that
+        ran at the same time is used.
     """
     count, place = len(worker), np.arange(len(worker))
     most = _most_at_once(times.executing, times.stop, worker, len(threads))
@@ -135,18 +137,20 @@ def slot_ends(times: TaskTimes, released: Array, worker: Array, threads: Array) 
 
 @dataclass(frozen=True)
 class UnfinishedRuns:
-    """Runs that no worker is known to have finished. Seconds from the trace's start."""
+    """Task runs without a known end on a worker. Times are in seconds from the trace's start."""
 
     #: Row of `Trace.workers`.
     worker: Array
-    #: When the scheduler knew each run, could assign it, assigned it, and took it back.
+    #: Times at which the scheduler received the task run, could assign it, assigned it, and took it
+    #: back.
     arrival: Array
     runnable: Array
     sent: Array
     known: Array
-    #: Whether its worker took it with it: the worker's file ends before, or is missing.
+    #: Whether the record of the task run was lost with its worker: the worker's file ends too early
+    #: or is missing.
     taken: Array
-    #: Whether its task failed with the worker and was not tried again.
+    #: Whether the task failed because its worker was lost, and was not tried again.
     ended: Array
 
 
@@ -158,7 +162,8 @@ def unfinished_runs(trace: Trace) -> UnfinishedRuns:
     recorded = _recorded_by_scheduler(trace, runs)
     sent = recorded["sent"]
     runnable = np.minimum(recorded["runnable"], sent)
-    # Runs that the scheduler wrote when it stopped recording continue to the end.
+    # If the scheduler recorded a task run as in progress when recording ended, it lasts until the
+    # end.
     goes_on = (runs["scheduler_state"] == "processing").to_numpy(dtype=bool)
     known = np.where(goes_on, to_ticks(np.array(trace.end - trace.begin)), recorded["known"])
     return UnfinishedRuns(
@@ -174,9 +179,10 @@ def unfinished_runs(trace: Trace) -> UnfinishedRuns:
 
 @once_per_trace
 def first_arrival(trace: Trace) -> float:
-    """Return when the first task came, in seconds from the trace's start, or infinite.
+    """Return when the scheduler received the first task, or infinity if there are no tasks.
 
-    A task that was lost with its worker, or never ended, came when it was first requested.
+    The time is in seconds from the trace's start. If a task was lost with its worker or never
+    ended, the time of its first request counts.
     """
     arrivals = task_slots(with_open_runs(trace)).times.arrival
     lost = unfinished_runs(trace).arrival
@@ -185,7 +191,7 @@ def first_arrival(trace: Trace) -> float:
 
 @once_per_trace
 def unseen_runs(trace: Trace) -> pd.DataFrame:
-    """Return the runs that are known to have run but are in no worker's file."""
+    """Return the task runs that certainly ran but are in no worker's file."""
     only = trace.scheduler_only
     return only[only["lost"] & (only["worker_id"] >= 0)]
 
@@ -209,7 +215,7 @@ def _recorded_by_scheduler(trace: Trace, runs: pd.DataFrame) -> dict[str, Array]
 
 # Statuses of each task run, from its arrival until the scheduler knew its outcome.
 
-#: Status of a task run between two stages of `TaskTimes`.
+#: Ranges between two stages of `TaskTimes`, by the status that a task run has in them.
 STATUSES = {
     "Not started": (("arrival", "runnable"),),
     "Inqueue": (("runnable", "sent"), ("sent", "received"), ("ready", "executing")),
@@ -221,9 +227,10 @@ STATUSES = {
 
 @once_per_trace
 def status_seconds(trace: Trace) -> dict[str, Array]:
-    """Return the seconds that each task run had each status, which sum to ``known - arrival``.
+    """Return, for each status, the seconds for which each task run had it.
 
-    An unknown status has NaN, and its seconds are part of the status before it.
+    The sum of all statuses is ``known - arrival``. If the duration of a status is unknown, it is
+    NaN, and its seconds are part of the status before it.
     """
     recorded, times = recorded_times(trace), ordered_times(trace)
     seconds = {}

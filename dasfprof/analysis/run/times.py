@@ -14,21 +14,24 @@ from dasfprof.database.columns import Array
 
 # --- Offsets of workers' clocks from the scheduler's clock ----------------------------------------
 
-#: Prefix of the stimulus id with which a worker reports an error. The time of its clock follows.
+#: Prefix of the stimulus id with which a worker reports an error. The rest of the id is the time by
+#: the worker's clock.
 _ERRED = "task-erred-"
-#: Resolution in seconds: times are not compared to their last digit.
+#: Tolerance in seconds for comparing times that were rounded.
 _ROUNDED = 1e-4
 
 
 @once_per_trace
 def clock_offsets(trace: Trace) -> Array:
-    """Return the seconds to subtract from each worker's times to get the scheduler's clock.
+    """Return the seconds by which each worker's clock is ahead of the scheduler's clock.
 
-    A worker cannot receive a task before it was sent, nor finish it after the scheduler knew. So
-    the offset is in ``[max(done - known), min(received - sent)]``, and its midpoint is used.
-    Workers of one boot share a clock, and those of the scheduler's boot have its clock. If the
-    trace has one bound or none, the offset is the smallest that satisfies the bound. A clock that
-    drifts by more than messages take violates the bounds, and the caller must clamp what remains.
+    A worker cannot receive a task before the task was sent, and cannot finish it after the
+    scheduler learned of its end. So the offset is in the interval ``[max(done - known),
+    min(received - sent)]``, and the midpoint of this interval is used. Workers with the same boot
+    ID have the same clock. If it is also the scheduler's boot ID, they have the scheduler's clock.
+    If the interval lacks one or both bounds, the result is the smallest offset that satisfies the
+    remaining bound. If a clock drifts by more than the duration of messages, no offset satisfies
+    the bounds, and the caller must clamp times that are still out of order.
 
     Returns
     -------
@@ -46,11 +49,11 @@ def clock_offsets(trace: Trace) -> Array:
 
 @once_per_trace
 def clock_errors(trace: Trace) -> Array:
-    """Return the maximum error of each of `clock_offsets` in seconds: half of its interval.
+    """Return the maximum error of each of `clock_offsets` in seconds, which is half its interval.
 
-    It is 0 for clocks that are the scheduler's own, and infinite if the trace lacks a bound. If the
-    bounds contradict each other, no constant offset fits, and the result is half of the
-    contradiction.
+    The error is 0 for the scheduler's clock, and infinite if a bound is unknown. If the bounds
+    contradict each other, no constant offset is possible, and the result is half the distance
+    between the bounds.
 
     Returns
     -------
@@ -66,7 +69,7 @@ def clock_errors(trace: Trace) -> Array:
 
 @once_per_trace
 def message_bounds(trace: Trace) -> tuple[Array, Array]:
-    """Return the minimum and maximum offset of each clock that messages allow."""
+    """Return the minimum and maximum offset of each clock that the times of messages allow."""
     clocks, _ = _clocks(trace.workers)
     lower, upper = np.full(len(trace.workers), -np.inf), np.full(len(trace.workers), np.inf)
     tasks = trace.tasks
@@ -82,19 +85,19 @@ def message_bounds(trace: Trace) -> tuple[Array, Array]:
 
 @once_per_trace
 def ended_there(trace: Trace) -> Array:
-    """Return a mask of `Trace.tasks` whose end the scheduler learned from their worker.
+    """Return a mask of `Trace.tasks` whose end was reported to the scheduler by their worker.
 
-    Otherwise, ``known`` is the time at which the scheduler took a run back, which may continue on
-    its worker.
+    For other rows, ``known`` is the time at which the scheduler took the task run back. It may have
+    continued on its worker.
     """
     tasks = trace.tasks
     reported: Array = tasks["scheduler_state"].isin(["memory", "erred"]).to_numpy().copy()
-    # A failed attempt that is retried is reported as well, and becomes "released".
+    # A failed attempt that is retried is reported too. Its scheduler state becomes "released".
     rows = np.flatnonzero((tasks["state"] == "erred") & (tasks["scheduler_state"] == "released"))
-    # A task whose result is no longer needed after another one failed ends with the message about
-    # that error.
+    # A task may be no longer needed because another task failed. Its end then has the stimulus of
+    # the error of that task.
     runs = tasks.iloc[rows]
-    # Time of the stimulus of an error, or NaN for other stimuli.
+    # The time in the stimulus id of an error, or NaN for other stimulus ids.
     texts = pd.Series(stimulus_texts(trace, runs["end_cause"]), dtype=object)
     times = texts.str.removeprefix(_ERRED).where(texts.str.startswith(_ERRED))
     error_times = pd.to_numeric(times, errors="coerce").to_numpy(dtype=float)
@@ -106,7 +109,7 @@ def ended_there(trace: Trace) -> Array:
 
 
 def _clocks(workers: pd.DataFrame) -> tuple[Array, Array]:
-    """Return a code for the clock of each worker, and a mask of codes of the scheduler's clock."""
+    """Return the code of each worker's clock, and the codes of the scheduler's clock."""
     rows = pd.Series(np.arange(len(workers)), dtype=np.int64)
     boots = workers["boot_id"].reset_index(drop=True)
     clocks = rows.groupby(boots).transform("min").fillna(rows).to_numpy(dtype=np.int64)
@@ -120,34 +123,35 @@ def _bound(ufunc: np.ufunc, bounds: Array, clocks: Array, distances: Array) -> N
 
 # --- Times at which each task run reached each stage, on one clock and in order ------------------
 
-#: Times are integer multiples of this (0.93 ns) from the trace's start, so that they add up
-#: exactly.
+#: Times are rounded to integer multiples of this fraction (0.93 ns) of a second, so that their
+#: differences add up exactly.
 TICKS_PER_SECOND = float(1 << 30)
 
 
 @dataclass(frozen=True)
 class TaskTimes:
-    """Times of task runs in seconds from the trace's start, none earlier than the one above it.
+    """Times of task runs in seconds from the trace's start.
 
-    A time that was not recorded is that of the next recorded stage.
+    Each time is at or after the time in the field above it. If a time was not recorded, it is that
+    of the next recorded stage.
     """
 
     #: The scheduler received the task.
     arrival: Array
-    #: Its dependencies were done.
+    #: All dependencies were done.
     runnable: Array
-    #: It was assigned to a worker.
+    #: The task run was assigned to a worker.
     sent: Array
-    #: The worker received it.
+    #: The worker received the task.
     received: Array
-    #: Its dependencies were on the worker.
+    #: All inputs were on the worker.
     ready: Array
-    #: It was given a thread.
+    #: The task run got a thread.
     executing: Array
-    #: The user's function started, and ended.
+    #: The user's function started, and it ended.
     start: Array
     stop: Array
-    #: The worker's event loop knew the outcome.
+    #: The event loop of the worker knew the outcome.
     done: Array
     #: The scheduler knew the outcome.
     known: Array
@@ -163,14 +167,17 @@ _WORKER = ("received", "ready", "executing", "done")
 
 @once_per_trace
 def recorded_times(trace: Trace) -> dict[str, Array]:
-    """Return the times of `Trace.tasks` on the scheduler's clock, or NaN if not recorded."""
+    """Return the recorded times of `Trace.tasks` by the scheduler's clock.
+
+    A time that was not recorded is NaN.
+    """
     tasks = trace.tasks
     times = {name: since_begin(trace, tasks, column) for name, column in _SCHEDULER.items()}
     queued = since_begin(trace, tasks, "queued")
     times["runnable"] = np.where(np.isnan(queued), times["sent"], queued)
     known = since_begin(trace, tasks, "known")
     times["known"] = np.where(ended_there(trace), known, np.nan) if "sent" in tasks else known
-    # The scheduler's own record of start and stop is approximately on its clock already.
+    # Start and stop that the scheduler recorded are already approximately by its own clock.
     seen = (tasks["source"] == "worker").to_numpy()
     offsets = np.where(seen, clock_offsets(trace)[tasks["worker_id"].to_numpy()], 0.0)
     for name in _WORKER:
@@ -188,30 +195,31 @@ def recorded_times(trace: Trace) -> dict[str, Array]:
 
 @once_per_trace
 def ordered_times(trace: Trace) -> TaskTimes:
-    """Return the recorded times of `Trace.tasks` in order."""
+    """Return the times of `Trace.tasks`, ordered and with missing times replaced."""
     return task_times(recorded_times(trace))
 
 
 def task_times(recorded: dict[str, Array]) -> TaskTimes:
-    """Return recorded times in order.
+    """Order recorded times, and replace missing times.
 
-    Remaining contradictions between clocks are clamped: the worker's times to the range in which
-    the scheduler had the task assigned, then each time to the one before it.
+    If clocks still contradict each other, times are clamped: first the worker's times to the period
+    in which the scheduler had assigned the task run, then each time to the time before it.
     """
-    # If one value is NaN, fmin and fmax return the other.
+    # If one value is NaN, `fmin` and `fmax` return the other one.
     known = recorded["known"]
     low, high = recorded["sent"], np.where(np.isnan(known), np.inf, known)
     clamped = dict(recorded)
     for name in ("received", "ready", "executing", "start", "stop", "done"):
         present = np.fmax(np.fmin(recorded[name], high), low)
         clamped[name] = np.where(np.isnan(recorded[name]), np.nan, present)
-    # Without a message from its worker, a run was done when its function was.
+    # If the worker's message was not recorded, assume that the task run was done when its function
+    # ended.
     clamped["done"] = np.where(np.isnan(clamped["done"]), clamped["stop"], clamped["done"])
     table = np.stack([clamped[name] for name in STAGES])
     missing = np.isnan(table)
     np.fmax.accumulate(table, out=table)
-    # A time that was not recorded is that of the next stage, or at the end that of the stage
-    # before.
+    # A time that was not recorded is that of the next stage. If no later stage was recorded, it is
+    # that of the stage before.
     later = ~missing[-1]
     for stage in range(len(STAGES) - 2, -1, -1):
         filled = missing[stage] & later
@@ -222,21 +230,25 @@ def task_times(recorded: dict[str, Array]) -> TaskTimes:
 
 
 def fit_between(start: Array, length: Array, sent: Array, known: Array) -> Array:
-    """Shift the starts of runs so that the runs lie between two times, if they are short enough.
+    """Shift the starts of functions so that they lie between assignment and report, if they fit.
 
-    The scheduler knows when functions ran from Dask's estimate of each clock. On a busy host, this
-    is off by a tenth of a second or more, equally for a run's start and stop.
+    The scheduler computes the times of functions from Dask's estimate of each clock. On a busy
+    host, this estimate is off by a tenth of a second or more. Start and stop of a function are off
+    by the same amount.
     """
     return np.where(np.isnan(start), np.nan, np.fmax(np.fmin(start, known - length), sent))
 
 
 def to_ticks(times: Array) -> Array:
-    """Round times to integer ticks, so that their differences add up exactly."""
+    """Round times to multiples of ``1 / TICKS_PER_SECOND``, so that differences add up exactly."""
     return np.round(times * TICKS_PER_SECOND) / TICKS_PER_SECOND
 
 
 def since_begin(trace: Trace, table: pd.DataFrame, column: str) -> Array:
-    """Return the times in a column as seconds from the trace's start, or NaN if it is missing."""
+    """Return the times in a column as seconds from the trace's start.
+
+    If the table has no such column, all are NaN.
+    """
     if column not in table:
         return np.full(len(table), np.nan)
     return table[column].to_numpy(dtype=float) - trace.begin

@@ -1,4 +1,4 @@
-"""When clients left, how worker processes ended, and what this proves about the cause."""
+"""How worker processes ended, what the evidence proves about the cause, and when clients left."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from dasfprof.text import clean, elide, format_duration, format_size, job_words
 
 # --- How worker processes ended, and what the evidence proves about the cause ---------------------
 
-#: Signals with one usual cause.
+#: Usual cause of a signal, for signals that have one.
 _USUAL = {
     "SIGSEGV": "most often a crash in a C library",
     "SIGBUS": "often a crash in a C library, or a full /dev/shm",
@@ -25,26 +25,27 @@ _USUAL = {
     "SIGFPE": "most often a crash in a C library",
     "SIGABRT": "most often an abort in a C library",
 }
-#: Numbers of signals with which people and programs end a process: SIGHUP, SIGINT and SIGTERM.
+#: Numbers of the signals by which people and programs request that a process ends: SIGHUP, SIGINT
+#: and SIGTERM.
 _REQUESTS = (1, 2, 15)
-#: Names of signals that may not exist on the system of the analysis, such as Windows.
+#: Names of signals that may not exist on the system on which the analysis runs, such as Windows.
 _NAMES = {1: "SIGHUP", 3: "SIGQUIT", 6: "SIGABRT", 7: "SIGBUS", 9: "SIGKILL"}
-#: Dask's name of the reason for which the scheduler removes a worker without heartbeats.
+#: Reason that Dask records if the scheduler removes a worker that sent no heartbeats.
 _TTL = "check-worker-ttl"
-#: Threshold (fraction of the limit in the last sample): memory may have killed the process. It is
-#: lower if Dask kills the process earlier. The same applies if its host had only this fraction
-#: left.
+#: Threshold (fraction of the limit in the last sample): the process may have been killed because of
+#: memory. It is lower if Dask kills the process earlier. Then threshold (fraction of the host's
+#: memory that was available) for the same conclusion.
 NEAR_LIMIT, _LITTLE_LEFT = 0.8, 0.05
-#: Seconds before a worker left in which a killed process may have lost its records, seconds after
-#: which another worker has sampled again, and seconds within which an error may have ended the
-#: process.
+#: Seconds before the end of a killed process whose records may be lost. Then seconds after which
+#: another worker has sampled again. Then maximum seconds between an error and the end of the
+#: process that it may have caused.
 _LOST, _LATER, _JUST = 3.0, 60.0, 10.0
 #: Maximum number of characters of an error that are quoted.
 _LONGEST = 160
 
 
 class Why(str, Enum):
-    """What ended a worker, as far as evidence proves it."""
+    """Cause of the end of a worker, as far as the evidence proves it."""
 
     SILENT = "silent"
     """The scheduler removed it because it had sent no heartbeat for longer than worker-ttl."""
@@ -63,27 +64,28 @@ class Why(str, Enum):
 
 @dataclass(frozen=True)
 class Departure:
-    """How a worker instance ended."""
+    """How a worker instance ended, with evidence."""
 
     why: Why
-    #: How its process ended, and further evidence about its end. Empty if unknown.
+    #: Description of how the process ended, and description of further evidence. Empty if unknown.
     words: str
     evidence: str
-    #: Bytes in its last sample, and its limit, or NaN if unknown.
+    #: Bytes in the worker's last memory sample, and its memory limit, or NaN if unknown.
     memory: float
     limit: float
-    #: Whether its host had almost no available memory.
+    #: Whether the worker's host had almost no available memory.
     host_was_full: bool
-    #: Last error that Dask had logged there just before, or empty.
+    #: Last error that Dask logged in the worker's process shortly before the end, or empty.
     error: str
-    #: Threshold (fraction of the limit): memory may have killed its process.
+    #: Threshold (fraction of the limit): the process may have been killed because of memory.
     near: float = NEAR_LIMIT
-    #: Minimum and maximum age in seconds of such workers, if age explains the end.
+    #: Minimum and maximum age in seconds of workers that ended at the same age, if age is the
+    #: cause.
     ages: tuple[float, float] | None = None
 
 
 def departure(trace: Trace, life: int) -> Departure:
-    """Return how a worker instance ended, from all evidence."""
+    """Return how a worker instance ended, using all evidence in the trace."""
     row = trace.workers.iloc[life]
     left, limit = float(row["left"]), float(row["memory_limit"])
     samples = trace.samples.reindex(columns=["worker_id", "time", "memory"])
@@ -143,7 +145,7 @@ def departure(trace: Trace, life: int) -> Departure:
 
 
 def _interval(trace: Trace) -> float:
-    """Return the maximum time in seconds for which a healthy worker's files may not grow."""
+    """Return the maximum seconds between two writes to the files of a healthy worker."""
     settings = trace.surroundings.settings
     names = ("dasfprof.sample-interval", "dasfprof.flush-interval")
     seconds = pd.to_numeric(pd.Series([settings.get(name) for name in names]), errors="coerce")
@@ -151,7 +153,7 @@ def _interval(trace: Trace) -> float:
 
 
 def _near(trace: Trace, host: str, name: str, time: float) -> float:
-    """Return the last sample of a host before a time, if it was shortly before, or NaN."""
+    """Return the last sample of a host shortly before `time`, or NaN if there is none."""
     samples = trace.samples.reindex(columns=["worker_id", "time", name]).dropna()
     near = samples[_on_host(trace, samples, host) & (samples["time"] <= time).to_numpy()]
     near = near[(near["time"] > time - _LOST).to_numpy()].sort_values("time", kind="stable")
@@ -164,9 +166,10 @@ def _on_host(trace: Trace, samples: pd.DataFrame, host: str) -> Array:
 
 
 def _killed_in_group(trace: Trace, host: str, left: float) -> float:
-    """Return how many processes the kernel killed because memory ran out when a worker left.
+    """Return how many processes the kernel killed for lack of memory when a worker left.
 
-    A control group contains all instances of a host's workers with the same label.
+    The count is that of the worker's control group. All worker instances on a host with the same
+    label are in the same control group.
     """
     samples = trace.samples.reindex(columns=["worker_id", "time", "oom_kills"]).dropna()
     samples = samples[_on_host(trace, samples, host)].sort_values("time", kind="stable")
@@ -181,7 +184,7 @@ def _killed_in_group(trace: Trace, host: str, left: float) -> float:
 
 
 def exit_words(trace: Trace, life: int) -> str:
-    """Return how the process of a worker instance ended, or an empty text if unknown."""
+    """Return a description of how the process of a worker instance ended, or "" if unknown."""
     row = trace.workers.iloc[life]
     if str(row["left_reason"]).startswith(_TTL):
         seconds = f" for {format_duration(row['silent'])}" if np.isfinite(row["silent"]) else ""
@@ -210,28 +213,31 @@ def _signal_name(code: float) -> str:
 
 
 def crashed(trace: Trace, life: int) -> bool:
-    """Return whether a worker's process is known to have been killed without a request."""
+    """Return whether a worker's process was certainly killed, and not by a request to end."""
     code = float(trace.workers["exit_code"].iloc[life])
     return code < 0 and -code not in _REQUESTS
 
 
 # --- When clients left, from the scheduler's states ----------------------------------------------
 
-#: Client to which Dask assigns the tasks of `fire_and_forget`.
+#: Name of the client to which Dask assigns the tasks of `fire_and_forget`.
 FIRE_AND_FORGET = "fire-and-forget"
-#: Prefixes of the ids of clients that tasks use.
+#: Prefix of the ids of clients that belong to tasks.
 _OF_TASKS = "Client-worker-"
-#: Seconds within which a client leaves after it has released what it waited for.
+#: Maximum seconds from releasing its futures until a client that leaves has left.
 _AT_ONCE = 3.0
 
 
 def is_program_client(client: object) -> bool:
-    """Return whether a client belongs to a program, not to Dask or a task."""
+    """Return whether a client belongs to a program, and not to Dask or to a task."""
     return client != FIRE_AND_FORGET and not str(client).startswith(_OF_TASKS)
 
 
 def last_client_left(trace: Trace) -> float:
-    """Return when the last client of a program left, or NaN if one stayed or if unknown."""
+    """Return when the last client of a program left.
+
+    The result is NaN if a client stayed, or if unknown.
+    """
     states = trace.scheduler_states
     for place in range(len(states) - 1, -1, -1):
         row = states.iloc[place]
@@ -245,7 +251,7 @@ def last_client_left(trace: Trace) -> float:
 
 
 def left_with_work(states: pd.DataFrame) -> float:
-    """Return when a client last left whose tasks had not ended, or NaN if none did."""
+    """Return when a client with unfinished tasks last left, or NaN if none did."""
     rows = states.to_dict("records")
     for place in range(len(rows) - 1, -1, -1):
         row = rows[place]
@@ -261,13 +267,13 @@ def left_with_work(states: pd.DataFrame) -> float:
 
 
 def clients_stayed(trace: Trace, cancelled_at: float) -> bool:
-    """Return whether no client left at the time of a cancellation, or later, while recorded."""
+    """Return whether clients certainly stayed when tasks were cancelled, and later."""
     states = trace.scheduler_states
     if not len(states):
         return False
     left = (states["occasion"] == "client-left").to_numpy(dtype=bool)
     left = left & (states["time"] >= cancelled_at - _AT_ONCE).to_numpy(dtype=bool)
-    # A client that left without work, while another stayed, has cancelled nothing.
+    # If a client without unfinished tasks left while another client stayed, it cancelled nothing.
     stayed = np.isnan(last_client_left(trace))
     for row in states[left].to_dict("records"):
         leaving = [client for client in row["clients"] or () if client["client"] == row["client"]]

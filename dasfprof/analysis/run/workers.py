@@ -1,4 +1,4 @@
-"""Workers by host and label, and their instances: when each existed, with how many threads."""
+"""Workers by host and label, and when each worker instance existed, with its threads."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from dasfprof.analysis.run.times import clock_offsets, to_ticks
 from dasfprof.analysis.trace import Trace
 from dasfprof.database.columns import Array
 
-#: Effect of a worker's status on its free threads: none, or the status explains them.
+#: Effect of a worker's status on its free threads: `OPEN` has none. Otherwise, the status is the
+#: cause of idle threads.
 OPEN, STARTING, PAUSED, CLOSING = range(4)
 
 _STATUSES = {
@@ -25,20 +26,25 @@ _STATUSES = {
 
 @dataclass(frozen=True)
 class WorkerLives:
-    """Worker instances, in seconds from the trace's start on the scheduler's clock."""
+    """Worker instances. Times are in seconds from the trace's start, by the scheduler's clock."""
 
     #: Rows of `Trace.workers`.
     ids: Array
-    #: Number of threads of each. If it was not recorded, the maximum number of concurrent tasks.
+    #: Number of threads of each worker instance. If it was not recorded, the maximum number of
+    #: concurrent tasks.
     threads: Array
-    #: Times of its first and last event.
+    #: Times of the first event and of the last event of each worker instance.
     begin: Array
     end: Array
-    #: For each instance: times at which its status changes, from `begin` onwards, and the statuses.
+    #: For each worker instance: the times at which its status changes (from `begin` onwards), and
+    #: the status from each of these times.
     statuses: list[tuple[Array, Array]]
 
     def within(self, begin: float, end: float) -> WorkerLives:
-        """Return their parts within a window, without empty ones."""
+        """Return the parts of worker instances that lie within a time window.
+
+        Worker instances that lie outside are left out.
+        """
         first, last = np.maximum(self.begin, begin), np.minimum(self.end, end)
         rows = np.flatnonzero(first <= last)
         statuses = [self.statuses[row] for row in rows.tolist()]
@@ -46,7 +52,7 @@ class WorkerLives:
 
     @classmethod
     def joined(cls, windows: Sequence[WorkerLives]) -> WorkerLives:
-        """Join the parts of worker instances in several windows."""
+        """Join the parts of worker instances from several time windows."""
         begins, ends, threads, all_ids = (
             np.concatenate([getattr(window, name) for window in windows])
             for name in ("begin", "end", "threads", "ids")
@@ -61,7 +67,7 @@ class WorkerLives:
 
 
 def worker_lives(trace: Trace, slots: TaskSlots) -> WorkerLives:
-    """Return the worker instances of a trace that have events."""
+    """Return all worker instances of a trace that have events."""
     workers, offsets = trace.workers, clock_offsets(trace)
     begin = to_ticks(workers["first_seen"].to_numpy() - trace.begin - offsets)
     end = to_ticks(workers["last_seen"].to_numpy() - trace.begin - offsets)
@@ -89,7 +95,7 @@ def worker_lives(trace: Trace, slots: TaskSlots) -> WorkerLives:
 
 
 def _sampled_statuses(trace: Trace, offsets: Array) -> tuple[Array, Array, Array]:
-    """Return times and statuses of all samples, and the start and end of each worker's samples."""
+    """Return times and statuses of all samples, and the range of rows of each worker's samples."""
     memory = trace.managed_memory
     if "state" not in memory or not len(memory):
         return np.empty(0), np.empty(0, dtype=np.int8), np.zeros(len(offsets) + 1, dtype=np.int64)
@@ -106,9 +112,9 @@ def _sampled_statuses(trace: Trace, offsets: Array) -> tuple[Array, Array, Array
 def _changes(  # noqa: PLR0917
     begin: float, end: float, joined: float, left: float, times: Array, codes: Array
 ) -> tuple[Array, Array]:
-    """Merge the sampled statuses of a worker instance with when it joined and left.
+    """Merge the sampled statuses of a worker instance with the times at which it joined and left.
 
-    A sample's status is valid until the next one, and the last one until the end.
+    The status in a sample is valid until the next sample. The last status is valid until the end.
     """
     times, codes = np.append(begin, times), np.append(np.int8(OPEN), codes)
     if begin < joined <= end:
@@ -125,7 +131,7 @@ def _changes(  # noqa: PLR0917
 
 
 class NamedWorkers:
-    """The workers of a trace by host and label.
+    """The workers of a trace, identified by host and label.
 
     Parameters
     ----------
@@ -136,11 +142,11 @@ class NamedWorkers:
     def __init__(self, trace: Trace) -> None:
         names = list(zip(trace.workers["host"], trace.workers["worker"], strict=True))
         distinct = list(dict.fromkeys(names))
-        #: Code of each host and label.
+        #: Code of the worker with each host and label.
         self.places = {name: place for place, name in enumerate(distinct)}
-        #: Code of each row of `Trace.workers`.
+        #: Code of the worker in each row of `Trace.workers`.
         self.of_lives = np.array([self.places[name] for name in names], dtype=np.int32)
-        #: Host and label of each.
+        #: Host and label of each code.
         self.hosts = np.array([host for host, _ in distinct], dtype=object)
         self.labels = np.array([label for _, label in distinct], dtype=object)
 
@@ -148,11 +154,11 @@ class NamedWorkers:
         return len(self.hosts)
 
     def numbers(self, table: pd.DataFrame) -> Array:
-        """Return the code of the worker of each row of a table with ``worker_id``."""
+        """Return the code of the worker in each row of a table with the column ``worker_id``."""
         return self.of_lives[table["worker_id"].to_numpy()]
 
     def titles(self) -> list[str]:
-        """Return each worker's label, prefixed with its host if labels are ambiguous."""
+        """Return each worker's label. If it is not unique, it is prefixed with the host."""
         labels = pd.Series(self.labels, dtype=object)
         shared = labels.duplicated(keep=False)
         return [
@@ -161,12 +167,12 @@ class NamedWorkers:
         ]
 
     def ranks(self) -> Array:
-        """Return each worker's index when they are sorted by host and label."""
+        """Return the position of each worker in the list of workers sorted by host and label."""
         return np.argsort(np.lexsort((self.labels.astype(str), self.hosts.astype(str))))
 
 
 def workers_with_tasks(trace: Trace, workers: NamedWorkers, of_attempt: Array) -> Array:
-    """Return a mask of workers to list: those with attempts, and those with files without any."""
+    """Return the codes of the workers to list: workers with attempts, and workers with files."""
     table = trace.workers
     with_file = (table["kind"] == "worker").to_numpy() & table["closed"].notna().to_numpy()
     listed = np.bincount(of_attempt, minlength=len(workers)) > 0

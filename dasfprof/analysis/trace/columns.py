@@ -141,7 +141,7 @@ class FactColumns:
         self.rows += batch.rows
 
     def columns(self, ids: Array) -> dict[str, Any]:
-        """Return the columns ``worker_id``, ``timestamp``, ``duration``, and the args. Call it once.
+        """Return the columns ``worker_id``, ``timestamp``, ``duration`` and the args. Call once.
 
         Parameters
         ----------
