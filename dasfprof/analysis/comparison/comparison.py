@@ -51,7 +51,7 @@ from dasfprof.analysis.stack_samples.places import By as Place
 from dasfprof.errors import InvalidArgumentError
 from dasfprof.text import count_of, format_share
 
-#: Threshold (fraction of thread time in common functions): below it, the groups are runs of
+#: Threshold (fraction of thread time in common functions): with less, the groups are runs of
 #: different pipelines.
 _SAME_PIPELINE = 0.5
 
@@ -59,12 +59,12 @@ _SAME_PIPELINE = 0.5
 class Comparison:
     """Two groups of runs of a pipeline, before and after a change.
 
-    Runs that did not end are left out if their group has others. `notes` lists them. All seconds
-    are means over the runs of a group.
+    A run that did not end is left out if its group contains other runs. `notes` lists such runs.
+    All seconds are means over the runs of a group.
     """
 
     def __init__(self, before: Sequence[ComparedRun], after: Sequence[ComparedRun]) -> None:
-        #: All runs of each group.
+        #: All runs of each group, including incomplete runs.
         self.runs_before, self.runs_after = list(before), list(after)
         self._before = [run for run in before if run.is_complete] or list(before)
         self._after = [run for run in after if run.is_complete] or list(after)
@@ -73,15 +73,16 @@ class Comparison:
     def verdict(self) -> Verdict:
         """Whether the runs after the change are faster or slower, and how certain that is.
 
-        The wall time is that from the first submission to the last finish of a task.
+        The wall time is the time from the first submission to the last finish of a task.
         """
         return judge(self._before, self._after, self._least_of_one)
 
     def slower_than(self, limit: float) -> float:
-        """Return the p-value of the runs after the change being slower by more than a fraction.
+        """Return the p-value for the runs after the change being slower by more than a fraction.
 
-        It is the probability of the observation if they were slower by exactly this fraction. It is
-        NaN if no test is possible, as with one run per group, which may be an outlier.
+        It is the probability of such measurements if these runs were slower by exactly this
+        fraction. It is NaN if no test is possible, for example with one run per group, which may be
+        an outlier.
         """
         first, second = walls(self._before), walls(self._after)
         if self.verdict.kind == "cannot tell" or min(len(first), len(second)) < 2:
@@ -89,7 +90,7 @@ class Comparison:
         return p_value(first * (1 + limit), second, greater=True)
 
     def waterfall(self, by: By = "function") -> pd.DataFrame:
-        """Return the parts of the difference in wall time, along the critical path.
+        """Divide the difference in wall time into parts, along the critical path.
 
         Parameters
         ----------
@@ -100,17 +101,17 @@ class Comparison:
         -------
         DataFrame
             One row per category of time and function (or step), largest difference first:
-            ``Class``, ``Function`` (or ``Step``), ``Before (s)``, ``After (s)``,
-            ``Difference (s)``, ``Meaning``. The differences sum to the difference of the wall
-            times. A renamed function is ``old → new``.
+            ``Class``, ``Function`` (or ``Step``), ``Before (s)``, ``After (s)``, ``Difference
+            (s)``, ``Meaning``. The differences sum to the difference of the wall times. A renamed
+            function has the name ``old → new``.
         """
         return self._summed(path_parts, by)
 
     def thread_time(self, by: By = "function") -> pd.DataFrame:
-        """Return the parts of the difference in thread time between the groups.
+        """Divide the difference in thread time between the groups into parts.
 
-        Like `waterfall`, but for every second of every thread. Threads without a task are counted
-        as ``(idle)``.
+        The table is like that of `waterfall`, but covers every second of every thread. Threads that
+        have no task are counted as ``(idle)``.
         """
         return self._summed(thread_parts, by)
 
@@ -126,24 +127,27 @@ class Comparison:
         duration, median size of a result, throughput of input, percentage of time on the CPU,
         maximum memory of a process while the function ran (by samples), and total seconds per run.
 
-        With several runs per group, Welch's test compares the logarithms of the medians of runs.
-        With one run each, the Mann-Whitney test compares their tasks. Then differences that two
-        runs may have by chance are not called changed.
+        If there are several runs per group, Welch's test compares the logarithms of the runs'
+        medians. If there is one run per group, the Mann-Whitney test compares the tasks of the two
+        runs. In this case, differences that two runs may have by chance do not count as changes.
         """
         return compare_functions(*self._traces, self._functions, self._least_of_one)
 
     @cached_property
     def steps(self) -> pd.DataFrame:
-        """The steps of both groups, with the columns of `functions`. Empty if no run has steps."""
+        """The steps of both groups, with the columns of `functions`.
+
+        The table is empty if no run has steps.
+        """
         table = compare_functions(*self._traces, Matching({}), self._least_of_one, "step")
         return table if set(table["Step"]) - {NO_STEP} else table.head(0)
 
     @cached_property
     def memory(self) -> pd.DataFrame:
-        """The memory of workers:
+        """The memory of workers.
 
-        ``What``, ``Before (MB)``, ``After (MB)``, ``Change (%)``. Figures that were not sampled in
-        every run are left out.
+        The columns are ``What``, ``Before (MB)``, ``After (MB)``, ``Change (%)``. Figures that were
+        not sampled in every run are left out.
         """
         return compare_memory(*self._traces)
 
@@ -153,15 +157,15 @@ class Comparison:
         Parameters
         ----------
         by
-            ``"line"``, ``"function"`` or ``"library"``, as in `TraceAnalyser.hot_lines`. A line
-            that moved within its file counts as another line, but its function is the same.
+            ``"line"``, ``"function"`` or ``"library"``, as in `TraceAnalyser.hot_lines`. If a line
+            moved within its file, it counts as another line. Its function stays the same.
 
         Returns
         -------
         DataFrame
             One row per line, function or library, largest difference first: ``File``, ``Line``,
-            ``Code`` (or ``Library``), ``Before (s)``, ``After (s)``, ``Difference (s)``. Empty
-            unless both groups have samples.
+            ``Code`` (or ``Library``), ``Before (s)``, ``After (s)``, ``Difference (s)``. The table
+            is empty if one of the groups has no samples.
         """
         _check(by, Place)
         return compare_places(*self._traces, by)
@@ -172,14 +176,14 @@ class Comparison:
         Parameters
         ----------
         least
-            Minimum percentage of the time. Other calls are left out.
+            Minimum percentage of the total time. Calls below it are left out.
 
         Returns
         -------
         DataFrame
             One row per call, followed by the calls that it makes: ``Depth``, ``Code``, ``File``,
-            ``Before (s)``, ``After (s)``, ``Difference (s)``. Seconds include what it calls. Empty
-            unless both groups have samples.
+            ``Before (s)``, ``After (s)``, ``Difference (s)``. The seconds of a call include those
+            of the calls that it makes. The table is empty if one of the groups has no samples.
         """
         return compare_calls(*self._traces, least)
 
@@ -187,21 +191,23 @@ class Comparison:
     def findings(self) -> pd.DataFrame:
         """The findings of both groups.
 
-        One row per rule and function: ``Status``, ``Severity``, ``Finding``,
-        ``Seconds at stake (s)`` in the last run that has it, ``Runs Before`` and ``Runs After``
-        (number of runs that have it), ``Rule``, ``Function``. The status is ``new``, ``gone`` or
-        ``same`` if most runs of a group have it, ``now and then`` if few runs of both groups have
-        it, and ``not clear`` if the runs of the group without it did not end.
+        One row per rule and function: ``Status``, ``Severity``, ``Finding``, ``Seconds at stake
+        (s)`` in the last run that has the finding, ``Runs Before`` and ``Runs After`` (number of
+        runs that have the finding), ``Rule``, ``Function``. The status is ``new``, ``gone`` or
+        ``same`` if most runs of one or both groups have the finding, ``now and then`` if few runs
+        of both groups have it, and ``not clear`` if no run of one group has it, because these runs
+        did not end.
         """
         return compare_findings(self.runs_before, self.runs_after, self._functions)
 
     @cached_property
     def surroundings(self) -> pd.DataFrame:
-        """Differences around the runs, other than durations.
+        """Differences between the groups in anything except durations.
 
-        ``What`` (versions, settings, hosts, workers, threads, graph, sizes), ``Before``, ``After``,
-        and ``Could explain it``: ``yes`` if such a change works in the observed direction,
-        ``possibly`` if it may work in either. This is not a proof.
+        The columns are ``What`` (versions, settings, hosts, workers, threads, graph, sizes),
+        ``Before``, ``After``, and ``Could explain it``: ``yes`` if such a difference has an effect
+        in the observed direction, ``possibly`` if it may have an effect in either direction. This
+        is not a proof.
         """
         differs = self.verdict.kind in ("faster", "slower")
         change = self.verdict.change if differs else 0.0
@@ -236,18 +242,18 @@ class Comparison:
 
     @cached_property
     def typical(self) -> tuple[ComparedRun, ComparedRun]:
-        """The run of each group whose wall time is nearest to the median of its group."""
+        """The typical run of each group: its wall time is nearest to the median of the group."""
         first, second = map(typical_run, (self._before, self._after))
         return first, second
 
     @cached_property
     def renamed(self) -> dict[str, str]:
-        """Functions that were probably renamed: the earlier name, by the later name."""
+        """Functions that were probably renamed: a dict from the later to the earlier name."""
         return dict(self._functions.renamed)
 
     @property
     def same_pipeline(self) -> bool:
-        """Whether functions of both groups make up at least half of the time of each group."""
+        """Whether common functions make up at least half of the time of each group."""
         return share_in_common(self.functions) >= _SAME_PIPELINE
 
     @cached_property
@@ -282,7 +288,7 @@ def _check(by: str, choices: Any) -> None:
 
 # --- The findings of both groups -----------------------------------------------------------------
 
-#: A rule, and the function that the finding is about, or None.
+#: A kind of finding: its rule, and the function that it is about, or None.
 _What = tuple[str, str | None]
 _STATUSES = ("new", "gone", "same", "now and then", "not clear")
 
@@ -290,7 +296,7 @@ _STATUSES = ("new", "gone", "same", "now and then", "not clear")
 def compare_findings(
     before: Sequence[ComparedRun], after: Sequence[ComparedRun], matching: Matching
 ) -> pd.DataFrame:
-    """Return the findings of all runs of both groups. See `RunComparison.findings`."""
+    """Return the findings in the runs of both groups. See `RunComparison.findings`."""
     rows = []
     for status, (rule, function), old, new in _by_status(before, after, matching):
         shown = (new or old)[-1] if status != "gone" else old[-1]
@@ -302,30 +308,30 @@ def compare_findings(
     return pd.DataFrame(rows, columns=[*columns, "Runs After", "Rule", "Function"])
 
 
-#: What a change of the program may do to a finding.
+#: Effect that a change of the program may have on a finding.
 ChangeOfFinding = Literal["gone", "smaller", "new"]
-#: Minimum fraction by which a finding's potential savings are smaller after a change.
+#: Threshold (fraction of the potential savings): the decrease counts as "smaller".
 _SMALLER = 0.2
 
 
 @dataclass(frozen=True)
 class ChangedFinding:
-    """A finding that a change of the program removed, made smaller, or added."""
+    """A finding that a change of the program removed, reduced, or added."""
 
     status: ChangeOfFinding
     rule: str
     function: str | None
     finding: str
-    #: Potential savings in seconds, medians of the runs of each side.
-    #: NaN if unknown, or if there is no finding.
+    #: Potential savings in seconds, medians over the runs of each group. NaN if unknown, or if the
+    #: group does not have the finding.
     before: float
     after: float
-    #: The rule of the finding that causes it.
+    #: Rule of the finding that causes this finding, or None.
     cause: str | None
 
     @property
     def removed(self) -> float:
-        """The potential savings that the change used up."""
+        """The decrease of the potential savings, in seconds."""
         return self.before - (0.0 if self.status == "gone" else self.after)
 
 
@@ -334,9 +340,9 @@ def changed_findings(
 ) -> list[ChangedFinding]:
     """Return the findings that differ between two groups of runs, most seconds first.
 
-    A finding is smaller if its potential savings are less in every run after the change than in
-    every run before it, and by at least a fifth at the median. Findings of severity "info" are left
-    out.
+    A finding is "smaller" if its potential savings in every run after the change are less than in
+    every run before the change, and if their medians differ by at least a fifth. Findings of
+    severity "info" are left out.
     """
     matching = match_functions([run.trace for run in before], [run.trace for run in after])
     changed = []
@@ -356,7 +362,7 @@ def changed_findings(
 def _by_status(
     before: Sequence[ComparedRun], after: Sequence[ComparedRun], matching: Matching
 ) -> Iterator[tuple[str, _What, list[Finding], list[Finding]]]:
-    """Yield the status of each kind of finding, and its findings in the runs of both groups."""
+    """Yield each kind of finding with its status, and the findings of this kind in both groups."""
     first = _by_what(before, matching.label_before)
     second = _by_what(after, matching.label_after)
     for what in dict.fromkeys([*second, *first]):
@@ -367,7 +373,10 @@ def _by_status(
 def _by_what(
     runs: Sequence[ComparedRun], label: Callable[[str], str]
 ) -> dict[_What, list[Finding]]:
-    """Return the most severe finding of each kind for each run."""
+    """Return the findings of all runs by kind.
+
+    If a run has several findings of the same kind, only the most severe one counts.
+    """
     findings: dict[_What, list[Finding]] = {}
     for run in runs:
         seen: dict[_What, Finding] = {}
@@ -382,14 +391,15 @@ def _by_what(
 def _share(runs: Sequence[ComparedRun], findings: Sequence[object]) -> float:
     """Return the fraction of a group's runs that have a finding, or NaN if unknown.
 
-    A run that did not end and lacks the finding does not count: it might have had it later.
+    If a run did not end and does not have the finding, the run is ignored, because it might have
+    had the finding later.
     """
     counted = max(sum(run.is_complete for run in runs), len(findings))
     return len(findings) / counted if counted else math.nan
 
 
 def _status(before: float, after: float) -> str:
-    """Return the status of a finding, given the fractions of the runs that have it."""
+    """Return the status of a finding, given the fraction of each group's runs that have it."""
     if math.isnan(before) or math.isnan(after):
         return "not clear"
     had, has = before > 0.5, after > 0.5
@@ -407,10 +417,10 @@ class Gate:
 
     #: Fraction by which the runs after the change may be slower.
     limit: float
-    #: Probability of the observation if they were slower by exactly this fraction, or NaN if no
-    #: test is possible.
+    #: Probability of such measurements if these runs were slower by exactly this fraction. NaN if
+    #: no test is possible.
     p: float
-    #: Reason, as a sentence.
+    #: Reason for the decision, as a sentence.
     text: str
 
     @property
@@ -422,8 +432,7 @@ class Gate:
 def check_slower(comparison: Comparison, limit: float) -> Gate:
     """Check whether the runs after a change are slower by more than a fraction.
 
-    If nothing changed, the gate is wrongly closed in less than 1 of 100 cases, also with a limit of
-    0.
+    If nothing changed, the check fails in fewer than 1 of 100 cases, even with a limit of 0.
     """
     p, verdict = comparison.slower_than(limit), comparison.verdict
     seen = f"{abs(verdict.change) * 100:.1f} % {'slower' if verdict.change > 0 else 'faster'}"

@@ -1,4 +1,4 @@
-"""The functions, or steps, of two groups of runs: matching, counts, and durations."""
+"""Comparison of the functions or steps of two groups of runs: names, counts and durations."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from dasfprof.database.columns import Array
 
 By = Literal["function", "step"]
 
-#: Resolution of clocks in seconds, which is the minimum of a duration.
+#: Resolution of clocks in seconds. Shorter durations count as this long.
 _LEAST_SECONDS = 1e-6
 #: Label of a function without a significant change.
 UNCERTAIN = "uncertain"
@@ -49,19 +49,19 @@ def compare_functions(
     least: float,
     by: By = "function",
 ) -> pd.DataFrame:
-    """Return the functions, or steps, of both groups. See `RunComparison.functions`.
+    """Return a table of the functions or steps of both groups. See `RunComparison.functions`.
 
     Parameters
     ----------
     before, after
-        The runs.
+        The runs of each group.
     matching
-        Names that differ between the groups.
+        The names that differ between the groups.
     least
-        With one run per group, the minimum fraction by which a changed function differs. With NaN,
-        no function counts as changed.
+        If there is one run per group, minimum fraction by which the durations of a changed function
+        differ. If it is NaN, no function counts as changed.
     by
-        ``"function"`` or ``"step"``, which is the subject of each row.
+        Whether each row is about a ``"function"`` or a ``"step"``.
     """
     sides = (len(before), len(after))
     first = _by_name(before, matching.label_before, by)
@@ -103,7 +103,10 @@ def compare_functions(
 
 
 def share_in_common(functions: pd.DataFrame) -> float:
-    """Return the smaller fraction of a group's time in common functions, or 1 without time."""
+    """Return the fraction of the time that was spent in functions of both groups.
+
+    Of the two groups' fractions, it is the smaller one. If a group has no time, its fraction is 1.
+    """
     both = (functions[["Task Runs Before", "Task Runs After"]] > 0).all(axis=1)
     shares = []
     for column in ("Total Before (s)", "Total After (s)"):
@@ -115,9 +118,9 @@ def share_in_common(functions: pd.DataFrame) -> float:
 def _by_name(
     traces: Sequence[Run], label: Callable[[str], str], by: By
 ) -> dict[str, list[pd.DataFrame]]:
-    """Return columns of the successful task runs of each function, per run.
+    """Return columns of successful task runs by function (or step): one table for each run.
 
-    ``held`` is the maximum memory of the process in samples during the task runs, in bytes.
+    ``held`` is the maximum memory of the process in samples during the task run, in bytes.
     """
     by_label: dict[str, list[pd.DataFrame]] = {}
     for trace in traces:
@@ -135,9 +138,10 @@ def _by_name(
 
 
 def _p(before: Sequence[pd.DataFrame], after: Sequence[pd.DataFrame], *, one_each: bool) -> float:
-    """Return the p-value of a change in duration: from runs if there are several, else from tasks.
+    """Return the p-value of a change in duration.
 
-    Tasks of one run share their host and time, so they count less than runs.
+    It compares runs if a group has several runs, and otherwise the tasks of the two runs. Tasks of
+    the same run are weaker evidence, because they share their host and their time.
     """
     sides = [[runs["duration"].dropna() for runs in side] for side in (before, after)]
     if one_each:
@@ -150,7 +154,10 @@ def _p(before: Sequence[pd.DataFrame], after: Sequence[pd.DataFrame], *, one_eac
 
 
 def _change_of_count(before: float, after: float, ended: tuple[bool, ...]) -> str:
-    """Return the change in the number of task runs. A run that did not end might have had more."""
+    """Return how the number of task runs changed.
+
+    If a run did not end, it might have had more task runs.
+    """
     if not before or not after:
         if (before or after) and not ended[0 if after else 1]:
             return "not clear"
@@ -160,10 +167,12 @@ def _change_of_count(before: float, after: float, ended: tuple[bool, ...]) -> st
 
 # --- Matching of functions and steps between the groups ------------------------------------------
 
-#: Functions whose results a function takes, and functions that take its results.
+#: The neighbours of a function: functions whose results it uses, and functions that use its
+#: results.
 Neighbours = tuple[frozenset[str], frozenset[str]]
 
-#: Those neighbours that both groups have, and the number of other neighbours of each kind.
+#: The neighbours of a function that both groups have (inputs, users), and the numbers of other
+#: inputs and other users.
 _Place = tuple[frozenset[str], frozenset[str], int, int]
 
 
@@ -171,24 +180,25 @@ _Place = tuple[frozenset[str], frozenset[str], int, int]
 class Matching:
     """The names of functions or steps that differ between the groups."""
 
-    #: Name before the change, by the name after it.
+    #: A dict from the name after the change to the name before the change.
     renamed: Mapping[str, str]
 
     def label_before(self, name: str) -> str:
-        """Return the label in tables of both groups for a name before the change."""
+        """Return the label, in tables about both groups, of a name from before the change."""
         after = next((new for new, old in self.renamed.items() if old == name), None)
         return name if after is None else f"{name} → {after}"
 
     def label_after(self, name: str) -> str:
-        """Return the label in tables of both groups for a name after the change."""
+        """Return the label, in tables about both groups, of a name from after the change."""
         return self.label_before(self.renamed[name]) if name in self.renamed else name
 
 
 def match_functions(before: Iterable[Run], after: Iterable[Run]) -> Matching:
-    """Match functions by name, and the remaining ones by their neighbours in the graph.
+    """Match functions by name, and remaining functions by their neighbours in the graph.
 
-    Two functions match if each is in one group only, they take results from the same functions, the
-    same functions take their results, and no other function has the same neighbours.
+    Two functions match if each of them occurs in one group only, if they use results of the same
+    functions, if the same functions use their results, and if no other function has the same
+    neighbours.
     """
     first, second = _graph(before), _graph(after)
     renamed: dict[str, str] = {}
@@ -200,7 +210,10 @@ def match_functions(before: Iterable[Run], after: Iterable[Run]) -> Matching:
 def _same_places(
     first: dict[str, Neighbours], second: dict[str, Neighbours], renamed: dict[str, str]
 ) -> dict[str, str]:
-    """Match functions with unique neighbours in both graphs, at least one of which is known."""
+    """Match functions that have the same, unique neighbours in both graphs.
+
+    At least one of the neighbours must be known.
+    """
     olds = first.keys() - second.keys() - set(renamed.values())
     news = second.keys() - first.keys() - renamed.keys()
     known = (first.keys() & second.keys()) | set(renamed.values())
@@ -226,7 +239,10 @@ def _place(of: Neighbours, known: set[str], renamed: dict[str, str]) -> _Place:
 
 
 def _graph(traces: Iterable[Run]) -> dict[str, Neighbours]:
-    """Return the graph of functions of a group's runs, without edges of a function to itself."""
+    """Return the graph of functions over all runs of a group.
+
+    Edges from a function to itself are left out.
+    """
     inputs: dict[str, set[str]] = {}
     outputs: dict[str, set[str]] = {}
     for trace in traces:

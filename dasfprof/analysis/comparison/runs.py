@@ -1,4 +1,4 @@
-"""The runs of a comparison: their sources, and their differences."""
+"""The runs of a comparison: how they are opened, and how their surroundings differ."""
 
 from __future__ import annotations
 
@@ -36,12 +36,13 @@ class ComparedRun:
 
     name: str
     trace: Run
-    #: Identity of the run. If it is empty, only the same trace object is the same run.
+    #: Identity of the run. If it is empty, two objects are the same run only if they have the same
+    #: trace object.
     uuid: str = ""
 
     @cached_property
     def seconds(self) -> float:
-        """The wall time from the first submission to the last finish, or NaN if none finished."""
+        """Seconds from the first submission to the last finish, or NaN if no task finished."""
         return path_seconds(self.trace)
 
     @cached_property
@@ -51,7 +52,7 @@ class ComparedRun:
 
     @cached_property
     def faults(self) -> list[str]:
-        """Clauses about what makes the run's wall time unsuitable for comparison."""
+        """Clauses that state why the wall time of the run is not suitable for a comparison."""
         trace, faults = self.trace, []
         failed = int((trace.tasks["state"] == "erred").sum())
         if not len(trace.tasks):
@@ -70,7 +71,7 @@ class ComparedRun:
         return bool(np.isfinite(self.seconds)) and self.trace.ending is None
 
     def is_same(self, other: ComparedRun) -> bool:
-        """Return whether both objects are the same run."""
+        """Return whether this object and another one describe the same run."""
         return self.trace is other.trace or bool(self.uuid and self.uuid == other.uuid)
 
 
@@ -80,7 +81,7 @@ def open_side(source: Sources) -> list[ComparedRun]:
     Raises
     ------
     SourceNotFoundError, NotATraceError
-        If there is no such trace.
+        If a trace does not exist.
     InvalidArgumentError
         If there is no source, or if an item is not a source.
     """
@@ -112,7 +113,7 @@ def open_side(source: Sources) -> list[ComparedRun]:
 
 
 def list_runs(before: Sequence[ComparedRun], after: Sequence[ComparedRun]) -> pd.DataFrame:
-    """List the runs of both sides. See `RunComparison.runs`."""
+    """List the runs of both groups. See `RunComparison.runs`."""
     sides = [("before", run) for run in before] + [("after", run) for run in after]
     rows = [
         (side, run.name, run.seconds, len(run.trace.tasks), "; ".join(run.faults))
@@ -129,12 +130,12 @@ def typical_run(side: Sequence[ComparedRun]) -> ComparedRun:
 
 
 def _files(source: str | os.PathLike[str]) -> list[Path]:
-    """Return the files of a source, or of all runs in a directory."""
+    """Return the files of a source. If it is a directory, return the files of all its runs."""
     path = Path(source)
     if path.is_dir():
         files = [file for run in find_runs(path) for file in run.files]
         for inner in sorted(path.iterdir()) if not files else ():
-            if inner.is_dir():  # Each run has a separate directory.
+            if inner.is_dir():  # Runs have separate directories.
                 files += [file for run in find_runs(inner) for file in run.files]
         if not files:
             raise SourceNotFoundError(
@@ -171,10 +172,10 @@ def _run_of(database: MultiEventDatabase) -> ComparedRun:
 
 # --- Differences around two groups: software, settings, cluster, graph, sizes, memory -------------
 
-#: Tolerance (fraction) within which numbers that vary from run to run are equal.
+#: Tolerance (fraction): numbers that vary from run to run count as equal if they differ by less.
 _SAME = 0.01
-#: Threshold (fraction of the logarithm of the change in wall time): a difference explains the
-#: change.
+#: Threshold (fraction of the logarithm of the change in wall time): the logarithm of a difference
+#: is large enough to explain the change.
 _IN_PART = 0.4
 
 
@@ -183,7 +184,8 @@ class _Fact(NamedTuple):
 
     what: str
     of: Callable[[ComparedRun], float]
-    #: 1 if more of it makes a run longer, -1 if shorter, 0 if either.
+    #: 1 if a larger number makes a run longer, -1 if it makes a run shorter, and 0 if either is
+    #: possible.
     makes_longer: int = 0
     write: Callable[[float], str] = "{:,.6g}".format
 
@@ -191,15 +193,15 @@ class _Fact(NamedTuple):
 def compare_surroundings(
     before: Sequence[ComparedRun], after: Sequence[ComparedRun], change: float
 ) -> pd.DataFrame:
-    """Return the differences around the runs. See `RunComparison.surroundings`.
+    """Return differences between the groups. See `RunComparison.surroundings`.
 
     Parameters
     ----------
     before, after
-        The runs.
+        The runs of each group.
     change
-        Fraction by which the runs after took longer, NaN if unknown, or 0 if there is nothing to
-        explain.
+        Fraction by which the runs after the change took longer. NaN if unknown, and 0 if there is
+        nothing to explain.
     """
     may = "possibly" if change else ""
     rows = []
@@ -306,7 +308,7 @@ _FACTS = (
 
 
 def compare_memory(before: Sequence[Run], after: Sequence[Run]) -> pd.DataFrame:
-    """Return the memory of workers. See `RunComparison.memory`."""
+    """Return a table of the memory of workers. See `RunComparison.memory`."""
     rows = []
     for what, of in _FIGURES.items():
         means = [float(np.mean([of(trace) for trace in side])) / 1e6 for side in (before, after)]
@@ -319,7 +321,7 @@ def compare_memory(before: Sequence[Run], after: Sequence[Run]) -> pd.DataFrame:
 
 
 def _of_workers(trace: Run, samples: pd.DataFrame, column: str) -> pd.Series[float]:
-    """Return a column of samples of workers' processes, by worker."""
+    """Return a column of the samples of worker processes, indexed by worker."""
     if column not in samples or not len(samples):
         return pd.Series(dtype=float)
     of = samples["worker_id"].to_numpy()

@@ -1,4 +1,4 @@
-"""Where two groups of runs spent their time: parts that sum to the total, and samples."""
+"""Where two groups of runs spent their time: parts of the total time, and stack samples."""
 
 from __future__ import annotations
 
@@ -24,38 +24,39 @@ from dasfprof.analysis.tables.hot_lines import place_columns
 from dasfprof.analysis.tables.time_accounting import NO_TASK
 from dasfprof.database.columns import Array
 
-#: Seconds by category, and function or step.
+#: Seconds by a pair of category and function (or step).
 Parts = dict[tuple[str, str], float]
 _SECONDS = ["Before (s)", "After (s)", "Difference (s)"]
 
-#: Activity of functions on the critical path if it is known for all runs, in `ThreadTime`'s words.
+#: Categories into which the time of functions on the critical path is divided, if they are known
+#: for all runs.
 _RUNNING = (
     ThreadTime.COMPUTING,
     ThreadTime.WAITING_FOR_A_CORE,
     ThreadTime.WAITING_FOR_STORAGE,
     ThreadTime.BLOCKED,
 )
-#: Labels of the activity of functions.
+#: Labels of the categories in which a function runs.
 RUNNING = (KINDS[SegmentKind.COMPUTE][0], *(spent.label for spent in _RUNNING))
 MEANINGS = {spent.label: spent.meaning for spent in ThreadTime} | dict(KINDS.values())
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """What is known for all runs of a comparison.
+    """Facts that are known for all runs of a comparison.
 
-    Categories that some runs lack are merged. Otherwise, time that one group has under another name
-    would appear as a difference.
+    Categories that some runs do not distinguish are merged for all runs. Otherwise, the same time
+    would have different names in the two groups and appear as a difference.
     """
 
-    #: Whether it is known what functions did: CPU, CPU wait, or neither.
+    #: Whether it is known when functions used the CPU and when they waited for CPU.
     running: bool
-    #: Whether it is known what the scheduler did.
+    #: Whether events of the scheduler are known.
     scheduler: bool
 
     @classmethod
     def from_runs(cls, traces: Sequence[Run]) -> Evidence:
-        """Return what is known for all of these runs."""
+        """Return the facts that are known for all of these runs."""
         running = [trace.tasks[["cpu", "run_queue"]].to_numpy(dtype=float) for trace in traces]
         return cls(
             all(np.isfinite(columns).all(axis=1).any() for columns in running),
@@ -64,9 +65,9 @@ class Evidence:
 
 
 def path_parts(trace: Run, by: By, evidence: Evidence) -> Parts:
-    """Return the seconds of the critical path by category and function or step.
+    """Divide the seconds of the critical path by category and function (or step).
 
-    They sum to the wall time from the first submission to the last known finish.
+    The sum is the wall time from the first submission to the last known finish.
     """
     segments, slots = path_segments(trace), trace.slots
     kinds, seconds = [segments.kind], [segments.length]
@@ -86,9 +87,10 @@ def path_parts(trace: Run, by: By, evidence: Evidence) -> Parts:
 
 
 def thread_parts(trace: Run, by: By, evidence: Evidence) -> Parts:
-    """Return the thread-seconds by category and function or step, or `NO_TASK` for idle threads.
+    """Divide the thread-seconds by category and function (or step).
 
-    They sum to each worker's number of threads, times the seconds that it existed.
+    Idle threads have the name `NO_TASK`. The sum is each worker's number of threads, multiplied by
+    the seconds for which the worker existed, over all workers.
     """
     accounts = make_accounts(trace)
     groups, busy = accounts.busy[by]
@@ -108,9 +110,9 @@ def thread_parts(trace: Run, by: By, evidence: Evidence) -> Parts:
 
 
 def _split_running(trace: Run, first: int) -> tuple[list[Array], list[Array]]:
-    """Split the segments in which functions ran by activity, with codes from `first` upwards.
+    """Divide path segments in which functions ran by activity.
 
-    Segments with unknown activity stay unchanged.
+    The activities have codes from `first` upwards. Segments of unknown activity stay unchanged.
     """
     segments, split = path_segments(trace), running_on_path(trace)
     known = np.isfinite(split.blocked)
@@ -142,18 +144,18 @@ def make_waterfall(
     Parameters
     ----------
     before, after
-        The parts of the time of each run.
+        The parts of the time of each run in the group.
     matching
         The names that differ between the groups.
     name
-        The label of the column of names.
+        Label of the column that contains the functions or steps.
 
     Returns
     -------
     DataFrame
         ``Class``, `name`, ``Before (s)``, ``After (s)`` (means of the runs), ``Difference (s)``,
-        ``Meaning`` of the category, largest difference first. Each column of seconds sums to the
-        total, because nothing is rounded or left out.
+        ``Meaning`` of the category, largest difference first. The sum of each column of seconds is
+        the total, because nothing is rounded or left out.
     """
     first = _mean(before, matching.label_before)
     second = _mean(after, matching.label_after)
@@ -166,14 +168,14 @@ def make_waterfall(
 
 
 def _largest_first(table: pd.DataFrame) -> pd.DataFrame:
-    """Sort a table by the absolute difference of seconds, largest first."""
+    """Sort a table by the absolute difference of seconds in descending order."""
     table[_SECONDS] = table[_SECONDS].astype(float)
     order = np.argsort(-table[_SECONDS[2]].abs().to_numpy(), kind="stable")
     return table.take(order).reset_index(drop=True)
 
 
 def _mean(runs: Sequence[Parts], label: Callable[[str], str]) -> Parts:
-    """Return the mean of the parts of runs. A missing part counts as 0."""
+    """Return the mean of each part over all runs. A part that a run does not have counts as 0."""
     sums: Parts = {}
     for parts in runs:
         for (kind, name), seconds in parts.items():
@@ -184,12 +186,12 @@ def _mean(runs: Sequence[Parts], label: Callable[[str], str]) -> Parts:
 
 # --- Lines and calls in stack samples -------------------------------------------------------------
 
-#: Path of a call, which is the chain of its callers, each with its file.
+#: A call, identified by the chain of its callers and itself, each with its file.
 _Path = tuple[tuple[str, str], ...]
 
 
 def compare_places(before: Sequence[Run], after: Sequence[Run], by: Place) -> pd.DataFrame:
-    """Return lines, functions or libraries of both groups. See `RunComparison.hot_lines`."""
+    """Return a table of lines, functions or libraries. See `RunComparison.hot_lines`."""
     sides = [_of_sampled(side) for side in (before, after)]
     first, second = (_places(side, by) for side in sides) if all(sides) else ({}, {})
     names = list(dict.fromkeys([*first, *second]))
@@ -224,7 +226,7 @@ def _of_sampled(side: Sequence[Run]) -> list[Run]:
 
 
 def _places(side: Sequence[Run], by: Place) -> dict[Hashable, float]:
-    """Return the mean seconds at each line, function or library."""
+    """Return the mean seconds per run of each line, function or library."""
     sums: dict[Hashable, float] = {}
     for trace in side:
         hot = hot_places(trace, by=by)
@@ -234,7 +236,7 @@ def _places(side: Sequence[Run], by: Place) -> dict[Hashable, float]:
 
 
 def _calls(side: Sequence[Run]) -> dict[_Path, float]:
-    """Return the mean seconds of each call, including what it calls."""
+    """Return the mean seconds per run of each call, including the calls that it makes."""
     sums: dict[_Path, float] = {}
     for trace in side:
         samples, _ = samples_of(trace)

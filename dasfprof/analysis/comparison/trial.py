@@ -1,4 +1,4 @@
-"""Results of trying a change: `Gain` and `Trial`. Results of tuning: `Tuning` and its points."""
+"""Results of trying a change (`Gain`, `Trial`), and results of tuning (`Point`, `Tuning`)."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from dasfprof.analysis.numeric.significance import (
 from dasfprof.database.columns import Array
 from dasfprof.text import clean, count_of, format_duration, name_first
 
-#: Names of changes of the code: a patch, or another script.
+#: Names of changes that change the code: a patch, or another script.
 OF_CODE = ("patch", "script")
-#: Numbers of pairs of runs after which the seconds are tested. By chance, all tests together are as
-#: rarely wrong as the one test of a comparison.
+#: Numbers of pairs of runs after which the wall times are tested. The p-values are corrected, so
+#: that all these tests together are as rarely wrong as a single test.
 LOOKS = (3, 4, 6, 9)
 #: Minimum fraction of the time that counts as a gain.
 _LEAST = LEAST_OF_ONE
-#: Significance level of the interval of a gain.
+#: Error probability of the confidence interval of a gain.
 _OUTSIDE = 0.05
 
 GainKind = Literal["gained", "lost", "nothing", "cannot tell"]
@@ -40,13 +40,13 @@ class Gain:
     """The time that a change saved, in seconds."""
 
     kind: GainKind
-    #: Mean seconds without and with the change.
+    #: Mean seconds of runs without the change, and of runs with the change.
     before: float
     after: float
     #: 95 % confidence interval of the gain, or NaN if unknown.
     low: float
     high: float
-    #: p-value of the difference, adjusted for repeated tests, or NaN if no test is possible.
+    #: p-value of the difference, corrected for repeated tests. NaN if no test is possible.
     p: float
     pairs: int
     #: Name of the test, or empty if no test is possible.
@@ -54,12 +54,12 @@ class Gain:
 
     @property
     def seconds(self) -> float:
-        """The seconds by which runs with the change were shorter."""
+        """The mean seconds by which runs with the change were shorter."""
         return self.before - self.after
 
     @property
     def text(self) -> str:
-        """Sentence that describes the gain."""
+        """A sentence that describes the gain."""
         of = format_duration(self.before)
         interval = f"95 %: {_range(self.low, self.high)}"
         runs = f"{count_of(self.pairs, 'pair')} of runs"
@@ -67,7 +67,7 @@ class Gain:
         if self.kind == "gained":
             return f"Saved {format_duration(self.seconds)} of {of} ({interval}; {test})."
         if self.kind == "lost":
-            # The interval of a loss is the negative interval of the gain.
+            # The confidence interval of a loss is that of the gain with the opposite sign.
             interval = f"95 %: {_range(-self.high, -self.low)}"
             return (
                 f"Lost {format_duration(-self.seconds)}: {of} became "
@@ -87,12 +87,12 @@ class Gain:
 
 
 def judge_gain(before: Array, after: Array, *, tests: int = 1) -> Gain:
-    """Test whether a change shortened the runs, from pairs of runs without and with it.
+    """Test whether a change made runs shorter, from pairs of runs without and with the change.
 
-    A result is certain if chance alone causes it in fewer than 1 of 100 trials. Nothing was gained
-    if the gain is certainly below 5 %. After "cannot tell" with fewer than nine pairs, more pairs
-    may help. `tests` is the number of changes that are compared with the same runs, each of which
-    may gain by chance.
+    A result is certain if chance alone causes it in fewer than 1 of 100 trials. "nothing" means
+    that the gain is certainly below 5 %. If the result is "cannot tell" after fewer than nine
+    pairs, more pairs may help. `tests` is the number of changes that are compared with the same
+    baseline runs. p-values are corrected for it, because each change may seem to gain by chance.
     """
     means = (float(before.mean()), float(after.mean())) if len(before) else (math.nan, math.nan)
     pairs = min(len(before), len(after))
@@ -111,7 +111,7 @@ def judge_gain(before: Array, after: Array, *, tests: int = 1) -> Gain:
 
 
 def _range(low: float, high: float) -> str:
-    """Return two durations as text, the lower first: ``8.1 s to 9.4 s``."""
+    """Return a range of durations as text, beginning with the lower one: ``8.1 s to 9.4 s``."""
     return f"{format_duration(low)} to {format_duration(high)}"
 
 
@@ -123,7 +123,7 @@ TrialKind = Literal[GainKind, "results differ", "no result", "no change"]
 
 @dataclass(frozen=True)
 class Agreement:
-    """Whether runs with a change had the same results as runs without it."""
+    """Whether runs with a change had the same results as runs without the change."""
 
     kind: Results
     #: Description as a sentence.
@@ -136,7 +136,7 @@ class TriedRun:
 
     #: Whether the run had the change.
     changed: bool
-    #: Seconds from the first submission to the last finish of a task, and seconds of the whole
+    #: Seconds from the first submission to the last finish of a task. Then seconds of the full
     #: program.
     seconds: float
     program_seconds: float
@@ -146,9 +146,10 @@ class TriedRun:
 class Trial:
     """The result of trying a change of a program."""
 
-    #: Settings by name. Empty if there was no change to try.
+    #: The changed settings by name. Empty if there was no change to try.
     change: Mapping[str, int | bool | str]
-    #: Rule and headline of the finding that suggests the change, or empty if the user chose it.
+    #: Rule and headline of the finding that suggests the change. Both are empty if the user chose
+    #: the change.
     rule: str = ""
     finding: str = ""
     #: Potential savings of this finding in seconds, or NaN if unknown.
@@ -156,20 +157,21 @@ class Trial:
     #: Reason why there is no verdict, or empty.
     obstacle: str = ""
     gain: Gain | None = None
-    #: Time saved for the whole program, including the start and end of its cluster.
+    #: Gain for the full program, including the start and the end of its cluster.
     gain_of_program: Gain | None = None
     results: Agreement | None = None
     runs: Sequence[TriedRun] = ()
-    #: Findings that other code removed, made smaller, or added. None if they were not compared.
+    #: Findings that changed code removed, reduced, or added. None if findings were not compared.
     findings: Sequence[ChangedFinding] | None = None
-    #: Caveats.
+    #: Caveats, as sentences.
     notes: list[str] = field(default_factory=list)
 
     def answering(self, findings: Sequence[ChangedFinding]) -> Trial:
-        """Return the trial with the findings that changed.
+        """Return the trial with the findings that the change affected.
 
-        If it saved time, it answers one of the findings that are gone or smaller: the one with the
-        largest potential savings. Findings that others cause count only if there are no others.
+        If the change saved time, the trial gets the finding that the change fixed: among the
+        findings that are gone or smaller, the one with the largest potential savings. Findings that
+        are caused by other findings only count if there are no others.
         """
         fewer = [finding for finding in findings if finding.removed > 0]
         answered = max(
@@ -183,7 +185,7 @@ class Trial:
 
     @property
     def kind(self) -> TrialKind:
-        """The verdict. If results differ, no gain counts."""
+        """The verdict. If the results differ, a gain does not count."""
         if self.obstacle or self.gain is None:
             return "no result" if self.change else "no change"
         if self.results is not None and self.results.kind == "differ":
@@ -192,12 +194,12 @@ class Trial:
 
     @property
     def words(self) -> str:
-        """The change as text: ``n_workers=4 threads_per_worker=1``."""
+        """The change as text, such as ``n_workers=4 threads_per_worker=1``."""
         return in_words(self.change)
 
     @property
     def sentences(self) -> list[str]:
-        """Sentences: the verdict, whether results are equal, and the time of the whole program."""
+        """Sentences about the verdict, the results, and the time of the full program."""
         if self.obstacle or self.gain is None:
             return [self.obstacle]
         text = self.gain.text
@@ -232,7 +234,7 @@ class Trial:
         return {**data, "findings": data["findings"] or []}
 
 
-#: Additional words about the time of the whole program.
+#: Text that is added to the time of the full program, by verdict.
 _OF_PROGRAM: Mapping[GainKind, str] = {
     "gained": "",
     "lost": ", which is longer",
@@ -249,7 +251,7 @@ _OF_FINDINGS: Mapping[ChangeOfFinding, str] = {
 
 
 def _findings_in_words(findings: Sequence[ChangedFinding]) -> list[str]:
-    """Return a sentence for the findings that are gone, that are smaller, and that are new."""
+    """Return sentences about findings that are gone, that are smaller, and that are new."""
     sentences = []
     for status, words in _OF_FINDINGS.items():
         names = [
@@ -270,28 +272,28 @@ def in_words(change: Mapping[str, int | bool | str]) -> str:
 
 TuningKind = Literal["tuned", "as it is", "cannot tell", "results differ", "no result"]
 
-#: First line of a resource profile, which identifies our files.
+#: First line of a resource profile. It identifies files that dasfprof wrote.
 MARK = "# Written by dasfprof tune"
 
 
 @dataclass(frozen=True, repr=False)
 class Point:
-    """Settings that tuning considers."""
+    """A combination of settings that tuning considers."""
 
-    #: Settings by name, as for a trial.
+    #: The settings by name, as in a trial.
     change: Mapping[str, Value]
-    #: Seconds from the first submission to the last finish that a replay predicts, or NaN.
+    #: Seconds from the first submission to the last finish that a replay predicts. NaN if unknown.
     predicted: float = math.nan
-    #: Maximum bytes of the fullest worker, or NaN if unknown.
+    #: Predicted maximum memory of the fullest worker in bytes, or NaN if unknown.
     memory: float = math.nan
-    #: Reason why it was not run, or empty.
+    #: Reason why the settings were not run, or empty.
     left_out: str = ""
-    #: Its runs, paired with runs of the baseline, or None if it was not run in pairs.
+    #: Runs with these settings, paired with baseline runs. None if there are no such pairs.
     trial: Trial | None = None
 
     @property
     def measured(self) -> float:
-        """Mean seconds of its runs, or NaN without runs."""
+        """Mean seconds of the runs with these settings, or NaN if there are none."""
         runs = () if self.trial is None else self.trial.runs
         seconds = [run.seconds for run in runs if run.changed]
         return float(np.mean(seconds)) if seconds else math.nan
@@ -317,22 +319,22 @@ class Point:
 class Tuning:
     """The settings that were considered, and the best of them."""
 
-    #: Baseline settings of the cluster, by name.
+    #: The settings of the cluster in the baseline, by name.
     as_it_is: Mapping[str, Value]
-    #: All settings that were considered: those with runs first, fastest first.
+    #: All settings that were considered. Settings that were run come first, fastest first.
     points: Sequence[Point] = ()
     #: The best of the settings that were run, or None if undecided.
     best: Point | None = None
     #: Mean seconds of the baseline, or NaN if unknown.
     seconds: float = math.nan
-    #: What the replay could not predict, and why.
+    #: Sentences about what the replay could not predict, and why.
     limits: Sequence[str] = ()
-    #: Caveats.
+    #: Caveats, as sentences.
     notes: list[str] = field(default_factory=list)
 
     @property
     def kind(self) -> TuningKind:
-        """The verdict. Settings are advised only if runs with them are certainly shorter."""
+        """The verdict. Settings are only advised if they certainly make runs shorter."""
         trials = [point.trial for point in self.points if point.trial is not None]
         if self.best is None or self.best.trial is None:
             differ = [trial for trial in trials if trial.kind == "results differ"]
@@ -344,12 +346,15 @@ class Tuning:
 
     @property
     def settings(self) -> dict[str, Value]:
-        """The settings to use, or empty to keep the baseline."""
+        """The advised settings. Empty if the baseline should be kept."""
         return dict(self.best.change) if self.kind == "tuned" and self.best is not None else {}
 
     @property
     def line(self) -> str:
-        """The cluster as a line to paste, or empty if it does not change."""
+        """A line of code that creates the cluster with the advised settings.
+
+        It is empty if no setting of the cluster changes.
+        """
         if self.settings.keys().isdisjoint(OF_CLUSTERS):
             return ""
         values = {**self.as_it_is, **self.settings}
@@ -358,7 +363,7 @@ class Tuning:
 
     @property
     def profile(self) -> str:
-        """The resource profile as YAML for Dask's config, or empty if no setting changes."""
+        """The resource profile: YAML for Dask's configuration. Empty if no setting changes."""
         if not self.settings:
             return ""
         data: dict[str, Any] = {}
@@ -383,7 +388,7 @@ class Tuning:
 
     @property
     def sentences(self) -> list[str]:
-        """Sentences: the verdict, then its reasons."""
+        """Sentences about the verdict and its reasons."""
         best = self.best
         if best is None or best.trial is None:
             reasons = {point.trial.obstacle for point in self.points if point.trial} - {""}
@@ -428,7 +433,7 @@ class Tuning:
 
 
 def in_gib(nbytes: float) -> str:
-    """Return bytes as the value of a cluster option, rounded down: ``4 GiB``."""
+    """Return a size as the value of a cluster option, such as ``4 GiB``. It is rounded down."""
     return f"{math.floor(nbytes / 2**30 * 10) / 10:.10g} GiB"
 
 

@@ -1,4 +1,4 @@
-"""The verdict on two groups of runs: which one is faster, how certain that is, and why."""
+"""The verdict on two groups of runs: which group is faster, how certain that is, and why."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ from dasfprof.text import count_of, format_duration, format_share
 
 #: Ratio of the standard deviation to the median absolute deviation of a normal distribution.
 _TO_DEVIATION = 1.4826
-#: Minimum number of task runs of a function to estimate their spread.
+#: Minimum number of task runs of a function from which their spread is estimated.
 _ENOUGH = 4
-#: Number of parts of a run whose speeds are compared, and minimum number of task runs per part.
+#: Number of parts of a run whose speeds are compared. Then minimum number of task runs in a part.
 _PARTS, _ENOUGH_IN_PART = 8, 4
 
 
 def relative_spread(trace: Run) -> float:
-    """Estimate the standard deviation of a run's wall time as a fraction of it, or NaN if unknown.
+    """Estimate the relative standard deviation of a run's wall time, or NaN if unknown.
 
-    There are two sources of variation. First, durations of tasks of the same function differ. The
-    durations on the critical path sum to the wall time, so their variances are summed as well.
-    Second, the speed of the host changes. It is assumed to change as much between runs as between
-    eighths of this run.
+    Two sources of variation are combined. First, tasks of the same function have different
+    durations. The wall time is the sum of durations on the critical path, so its variance is the
+    sum of their variances. Second, the speed of the host changes. It is assumed to change between
+    runs as much as between eighths of this run.
     """
     tasks, wall = trace.tasks, path_seconds(trace)
     if not len(tasks) or not wall > 0:
@@ -62,9 +62,9 @@ def relative_spread(trace: Run) -> float:
 
 
 def _spread_of_speed(start: Array, relative: Array) -> float:
-    """Return the spread between parts of a run of the duration of a typical task.
+    """Return the spread of the duration of a typical task between parts of a run.
 
-    The spread that medians of few tasks have by chance (1.25 standard errors) is subtracted.
+    Medians of few tasks also have a spread by chance (1.25 standard errors), which is subtracted.
     """
     edges = np.linspace(start.min(), start.max(), _PARTS + 1)[1:-1]
     parts = Groups(np.searchsorted(edges, start, side="right"), _PARTS)
@@ -79,43 +79,44 @@ def _spread_of_speed(start: Array, relative: Array) -> float:
 
 Kind = Literal["faster", "slower", "no difference", "cannot tell"]
 
-#: Minimum difference (fraction) that is reported for one run per group. Runs of the same program on
-#: the same host differ by a few percent, which no single run shows.
+#: Minimum difference (fraction) that is reported if there is one run per group. Runs of the same
+#: program on the same host differ by a few percent, which a single run cannot show.
 LEAST_OF_ONE = 0.05
-#: Number of standard deviations of the difference of two runs that contain 99 of 100 runs.
+#: Number of standard deviations within which the difference of two runs is in 99 of 100 cases.
 _WITHIN = 2.58
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """Whether the group after the change is faster or slower than the group before it."""
+    """Whether the runs after the change are faster or slower than the runs before the change."""
 
     kind: Kind
-    #: Whether chance can be ruled out: p < 0.01, with several runs per group.
+    #: Whether chance can be ruled out: p < 0.01, and several runs per group.
     certain: bool
-    #: Mean wall times of the groups in seconds, or NaN if unknown.
+    #: Mean wall time of each group in seconds, or NaN if unknown.
     means: tuple[float, float]
     #: p-value of the difference, or NaN if no test is possible.
     p: float
-    #: Sentence with the difference, its certainty, and the number of runs.
+    #: A sentence with the difference, its certainty, and the number of runs.
     text: str
 
     @property
     def change(self) -> float:
-        """The difference as a fraction of the time before, negative if it is faster."""
+        """The difference as a fraction of the time before. It is negative if runs became faster."""
         before, after = self.means
         return after / before - 1 if before > 0 else math.nan
 
     @property
     def difference(self) -> float:
-        """The seconds by which the group after the change takes longer."""
+        """The seconds by which the runs after the change take longer."""
         return self.means[1] - self.means[0]
 
 
 def judge(before: Sequence[ComparedRun], after: Sequence[ComparedRun], least: float) -> Verdict:
-    """Compare the wall times of two groups. `least` applies to one run per group.
+    """Compare the wall times of two groups.
 
-    It is the minimum difference that is reported, as a fraction, or NaN if it is unknown.
+    `least` only matters if there is one run per group. It is the minimum difference (fraction) that
+    is reported, or NaN if it is unknown.
     """
     first, second = walls(before), walls(after)
     means = float(first.mean()), float(second.mean())
@@ -144,12 +145,15 @@ def judge(before: Sequence[ComparedRun], after: Sequence[ComparedRun], least: fl
 
 
 def walls(side: Sequence[ComparedRun]) -> Array:
-    """Return the wall times of a side's runs."""
+    """Return the wall times of the runs of one group."""
     return np.array([run.seconds for run in side], dtype=float)
 
 
 def contributions(path: pd.DataFrame) -> list[tuple[str, float]]:
-    """Return the sums of a waterfall by function that ran and category of wait, largest first."""
+    """Sum up a waterfall by function (while functions ran) and by category (of waits).
+
+    The largest absolute difference comes first.
+    """
     ran = path["Class"].isin(RUNNING)
     who = path["Function"].where(ran, path["Class"].str.lower())
     sums = path["Difference (s)"].groupby(who).sum()
@@ -176,16 +180,16 @@ def _of_one_each(means: tuple[float, float], least: float, by_how_much: str) -> 
 
 
 def least_of_one(before: ComparedRun, after: ComparedRun) -> float:
-    """Return the minimum difference that can be detected with one run per group.
+    """Return the minimum difference that can be detected if there is one run per group.
 
-    It is the spread that is estimated within the two runs, but at least `LEAST_OF_ONE`.
+    It is computed from the spread within each of the two runs. It is at least `LEAST_OF_ONE`.
     """
     within = _WITHIN * math.hypot(*(relative_spread(run.trace) for run in (before, after)))
     return max(within, LEAST_OF_ONE)
 
 
 def _refusal(before: Sequence[ComparedRun], after: Sequence[ComparedRun]) -> str:
-    """Return why wall times cannot be compared, or an empty text if they can."""
+    """Return the reason why wall times cannot be compared, or "" if they can."""
     both = [run.name for run in before if any(run.is_same(other) for other in after)]
     if both:
         of = "The same run" if len(before) == len(after) == 1 else f"{both[0]}, the same run,"
@@ -205,26 +209,28 @@ def p_in_words(p: float) -> str:
 
 # --- A comparison as sentences: the verdict, the causes of the difference, and caveats ------------
 
-#: Maximum number of items in a sentence, and minimum fraction of the difference of each.
+#: Maximum number of items in a sentence. Then minimum fraction of the difference for an item.
 _MOST, _LEAST_SHARE = 3, 0.1
 _THAN_BEFORE = {"slower": "longer", "faster": "less time"}
-#: Facts that differ between any two runs.
+#: Name of a fact that differs between any two runs.
 _VARIES = "Bytes moved between workers"
 #: Text about unchanged functions on the critical path.
 _OTHERS = (
     "other functions, whose tasks did not certainly change in number or duration (which of them "
     "are on the path varies)"
 )
-#: Category of time that shows other programs, and minimum fraction of a difference to mention it.
+#: Category of time that shows interference of other programs. Then minimum fraction of the
+#: difference at which it is mentioned.
 _CORES, _MOSTLY = "Waiting for CPU", 0.5
 
 
 def in_words(
     verdict: Verdict, surroundings: pd.DataFrame, functions: pd.DataFrame, path: pd.DataFrame
 ) -> list[str]:
-    """Return a sentence each about the verdict, the surroundings, the functions, and the path.
+    """Return sentences about the verdict, the surroundings, the functions, and the critical path.
 
-    Functions on the path are named with all that they do, and waits by their category.
+    In the sentence about the path, all time of a function has the name of the function, and waits
+    have the names of their categories.
     """
     if verdict.kind == "cannot tell":
         return [verdict.text]
@@ -238,9 +244,9 @@ def in_words(
 
 
 def others_in_words(common: float) -> str:
-    """Return a caution that two pipelines seem to be different.
+    """Return a caution that the groups seem to be runs of different pipelines.
 
-    `common`: time in common functions.
+    `common` is the fraction of the time in common functions.
     """
     return (
         "These seem to be different pipelines, so their wall times can hardly be compared: "
@@ -271,7 +277,7 @@ def notes_in_words(
 
 
 def _around(surroundings: pd.DataFrame) -> str:
-    """Return a sentence on what could explain the difference, or on what differs at all."""
+    """Return a sentence about possible causes of the change, or about all differences."""
     words = "Differences around the runs"
     rows = surroundings[surroundings["What"] != _VARIES]
     if (surroundings["Could explain it"] != "").any():
@@ -291,11 +297,11 @@ def _functions(functions: pd.DataFrame) -> str:
 
 
 def _path(verdict: Verdict, functions: pd.DataFrame, path: pd.DataFrame) -> str:
-    """Return a sentence on what causes the difference on the critical path.
+    """Return a sentence about the causes of the difference on the critical path.
 
     These are waits, and functions that changed. If all threads are busy, it is chance which of
-    equally long tasks are on the path. Therefore, a function is named only if its tasks in the
-    whole run changed in duration or number.
+    several equally long tasks are on the path. Therefore, a function is only named if its tasks in
+    the full run changed in duration or in number.
     """
     difference = abs(verdict.difference)
     same = (functions["Changed"] == UNCERTAIN) & (functions["Tasks"] == "same")
@@ -312,7 +318,10 @@ def _path(verdict: Verdict, functions: pd.DataFrame, path: pd.DataFrame) -> str:
 
 
 def _cores(verdict: Verdict, path: pd.DataFrame) -> str:
-    """Return a sentence if functions took longer because of CPU wait, which is not their fault."""
+    """Return a sentence that functions took longer because of CPU wait, or "".
+
+    In this case, the functions themselves are not the cause.
+    """
     difference = verdict.difference
     waited = float(path.loc[path["Class"] == _CORES, "Difference (s)"].sum())
     if not math.isfinite(difference) or difference == 0 or waited / difference < _MOSTLY:
@@ -324,6 +333,6 @@ def _cores(verdict: Verdict, path: pd.DataFrame) -> str:
 
 
 def signed(seconds: float) -> str:
-    """Return a difference in seconds with its sign."""
+    """Return a difference in seconds as text with a sign."""
     sign = "−" if seconds < 0 else "+"  # noqa: RUF001
     return f"{sign}{format_duration(abs(seconds))}"

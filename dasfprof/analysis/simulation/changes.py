@@ -1,4 +1,4 @@
-"""The wall time of a run after a change, the time that a change saves, and the longest chain."""
+"""Predicted wall time of a run after a change, the time that the change saves, and chains."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ def changed_wall(
     running: Array | None = None,
     together: bool = False,
 ) -> float:
-    """Replay a run after a change, or after several changes together.
+    """Replay a run after one change, or after several changes at once.
 
     Parameters
     ----------
     run
         The run.
     workers
-        Maximum number of workers at a time. They join and leave as the recorded workers did.
+        Maximum number of workers at a time. Workers join and leave as the recorded workers did.
     threads
         Threads per worker.
     bandwidth
@@ -48,14 +48,14 @@ def changed_wall(
     network
         False replays transfers as if they took no time.
     spill
-        False replays the run without reading inputs back from disk.
+        False replays the run as if no inputs were read back from disk.
     speedup
-        Factor by which a function is faster, by function.
+        For each function, the factor by which it is faster.
     running
-        Seconds of its function for each row of `Trace.tasks`, or NaN for the recorded seconds.
+        Seconds of the function in each row of `Trace.tasks`. NaN keeps the recorded seconds.
     together
-        Whether clients submit each graph without waiting for results of earlier graphs. Their other
-        pauses stay.
+        Whether clients submit each graph without waiting for results of earlier graphs. Other
+        pauses of the clients stay.
 
     Returns
     -------
@@ -91,7 +91,7 @@ def changed_wall(
 
 
 def gain(run: Run, **changes: Any) -> float:
-    """Predict the seconds of wall time that a change saves, or several changes together.
+    """Predict the seconds of wall time that one or several changes save.
 
     Parameters
     ----------
@@ -103,8 +103,9 @@ def gain(run: Run, **changes: Any) -> float:
     Returns
     -------
     float
-        Seconds, which are negative if the run would take longer, as schedules can (Graham's
-        anomalies). NaN if no prediction is possible, for the reason in `Replay.refusal`.
+        Seconds. They are negative if the run would take longer, which is possible even after an
+        improvement (Graham's anomalies). NaN if no prediction is possible. `Replay.refusal`
+        contains the reason.
 
     Raises
     ------
@@ -118,7 +119,7 @@ def gain(run: Run, **changes: Any) -> float:
 
 
 def changed_cluster(replay: Replay, workers: int | None, threads: int | None) -> ReplayCluster:
-    """Return the recorded cluster with other numbers of workers and of threads per worker."""
+    """Return the recorded cluster with another number of workers, or of threads per worker."""
     for name, count in (("workers", workers), ("threads", threads)):
         if count is not None:
             check_count(name, count)
@@ -129,7 +130,10 @@ def changed_cluster(replay: Replay, workers: int | None, threads: int | None) ->
 def worker_counts(
     workers: Sequence[int] | None, recorded: int, shares: Sequence[float]
 ) -> list[int]:
-    """Return the numbers of workers to predict, by default fractions of the recorded one."""
+    """Return the numbers of workers for which to predict.
+
+    By default, these are fractions of the recorded number of workers.
+    """
     if workers is None:
         return sorted({max(round(recorded * share), 1) for share in shares})
     if not isinstance(workers, Sequence) or not all(map(is_count, workers)):
@@ -155,10 +159,10 @@ def _given(replay: Replay, run: Run, running: Array | None) -> Array:
 
 
 def longest_chain(inputs: ReplayInputs, held: Array) -> float:
-    """Return when the last run would end if every run had a thread as soon as it could start.
+    """Return when the last task run would end if no task run had to wait for a thread.
 
-    A graph that came after several earlier finishes counts as coming with the last of them, because
-    it is unknown which of them would then be first.
+    If a graph came after several earlier task runs finished, it is assumed to come after the last
+    of them, because it is unknown which of them would finish first.
     """
     submissions = inputs.submissions
     order = np.lexsort((inputs.begun, inputs.graph))

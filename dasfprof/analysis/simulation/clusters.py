@@ -1,4 +1,4 @@
-"""Replays on more and more machines, until a cluster meets a deadline."""
+"""Replays on growing numbers of machines, until a cluster meets a deadline."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from dasfprof.analysis.simulation.inputs import ReplayCluster
 from dasfprof.analysis.simulation.memory import Peak, memory_forecast_of
 from dasfprof.analysis.simulation.replay import replay_of
 
-#: Maximum number of workers of a replayed cluster, and numbers of machines to replay.
+#: Maximum number of workers of a replayed cluster. Then numbers of machines to replay.
 _MAXIMUM_WORKERS = 200
 _LADDER = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 200)
-#: Maximum error of nine in ten predictions: this fraction of the prediction, or this multiple of
-#: the calibration error if that is larger.
+#: Maximum error of nine in ten predictions, as a fraction of the prediction: the first value, or
+#: the calibration error times the second value if that is larger.
 _LEAST_MARGIN, _OF_ERROR = 0.06, 0.5
 
 
 @dataclass(frozen=True)
 class MachineType:
-    """A type of machine that is available in any number."""
+    """A type of machine, of which any number is available."""
 
     name: str
     #: Number of workers per machine, and threads per worker.
@@ -34,26 +34,27 @@ class MachineType:
     memory: float = math.nan
     #: Price of a machine per hour, or NaN if unknown.
     price: float = math.nan
-    #: Speed of its threads, as a multiple of the recorded threads' speed.
+    #: Speed of a thread, relative to the speed of the recorded threads.
     speed: float = 1.0
 
 
 @dataclass(frozen=True)
 class SizedCluster:
-    """A number of machines of one type, and the predicted run on them."""
+    """A number of machines of one type, and the prediction for a run on these machines."""
 
     machine: MachineType
     machines: int
-    #: Seconds from requesting the machines to the end: expected, and maximum for nine of ten runs.
+    #: Seconds from requesting the machines to the end of the run: the expected value, and the
+    #: maximum for nine in ten runs.
     likely: float = math.nan
     most: float = math.nan
-    #: Fraction of thread time without a task.
+    #: Fraction of the thread time in which threads have no task.
     idle: float = math.nan
-    #: Bytes of the fullest worker's process, or None if unknown or not needed.
+    #: Peak memory of the fullest worker's process, or None if unknown or not needed.
     process: Peak | None = None
-    #: Whether nine of ten runs meet the deadline, with enough memory as far as known.
+    #: Whether nine in ten runs meet the deadline, and memory is sufficient as far as known.
     meets_deadline: bool = False
-    #: Why nothing is predicted, or empty.
+    #: Reason why nothing is predicted, or empty.
     refusal: str = ""
 
     @property
@@ -63,7 +64,7 @@ class SizedCluster:
 
     @property
     def effort(self) -> float:
-        """Cost, or thread time if the price is unknown."""
+        """Measure for ranking clusters: the cost, or the thread time if the price is unknown."""
         threads = self.machines * self.machine.workers * self.machine.threads
         return self.cost if math.isfinite(self.cost) else threads * self.likely
 
@@ -71,18 +72,20 @@ class SizedCluster:
 def sized_clusters(
     run: Run, types: Sequence[MachineType], deadline: float, start_up: float
 ) -> list[SizedCluster]:
-    """Return the replayed clusters: those that meet the deadline by cost, then others by time.
+    """Return the replayed clusters, sorted.
+
+    Clusters that meet the deadline come first, by cost. The other clusters follow, by time.
 
     Parameters
     ----------
     run
         The run.
     types
-        The machines to choose from.
+        The types of machines to choose from.
     deadline
-        Seconds from requesting the machines to the end.
+        Maximum seconds from requesting the machines to the end of the run.
     start_up
-        The part of these seconds before the first task.
+        Seconds from requesting the machines to the first task. The deadline includes them.
     """
     if not len(replay_of(run).inputs):
         return []
@@ -97,7 +100,11 @@ def sized_clusters(
 def _climb(
     run: Run, machine: MachineType, deadline: float, start_up: float
 ) -> Sequence[SizedCluster]:
-    """Replay growing numbers of machines up to the first that is in time, and numbers around it."""
+    """Replay the run on machines of one type, and return the replayed clusters.
+
+    The number of machines grows until the deadline is met. Then numbers near the smallest one that
+    meets the deadline are replayed as well.
+    """
     maximum = max(_MAXIMUM_WORKERS // machine.workers, 1)
     sized: dict[int, SizedCluster] = {}
 
@@ -111,10 +118,10 @@ def _climb(
     if not fewest or sized[fewest].refusal:
         return list(sized.values())
     late = max((step for step in steps if step < fewest), default=0)
-    while fewest - late > 1:  # Bisect between them.
+    while fewest - late > 1:  # Bisect between the two numbers of machines.
         middle = (late + fewest) // 2
         late, fewest = (late, middle) if in_time(middle) else (middle, fewest)
-    # More machines may be cheaper if they save a round of tasks.
+    # A few more machines may be cheaper, if they save a round of tasks.
     for more in {fewest + 1, math.ceil(fewest * 1.25)}:
         if more <= maximum:
             in_time(more)

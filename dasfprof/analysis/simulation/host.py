@@ -1,4 +1,4 @@
-"""Predictions for other workers on the host of a recorded run, which share its cores."""
+"""Predictions for other numbers of workers on the host of a recorded run, which share its cores."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from dasfprof.database.columns import Array
 
 @dataclass(frozen=True)
 class HostReplay:
-    """Replays of a run with other workers on its host.
+    """Replays of a run with other numbers of workers on the same host.
 
-    Unlike `Replay`, it leaves out the CPU wait of task runs, and no replay is shorter than their
-    CPU time divided by the number of cores.
+    Unlike in `Replay`, the CPU wait of task runs is left out. Instead, a replay is never shorter
+    than the CPU time of all task runs divided by the number of cores.
     """
 
     run: Run
-    #: Cores that the workers share.
+    #: Number of cores that the workers share.
     cores: float
-    #: Whether the tasks of a worker take turns. Each worker is then replayed with one thread.
+    #: Whether the tasks of each worker take turns. If so, each worker is replayed with one thread.
     one_at_a_time: bool = False
 
     @cached_property
     def obstacle(self) -> str:
-        """Why it predicts nothing, or empty."""
+        """Reason why nothing is predicted, or empty."""
         replay = replay_of(self.run)
         if replay.missing:
             return replay.missing
@@ -74,7 +74,7 @@ class HostReplay:
 
     @cached_property
     def _seconds(self) -> tuple[Array, float]:
-        """The seconds of each task run without its CPU waits, and the CPU seconds of all."""
+        """The seconds of each task run without CPU wait, and the CPU seconds of all task runs."""
         replay, count = replay_of(self.run), len(self.run.tasks)
         running = replay.inputs.running.copy()
         recorded = running[:count]

@@ -1,4 +1,4 @@
-"""Inputs of a replay from a recorded run: task graph, durations, order and placement."""
+"""Inputs of a replay, from a recorded run: task graph, durations, order, cluster and costs."""
 
 from __future__ import annotations
 
@@ -15,45 +15,46 @@ from dasfprof.analysis.run.workers import WorkerLives
 from dasfprof.analysis.simulation.submission import GraphSubmissions, find_submissions
 from dasfprof.database.columns import Array
 
-#: Number of queued tasks per thread that a worker is sent, by Dask's default.
+#: Number of root tasks per thread that the scheduler assigns to a worker before it queues more of
+#: them. This is Dask's default.
 SATURATION = 1.1
 
 
 @dataclass(frozen=True)
 class ReplayInputs:
-    """The runs of `TaskSlots` for a replay, in seconds and bytes."""
+    """The task runs of `TaskSlots` in the form that a replay needs, in seconds and bytes."""
 
-    #: Seconds of each run of `TaskSlots` on its thread: before its function without unspilling,
-    #: unspilling, its function, and after it until the thread was free.
+    #: Seconds for which each task run occupies its thread: before its function (excluding
+    #: unspilling), for unspilling, for its function, and after its function.
     before: Array
     unspill: Array
     running: Array
     after: Array
-    #: Seconds from releasing its thread until it was done, for runs that seceded.
+    #: For task runs that seceded: seconds from releasing the thread until the task run was done.
     seceded: Array
-    #: Bytes of its result.
+    #: Bytes of the result of each task run.
     size: Array
-    #: Index of its function in `functions`.
+    #: Index of the function of each task run in `functions`.
     function: Array
     functions: list[str]
-    #: Runs whose results it uses, as compressed rows: those of run ``i`` are
+    #: Task runs whose results each task run uses, as compressed rows: task run ``i`` uses
     #: ``inputs[input_offsets[i]:input_offsets[i + 1]]``.
     input_offsets: Array
     inputs: Array
-    #: Positions in the order in which threads took the runs, and in the order of Dask's priorities.
+    #: Position of each task run in the order of starts, and in the order of Dask's priorities.
     begun: Array
     priority: Array
-    #: Number of tasks that its group had on arrival, if the group depends on so few other tasks
-    #: that Dask may call it root-ish, or 0.
+    #: Number of tasks that the task group had when the task run arrived. It is 0 if the task group
+    #: depends on so many other tasks that Dask cannot call it root-ish.
     root_group_size: Array
-    #: Code of its group.
+    #: Code of the task group of each task run.
     group: Array
-    #: Graph that it came with, and the arrival times of graphs.
+    #: Index of the graph of each task run, and the arrivals of graphs.
     graph: Array
     submissions: GraphSubmissions
-    #: Whether the scheduler holds root-ish runs back in its queue, as it does by default.
+    #: Whether the scheduler queues root-ish task runs, which is the default.
     queues: bool
-    #: Wall seconds from the first arrival to the last known finish.
+    #: Seconds from the first arrival to the last known finish.
     wall: float
 
     def __len__(self) -> int:
@@ -61,7 +62,7 @@ class ReplayInputs:
 
 
 def replay_inputs(run: Run, slots: TaskSlots, lives: WorkerLives) -> ReplayInputs:
-    """Return the inputs of a replay of a run."""
+    """Return the inputs for replays of a run."""
     times, count = slots.times, len(slots.worker)
     begun = np.argsort(np.lexsort((times.known, times.executing)))
     offsets, inputs = _input_rows(run, begun)
@@ -99,9 +100,10 @@ def replay_inputs(run: Run, slots: TaskSlots, lives: WorkerLives) -> ReplayInput
 def inputs_before_a_run(
     offsets: Array, inputs: Array, priority: Array, layer: Array, functions: list[str]
 ) -> ReplayInputs:
-    """Return the inputs of a replay of a graph that has not run, submitted at once.
+    """Return the inputs for replays of a graph that has not run and is submitted at once.
 
-    Its layers stand for functions and for Dask's task groups. All durations and sizes are 0.
+    The layers of the graph take the place of functions and of task groups. All durations and sizes
+    are 0.
     """
     count = len(priority)
     none, graph = np.zeros(count), np.zeros(count, dtype=np.int64)
@@ -131,7 +133,10 @@ def inputs_before_a_run(
 
 
 def takers_of(inputs: ReplayInputs, priority: Array) -> tuple[list[int], list[int]]:
-    """Return the runs that use each run's result, by priority, as compressed rows."""
+    """Return the task runs that use the result of each task run, as compressed rows.
+
+    The users of each result are sorted by priority.
+    """
     takers = np.repeat(np.arange(len(inputs)), np.diff(inputs.input_offsets))
     order = np.lexsort((priority[takers], inputs.inputs))
     offsets = np.searchsorted(inputs.inputs[order], np.arange(len(inputs) + 1))
@@ -139,7 +144,10 @@ def takers_of(inputs: ReplayInputs, priority: Array) -> tuple[list[int], list[in
 
 
 def _input_rows(run: Run, begun: Array) -> tuple[Array, Array]:
-    """Return the runs that each run waits for: of its inputs, and the earlier run of its key."""
+    """Return the task runs for which each task run waits, as compressed rows.
+
+    These are the task runs that made its inputs, and the previous run of its own key.
+    """
     count = len(begun)
     rows, inputs = dependency_rows(run)
     key_ids = run.of_slots("key_id")
@@ -154,7 +162,10 @@ def _input_rows(run: Run, begun: Array) -> tuple[Array, Array]:
 
 
 def _priorities(run: Run, begun: Array) -> Array:
-    """Return ranks of runs by Dask's priorities, or by the order in which they ran if unknown."""
+    """Return the rank of each task run by Dask's priorities.
+
+    If priorities are unknown, the rank is that in the order of starts.
+    """
     names = ("priority_order", "priority_generation", "priority_user")
     keys = [run.tasks[name].to_numpy(dtype=float) for name in names if name in run.tasks]
     if len(run.tasks) < len(begun) or np.isnan(keys).any():
@@ -163,9 +174,10 @@ def _priorities(run: Run, begun: Array) -> Array:
 
 
 def _root_group_sizes(groups: Array, graph: Array, offsets: Array, inputs: Array) -> Array:
-    """Return sizes of groups that may be root-ish by Dask's `SchedulerState.is_rootish`.
+    """Return the size of each task run's group, or 0 if it cannot be root-ish.
 
-    Such a group uses results of fewer than 5 groups, which have fewer than 5 tasks in total.
+    The rule is that of Dask's `SchedulerState.is_rootish`: the group uses results of fewer than 5
+    groups, and these have fewer than 5 tasks in total.
     """
     count = int(groups.max(initial=-1)) + 1
     consumers = groups[np.repeat(np.arange(len(groups)), np.diff(offsets))]
@@ -174,7 +186,7 @@ def _root_group_sizes(groups: Array, graph: Array, offsets: Array, inputs: Array
     sizes = np.bincount(groups, minlength=count)
     number = np.bincount(takers, minlength=count)
     tasks = np.bincount(takers, weights=sizes[givers], minlength=count)
-    # A group grows with each graph that adds to it.
+    # A group grows when a graph with tasks of this group arrives.
     order = np.lexsort((graph, groups))
     so_far = np.empty(len(groups), dtype=np.int64)
     cells = groups[order].astype(np.int64) * (int(graph.max(initial=0)) + 1) + graph[order]
@@ -184,9 +196,10 @@ def _root_group_sizes(groups: Array, graph: Array, offsets: Array, inputs: Array
 
 
 def _groups(run: Run) -> Array:
-    """Return codes of the runs' groups: name and token of a tuple key, or the prefix of others.
+    """Return a code for the task group of each task run.
 
-    As `dask.utils.key_split_group`, but packed keys count by their prefix.
+    For tuple keys, the group is the name with the token. For other keys, it is the prefix. This is
+    the rule of `dask.utils.key_split_group`, except that packed keys are grouped by their prefix.
     """
     keys = run.keys
     codes, names = keys.functions()
@@ -196,10 +209,10 @@ def _groups(run: Run) -> Array:
 
 
 def _queues(run: Run, groups: Array, graph: Array, rootish: Array, slots: int) -> bool:
-    """Return whether the scheduler holds runs back.
+    """Return whether the scheduler queues root-ish task runs.
 
-    If it did not, it must not have needed to. It sends all at once if
-    ``distributed.scheduler.worker-saturation`` is infinite.
+    If ``distributed.scheduler.worker-saturation`` is infinite, it assigns all of them at once. If
+    no task run was queued, this is assumed only if there were enough task runs to fill a queue.
     """
     if "queued" not in run.tasks or run.tasks["queued"].notna().any():
         return True
@@ -212,23 +225,23 @@ def _queues(run: Run, groups: Array, graph: Array, rootish: Array, slots: int) -
 # --- The workers of a replay: their threads, and when they exist ----------------------------------
 
 #: Tolerance in seconds: a worker that joins this soon after the first task counts as present from
-#: the start, and a worker that leaves this soon after it got a task did run it.
+#: the start. A worker that leaves this soon after it got a task did run the task.
 _AT_ONCE = 0.001
 
 
 @dataclass(frozen=True)
 class ReplayCluster:
-    """Workers of a replay, in seconds from the first task's arrival."""
+    """Workers of a replay. Times are in seconds from the arrival of the first task."""
 
     threads: Array
-    #: Time of joining, or 0 if present from the start.
+    #: Time at which each worker joins, or 0 if it is present from the start.
     joined: Array
-    #: Time of leaving, or infinite if it stayed.
+    #: Time at which each worker leaves, or infinity if it stays.
     left: Array
 
     @property
     def most_workers(self) -> int:
-        """The maximum number of concurrent workers."""
+        """The maximum number of workers at the same time."""
         joins = np.sort(self.joined)
         leaves = np.sort(self.left)
         there = np.arange(1, len(joins) + 1) - np.searchsorted(leaves, joins, side="right")
@@ -236,13 +249,16 @@ class ReplayCluster:
 
     @property
     def most_threads(self) -> int:
-        """The maximum number of concurrent threads."""
+        """The maximum number of threads at the same time."""
         order = np.argsort(np.r_[self.left, self.joined], kind="stable")
         steps = np.r_[-self.threads, self.threads][order]
         return int(np.cumsum(steps).max(initial=0))
 
     def with_workers(self, count: int) -> ReplayCluster:
-        """Return a cluster of another size. Its workers join and leave like the recorded ones."""
+        """Return a cluster with another number of workers.
+
+        They join and leave like the recorded workers.
+        """
         if not len(self.threads):
             return ReplayCluster(
                 np.ones(count, dtype=np.int64), np.zeros(count), np.full(count, np.inf)
@@ -252,15 +268,16 @@ class ReplayCluster:
         return ReplayCluster(self.threads[like], self.joined[like], self.left[like])
 
     def with_threads(self, count: int) -> ReplayCluster:
-        """Return the same workers with another number of threads."""
+        """Return a cluster with the same workers, but another number of threads per worker."""
         return replace(self, threads=np.full(len(self.threads), count))
 
 
 def recorded_cluster(run: Run, lives: WorkerLives, slots: TaskSlots) -> ReplayCluster:
     """Return the cluster on which a run was recorded.
 
-    A worker that left takes no task after its last recorded one, because it was closing, or later
-    tasks were lost with it. This does not apply if it left after all tasks were assigned.
+    In the replay, a worker that left takes no more tasks after the start of its last recorded task:
+    it was closing, or further tasks were lost. This does not apply if it left after all tasks were
+    assigned.
     """
     first = float(slots.times.arrival.min(initial=np.inf))
     last = float(slots.times.sent.max(initial=-np.inf))
@@ -278,44 +295,45 @@ def recorded_cluster(run: Run, lives: WorkerLives, slots: TaskSlots) -> ReplayCl
 
 # --- Measured costs of Dask around tasks ----------------------------------------------------------
 
-#: Defaults without measurements: seconds of the scheduler per task, seconds of a message in
-#: transit, and bytes per second, which is Dask's own initial guess.
+#: Default costs if there are no measurements: seconds of the scheduler per task, seconds of a
+#: message in transit, and bytes per second (Dask's own initial guess).
 _USUAL_TASK, _USUAL_LATENCY, _USUAL_BANDWIDTH = 0.0003, 0.001, 100e6
 #: Maximum bytes of a transfer whose duration does not depend on its size.
 _SMALL = 100_000
-#: Maximum latency, and maximum time of the scheduler, as multiples of the median. If it takes
-#: longer, the process did something else.
+#: Maximum of a latency, and maximum of the scheduler's time per task, as multiples of the median.
+#: If a process takes longer, it did something else.
 _LONGEST, _LONGEST_GAP = 20.0, 3.0
-#: Minimum number of measurements of a cost.
+#: Minimum number of measurements from which a cost is computed.
 _ENOUGH = 10
 
 
 @dataclass(frozen=True)
 class Costs:
-    """Costs in seconds, and bandwidth in bytes per second."""
+    """Costs around tasks in seconds, and bandwidth in bytes per second."""
 
-    #: From the scheduler's sending a task until its worker receives it. Like all messages, it waits
-    #: until the previous message is 2 ms old, and for the event loops of both processes.
+    #: Seconds from the scheduler sending a task until the worker receives the task. Like any
+    #: message, it waits until the previous message is 2 ms old, and for the event loops of both
+    #: processes.
     to_worker: float
-    #: From a worker's knowing an outcome until the scheduler does.
+    #: Seconds from a worker knowing the outcome of a task until the scheduler knows the outcome.
     to_scheduler: float
-    #: Time of the scheduler for a finished task and its consequences.
+    #: Seconds for which a finished task, with all consequences, occupies the scheduler.
     scheduler: float
-    #: From a task's being ready until a free thread has it.
+    #: Seconds from a task being ready until a free thread takes the task.
     start: float
-    #: Time of a message with dependencies, in addition to that for their bytes.
+    #: Seconds of a message with inputs. The time for the bytes of the inputs is added.
     transfer: float
     bandwidth: float
 
 
-#: Costs that are assumed without measurements.
+#: Costs that are assumed if there are no measurements.
 USUAL_COSTS = Costs(
     _USUAL_LATENCY, _USUAL_LATENCY, _USUAL_TASK, 0.0, _USUAL_LATENCY, _USUAL_BANDWIDTH
 )
 
 
 def measure_costs(run: Run, slots: TaskSlots) -> Costs:
-    """Return the measured costs of a run, with defaults for costs without measurements.
+    """Return the costs that were measured in a run. Costs without measurements have defaults.
 
     Latencies are means, because chains of tasks add them up.
     """
@@ -345,9 +363,9 @@ def measure_costs(run: Run, slots: TaskSlots) -> Costs:
 
 
 def _mean(values: Array, usual: float, longest: float = _LONGEST) -> float:
-    """Return the mean latency.
+    """Return the mean of latencies.
 
-    Each value is limited to a multiple of the median because of pauses.
+    Because of pauses, each value is limited to a multiple of the median.
     """
     if not len(values):
         return usual
@@ -355,9 +373,9 @@ def _mean(values: Array, usual: float, longest: float = _LONGEST) -> float:
 
 
 def _from_workers(done: Array, known: Array) -> tuple[float, float]:
-    """Return the latency of finishes, and the scheduler's time for each.
+    """Return the latency of reports of finished tasks, and the scheduler's seconds per report.
 
-    The latency is measured with messages that did not wait for another message. For messages that
+    The latency is measured from messages that did not wait for another message. For messages that
     waited, the time between two messages is the scheduler's time.
     """
     order = np.argsort(known, kind="stable")
@@ -372,7 +390,7 @@ def _from_workers(done: Array, known: Array) -> tuple[float, float]:
 
 
 def _transfers(run: Run) -> tuple[float, float]:
-    """Return the latency of transfers, and their bandwidth."""
+    """Return the latency of transfers in seconds, and their bandwidth in bytes per second."""
     table = run.transfers
     if not len(table):
         return _USUAL_LATENCY, _USUAL_BANDWIDTH

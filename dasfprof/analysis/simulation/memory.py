@@ -1,8 +1,8 @@
-"""Forecasts of the peak memory of workers on another cluster: results, and processes.
+"""Forecasts of the peak memory of workers on another cluster: of results, and of processes.
 
-A result is held from its task's end until the scheduler would release it, on the worker that made
-it and on each worker that fetched it. The memory of a process also includes its initial memory, and
-the memory that running tasks allocate in addition to their results.
+A result is held from the end of its task until the scheduler would release it. It is held on the
+worker that made it, and on each worker that fetched it. The memory of a process also includes its
+initial memory, and the memory that running tasks allocate in addition to their results.
 """
 
 from __future__ import annotations
@@ -24,26 +24,28 @@ from dasfprof.analysis.simulation.simulator import Outcome, Simulation
 from dasfprof.analysis.trace.trace import once_per_trace
 from dasfprof.database.columns import Array
 
-#: Number of replays with random durations, and for a run with more than this number of tasks. The
-#: standard deviation of the logarithm of durations is that of their function, within these bounds.
+#: Number of replays with random durations; number of replays if there are more tasks than the third
+#: value; and bounds for the standard deviation of the logarithm of durations, which is otherwise
+#: that of the function.
 _REPLAYS, _FEW, _LARGE, _SPREAD = 20, 5, 10_000, (0.02, 0.3)
-#: Quantiles of the peaks between which the peak of another run is expected.
+#: Quantiles of the replayed peaks. The peak of another run is expected between them.
 _WITHIN = 0.1, 0.9
-#: Minimum seconds for which results are in memory together. Samples are taken ten times per second.
+#: Minimum seconds for which two results must be in memory together, so that samples (ten per
+#: second) can show their sum.
 _TOGETHER = 0.05
-#: Minimum margins (fractions) of a forecast of results, and of a process.
+#: Minimum margin (fraction) of a forecast of results, and of a forecast of a process.
 _MARGINS = 0.07, 0.12
-#: Maximum calibration error (fraction of the recorded peak); beyond it nothing is predicted.
+#: Maximum calibration error (fraction of the recorded peak). Above it, nothing is predicted.
 _MOST_ERROR = 0.35
-#: Maximum fraction of the bytes of results whose release is unknown.
+#: Maximum fraction of the bytes of all results that belongs to results with an unknown release.
 _MOST_UNKNOWN = 0.01
-#: Maximum seconds until the scheduler releases a result that no task and no client needs.
+#: Maximum seconds until the scheduler releases a result that neither a task nor a client needs.
 _AT_ONCE = 0.1
 
 
 @dataclass(frozen=True)
 class Peak:
-    """Predicted peak of the fullest worker in bytes, and its bounds."""
+    """Predicted peak of the fullest worker in bytes, with lower and upper bound."""
 
     likely: float
     least: float
@@ -52,15 +54,15 @@ class Peak:
 
 @dataclass(frozen=True)
 class MemoryPeaks:
-    """Peaks of the fullest worker of a cluster."""
+    """Predicted peaks of the fullest worker of a cluster."""
 
-    #: Peak of results in memory or spilled, and of its process without spilling.
+    #: Peak of results, in memory or spilled. Then peak of the process, if nothing were spilled.
     results: Peak
     process: Peak
 
 
 class MemoryForecast:
-    """Forecasts of memory, by replays of a run that ended.
+    """Forecasts of memory, computed by replays of a completed run.
 
     Parameters
     ----------
@@ -71,25 +73,26 @@ class MemoryForecast:
     def __init__(self, run: Run) -> None:
         self._run = run
         self._replay = replay_of(run)
-        #: Why nothing can be predicted, as a clause, or empty.
+        #: Reason why nothing can be predicted, as a clause, or empty.
         self.obstacle = self._replay.missing or _obstacle(run)
         if not self.obstacle:
             self.obstacle = self._misses()
 
     @cached_property
     def recorded(self) -> tuple[float, float]:
-        """The recorded peaks of the fullest worker: bytes of results, and of its process."""
+        """The recorded peaks of the fullest worker in bytes: of its results, and of its process."""
         seen = memory_of_processes(self._run)
         results = max((float((p.results + p.spilled).max()) for p in seen), default=np.nan)
         return results, max((float((p.memory + p.spilled).max()) for p in seen), default=0)
 
     def peaks(self, cluster: ReplayCluster) -> MemoryPeaks:
-        """Predict the peaks of the fullest worker of a cluster."""
+        """Predict the peaks of the fullest worker on a cluster."""
         base_peaks = np.array(self._base_peaks)
         peaks = np.array(list(self._peaks_on(cluster)))
         both = []
         for index, (recorded, margin) in enumerate(zip(self.recorded, _MARGINS, strict=True)):
-            # The error of the replay may be chance, or grow and shrink with the peak.
+            # The error of the replays of the recorded cluster may be chance, or be proportional to
+            # the peak.
             typical = float(np.median(base_peaks[:, index]))
             scale = float(np.sqrt(recorded / typical)) if typical > 0 else 1.0
             likely, low, high = np.quantile(peaks[:, index], (0.5, *_WITHIN)).tolist()
@@ -124,7 +127,7 @@ class MemoryForecast:
 
     @cached_property
     def _spread(self) -> Array:
-        """The standard deviation of the logarithm of each task run's duration."""
+        """The standard deviation of the logarithm of the duration, for each task run."""
         inputs = self._replay.inputs
         groups = Groups(inputs.function, len(inputs.functions))
         with np.errstate(divide="ignore"):
@@ -139,12 +142,12 @@ class MemoryForecast:
 
 @once_per_trace
 def memory_forecast_of(run: Run) -> MemoryForecast:
-    """Return the forecasts of a run."""
+    """Return the memory forecasts of a run."""
     return MemoryForecast(run)
 
 
 def _obstacle(run: Run) -> str:
-    """Return why memory cannot be predicted, as a clause, or an empty text."""
+    """Return the reason why memory cannot be predicted as a clause, or "" if it can."""
     left = np.flatnonzero(np.isfinite(run.workers["left"].to_numpy(dtype=float)))
     if any(departure(run, life).why is Why.MEMORY for life in left.tolist()):
         return (
@@ -166,14 +169,14 @@ def _obstacle(run: Run) -> str:
 
 
 class _Residents:
-    """Memory of each task run in a replay, and the rule for the release of its result.
+    """Memory that each task run needs in a replay, and when its result is released.
 
     Parameters
     ----------
     run
         The run.
     replay
-        Its replay.
+        The replay of the run.
     """
 
     def __init__(self, run: Run, replay: Replay) -> None:
@@ -183,23 +186,24 @@ class _Residents:
         release[: len(run.tasks)] = release_times(run) - first
         known = times.known - first
         needed, finished = _last_needed(replay.inputs, known), np.sort(known)
-        #: Rise of its process while it runs, including its result.
+        #: Rise of the process's memory while each task run executes. It includes the result.
         self.rise = _rises(run, replay)
-        #: Whether the scheduler releases its result as soon as it is no longer needed. Results that
-        #: it never counted are included.
+        #: Whether the scheduler releases the result of each task run as soon as it is no longer
+        #: needed. `never` marks results that the scheduler never had.
         self.at_once = release <= needed + _AT_ONCE
         self.never = release == -np.inf
-        #: For other results: number of finishes of the run after which it is released (0: never),
-        #: and seconds after the last of them.
+        #: For results that are released later: number of task runs that have finished by then (0 if
+        #: the result is never released), and seconds from the last of these finishes to the
+        #: release.
         self.finishes = np.searchsorted(finished, release, side="right")
         self.finishes[~np.isfinite(release)] = 0
         last = finished[np.maximum(self.finishes - 1, 0)]
         self.delay = np.where(self.finishes > 0, release - last, 0.0)
-        #: Initial memory of a worker's process: the median.
+        #: Initial memory of a worker's process: the median over workers.
         self.base = float(np.median([p.unmanaged[0] for p in memory_of_processes(run)]))
 
     def peaks(self, outcome: Outcome, held: Array) -> tuple[float, float]:
-        """Return the highest peak of results, and of a process, among the workers of a replay."""
+        """Return the peak of results, and of a process, on the fullest worker of a replay."""
         inputs = self.replay.inputs
         done = outcome.begun + held + inputs.seceded
         goes = self._goes(outcome, done)
@@ -219,7 +223,7 @@ class _Residents:
         return results, self.base + process
 
     def _goes(self, outcome: Outcome, done: Array) -> Array:
-        """Return when each result would be released."""
+        """Return when each result would be released in a replay."""
         finished = np.sort(outcome.known)
         needed = _last_needed(self.replay.inputs, outcome.known)
         after = finished[np.maximum(self.finishes - 1, 0)] + self.delay
@@ -228,9 +232,9 @@ class _Residents:
 
 
 def _last_needed(inputs: ReplayInputs, known: Array) -> Array:
-    """Return the time at which the scheduler knew that the last user of each result had ended.
+    """Return when the scheduler knew that the last user of each result had ended.
 
-    For a result without users, it is the time at which the scheduler knew the result.
+    If a result has no users, this is the time at which the scheduler knew the result.
     """
     needed = known.copy()
     takers = np.repeat(np.arange(len(inputs)), np.diff(inputs.input_offsets))
@@ -239,7 +243,7 @@ def _last_needed(inputs: ReplayInputs, known: Array) -> Array:
 
 
 def _copies(inputs: ReplayInputs, outcome: Outcome) -> tuple[Array, Array, Array]:
-    """Return results that were fetched, the workers that fetched them, and the times."""
+    """Return the results that other workers fetched, these workers, and the times."""
     takers = np.repeat(np.arange(len(inputs)), np.diff(inputs.input_offsets))
     elsewhere = outcome.worker[takers] != outcome.worker[inputs.inputs]
     used, takers = inputs.inputs[elsewhere], takers[elsewhere]
@@ -251,23 +255,24 @@ def _copies(inputs: ReplayInputs, outcome: Outcome) -> tuple[Array, Array, Array
 
 
 def _peak_at(worker: Array, begin: Array, end: Array, size: Array) -> tuple[float, int, float]:
-    """Return the maximum bytes of any worker, the worker, and the time."""
+    """Return the maximum bytes on any worker, the index of this worker, and the time."""
     at, change = np.append(begin, end), np.append(size, -size)
     who = np.append(worker, worker)
-    # At the same time, what is released makes room for what comes.
+    # At the same time, releases count before additions.
     order = np.lexsort((change, at, who))
     if not len(order):
         return 0.0, 0, 0.0
-    # The sum of each worker is 0 at its end.
+    # The bytes of each worker are 0 at its end, so one cumulative sum is enough for all workers.
     had = np.cumsum(change[order])
     most = int(had.argmax())
     return float(max(had[most], 0.0)), int(who[order[most]]), float(at[order[most]])
 
 
 def _rises(run: Run, replay: Replay) -> Array:
-    """Return the rise of a process while each run executes, at least the size of its result.
+    """Return the rise of the process's memory during each task run.
 
-    Runs without samples have the usual rise of their function, or 0 if there is none.
+    It is at least the size of the result. If a task run was not sampled, the rise is the usual one
+    of its function, or 0 if unknown.
     """
     inputs, memory, count = replay.inputs, unmanaged_of_runs(run), len(run.tasks)
     function = inputs.function[:count]
@@ -282,21 +287,21 @@ def _rises(run: Run, replay: Replay) -> Array:
 
 # --- Before a run: only results, in replays with guessed durations --------------------------------
 
-#: Assumed seconds per task, and bytes that it processes per second.
+#: Assumed seconds per task. Then assumed number of bytes that a task processes per second.
 _EACH, _WORKED_ON = 0.05, 200e6
-#: Standard deviation of the logarithm of the factors by which durations vary.
+#: Standard deviation of the logarithm of the random factors by which durations vary.
 _GUESSED = 0.5
-#: Minimum relative uncertainty of such a forecast.
+#: Minimum relative uncertainty of a forecast before a run.
 _GUESS_MARGIN = 0.15
 
 
 def peak_before_run(
     inputs: ReplayInputs, low: Array, high: Array, wanted: Array, threads: Array
 ) -> tuple[float, float, int]:
-    """Return bounds of the bytes of results that the fullest worker would hold.
+    """Return bounds of the bytes of results that the fullest worker would hold, and a layer.
 
-    The third value is the layer with most of these bytes, at the peak of the replay with the lowest
-    peak. Replays guess durations in several ways.
+    Several replays are made, with durations that are guessed in different ways. The layer is the
+    one with most bytes at the peak of the replay with the lowest peak.
 
     Parameters
     ----------
@@ -305,7 +310,7 @@ def peak_before_run(
     low, high
         Bounds of the bytes of each task's result.
     wanted
-        Mask of results that a client wants, so that they stay.
+        Mask of results that a client wants. These are never released.
     threads
         Threads per worker.
     """

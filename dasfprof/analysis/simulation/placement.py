@@ -1,4 +1,4 @@
-"""Placement of task runs by a simulated scheduler, and later moves, by Dask's rules."""
+"""Placement of task runs by a simulated scheduler, and work stealing, by Dask's rules."""
 
 from __future__ import annotations
 
@@ -9,18 +9,19 @@ import numpy as np
 
 from dasfprof.analysis.simulation.inputs import SATURATION, Costs, ReplayCluster, ReplayInputs
 
-#: Assumed seconds of a task of an unknown function, by Dask's default.
+#: Assumed seconds of a task if the duration of its function is unknown. This is Dask's default.
 UNKNOWN_DURATION = 0.5
 
 
 class Placement:
-    """The scheduler's view of workers: their results, their tasks, and the placement of new tasks.
+    """The scheduler's view of workers: results and tasks on each, and where to place new tasks.
 
-    As in Dask, a run of a large group with few inputs is sent to the worker with the fewest tasks.
-    If no worker has room, the run waits in a queue. If the scheduler has no queue, the run is sent
-    to the worker of the previous run of its group. Any other run is sent to a worker that holds one
-    of its inputs. Among these workers, it is the one that can start the run first, given its
-    occupancy and the inputs that it would have to fetch.
+    As in Dask, a task run of a large group with few inputs is sent to the worker with the fewest
+    tasks per thread. If no worker has a free slot, the task run waits in a queue. If the scheduler
+    has no queue, the task run is sent to the same worker as the previous task run of its group. Any
+    other task run is sent to a worker that holds one of its inputs. Among these workers, the one is
+    chosen that can start the task run first, given its occupancy and the inputs that it would have
+    to fetch.
 
     Parameters
     ----------
@@ -30,19 +31,20 @@ class Placement:
 
     def __init__(self, inputs: ReplayInputs, cluster: ReplayCluster, costs: Costs) -> None:
         count, workers = len(inputs), len(cluster.threads)
-        #: Worker to which each run was sent and that has its result, or -1.
+        #: Worker to which each task run was sent, and worker that made its result. -1 if there is
+        #: none yet.
         self.worker = [-1] * count
         self.home = [-1] * count
-        #: Other workers that fetched a run's result.
+        #: Other workers that fetched the result of a task run.
         self.copies: dict[int, set[int]] = {}
-        #: For each worker: runs that were sent and not known to have ended, their expected seconds,
-        #: and bytes.
+        #: For each worker: number of task runs that were sent to it and not reported as ended,
+        #: their expected seconds, and the bytes of results on the worker.
         self.processing = [0] * workers
         self.occupancy = [0.0] * workers
         self.nbytes = [0.0] * workers
         self.threads: list[int] = cluster.threads.tolist()
         self.there = [joined <= 0 for joined in cluster.joined.tolist()]
-        #: Whether tasks are moved to idle workers.
+        #: Whether tasks are moved to idle workers (work stealing).
         self.steals = workers > 1
         slots = np.ceil(SATURATION * cluster.threads if inputs.queues else np.full(workers, np.inf))
         self._slots: list[float] = slots.tolist()
@@ -54,24 +56,25 @@ class Placement:
         self._users: list[int] = np.bincount(inputs.inputs, minlength=count).tolist()
         self._root_size: list[int] = inputs.root_group_size.tolist()
         self._queueing = inputs.queues
-        #: Without a queue: the worker of the last run of each group, and the number of runs that
-        #: follow.
+        #: If the scheduler has no queue: for each group, the worker of its last task run, and the
+        #: number of further task runs that go to the same worker.
         self._last_of_group: dict[int, tuple[int, int]] = {}
         self._group: list[int] = inputs.group.tolist()
         self._function: list[int] = inputs.function.tolist()
         self._average = [-1.0] * len(inputs.functions)
-        #: Runs that were sent before the duration of their function was known.
+        #: For each function of unknown duration: task runs that were sent before the duration was
+        #: known.
         self._unknown: dict[int, set[int]] = {}
         self._charge = [0.0] * count
         self._running: list[float] = inputs.running.tolist()
         self._rank: list[int] = inputs.priority.tolist()
         self._by_rank: list[int] = np.argsort(inputs.priority, kind="stable").tolist()
-        #: Ranks of runs that wait for room.
+        #: Ranks of the task runs in the queue.
         self._queue: list[int] = []
         self._turn = 0
 
     def place(self, row: int) -> int:
-        """Return the worker for a run that can be sent, or -1 if it must wait in the queue."""
+        """Return the worker for a runnable task run, or -1 if it must wait in the queue."""
         worker = self._choose(row)
         if worker >= 0:
             self.assign(row, worker)
@@ -84,11 +87,11 @@ class Placement:
             return self._soonest(row)
         if not self._queueing:
             return self._beside(row)
-        # While runs wait in the queue, no worker has room.
+        # If task runs wait in the queue, no worker has a free slot.
         return -1 if self._queue else self._least_busy()
 
     def assign(self, row: int, worker: int) -> None:
-        """Record that a run is sent to a worker."""
+        """Record that a task run is sent to a worker."""
         self.worker[row] = worker
         self.processing[worker] += 1
         function = self._function[row]
@@ -101,7 +104,7 @@ class Placement:
         self.occupancy[worker] += charge
 
     def next_queued(self, worker: int) -> int:
-        """Return a run from the queue for a worker with room, or -1."""
+        """Return a task run from the queue for a worker, or -1 if there is none or no free slot."""
         queue = self._queue
         if not queue or self.processing[worker] >= self._slots[worker] or not self.there[worker]:
             return -1
@@ -110,7 +113,7 @@ class Placement:
         return row
 
     def withdraw(self, row: int) -> None:
-        """Record that a run is taken away from its worker."""
+        """Record that a task run is taken away from its worker."""
         worker = self.worker[row]
         self.processing[worker] -= 1
         self.occupancy[worker] = max(self.occupancy[worker] - self._charge[row], 0.0)
@@ -119,7 +122,7 @@ class Placement:
             unknown.discard(row)
 
     def finish(self, row: int) -> None:
-        """Record that a run is known to have ended, and learn the duration of its function."""
+        """Record that the end of a task run was reported. Update its function's duration."""
         worker, function, seconds = self.worker[row], self._function[row], self._running[row]
         self.withdraw(row)
         average = self._average[function]
@@ -137,12 +140,15 @@ class Placement:
                     self.nbytes[copy] -= self._size[used]
 
     def join(self, worker: int) -> None:
-        """Record that a worker joined."""
+        """Record that a worker joins."""
         self.there[worker] = True
         self._total_threads += self.threads[worker]
 
     def leave(self, worker: int) -> bool:
-        """Record that a worker left, unless it is the last one. Its results stay reachable."""
+        """Record that a worker leaves, and return whether it did.
+
+        The last worker does not leave. Results of a worker that left can still be fetched.
+        """
         if sum(self.there) <= 1 or not self.there[worker]:
             return False
         self.there[worker] = False
@@ -150,17 +156,20 @@ class Placement:
         return True
 
     def expected_seconds(self, row: int) -> float:
-        """Return the expected seconds of a run, from others of its function."""
+        """Return the expected seconds of a task run, from earlier runs of its function."""
         average = self._average[self._function[row]]
         return UNKNOWN_DURATION if average < 0 else average
 
     def input_seconds(self, row: int) -> float:
-        """Return the seconds to fetch all inputs of a run, or a negative value without inputs."""
+        """Return the seconds to fetch all inputs of a task run.
+
+        The result is minus infinity if the task run has no inputs.
+        """
         used = self._inputs[self._offsets[row] : self._offsets[row + 1]]
         return sum(self._size[source] for source in used) / self._bandwidth if used else -np.inf
 
     def fetch_seconds(self, row: int, worker: int) -> float:
-        """Return Dask's estimate of the seconds until a worker has a run's inputs."""
+        """Return Dask's estimate of the seconds until a worker has a task run's inputs."""
         size = 0.0
         for used in self._inputs[self._offsets[row] : self._offsets[row + 1]]:
             if self.home[used] != worker and worker not in self.copies.get(used, ()):
@@ -177,7 +186,10 @@ class Placement:
         return best
 
     def _beside(self, row: int) -> int:
-        """Return the worker of the group's previous run, until it has its share of the group."""
+        """Return the worker of the group's previous task run.
+
+        When that worker has its share of the group, another worker is chosen.
+        """
         group, size = self._group[row], self._root_size[row]
         worker, left = self._last_of_group.get(group, (-1, 0))
         if left <= 0 or not self.there[worker]:
@@ -187,7 +199,10 @@ class Placement:
         return worker
 
     def _soonest(self, row: int) -> int:
-        """Return the worker that is expected to start a run first, among those with an input."""
+        """Return the worker that is expected to start a task run first.
+
+        Only workers that hold one of its inputs are considered, if it has any inputs.
+        """
         first, last = self._offsets[row], self._offsets[row + 1]
         if first == last:
             return self._idle()
@@ -216,7 +231,7 @@ class Placement:
         return best if best >= 0 else self._idle()
 
     def _idle(self) -> int:
-        """Return the worker with the least to do. Idle workers are chosen in turn."""
+        """Return the worker with the lowest occupancy. Idle workers are chosen in turn."""
         best, least, count = -1, np.inf, len(self.there)
         self._turn += 1
         for step in range(count):
@@ -228,33 +243,34 @@ class Placement:
         return best
 
 
-#: Maximum time to fetch a task's inputs, as a multiple of its duration, for Dask to move it, and
-#: seconds of the move itself.
+#: Dask moves a task only if fetching its inputs takes less than this multiple of its duration. The
+#: second value is the duration of the move itself in seconds.
 _TOO_DEAR = 2**8.5
 _LATENCY = 0.1
-#: Threshold (seconds of work): tasks can be stolen from a worker.
+#: Threshold (seconds of work on a worker): tasks can be stolen from this worker.
 _BUSY = 0.2
-#: Maximum number of the busiest workers to steal from, and of task runs to examine on each.
+#: Maximum number of the busiest workers from which tasks are stolen. Then maximum number of task
+#: runs that are examined on each of them.
 _VICTIMS, _LOOKED_AT = 10, 100
 
 
 def take_moves(
     placement: Placement, ready: list[list[int]], by_rank: list[int]
 ) -> list[tuple[int, int]]:
-    """Remove the runs to steal from their queues, as Dask's `WorkStealing.balance` does.
+    """Choose task runs to steal, as Dask's `WorkStealing.balance` does.
 
     Parameters
     ----------
     placement
         The scheduler's state.
     ready, by_rank
-        For each worker, a heap of the ranks of runs that wait for a thread, from which stolen runs
-        are removed; and the run of each rank.
+        `ready` contains, for each worker, a heap of the ranks of task runs that wait for a thread.
+        Stolen task runs are removed from it. `by_rank` contains the task run of each rank.
 
     Returns
     -------
     list
-        Stolen runs, and the worker to which each moves.
+        The stolen task runs, each with the worker to which it moves.
     """
     view = _View(placement)
     moves: list[tuple[int, int]] = []
@@ -270,7 +286,7 @@ def take_moves(
 
 
 class _View:
-    """The occupancy of workers, updated while task runs to steal are chosen.
+    """Occupancy of all workers. It is updated while task runs to steal are chosen.
 
     Parameters
     ----------
@@ -294,7 +310,10 @@ class _View:
         return few or self._occupancy[worker] < threads * self._mean / 2
 
     def victims(self) -> list[int]:
-        """Return the workers to steal from, busiest first, or none if no others are idle."""
+        """Return the workers from which to steal, busiest first.
+
+        The result is empty if no other workers are idle.
+        """
         thieves = set(self._thieves)
         if not thieves:
             return []
@@ -308,7 +327,10 @@ class _View:
         return sorted(busy, key=lambda worker: -self._occupancy[worker])[:_VICTIMS]
 
     def thief_for(self, row: int, victim: int) -> int:
-        """Return the worker to which a run moves, and count it there. Return -1 if it stays."""
+        """Return the worker to which a task run moves, or -1 if it stays.
+
+        If it moves, the occupancy of both workers is updated.
+        """
         placement, occupancy, thieves = self._placement, self._occupancy, self._thieves
         seconds = placement.expected_seconds(row)
         if not thieves or placement.input_seconds(row) > seconds * _TOO_DEAR - _LATENCY:

@@ -1,4 +1,4 @@
-"""`Replay`: a recorded run that can be replayed in simulated time, with its calibration error."""
+"""`Replay`: a recorded run that can be replayed in simulated time, with a calibration error."""
 
 from __future__ import annotations
 
@@ -29,27 +29,33 @@ from dasfprof.text import elide
 
 # --- Resources that task runs share, and that may not grow with the cluster -----------------------
 
-#: Threshold (fraction of the functions' time): waits for a shared resource. Above it, replays on
-#: other clusters predict nothing.
+#: Threshold (fraction of the functions' time): task runs wait for a shared resource. Above it,
+#: nothing is predicted for other clusters.
 TELLING = 0.10
-#: Modules of Dask in which functions with these names wait for a lock.
+#: Files of Dask in which functions named in `_WAITING` wait for a lock.
 _LOCKS = ("distributed/lock.py", "distributed/semaphore.py", "multi_lock.py", "dask/utils.py")
 _WAITING = ("acquire", "__enter__")
 
 
 @dataclass(frozen=True)
 class Shared:
-    """A resource that few task runs can use at a time: a lock, or a restriction to some workers."""
+    """A resource that few task runs can use at a time.
 
-    #: Clause that names it, and fraction of the functions' time.
+    It is a lock, or a restriction to some workers.
+    """
+
+    #: Clause with the name of the resource, and the fraction of the functions' time.
     description: str
-    #: Maximum number of task runs that use it at a time, or 0 if unknown.
+    #: Maximum number of task runs that use the resource at a time, or 0 if unknown.
     limit: int
-    #: Fraction of the functions' time for which they waited for it.
+    #: Fraction of the functions' time in which task runs waited for the resource.
     waited: float
 
     def binds(self, threads: int) -> bool:
-        """Return whether task runs waited for it, or may have to with this number of threads."""
+        """Return whether the resource limits task runs on a cluster with this number of threads.
+
+        It does if task runs waited for it, or if there are more threads than can use it.
+        """
         return self.limit < threads or self.waited >= TELLING
 
 
@@ -79,7 +85,10 @@ def _locks(run: Run, seconds: float) -> Iterator[Shared]:
 
 
 def _sampled_locks(run: Run) -> Iterator[Shared]:
-    """Yield waits for distributed locks in stack samples, for traces without events of locks."""
+    """Yield waits for distributed locks that stack samples show.
+
+    This is for traces that contain no events about locks.
+    """
     samples = run.task_samples
     if not len(samples):
         return
@@ -94,7 +103,7 @@ def _sampled_locks(run: Run) -> Iterator[Shared]:
 
 
 def _annotated(run: Run, seconds: float) -> Iterator[Shared]:
-    """Yield restrictions of tasks to some workers, which another cluster may not have."""
+    """Yield restrictions of tasks to some workers. Another cluster may not have such workers."""
     indices, distinct = distinct_annotations(run)
     duration = np.nan_to_num(run.tasks["duration"].to_numpy(dtype=float))
     asked: dict[str, float] = {}
@@ -121,7 +130,7 @@ def _during(clause: str, share: float) -> str:
 
 
 def check_count(name: str, value: Any) -> None:
-    """Raise `InvalidArgumentError` unless a value is a positive integer or None."""
+    """Raise `InvalidArgumentError` if a value is not a positive integer."""
     if not is_count(value):
         raise InvalidArgumentError(
             f"{name}={value!r}: expected a positive integer, or None for the recorded number."
@@ -144,36 +153,37 @@ MOST_ERROR = 0.15
 
 @dataclass(frozen=True)
 class Replay:
-    """A recorded run with its costs and its cluster.
+    """A recorded run with its costs and its cluster, which can be replayed.
 
-    A prediction is the recorded wall time, scaled by the ratio of the replays. Anything that the
-    replay leaves out is assumed to scale with it.
+    A prediction is the recorded wall time, multiplied by the ratio of the replay to the replay on
+    the recorded cluster. All effects that replays leave out are assumed to change by the same
+    ratio.
     """
 
     inputs: ReplayInputs
     costs: Costs
     cluster: ReplayCluster
-    #: Why nothing can be predicted regardless of the calibration, or empty.
+    #: Reason why nothing can be predicted, apart from the calibration error, or empty.
     obstacle: str
-    #: Why it cannot be replayed at all, or empty.
+    #: Reason why the run cannot be replayed at all, or empty.
     missing: str = ""
-    #: Shared resources, which the replay does not include.
+    #: Shared resources. Replays do not include waits for them.
     shared: list[Shared] = field(default_factory=list)
 
     @cached_property
     def base(self) -> float:
-        """Wall seconds of the replay on the recorded cluster."""
+        """Wall time in seconds of the replay on the recorded cluster."""
         return self.outcome().wall
 
     @property
     def error(self) -> float:
-        """The calibration error as a fraction of the recorded wall time, or NaN."""
+        """The calibration error as a fraction of the recorded wall time, or NaN if unknown."""
         recorded = self.inputs.wall
         return self.base / recorded - 1 if recorded > 0 else float("nan")
 
     @property
     def refusal(self) -> str:
-        """Why the replay predicts nothing, as a sentence, or empty."""
+        """Reason why nothing is predicted, as a sentence, or empty."""
         if self.obstacle:
             return f"Cannot be predicted: {self.obstacle}."
         if not abs(self.error) <= MOST_ERROR:
@@ -185,7 +195,7 @@ class Replay:
         return ""
 
     def refusal_on(self, cluster: ReplayCluster) -> str:
-        """Return why the replay predicts nothing for a cluster, or an empty text."""
+        """Return the reason why nothing is predicted for a cluster, or "" if there is none."""
         binding = self.binding(cluster)
         if self.refusal or not binding:
             return self.refusal
@@ -195,7 +205,10 @@ class Replay:
         )
 
     def binding(self, cluster: ReplayCluster) -> str:
-        """Return the shared resources that limit a cluster with other threads, or an empty text."""
+        """Return the shared resources that limit task runs on a cluster, as a clause, or "".
+
+        A cluster with the same threads as the recorded one is never limited.
+        """
         if np.array_equal(cluster.threads, self.cluster.threads):
             return ""
         threads = cluster.most_threads
@@ -204,16 +217,16 @@ class Replay:
     def held(
         self, *, factor: Array | None = None, running: Array | None = None, unspill: bool = True
     ) -> Array:
-        """Return the seconds for which each run occupies its thread.
+        """Return the seconds for which each task run occupies its thread.
 
         Parameters
         ----------
         factor
-            Factor by which each run's function is faster.
+            Factor by which the function of each task run is faster.
         running
-            Seconds of each run's function, or None for the recorded ones.
+            Seconds of the function of each task run. None uses the recorded seconds.
         unspill
-            Whether inputs are read back from disk.
+            Whether the time of reading inputs back from disk is included.
         """
         inputs = self.inputs
         seconds = inputs.running if running is None else running
@@ -233,16 +246,19 @@ class Replay:
         return Simulation(self.inputs, held, cluster or self.cluster, costs or self.costs).run()
 
     def predicted(self, wall: float) -> float:
-        """Return the predicted wall time for the wall time of a replay, or NaN."""
+        """Return the predicted wall time, given the wall time of a replay.
+
+        The result is NaN if no prediction is possible.
+        """
         return self.inputs.wall * wall / self.base if not self.refusal else float("nan")
 
     def factors(self, speedup: Mapping[str, float]) -> Array:
-        """Return the speedup of each run's function.
+        """Return, for each task run, the factor by which its function is faster.
 
         Raises
         ------
         InvalidArgumentError
-            If there is no such function, or a factor is not positive.
+            If a function does not exist, or a factor is not positive.
         """
         if not isinstance(speedup, Mapping):
             raise InvalidArgumentError(
@@ -270,7 +286,7 @@ class Replay:
 @once_per_trace
 def replay_of(run: Run) -> Replay:
     """Return the replay of a run."""
-    # Damaged files may contain invalid times. See `_missing`.
+    # Damaged files may contain invalid times, which `_missing` reports.
     with np.errstate(invalid="ignore", over="ignore"):
         inputs = replay_inputs(run, run.slots, run.lives)
         missing = _missing(run, inputs)
@@ -297,10 +313,11 @@ def _missing(run: Run, inputs: ReplayInputs) -> str:
     return ""
 
 
-#: Maximum CPU wait (fraction of the functions' time) with which other runs can be predicted.
+#: Threshold (fraction of the functions' time): CPU wait. Above it, nothing is predicted for other
+#: runs.
 MOST_WAITING = 0.10
-#: Without a record of it, thresholds of a host without a free core: its mean CPU usage (percent),
-#: and the fraction of their time for which functions use the CPU.
+#: If CPU wait was not recorded, thresholds for a host without a free core: mean CPU usage of the
+#: host (percent), and fraction of the functions' time in which they use the CPU.
 _FULL, _USING = 90.0, 0.5
 
 
@@ -323,7 +340,7 @@ def contention(run: Run) -> str:
 
 
 def _by_host(run: Run, duration: np.ndarray) -> str:
-    """Return the same clause from the CPU time that tasks and hosts used."""
+    """Return the clause of `contention`, computed from the CPU time that tasks and hosts used."""
     samples, cpu = run.samples, run.tasks["cpu"].to_numpy(dtype=float)
     known = np.isfinite(cpu)
     if "host_cpu" not in samples or not known.any() or duration[known].sum() <= 0:

@@ -1,9 +1,9 @@
-"""Replay of a run in simulated time: a loop over events of the scheduler and the workers.
+"""Replay of a run in simulated time: a loop over events of the scheduler and of the workers.
 
-The clock moves from event to event, so the cost of a replay grows with the number of task runs and
-not with their duration. Times are seconds from the first task's arrival. Runs, workers and graphs
-are indices in lists. No objects are created for tasks, because a replay of a million runs spends
-its time in this loop.
+The clock moves from event to event. So the cost of a replay depends on the number of task runs, and
+not on their durations. Times are in seconds from the arrival of the first task. Task runs, workers
+and graphs are indices in lists. No objects are created for tasks, because almost all time of a
+replay with a million task runs is spent in this loop.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from dasfprof.database.columns import Array
 
 # --- Transfers of inputs in a replay: one message at a time between two workers -------------------
 
-#: Maximum bytes that a worker requests from another in one message, by Dask's default.
+#: Maximum bytes that a worker requests from another worker in one message. This is Dask's default.
 _MESSAGE = 50e6
 
 
 class Receiving:
-    """Inputs in transit: what each worker still has to fetch from which other worker.
+    """Inputs that each worker has requested, or still has to request, from other workers.
 
     Parameters
     ----------
@@ -44,19 +44,19 @@ class Receiving:
         self._size: list[float] = inputs.size.tolist()
         self._offsets: list[int] = inputs.input_offsets.tolist()
         self._inputs: list[int] = inputs.inputs.tolist()
-        #: Number of missing inputs of each run on its worker.
+        #: Number of missing inputs of each task run on its worker.
         self._missing: dict[int, int] = {}
-        #: Runs that wait for an input on a worker, by input * workers + worker.
+        #: Task runs that wait for an input on a worker. The key is ``input * workers + worker``.
         self._waiting: dict[int, list[int]] = {}
-        #: Inputs that are yet to be requested, and inputs of the message in transit, by source *
-        #: workers + worker.
+        #: Inputs that are still to be requested, and inputs of the message in transit. The key is
+        #: ``source * workers + worker``.
         self._pending: dict[int, list[int]] = {}
         self._under_way: dict[int, list[int]] = {}
-        #: Pairs of workers with new inputs to request.
+        #: Pairs of workers between which new inputs are to be requested.
         self._touched: list[int] = []
 
     def ask(self, row: int, worker: int) -> bool:
-        """Return whether a run's inputs are on its worker. If not, request them."""
+        """Return whether a task run's inputs are on its worker. If not, request them."""
         home, copies, missing = self._placement.home, self._placement.copies, 0
         for used in self._inputs[self._offsets[row] : self._offsets[row + 1]]:
             source = home[used]
@@ -76,7 +76,7 @@ class Receiving:
         return not missing
 
     def launch(self) -> Iterator[tuple[float, int]]:
-        """Start the messages that can be sent, and yield their seconds and pairs of workers."""
+        """Start the messages that can be sent. Yield the duration and worker pair of each."""
         touched, self._touched = self._touched, []
         for pair in touched:
             if pair in self._pending and pair not in self._under_way:
@@ -94,7 +94,7 @@ class Receiving:
         return self._latency + size / self._bandwidth, pair
 
     def arrive(self, pair: int) -> Iterator[int]:
-        """Record the arrival of a message, and yield the runs that then have all inputs."""
+        """Record the arrival of a message. Yield the task runs whose inputs are complete now."""
         worker, placement = pair % self._workers, self._placement
         self._touched.append(pair)
         for used in self._under_way.pop(pair):
@@ -107,22 +107,22 @@ class Receiving:
                     yield row
 
 
-#: Kinds of events. At the same time, they are handled in this order, so that a thread takes the
-#: first of all task runs that are ready.
+#: Kinds of events. Events at the same time are handled in this order, so that a thread takes the
+#: first of all ready task runs.
 (_ENDED, _DONE, _KNOWN, _GRAPH, _JOINED, _LEFT, _BALANCE, _RECEIVED, _FETCHED, _START) = range(10)
 
-#: Seconds between two searches for tasks to steal, as in Dask.
+#: Seconds between two searches for tasks to steal. This is Dask's interval.
 _BALANCE_EVERY = 0.1
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """The result of a replay, one value per run."""
+    """The result of a replay. Each array has one value per task run."""
 
-    #: Time at which a thread took each run, and time at which the scheduler knew its end.
+    #: Time at which a thread took the task run. Then time at which the scheduler knew its end.
     begun: Array
     known: Array
-    #: Worker on which it ran.
+    #: Worker on which the task run was executed.
     worker: Array
 
     @property
@@ -132,16 +132,16 @@ class Outcome:
 
 
 class Simulation:
-    """A replay. `run` returns its outcome.
+    """One replay. The method `run` returns its outcome.
 
     Parameters
     ----------
     inputs
-        The recorded run.
+        The task runs to replay.
     held
-        Seconds for which each run occupies its thread.
+        Seconds for which each task run occupies its thread.
     cluster
-        The workers.
+        The workers of the replay.
     costs
         Costs around tasks.
     """
@@ -157,7 +157,7 @@ class Simulation:
         self._cluster = cluster
         self._to_worker, self._to_scheduler = costs.to_worker, costs.to_scheduler
         self._to_start, self._scheduling = costs.start, costs.scheduler
-        #: Heap of events: time, kind, and the run, worker, graph or pair of workers.
+        #: Heap of events: time, kind, and index of the task run, worker, graph or pair of workers.
         self._events: list[tuple[float, int, int]] = []
         self._held: list[float] = held.tolist()
         self._later: list[float] = inputs.seceded.tolist()
@@ -167,10 +167,10 @@ class Simulation:
         self._waits: list[int] = (np.diff(inputs.input_offsets) + 1).tolist()
         self._offsets, self._takers = takers_of(inputs, priority)
         self._free: list[int] = cluster.threads.tolist()
-        #: For each worker, a heap of the ranks of runs that wait for a thread.
+        #: For each worker, a heap of the ranks of task runs that wait for a thread.
         self._ready: list[list[int]] = [[] for _ in self._free]
         self._starting = [False] * len(self._free)
-        #: -1 if no thread has taken it.
+        #: Start of each task run. It is -1 until a thread takes the task run.
         self._begun = [-1.0] * count
         self._known = [0.0] * count
         self._scheduler_free = 0.0
@@ -182,8 +182,8 @@ class Simulation:
         self._graph_bounds: list[int] = bounds.tolist()
         self._reported: list[bool] = submissions.reported.tolist()
         self._unfinished = count
-        #: Number of runs that wait for a thread, and whether a search for runs to steal is
-        #: scheduled.
+        #: Number of task runs that wait for a thread. Then whether a search for task runs to steal
+        #: is scheduled.
         self._waiting = 0
         self._balancing = False
         self._client = SimulatedClient(submissions)
@@ -191,7 +191,7 @@ class Simulation:
         self._receiving = Receiving(inputs, self._placement, costs, len(self._free))
 
     def run(self) -> Outcome:
-        """Handle events in order until all runs are known to have ended."""
+        """Handle events in order, until the end of all task runs is known."""
         events, pop = self._events, heappop
         handlers: tuple[Callable[[float, int], None], ...] = (
             *(self._end, self._report, self._finish, self._graph, self._join, self._leave),
@@ -219,7 +219,7 @@ class Simulation:
     # --- the scheduler ---------------------------------------------------------------------------
 
     def _graph(self, now: float, graph: int) -> None:
-        """Handle the arrival of a graph: runs without open dependencies can be sent."""
+        """Handle the arrival of a graph: place its task runs without open dependencies."""
         at = self._scheduler_free = max(now, self._scheduler_free) + self._graph_span[graph]
         waits = self._waits
         for row in self._graph_rows[self._graph_bounds[graph] : self._graph_bounds[graph + 1]]:
@@ -233,7 +233,7 @@ class Simulation:
             self._push(graph[0], _GRAPH, graph[1])
 
     def _finish(self, now: float, row: int) -> None:
-        """Handle the report of a run's end on the scheduler: other runs can be sent."""
+        """Handle the report of a task run's end: place task runs that waited for it."""
         begin = max(now, self._scheduler_free)
         at = self._scheduler_free = begin + self._scheduling
         self._known[row] = begin
@@ -256,7 +256,7 @@ class Simulation:
             self._send(row, now)
 
     def _fill(self, worker: int, now: float) -> None:
-        """Send queued runs to a worker with room."""
+        """Send queued task runs to a worker as long as it has free slots."""
         row = self._placement.next_queued(worker)
         while row >= 0:
             self._send(row, now)
@@ -270,7 +270,7 @@ class Simulation:
         self._fill(worker, now)
 
     def _leave(self, now: float, worker: int) -> None:
-        """Handle the end of a worker: other workers run what none of its threads had taken."""
+        """Handle the exit of a worker: place again all its task runs that no thread had taken."""
         if self._placement.leave(worker):
             ranks, self._ready[worker] = self._ready[worker], []
             self._waiting -= len(ranks)
@@ -280,7 +280,7 @@ class Simulation:
                 self._place(row, now)
 
     def _balance(self, now: float, _: int) -> None:
-        """Move runs that wait for a thread to idle workers."""
+        """Move task runs that wait for a thread to idle workers."""
         self._balancing = False
         for row, thief in take_moves(self._placement, self._ready, self._by_rank):
             self._waiting -= 1
@@ -289,7 +289,7 @@ class Simulation:
             self._send(row, now)
 
     def _balance_soon(self, now: float) -> None:
-        """Schedule a search for runs to steal, at the next time at which Dask would do it."""
+        """Schedule a search for task runs to steal, at the next time at which Dask would search."""
         if self._placement.steals and not self._balancing:
             self._balancing = True
             self._push(max((now // _BALANCE_EVERY + 1) * _BALANCE_EVERY, now), _BALANCE, 0)
@@ -297,7 +297,7 @@ class Simulation:
     # --- workers ---------------------------------------------------------------------------------
 
     def _receive(self, now: float, row: int) -> None:
-        """Handle the arrival of a run on its worker, which requests missing inputs."""
+        """Handle the arrival of a task run on its worker, which then requests missing inputs."""
         worker = self._placement.worker[row]
         if self._receiving.ask(row, worker):
             self._make_ready(row, worker, now)
@@ -322,7 +322,7 @@ class Simulation:
             self._balance_soon(now)
 
     def _start_at(self, time: float, worker: int) -> None:
-        """Let a worker's threads take tasks after all other events up to this time."""
+        """Let the threads of a worker take tasks at `time`, after all other events until then."""
         if self._events and self._events[0][0] <= time:
             self._starting[worker] = True
             heappush(self._events, (time, _START, worker))
@@ -330,7 +330,7 @@ class Simulation:
             self._start(time, worker)
 
     def _start(self, now: float, worker: int) -> None:
-        """Let the free threads of a worker take the first ready runs."""
+        """Let the free threads of a worker take the first ready task runs."""
         self._starting[worker] = False
         ready = self._ready[worker]
         while ready and self._free[worker]:
@@ -343,7 +343,7 @@ class Simulation:
             self._balance_soon(now)
 
     def _end(self, now: float, row: int) -> None:
-        """Handle the release of a thread by a run."""
+        """Handle the time at which a task run releases its thread."""
         worker = self._placement.worker[row]
         self._free[worker] += 1
         if self._later[row]:
@@ -354,6 +354,6 @@ class Simulation:
             self._start_at(now, worker)
 
     def _report(self, now: float, row: int) -> None:
-        """Send the report of a run's end from a worker to the scheduler."""
+        """Send the report of a task run's end from its worker to the scheduler."""
         self._placement.home[row] = self._placement.worker[row]
         heappush(self._events, (now + self._to_scheduler, _KNOWN, row))

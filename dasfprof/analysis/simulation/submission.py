@@ -1,4 +1,4 @@
-"""Arrival of graphs in a replay: at fixed intervals, or after results that clients waited for."""
+"""Arrival of graphs in a replay: after fixed delays, or after results for which clients waited."""
 
 from __future__ import annotations
 
@@ -10,52 +10,53 @@ from dasfprof.analysis.run import Run
 from dasfprof.analysis.run.times import TaskTimes
 from dasfprof.database.columns import Array
 
-#: Threshold (seconds): without records of graphs, arrivals that are further apart belong to
-#: different graphs.
+#: Threshold (seconds): if graphs were not recorded, arrivals of tasks that are further apart belong
+#: to different graphs.
 _APART = 0.001
-#: Maximum seconds from the end of a task to a graph that waited for it, if the client was silent
-#: before.
+#: Maximum seconds from the end of a task to the arrival of a graph that waited for this task.
 _PROMPT = 0.02
-#: Threshold (fraction of the graphs that come while tasks run): clients wait for results.
+#: Threshold (fraction of the graphs that arrive while tasks run): most graphs waited for results.
 _MOSTLY = 0.8
-#: Minimum number of graphs per open result, if the client limits the number of open results.
+#: Minimum ratio of the number of graphs to the maximum number of open results, if the client limits
+#: the number of open results.
 _GRAPHS_PER_OPEN_RESULT = 5
 
 
 @dataclass(frozen=True)
 class GraphSubmissions:
-    """The graphs of a run in the order of arrival. A task run starts after its graph arrived."""
+    """The graphs of a run in the order of arrival. No task run starts before its graph arrives."""
 
-    #: Number of reported finishes after which each graph arrives, or 0 if it arrives a fixed time
-    #: after the previous graph.
+    #: Number of reported finishes for which each graph waits. If it is 0, the graph does not wait
+    #: for results, but follows the previous graph.
     finishes: Array
-    #: Delay of each graph in seconds.
+    #: Seconds from the last of these finishes, or from the previous graph, to the arrival of each
+    #: graph.
     delay: Array
     #: Seconds that the scheduler needs for each graph.
     span: Array
-    #: Mask of runs whose finish is reported to a client.
+    #: Mask of task runs whose finish is reported to a client.
     reported: Array
 
 
 def find_submissions(run: Run, times: TaskTimes, threads: int) -> tuple[Array, GraphSubmissions]:
-    """Return the graph that each run came with, and what each graph waited for.
+    """Return the graph of each task run, and the results for which each graph waited.
 
     Dask does not record what a client waits for, so it is inferred. A graph that arrives when all
     requested results are finished is assumed to have waited for them. If most of the other graphs
-    arrive promptly after the finish of a requested result, they are assumed to have waited for this
-    result, as in clients that process results as they complete. The same holds if the client
-    limits the number of open results. Otherwise, the client submits each graph a fixed time after
-    the previous one.
+    arrive promptly after a requested result is finished, they are assumed to have waited for this
+    result. Clients that process results as they complete behave like this. The same is assumed if
+    the client limits the number of open results. Otherwise, each graph is assumed to follow the
+    previous graph after a fixed time.
 
     Parameters
     ----------
     threads
-        Number of threads of the workers.
+        Number of threads of all workers.
 
     Returns
     -------
     graph, submissions
-        Graph of each run as an index, and the graphs.
+        Index of the graph of each task run, and the graphs.
     """
     arrival, reported = times.arrival, _reported_to_clients(run, len(times))
     if not len(arrival):
@@ -69,7 +70,7 @@ def find_submissions(run: Run, times: TaskTimes, threads: int) -> tuple[Array, G
     np.maximum.at(last, graph[came], arrival[came])
     known, sizes = np.sort(times.known[reported]), np.bincount(graph[reported], minlength=count)
     before = np.cumsum(sizes) - sizes
-    # A graph did not wait for a run that ended at the same time.
+    # A graph did not wait for a task run that ended at the time of its arrival.
     simultaneous = np.bincount(graph[reported & (times.known <= first[graph])], minlength=count)
     finished = np.minimum(np.searchsorted(known, first, side="right") - simultaneous, before)
     since_finish = first - np.append(-np.inf, known)[finished]
@@ -77,7 +78,7 @@ def find_submissions(run: Run, times: TaskTimes, threads: int) -> tuple[Array, G
     idle = (finished > 0) & (finished == before)
     others = (finished > 0) & ~idle
     prompt = others & (since_finish < _PROMPT) & (since_finish < since_graph / 2)
-    # Some are prompt by chance.
+    # Some graphs arrive promptly by chance.
     mostly_prompt = prompt.sum() >= _MOSTLY * others.sum()
     if _is_limited(before - finished, others, threads):
         waited = idle | others
@@ -90,9 +91,10 @@ def find_submissions(run: Run, times: TaskTimes, threads: int) -> tuple[Array, G
 
 
 def _is_limited(open_results: Array, others: Array, threads: int) -> bool:
-    """Return whether the client limits how many results are open, as joblib's `pre_dispatch` does.
+    """Return whether the client limits the number of open results, like joblib's `pre_dispatch`.
 
-    Submitting at a fixed rate would leave threads idle, or more and more results open.
+    A client that submitted graphs at a fixed rate would instead leave threads idle, or have a
+    growing number of open results.
     """
     if not others.any():
         return False
@@ -102,7 +104,10 @@ def _is_limited(open_results: Array, others: Array, threads: int) -> bool:
 
 
 def _reported_to_clients(run: Run, count: int) -> Array:
-    """Return a mask of runs whose finish was reported to clients, or of all if not recorded."""
+    """Return a mask of task runs whose finish was reported to a client.
+
+    If this was not recorded, all of them are assumed to be reported.
+    """
     if "wanted" not in run.tasks:
         return np.ones(count, dtype=bool)
     reported: Array = run.of_slots("wanted").astype(float) != 0
@@ -110,7 +115,10 @@ def _reported_to_clients(run: Run, count: int) -> Array:
 
 
 def _came_with_graph(run: Run, count: int) -> Array:
-    """Return a mask of runs that arrived with a graph: the first run of a key, if recorded."""
+    """Return a mask of task runs that arrived with their graph.
+
+    This is the first run of each key, if its arrival was recorded.
+    """
     first_runs = np.zeros(count, dtype=bool)
     if "scheduler_waiting" in run.tasks:
         arrival = run.tasks["scheduler_waiting"].to_numpy(dtype=float)
@@ -122,41 +130,45 @@ def _came_with_graph(run: Run, count: int) -> Array:
 
 
 def _graph_of(run: Run, arrival: Array) -> Array:
-    """Return codes of the runs' graphs in order. Graphs without runs have no code."""
+    """Return the index of each task run's graph, in the order of arrival.
+
+    Graphs that have no task runs have no index.
+    """
     if "scheduler_waiting" not in run.tasks:
-        # Workers receive tasks later than the time at which a client requested them.
+        # The times at which workers received tasks are later than the arrival of the graph.
         return np.zeros(len(arrival), dtype=np.int64)
     came = np.sort(run.since_begin(run.graphs["time"]))
     came = came[np.isfinite(came)]
     if not len(came):
         ordered = np.sort(arrival)
         came = ordered[np.diff(ordered, prepend=-np.inf) > _APART]
-    # Rounding of times must not put a run before its graph.
+    # Because times are rounded, a task run may seem to arrive slightly before its graph.
     indices = np.searchsorted(came, arrival + 1e-6, side="right")
     return np.unique(indices, return_inverse=True)[1]
 
 
 class SimulatedClient:
-    """All clients together, which submit the graphs of a run one after another.
+    """All clients together. They submit the graphs of a run one after another.
 
-    A graph is given as its time and number, or None if it has to wait for another finish.
+    Methods return the next graph as a pair of its time and its index. They return None if the next
+    graph has to wait for another finished task.
 
     Parameters
     ----------
     submissions
-        What each graph waits for.
+        The graphs, and the finishes for which each of them waits.
     """
 
     def __init__(self, submissions: GraphSubmissions) -> None:
         self._needs: list[int] = submissions.finishes.tolist()
         self._delay: list[float] = submissions.delay.tolist()
-        #: Times at which finishes were reported to clients.
+        #: Times at which the clients learned of finished tasks, in order.
         self._reported: list[float] = []
-        #: Graph that waits for some of these, or 0.
+        #: Graph that waits for further finished tasks, or 0 if no graph waits.
         self.held_back = 0
 
     def submitted(self, graph: int, now: float) -> tuple[float, int] | None:
-        """Record that a graph was submitted, and return the next one."""
+        """Record that a graph was submitted, and return the next graph if it can be submitted."""
         following = graph + 1
         if following >= len(self._needs):
             return None
@@ -169,7 +181,10 @@ class SimulatedClient:
         return None
 
     def finished(self, now: float) -> tuple[float, int] | None:
-        """Record that a finish is reported to a client, and return the graph that waited for it."""
+        """Record that the client learns of a finished task.
+
+        Return the graph whose submission waited for this task, if any.
+        """
         self._reported.append(now)
         graph = self.held_back
         if not graph or len(self._reported) < self._needs[graph]:
