@@ -59,8 +59,8 @@ _SAME_PIPELINE = 0.5
 class Comparison:
     """Two groups of runs of a pipeline, before and after a change.
 
-    A run that did not end is left out if its group contains other runs. `notes` lists such runs.
-    All seconds are means over the runs of a group.
+    A run that did not end is left out if its group contains runs that ended. `notes` lists such
+    runs. All seconds are means over the runs of a group.
     """
 
     def __init__(self, before: Sequence[ComparedRun], after: Sequence[ComparedRun]) -> None:
@@ -101,9 +101,9 @@ class Comparison:
         -------
         DataFrame
             One row per category of time and function (or step), largest difference first:
-            ``Class``, ``Function`` (or ``Step``), ``Before (s)``, ``After (s)``, ``Difference
-            (s)``, ``Meaning``. The differences sum to the difference of the wall times. A renamed
-            function has the name ``old → new``.
+            ``Class``, ``Function`` (or ``Step``), ``Before (s)``, ``After (s)``,
+            ``Difference (s)``, ``Meaning``. The differences sum to the difference of the wall
+            times. A renamed function has the name ``old → new``.
         """
         return self._summed(path_parts, by)
 
@@ -191,12 +191,12 @@ class Comparison:
     def findings(self) -> pd.DataFrame:
         """The findings of both groups.
 
-        One row per rule and function: ``Status``, ``Severity``, ``Finding``, ``Seconds at stake
-        (s)`` in the last run that has the finding, ``Runs Before`` and ``Runs After`` (number of
-        runs that have the finding), ``Rule``, ``Function``. The status is ``new``, ``gone`` or
-        ``same`` if most runs of one or both groups have the finding, ``now and then`` if few runs
-        of both groups have it, and ``not clear`` if no run of one group has it, because these runs
-        did not end.
+        One row per rule and function: ``Status``, ``Severity``, ``Finding``,
+        ``Seconds at stake (s)`` in the last run that has the finding, ``Runs Before`` and
+        ``Runs After`` (number of runs that have the finding), ``Rule``, ``Function``. The status is
+        ``new``, ``gone`` or ``same`` if most runs of one or both groups have the finding,
+        ``now and then`` if few runs of both groups have it, and ``not clear`` if no run of one
+        group has it, because these runs did not end.
         """
         return compare_findings(self.runs_before, self.runs_after, self._functions)
 

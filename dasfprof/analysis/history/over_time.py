@@ -55,11 +55,11 @@ def history(
         adds), oldest first: ``Pipeline``, ``Run``, ``Began (UTC)``, ``Wall Time (s)`` (from the
         first submission to the last finish), ``Efficiency (%)`` (percentage of thread time in which
         functions ran), ``Task Runs``, ``Failed``, ``Findings`` (number by severity), ``Versions``,
-        ``Change`` and ``Directory``. ``Change`` is ``did not end``, ``still running``, ``other
-        graph`` (if the graph differs from that of the run before), or empty. If there is a price,
-        the table also has ``Worker Hours``, ``Idle (%)`` (percentage of these hours), and ``Cost``;
-        ``attrs["currency"]`` contains the price's label. ``attrs["trends"]`` contains a dict for
-        each pipeline (see Notes).
+        ``Change`` and ``Directory``. ``Change`` is ``did not end``, ``still running``,
+        ``other graph`` (if the graph differs from that of the run before), or empty. If there is a
+        price, the table also has ``Worker Hours``, ``Idle (%)`` (percentage of these hours), and
+        ``Cost``; ``attrs["currency"]`` contains the price's label. ``attrs["trends"]`` contains a
+        dict for each pipeline (see Notes).
 
     Raises
     ------

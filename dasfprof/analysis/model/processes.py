@@ -24,10 +24,10 @@ _PROGRAM = ["host", "name", "owner", "ours"]
 class HostPrograms:
     """Programs that were sampled on hosts."""
 
-    #: One row per program and host, sorted by CPU time in descending order: ``host, name, owner,
-    #: ours`` (whether the program belongs to the run), ``processes`` (number of processes),
-    #: ``seconds`` (CPU time), ``cores`` (mean number of cores over the samples of the busy host),
-    #: ``memory`` (maximum over time of the sum of all processes).
+    #: One row per program and host, sorted by CPU time in descending order:
+    #: ``host, name, owner, ours`` (whether the program belongs to the run), ``processes`` (number
+    #: of processes), ``seconds`` (CPU time), ``cores`` (mean number of cores over the samples of
+    #: the busy host), ``memory`` (maximum over time of the sum of all processes).
     programs: pd.DataFrame
     #: Number of samples of each busy host.
     looks: dict[str, int]

@@ -140,9 +140,9 @@ def chunk_costs(run: Run, overhead: float) -> pd.DataFrame:
 
     If a function takes ``o (1 - s) / s`` seconds, an overhead of o seconds per task is the fraction
     s of its time. With the guide's figures, 0.05 s and 0.5 %, this gives the guide's 10 s. A
-    scheduler that handles ``rate`` tasks per second can feed P threads with tasks of at least ``P /
-    rate`` seconds. The time of a function is assumed to be proportional to its chunk size. A chunk
-    cannot be larger than all chunks of its layer together.
+    scheduler that handles ``rate`` tasks per second can feed P threads with tasks of at least
+    ``P / rate`` seconds. The time of a function is assumed to be proportional to its chunk size. A
+    chunk cannot be larger than all chunks of its layer together.
 
     Returns
     -------

@@ -142,9 +142,10 @@ class Trace:
     #: end of the step is unknown).
     steps: pd.DataFrame
     #: The source lines that built task graphs, followed by groups of lines whose layers Dask fused:
-    #: ``line`` (``name:number``, as in `tasks`; for a group, all its lines), ``file, number, code,
-    #: text, missing`` (why there is no text), ``cell, library, library_line, library_code`` (for a
-    #: group, those of its last line), ``fused`` (for a group, a tuple of its other lines).
+    #: ``line`` (``name:number``, as in `tasks`; for a group, all its lines),
+    #: ``file, number, code, text, missing`` (why there is no text), ``cell, library, library_line,
+    #: library_code`` (for a group, those of its last line), ``fused`` (for a group, a tuple of its
+    #: other lines).
     lines: pd.DataFrame
     #: The layers that Dask fused into the tasks of several other layers.
     fused_layers: FusedLayers
@@ -284,8 +285,9 @@ class Trace:
     def transitions(self) -> pd.DataFrame:
         """One row for each change of a task run's state.
 
-        The columns are ``key_id, run_id, worker_id, observer, state, time``. ``observer`` is
-        ``worker`` or ``scheduler``. The last change of a task run has its final state.
+        The columns are ``key_id, run_id, worker_id, observer, state,
+        time``. ``observer`` is ``worker`` or ``scheduler``. The last change of a task run has its
+        final state.
         """
         tasks, parts = self.tasks, []
         for observer, times, end, state in (
