@@ -31,8 +31,8 @@ class Frames:
     def inputs(self, rows: Array) -> Array | None:
         """Return the task runs whose dataframes the task runs in `rows` use.
 
-        If an input is no dataframe, such as a part of a shuffle, the dataframes that its task used
-        count instead. The result is None if some inputs are unknown.
+        If an input is not a dataframe, such as a part of a shuffle, the dataframes that its task
+        used count instead. The result is None if some inputs are unknown.
         """
         front, inputs = rows, [np.zeros(0, dtype=np.int64)]
         while len(front):

@@ -44,7 +44,8 @@ def find_chunks(run: Run) -> Chunks:
     given = runs["input_size"].to_numpy(dtype=float)
     chunk_size = np.fmax(given * _own_share(run, groups, succeeded)[groups.codes], size)
     codes, shapes = pd.factorize(runs["shape"].to_numpy(dtype=object))
-    # Index of the shape of each task run's result, or -1 if the result is no array or dataframe.
+    # Index of the shape of each task run's result, or -1 if the result is neither an array nor a
+    # dataframe.
     is_shape = np.array([isinstance(shape, tuple) for shape in shapes] + [False], dtype=bool)
     shape = np.where(is_shape[codes], codes, -1)
     width, widest = _widths(run)

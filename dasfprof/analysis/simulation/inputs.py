@@ -146,7 +146,7 @@ def takers_of(inputs: ReplayInputs, priority: Array) -> tuple[list[int], list[in
 def _input_rows(run: Run, begun: Array) -> tuple[Array, Array]:
     """Return the task runs for which each task run waits, as compressed rows.
 
-    These are the task runs that made its inputs, and the previous run of its own key.
+    These are the task runs that made its inputs, and the previous run of the same key.
     """
     count = len(begun)
     rows, inputs = dependency_rows(run)

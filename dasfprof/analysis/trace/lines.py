@@ -229,7 +229,7 @@ class TaskLines:
         line = np.where(line >= 0, line, self._of_graph[graph])
         if dependencies is not None:
             self._inherit(line, key_ids, dependencies)
-        # A task that uses results of its own layer executes no fused layers.
+        # A task that uses results of the same layer executes no fused layers.
         go_on = np.zeros(len(layer), dtype=bool)
         if dependencies is not None and self._fused:
             rows = np.repeat(np.arange(len(layer)), np.maximum(dependencies[0], 0))

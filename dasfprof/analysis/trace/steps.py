@@ -158,7 +158,7 @@ def inherited_steps(
     """Return the steps of layers that were built outside of steps, but contain layers of a step.
 
     If Dask fuses layers, the fused tasks have the name of the last layer, and the earlier layers
-    have no tasks of their own.
+    have no tasks.
 
     Parameters
     ----------
