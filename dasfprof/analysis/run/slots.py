@@ -109,7 +109,7 @@ def slot_ends(times: TaskTimes, released: Array, worker: Array, threads: Array) 
     When a task run ends, the worker records the start of the next task run in the slot, and shortly
     afterwards the end of the previous one. So the previous task run had released its slot when the
     next one started. The previous task run is found from the order of task runs, because a worker
-    has as many slots as threads. It does not matter which thread runs the function.
+    never has more slots than threads. It does not matter which thread runs the function.
 
     Parameters
     ----------

@@ -29,9 +29,9 @@ def clock_offsets(trace: Trace) -> Array:
     scheduler learned of its end. So the offset is in the interval ``[max(done - known),
     min(received - sent)]``, and the midpoint of this interval is used. Workers with the same boot
     ID have the same clock. If it is also the scheduler's boot ID, they have the scheduler's clock.
-    If the interval lacks one or both bounds, the result is the smallest offset that satisfies the
-    remaining bound. If a clock drifts by more than the duration of messages, no offset satisfies
-    the bounds, and the caller must clamp times that are still out of order.
+    If the interval lacks one or both bounds, the result is the offset closest to 0 that satisfies
+    the remaining bound. If a clock drifts by more than the duration of messages, no offset
+    satisfies the bounds, and the caller must clamp times that are still out of order.
 
     Returns
     -------
