@@ -56,8 +56,8 @@ class CriticalPath:
     """The critical path from its first task run to its last, as rows of `TaskSlots`."""
 
     rows: Array
-    #: For each task run: the time of the finish that bound it, and the time at which the next task
-    #: run on the path begins.
+    #: For each task run: the time of the finish that bound it, and the time at which the path
+    #: continues with the next task run.
     begin: Array
     end: Array
     #: End of each segment, with shape (`_STEPS`, task runs).
