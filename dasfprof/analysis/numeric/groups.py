@@ -212,7 +212,7 @@ class GroupSums:
         )
 
     def by(self, names: Sequence[Hashable]) -> GroupSums:
-        """Give new names to the groups, and merge groups that get the same name."""
+        """Rename the groups, and merge groups that get the same name."""
         renamed = GroupSums(
             list(names), self.rows, self.sums, self.known, self.lowest, self.highest
         )

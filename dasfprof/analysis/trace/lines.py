@@ -244,7 +244,7 @@ class TaskLines:
         return lines, make_categorical(why, list(REASONS))
 
     def _inherit(self, line: Array, key_ids: Array, dependencies: tuple[Array, Array]) -> None:
-        """Give tasks of shuffles the line of the tasks that use their results.
+        """Assign tasks of shuffles to the line of the tasks that use their results.
 
         If these tasks have several lines, the line stays unknown.
         """
