@@ -1,8 +1,8 @@
-"""Functions pickled as source text, so that a process without dasfprof can run them.
+"""Functions that are pickled as source text, so that a process without dasfprof can run them.
 
-Pickle refers to a function by its module, which such a process cannot import. cloudpickle sends
-byte code instead, which is valid for one version of Python only. Source text is valid
-everywhere, and every pickle can refer to the built-in `eval`.
+Pickle refers to a function by the name of its module, but a process without dasfprof cannot import
+that module. cloudpickle sends byte code instead, which is valid for one version of Python only.
+Source text is valid in every version, and every process can unpickle the built-in `eval`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class ByValue:
     Parameters
     ----------
     function
-        A plain function or coroutine function. It must import everything that it uses.
+        A plain function or coroutine function. Its body must import everything that it uses.
     """
 
     def __init__(self, function: Callable[..., Any]) -> None:
@@ -39,13 +39,16 @@ class ByValue:
         return eval, ("exec(source) or eval(name)", _namespace(self._function))
 
     def reduce_call(self, *args: Any) -> tuple[Any, ...]:
-        """Return the value of `__reduce__` for an object that a call of the function creates."""
+        """Return what `__reduce__` of an object must return so that unpickling calls the function.
+
+        The object that is unpickled is the return value of the function for these arguments.
+        """
         namespace = {**_namespace(self._function), "args": args}
         return eval, ("exec(source) or eval(name)(*args)", namespace)
 
 
 def by_value(function: Callable[..., Any]) -> ByValue:
-    """Return a function that is pickled as its source text. Also a decorator."""
+    """Return a callable that is pickled as the function's source text. Usable as a decorator."""
     return function if isinstance(function, ByValue) else ByValue(function)
 
 
@@ -68,8 +71,9 @@ def _source(function: Callable[..., Any]) -> str:
 class WithModules(ByValue):
     """A function that is pickled together with the parts of dasfprof that it uses.
 
-    These must be functions and classes, never modules, because cloudpickle would send modules with
-    everything in them. Unlike source text, byte code needs the same minor version of Python.
+    The function may refer to dasfprof's functions and classes, but never to its modules, because
+    cloudpickle would send a module with everything in it. The pickle contains byte code, which
+    (unlike source text) needs the same minor version of Python.
     """
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -78,7 +82,10 @@ class WithModules(ByValue):
 
 @by_value
 def load_function(pickled: bytes, version: tuple[int, int]) -> Any:
-    """Return a function that was pickled by this version of Python. Other versions could crash."""
+    """Unpickle a function, or raise an error if another version of Python pickled it.
+
+    Byte code of another version could crash this process.
+    """
     import pickle
     import sys
 
@@ -88,7 +95,8 @@ def load_function(pickled: bytes, version: tuple[int, int]) -> Any:
     return pickle.loads(pickled)
 
 
-#: Registering a module with cloudpickle is global, and also affects what other threads pickle.
+#: Lock for registering the package with cloudpickle. The registration is global, so it also affects
+#: what other threads pickle.
 _registering = threading.Lock()
 
 

@@ -1,7 +1,7 @@
 """Functions that the client runs on workers and on the scheduler.
 
-Functions marked `by_value` also run on workers without dasfprof, so they import everything they
-use.
+Functions that are decorated with `by_value` also run on workers without dasfprof. Therefore their
+bodies import everything that they use.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from dasfprof.recording.guard import in_thread
 def check_process(directory: str, storage: str) -> str | None:
     """Return why this process cannot record, or None if it can.
 
-    With a storage's URL, an empty directory stands for this host's directory for temporary files.
+    `storage` is a URL, or empty if the run uses no storage. If it is a URL and `directory` is
+    empty, this host's directory for temporary files is checked.
     """
     import os
     import tempfile
@@ -44,7 +45,7 @@ def check_process(directory: str, storage: str) -> str | None:
 
 @by_value
 async def commit_on_worker(names: list[str], dask_worker: Any) -> None:
-    """Write everything that these plugins have recorded so far."""
+    """Write everything that the worker's plugins with these names have recorded so far."""
     for name in names:
         commit = getattr(dask_worker.plugins.get(name), "commit", None)
         if commit is not None:
@@ -54,7 +55,7 @@ async def commit_on_worker(names: list[str], dask_worker: Any) -> None:
 
 
 async def commit_on_scheduler(names: list[str], dask_scheduler: Any) -> None:
-    """Write everything that these plugins have recorded so far."""
+    """Write everything that the scheduler's plugins with these names have recorded so far."""
     for name in names:
         if name in dask_scheduler.plugins:
             await in_thread(dask_scheduler.plugins[name].commit)
@@ -62,10 +63,17 @@ async def commit_on_scheduler(names: list[str], dask_scheduler: Any) -> None:
 
 @by_value
 async def settle_worker(prefix: str, dask_worker: Any) -> None:
-    """Return when everything that a run's plugins recorded is on disk.
+    """Wait until everything that a run's plugins recorded on this worker is on disk.
 
-    On a closing worker, return when their files are closed, because the worker may have been told
-    to close at the same time.
+    If the worker is closing, wait until the plugins have closed their files. The worker may have
+    received the request to close at the same time as this call.
+
+    Parameters
+    ----------
+    prefix
+        The start of the names of the run's plugins.
+    dask_worker
+        The worker.
     """
     import asyncio
 
@@ -93,15 +101,15 @@ async def stop_on_worker(
     Parameters
     ----------
     names
-        The plugins.
+        Names of the plugins.
     ending
         Entries of the closing frames, see `TraceWriter.ending`.
 
     Returns
     -------
     list of str
-        Names of files that are not completely on the scheduler's disk or in the run's storage, if
-        the worker sends its files there.
+        Names of the files that the worker has not completely sent to the scheduler or to the run's
+        storage. Empty if the worker does not send its files.
     """
     unsent: list[str] = []
     for name in names:
@@ -116,14 +124,16 @@ async def stop_on_worker(
 
 
 def report_client(name: str, dask_scheduler: Any) -> bool:
-    """Report to the scheduler that the client's process of a run exists.
+    """Tell the scheduler that the process of a run's client is still alive.
 
     Return whether the run is being recorded.
 
     Parameters
     ----------
     name
-        The scheduler's plugin of the run.
+        The name of the run's plugin on the scheduler.
+    dask_scheduler
+        The scheduler.
     """
     plugin = dask_scheduler.plugins.get(name)
     if plugin is not None:
@@ -133,14 +143,15 @@ def report_client(name: str, dask_scheduler: Any) -> bool:
 
 @by_value
 def ping() -> None:
-    """Do nothing. The answer shows that the process responds."""
+    """Do nothing. That the call returns shows that the process responds."""
 
 
 @by_value
 async def run_pickled(function: bytes, args: tuple[Any, ...], dask_scheduler: Any) -> Any:
     """Run a pickled function on the scheduler.
 
-    The scheduler stores each function that it runs in its log of events, but not its arguments.
+    The scheduler logs each function that it runs as an event, but not the arguments. The pickled
+    function is an argument, so it is not logged.
     """
     import inspect
     import pickle
@@ -151,9 +162,9 @@ async def run_pickled(function: bytes, args: tuple[Any, ...], dask_scheduler: An
 
 @by_value
 def running_plugins(dask_scheduler: Any, owner: str | None = None) -> list[str]:
-    """Return the names of dasfprof's plugins on the scheduler or registered for its workers.
+    """Return the names of dasfprof's plugins on the scheduler and of those for its workers.
 
-    With an owner, plugins of other owners' runs are left out.
+    If `owner` is not None, plugins of runs with another owner are left out.
     """
     try:
         from dasfprof.recording.dask_internals.undocumented import registered_for_workers
@@ -169,7 +180,7 @@ def running_plugins(dask_scheduler: Any, owner: str | None = None) -> list[str]:
 
 
 def runs_on_scheduler(dask_scheduler: Any) -> list[tuple[Any, list[str]]]:
-    """Return the settings and the names of the plugins of each run that is being recorded."""
+    """Return, for each run that is being recorded, its settings and the names of its plugins."""
     names = running_plugins(dask_scheduler)
     plugins = [dask_scheduler.plugins[name] for name in names if name in dask_scheduler.plugins]
     return [
@@ -180,7 +191,7 @@ def runs_on_scheduler(dask_scheduler: Any) -> list[tuple[Any, list[str]]]:
 
 @by_value
 async def aside(function: Any, *args: Any) -> Any:
-    """Run a function that reads a disk in a thread, so that the event loop does not wait for it."""
+    """Run a function in a thread, so that the event loop does not wait while it reads a disk."""
     import asyncio
     from functools import partial
 
@@ -189,9 +200,10 @@ async def aside(function: Any, *args: Any) -> Any:
 
 @by_value
 def list_with_profiles(directory: str, run_uuid: str) -> list[tuple[str, int, str]]:
-    """Return name, size and identity of the run's files and of profiles of calls next to them.
+    """List the trace files of a run, and the call profiles next to these files.
 
-    Copies of a file have the same identity. A worker without dasfprof has no files.
+    Return the name, the size in bytes, and the identity of each file. Copies of a file have the
+    same identity. The list is empty on a worker without dasfprof, because it writes no files.
     """
     from glob import escape
     from pathlib import Path

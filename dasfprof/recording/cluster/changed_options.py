@@ -1,10 +1,10 @@
-"""`ChangedOptions`: gives local clusters of this process other options than the program does.
+"""`ChangedOptions`: overrides the options of local clusters that this process creates.
 
-``LocalCluster(...)`` and ``Client(n_workers=...)`` both call `LocalCluster.__init__`, which is
-replaced. The program's files stay unchanged. The result is recorded: whether there was such a
-cluster, and whether the environment and Dask's config were as requested when it started. The
-options come from a trial, or from a resource profile that ``dasfprof tune`` wrote: Dask's config
-``dasfprof.tuned``, because Dask itself does not read such options.
+``LocalCluster(...)`` and ``Client(n_workers=...)`` both call `LocalCluster.__init__`. This module
+replaces that method, and leaves the program's files unchanged. It records whether the program
+created a local cluster, and whether the environment and Dask's config were as requested when the
+cluster started. The options come from a trial, or from a resource profile that ``dasfprof tune``
+wrote to the key ``dasfprof.tuned`` of Dask's config. Dask itself ignores that key.
 """
 
 from __future__ import annotations
@@ -25,31 +25,34 @@ logger = logging.getLogger(__name__)
 _MODULE = "distributed.deploy.local"
 #: Key of a resource profile in Dask's config.
 TUNED = "dasfprof.tuned"
-#: Keys of a resource profile that are options of clusters.
+#: Keys of a resource profile that are parameters of `LocalCluster`.
 _CLUSTER_OPTIONS = ("n_workers", "threads_per_worker", "processes", "memory_limit")
 
 
 @dataclass
 class ChangedOptions:
-    """The options to change in this process, and the result.
+    """The cluster options to change in this process, and which clusters were changed.
 
-    It imports nothing of Dask: `place` is called once `distributed.deploy.local` is imported.
+    This class does not import Dask. `place` has an effect only after the program has imported
+    `distributed.deploy.local`.
     """
 
-    #: Keywords of clusters.
+    #: Keyword arguments of `LocalCluster` that override those of the program.
     options: Mapping[str, Any] = field(default_factory=dict)
-    #: Default keywords of clusters that the program creates without these keywords.
+    #: Keyword arguments of `LocalCluster` for clusters where the program does not pass them.
     defaults: Mapping[str, Any] = field(default_factory=dict)
-    #: Environment variables, and settings of Dask's config, with the requested values.
+    #: Requested values of environment variables (``environment``) and of settings of Dask's config
+    #: (``config``).
     environment: Mapping[str, str] = field(default_factory=dict)
     config: Mapping[str, Any] = field(default_factory=dict)
-    #: For each cluster: the program's own values of `options` as texts (``given``), requested
-    #: settings without effect (``missed``), and whether its workers are ``processes``.
+    #: One entry per local cluster: the values that the program passed for `options`, as texts
+    #: (``given``), the names of requested settings that had no effect (``missed``), and whether the
+    #: workers are processes (``processes``).
     clusters: list[dict[str, Any]] = field(default_factory=list)
     _patch: Patch | None = None
 
     def place(self) -> None:
-        """Replace the constructor, once."""
+        """Replace `LocalCluster.__init__`, unless it is already replaced or not yet imported."""
         module = sys.modules.get(_MODULE)
         if self._patch is None and module is not None and hasattr(module, "LocalCluster"):
             self._patch = Patch(module.LocalCluster, "__init__", self._wrap)
@@ -59,7 +62,7 @@ class ChangedOptions:
 
         def begin(cluster: Any, *args: Any, **kwargs: Any) -> None:
             facts: dict[str, Any] = {}
-            # Workers that run this program's file again create no clusters.
+            # Processes of workers may run the program's file again. Their clusters stay unchanged.
             if patch.active and multiprocessing.parent_process() is None:
                 try:
                     given = {**dict(zip(names, args, strict=False)), **kwargs}
@@ -95,7 +98,10 @@ class ChangedOptions:
 
 
 def tuned_options() -> dict[str, Any]:
-    """Return the options of local clusters in Dask's config. See `TUNED`."""
+    """Return the options of local clusters that the resource profile in Dask's config has.
+
+    `TUNED` is the key of that profile.
+    """
     import dask
 
     profile = dask.config.get(TUNED, default=None)

@@ -1,4 +1,4 @@
-"""The client of the object to profile: checks whether its cluster can be recorded, and removal."""
+"""Client of a run: finds the client, checks that its cluster can be recorded, removes plugins."""
 
 from __future__ import annotations
 
@@ -36,13 +36,14 @@ def find_client(pipeline: Any) -> tuple[Client, bool]:
     Parameters
     ----------
     pipeline
-        The object, or None for the client that Dask itself would use.
+        The object, or None for the client that Dask would use by default.
 
     Returns
     -------
     client
     owned : bool
-        Whether the client was created here for a cluster, so that the end of the run closes it.
+        Whether this function created the client for a cluster. The end of the run must then close
+        the client.
 
     Raises
     ------
@@ -57,7 +58,7 @@ def find_client(pipeline: Any) -> tuple[Client, bool]:
                 f"there is no Dask client in this process, and none was passed. {_WHAT_TO_PASS}"
             )
         pipeline = Client.current()
-    # dask-gateway's cluster is not a `Cluster`.
+    # The cluster class of dask-gateway is not a subclass of `Cluster`.
     address = getattr(pipeline, "scheduler_address", None)
     if isinstance(pipeline, Cluster) or isinstance(address, str):
         status = status_of(pipeline)
@@ -65,8 +66,8 @@ def find_client(pipeline: Any) -> tuple[Client, bool]:
             raise RegistrationError(f"{pipeline!r} is {status}. Start a new one.")
         asynchronous = bool(pipeline.asynchronous)
         return Client(pipeline, asynchronous=asynchronous, set_as_default=False), True
-    # A DASF pipeline has an executor with Dask's client as `client`. Its own `register_plugin`
-    # calls a method that Dask no longer has.
+    # A DASF pipeline has an executor, whose attribute `client` is Dask's client. The executor's
+    # method `register_plugin` cannot be used: it calls a method that Dask no longer has.
     candidates = (
         pipeline,
         getattr(pipeline, "client", None),
@@ -86,7 +87,7 @@ def find_client(pipeline: Any) -> tuple[Client, bool]:
 
 
 def has_client() -> bool:
-    """Return whether there is a client that Dask itself would use."""
+    """Return whether this process has a client that Dask would use by default."""
     try:
         Client.current()
     except ValueError:
@@ -105,9 +106,10 @@ _MOST_NAMED = 3
 
 
 async def check_processes(client: Client, settings: RunSettings) -> None:
-    """Raise an error if a cluster cannot be recorded, and warn about workers that will not be.
+    """Raise an error if the cluster cannot be recorded, and warn about workers that cannot record.
 
-    The scheduler needs dasfprof, because only its file contains graphs, steals and workers.
+    The scheduler must have dasfprof, because only the scheduler's file contains graphs, steals and
+    the list of workers.
     """
     directory = "" if settings.storage else settings.directory
     reasons = dict(await client.run(check_process, directory, settings.storage))
@@ -135,50 +137,53 @@ async def check_processes(client: Client, settings: RunSettings) -> None:
 
 
 def _named(reasons: dict[str, str]) -> str:
-    """Return a description of the first processes and why they cannot record."""
+    """Return a text that names the first of the processes, each with why it cannot record."""
     named = [f"{process}: {reason}" for process, reason in list(reasons.items())[:_MOST_NAMED]]
     more = len(reasons) - len(named)
     return "; ".join(named) + (f"; and {more} more" if more else "")
 
 
 async def check_answers(link: ClusterLink) -> None:
-    """Raise an error if a worker does not answer in time."""
+    """Raise an error if some worker does not answer within the time limit."""
     answers = await link.on_workers(ping)
     if answers.silent:
         named = ", ".join(list(answers.silent)[:_MOST_NAMED])
         raise RegistrationError(NO_ANSWER.format(f"{named}: no answer in {link.limit:g} s"))
 
 
-#: Seconds between two checks of workers that were silent, at first and at most.
+#: Seconds between two checks of a worker that did not answer: initial and maximum value.
 _CHECK_INTERVAL, _LONGEST_INTERVAL = 1.0, 30.0
 
-#: Placeholder for files whose ends may only be on a worker's disk.
+#: Placeholder for the names of incomplete files, if the names are unknown.
 _ANY_FILE = "any"
 
-#: Tasks of the scheduler in the background, which must be referenced to stay alive.
+#: Background tasks on the scheduler's event loop. This reference keeps them from being collected
+#: as garbage.
 _background_tasks: set[asyncio.Task[None]] = set()
 
 
 async def remove_plugins(
     link: ClusterLink, names: list[str], silent_before: Iterable[str] = ()
 ) -> Answers:
-    """Remove plugins from workers first, so that the scheduler records their last tasks.
+    """Remove plugins from all workers, and then from the scheduler.
+
+    The scheduler is last, so that it records the last tasks of the workers.
 
     Parameters
     ----------
     link
         The cluster.
     names
-        The plugins.
+        Names of the plugins.
     silent_before
-        Workers that did not answer an earlier call. The scheduler may have removed the plugins
-        since then, without reporting which files are incomplete.
+        Addresses of workers that did not answer an earlier call. The scheduler may have removed the
+        plugins from them since then, without reporting which files are incomplete.
 
     Returns
     -------
     Answers
-        Names of incomplete files, see `stop_on_worker`. The scheduler removes the plugins from
-        workers that did not answer in time when it receives a message from them.
+        For each process, the names of incomplete files (see `stop_on_worker`). If a worker did not
+        answer in time, the scheduler removes the plugins after the worker's next message.
 
     Raises
     ------
@@ -203,11 +208,13 @@ async def stop_on_scheduler(
     Parameters
     ----------
     names
-        The plugins.
+        Names of the plugins.
     silent
-        Addresses of workers that may still have them.
+        Addresses of workers that did not answer, and may still have the plugins.
     limit
         Seconds to wait for a worker's answer.
+    dask_scheduler
+        The scheduler.
 
     Returns
     -------
@@ -228,12 +235,12 @@ async def stop_on_scheduler(
 
 
 async def end_run(settings: RunSettings, ending: dict[str, Any], scheduler: Any) -> None:
-    """End a run that no client ends. Runs on the scheduler.
+    """End a run whose client does not end it. This function runs on the scheduler.
 
     Parameters
     ----------
     settings
-        The run.
+        The settings of the run.
     ending
         Entries of the closing frames, see `TraceWriter.ending`.
     scheduler
@@ -248,17 +255,18 @@ async def end_run(settings: RunSettings, ending: dict[str, Any], scheduler: Any)
 
 
 def run_in_background(work: Coroutine[Any, Any, None]) -> None:
-    """Run a coroutine in the background of the caller."""
+    """Schedule a coroutine on the running event loop, without waiting for it."""
     task = asyncio.get_running_loop().create_task(work)
     _background_tasks.add(task)
     task.add_done_callback(_background_tasks.discard)
 
 
 async def _stop_when_heard(address: str, names: list[str], limit: float, scheduler: Any) -> None:
-    """Remove plugins from a worker that was silent, for example because of SIGSTOP.
+    """Remove plugins from a worker that did not answer, for example because of SIGSTOP.
 
-    It is called once the scheduler has received a message from it, so that no calls wait there
-    meanwhile. A worker that has left has closed its files, or died.
+    The worker is asked only after the scheduler has received a message from it. Otherwise requests
+    would accumulate at a worker that does not handle them. A worker that left the cluster is not
+    asked: it has closed its files, or has died.
     """
     function, arguments = dumps(stop_on_worker), dumps((names,))
     last_seen, interval = math.inf, _CHECK_INTERVAL

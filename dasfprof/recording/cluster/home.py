@@ -1,4 +1,7 @@
-"""`Home`: the client's directory of a run, and `FileCollector`, which copies files from hosts."""
+"""`Home`, the directory of a run on the client's host, and `FileCollector`, which copies files.
+
+`FileCollector` copies the files of a run from the disks of the cluster's hosts.
+"""
 
 from __future__ import annotations
 
@@ -27,14 +30,17 @@ from dasfprof.text import name_first
 
 logger = logging.getLogger(__name__)
 
-#: Seconds within which a storage has to answer during registration. Libraries try several times.
+#: Seconds within which a storage has to answer during registration. The limit is long, because the
+#: libraries for storages repeat requests that fail.
 _ANSWER_LIMIT = 30.0
-#: Seconds that `stop` waits for uploads in progress, and seconds between two checks.
+#: Seconds for which `stop` waits for uploads in progress, and seconds between two checks.
 _LIMIT, _CHECK_INTERVAL = 30.0, 0.25
 
 
 async def check_storage(link: ClusterLink, settings: RunSettings) -> None:
-    """Raise an error if the scheduler cannot write to the storage, because its file is needed.
+    """Raise an error if the scheduler cannot write to the storage.
+
+    The scheduler's file is indispensable, while files of workers may be missing.
 
     Raises
     ------
@@ -56,18 +62,19 @@ async def check_storage(link: ClusterLink, settings: RunSettings) -> None:
 async def wait_for_storage(
     link: ClusterLink, settings: RunSettings, lacking: dict[str, list[str]]
 ) -> None:
-    """Wait for uploads in progress, and log which files are missing.
+    """Wait for uploads in progress, and log which files are not in the storage after that.
 
     Parameters
     ----------
     link
         The cluster.
     settings
-        The run.
+        The settings of the run.
     lacking
-        Names of files that are not completely in the storage, by the process that has them.
+        For each process, the names of its files that are not completely in the storage.
     """
-    # By process, each file with the reason why it is not in the storage, if known.
+    # For each process: the file names, each with the reason why the file is not in the storage, or
+    # with an empty text if the reason is unknown.
     pending = {process: dict.fromkeys(names, "") for process, names in lacking.items() if names}
     local = files_to_upload(settings.uuid)
     deadline = monotonic() + _LIMIT
@@ -95,7 +102,10 @@ async def wait_for_storage(
 async def _files_to_upload(
     link: ClusterLink, run_uuid: str, pending: dict[str, dict[str, str]]
 ) -> dict[str, dict[str, str]]:
-    """Ask processes for their pending files. Those that do not answer are taken as unchanged."""
+    """Ask processes which of their files are not uploaded yet.
+
+    Processes that do not answer keep their entries of `pending`.
+    """
     try:
         workers = [process for process in pending if process != SCHEDULER]
         answers = await link.on_workers(aside, files_to_upload, run_uuid, workers=workers)
@@ -108,23 +118,28 @@ async def _files_to_upload(
 
 
 class Home:
-    """The client's directory, to which the run's files are copied if they are written elsewhere.
+    """The directory of a run on the client's host, and the copies of remote files in it.
+
+    Files that other hosts write to their own disks are copied into this directory.
 
     Parameters
     ----------
     settings
-        The run.
+        The settings of the run.
     """
 
     def __init__(self, settings: RunSettings) -> None:
         self._settings = settings
         self._mark = settings.directory, settings.uuid
         self._collector = FileCollector(settings, Path(settings.directory))
-        #: Whether the scheduler uses the same directory, so that its files are here.
+        #: Whether the scheduler writes its files to this same directory, as on a shared disk.
         self._is_shared = True
 
     async def prepare(self, link: ClusterLink) -> None:
-        """Mark the directory, and find out whether the scheduler uses the same.
+        """Place a mark in the directory, and check whether the scheduler sees the mark.
+
+        If so, both processes use the same directory. If the run has a storage, check instead
+        whether the scheduler can write to the storage.
 
         Raises
         ------
@@ -138,17 +153,17 @@ class Home:
             self._is_shared = await link.on_scheduler(aside, sees_mark, *self._mark)
 
     async def leave(self) -> None:
-        """Remove the mark when the run has ended."""
+        """Remove the mark from the directory after the end of the run."""
         if not self._settings.storage:
             await aside(remove_mark, *self._mark)
 
     def files(self) -> list[Path]:
-        """Return the run's files on this host. Those in a storage are copied here if needed.
+        """Return the paths of the run's files on this host, after fetching files from the storage.
 
         Raises
         ------
         TraceError
-            If the storage cannot be read, and there are none here.
+            If the storage cannot be read, and this host has no files of the run.
         """
         directory, run_uuid = Path(self._settings.directory), self._settings.uuid
         if not self._settings.storage:
@@ -166,7 +181,10 @@ class Home:
         return [path for path, _ in without_copies(files)]
 
     def copy_to(self, destination: Path) -> list[Path]:
-        """Copy the same files into a directory, with the profiles of calls next to them."""
+        """Copy the run's files (see `files`) and their call profiles into a directory.
+
+        Return the paths of the copied trace files.
+        """
         copies = []
         for path in self.files():
             copy = destination / path.name
@@ -180,21 +198,21 @@ class Home:
 
     @property
     def copies(self) -> set[Path]:
-        """The files that were copied here."""
+        """The files in this directory that were copied from other processes."""
         return self._collector.paths
 
     async def collect(
         self, link: ClusterLink, lacking: dict[str, list[str]] | None = None
     ) -> dict[str, str]:
-        """Copy files here that the scheduler has in another directory, or wait for uploads.
+        """Copy the run's files from other hosts, or wait for uploads if the run has a storage.
 
         Parameters
         ----------
         link
             The cluster.
         lacking
-            Names of files that are not completely on the scheduler's disk, or in the storage, by
-            the process that has them.
+            For each process, the names of its files that are not completely on the scheduler's
+            disk or in the storage.
 
         Returns
         -------
@@ -229,7 +247,7 @@ CHUNK_BYTES = 1 << 20
 
 
 class _Source(NamedTuple):
-    """A file, and the process whose disk has it, or None for this process."""
+    """A file, and the process that has this file on its disk (None: this process)."""
 
     process: str | None
     name: str
@@ -239,33 +257,34 @@ class _Source(NamedTuple):
 class FileCollector:
     """Copies the files of one run into one directory.
 
-    If several disks have a file, such as a worker's own and the scheduler's copy, the longest is
-    used. When called again, it copies what has been added since.
+    If several disks have the same file, such as a worker's original and the scheduler's copy, the
+    longest of them is copied. Later calls of `collect` copy only the bytes that were added since.
 
     Parameters
     ----------
     settings
-        The run.
+        The settings of the run.
     destination
-        A directory of this host. Files of the run in it are replaced, unless it is the run's own
-        directory.
+        A directory of this host. Files of the run in this directory are replaced, unless the run
+        is recorded into it.
     copies
-        Files in the run's directory that were copied there. The originals may be longer by now.
+        Files in the run's directory that are copies themselves, so that their originals on other
+        disks may have become longer.
     """
 
     def __init__(
         self, settings: RunSettings, destination: Path, copies: Container[Path] = ()
     ) -> None:
-        #: Copies, including profiles of calls, by the file's identity.
+        #: Paths of the copies, including call profiles, by identity of the file.
         self.files: dict[str, Path] = {}
         self._source = Path(settings.directory)
         self._arguments = (settings.directory, settings.uuid)
         self._destination = destination
         self._is_home = destination.resolve() == self._source.resolve()
         self._copies = copies
-        #: Copies of an earlier collection, by the identity of the file.
+        #: Paths of copies that an earlier collector made, by identity of the file.
         self._earlier_copies: dict[str, Path] = {}
-        #: Bytes of each copy, by its origin.
+        #: Path and bytes of each copy, by process and name of the original file.
         self._fetched: dict[tuple[str | None, str], tuple[Path, int]] = {}
 
     @property
@@ -276,16 +295,18 @@ class FileCollector:
     async def collect(
         self, link: ClusterLink, workers: list[str] | None = None, *, without: Container[str] = ()
     ) -> dict[str, str]:
-        """Copy files of this host, the scheduler and the workers that are not here.
+        """Copy all files of the run that the destination does not have completely.
+
+        The files come from this host, from the scheduler, and from workers.
 
         Parameters
         ----------
         link
             The cluster.
         workers
-            Addresses of the workers to ask, or None for all.
+            Addresses of the workers to ask, or None for all workers.
         without
-            Addresses of workers that are not asked because they have just failed to answer.
+            Addresses of workers not to ask, because they have just failed to answer.
 
         Returns
         -------
@@ -326,7 +347,11 @@ class FileCollector:
         workers: list[str] | None,
         without: Container[str],
     ) -> dict[str, str]:
-        """Replace sources by longer files on other disks, and add files that are not here."""
+        """Replace entries of `sources` by longer copies of the same file on other disks.
+
+        Files that this host does not have are added. Return the processes that did not answer, with
+        reasons.
+        """
         local_names = {identity: source.name for identity, source in sources.items()}
         arguments = (list_with_profiles, *self._arguments)
         files_of_scheduler = await link.on_scheduler(aside, *arguments)
@@ -338,14 +363,14 @@ class FileCollector:
             for name, size, identity in files:
                 path = self._source / name
                 is_copy = path in self._copies or path in self.paths
-                # A file with the same name as here is on a disk that both processes see.
+                # If both processes have a file with this name and identity, they share the disk.
                 is_shared = local_names.get(identity) == name and not is_copy
                 if not is_shared and (identity not in sources or sources[identity].size < size):
                     sources[identity] = _Source(process, name, size)
         return answers.silent
 
     async def _copy_local(self, name: str) -> Path:
-        """Copy a file of this host, unless it is in the destination already."""
+        """Copy a file of this host to the destination, unless the run is recorded there."""
         path = self._source / name
         if self._is_home:
             return path
@@ -354,7 +379,7 @@ class FileCollector:
         return copy
 
     async def _fetch(self, link: ClusterLink, source: _Source, identity: str) -> Path:
-        """Copy the part of a file on another disk that its copy lacks."""
+        """Copy a file from another disk, or only the bytes that an existing copy lacks."""
         assert source.process is not None
         origin = source.process, source.name
         if origin in self._fetched:
@@ -377,7 +402,7 @@ class FileCollector:
         return path
 
     def _new_path(self, name: str) -> Path:
-        """Return a path for a copy, with a number if the name is that of another file."""
+        """Return a path for a copy. Add a number to the name if another file has this name."""
         path = self._destination / name
         if self._is_home:
             with _writing(path):
@@ -391,7 +416,10 @@ class FileCollector:
 
 @contextmanager
 def _writing(path: Path) -> Iterator[None]:
-    """Raise a `CannotWriteError` with the path, since any other OSError means a silent process."""
+    """Replace an `OSError` by a `CannotWriteError` that names the path.
+
+    Callers interpret any other `OSError` as a process that does not answer.
+    """
     try:
         yield
     except OSError as error:

@@ -1,6 +1,7 @@
 """Requests to a live cluster about its work in progress, with a time limit for each process.
 
-Nothing is installed or changed there: functions are sent by value, and no client is registered.
+Nothing is installed or changed in the cluster: functions are sent by value, and no client is
+registered.
 """
 
 from __future__ import annotations
@@ -39,30 +40,32 @@ async def views_of(
 ) -> dict[str, Any]:
     """Ask the processes of a live cluster for their work in progress.
 
-    If only workers do not answer, this takes little longer than the limit, however many there are.
+    If only workers do not answer, this call takes little longer than the limit. The number of
+    workers makes no difference.
 
     Parameters
     ----------
     address
-        The scheduler's.
+        Address of the scheduler.
     connection_args
-        Of the client or of its `distributed.Security`: certificates for TLS.
+        Connection arguments of the client or of its `distributed.Security`, such as certificates
+        for TLS.
     limit
         Seconds to wait for each process.
 
     Returns
     -------
     dict
-        ``time``, in Unix seconds. ``scheduler``, a list of two snapshots of the scheduler (see
-        `looks.look_at_scheduler`), before and after those of the workers; None replaces a snapshot
-        if the scheduler did not answer. ``scheduler_process``, the state of its process if it did
-        not answer. ``workers``, the result of `looks.look_at_workers`, or None if the scheduler did
-        not answer.
+        ``time``: Unix seconds. ``scheduler``: a list of two snapshots of the scheduler (see
+        `looks.look_at_scheduler`), taken before and after the snapshots of the workers. A snapshot
+        is None if the scheduler did not answer. ``scheduler_process``: the state of the scheduler's
+        process if the scheduler did not answer, otherwise None. ``workers``: the result of
+        `looks.look_at_workers`, or None if the scheduler did not answer.
 
     Raises
     ------
     NoSchedulerError
-        If nothing listens at the address, or something that is not a Dask scheduler.
+        If no process listens at the address, or if the process is not a Dask scheduler.
     """
     call = _Calls(address, connection_args or {}, limit)
     answers = await call.check_is_scheduler()
@@ -84,7 +87,7 @@ async def views_of(
 
 
 class _Calls:
-    """Calls of functions on a scheduler."""
+    """Calls functions on a scheduler through its address, without a client."""
 
     def __init__(self, address: str, connection_args: dict[str, Any], limit: float) -> None:
         self.address = address
@@ -94,8 +97,8 @@ class _Calls:
     async def _check_listening(self) -> None:
         """Raise an error if nothing listens at the address.
 
-        Called only for an address that did not answer, because a scheduler with TLS logs a warning
-        about a connection without a handshake.
+        Call this only for an address that did not answer. The check opens a connection without a
+        TLS handshake, about which a scheduler with TLS would log a warning.
         """
         if self.address.partition("://")[0] not in _WITH_PORT:
             return
@@ -113,9 +116,10 @@ class _Calls:
         writer.close()
 
     async def check_is_scheduler(self) -> bool:
-        """Return whether a scheduler answers in time, or raise an error if another process does.
+        """Return whether a scheduler answers in time. Raise an error if it is another process.
 
-        A worker or a nanny would log an error for a call that only schedulers know.
+        The process is first asked for its identity, because a worker or a nanny would log an error
+        for a call that only schedulers know.
         """
         identity = await self._answer(self._identity(), self.limit)
         if identity is None:
@@ -135,12 +139,12 @@ class _Calls:
             return await server.identity()
 
     async def _answer(self, answer: Coroutine[Any, Any, Any], limit: float) -> Any:
-        """Return an answer, or None if it does not arrive in time.
+        """Wait for an answer and return it, or return None if it does not arrive in time.
 
         Raises
         ------
         NoSchedulerError
-            If the answering process is not a process of Dask.
+            If the process that answers is not a process of Dask.
         """
         try:
             return await within(limit, answer)
@@ -157,14 +161,14 @@ class _Calls:
     async def scheduler(
         self, function: Callable[..., Any], *args: Any, limit: float | None = None
     ) -> Any:
-        """Run a function on the scheduler, sent by value.
+        """Send a function by value to the scheduler, run it there, and return its result.
 
-        Return None if it does not answer in time.
+        Return None if the scheduler does not answer in time.
 
         Raises
         ------
         NoSchedulerError
-            If the answering process is not a Dask scheduler, or allows no functions.
+            If the process that answers is not a Dask scheduler, or refuses to run functions.
         """
 
         async def run() -> Any:
@@ -186,7 +190,7 @@ class _Calls:
         return response["result"]
 
     async def process_of_scheduler(self) -> str | None:
-        """Return the state of the scheduler's process, if it runs on this host."""
+        """Return the state of the scheduler's process, or None if it runs on another host."""
         if self.address.partition("://")[0] not in _WITH_PORT:
             return None
         return await state_of_listener(None, *get_address_host_port(self.address))

@@ -1,9 +1,9 @@
-"""`ClusterLink`: calls functions in the processes of a cluster, each with a time limit.
+"""`ClusterLink`: calls functions in the processes of a cluster, with a time limit for each call.
 
-A worker may not answer, because C code holds the GIL, SIGSTOP has stopped it, or the network is
-down. All workers are called at the same time, with the same time limit, and those that do not
-answer are reported. The scheduler calls the workers, so one call to it is enough, even after the
-client has closed.
+A worker may fail to answer because C code holds the GIL, SIGSTOP has stopped the process, or the
+network is down. All workers are called at the same time, with the same time limit, and workers that
+do not answer are reported. The scheduler passes the calls on to the workers, so this process needs
+only one connection. It also works after the client has closed.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from dasfprof.text import name_first
 
 
 async def within(limit: float, call: Coroutine[Any, Any, Any]) -> Any:
-    """Wait for a call no longer than the limit, even if it ignores its cancellation.
+    """Wait for a call for at most `limit` seconds, even if the call ignores its cancellation.
 
     Raises
     ------
@@ -52,7 +52,7 @@ async def within(limit: float, call: Coroutine[Any, Any, Any]) -> Any:
 
 
 def _ignore_outcome(task: asyncio.Future[Any]) -> None:
-    """Retrieve the exception of a call that nothing awaits, so that asyncio does not log it."""
+    """Retrieve the exception of a call that is no longer awaited, so that asyncio logs nothing."""
     if not task.cancelled():
         task.exception()
 
@@ -60,13 +60,13 @@ def _ignore_outcome(task: asyncio.Future[Any]) -> None:
 #: Errors of calls to a process that has ended, is closing or does not answer.
 GONE = (OSError, CommClosedError, TimeoutError, asyncio.TimeoutError, RuntimeError, ValueError)
 
-#: Name of the scheduler among the processes.
+#: Name under which results list the scheduler. The other processes are listed by address.
 SCHEDULER = "the scheduler"
 
 
 @dataclass
 class Answers:
-    """Answers of the processes of a cluster."""
+    """The answers of the processes of a cluster to one call."""
 
     #: Return values of the function, by the process's address.
     results: dict[str, Any] = field(default_factory=dict)
@@ -75,13 +75,16 @@ class Answers:
 
 
 def status_of(cluster: Any) -> str:
-    """Return a cluster's status, or empty. dask-gateway's is a text, and Dask's is an enum."""
+    """Return the status of a cluster as a text, or an empty text if the cluster has no status.
+
+    The status is a text in dask-gateway, and an enum in Dask.
+    """
     status = getattr(cluster, "status", "")
     return str(getattr(status, "name", status))
 
 
 class ClusterLink:
-    """The connection from a client's process to a cluster, which outlives the client.
+    """A connection from a client's process to a cluster. It still works after the client closes.
 
     Parameters
     ----------
@@ -101,13 +104,16 @@ class ClusterLink:
 
     @property
     def is_closed(self) -> bool:
-        """Whether the cluster is known to have closed, so that its processes wrote their files."""
+        """Whether this process knows that the cluster has closed.
+
+        The processes of a closed cluster have written their files.
+        """
         return status_of(self._cluster) in ("closed", "failed")
 
     async def on_scheduler(
         self, function: Callable[..., Any], *args: Any, limit: float | None = None
     ) -> Any:
-        """Run a function on the scheduler, with the scheduler as ``dask_scheduler``.
+        """Run a function on the scheduler, which Dask passes to it as ``dask_scheduler``.
 
         Raises
         ------
@@ -127,7 +133,7 @@ class ClusterLink:
     async def on_workers(
         self, function: Callable[..., Any], *args: Any, workers: list[str] | None = None
     ) -> Answers:
-        """Run a function on all workers, or on some, at the same time.
+        """Run a function on all workers at the same time, or only on the given workers.
 
         Raises
         ------
@@ -141,7 +147,7 @@ class ClusterLink:
         return answers
 
     async def on_process(self, process: str, function: Callable[..., Any], *args: Any) -> Any:
-        """Run a function on one process: the address of a worker, or `SCHEDULER`.
+        """Run a function in one process. `process` is the address of a worker, or `SCHEDULER`.
 
         Raises
         ------
@@ -160,8 +166,9 @@ class ClusterLink:
         if self._client.status == "running":
             yield self._client.scheduler
         else:
-            # Dask would try again and again if nothing listens. This is not checked with TLS, where
-            # a scheduler would log a warning about a connection without a handshake.
+            # Check first that a process listens, because Dask would repeat the attempt to connect.
+            # With TLS there is no such check: the scheduler would log a warning about a connection
+            # without a handshake.
             if self.address.startswith("tcp://"):
                 _, writer = await asyncio.open_connection(*get_address_host_port(self.address))
                 writer.close()
@@ -172,9 +179,9 @@ class ClusterLink:
 async def ask_workers(
     function: bytes, args: bytes, limit: float, workers: list[str] | None, dask_scheduler: Any
 ) -> Answers:
-    """Run a pickled function on workers at the same time, from the scheduler.
+    """Run a pickled function on workers at the same time. Called on the scheduler.
 
-    Workers that have left are not among the answers.
+    The answers do not list workers that have left the cluster.
     """
     connection_args, answers = dask_scheduler.connection_args, Answers()
 
@@ -209,7 +216,7 @@ def error_text(error: BaseException) -> str:
 
 
 def silent_processes(silent: dict[str, str]) -> str:
-    """Return a text with processes that did not answer, each with the reason."""
+    """Return a text that lists the processes that did not answer, each with the reason."""
     return name_first([f"{process} ({reason})" for process, reason in silent.items()])
 
 
@@ -220,16 +227,18 @@ _POLL_INTERVAL = 0.1
 async def wait_for_end(
     link: ClusterLink, list_files: Callable[[], list[Path]], deadline: float
 ) -> bool:
-    """Return whether the cluster has closed, or its files are complete, before a deadline.
+    """Wait until the cluster has closed or the run's files are complete.
+
+    Return False if neither happens before the deadline, otherwise True.
 
     Parameters
     ----------
     link
         The cluster.
     list_files
-        Lists the run's files on this host.
+        A function that lists the run's files on this host.
     deadline
-        On the monotonic clock.
+        Time on the monotonic clock, in seconds.
     """
     while not link.is_closed and not await asyncio.to_thread(_are_final, list_files):
         if monotonic() > deadline:
@@ -239,7 +248,7 @@ async def wait_for_end(
 
 
 def _are_final(list_files: Callable[[], list[Path]]) -> bool:
-    """Return whether there are files and none is still being written."""
+    """Return whether files exist, and no process is still writing to any of them."""
     try:
         files = [TraceFile(path) for path in list_files()]
         ended = (f.is_closed() or writer_of(f.read_header()) is Writer.ENDED for f in files)
@@ -257,22 +266,23 @@ logger = logging.getLogger(__name__)
 _INTERVAL, _LONGEST_INTERVAL = 0.5, 60.0
 #: Seconds to wait for a connection to the scheduler.
 _PATIENCE = 3.0
-#: Number of times that a client's process reports its existence within `orphan_timeout`.
+#: Minimum number of times that the process of a closed client reports to the scheduler within
+#: `orphan_timeout` that it is alive.
 _TIMES = 5
 
 
 def is_on_network(client: Client) -> bool:
-    """Return whether further connections to the scheduler of a connected client are possible."""
+    """Return whether this process can open further connections to the scheduler of a client."""
     return str(client.scheduler.address).startswith(("tcp://", "tls://"))
 
 
 class SchedulerWatch:
-    """Calls a function, once and in its own thread, when a scheduler or its run has ended.
+    """Calls a function once, in a separate thread, after a scheduler or the run on it has ended.
 
-    A closed client shows nothing about its scheduler, which may continue with other clients. So
-    once the client is no longer connected, its scheduler is contacted, less and less often. Each
-    contact also reports that the client's process exists, so that its run continues (see
-    `Absence`).
+    A closed client does not know whether its scheduler still runs: the scheduler may continue with
+    other clients. Therefore, once the client is no longer connected, this watch contacts the
+    scheduler at increasing intervals. Each contact also tells the scheduler that the client's
+    process is alive, so that the scheduler does not end the run (see `Absence`).
 
     Parameters
     ----------
@@ -281,9 +291,9 @@ class SchedulerWatch:
     plugin
         The name of the run's plugin on the scheduler.
     orphan_timeout
-        Seconds for which the process may be gone.
+        Seconds without contact after which the scheduler ends the run.
     gone
-        The function.
+        The function to call.
     """
 
     def __init__(
@@ -324,12 +334,13 @@ class SchedulerWatch:
             return True
         except OSError as error:
             logger.debug("the scheduler at %s: %r", self._link.address, error)
-            # The network may be down for a while. A closed client does not reconnect.
+            # The network may be down for a while, and an open client may reconnect. A closed client
+            # does not reconnect.
             return bool(self._client.status == "closed")
         return False
 
     def _has_ended(self) -> bool:
-        """Contact the scheduler and return whether it or its run is gone."""
+        """Contact the scheduler, and return whether the scheduler or the run on it has ended."""
         try:
             has_run = asyncio.run(self._link.on_scheduler(report_client, self._plugin))
         except Exception as error:  # It may be busy, or closing. The next call tries again.

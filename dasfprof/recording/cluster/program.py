@@ -1,4 +1,7 @@
-"""The program that this process runs, and the announcement of its clients to schedulers."""
+"""Facts about the program that this process runs, and messages that announce its clients.
+
+A process that dasfprof records announces each of its clients to the client's scheduler.
+"""
 
 from __future__ import annotations
 
@@ -10,27 +13,27 @@ import uuid
 import weakref
 from typing import Any
 
-#: Dask's topic in which processes that dasfprof records announce their clients to schedulers.
+#: Topic of the Dask events with which processes announce their clients to schedulers.
 TOPIC = "dasfprof-clients"
-#: Prefix of the ids of clients that tasks use.
+#: Prefix of the ids of clients that Dask creates inside tasks.
 TASK_CLIENT_PREFIX = "Client-worker-"
 #: Distinguishes this process from others with the same process id.
 _PROCESS = uuid.uuid4().hex
 #: The clients that this process has announced.
 _announced: weakref.WeakSet[Any] = weakref.WeakSet()
 
-#: Names of programs whose ``argv[0]`` is not a script of the user.
+#: Names of programs by ``argv[0]``, for values of ``argv[0]`` that do not name the user's script.
 _STARTERS = {"ipykernel_launcher.py": "Jupyter kernel", "-c": "python -c", "": "python"}
 
 
 def program_facts() -> dict[str, Any]:
-    """Return ``command``, the name of the program, and ``command_arguments``, their number.
+    """Return the name of the program and the number of its command-line arguments.
 
-    The arguments themselves and the path of the program are not recorded: they may contain
-    passwords and names of people.
+    The entries are ``command`` and ``command_arguments``. The arguments themselves and the path of
+    the program are not recorded, because they may contain passwords and names of people.
     """
     arguments = getattr(sys, "argv", None) or [""]
-    # A name that is not valid text has surrogates, which headers cannot contain.
+    # A file name that is not valid text contains surrogates, which headers cannot contain.
     name = os.path.basename(arguments[0]).encode(errors="replace").decode()
     spec = getattr(sys.modules.get("__main__"), "__spec__", None)
     if spec is not None:
@@ -48,7 +51,7 @@ def this_process() -> str:
 
 
 async def announce(client: Any) -> None:
-    """Report a client's name and process to its scheduler."""
+    """Announce a client to its scheduler: report its id, a readable name, and this process."""
     _announced.add(client)
     try:
         user = getpass.getuser()
@@ -61,7 +64,10 @@ async def announce(client: Any) -> None:
 
 
 def announce_once(client: Any) -> None:
-    """Announce a client before its first graph is sent, unless a task uses it."""
+    """Announce a client that has not been announced, unless Dask created it inside a task.
+
+    This is called before the client sends its first graph.
+    """
     if client in _announced or client.id.startswith(TASK_CLIENT_PREFIX):
         return
     if client.asynchronous:

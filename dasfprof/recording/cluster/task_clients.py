@@ -12,48 +12,48 @@ from dasfprof.recording.dask_internals.inspection.views import UNFINISHED
 from dasfprof.recording.settings import RunSettings
 from dasfprof.schema.tasks import CLIENT, CLIENT_TASKS
 
-#: Maximum number of clients of a scheduler with a single user: that of `fire_and_forget`, and the
-#: user's.
+#: Maximum number of clients of a scheduler with a single user: the user's client, and the client
+#: that Dask creates for `fire_and_forget`.
 _SINGLE_USER = 2
 #: Maximum number of tasks per client that are written when recording begins.
 _MOST_KNOWN = 100_000
 
 
 class TaskClients:
-    """Records the names of clients, and their tasks that are in none of their recorded graphs.
+    """Records the names of clients, and those of their tasks that no recorded graph contains.
 
-    If only the tasks of one process's clients are recorded, tasks of others are hidden. They get an
-    annotation that marks them for workers, and this object contains their keys. Tasks that were
-    submitted by tasks are hidden while any hidden task is being processed, because it is unknown
-    which task submitted them.
+    If a run records only the clients of one process, the tasks of other clients are hidden. Each
+    hidden task gets an annotation, by which workers recognize it. ``key in task_clients`` is true
+    for the keys of hidden tasks. While any hidden task is being processed, tasks that were
+    submitted by tasks are hidden as well, because it is unknown which task submitted them.
 
     Parameters
     ----------
     scheduler
         The scheduler.
     settings
-        The run.
+        The settings of the run.
     record
-        Records an event of a kind.
+        A function that records an event. Its first argument is the kind of the event.
     """
 
     def __init__(self, scheduler: Any, settings: RunSettings, record: Callable[..., None]) -> None:
         self._scheduler, self._settings, self._record = scheduler, settings, record
         self._recorded: set[str] = set()
-        #: Messages in which processes announced their clients, by client.
+        #: Messages in which processes announced their clients, by client id.
         self._announced: dict[str, dict[str, str]] = {}
         #: Whether tasks of other processes' clients are hidden.
         self.hides = settings.process not in ("", this_process())
         #: Functions of the tasks that are not hidden.
         self._functions: set[str] = set()
-        #: Keys of hidden tasks that were sent to workers before they could be marked.
+        #: Keys of hidden tasks that were assigned to workers before they could be marked.
         self.sent_before: list[Any] = []
         for _, message in scheduler.get_events(TOPIC):
             self.announced(message)
         self._begin()
 
     def _begin(self) -> None:
-        """Record or hide the tasks that the scheduler already has."""
+        """Record or hide the tasks that the scheduler already has when recording starts."""
         shown = set()
         for client, state in list(self._scheduler.clients.items()):
             keys = [] if self._is_other(client) else _with_dependencies(state.wants_what)
@@ -75,19 +75,22 @@ class TaskClients:
             self._announced[message["client"]] = message
 
     def sent(self, client: str, keys: Iterable[Any], tasks: Iterable[Any]) -> bool:
-        """Record that a client sent a graph, and return whether its tasks are hidden.
+        """Record that a client sent a graph, and return whether the graph's tasks are hidden.
 
         Parameters
         ----------
         client
             The client's id.
-        keys, tasks
-            Keys of the requested results, and of all tasks of the graph.
+        keys
+            Keys of the requested results.
+        tasks
+            Keys of all tasks of the graph.
         """
         known = self._scheduler.tasks
         if self._is_other(client):
             for key in tasks:
-                if known[key].state == "released":  # Tasks in other states came with other graphs.
+                # Tasks in other states were submitted with other graphs.
+                if known[key].state == "released":
                     self._mark(known[key])
             return True
         for key in tasks if self.hides else ():
@@ -106,7 +109,7 @@ class TaskClients:
         return task is not None and self._is_marked(task)
 
     def narrowed(self, view: dict[str, Any]) -> dict[str, Any]:
-        """Return a view of the scheduler without the texts of hidden tasks."""
+        """Return a snapshot of the scheduler without the functions and keys of hidden tasks."""
         shown = self._functions
         tasks = {name: view["tasks"][name] for name in view["tasks"] if name in shown}
         workers = [
@@ -127,7 +130,7 @@ class TaskClients:
         }
 
     def stop(self) -> None:
-        """Remove the marks."""
+        """Remove the marks from all hidden tasks."""
         for task in self._scheduler.tasks.values() if self.hides else ():
             self._unmark(task)
 
@@ -157,21 +160,24 @@ class TaskClients:
         if name is None:
             comm = getattr(self._scheduler.client_comms.get(client), "comm", None)
             host = str(getattr(comm, "peer_address", "")).partition("://")[2].rpartition(":")[0]
-            # The first part of an id differs between clients that begin at different times.
+            # The part of an id after "Client-" or "Client-worker-" depends on the time of creation.
             name = f"{host} {client.split('-')[1]}" if host and "-" in client else None
         self._record(CLIENT, client, name)
 
 
 def sent_before(plugin: str, dask_scheduler: Any) -> list[Any]:
-    """Return the tasks that a plugin hides and that were sent to workers before it started."""
+    """Return the keys of tasks that a plugin hides, but that workers received before its start.
+
+    `plugin` is the name of the plugin on the scheduler.
+    """
     clients = getattr(dask_scheduler.plugins.get(plugin), "clients", None)
     return [] if clients is None else clients.sent_before
 
 
 def _with_dependencies(wanted: Iterable[Any]) -> list[Any]:
-    """Return the keys of tasks and of those that they depend on."""
+    """Return the keys of tasks and of all their direct and indirect dependencies."""
     tasks, keys = list(wanted), dict[Any, None]()
-    for task in tasks:  # The list grows.
+    for task in tasks:  # The loop appends to this list.
         if task.key not in keys:
             keys[task.key] = None
             tasks += task.dependencies

@@ -1,4 +1,8 @@
-"""Why workers leave: `ClusterChanges` records requests, and `WorkerExits` how processes ended."""
+"""Reasons why workers leave the cluster.
+
+`WorkerExits` finds out how the processes of workers ended. `ClusterChanges` records requests such
+as restarts and retirements. `Absence` ends a run after its client has died.
+"""
 
 from __future__ import annotations
 
@@ -22,15 +26,17 @@ from dasfprof.recording.guard import HookGuard
 from dasfprof.recording.settings import RunSettings
 from dasfprof.text import format_duration
 
-# `WorkerExits`: how the processes of workers ended that left the cluster, from the logs of nannies.
-# Only a nanny sees the exit code of its worker's process. Without a nanny, or if its log omits
-# messages of level INFO, the code stays unknown.
+# `WorkerExits`: reads from the logs of nannies how the processes of workers ended. Only a nanny
+# sees the exit code of its worker's process. The code stays unknown if a worker has no nanny, or if
+# the nanny's log omits messages of level INFO.
 
-#: Seconds until a nanny is asked again, number of requests, and time limit of an answer (seconds).
+#: Seconds between two requests to a nanny, maximum number of requests, and time limit for each
+#: answer (seconds).
 _PAUSE, _TRIES, _LIMIT = 0.5, 10, 5.0
-#: Maximum seconds that the end of a recording waits for answers.
+#: Maximum seconds for which the end of a recording waits for answers.
 _END = 2.0
-#: Maximum number of messages that are read, and of characters of a stored message.
+#: Maximum number of log messages that are read, and maximum number of characters that are stored of
+#: a message.
 _MESSAGES, _LONGEST = 200, 300
 
 #: Called with a worker's address, its exit code (negative for a signal, None if unknown), and the
@@ -39,14 +45,16 @@ Listener = Callable[[str, "int | None", "str | None"], object]
 
 
 class WorkerExits:
-    """Asks the nannies of workers that left. Used on the scheduler's event loop.
+    """Asks the nannies of workers that left how the workers' processes ended.
+
+    Used on the scheduler's event loop.
 
     Parameters
     ----------
     connection_args
-        The scheduler's, for connections to nannies.
+        The scheduler's connection arguments, for connections to nannies.
     listener
-        Called with each exit.
+        A function that is called for each exit.
     guard
         Handles errors.
     """
@@ -55,17 +63,20 @@ class WorkerExits:
         self._connection_args = connection_args
         self._listener, self._guard = listener, guard
         self._loop = asyncio.get_running_loop()
-        #: By worker: address of its nanny, and its process id.
+        #: For each worker address: the address of its nanny, and the worker's process id.
         self._nannies: dict[str, tuple[str, int]] = {}
         self._asking: set[asyncio.Task[None]] = set()
 
     def joined(self, address: str, state: Any) -> None:
-        """Store a worker's nanny."""
+        """Store the address of a new worker's nanny."""
         if state.nanny and state.pid:
             self._nannies[address] = str(state.nanny), int(state.pid)
 
     def left(self, address: str) -> None:
-        """Start asking the nanny of a worker that left, which may not know the exit code yet."""
+        """Start asking the nanny of a worker that left.
+
+        The nanny may not know the exit code yet, so it is asked several times.
+        """
         known = self._nannies.pop(address, None)
         if known is not None:
             task = self._loop.create_task(self._ask(address, *known))
@@ -75,8 +86,8 @@ class WorkerExits:
     async def _ask(self, address: str, nanny: str, pid: int) -> None:
         reason = None
         try:
-            # A nanny logs the reason before it ends its worker, and ends soon after if the program
-            # ends.
+            # A nanny logs the reason before it ends its worker. If the program ends, the nanny
+            # itself ends soon after that.
             for _ in range(_TRIES):
                 code, latest_reason = exit_in(await within(_LIMIT, self._logs(nanny)), pid)
                 reason = reason or latest_reason
@@ -95,21 +106,22 @@ class WorkerExits:
             return [str(text) for _, text in await server.get_logs(n=_MESSAGES)]
 
     async def finish(self) -> None:
-        """Wait for answers for some seconds, because a run often ends after a worker's death."""
+        """Wait some seconds for answers, because a run often ends soon after a worker's death."""
         if self._asking:
             await asyncio.wait(self._asking, timeout=_END)
 
     def stop(self) -> None:
-        """Stop asking. Called in any thread."""
+        """Stop asking. This can be called in any thread."""
         for task in list(self._asking):
             with contextlib.suppress(RuntimeError):  # The event loop has ended, and the task too.
                 self._loop.call_soon_threadsafe(task.cancel)
 
 
 def exit_in(logs: list[str], pid: int) -> tuple[int | None, str | None]:
-    """Return the exit code of a process, and why its nanny ended it, from the nanny's log.
+    """Read a process's exit code, and why its nanny ended it, from the messages in the nanny's log.
 
-    The code is negative for a signal. The only reason that nannies log is too much memory.
+    Each of the two is None if the log does not contain it. The code is negative if a signal ended
+    the process. The only reason that nannies log is that the worker used too much memory.
     """
     text = "\n".join(logs)
     ended = re.search(rf"Worker process {pid} (was killed by|exited with) \w+ (\d+)", text)
@@ -118,29 +130,30 @@ def exit_in(logs: list[str], pid: int) -> tuple[int | None, str | None]:
     return code, reason[1][:_LONGEST] if reason else None
 
 
-# `ClusterChanges`: restarts, retirements, pauses and removals of workers, cancelled tasks, and
-# adaptive scaling. It reads what Dask's scheduler logs as events, and observes what adaptive
-# clusters ask the scheduler.
+# `ClusterChanges`: reports restarts, retirements, pauses and removals of workers, cancelled tasks,
+# and adaptive scaling. It reads the events that Dask's scheduler logs, and observes the requests of
+# adaptive clusters to the scheduler.
 
-#: Called with an action, its requester, the workers' addresses and a number. See ``CLUSTER_CHANGE``
-#: in the schema.
+#: Called with an action, the process that requested it, the workers' addresses, and a number. See
+#: ``CLUSTER_CHANGE`` in the schema.
 ChangeListener = Callable[[str, "str | None", list[str], "float | None"], object]
 
-#: Clients that do not belong to a program: those of tasks, and Dask's own.
+#: Prefixes of the ids of clients that do not belong to a program: clients inside tasks, and Dask's
+#: client for `fire_and_forget`.
 _NOBODY = (TASK_CLIENT_PREFIX, "fire-and-forget")
 #: Prefix of the stimulus ids of a restart of all workers.
 _RESTART = "client-restart"
 
 
 class ClusterChanges:
-    """Calls a listener with each change. Used on the scheduler's event loop.
+    """Calls a listener for each change of the cluster. Used on the scheduler's event loop.
 
     Parameters
     ----------
     scheduler
         The scheduler.
     listener
-        Called with each change.
+        A function that is called for each change.
     guard
         Handles errors.
     """
@@ -162,7 +175,7 @@ class ClusterChanges:
         ]
 
     def stop(self) -> None:
-        """Stop observing adaptive scaling."""
+        """Stop observing the requests of adaptive clusters."""
         while self._undo:
             self._undo.pop()()
 
@@ -176,11 +189,11 @@ class ClusterChanges:
         self._surplus.update(ws.address for ws in states if {ws.name, ws.address} & set(names))
 
     def never_sent(self, stimulus_id: str) -> None:
-        """Count a task that was cancelled before its assignment, if a restart cancelled it."""
+        """Count a cancelled task that was never assigned to a worker, if a restart cancelled it."""
         self._never_sent += stimulus_id.startswith(_RESTART)
 
     def restart(self) -> None:
-        """Report that all workers are restarted, after their tasks were cancelled."""
+        """Report a restart of all workers. Dask has already cancelled the tasks at this point."""
         clients = [name for name in self._scheduler.clients if not name.startswith(_NOBODY)]
         who = clients[0] if len(clients) == 1 else None
         self._report("restart", who, list(self._scheduler.workers), self._never_sent)
@@ -205,65 +218,67 @@ class ClusterChanges:
             adaptive = bool(retired) and self._surplus.issuperset(retired)
             self._report("retire", "adaptive" if adaptive else None, retired, None)
         elif action == "restart-workers" and topic == "all" and event.get("client"):
-            if not self._restarting:  # Only some workers. `restart` has reported a restart of all.
+            # This is a restart of some workers. `restart` has already reported a restart of all.
+            if not self._restarting:
                 self._report("restart", event["client"], workers, 0)
             self._restarting = False
 
 
-# --- `Absence`: ends a run whose client is permanently gone, as after SIGKILL ---------------------
+# --- `Absence`: ends a run if its client does not return, as after SIGKILL ------------------------
 
 logger = logging.getLogger(__name__)
 
-#: Number of steps into which the time without a client is divided.
+#: Number of equal steps into which `orphan_timeout` is divided.
 _STEPS = 20
 
 
 class Absence:
-    """Ends a run after the client that registered it has been gone for some time.
+    """Ends a run after the client that registered it has been gone for `orphan_timeout`.
 
-    Used on the scheduler's event loop. A client that has closed may have left its process behind,
-    which continues with other clients and reports its existence (`reset`). Time for which the event
-    loop is blocked counts as one step, because no client can return then.
+    Used on the scheduler's event loop. The process of a closed client may continue with other
+    clients. It then reports from time to time that it is alive (`reset`). However long the event
+    loop is blocked, that time counts as one step, because no client can return during it.
 
     Parameters
     ----------
     settings
-        The run. One without a client ends with its cluster.
+        The settings of the run. A run that no client registered ends with its cluster.
     """
 
     def __init__(self, settings: RunSettings) -> None:
         self._settings = settings
         self._steps_left = _STEPS
-        #: While the client is gone: since when, and the next step.
+        #: While the client is gone: the time when it left (Unix seconds), and the timer of the next
+        #: step.
         self._since = 0.0
         self._next: asyncio.TimerHandle | None = None
         self._stopped = False
 
     def begin(self, scheduler: Any, writer: TraceWriter, guard: HookGuard) -> None:
-        """Start watching. The client may be gone already."""
+        """Start watching. The client may already have left."""
         self._scheduler, self._writer, self._guard = scheduler, writer, guard
         if self._settings.client not in scheduler.clients:
             self.left(self._settings.client)
 
     def left(self, client: str) -> None:
-        """Record that a client has left the scheduler."""
+        """Start the timeout, if the client that left the scheduler is the run's client."""
         if client and client == self._settings.client and self._next is None:
             self._since = time()
             self.reset()
             self._wait()
 
     def came(self, client: str) -> None:
-        """Record that a client has connected, possibly again."""
+        """Stop the timeout, if the client that connected is the run's client."""
         if client == self._settings.client and self._next is not None:
             self._next.cancel()
             self._next = None
 
     def reset(self) -> None:
-        """Restart the timeout, because the client's process exists."""
+        """Restart the timeout, because the client's process has reported that it is alive."""
         self._steps_left = _STEPS
 
     def stop(self) -> None:
-        """Stop watching. Called in any thread."""
+        """Stop watching. This can be called in any thread."""
         self._stopped = True
 
     def _wait(self) -> None:
