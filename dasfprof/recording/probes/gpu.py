@@ -1,7 +1,8 @@
-"""`GpuProbe`: reads the GPUs that a worker may use, in the sampler's thread.
+"""`GpuProbe`: reads the GPUs that a worker may use, in the thread of the resource monitor.
 
-If they cannot be read (no library, driver, permission or device), a row of "GPU Devices" has the
-reason, and nothing is raised. The probe also runs on workers without a GPU.
+If the GPUs cannot be read, for example because the driver or the permission is missing, the probe
+raises no error but writes the reason into a row of "GPU Devices". Therefore it can also run on
+workers that have no GPU.
 """
 
 from __future__ import annotations
@@ -37,30 +38,31 @@ from dasfprof.schema.resources import (
     GpuAvailability,
 )
 
-#: Seconds after which a worker also reads devices that it may use and that no worker reads. By
-#: then, each worker has taken the duty of its own device.
+#: Seconds after which a worker also reads those of its visible devices that no other worker reads.
+#: By then, each worker has taken the duty to read the device that it uses itself.
 OTHERS_AFTER = 1.0
 
 #: Seconds between two checks whether CUDA has been initialized in this process.
 CUDA_INTERVAL = 1.0
 
-#: Maximum fraction of a core that readings may take. The cost of a driver's calls differs by a
-#: factor of ten between devices, so the next readings are delayed accordingly.
+#: Maximum fraction of a core that readings may take. After each reading, the next one is delayed
+#: accordingly, because the cost of calls of the driver differs by a factor of ten between devices.
 CPU_SHARE = 0.003
 
 _NOTHING = (None, None, None, None)
 
 
 class GpuProbe:
-    """Reads each device of a host once per sample, even if several workers may use it.
+    """Reads the GPUs of a worker, each of which only one worker of the host reads.
 
-    There is a host duty for each device. So each worker of LocalCUDACluster reads its own device,
-    and one of the workers that share a device reads it.
+    Each device has a `HostDuty`, which one worker takes. Therefore each worker of a
+    LocalCUDACluster reads the device that it uses. If several workers share a device, one of them
+    reads it.
 
     Parameters
     ----------
     elect
-        Returns the `HostDuty` of a device, by its UUID.
+        A function that returns the `HostDuty` for the UUID of a device.
     """
 
     def __init__(self, elect: Callable[[str], Any]) -> None:
@@ -70,7 +72,7 @@ class GpuProbe:
         self._visible: VisibleDevices | None = None
         self._readers: dict[str, tuple[GpuReader, Any]] = {}
         #: Values of the worker's device in this sample: NVML index, utilization in %, used bytes,
-        #: and bytes that this process uses. None if it was not read.
+        #: and bytes that this process uses. All are None if the device was not read.
         self.own_usage: tuple[Any, ...] = _NOTHING
         self._due = 0.0
         self._others_due = 0.0
@@ -78,7 +80,10 @@ class GpuProbe:
         self._cuda_asked = False
 
     def sample(self, host_duty: bool) -> Iterator[tuple[Schema, tuple[Any, ...]]]:
-        """Read the devices whose duty this worker has. The first call initializes NVML."""
+        """Yield rows of the devices that this worker has the duty to read.
+
+        The first call initializes NVML.
+        """
         now = monotonic()
         if self._visible is None:
             self._others_due = now + OTHERS_AFTER
@@ -93,7 +98,7 @@ class GpuProbe:
             self._due = now + (thread_time() - begin) / CPU_SHARE
 
     def _read(self, others: bool) -> Iterator[tuple[Schema, tuple[Any, ...]]]:
-        """Read the worker's device, and other devices if `others`."""
+        """Yield rows of the worker's device, and of other devices if `others` is true."""
         for uuid, (reader, duty) in list(self._readers.items()):
             is_own = self._own is not None and uuid == self._own.uuid
             if reader.lost or not (is_own or others) or not duty.held():
@@ -109,7 +114,7 @@ class GpuProbe:
                 yield self._describe(GpuAvailability.LOST)
 
     def close(self) -> None:
-        """Release the duties of the devices and shut NVML down."""
+        """Release the duties to read the devices, and shut NVML down."""
         for _, duty in self._readers.values():
             duty.release()
         self._readers.clear()
@@ -149,7 +154,10 @@ class GpuProbe:
         return self._describe(self._visible.availability)
 
     def _consult_cuda(self) -> Iterator[tuple[Schema, tuple[Any, ...]]]:
-        """Use the devices that CUDA reports once it is initialized in this process."""
+        """Use the devices that CUDA reports, if the program has initialized CUDA in this process.
+
+        Yield a row of "GPU Devices" if these are not the devices that were assumed before.
+        """
         uuids = ask_cuda()
         if uuids is None:
             return
@@ -163,7 +171,7 @@ class GpuProbe:
         self._visible = visible
         devices: Sequence[Device] = visible.devices
         if visible.availability is GpuAvailability.ORDER_UNKNOWN:
-            # Read all of them, because it is not yet known which one is the worker's.
+            # Read all installed devices, because it is not yet known which of them the worker uses.
             devices = with_instances(self._installed)
         shown = {device.uuid: device for device in devices}
         for uuid in self._readers.keys() - shown.keys():
@@ -193,7 +201,7 @@ class GpuProbe:
 
 
 def list_devices(nvml: Any) -> tuple[list[Device], Any]:
-    """Return the host's GPUs, and the last error of those that cannot be opened, or None."""
+    """Return the host's GPUs that can be opened, and the last error of another GPU, or None."""
     devices, refusal = [], None
     for index in range(nvml.nvmlDeviceGetCount()):
         try:
@@ -251,9 +259,10 @@ Values = tuple[float, int, int]
 
 
 class DeviceMemoryProbe:
-    """Reads the results of a worker in device memory, on the host and on disk, and their moves.
+    """Reads how many results a worker has in device memory, host memory and on disk.
 
-    It has no rows if the worker's data is not a `DeviceHostFile` of dask-cuda.
+    It also counts the moves of results between these. The probe yields no rows if the worker's data
+    is not a `DeviceHostFile` of dask-cuda.
 
     Parameters
     ----------
@@ -263,10 +272,11 @@ class DeviceMemoryProbe:
 
     def __init__(self, worker: Any) -> None:
         data = worker.data
-        # Recognized by its attributes, because dask-cuda cannot be imported without CUDA libraries.
+        # Recognize the class by its attributes, because dask-cuda cannot be imported without CUDA.
         funcs = [getattr(data, name, None) for name in ("device_host_func", "disk_func")]
         self._data = data if funcs[0] is not None and hasattr(data, "device") else None
-        #: Seconds, bytes and number of dumps and of loads, between device and host, and to disk.
+        #: Seconds, bytes and number of moves, by pair of memories and direction (``dump`` or
+        #: ``load``). Pair 0 is device and host, pair 1 is host and disk.
         self._moved: dict[tuple[int, str], Values] = {}
         self._patches: list[Patch] = []
         for number, func in enumerate(funcs if self._data is not None else ()):
@@ -290,12 +300,15 @@ class DeviceMemoryProbe:
         yield DEVICE_MEMORY, (time(), *held, *chain.from_iterable(self._moved.values()))
 
     def close(self) -> None:
-        """Restore the wrapped functions."""
+        """Restore the functions of `DeviceHostFile` that this probe wraps."""
         while self._patches:
             self._patches.pop().remove()
 
     def _metering(self, number: int, name: str, original: Any, patch: Patch) -> Any:
-        """Return a wrapper that counts and times a conversion of a `zict.Func`."""
+        """Return a wrapper that counts and times the calls of a conversion function.
+
+        `number` and `name` are the key of `_moved` under which the calls are counted.
+        """
 
         def metered(*args: Any, **kwargs: Any) -> Any:
             start = perf_counter()
@@ -312,7 +325,7 @@ class DeviceMemoryProbe:
 
 
 def _size(stored: Any) -> int:
-    """Return the bytes of a result on the host or on disk, which consists of frames."""
+    """Return the bytes of a serialized result, which consists of frames."""
     frames = getattr(stored, "frames", stored)
     if isinstance(frames, list | tuple):
         return sum(memoryview(frame).nbytes for frame in frames)
@@ -320,6 +333,9 @@ def _size(stored: Any) -> int:
 
 
 def _weight(buffer: Any) -> float | None:
-    """Return the bytes in a buffer's fast part according to Dask, or None without a limit."""
+    """Return the bytes that Dask counts in the fast memory of a buffer, or None.
+
+    Dask does not count them if the fast memory has no limit.
+    """
     weight = getattr(getattr(buffer, "fast", None), "total_weight", None)
     return None if weight is None else float(weight)

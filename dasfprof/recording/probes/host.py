@@ -1,4 +1,4 @@
-"""Probes of a worker, its process and its host, which the resource monitor reads in its thread."""
+"""Probes that read a worker, its process and its host, in the thread of the resource monitor."""
 
 from __future__ import annotations
 
@@ -41,8 +41,9 @@ Row = tuple[Any, ...]
 class DiskProbe:
     """Reads free space and I/O counters of the host's disks, on the worker with host duty.
 
-    Network file systems are left out, because a missing server would block the sampler forever.
-    The file system of the worker's local directory is always read, as the worker depends on it.
+    Network file systems are left out, because a server that is down would block the monitor's
+    thread forever. The file system of the worker's local directory is read in any case, because the
+    worker depends on it too.
 
     Parameters
     ----------
@@ -58,7 +59,7 @@ class DiskProbe:
         self._due = monotonic()
 
     def sample(self, host_duty: bool) -> Iterator[tuple[Schema, Row]]:
-        """Yield a row of "Disk Usage" for each disk when they are due."""
+        """Yield a row of "Disk Usage" for each disk, if `INTERVAL` has passed."""
         now = monotonic()
         if not host_duty or now < self._due:
             return
@@ -81,9 +82,11 @@ class DiskProbe:
                 yield device, None, None, 0, *_NO_SPACE, *_counted(counter)
 
     def _mounted(self) -> dict[str, tuple[str, str, int]]:
-        """Return mount point, file system and 1 for the local directory's disk, by device.
+        """Return the mount point and the file system of each device, and a flag, by device name.
 
-        If a device has several mount points, the shortest is returned.
+        The flag is 1 for the disk of the worker's local directory, otherwise 0. If a device has
+        several mount points, the shortest is returned. For the disk of the local directory, it is
+        the mount point of that directory.
         """
         spilled_to = max(
             (part for part in psutil.disk_partitions(all=True) if self._holds(part.mountpoint)),
@@ -104,21 +107,25 @@ class DiskProbe:
 
 
 def _name(device: str) -> str:
-    """Return the kernel's name of a device, or the name unchanged if it is not a device."""
+    """Return the kernel's name of a device, or `device` unchanged if it is not under ``/dev``."""
     if not device.startswith("/dev/"):
         return device
     return os.path.basename(os.path.realpath(device))
 
 
 def _read_counters() -> dict[str, Any]:
-    # Without psutil's correction of overflows, which stores one last reading for all callers.
+    # `nowrap=False` turns off psutil's correction of overflows, because this correction remembers
+    # only one previous reading for all callers.
     with contextlib.suppress(OSError, RuntimeError, NotImplementedError, psutil.Error):
         return dict(psutil.disk_io_counters(perdisk=True, nowrap=False))
     return {}
 
 
 def _counted(counter: Any) -> Row:
-    """Return operations, bytes and seconds. psutil has milliseconds, and only on some systems."""
+    """Return the operations, bytes and seconds of a disk counter, each None if unknown.
+
+    psutil counts milliseconds, and only on some systems.
+    """
     times = (getattr(counter, name, None) for name in ("read_time", "write_time"))
     return (
         *(getattr(counter, name, None) for name in _COUNTERS),
@@ -144,10 +151,10 @@ _OWN_GPU = [column.name for column in OWN_GPU]
 
 
 class Probe(Protocol):
-    """A source of samples. Called only in the sampler's thread."""
+    """A source of resource samples. It is called only in the thread of the resource monitor."""
 
     def sample(self, host_duty: bool) -> Rows:
-        """Read once.
+        """Take one sample, and return its rows with their schemas.
 
         Parameters
         ----------
@@ -160,20 +167,22 @@ class Probe(Protocol):
 
 
 class ResourceProbe:
-    """Reads this process and, on duty, its host.
+    """Reads this process and, if the worker has host duty, its host.
 
     Parameters
     ----------
     gpu
-        The probe of GPUs, which is read first. The row includes its reading of the worker's GPU.
+        The probe of GPUs, which must be sampled before this probe. The row includes the values of
+        the worker's GPU.
     usage
-        Reads the process. By default, a `ProcessUsage`.
+        The object that reads the process. The default is a `ProcessUsage`.
     """
 
-    #: Seconds between two readings of the host, which cost ten times those of the process, and
-    #: of the process's control group.
+    #: Seconds between two readings of the host, and between two readings of the process's control
+    #: group. Reading the host costs ten times as much as reading the process.
     HOST_INTERVAL = 1.0
-    #: Minimum seconds for a CPU percentage, because the kernel counts in ticks of 10 ms.
+    #: Minimum seconds over which a CPU percentage is computed, because the kernel counts CPU time
+    #: in ticks of 10 ms.
     MIN_CPU_INTERVAL = 0.02
 
     def __init__(self, gpu: GpuProbe, usage: ProcessUsage | None = None) -> None:
@@ -214,11 +223,14 @@ class ResourceProbe:
         yield RESOURCE_USAGE, tuple(map(reading.get, _COLUMNS))
 
     def close(self) -> None:
-        """Close the files of the process's usage."""
+        """Close the files from which the usage of the process is read."""
         self._usage.close()
 
     def _cpu_percent(self, clock: float, seconds: float) -> float | None:
-        """Return the percentage of a core since the last reading, or None if that was just now."""
+        """Return the CPU use since the last percentage, in percent of one core.
+
+        Return None if less than `MIN_CPU_INTERVAL` has passed.
+        """
         last_clock, last_seconds = self._last_cpu
         if clock - last_clock < self.MIN_CPU_INTERVAL:
             return None
@@ -227,12 +239,12 @@ class ResourceProbe:
 
     def _host(self, clock: float) -> dict[str, Any]:
         memory = psutil.virtual_memory()
-        # Dask reads these in another thread. psutil's correction of counters that wrap stores one
-        # last reading for all threads, and would take concurrent readings for a wrap.
+        # Dask reads the same counters in another thread. psutil's correction of overflows remembers
+        # one previous reading for all threads, and would mistake concurrent readings for overflows.
         net = psutil.net_io_counters(nowrap=False)
         disk = _or_none(lambda: psutil.disk_io_counters(nowrap=False))
         cpu: float | None = psutil.cpu_percent()
-        if self._last is None:  # psutil counts from this thread's last call, which is missing.
+        if self._last is None:  # psutil counts from this thread's last call. This is the first.
             cpu = None
         last_clock, last_net, last_disk = self._last or (clock, net, disk)
         self._last = clock, net, disk
@@ -242,7 +254,8 @@ class ResourceProbe:
             if seconds <= 0 or counters is None or last is None:
                 return None
             moved = getattr(counters, name) - getattr(last, name)
-            return float(moved) / seconds if moved >= 0 else None  # Wrapped, or a device left.
+            # The difference is negative after an overflow, or after a device was removed.
+            return float(moved) / seconds if moved >= 0 else None
 
         io: dict[str, Any] = {}
         for prefix, counters, last_counters, names in (
@@ -268,12 +281,12 @@ class ResourceProbe:
 
 
 class WorkerProbe:
-    """Reads a worker's results and tasks, and the delay of its event loop.
+    """Reads the stored results and the tasks of a worker, and the delay of its event loop.
 
     Parameters
     ----------
     worker
-        The Dask worker, which is only read, from the sampler's thread.
+        The Dask worker. The probe never changes it, because it runs in another thread.
     """
 
     def __init__(self, worker: Any) -> None:
@@ -307,9 +320,10 @@ class WorkerProbe:
         """Do nothing, because the probe holds no resources."""
 
     def _loop_lag(self) -> float | None:
-        """Return the delay (seconds) of the last call posted to the loop, and post another.
+        """Return the seconds for which the last call that was posted to the event loop waited.
 
-        If the last one has not run yet, it is the delay so far.
+        If that call has not run yet, return the seconds for which it has waited so far. Otherwise,
+        post the next call.
         """
         if self._asked is not None:
             return monotonic() - self._asked
@@ -325,7 +339,7 @@ class WorkerProbe:
 
 
 def _or_none(read: Any) -> Any:
-    """Return a reading, or None if the system does not offer or permit it."""
+    """Return the result of `read`, or None if the system does not offer or permit this reading."""
     try:
         return read()
     except (psutil.Error, OSError, AttributeError, NotImplementedError, RuntimeError):
@@ -333,7 +347,10 @@ def _or_none(read: Any) -> Any:
 
 
 def _host_sockets() -> tuple[int | None, int | None]:
-    """Return Linux's numbers of TCP and UDP sockets of the host, or None."""
+    """Return the number of TCP sockets and of UDP sockets in use on the host.
+
+    Both are None outside of Linux.
+    """
     counts: dict[str, int] = {}
     with contextlib.suppress(OSError, ValueError):
         for line in Path(PROC, "net/sockstat").read_text().splitlines():

@@ -1,4 +1,4 @@
-"""The GPUs that a process may use, and `GpuReader`, which reads one of them through NVML."""
+"""The GPUs that a process may use, and `GpuReader`, which reads one GPU through NVML."""
 
 from __future__ import annotations
 
@@ -16,11 +16,12 @@ from dasfprof.schema.resources import GpuAvailability, GpuMatch
 #
 # CUDA orders the GPUs that a process may use by speed (``CUDA_DEVICE_ORDER=FASTEST_FIRST``, the
 # default) or by their position on the bus. NVML has another order. ``CUDA_VISIBLE_DEVICES`` selects
-# and reorders devices, by CUDA's numbers or by UUID. The two orders are matched by UUID, by the
-# position on the bus if that is sufficient, or by asking CUDA. Otherwise the match is unknown.
+# and reorders devices, by CUDA's numbers or by UUID. CUDA's devices are matched with NVML's devices
+# by UUID, or by the position on the bus if that is sufficient, or by asking CUDA. Otherwise the
+# match is unknown.
 #
-# Nothing here initializes CUDA, because this would take memory on a device and fix CUDA's view of
-# the environment before the user's code is ready.
+# No function of this module initializes CUDA. Initialization would take memory on a device, and
+# would fix CUDA's view of the environment before the user's code is ready.
 
 
 @dataclass(frozen=True)
@@ -29,12 +30,12 @@ class Device:
 
     handle: Any = field(compare=False)
     uuid: str
-    #: NVML's index. For a MIG instance, that of its GPU.
+    #: NVML's index of the device. For a MIG instance, the index of its GPU.
     index: int
     name: str
     #: Position on the bus: domain, bus and device.
     position: tuple[int, int, int]
-    #: Whether it is an instance of a GPU in MIG mode.
+    #: Whether this device is an instance of a GPU in MIG mode.
     is_instance: bool = False
     mig_mode: bool = False
     instances: tuple[Device, ...] = ()
@@ -42,7 +43,7 @@ class Device:
 
 @dataclass(frozen=True)
 class VisibleDevices:
-    """The devices that a process may use, in CUDA's order, or the reason if there are none."""
+    """The devices that a process may use, in CUDA's order, or the reason why there are none."""
 
     devices: tuple[Device, ...]
     availability: GpuAvailability
@@ -50,7 +51,7 @@ class VisibleDevices:
 
     @property
     def own(self) -> Device | None:
-        """The device that Dask's worker uses by convention, which is the first."""
+        """The first device, which a Dask worker uses by convention, or None if there is none."""
         return self.devices[0] if self.devices else None
 
 
@@ -59,15 +60,16 @@ def visible_devices(
 ) -> VisibleDevices:
     """Return the devices that CUDA will show to a process with this environment.
 
-    As in CUDA, a list ends at the first entry that is not a device. ``0,1,-1,2`` shows two devices,
-    and an empty list or ``-1`` none. UUIDs may be abbreviated if they are unambiguous.
+    As in CUDA, ``CUDA_VISIBLE_DEVICES`` ends at the first entry that is not a device. ``0,1,-1,2``
+    shows two devices; an empty list and ``-1`` show no device. UUIDs may be abbreviated if they are
+    unambiguous.
 
     Parameters
     ----------
     installed
         All GPUs that NVML knows, in any order.
     environment
-        ``CUDA_VISIBLE_DEVICES`` and ``CUDA_DEVICE_ORDER`` are read.
+        Environment variables, of which ``CUDA_VISIBLE_DEVICES`` and ``CUDA_DEVICE_ORDER`` are used.
     """
     given = environment.get("CUDA_VISIBLE_DEVICES")
     entries = None if given is None else [entry.strip() for entry in given.split(",")]
@@ -90,7 +92,7 @@ def visible_devices(
 
 
 def devices_of_cuda(installed: Sequence[Device], uuids: Sequence[str]) -> VisibleDevices:
-    """Return the devices with the UUIDs that CUDA reports. See `ask_cuda`."""
+    """Return the devices whose UUIDs CUDA reports. `uuids` is the result of `ask_cuda`."""
     all_devices = with_instances(installed)
     by_uuid = {device.uuid.partition("-")[2].lower(): device for device in all_devices}
     devices = [by_uuid[bare] for bare in uuids if bare in by_uuid]
@@ -100,10 +102,10 @@ def devices_of_cuda(installed: Sequence[Device], uuids: Sequence[str]) -> Visibl
 
 
 def ask_cuda() -> list[str] | None:
-    """Return the UUIDs, without prefix, of this process's devices in CUDA's order.
+    """Return the UUIDs of this process's devices, without prefix, in CUDA's order.
 
-    It is None until a library of this process has initialized CUDA. The driver is called only if it
-    is already loaded, and answers without initializing anything.
+    Return None as long as no library of this process has initialized CUDA. The driver is called
+    only if this process has loaded it, and the calls do not initialize CUDA.
     """
     try:
         cuda = ctypes.CDLL("libcuda.so.1", mode=getattr(os, "RTLD_NOLOAD", 0))
@@ -123,7 +125,7 @@ def ask_cuda() -> list[str] | None:
 
 
 def with_instances(installed: Sequence[Device]) -> list[Device]:
-    """Return GPUs, each followed by its MIG instances."""
+    """Return a list of all GPUs, each followed by its MIG instances."""
     return [part for device in installed for part in (device, *device.instances)]
 
 
@@ -152,9 +154,9 @@ def _named_devices(entries: Sequence[str], installed: Sequence[Device]) -> list[
 def _in_cuda_order(
     installed: Sequence[Device], order: str
 ) -> tuple[Sequence[Device], GpuMatch | None]:
-    """Return all devices in CUDA's order, and how that order was determined.
+    """Return all devices in CUDA's order, and how this function determined the order.
 
-    If only CUDA knows the order, return no devices and None.
+    If the order can only be learned from CUDA, return an empty sequence and None.
     """
     on_bus = sorted(installed, key=lambda device: device.position)
     if len(on_bus) == 1:
@@ -175,30 +177,31 @@ def _number(entry: str) -> int | None:
 
 # --- GpuReader ------------------------------------------------------------------------------------
 
-#: Seconds between two readings that take milliseconds or wait in the driver.
+#: Seconds between two slow readings. A slow reading takes milliseconds, or waits in the driver.
 SLOW_INTERVAL = 1.0
 
 Values = tuple[Any, ...]
 
 
-#: Return codes of NVML in nvml.h. Older versions of pynvml lack some of their names.
+#: Return codes of NVML, as in nvml.h. They are numbers, because older versions of pynvml lack some
+#: of their names.
 _INVALID_ARGUMENT = 2
 _REASONS = {
     3: GpuAvailability.NOT_SUPPORTED,
     4: GpuAvailability.NO_PERMISSION,
     6: GpuAvailability.NOT_FOUND,
-    9: GpuAvailability.NO_DRIVER,  # It is not loaded.
+    9: GpuAvailability.NO_DRIVER,  # The driver is not loaded.
     12: GpuAvailability.NO_LIBRARY,
     13: GpuAvailability.NOT_SUPPORTED,  # The library lacks the function.
     15: GpuAvailability.LOST,
-    16: GpuAvailability.LOST,  # Until the device is reset.
-    18: GpuAvailability.NO_DRIVER,  # Its version differs from that of the library.
+    16: GpuAvailability.LOST,  # The device has to be reset.
+    18: GpuAvailability.NO_DRIVER,  # The versions of the driver and of the library differ.
     25: GpuAvailability.NOT_SUPPORTED,  # The library does not know the structure.
 }
 
 
 def reason_of(error: Exception) -> GpuAvailability:
-    """Return the reason for an exception of a call through pynvml."""
+    """Return the reason for a failed call of NVML, from the exception that pynvml raised."""
     if isinstance(error, AttributeError):  # pynvml lacks the function.
         return GpuAvailability.NOT_SUPPORTED
     return _REASONS.get(getattr(error, "value", 0), GpuAvailability.FAILED)
@@ -206,7 +209,11 @@ def reason_of(error: Exception) -> GpuAvailability:
 
 @dataclass
 class _Reading:
-    """Values that are read together, with functions that read them, in order of preference."""
+    """Values that are read together, and the functions that can read them.
+
+    `ways` contains these functions in order of preference. Functions that can never work are
+    removed from it.
+    """
 
     name: str
     width: int
@@ -215,7 +222,7 @@ class _Reading:
 
 
 class GpuReader:
-    """Reads one device in the sampler's thread. Each reading may fail.
+    """Reads one device in the thread of the resource monitor. Each of its readings may fail.
 
     Parameters
     ----------
@@ -269,7 +276,7 @@ class GpuReader:
                 if not self._is_final(error, reason):
                     self._report(reading, reason, error)
                     break
-                # The function would always fail, so use the next one.
+                # The function would fail each time, so the next one replaces it.
                 reading.ways.pop(0)
                 if not reading.ways:
                     self._report(reading, reason, error)
@@ -304,7 +311,10 @@ class GpuReader:
         return (nvml.nvmlDeviceGetTemperature(self._handle, nvml.NVML_TEMPERATURE_GPU),)
 
     def _pcie(self) -> Values:
-        """Return rates in bytes per second, which the driver measures for 20 ms in each call."""
+        """Return the rates of sent and received bytes per second.
+
+        The driver measures them for 20 ms in each call.
+        """
         if not self._is_due("pcie"):
             return None, None
         nvml = self._nvml
@@ -313,7 +323,10 @@ class GpuReader:
         return sent * 1024.0, received * 1024.0
 
     def _processes(self) -> Values:
-        """Return the memory of each process. In a container, the driver may use other pids."""
+        """Return the GPU memory of each process, as a list of process id and bytes.
+
+        In a container, the process ids of the driver may differ from those of this process.
+        """
         if not self._is_due("processes"):
             return (None,)
         running = self._nvml.nvmlDeviceGetComputeRunningProcesses(self._handle)

@@ -1,8 +1,8 @@
-"""Readings of this process: usage, job, control groups, CPU of Dask's threads.
+"""Functions and classes that read this process: its usage, batch job, control groups, CPU time.
 
 On Linux, `ProcessUsage` reads files of ``/proc/self`` through descriptors that stay open. psutil
-opens and parses more than is needed, which would take more than half of the time of a sample. On
-other systems, psutil is used.
+would open and parse more than is needed, which would take more than half of the time of a sample.
+On other systems, `ProcessUsage` uses psutil.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ import psutil
 
 from dasfprof.system import CONTROL_GROUPS, LINUX, PROC
 
-#: Maximum number of bytes to read, more than the length of any of the files.
+#: Number of bytes to read from a file of ``/proc/self``. None of these files is longer.
 _LENGTH = 1024
 
 
-#: Environment variables with the job to which batch systems and clouds assign a process. No other
-#: variables are recorded.
+#: Environment variables in which batch systems and clouds store the job of a process. No other
+#: environment variables are recorded.
 JOB_VARIABLES = (
     *("SLURM_JOB_ID", "SLURM_ARRAY_JOB_ID", "SLURM_ARRAY_TASK_ID", "PBS_JOBID", "LSB_JOBID"),
     *("LSB_JOBINDEX", "JOB_ID", "SGE_TASK_ID", "OAR_JOB_ID", "AWS_BATCH_JOB_ID"),
@@ -36,9 +36,10 @@ _LONGEST_VALUE = 200
 
 
 def job_of_process(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """Return the `JOB_VARIABLES` that are set. A pod without ``POD_NAME`` gets its ``HOSTNAME``.
+    """Return the values of those `JOB_VARIABLES` that are set, by name of the variable.
 
-    Grid Engine sets ``SGE_TASK_ID`` to ``undefined`` in jobs without tasks, and LSF sets
+    In a Kubernetes pod that does not set ``POD_NAME``, the value of ``HOSTNAME`` replaces it. Grid
+    Engine sets ``SGE_TASK_ID`` to ``undefined`` in jobs without tasks, and LSF sets
     ``LSB_JOBINDEX`` to 0 in jobs without an array. These values are left out.
     """
     job = {name: environment.get(name, "") for name in JOB_VARIABLES}
@@ -52,24 +53,24 @@ def job_of_process(environment: Mapping[str, str] = os.environ) -> dict[str, str
 
 
 class Usage(NamedTuple):
-    """One reading. Values are None if the system does not provide them."""
+    """Usage of a process at one time. Values are None if the system does not provide them."""
 
-    #: User and system time since the start of the process.
+    #: Seconds of user time and system time together, since the start of the process.
     cpu_seconds: float
     #: Resident bytes.
     memory: int
     descriptors: int
     threads: int
-    #: Bytes from and to storage since the start of the process.
+    #: Bytes that were read from storage and written to storage since the start of the process.
     read_bytes: int | None
     write_bytes: int | None
 
 
 class ProcessUsage:
-    """Reads the usage of this process."""
+    """Reads how much CPU time, memory, and other resources this process uses."""
 
-    #: Seconds between two counts of descriptors and threads, which cost more than everything else.
-    #: In between, `read` returns the last counts.
+    #: Seconds between two counts of descriptors and threads. Counting them costs more than all
+    #: other readings. In between, `read` returns the last counts.
     COUNT_INTERVAL = 1.0
 
     def __init__(self) -> None:
@@ -78,18 +79,18 @@ class ProcessUsage:
         self._descriptors = self._threads = 0
         if LINUX:
             self._page = os.sysconf("SC_PAGE_SIZE")
-            with contextlib.suppress(OSError):  # Not permitted. psutil returns what it can.
+            with contextlib.suppress(OSError):  # If this is not permitted, psutil is used.
                 for name in ("statm", "stat", "io"):
                     path = f"{PROC}/self/{name}"
                     self._files[name] = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
 
     def read(self) -> Usage:
-        """Read once.
+        """Return the current usage of this process.
 
         Raises
         ------
         psutil.Error, OSError
-            If the system does not permit it.
+            If the system does not permit the reading.
         """
         if "stat" not in self._files:
             return _by_psutil()
@@ -97,7 +98,7 @@ class ProcessUsage:
         if now >= self._count_due:
             self._count_due = now + self.COUNT_INTERVAL
             self._descriptors = len(os.listdir(f"{PROC}/self/fd"))
-            # Field 20, counted from 1. The command's name before it may contain any characters.
+            # Field 20, counted from 1. Field 2, the command's name, may contain any characters.
             # See https://man7.org/linux/man-pages/man5/proc_pid_stat.5.html.
             self._threads = int(self._text("stat").rpartition(b")")[2].split()[17])
         resident = int(self._text("statm").split(None, 2)[1]) * self._page
@@ -115,26 +116,30 @@ class ProcessUsage:
         return os.pread(self._files[name], _LENGTH, 0)
 
     def close(self) -> None:
-        """Close the files."""
+        """Close the open files of ``/proc/self``."""
         while self._files:
             os.close(self._files.popitem()[1])
 
 
 class FamilyUsage(ProcessUsage):
-    """Reads the usage of this process and of its descendants, such as those of a pool."""
+    """Reads the usage of this process and its descendants together, such as a pool's processes."""
 
-    #: Seconds between two searches for new ones, which read the parents of all processes.
+    #: Seconds between two searches for new descendants. A search reads the parent of every process.
     LOOK_INTERVAL = 1.0
 
     def __init__(self) -> None:
         super().__init__()
         self._look_due = 0.0
         self._children: dict[int, psutil.Process] = {}
-        #: CPU seconds and disk bytes at the last reading of each child. They count after its end.
+        #: CPU seconds, read bytes and written bytes of each descendant at its last reading. They
+        #: still count after the descendant has ended.
         self._used: dict[psutil.Process, tuple[float, int, int]] = {}
 
     def read(self) -> Usage:
-        """Read once. A child's disk bytes are included if this process may read them."""
+        """Return the current usage of this process and its descendants together.
+
+        The read and written bytes of a descendant are included if this process may read them.
+        """
         usage, now = super().read(), time.monotonic()
         if now >= self._look_due:
             self._look_due = now + self.LOOK_INTERVAL
@@ -181,7 +186,11 @@ def resident_memory() -> int | None:
 def _groups(
     controller: str, groups: Path = Path(PROC, "self/cgroup"), root: Path = Path(CONTROL_GROUPS)
 ) -> Iterator[tuple[Path, str, bool]]:
-    """Yield directory, name and whether it is version 1 of this process's group and its parents."""
+    """Yield this process's control group and its parents, for a controller such as ``memory``.
+
+    Yield for each group its directory, its name, and whether it belongs to version 1 of control
+    groups.
+    """
     with contextlib.suppress(OSError):
         for line in groups.read_text().splitlines():
             _, _, fields = line.partition(":")
@@ -197,7 +206,8 @@ def _groups(
 def oom_kills() -> int | None:
     """Return how many processes of this control group the kernel's OOM killer has ended.
 
-    It is None if no file of the group has the number, as outside of Linux or in the root group.
+    Return None if no file of the group contains the number, for example outside of Linux or in the
+    root group.
     """
     for path in _memory_files():
         with contextlib.suppress(OSError, ValueError):
@@ -210,27 +220,31 @@ def oom_kills() -> int | None:
 
 @lru_cache(maxsize=1)
 def _memory_files() -> tuple[Path, ...]:
-    """Return the files that may have the number. A container often sees its group as the root."""
+    """Return the existing files that may contain the number of OOM kills.
+
+    Files of parent groups are included, because a container often sees its own group as the root.
+    """
     names = ("memory.events", "memory.oom_control")
     paths = [directory / names[is_first] for directory, _, is_first in _groups("memory")]
     return tuple(path for path in paths if path.exists())
 
 
-#: Threshold (bytes): a larger limit is none. The kernel's largest number is near it.
+#: Threshold (bytes): a memory limit of at least this size counts as no limit. Without a limit,
+#: version 1 reports a number close to the kernel's largest number.
 _NO_LIMIT = 1 << 60
 
 
 def memory_group(
     groups: Path = Path(PROC, "self/cgroup"), root: Path = Path(CONTROL_GROUPS)
 ) -> tuple[str, int] | None:
-    """Return name and limit (bytes) of the control group with the lowest memory limit, or None.
+    """Return the name of the control group with the lowest memory limit, and its limit in bytes.
 
-    It is this process's group or a parent. The name is a path as this process sees it, which is
-    often ``/`` within a container.
+    Only this process's group and its parents are compared. Return None if none of them has a limit.
+    The name is the path that this process sees, which is often ``/`` inside a container.
     """
     limits = []
     for directory, name, is_first in _groups("memory", groups, root):
-        with contextlib.suppress(OSError, ValueError):  # "max" means that there is none.
+        with contextlib.suppress(OSError, ValueError):  # "max" means that there is no limit.
             file = "memory.limit_in_bytes" if is_first else "memory.max"
             limit = int((directory / file).read_text())
             if 0 < limit < _NO_LIMIT:
@@ -241,14 +255,18 @@ def memory_group(
 class CpuGroup(NamedTuple):
     """A control group with a CPU quota."""
 
-    #: Cores.
+    #: Number of cores.
     quota: float
-    #: A path as this process sees it, and the file that counts how long the group was throttled.
+    #: Path of the group, as this process sees it.
     name: str
+    #: File that counts how long the group was throttled.
     statistics: Path
 
     def throttled(self) -> float | None:
-        """Return the seconds for which its quota was used up, summed over cores, or None."""
+        """Return the seconds for which the group was throttled, summed over cores.
+
+        Return None if the file does not contain the number.
+        """
         with contextlib.suppress(OSError, ValueError):
             for line in self.statistics.read_text().splitlines():
                 name, _, number = line.partition(" ")
@@ -257,18 +275,22 @@ class CpuGroup(NamedTuple):
         return None
 
 
-#: Names of the number in both versions, and its unit in seconds.
+#: Names under which versions 2 and 1 of control groups report the throttled time, with the unit of
+#: the number in seconds.
 _THROTTLED = {"throttled_usec": 1e-6, "throttled_time": 1e-9}
 
 
 def cpu_group(
     groups: Path = Path(PROC, "self/cgroup"), root: Path = Path(CONTROL_GROUPS)
 ) -> CpuGroup | None:
-    """Return the group with the lowest CPU quota among this process's group and its parents."""
+    """Return the control group with the lowest CPU quota, or None if no group has a quota.
+
+    Only this process's group and its parents are compared.
+    """
     limited = []
     for directory, group, is_first in _groups("cpu", groups, root):
         names = ("cpu.cfs_quota_us", "cpu.cfs_period_us") if is_first else ("cpu.max",)
-        with contextlib.suppress(OSError, ValueError):  # "max" means that there is none.
+        with contextlib.suppress(OSError, ValueError):  # "max" means that there is no quota.
             words = " ".join((directory / name).read_text() for name in names).split()
             quota, period = map(int, words)
             if quota > 0 and period > 0:
@@ -279,25 +301,27 @@ def cpu_group(
 class ServiceCpu:
     """Reads the CPU seconds of the threads that serve all tasks of this process.
 
-    These are event loops, threads of Dask and dasfprof, and the main thread. Threads that run tasks
-    and threads that tasks and their libraries start are left out.
+    These service threads are event loops, threads of Dask and dasfprof, and the main thread.
+    Threads that run tasks are left out. So are threads that tasks or libraries start.
     """
 
     #: Seconds between two searches for new threads.
     LOOK_INTERVAL = 1.0
-    #: Prefixes of the names of such threads, except of the main thread.
+    #: Prefixes of the names of the service threads. The main thread is recognized otherwise.
     NAMES = ("IO loop", "Profile", "Dask-Offload", "Dask-Callback", "dasfprof")
 
     def __init__(self) -> None:
         self._look_due = 0.0
-        #: Last reading of the clock of each thread (nanoseconds), by the kernel's number.
+        #: Last CPU time (nanoseconds) of each service thread, by the kernel's thread id. -1 means
+        #: that the thread was not read yet.
         self._read: dict[int, int] = {}
         self._total = 0
 
     def read(self) -> float | None:
-        """Return their CPU seconds since the first reading, or None if this is not Linux.
+        """Return the CPU seconds of the service threads since the first call of this method.
 
-        The time of a thread before it was found, and after its last reading, is missing.
+        Return None outside of Linux. The CPU time of a thread before its first reading and after
+        its last reading is missing.
         """
         if not LINUX:
             return None
@@ -310,7 +334,7 @@ class ServiceCpu:
             try:
                 # The kernel's number of the clock of a thread's CPU time, see clock_getres(2).
                 spent = time.clock_gettime_ns((~native << 3) | 6)
-            except OSError:  # It has ended.
+            except OSError:  # The thread has ended.
                 del self._read[native]
                 continue
             self._total += spent - before if before >= 0 else 0
@@ -325,7 +349,7 @@ def _by_psutil() -> Usage:
     process = psutil.Process()
     times = process.cpu_times()
     read = written = None
-    # Windows has no descriptors, macOS no counters.
+    # psutil counts no descriptors on Windows, and no I/O on macOS.
     with contextlib.suppress(AttributeError, psutil.Error):
         counters = process.io_counters()
         read, written = counters.read_bytes, counters.write_bytes

@@ -1,4 +1,4 @@
-"""`ProcessesProbe`: the processes of a host that use most memory, and most CPU while it is busy."""
+"""`ProcessesProbe`: samples the processes of a host that use the most memory or CPU time."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ from dasfprof.schema.events import Schema
 from dasfprof.schema.resources import HOST_PROCESS
 from dasfprof.system import PROC
 
-#: Fields in ``/proc/PID/stat`` after the name: parent, user and system time, resident pages.
+#: Indices of fields in ``/proc/PID/stat``, counted after the name: parent, user time, system time,
+#: resident pages.
 _PARENT, _USER, _SYSTEM, _RESIDENT = 1, 11, 12, 21
-#: Maximum number of ancestors that are listed.
+#: Maximum number of ancestors that are recorded for a process.
 _MOST_ANCESTORS = 16
 
 
@@ -25,26 +26,29 @@ _MOST_ANCESTORS = 16
 class _Process:
     name: str
     parent: int
-    #: CPU seconds since its start.
+    #: CPU seconds since the start of the process.
     seconds: float
     memory: int
 
 
 class ProcessesProbe:
-    """Reads all visible processes, on the worker with host duty. Requires Linux.
+    """Reads all visible processes of a host, on the worker with host duty. Requires Linux.
 
-    A sample opens a file of each process (about 20 µs). It is taken every 5 s if the host's cores
-    were busy for half of the time since the last one, and otherwise every 30 s, only for memory.
-    Name and owner of a process are recorded, but not its command line, which may contain secrets.
+    A sample opens one file per process, which takes about 20 µs each. If the host's cores were busy
+    for at least half of the last 5 s, a sample of CPU and memory is taken. Otherwise a sample of
+    memory alone is taken, every 30 s. The name and the owner of a process are recorded. Its command
+    line is not recorded, because it may contain secrets.
     """
 
-    #: Seconds between two samples, and between two samples of memory.
+    #: Seconds between two samples of a busy host, and between two samples of an idle host.
     INTERVAL, QUIET_INTERVAL = 5.0, 30.0
-    #: Threshold (fraction of the time of all cores): the host is busy.
+    #: Threshold (fraction of the time of all cores) from which a host counts as busy.
     BUSY = 0.5
-    #: Maximum number of processes by CPU and by memory, with thresholds (percent of a core, and
-    #: fraction of the host's memory).
+    #: Maximum number of processes that are recorded because of their CPU time, and minimum CPU use
+    #: of these (percent of a core).
     MOST_BY_CPU, LEAST_CPU = 12, 5.0
+    #: Maximum number of processes that are recorded because of their memory, and minimum memory of
+    #: these (fraction of the host's memory).
     MOST_BY_MEMORY, LEAST_MEMORY = 4, 0.05
 
     def __init__(self) -> None:
@@ -55,7 +59,7 @@ class ProcessesProbe:
         self._page, self._tick = os.sysconf("SC_PAGE_SIZE"), os.sysconf("SC_CLK_TCK")
 
     def sample(self, host_duty: bool) -> Iterator[tuple[Schema, tuple[Any, ...]]]:
-        """Yield a row of "Host Process" for each process with high usage, when they are due."""
+        """Yield a row of "Host Process" for each process with high usage, if a sample is due."""
         now = monotonic()
         if not host_duty or now < self._due:
             return
@@ -64,12 +68,12 @@ class ProcessesProbe:
         self._cores = cores
         idle = before is not None and cores[0] - before[0] < self.BUSY * (cores[1] - before[1])
         if idle and now < self._quiet_due:
-            self._before = None  # The CPU time meanwhile is not needed.
+            self._before = None  # The next sample reports no CPU time of the idle period.
             return
         self._quiet_due = now + self.QUIET_INTERVAL
         processes = self._processes()
         last, self._before = self._before, (now, processes)
-        if idle or last is None:  # A sample of memory has no sample before.
+        if idle or last is None:  # CPU time cannot or need not be computed.
             yield from self._rows(0.0, {}, processes)
         else:
             yield from self._rows(now - last[0], last[1], processes)
@@ -83,7 +87,8 @@ class ProcessesProbe:
         used = {
             pid: 100 * (process.seconds - before[pid].seconds) / interval
             for pid, process in processes.items()
-            # If it has used less, it is another process with the same number.
+            # If the process has used less CPU time than before, it is another process, to which
+            # the system has assigned the same process id.
             if pid in before and process.seconds >= before[pid].seconds
         }
         least = self.LEAST_MEMORY * psutil.virtual_memory().total
@@ -101,7 +106,8 @@ class ProcessesProbe:
         processes = {}
         for entry in os.listdir(PROC):
             if entry.isdecimal():
-                with contextlib.suppress(OSError, ValueError, IndexError):  # It has just ended.
+                # The process may have just ended.
+                with contextlib.suppress(OSError, ValueError, IndexError):
                     processes[int(entry)] = self._read(entry)
         return processes
 
@@ -119,7 +125,7 @@ class ProcessesProbe:
         except OSError:
             return None
         if number not in self._owners:
-            import pwd  # Windows has none, but this module can be imported there.
+            import pwd  # Not at the top, because Windows lacks `pwd` but imports this module.
 
             try:
                 self._owners[number] = pwd.getpwuid(number).pw_name
@@ -129,16 +135,16 @@ class ProcessesProbe:
 
 
 def _core_seconds() -> tuple[float, float]:
-    """Return the busy seconds and all seconds of all cores since the host's boot."""
+    """Return the busy seconds and the total seconds since the host's boot, summed over cores."""
     times = psutil.cpu_times()
     idle = times.idle + getattr(times, "iowait", 0.0)
-    # A guest's time is part of the user's.
+    # The time of guest systems is included in the user time.
     total = sum(times) - getattr(times, "guest", 0.0) - getattr(times, "guest_nice", 0.0)
     return total - idle, total
 
 
 def _ancestors(pid: int, processes: dict[int, _Process]) -> list[int]:
-    """Return the ancestors of a process, the nearest first, without the init process."""
+    """Return the process ids of a process's ancestors, parent first, without the init process."""
     ancestors: list[int] = []
     while pid in processes and len(ancestors) < _MOST_ANCESTORS:
         pid = processes[pid].parent

@@ -1,4 +1,4 @@
-"""`FileTail`: reads the frames that another thread appends to a file of a process."""
+"""`FileTail`: reads the frames that another thread of this process appends to a trace file."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from dasfprof.database.following import Writer, writer_of
 from dasfprof.database.multi import headers_of_run, identity_of, was_received
 from dasfprof.database.reader import TraceFile
 
-#: Default number of bytes per read, and the maximum for longer frames.
+#: Default number of bytes per read, and maximum number of bytes per read if a frame is longer.
 PIECE_BYTES = 1 << 20
 _LONGEST = 1 << 28
 
 
 class FileTails:
-    """The tails of the files of some databases, one per segment.
+    """An iterable of the `FileTail` of each file (segment) of the given databases.
 
     Parameters
     ----------
     databases
-        The databases.
+        The databases whose files are to be sent.
     piece
         See `FileTail`.
     abandoned
-        Files of processes that ended without sending all of them.
+        Files of processes that ended before they had sent these files completely.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class FileTails:
         self._piece = piece
         self._abandoned = [FileTail(partial(Path, path), piece) for path in abandoned]
         self._tails: list[tuple[FileDatabase, list[FileTail]]] = [(db, []) for db in databases]
-        # Several threads look for new segments, and each segment must have one tail.
+        # Several threads search for new segments, and must not create two tails for one segment.
         self._lock = threading.Lock()
 
     def __iter__(self) -> Iterator[FileTail]:
@@ -65,41 +65,41 @@ class FileTail:
     Parameters
     ----------
     path
-        Returns the file's path, which is final when the file is created.
+        A function that returns the file's path. The path may change until the file is created.
     piece
-        Maximum number of bytes per read; more if a frame is longer.
+        Maximum number of bytes per read. If a frame is longer, more bytes are read.
     """
 
     def __init__(self, path: Callable[[], Path], piece: int = PIECE_BYTES) -> None:
         self._path = path
         self._piece = piece
-        #: Identifier of this file among those of all workers, which is the same in any process that
-        #: reads it. It changes if the file is created again.
+        #: Identifier of the file, unique among the files of all workers. Each process that reads
+        #: the file computes the same identifier. It changes if the file is created again.
         self.id = uuid.uuid4().hex
-        #: Number of bytes that were sent and arrived.
+        #: Number of bytes, from the start of the file, that have arrived at the target.
         self.offset = 0
         self._inode = 0
 
     @property
     def path(self) -> Path:
-        """The file, which may not exist yet."""
+        """The path of the file, which may not exist yet."""
         return self._path()
 
     def unsent(self) -> int:
-        """Return the number of bytes that were not sent."""
+        """Return the number of bytes that have not arrived at the target."""
         try:
             return max(self.path.stat().st_size - self.offset, 0)
         except OSError:
             return 0
 
     def read(self, length: int | None = None) -> bytes:
-        """Return the complete frames after the offset, or nothing if there are none.
+        """Return the complete frames after the offset, or no bytes if there are no such frames.
 
         Parameters
         ----------
         length
-            The length that an earlier call returned, to get the same bytes. The default is all that
-            the file has now.
+            Maximum number of bytes. To get the same bytes as an earlier call, pass the length of
+            its result. The default is `piece` of this object.
 
         Raises
         ------
@@ -113,7 +113,7 @@ class FileTail:
         with file:
             facts = os.fstat(file.fileno())
             if facts.st_ino != self._inode:
-                # The first read, or the file was removed and its writer has created it again.
+                # This is the first read, or the file was removed and created again.
                 self.id, self.offset = _id_of(self.path, facts.st_ino), 0
             self._inode = facts.st_ino
             unsent, length = facts.st_size - self.offset, length or self._piece
@@ -127,7 +127,7 @@ class FileTail:
 
 
 def profiles_of(path: Path) -> list[Path]:
-    """Return the profiles of calls next to a trace file."""
+    """Return the paths of the call profiles that belong to a trace file."""
     return sorted(path.parent.glob(f"{escape(path.stem)}.*.pstats"))
 
 
@@ -139,7 +139,7 @@ def _id_of(path: Path, inode: int) -> str:
 
 
 def abandoned_files(directory: Path, run_uuid: str) -> list[Path]:
-    """Return a run's files in a directory whose processes ended without closing them."""
+    """Return those files of a run in a directory that their processes did not close at the end."""
     return [
         path
         for path, header in headers_of_run(directory, run_uuid)

@@ -1,4 +1,4 @@
-"""`Receiver`: stores the blocks that workers send to the scheduler, one file per worker's file."""
+"""`Receiver`: stores the blocks that workers send to the scheduler, in a copy of each file."""
 
 from __future__ import annotations
 
@@ -26,19 +26,21 @@ from dasfprof.recording.shipping.file_tails import digest_of
 
 logger = logging.getLogger(__name__)
 
-#: Pause (seconds) per worker that sends: a message takes 0.3 to 0.6 ms of this process's CPU.
+#: Seconds by which each sending worker lengthens the pause between two messages of a worker. A
+#: message takes 0.3 to 0.6 ms of this process's CPU.
 PAUSE_A_WORKER = 0.005
-#: Interval (seconds) between two writes, each of which wakes a thread.
+#: Interval (seconds) between two writes. Each write wakes a thread.
 WRITE_EVERY = 0.2
-#: Maximum bytes of messages that wait for the disk.
+#: Maximum total bytes of messages that wait for the disk.
 MOST_WAITING = 1 << 26
-#: Time limit (seconds) for the last blocks of a worker that has left, or of all workers when the
-#: scheduler closes; and the interval (seconds) between two checks.
+#: Time limit (seconds) for the last blocks of a worker that has left, or of all workers if the
+#: scheduler closes. The second value is the interval (seconds) between two checks.
 _LAST_LIMIT, _CHECK_INTERVAL = 2.0, 0.02
-#: Seconds without a message after which a worker no longer counts as one that sends.
+#: Seconds without a message after which a worker no longer counts as a sending worker.
 _SILENT = 60.0
 
-#: Ids of the runs whose blocks this process receives. Workers in this process share its disk.
+#: Ids of the runs whose blocks this process receives. Workers in the same process need not send,
+#: because they use the same disk.
 _receiving: set[str] = set()
 
 
@@ -47,49 +49,52 @@ class RefusedError(ValueError):
 
 
 def operation(run_uuid: str) -> str:
-    """Return the name of the call that ships blocks of a run."""
+    """Return the name of the scheduler's handler that receives the blocks of a run."""
     return f"dasfprof_{run_uuid}"
 
 
 def is_receiving(run_uuid: str) -> bool:
-    """Return whether this process is the one that receives a run's blocks."""
+    """Return whether this process receives the blocks of a run."""
     return run_uuid in _receiving
 
 
 class ReceivedFile:
-    """The copy of a worker's file up to the last block that arrived.
+    """The scheduler's copy of a worker's file, which grows with each block that arrives.
 
     Parameters
     ----------
     path
-        The path of the copy; if the name is taken, a number is added.
+        The path of the copy. If another file has this name, a number is added.
     run_uuid
         The id of the run that the file must belong to.
     """
 
     def __init__(self, path: Path, run_uuid: str) -> None:
         self.path = path
-        #: Length in bytes.
+        #: Length of the copy in bytes.
         self.size = 0
-        #: Reason why the last data was not accepted, or empty if it was.
+        #: Reason why the last data was not accepted, or empty if the data was accepted.
         self.trouble = ""
-        #: Whether data was not part of this run. Then no more is accepted.
+        #: Whether the worker sent data that is not part of this run. No more data is accepted then.
         self.is_refused = False
         self._run_uuid = run_uuid
         self._created = False
 
     def add(self, position: int, data: bytes) -> None:
-        """Append bytes from a position of the worker's file. Bytes that the copy has are skipped.
+        """Append bytes that are at a position of the worker's file.
+
+        Bytes that the copy already has are skipped.
 
         Raises
         ------
         RefusedError
-            If the bytes are not frames, or not of this run.
+            If the bytes are not frames, or do not belong to this run.
         OSError
             If the bytes cannot be written. The copy is unchanged then.
         """
         if self._created and not self.path.exists():
-            self.size, self._created = 0, False  # The copy was removed. The worker sends it again.
+            # The copy was removed. The worker sends the file again.
+            self.size, self._created = 0, False
         self.trouble = "" if position <= self.size else "what comes before is missing"
         new = data[self.size - position :]
         if self.trouble or not new:
@@ -128,7 +133,7 @@ class Receiver:
     Parameters
     ----------
     settings
-        The run.
+        The settings of the run.
     scheduler
         The scheduler.
     """
@@ -137,15 +142,15 @@ class Receiver:
         self._settings = settings
         self._scheduler = scheduler
         self._files: dict[str, ReceivedFile] = {}
-        #: When each worker last sent something, and when workers left that have not sent their last
-        #: blocks, on the monotonic clock.
+        #: Time of the last message of each worker, on the monotonic clock.
         self._last_messages: dict[str, float] = {}
+        #: Workers that left and have not sent their last blocks, with the time when they left.
         self._left: dict[str, float] = {}
-        #: Messages that are not on disk yet, and their bytes.
+        #: Messages that are not on disk yet, and their total bytes.
         self._waiting: deque[list[dict[str, Any]]] = deque()
         self._bytes = 0
         self._lock = threading.Lock()
-        #: Whether the waiting messages are about to be written.
+        #: Whether a write of the waiting messages is already scheduled.
         self._due = False
         self._has_warned = False
         self._thread = ThreadPoolExecutor(1, "dasfprof-receiver")
@@ -153,7 +158,7 @@ class Receiver:
         _receiving.add(settings.uuid)
 
     def stop(self) -> None:
-        """Stop receiving, and write all waiting messages. Called in any thread."""
+        """Stop receiving, and write all waiting messages. This can be called in any thread."""
         _receiving.discard(self._settings.uuid)
         self._remove()
         self._due = True
@@ -168,22 +173,24 @@ class Receiver:
         Parameters
         ----------
         worker
-            Its address.
+            The address of the worker.
         files
-            For each file ``id``, ``name``, ``position`` and ``data``.
+            One entry per file, with ``id``, ``name``, ``position`` (of the data in the file) and
+            ``data``.
         wait
-            Whether to answer only when the blocks are on disk.
+            Whether to answer only after the blocks are on disk.
         last
             Whether the worker has closed its files.
 
         Returns
         -------
         dict
-            ``have``, the number of bytes that the scheduler has of each file that was not accepted,
-            or of which it has more than was sent, by id. ``pause``, seconds until the next message.
-            ``trouble``, the reason why blocks were not accepted, or empty if there is none so far.
-            ``over``, whether no more blocks will be accepted. ``digests``, those of the copies by
-            id, if the worker has closed its files and sent all of them.
+            ``have``: length of the scheduler's copy in bytes, by id of the file. It lists only
+            files whose blocks were not accepted, or of which the scheduler has more than the worker
+            has sent. ``pause``: seconds until the worker's next message. ``trouble``: the reason
+            why blocks were not accepted, or empty if none were refused so far. ``over``: whether
+            the scheduler will accept no more blocks. ``digests``: digests of the copies by id, if
+            the worker has closed its files and sent them completely.
         """
         self._last_messages[worker] = monotonic()
         size = sum(len(file["data"]) for file in files)
@@ -232,7 +239,7 @@ class Receiver:
         return {"have": have, "trouble": trouble, "over": over, "pause": pause}
 
     def _write_and_digest(self, identities: list[str]) -> dict[str, str]:
-        """Write all waiting messages, and return the digests of some copies by id."""
+        """Write all waiting messages, and return the digests of the copies with the given ids."""
         self._write()
         digests: dict[str, str] = {}
         for identity in identities:
@@ -241,7 +248,7 @@ class Receiver:
         return digests
 
     def _write(self) -> None:
-        """Write all waiting messages. Called in the receiver's thread, or when it has ended."""
+        """Write all waiting messages. Called in the receiver's thread, or after its end."""
         self._due = False
         while True:
             with self._lock:
@@ -279,17 +286,20 @@ class Receiver:
             )
 
     def left(self, worker: str) -> None:
-        """Record that a worker left the cluster. It sends its last blocks after that."""
+        """Record that a worker left the cluster. The worker may still send its last blocks."""
         if worker in self._last_messages:
             self._left[worker] = monotonic()
 
     async def finish(self) -> None:
-        """Wait for the last blocks of workers that have just left. Killed workers send none."""
+        """Wait for the last blocks of workers that have just left, up to a time limit.
+
+        Killed workers send no last blocks.
+        """
         while any(monotonic() - since < _LAST_LIMIT for since in self._left.values()):
             await asyncio.sleep(_CHECK_INTERVAL)
 
     async def receive_last(self) -> None:
-        """Let workers close and send their files, because the scheduler is about to close."""
+        """Ask workers to close and send their files, because the scheduler is about to close."""
         if self._last_messages:
             names = [self._settings.plugin_name("WorkerProfiler")]
             function, arguments = dumps(stop_on_worker), dumps((names,))

@@ -1,7 +1,7 @@
 """`Sender`: sends a process's files to the scheduler or a storage, in a background thread.
 
-The package's docstring describes the design. The files themselves are the queue, so nothing has to
-be dropped, and the memory is that of one piece.
+The package's docstring describes the design. The files themselves are the queue. Therefore no data
+has to be dropped, and a sender never has more than one piece in memory.
 """
 
 from __future__ import annotations
@@ -23,21 +23,24 @@ from dasfprof.recording.shipping.file_tails import PIECE_BYTES, FileTails, profi
 
 logger = logging.getLogger(__name__)
 
-#: Seconds until a failed attempt is repeated, at first and at most, and at most when the files are
-#: closed.
+#: Seconds until a failed attempt is repeated: the first pause, the longest pause, and the longest
+#: pause after the files were closed.
 _FIRST_PAUSE, _LONGEST_PAUSE, _LONGEST_AT_END = 0.5, 30.0, 1.0
-#: Maximum seconds for which the event loop of a closing process waits.
+#: Maximum seconds for which the event loop of a closing process waits for a sender.
 _LOOP_LIMIT = 2.0
 #: Minimum time limit (seconds) of an attempt.
 _SHORTEST_LIMIT = 0.1
 
 
 class NotTakenError(Exception):
-    """The target does not accept data for now, for the reason in the message."""
+    """Raised if the target does not accept data for now. The message contains the reason."""
 
 
 class OverError(NotTakenError):
-    """The target accepts no more data. The message has the reason, or is empty if the run ended."""
+    """Raised if the target accepts no more data.
+
+    The message contains the reason. It is empty if the run has ended.
+    """
 
 
 class Sender(ABC):
@@ -46,29 +49,31 @@ class Sender(ABC):
     Parameters
     ----------
     settings
-        The run.
+        The settings of the run.
     owner
-        Name of the process, for messages.
+        Name of the process in log messages.
     databases
-        The files. When the first of them was written, all of them are checked for new data.
+        The databases whose files are sent. After each write to the first database, all files are
+        checked for new data.
     is_closing
-        Returns whether the process is about to end.
+        A function that returns whether the process is about to end.
     abandoned
         See `FileTails`.
     """
 
-    #: Name of its thread.
+    #: Name of the background thread.
     thread: str
-    #: Name of the target, for messages.
+    #: Name of the target in log messages.
     where: str
-    #: Whether the run's directory on this host is removed when everything has arrived.
+    #: Whether the run's directory on this host is removed after all files have arrived.
     moves = False
     #: Number of bytes per read.
     piece_bytes = PIECE_BYTES
-    #: Seconds until the next check of the files, and maximum seconds to wait for a write then.
+    #: Seconds between two checks of the files for new data. After that pause, the thread waits up
+    #: to `write_wait` seconds for the next write to the first database.
     pause, write_wait = 1.0, 0.0
-    #: Seconds for which sending is tried after the files were closed, in a process that continues
-    #: and in one that ends.
+    #: Maximum seconds for sending the remaining data after the files were closed: in a process that
+    #: continues, and in a process that ends.
     end_limit, exit_limit = 2.5, 1.0
 
     def __init__(
@@ -79,18 +84,20 @@ class Sender(ABC):
         is_closing: Callable[[], bool],
         abandoned: Sequence[Path] = (),
     ) -> None:
-        #: Identifies the run.
+        #: Id of the run.
         self.run_uuid = settings.uuid
-        #: Reason why the last attempt failed, or empty if it succeeded.
+        #: Reason why the last attempt to send failed, or empty if the attempt succeeded.
         self.trouble = ""
         self._settings, self._owner, self._is_closing = settings, owner, is_closing
         self._tails = FileTails(databases, self.piece_bytes, abandoned)
         self._has_warned, self._failures, self._failure_pause = False, 0, 0.0
-        #: Number of requests to send everything, and of requests for which this was tried.
+        #: Number of requests to send all data, and number of requests that were handled, with or
+        #: without success.
         self._requests = self._handled_requests = 0
-        #: When to stop trying, on the monotonic clock. None while the run is recorded.
+        #: Time when sending ends, on the monotonic clock. None while the run is recorded.
         self._deadline: float | None = None
-        #: Whether the closed files have arrived completely, and whether nothing more will be sent.
+        #: Whether the closed files have arrived completely (`_done`), and whether this sender sends
+        #: no more data (`_over`).
         self._done = self._over = False
         self._written = False
         self._changed = threading.Condition()
@@ -101,19 +108,19 @@ class Sender(ABC):
 
     @abstractmethod
     def _send(self, limit: float, *, wait: bool, last: bool) -> None:
-        """Send the data after the offsets of the tails, and advance the offsets.
+        """Send the data after the offset of each tail, and advance the offsets.
 
-        With `wait`, return when the data is on the target's disk. With `last`, the files are
-        closed. Raises `OverError` if the target accepts no more data, and other errors if some data
-        did not arrive.
+        `limit` is a time limit in seconds. If `wait` is true, return only after the data is on the
+        target's disk. If `last` is true, the files are closed. Raise `OverError` if the target
+        accepts no more data, and another error if some data did not arrive.
         """
 
     @abstractmethod
     def _arrived(self) -> Iterable[Path]:
-        """Return the files that have arrived completely, and are no longer needed here."""
+        """Return the files that have arrived completely, so that this host can delete them."""
 
     def _is_due(self) -> bool:
-        """Return whether to send new data without a request."""
+        """Return whether to send new data now, although no request asks for it."""
         return True
 
     def _leave_loop(self) -> None:  # noqa: B027  (optional)
@@ -125,7 +132,7 @@ class Sender(ABC):
         return self._deadline is not None
 
     def commit(self) -> None:
-        """Return when the data in the files has arrived, or an attempt to send it failed."""
+        """Send the data in the files, and wait until it has arrived or the attempt has failed."""
         self._request(0.5 * self._settings.response_timeout)
 
     def unsent_files(self) -> list[str]:
@@ -138,18 +145,21 @@ class Sender(ABC):
         return [path.name for path in unsent]
 
     async def end(self) -> None:
-        """Send the remaining data of the closed files. See `finish`."""
+        """Send the remaining data of the closed files, without blocking the event loop.
+
+        The event loop is blocked only in a closing process. See `finish`.
+        """
         if self._is_closing():
             self.finish()
         else:
             await in_thread(self.finish)
 
     def finish(self) -> None:
-        """Send the remaining data of the closed files, in the background if it takes long.
+        """Send the remaining data of the closed files. Continue in the background if it takes long.
 
         The event loop of a closing process may end at any await, and the interpreter ends daemon
-        threads. So this blocks for a moment, and the interpreter waits for a thread that is not a
-        daemon.
+        threads. Therefore this method blocks for a moment in a closing process, and continues in a
+        thread that is not a daemon. The interpreter waits for such threads.
         """
         if not self._is_closing():
             self._finish(self.end_limit, 0.5 * self._settings.response_timeout)
@@ -165,7 +175,10 @@ class Sender(ABC):
         self._request(wait, until_done=True)
 
     def _request(self, limit: float, until_done: bool = False) -> None:
-        """Request that everything is sent, and wait until this was tried, or until it succeeded."""
+        """Request that the background thread sends all data, and wait for at most `limit` seconds.
+
+        Wait for one attempt, or with `until_done` until the attempts have ended.
+        """
         with self._changed:
             self._requests += 1
             request = self._requests
@@ -183,8 +196,8 @@ class Sender(ABC):
             self._changed.notify_all()
 
     def _run(self) -> None:
-        # The first data is sent immediately, so that a failure is logged early, and libraries are
-        # loaded and connected, which is impossible while the interpreter exits.
+        # Send the first data immediately, so that a failure is logged early. The first attempt also
+        # imports libraries and opens connections, which is impossible while the interpreter exits.
         while not self._over:
             request, deadline = self._requests, self._deadline
             done = self._try_to_send(deadline) and deadline is not None
@@ -206,11 +219,11 @@ class Sender(ABC):
             )
 
     def _wait(self) -> bool:
-        """Wait for the next check, and return whether to send."""
+        """Wait until the next check of the files is due, and return whether to send data."""
         with self._changed:
             self._changed.wait_for(self._has_request, self._failure_pause or self.pause)
-            # The other files are written as often as the first. If nothing is written to the first,
-            # they are sent without it.
+            # The other databases are written as often as the first. If nothing is written to the
+            # first, their data is sent after this wait.
             self._changed.wait_for(lambda: self._written or self._has_request(), self.write_wait)
             self._written = False
         return bool(self._failure_pause) or self._has_request() or self._is_due()
@@ -232,19 +245,19 @@ class Sender(ABC):
             longest = _LONGEST_PAUSE if deadline is None else _LONGEST_AT_END
             self._failure_pause = min(max(2 * self._failure_pause, _FIRST_PAUSE), longest)
             self.trouble = str(error) if isinstance(error, NotTakenError) else reason(error)
-            if self._failures > 1:  # A scheduler may be busy for a while.
+            if self._failures > 1:  # One failure may mean that a scheduler is busy for a while.
                 self._warn(self.trouble)
             return False
         self.trouble, self._failures, self._failure_pause = "", 0, 0.0
         return True
 
     def _remove(self) -> None:
-        """Remove the files that have arrived from this disk."""
+        """Delete the files that have arrived at the target from the disk of this host."""
         for path in self._arrived():
             with suppress(OSError):
                 path.unlink()
         if self.moves:
-            with suppress(OSError):  # Other processes write to this directory, too.
+            with suppress(OSError):  # The directory may contain files of other processes.
                 Path(self._settings.directory).rmdir()
 
     def _warn(self, trouble: str) -> None:
@@ -267,6 +280,9 @@ _senders: set[Sender] = set()
 
 
 def files_to_upload(run_uuid: str) -> dict[str, str]:
-    """Return this process's closed files of a run that have not arrived, with the reasons."""
+    """Return the closed files of this process that have not arrived at the run's storage.
+
+    The values are the reasons, or empty texts if the last attempt succeeded.
+    """
     senders = [each for each in list(_senders) if each.run_uuid == run_uuid and each.is_ending]
     return {name: sender.trouble for sender in senders for name in sender.unsent_files()}

@@ -1,4 +1,7 @@
-"""Targets of files: the scheduler, for workers with separate disks, or a storage."""
+"""Senders for the two targets of trace files: the scheduler and a storage.
+
+A worker sends its files to the scheduler if the two do not share a disk.
+"""
 
 from __future__ import annotations
 
@@ -21,21 +24,21 @@ from dasfprof.recording.shipping.file_tails import FileTail, abandoned_files, di
 from dasfprof.recording.shipping.receiver import is_receiving, operation
 from dasfprof.recording.shipping.sender import NotTakenError, OverError, Sender
 
-#: Maximum seconds between two messages, for longer flush intervals.
+#: Maximum seconds between two messages, even if the flush interval is longer.
 _LONGEST_INTERVAL = 86400.0
 
 
 class SchedulerSender(Sender):
-    """Sends to the scheduler's process, which appends the blocks to copies of the files.
+    """Sends a worker's files to the scheduler's process, which appends the blocks to copies.
 
     Parameters
     ----------
     settings
-        The run.
+        The settings of the run.
     worker
-        The worker. The object must be created on its event loop.
+        The worker. The sender must be created on the worker's event loop.
     databases
-        Its files.
+        The databases of the worker.
     """
 
     thread, where = "shipper", "the scheduler"
@@ -46,21 +49,21 @@ class SchedulerSender(Sender):
         self._worker = worker
         self._operation = operation(settings.uuid)
         self._loop = asyncio.get_running_loop()
-        #: The worker loses the scheduler's address when it is closed.
+        #: The scheduler's address, which a closed worker no longer knows.
         self._address = str(worker.scheduler.address)
-        #: Files of which the scheduler has identical copies.
+        #: Files whose copies on the scheduler are complete and identical.
         self._identical: list[Path] = []
         self._interval = min(settings.flush_interval, _LONGEST_INTERVAL)
         self.pause, self.write_wait = 0.5 * self._interval, 0.75 * self._interval
         self._call: Future[Any] | None = None
-        #: Whether to use a separate connection instead of the worker's.
+        #: Whether to use a separate connection instead of the worker's connections.
         self._is_separate = False
         owner = f"worker {worker.name}"
         files = abandoned_files(Path(settings.directory), settings.uuid)
         super().__init__(settings, owner, databases, lambda: worker.status.name == "closing", files)
 
     def _leave_loop(self) -> None:
-        """Send over a separate connection, because a closing worker may close its connections."""
+        """Use a separate connection from now on, because a closing worker closes its own."""
         self._is_separate = True
         if self._call is not None:
             self._call.cancel()
@@ -71,12 +74,13 @@ class SchedulerSender(Sender):
             has_more = self._send_once(seconds, wait=wait, last=last)
 
     def _send_once(self, limit: float, *, wait: bool, last: bool) -> bool:
-        """Send one message, and return whether there may be more to send."""
+        """Send one message, and return whether the files may contain more data to send."""
         parts = [(tail, tail.read()) for tail in self._tails]
         has_data = any(data for _, data in parts)
         if not (has_data or wait):
             return False
-        # With `wait`, the answer also shows whether earlier data of the other files is on disk.
+        # With `wait`, files without new data are included, because the answer shows whether their
+        # earlier data is on disk.
         files = [
             {"id": tail.id, "name": tail.path.name, "position": tail.offset, "data": data}
             for tail, data in parts
@@ -103,7 +107,10 @@ class SchedulerSender(Sender):
         return self._identical
 
     def _over_worker(self, message: dict[str, Any], limit: float) -> Any:
-        """Send a message over the worker's connections, in any thread except its event loop's."""
+        """Send a message over the worker's connections, and return the answer.
+
+        This must not be called in the thread of the worker's event loop.
+        """
         call = getattr(self._worker.scheduler, self._operation)(**message)
         self._call = asyncio.run_coroutine_threadsafe(call, self._loop)
         try:
@@ -121,7 +128,8 @@ class SchedulerSender(Sender):
         return asyncio.run(asyncio.wait_for(send(), limit))
 
 
-#: Number of bytes, and of seconds, after which a piece is uploaded.
+#: New data is uploaded as a piece when it has this many bytes, or this many seconds after the last
+#: upload.
 PIECE_BYTES, PIECE_SECONDS = 8_000_000, 30.0
 
 
@@ -129,7 +137,7 @@ class StorageSender(Sender):
     """Uploads files to the run's storage, piece by piece.
 
     If an upload fails, the same bytes are uploaded again under the same name, because the storage
-    may have received the piece.
+    may have received the piece despite the failure.
     """
 
     thread, moves, piece_bytes = "uploader", True, PIECE_BYTES
@@ -138,11 +146,12 @@ class StorageSender(Sender):
     def __init__(self, settings: RunSettings, *about: Any) -> None:
         self.where = shown(settings.storage)
         self._storage: Storage | None = None
-        #: Lengths of pieces whose upload failed, by the file's id. The storage may have them.
+        #: Length of the piece whose upload failed, by id of the file. The storage may nevertheless
+        #: have received the piece.
         self._failed_pieces: dict[str, int] = {}
-        #: Modification times of the uploaded profiles of calls (ns).
+        #: Modification times (ns) of the call profiles that were uploaded.
         self._profiles: dict[Path, int] = {}
-        #: When the last complete upload started, on the monotonic clock.
+        #: Time when the last complete upload started, on the monotonic clock.
         self._last = float("-inf")
         super().__init__(settings, *about)
 
@@ -176,7 +185,10 @@ class StorageSender(Sender):
         return [path for tail in self._tails for path in (*profiles_of(tail.path), tail.path)]
 
     def _directory(self, tail: FileTail) -> str:
-        """Return the directory of a file in the storage. Its id is known once it was read."""
+        """Return the directory of a file in the storage. The file must have been read before.
+
+        The directory depends on the file's id, which the first read determines.
+        """
         run = self._settings.stored_directory
         return f"{run}/{file_directory(tail.path.stem, tail.id)}"
 
@@ -187,7 +199,10 @@ def upload_files(
     databases: Sequence[FileDatabase],
     is_closing: Callable[[], bool] = lambda: False,
 ) -> Sender | None:
-    """Start uploading a process's files to the run's storage, or return None without a storage."""
+    """Start uploading a process's files to the run's storage, and return the sender.
+
+    Return None if the run has no storage, or if `databases` is empty.
+    """
     if not settings.storage or not databases:
         return None
     return StorageSender(settings, owner, databases, is_closing)
@@ -196,7 +211,10 @@ def upload_files(
 def send_files_of_worker(
     settings: RunSettings, worker: Any, databases: Sequence[FileDatabase]
 ) -> Sender | None:
-    """Start sending a worker's files to the scheduler or the storage, or return None if neither."""
+    """Start sending a worker's files to the scheduler or the storage, and return the sender.
+
+    Return None if the files need not be sent.
+    """
     if settings.storage:
         owner = f"worker {worker.name}"
         return upload_files(settings, owner, databases, lambda: worker.status.name == "closing")

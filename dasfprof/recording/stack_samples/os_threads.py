@@ -1,10 +1,11 @@
-"""What the operating system reports about the threads of this process.
+"""`OsThreads`: reads the state and the CPU time of this process's threads from the Linux kernel.
 
-Linux counts the time of each thread on a CPU, and the time for which it was runnable without one,
-in ``/proc/self/task/TID/schedstat``. ``/proc/self/task/TID/syscall`` has the current system call of
-the thread with its arguments. A thread that waits for the GIL waits at an address within the
-interpreter. On other systems, all of this is unknown. `OsThreads` keeps the files open, and reads
-them without giving up the GIL, which another thread would take for its switch interval.
+The file ``/proc/self/task/TID/schedstat`` contains the time that a thread spent on a CPU, and the
+time for which it was runnable but waited for a CPU. ``/proc/self/task/TID/syscall`` contains the
+thread's current system call with arguments. A thread that waits for the GIL waits at an address
+within the interpreter. On other systems, the state and the times are unknown. `OsThreads` keeps the
+files open, and reads them without releasing the GIL. Otherwise another thread would take the GIL
+for its switch interval.
 """
 
 from __future__ import annotations
@@ -18,27 +19,28 @@ from typing import Any, NamedTuple
 
 from dasfprof.system import PROC
 
-#: Counts per second to which times are rounded.
+#: Times are rounded to multiples of 1 / `RESOLUTION` seconds.
 RESOLUTION = 1024
-#: Maximum number of threads whose files are open.
+#: Maximum number of threads whose files are open at the same time.
 _MOST = 256
-#: Maximum number of bytes of a file.
+#: Maximum number of bytes that are read from a file.
 _LENGTH = 200
-#: The number of the system call `futex`.
+#: The number of the system call `futex`, or None on other processor architectures.
 _FUTEX = {"x86_64": b"202", "aarch64": b"98"}.get(platform.machine())
-#: The size (bytes) of the part of the interpreter that has the GIL, from its start on.
+#: Number of bytes from the start of the interpreter's state within which the GIL is located.
 _EXTENT = 1 << 20
 
 
 class ThreadState(NamedTuple):
-    """The state of a thread at a sample."""
+    """The state of a thread at the time of a sample."""
 
-    #: Its identity.
+    #: Python's identity of the thread.
     thread: int
-    #: ``running``, ``lock`` (it waits for the GIL), ``waiting``, or None if unknown.
+    #: ``running``, ``lock`` (the thread waits for the GIL), ``waiting``, or None if unknown.
     activity: str | None
-    #: Seconds on a CPU, and runnable without one, since an earlier sample, or None.
+    #: Seconds since an earlier sample that the thread spent on a CPU, or None if unknown.
     cpu: float | None
+    #: Seconds since an earlier sample that the thread waited for a CPU, or None if unknown.
     run_queue: float | None
 
 
@@ -50,7 +52,7 @@ class _Thread:
     def __init__(self, schedstat: int, syscall: int | None) -> None:
         self.schedstat, self.syscall = schedstat, syscall
         self.cpu = self.run_queue = 0
-        #: The number of its last sample, and the object for its activity then.
+        #: The number of the thread's last sample, and the object that stood for its activity then.
         self.sample, self.doing = -1, None
 
     def close(self) -> None:
@@ -60,7 +62,7 @@ class _Thread:
 
 
 class OsThreads:
-    """Reads the state of threads. Used by one thread."""
+    """Reads the state of this process's threads. Only one thread may use an instance."""
 
     def __init__(self) -> None:
         self._threads: dict[int, _Thread] = {}
@@ -76,11 +78,15 @@ class OsThreads:
 
         Parameters
         ----------
-        ident, doing
-            The identity of the thread, and an object for its activity.
-        sample, since
-            The number of this sample, and of the one from which times are counted. The times are
-            None if the thread was not sampled then, or had another activity.
+        ident
+            The identity of the thread.
+        doing
+            An object that stands for the current activity of the thread, such as a task's key.
+        sample
+            The number of this sample.
+        since
+            The number of the sample from which times are counted. The times are None if the
+            thread's last sample was another one, or if the thread had another activity then.
         """
         thread = self._threads.get(ident) or self._open(ident)
         if thread is None:
@@ -90,7 +96,8 @@ class OsThreads:
             self._threads.pop(ident).close()
             return ThreadState(ident, None, None, None)
         cpu, run_queue = (int(word) * RESOLUTION // 1_000_000_000 for word in words[:2])
-        # 0: the kernel does not count. A thread that only slept may have less than the resolution.
+        # The text "0" means that the kernel does not count. The rounded `cpu` cannot be used for
+        # this check, because it is also 0 for a thread that has only slept.
         counts = thread.sample == since and thread.doing is doing and words[0] != b"0"
         state = ThreadState(
             ident,
@@ -112,7 +119,7 @@ class OsThreads:
             return None
         if text.startswith(b"running"):
             return "running"
-        if _FUTEX is None:  # Any wait may be for the GIL.
+        if _FUTEX is None:  # A wait for the GIL cannot be distinguished from other waits.
             return None
         words = text.split(None, 2)
         if words[0] != _FUTEX or self._interpreter is None:
@@ -121,20 +128,20 @@ class OsThreads:
         return "lock" if is_interpreter else "waiting"
 
     def forget(self, before: int) -> None:
-        """Close the files of threads whose last sample has a lower number."""
+        """Close the files of threads that were last sampled before the sample with this number."""
         for ident, thread in list(self._threads.items()):
             if thread.sample < before:
                 self._threads.pop(ident).close()
 
     def close(self) -> None:
-        """Close all files."""
+        """Close the files of all threads."""
         while self._threads:
             self._threads.popitem()[1].close()
 
     def _open(self, ident: int) -> _Thread | None:
         native = {thread.ident: thread.native_id for thread in threading.enumerate()}.get(ident)
         if ident == threading.main_thread().ident:
-            native = os.getpid()  # After a fork, Python has the parent's identity.
+            native = os.getpid()  # After a fork, Python reports the parent's thread id.
         if native is None or len(self._threads) >= _MOST:
             return None
         schedstat = _open_file(native, "schedstat")
@@ -152,9 +159,12 @@ def _open_file(native: int, name: str) -> int | None:
 
 
 def _reader() -> Callable[[int], bytes | None]:
-    """Return a function that reads a file by its descriptor, or returns None if it cannot."""
+    """Return a function that reads a file from the start, given its descriptor.
+
+    That function returns None if the file cannot be read.
+    """
     try:
-        pread = ctypes.PyDLL(None).pread  # It keeps the GIL.
+        pread = ctypes.PyDLL(None).pread  # Functions of a `PyDLL` keep the GIL.
     except (OSError, AttributeError, TypeError):
         return lambda _: None
     pread.argtypes = (ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_long)

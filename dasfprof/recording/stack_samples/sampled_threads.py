@@ -1,4 +1,4 @@
-"""The sampled threads: those of a worker's tasks, event loops, and a client's main thread."""
+"""The subjects that are sampled: threads of tasks, blocked event loops, a client's main thread."""
 
 from __future__ import annotations
 
@@ -19,23 +19,24 @@ from dasfprof.recording.dask_internals.undocumented import last_turn, turn_inter
 from dasfprof.recording.rows import UNKNOWN_STACK, StackRows
 from dasfprof.recording.stack_samples.os_threads import RESOLUTION, OsThreads, ThreadState
 
-#: Thresholds (seconds): task runs of at least the first are slow, those under the second are too
-#: brief to be sampled.
+#: Thresholds (seconds): a task run of at least `SLOW` is slow, and a task run of less than `BRIEF`
+#: is too brief to be sampled.
 SLOW, BRIEF = 0.03, 0.003
-#: Number of samples in a row that find younger runs of a function, after which it is less slow.
+#: The mode of a function is lowered only after this many samples in a row at which its runs were
+#: too young for the mode.
 _YOUNG = 20
 #: Maximum number of functions whose mode is stored.
 _MOST_FUNCTIONS = 4096
-#: Threshold (seconds): an event loop is blocked if it has not turned for so long, beyond the
-#: interval at which Dask records its turns.
+#: Threshold (seconds) for the time since an event loop's last iteration, from which the loop counts
+#: as blocked. The interval at which Dask records iterations is added.
 BLOCKED = 0.05
 
-#: Takes a row.
+#: A function that writes a row.
 Write = Callable[[tuple[Any, ...]], None]
 
 
 class SamplingMode(IntEnum):
-    """How often a thread is sampled while it runs the same task."""
+    """How often a thread is sampled while its activity, such as a task, stays the same."""
 
     NEVER = 0
     RARELY = 1
@@ -43,56 +44,78 @@ class SamplingMode(IntEnum):
 
 
 class Subject(Protocol):
-    """Something whose stacks are sampled."""
+    """One or several threads whose stacks are sampled for the same purpose."""
 
-    #: Reads its stacks.
+    #: Reads the stacks of the threads.
     stacks: StackReader
 
     def threads(self) -> dict[int, Any]:
-        """Return the threads to sample now, by identity, each with an object for its activity.
+        """Return the threads to sample now.
 
-        A sample is discarded if the object differs after the sample.
+        The keys are thread identities. Each value is an object that stands for the thread's current
+        activity, such as a task's key. A sample is discarded if this object has changed after it.
         """
 
     def mode(self, thread: int, doing: Any, os_threads: OsThreads) -> SamplingMode:
-        """Return how often a thread is sampled."""
+        """Return how often a thread is to be sampled during the activity `doing`."""
 
     def read(self, threads: Iterable[int], frames: Mapping[int, FrameType]) -> dict[int, Seen]:
-        """Return the stacks of threads, given the innermost frames of all threads."""
+        """Return the stacks of the given threads.
+
+        `frames` contains the innermost frame of every thread of the process. Threads whose stacks
+        are left out are not in the result.
+        """
         stacks = {thread: self.stacks.read(frames.get(thread)) for thread in threads}
         return {thread: seen for thread, seen in stacks.items() if seen is not None}
 
     def write(
         self, now: float, interval: float, doing: Any, seen: Seen, state: ThreadState
     ) -> None:
-        """Write a sample."""
+        """Write a sample of one thread.
+
+        Parameters
+        ----------
+        now
+            Time of the sample (Unix seconds).
+        interval
+            Seconds that the sample represents.
+        doing
+            The object for the thread's activity, from `threads`.
+        seen
+            The stack.
+        state
+            The thread's state according to the operating system.
+        """
 
 
-#: All objects that sample tasks of this process.
+#: The `TaskThreads` of all workers in this process.
 _of_tasks: weakref.WeakSet[TaskThreads] = weakref.WeakSet()
 
 
 class TaskThreads(Subject):
-    """The threads of a worker's tasks. Created on the worker's event loop.
+    """The threads that run a worker's tasks. Must be created on the worker's event loop.
 
-    Threads of slow functions are always sampled, from the start of a run on. Threads of other
-    functions are sampled rarely. Brief runs are never sampled, because a sample would take longer.
+    Task runs of slow functions are included in every sample, from their start. Task runs of other
+    functions are included in rare samples only. Brief task runs are never sampled, because a sample
+    would take longer than the task run.
 
-    If a task waits for a pool of threads, the stack of a pool's thread follows its own. If several
-    functions run at a time, it is unknown which of them a pool's thread works for.
+    If a task waits for a pool of threads, the stack of one of the pool's threads is appended to the
+    stack of the task. If tasks of several functions run at the same time, no such stack is
+    appended, because it is unknown for which function a pool's thread works.
 
     Parameters
     ----------
     worker
-        The worker, which is only read.
+        The worker, whose state is not changed.
     began
-        Start (Unix seconds) of runs in progress by key. The event loop adds and removes them.
+        Start time (Unix seconds) of each task run in progress, by key. The event loop adds and
+        removes entries.
     hidden
         Keys of tasks that are not sampled.
     stacks
-        The file's stacks.
+        The stacks of the trace file.
     write
-        Takes rows of `TASK_SAMPLE`.
+        A function that writes rows of `TASK_SAMPLE`.
     """
 
     def __init__(
@@ -107,21 +130,26 @@ class TaskThreads(Subject):
         self._tasks = worker.state.tasks
         self._began, self._hidden = began, hidden
         self._write = write
-        #: By function: its mode, and the number of samples in a row that found younger runs.
+        #: For each function: its sampling mode, and the number of samples in a row at which its
+        #: runs were too young for this mode.
         self._modes: dict[Any, tuple[SamplingMode, int]] = {}
         self._turn = 0
         self.stacks = StackReader(stacks, first_functions())
         _of_tasks.add(self)
 
     def threads(self) -> dict[int, Any]:
-        """Return the threads that run a task, each with its key."""
+        """Return the threads that run a task, each with the key of the task."""
         threads = self._running.copy()
         if not self._hidden:
             return threads
         return {thread: key for thread, key in threads.items() if key not in self._hidden}
 
     def mode(self, thread: int, doing: Any, os_threads: OsThreads) -> SamplingMode:
-        """Return the mode of a run or of its function, whichever is more frequent."""
+        """Return the mode of a task run or the mode of its function, whichever is more frequent.
+
+        The mode of a task run depends on its age. The mode of a function rises immediately if one
+        of its runs is slow, and falls after several samples (see `_YOUNG`).
+        """
         age, task = time() - self._began.get(doing, -inf), self._tasks.get(doing)
         mode = SamplingMode((age >= BRIEF) + (age >= SLOW))
         function = None if task is None else task.prefix
@@ -136,7 +164,10 @@ class TaskThreads(Subject):
         return known
 
     def read(self, threads: Iterable[int], frames: Mapping[int, FrameType]) -> dict[int, Seen]:
-        """Return the stacks of tasks, with those of pools' threads for which they wait."""
+        """Return the stacks of tasks.
+
+        If a task waits for threads of a pool, the stack of one of these threads is included.
+        """
         stacks = super().read(threads, frames)
         waiting = [thread for thread in stacks if waits_for_pool(frames[thread])]
         if not waiting or len(_of_tasks) > 1:
@@ -147,7 +178,8 @@ class TaskThreads(Subject):
         working = [frame for frame in others if works_in_pool(frame)]
         if len(functions) > 1 or not working:
             return stacks
-        self._turn += 1  # Samples of one task represent all threads of its pool.
+        # Change the chosen thread from sample to sample, so that all threads of a pool are seen.
+        self._turn += 1
         for number, thread in enumerate(waiting, self._turn):
             seen = self.stacks.read(frames[thread], working[number % len(working)])
             stacks[thread] = seen or stacks[thread]
@@ -163,16 +195,16 @@ class TaskThreads(Subject):
 
 
 class EventLoop(Subject):
-    """The thread of an event loop while the loop is blocked. Created on that loop.
+    """The thread of an event loop while the loop is blocked. Must be created on that loop.
 
     Parameters
     ----------
     server
-        The worker or scheduler of the loop, which is only read.
+        The worker or scheduler that runs on the loop. Its state is not changed.
     stacks
-        The file's stacks.
+        The stacks of the trace file.
     write
-        Takes rows of `LOOP_SAMPLE`.
+        A function that writes rows of `LOOP_SAMPLE`.
     """
 
     def __init__(self, server: Any, stacks: StackRows, write: Write) -> None:
@@ -180,12 +212,15 @@ class EventLoop(Subject):
         self._write = write
         self._thread = threading.get_ident()
         self._limit = BLOCKED + turn_interval()
-        #: When the loop last turned, while it is blocked.
+        #: Time of the last iteration of the loop, if the loop was blocked at the last sample.
         self._since: float | None = None
         self.stacks = StackReader(stacks)
 
     def threads(self) -> dict[int, Any]:
-        """Return the loop's thread if the loop is blocked, with the time of its last turn."""
+        """Return the loop's thread, with the time of the loop's last iteration.
+
+        Return nothing if the loop is not blocked.
+        """
         turned = last_turn(self._server)
         if turned is None:
             return {}
@@ -196,7 +231,7 @@ class EventLoop(Subject):
         return {self._thread: turned} if time() - turned > self._limit else {}
 
     def mode(self, thread: int, doing: Any, os_threads: OsThreads) -> SamplingMode:
-        """Return the mode of a blocked loop."""
+        """Return ALWAYS, because a blocked event loop is included in every sample."""
         return SamplingMode.ALWAYS
 
     def write(
@@ -211,17 +246,18 @@ class EventLoop(Subject):
 class ClientThread(Subject):
     """The main thread of a client's process.
 
-    It is always sampled while it waits or has nothing on the cluster, and rarely at other times. A
-    rare sample represents the time since the last one that other samples do not represent.
+    The thread is included in every sample while it waits, or while the client has no unfinished
+    tasks on the cluster. At other times, it is included in rare samples only. A rare sample
+    represents the time since the last rare sample, without the time that other samples represent.
 
     Parameters
     ----------
     client
-        The client, which is only read.
+        The client, whose state is not changed.
     stacks
-        The file's stacks.
+        The stacks of the trace file.
     write
-        Takes rows of `CLIENT_SAMPLE`.
+        A function that writes rows of `CLIENT_SAMPLE`.
     """
 
     def __init__(self, client: Any, stacks: StackRows, write: Write) -> None:
@@ -234,12 +270,12 @@ class ClientThread(Subject):
         self.stacks = StackReader(stacks, describe=phase)
 
     def threads(self) -> dict[int, Any]:
-        """Return the main thread."""
+        """Return the main thread, or nothing if it has ended."""
         main = threading.main_thread()
         return {main.ident: main} if main.ident is not None and main.is_alive() else {}
 
     def mode(self, thread: int, doing: Any, os_threads: OsThreads) -> SamplingMode:
-        """Return ALWAYS if the program waits or has nothing on the cluster, and else RARELY."""
+        """Return ALWAYS if the main thread waits or the cluster has nothing to do, else RARELY."""
         is_rare = has_pending(self._client) and os_threads.activity(thread) != "waiting"
         self._mode = SamplingMode.RARELY if is_rare else SamplingMode.ALWAYS
         return self._mode
@@ -247,14 +283,15 @@ class ClientThread(Subject):
     def write(
         self, now: float, interval: float, doing: Any, seen: Seen, state: ThreadState
     ) -> None:
-        """Write a sample of the program."""
+        """Write a sample of the main thread."""
         before, self._sampled = self._sampled, monotonic()
         self._owed += self._sampled - before
         cpu, run_queue = state.cpu, state.run_queue
         if self._mode is SamplingMode.RARELY:
             owed = max(round(self._owed * RESOLUTION) / RESOLUTION, 0.0)
             if owed < interval:
-                cpu = run_queue = None  # They cover the whole time since the last rare sample.
+                # These cover all of the time since the last rare sample, not only `owed`.
+                cpu = run_queue = None
             interval = owed
         self._owed -= interval
         self._write((now, seen[1], seen[0], state.activity, interval, cpu, run_queue))
@@ -265,20 +302,20 @@ _DEEPEST = range(5000)
 #: Maximum number of stacks that are cached.
 _MOST = 4096
 
-#: Files in which threads wait for pools of threads, and the innermost files of such waits.
+#: Files whose functions wait for a pool of threads, and files of the innermost frame of such waits.
 _POOLS = ("/concurrent/futures/_base.py", "/multiprocessing/pool.py", "/joblib/parallel.py")
 _INNERMOST = ("/threading.py", "/joblib/parallel.py")
-#: Files of pools, and the functions in which their threads wait for work and then call it.
+#: Files of pools, and the functions in which a pool's thread waits for work and calls it.
 _OF_POOLS = ("/concurrent/futures/thread.py", "/multiprocessing/pool.py")
 _FIRST = ("_worker", "worker")
-#: Maximum number of frames of a wait for a pool.
+#: Maximum number of frames between the innermost frame and the function that waits for the pool.
 _WAIT_FRAMES = 6
 _HELPED = "/task_runs/run_storage.py"
 
-#: The first instruction of a call, from Python 3.11 on.
+#: Code of the first instruction of a function since Python 3.11, or None in earlier versions.
 _BEGIN = opmap.get("RESUME")
 
-#: The number of a stack, and the result of `StackReader.describe`.
+#: The number of a stack, and the description that `StackReader` was given a function for, or None.
 Seen = tuple[int, str | None]
 
 
@@ -294,7 +331,10 @@ def waits_for_pool(frame: FrameType | None) -> bool:
 
 
 def works_in_pool(innermost: FrameType) -> bool:
-    """Return whether a pool's thread runs other code than that of Dask and this package."""
+    """Return whether a thread belongs to a pool and runs code that Dask and dasfprof did not start.
+
+    `innermost` is the innermost frame of the thread.
+    """
     frame: FrameType | None = innermost
     while frame is not None and not _is_first_of_pool(frame):
         file = frame.f_code.co_filename
@@ -311,17 +351,19 @@ def _is_first_of_pool(frame: FrameType) -> bool:
 
 
 class StackReader:
-    """Returns the numbers of stacks in a file.
+    """Reads stacks of threads, and returns their numbers in a trace file.
 
     Parameters
     ----------
     rows
-        The file's stacks.
+        The stacks of the trace file.
     begins
-        Functions whose innermost call is where stacks start, if there are any. Threads that run
-        none of them are left out.
+        Functions at which stacks start: frames outside of the innermost call of these functions
+        are left out. Threads that run none of these functions are left out. If `begins` is empty,
+        stacks are complete.
     describe
-        Returns a word for a stack, given its frames with the outermost first.
+        A function that returns a one-word description of a stack. Its argument is the list of the
+        stack's frames, outermost first.
     """
 
     def __init__(
@@ -334,14 +376,16 @@ class StackReader:
         self._begins = begins
         self._begin_ids = frozenset(map(id, begins))
         self._describe = describe
-        #: By identities of code and instructions, the innermost frame first. The code is stored, so
-        #: that no other code gets its identity.
+        #: Stacks that were read before. A key contains the identity of the code object and the
+        #: offset of the instruction of each frame, innermost first. The code objects are stored, so
+        #: that no other code object gets the same identity.
         self._known: dict[tuple[int, ...], tuple[Seen, list[CodeType]]] = {}
 
     def read(self, frame: FrameType | None, helper: FrameType | None = None) -> Seen | None:
-        """Return number and word of a stack, given its innermost frame, or None if left out.
+        """Return the number and the description of a stack, or None if the thread is left out.
 
-        If there is a helper, the stack of this thread of a pool follows.
+        `frame` is the innermost frame of the thread. If `helper` is given, it is the innermost
+        frame of a pool's thread, whose stack is appended.
         """
         position = self._position(frame)
         if position is None:
@@ -353,7 +397,11 @@ class StackReader:
         return known[0] if known is not None else self._read_new(frame, helper, position)
 
     def _position(self, frame: FrameType | None) -> tuple[int, ...] | None:
-        """Return identities of code and instructions, or nothing if there are no or many frames."""
+        """Return the key of a stack in `_known`, given its innermost frame.
+
+        The key is empty if the stack has no frames or too many. Return None if the thread is left
+        out, because it runs none of the functions at which stacks start.
+        """
         begins = self._begin_ids
         position: list[int] = []
         for _ in _DEEPEST:
@@ -383,7 +431,7 @@ class StackReader:
         frames.reverse()
         word = self._describe(frames) if self._describe is not None else None
         seen = self._rows.number(stack_of(frames)), word
-        # The threads may have continued meanwhile.
+        # Cache the stack only if the threads have not continued since `position` was read.
         now = _position_in_pool(helper) + (self._position(innermost) or ())
         if now == position and seen[0] != UNKNOWN_STACK:
             if len(self._known) >= _MOST:
@@ -393,7 +441,10 @@ class StackReader:
 
 
 def _position_in_pool(frame: FrameType | None) -> tuple[int, ...]:
-    """Return identities of code and instructions of a pool's thread, the innermost first."""
+    """Return the part of a stack's key (see `StackReader`) that describes a pool's thread.
+
+    `frame` is the thread's innermost frame, or None for an empty result.
+    """
     position: list[int] = []
     while frame is not None:
         position += id(frame.f_code), frame.f_lasti
@@ -404,10 +455,10 @@ def _position_in_pool(frame: FrameType | None) -> tuple[int, ...]:
 
 
 def _has_run(code: CodeType, instruction: int) -> bool:
-    """Return whether a call has run more than its first instruction.
+    """Return whether a called function has executed more than its first instruction.
 
-    A thread gives the GIL to the sampler between some instructions, for example at the first one of
-    a call. The time before it belongs to the caller.
+    A thread releases the GIL for the sampler between certain instructions, for example at the first
+    instruction of a called function. The time before that instruction belongs to the caller.
     """
     if _BEGIN is None:
         return instruction >= 0

@@ -1,14 +1,16 @@
-"""The thread that samples the stacks of this process: `sample` starts it for a subject.
+"""The thread that samples the stacks of this process. `sample` adds a subject to sample.
 
-One thread samples all subjects of a process, such as the threads of a worker's tasks. It sleeps
-until the next sample is due, reads the stacks of all slow threads, and writes them.
+One thread samples all subjects of a process, such as the threads of a worker's tasks. The thread
+sleeps until the next sample is due, reads the stacks of the threads to sample, and writes them.
 
-A sampler needs the GIL. It gets the GIL when a thread releases it in a call that waits, or after
-the interpreter's switch interval (5 ms). So a line that releases the GIL, and C code that keeps it,
-are assigned part of the time of the Python lines before them, up to 5 ms per call.
+The sampler needs the GIL. It gets the GIL when another thread releases it in a call that waits, or
+after the interpreter's switch interval (5 ms). Therefore, part of the time of Python lines is
+attributed to the following line that releases the GIL or calls C code that keeps the GIL. This
+error is at most 5 ms per call.
 
-The times of samples are random. A late sample represents all samples that were due until then, for
-example while a call of C code kept the GIL. It finds the line of this call.
+The times of samples are random. A sample may be late, for example because a call of C code kept the
+GIL. A late sample represents all samples that were due until then, and contains the line of this
+call.
 """
 
 from __future__ import annotations
@@ -31,33 +33,36 @@ from dasfprof.recording.stack_samples.os_threads import RESOLUTION, OsThreads
 from dasfprof.recording.stack_samples.sampled_threads import SamplingMode, Seen, Subject, Write
 from dasfprof.schema.events import Schema
 
-#: Maximum fraction of a core that sampling may take. Where samples are expensive, there are fewer.
+#: Maximum fraction of a core that sampling may take. If samples are expensive, there are fewer of
+#: them.
 BUDGET = 0.005
-#: Times between two samples as multiples of their mean, in random order, because a loop of the
-#: program may take as long as the mean.
+#: Times between two samples as multiples of their mean, in random order. They vary because a loop
+#: of the program may take as long as the mean.
 _SPACINGS = random.sample([0.5 + n / 100 for n in range(101)], 101)
-#: Samples from one rare one to the next, in random order.
+#: Numbers of samples from one rare sample to the next, in random order.
 _BETWEEN_RARE = random.sample(range(8, 25), 17)
-#: The weight of the last sample in the mean cost of samples.
+#: The weight of the last sample in the moving average of the cost of samples.
 _WEIGHT = 0.1
-#: Threshold (samples in a row without a working thread): the process is idle. Factor by which the
-#: time between samples is longer then.
+#: Threshold (number of samples in a row without a working thread) from which the process counts as
+#: idle, and factor by which the time between samples of an idle process is longer.
 _QUIET, _IDLE_FACTOR = 10, 4
-#: Number of samples after which the files of a thread that was not sampled are closed.
+#: Number of samples after which the files of a thread are closed if none of them included it.
 _FORGET_AFTER = 200
-#: Timeout (seconds) of the wait for the last sample when sampling ends.
+#: Maximum seconds to wait for the last sample when sampling ends.
 _LAST_SAMPLE = 2.0
 
 
 class Schedule:
-    """The times of samples (monotonic seconds), and the time that each represents.
+    """Determines when samples are due, and how much time each sample represents.
+
+    All times are seconds on the monotonic clock.
 
     Parameters
     ----------
     interval
-        The mean time between two samples, unless they are too expensive.
+        The mean time between two samples. If samples are too expensive, the mean time is longer.
     now
-        The start.
+        The time when sampling starts.
     """
 
     def __init__(self, interval: float, now: float) -> None:
@@ -66,11 +71,12 @@ class Schedule:
         self._spacing = cycle(_SPACINGS)
         self._between_rare = cycle(_BETWEEN_RARE)
         self._answered = self._answered_rarely = now
-        #: When the next sample is due.
+        #: Time when the next sample is due.
         self.due = now + interval
         #: Number of samples in a row without a working thread.
         self.quiet = 0
-        #: The numbers of this sample, of the last rare one, and of the next.
+        #: The number of this sample (`number`), of the last rare sample (`last_rare`), and of the
+        #: next rare sample (`_next_rare`).
         self.number = self.last_rare = 0
         self._next_rare = next(self._between_rare)
 
@@ -80,9 +86,11 @@ class Schedule:
         return self.number == self._next_rare
 
     def answer(self, now: float) -> tuple[float, float]:
-        """Return the seconds that a sample and a rare sample represent, and set the next time.
+        """Return the seconds that the current sample represents, and set the time of the next one.
 
-        They are multiples of 1 / `RESOLUTION`. The second is 0 unless the sample is rare.
+        The first value is the time since the last sample. The second value is the time since the
+        last rare sample, or 0 if the current sample is not rare. Both are multiples of
+        1 / `RESOLUTION`.
         """
         mean = max(self.interval, self._cost / BUDGET)
         if self.quiet >= _QUIET:
@@ -99,14 +107,14 @@ class Schedule:
         return seconds, rare_seconds
 
     def go_on(self) -> None:
-        """Number the next sample."""
+        """Advance to the number of the next sample."""
         if self.is_rare:
             self.last_rare = self.number
             self._next_rare += next(self._between_rare)
         self.number += 1
 
     def took(self, seconds: float) -> None:
-        """Record the CPU time of a sample."""
+        """Update the average cost of samples with the CPU seconds of the last sample."""
         self._cost += _WEIGHT * (seconds - self._cost)
 
 
@@ -115,7 +123,7 @@ def _rounded(before: float, after: float) -> float:
 
 
 class Sampler:
-    """The sampling thread. It ends with its last subject.
+    """The sampling thread of a process. It ends when its last subject is removed.
 
     Parameters
     ----------
@@ -124,14 +132,16 @@ class Sampler:
     """
 
     def __init__(self, interval: float) -> None:
-        #: Replaced as a whole, as the thread reads it without a lock.
+        #: The sampled subjects. Changes replace the tuple, because the thread reads it without a
+        #: lock.
         self.subjects: tuple[tuple[Subject, HookGuard], ...] = ()
         self.schedule = Schedule(interval, monotonic())
         self._os_threads = OsThreads()
-        #: Held until the thread has to end. Waiting for a lock costs less than for an event.
+        #: A lock that is released when the thread has to end. Waiting for a lock costs less than
+        #: waiting for an event.
         self._running = threading.Lock()
         self._running.acquire()
-        #: Started by the creator.
+        #: The thread. The creator of this object must start it.
         self.thread = threading.Thread(target=self._run, name="dasfprof-stacks", daemon=True)
 
     def stop(self) -> None:
@@ -170,8 +180,8 @@ class Sampler:
     def _stacks(self) -> list[tuple[Subject, HookGuard, int, Any, SamplingMode, Seen]]:
         """Return the stacks of the threads that have to be sampled now.
 
-        Threads whose activity changed meanwhile are left out. Frames are released immediately,
-        because they keep the objects of their functions alive.
+        Threads whose activity changed while the stacks were read are left out. Frames are released
+        immediately, because a frame keeps the local objects of its function alive.
         """
         sampled = {SamplingMode.ALWAYS}
         if self.schedule.is_rare:
@@ -200,7 +210,7 @@ class Sampler:
 
 
 class _ProcessSampler:
-    """The sampler of this process, while there is one."""
+    """Holder of the only `Sampler` of this process, which exists while it has subjects."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -226,7 +236,7 @@ class _ProcessSampler:
                 sampler.stop()
 
     def forget(self) -> None:
-        """Remove the parent's sampler in a forked child, which has no such thread."""
+        """Drop the parent's sampler in a forked child, because the child has no sampling thread."""
         self._lock, self._sampler = threading.Lock(), None
 
 
@@ -239,17 +249,18 @@ def sample(subject: Subject, frequency: float, guard: HookGuard) -> Callable[[],
     Parameters
     ----------
     subject
-        What to sample.
+        The subject to sample.
     frequency
-        Samples per second. Where the subjects of a process have different rates, all get the
-        highest.
+        Samples per second. If the subjects of a process have different rates, all are sampled at
+        the highest rate.
     guard
         Handles errors.
 
     Returns
     -------
     Callable
-        Stops sampling. It does nothing in a forked child, which has no such thread.
+        A function that stops sampling the subject. It does nothing in a forked child, because the
+        child has no sampling thread.
     """
     return partial(_process.remove, subject, _process.add(subject, frequency, guard))
 
@@ -260,15 +271,15 @@ if hasattr(os, "register_at_fork"):
 
 @dataclass(frozen=True)
 class SampleFile:
-    """Starts samplings whose rows go into one file."""
+    """Starts to sample subjects whose rows are written to one trace file."""
 
     writer: TraceWriter
     #: Fields with the same value in every event.
     constants: dict[str, Any]
-    #: The file's stacks.
+    #: The stacks of the file.
     stacks: StackRows
     guard: HookGuard
-    #: Samples per second. If it is 0, nothing is sampled.
+    #: Samples per second. 0 turns sampling off.
     frequency: float
 
     def sample(
@@ -279,14 +290,15 @@ class SampleFile:
         Parameters
         ----------
         schema
-            The schema of its rows.
+            The schema of the subject's rows.
         make
-            Returns the subject, given the file's stacks and the function that takes its rows.
+            A function that creates the subject. Its arguments are the stacks of the file and a
+            function that writes the subject's rows.
 
         Returns
         -------
         Callable
-            Stops sampling.
+            A function that stops sampling the subject.
         """
         if not self.frequency:
             return lambda: None

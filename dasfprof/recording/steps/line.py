@@ -1,8 +1,9 @@
-"""`Line`: the line of the user's program that a thread executes, and the library's line it calls.
+"""`Line`: a line of the user's program that a thread executes.
 
-A frame is the user's if its file does not belong to Python, an installed package or dasfprof. The
-innermost one counts. If the program is a command of an installed package, its frames are the
-package's.
+If the program calls Dask through a library, a `Line` also contains the library's line that calls
+Dask. A frame belongs to the user if its file belongs neither to Python nor to an installed package
+nor to dasfprof. The innermost user frame determines the line. If the program is a command of an
+installed package, the frames of the program belong to that package.
 """
 
 from __future__ import annotations
@@ -27,32 +28,32 @@ from dasfprof.recording.task_runs.function_code import DIFFERS, LARGEST, codes_i
 from dasfprof.recording.task_runs.logs import of_library
 from dasfprof.schema.steps import LINE, LINE_LAYER
 
-#: A line of the program: file, line, function.
+#: A line of the program or of a library: file, line number, function.
 Place = tuple[str, int, str]
 
 _PACKAGE = str(Path(__file__).parents[2])
 #: Files of the demo, which are user code although they are in this package.
 _DEMO = tuple(os.path.join(_PACKAGE, "cli", name) for name in ("demo.py", "demo_pipeline.py"))
-#: Directory of the commands of installed packages, which only call the package.
+#: Directory of the commands of installed packages. The scripts in it only call the package.
 _COMMANDS = os.path.join(sysconfig.get_path("scripts"), "")
-#: Packages that do not count as the library that built a graph, because libraries build on them.
+#: Packages that never count as the library that built a graph, because libraries build on them.
 _DASK_PACKAGES = ("dask", "distributed", "dask_array", "toolz", "cytoolz", "tlz")
 _INSTALLED = ("site-packages", "dist-packages")
-#: Maximum number of cached lines, because code may be generated.
+#: Maximum number of cached lines. The limit matters for programs that generate code.
 _MOST_LINES = 100_000
 
-#: Names of files whose frames are ignored, and of the user's and libraries' files. Other files have
-#: not been classified yet.
+#: Names of files whose frames are ignored, of the user's files, and of libraries' files. Files in
+#: none of these sets have not been classified yet.
 ignored_files: set[str] = set()
 user_files: set[str] = set()
 _library_files: set[str] = set()
-#: Lines by their places in the program and in the library.
+#: Lines by place in the program and place in the library.
 _lines: dict[tuple[Place, Place | None], Line] = {}
-#: Code and the offset of an instruction in it.
+#: A code object, and the offset of an instruction in the code.
 _Instruction = tuple[CodeType, int]
-#: Lines by the identities of code and the offsets of instructions in the program and, if any, the
-#: library. The code objects are stored to keep them alive. Computing a line number from an offset,
-#: or the hash of code, would take long.
+#: Cache of lines. A key has the identity of the code object and the offset of the instruction in
+#: the program, followed by those in the library if there is one. The code objects are stored to
+#: keep them alive. Computing a line number from an offset, or the hash of code, would take long.
 _cache: dict[tuple[int, ...], tuple[Line, CodeType, CodeType | None]] = {}
 _ids = itertools.count(int.from_bytes(os.urandom(6), "big") << 14)
 
@@ -63,19 +64,21 @@ class Line:
 
     #: Unique among the lines of all processes.
     id: int
-    #: File, line, function.
+    #: File, line number and function.
     place: Place
-    #: The code that contains the line.
+    #: The code object that contains the line.
     code: CodeType
-    #: The innermost line of a library that called Dask for it, or None if it called Dask itself.
+    #: The library's innermost line, if this line called Dask through a library. None if this line
+    #: called Dask directly.
     library: Place | None
 
 
 def current_line(above: int = 1) -> Line | None:
-    """Return the innermost line of user code that this thread executes, or else of a library.
+    """Return the innermost line of user code that this thread executes, or None.
 
-    A thread that a library started, as joblib does, may have no user code. If the main thread is in
-    the same library, the line is that at which the main thread called it.
+    A thread that a library started, such as a thread of joblib, may execute no user code. If the
+    main thread is in the same library at that time, return the line at which the main thread called
+    the library. Otherwise, return the innermost line of the library.
 
     Parameters
     ----------
@@ -94,7 +97,11 @@ def current_line(above: int = 1) -> Line | None:
 def _innermost(
     frame: FrameType | None, library: FrameType | None = None
 ) -> tuple[Line | None, FrameType | None]:
-    """Return the innermost line of user code, if any, and the library's frame that it called."""
+    """Return the innermost line of user code, and the innermost frame of a library inside it.
+
+    Each of the two is None if there is no such frame. If `library` is given, this frame replaces
+    the library's frame.
+    """
     while frame is not None:
         file = frame.f_code.co_filename
         if file in user_files:
@@ -115,7 +122,10 @@ def _innermost(
 
 
 def _packages_called(frame: FrameType | None) -> set[str | None]:
-    """Return the installed packages with frames between the innermost user code and this frame."""
+    """Return the installed packages whose code the innermost user code has called.
+
+    `frame` is the innermost frame of a thread.
+    """
     packages: set[str | None] = set()
     while frame is not None and frame.f_code.co_filename not in user_files:
         packages.add(_package(frame.f_code.co_filename))
@@ -124,18 +134,21 @@ def _packages_called(frame: FrameType | None) -> set[str | None]:
 
 
 def line_at(code: CodeType, instruction: int) -> Line:
-    """Return the line of user code with an instruction, called without a library."""
+    """Return the line that contains an instruction of user code and calls Dask directly."""
     cached = _cache.get((id(code), instruction))
     return cached[0] if cached else _add((id(code), instruction), (code, instruction), None)
 
 
 def place_of(line: Line | None) -> tuple[str | None, int, str | None]:
-    """Return file, line and function as columns of a row, also for an unknown line."""
+    """Return the file, line number and function of a line, as columns of a row.
+
+    If the line is None, return the values that mean that the line is unknown.
+    """
     return _NO_PLACE if line is None else line.place
 
 
 def _add(key: tuple[int, ...], user: _Instruction, library: _Instruction | None) -> Line:
-    """Return a line, and cache it."""
+    """Return the line of instructions in the program and in a library, and cache it under a key."""
     if len(_cache) >= _MOST_LINES:
         _cache.clear()
         _lines.clear()
@@ -151,7 +164,10 @@ def _place(code: CodeType, instruction: int) -> Place:
 
 
 def _files_like(file: str) -> set[str]:
-    """Return the set that a file belongs to: `ignored_files`, `user_files` or `_library_files`."""
+    """Return the set to which a file must be added.
+
+    This is `ignored_files`, `user_files` or `_library_files`.
+    """
     if file in _DEMO:
         return user_files
     if file.startswith((_PACKAGE, _COMMANDS, "<frozen ", "<__array_function__")):
@@ -170,20 +186,20 @@ def _package(file: str) -> str | None:
     return packages[-1] if packages else None
 
 
-# --- `RecordedLines`: the lines of the program that built something, as rows with their text ------
+# --- `RecordedLines`: writes rows with the source text of lines that built layers or futures ------
 #
-# The text is taken from the file, never from values. A file may have been changed since it was
-# imported, so it is compiled, but not executed, and the text is only used if the result contains
-# the line's code. Source without a file, such as a notebook's cell, is the text that Python shows
-# in tracebacks.
+# The text is read from the source file and contains no values. A file may have been changed since
+# it was imported. Therefore the file is compiled, but not executed, and its text is only used if
+# the compiled code contains the code of the line. For source without a file, such as a notebook's
+# cell, the text is the one that Python shows in tracebacks.
 
-#: Maximum number of characters of a line's text.
+#: Maximum number of characters that are recorded of a line's text.
 LONGEST = 200
 _NO_PLACE = (None, -1, None)
 
 
 class RecordedLines:
-    """Records the layers that lines built, and each line once.
+    """Records which layers each line built, and the text of each line once.
 
     Parameters
     ----------
@@ -192,20 +208,22 @@ class RecordedLines:
     constants
         Fields with the same value in every event.
     with_text
-        Whether to record the text.
+        Whether to record the text of lines.
     """
 
     def __init__(self, writer: TraceWriter, constants: dict[str, Any], with_text: bool) -> None:
         self._with_text = with_text
         self._recorded: set[int] = set()
-        #: By file: its lines, its code, and the reason if there are none.
+        #: For each file: its lines, its code objects, and the reason why the text is missing, or
+        #: None if the text is available.
         self._files: dict[str, tuple[list[str], set[CodeType] | None, str | None]] = {}
         self._lines = Source(self._fold_lines, constants)
         self._built = Source(self._fold_built, constants, width=4)
         self._writer = writer
         writer.add_source(self._lines)
         writer.add_source(self._built)
-        #: Records which lines built layers, from flat facts. See `StepRecorder.built_at`.
+        #: Function that records which lines built layers, from a flat list. See
+        #: `StepRecorder.built_at`.
         self.built_at = writer.extender(self._built)
 
     def record(self, line: Line) -> None:
@@ -218,7 +236,7 @@ class RecordedLines:
         return [(LINE, rows, range(len(rows)))]
 
     def _fold_built(self, facts: list[Any]) -> Folded:
-        """Return rows of layers and of new lines."""
+        """Return rows of the layers, and rows of the lines that were not recorded yet."""
         when, lines = facts[::4], facts[1::4]
         dependencies = [tuple(names) for names in facts[3::4]]
         layers = Columns([when, [line.id for line in lines], facts[2::4], dependencies])
@@ -237,7 +255,7 @@ class RecordedLines:
         return rows
 
     def _text(self, line: Line) -> tuple[str | None, str | None]:
-        """Return the text of a line, or the reason why there is none."""
+        """Return the text of a line and None, or None and the reason why there is no text."""
         if not self._with_text:
             return None, "not recorded"
         file, number, _ = line.place
@@ -250,7 +268,7 @@ class RecordedLines:
             if missing is None and not 0 < number <= len(lines):
                 missing = "the file has no such line"
             return (None, missing) if missing else (lines[number - 1].strip()[:LONGEST], None)
-        except Exception as error:  # The text is not valid for this version of Python.
+        except Exception as error:  # This version of Python cannot compile the file.
             return None, type(error).__name__
 
 
@@ -267,7 +285,10 @@ def _read(file: str) -> tuple[list[str], set[CodeType] | None, str | None]:
 
 
 def _cell(file: str) -> str | None:
-    """Return Jupyter's name of the cell with this file name, such as ``In[3]``, or None."""
+    """Return Jupyter's name of a notebook cell, such as ``In[3]``, from the cell's file name.
+
+    Return None if the file is not a notebook cell.
+    """
     shell = getattr(sys.modules.get("IPython.core.interactiveshell"), "InteractiveShell", None)
     compiler = getattr(getattr(shell, "_instance", None), "compile", None)
     names = getattr(compiler, "_filename_map", None)

@@ -1,4 +1,4 @@
-"""`StepRecorder`: records steps, lines and calls of Dask in the client's process."""
+"""`StepRecorder`: records steps, lines, and calls to Dask in the client's process."""
 
 from __future__ import annotations
 
@@ -47,11 +47,11 @@ from dasfprof.schema.steps import (
     STEP_LAYER,
 )
 
-# --- Calls of Dask as rows. Many short calls from one line share a row ----------------------------
+# --- Rows of calls to Dask. Many short calls from one line share a row ----------------------------
 
-#: Threshold (seconds): a longer call has its own row.
+#: Threshold (seconds) from which a call gets a separate row.
 LONG = 0.1
-#: Attributes of calls that are summed.
+#: Attributes of `ClientCall` that are summed over the calls in a row.
 _SUMS = (
     *("waiting", "receiving", "deserialising", "tokenising", "optimising", "pickling"),
     *("keys", "received", "sent"),
@@ -59,12 +59,12 @@ _SUMS = (
 
 
 def recording(start: float, stop: float) -> ClientCall:
-    """Return the call that represents the time range of the recording."""
+    """Return a `ClientCall` that is not a call, but represents the time range of the recording."""
     return ClientCall("recording", None, start, seconds=stop - start)
 
 
 def fold_calls(calls: Sequence[ClientCall]) -> Folded:
-    """Return rows of successive calls. Called in the writer's thread."""
+    """Merge short calls from the same line, and return rows. Called in the writer's thread."""
     groups: dict[Any, list[ClientCall]] = {}
     for number, call in enumerate(calls):
         long_call = number if call.seconds >= LONG else -1
@@ -98,20 +98,21 @@ _recorders: list[StepRecorder] = []
 class StepRecorder:
     """Records the steps of this process for one run, and the activity of its main thread.
 
-    If this process cannot write to the run's directory, only steps are recorded, as far as
-    possible.
+    If this process cannot write to the run's directory, the main thread is not recorded. Steps are
+    recorded as far as possible.
 
     Parameters
     ----------
     settings
-        The run.
+        The settings of the run.
     client
-        A client of the cluster, or None without a cluster. When the cluster has closed or its
-        scheduler has ended, the run is over, even without `stop`.
+        A client of the cluster, or None if the run has no cluster. After the cluster has closed or
+        the scheduler has ended, the run is over, even if `stop` was not called.
     pipeline
         The object that was registered. The nodes of a DASF ``Pipeline`` become steps.
     subject
-        Returns the sampled main thread. The default is a `ClientThread` of the client.
+        A function that returns the `Subject` for the main thread. By default, the subject is a
+        `ClientThread` of the client.
     """
 
     def __init__(
@@ -135,7 +136,8 @@ class StepRecorder:
         self._source = Source(fold_rows, self._constants)
         self._calls = Source(fold_calls, self._constants)
         self._stopped = False
-        #: When the last graph was sent, or recording began, and when recording began.
+        #: Time when the last graph was sent (`_since`, at first the start of the recording), and
+        #: time when the recording of the main thread started (`_began`). Unix seconds.
         self._since = self._began = time()
         self._guard = HookGuard()
         self._pulse: Pulse | None = None
@@ -168,11 +170,11 @@ class StepRecorder:
 
     @property
     def scheduler_plugin(self) -> str:
-        """Name of the run's plugin on the scheduler."""
+        """The name of the run's plugin on the scheduler."""
         return self.settings.plugin_name("SchedulerPlugin")
 
     def _watch_main_thread(self) -> None:
-        """Start recording the main thread, in a file that also identifies this process."""
+        """Start recording the main thread. The file's header also identifies this process."""
         writer = self._open().writer
         self._began = time()
         self.called(recording(self._began, self._began))
@@ -188,14 +190,15 @@ class StepRecorder:
 
     @property
     def is_over(self) -> bool:
-        """Whether the cluster is known to have closed although the run was not stopped.
+        """Whether the cluster has closed, as far as this process knows.
 
-        The end of a client does not count: the cluster may have others.
+        The run is then over even if it was not stopped. A closed client does not end the run,
+        because the cluster may have other clients.
         """
         return status_of(self._cluster) == "closed"
 
     def stop(self) -> None:
-        """End the recording and write everything that was recorded. Idempotent."""
+        """End the recording and write everything that was recorded. Further calls do nothing."""
         report_lines()
         with self._lock:
             if self._stopped:
@@ -249,18 +252,21 @@ class StepRecorder:
         self._append((STEP_LAYER, (time(), opened.id, layer, ())))
 
     def derived(self, layer: str, dependencies: list[str]) -> None:
-        """Record that a layer was built outside of steps from layers of steps."""
+        """Record a layer that was built outside of steps, but from layers that steps built."""
         self._append((STEP_LAYER, (time(), -1, layer, dependencies)))
 
     def built_at(self, facts: list[Any]) -> None:
-        """Record which lines built layers of graphs, or futures."""
+        """Record which lines built layers of graphs, or futures.
+
+        `facts` is a flat list with four entries per layer: time, line, layer, dependencies.
+        """
         if not self._stopped:
             self._open()
             if self._lines is not None:
                 self._lines.built_at(facts)
 
     def mapped(self, line: Line, key: Any) -> None:
-        """Record that a line sent a graph with a key that only this line built."""
+        """Record that a line sent a graph, which is identified by a key that only it contains."""
         self._append((LINE_GRAPH, (time(), line.id, key)))
         self._record_line(line)
 
@@ -269,14 +275,15 @@ class StepRecorder:
             self._lines.record(line)
 
     def submitted(self, sent: Submission) -> None:
-        """Record that a client has sent a graph, and the functions in it."""
+        """Record that a client has sent a graph, and record the graph's functions."""
         if self.is_over:
             return
         start, optimising = sent.start, sent.optimising
         now, since = time(), self._since
         self._since = now
         watch_collections()
-        if optimising is not None:  # A part of this time may be before the recording.
+        # A part of this time may have been before the start of the recording.
+        if optimising is not None:
             optimising = min(optimising, max(start - since, 0.0))
         host = self._constants["process_id"]
         self._append((GRAPH_SENT, (now, sent.client, host, since, start, optimising, sent.size)))
@@ -287,13 +294,16 @@ class StepRecorder:
             self._functions.record(sent.functions)
 
     def called(self, call: ClientCall) -> None:
-        """Record a call of Dask."""
+        """Record a call to Dask."""
         if self.database is not None and not self._stopped and not self.is_over:
             self.database.writer.append(self._calls, call)
             self._record_line(call.line)
 
     def _record_step(self, opened: OpenStep) -> None:
-        """Record a step and the steps around it once, even if they were entered before."""
+        """Record a step and the steps around it, each once.
+
+        The steps may have been entered before the recording started.
+        """
         if opened.id in self._recorded_steps:
             return
         self._recorded_steps.add(opened.id)
@@ -323,7 +333,10 @@ class StepRecorder:
 
 
 def stop_recorders(plugins: list[str]) -> None:
-    """Stop the recorders of this process for the runs of these plugins."""
+    """Stop those recorders of this process that belong to the runs of the given plugins.
+
+    `plugins` contains names of plugins on the scheduler.
+    """
     for recorder in _recorders.copy():
         if recorder.scheduler_plugin in plugins:
             recorder.stop()

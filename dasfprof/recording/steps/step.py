@@ -1,10 +1,10 @@
-"""`step`: a stage of the user's pipeline, a level above functions.
+"""`step`: marks a stage of the user's pipeline. A stage comprises the calls of many functions.
 
-The current step is a context variable, so that threads and coroutines can be in different steps at
-the same time. While this process records no run, nothing else is set. While it records a run,
-`dasfprof.recording.dask_internals.graphs` determines which layers of graphs the program builds in a
-step, and a `StepRecorder` records them. Each graph that is sent to the cluster is annotated with
-the current step, which the scheduler records.
+The current step is stored in a context variable, so that threads and coroutines can be in different
+steps at the same time. If this process records no run, a step has no other effect. If it records a
+run, `dasfprof.recording.dask_internals.graphs` determines which layers of graphs the program builds
+in a step, and a `StepRecorder` records these layers. Each graph that is sent to the cluster is
+annotated with the current step. The scheduler records this annotation.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ from dasfprof.recording.steps.line import Line
 
 logger = logging.getLogger(__name__)
 
-#: Maximum length of a name. Longer names are cut, because each task of a graph may have one.
+#: Maximum length of a step's name. Longer names are cut, because every task of a graph may carry
+#: the name.
 _LONGEST_NAME = 200
 
 Wrapped = TypeVar("Wrapped", bound=Callable[..., Any])
@@ -34,16 +35,16 @@ Wrapped = TypeVar("Wrapped", bound=Callable[..., Any])
 
 @dataclass(frozen=True, eq=False)
 class OpenStep:
-    """A step that was entered."""
+    """A step that the program has entered."""
 
     #: Unique among the steps of all processes.
     id: int
-    #: Names of the steps around it, from the outermost on, and its own name.
+    #: Names of the enclosing steps, outermost first, and of this step as the last.
     names: tuple[str, ...]
     parent: OpenStep | None
-    #: Unix seconds.
+    #: Time when the step was entered, in Unix seconds.
     began: float
-    #: The `step` that was entered.
+    #: The `step` object that was entered.
     owner: object
 
 
@@ -54,7 +55,7 @@ class SentValue:
     kind: str
     name: str
     size: int
-    #: Seconds for pickling it once.
+    #: Seconds that it takes to pickle the object once.
     seconds: float
     tasks: int
     why: str
@@ -67,23 +68,26 @@ class Submission:
 
     #: The client's id.
     client: str
-    #: When it began to pickle the graph.
+    #: Time when the client began to pickle the graph.
     start: float
-    #: Seconds for which its thread optimized collections after its previous graph, or None if
-    #: unknown.
+    #: Seconds for which the client's thread optimized collections since it sent the previous graph,
+    #: or None if unknown.
     optimising: float | None
-    #: Pickled size in bytes, or None if unknown.
+    #: Size of the pickled graph in bytes, or None if unknown.
     size: int | None
-    #: The functions in it that were pickled by value.
+    #: Those functions in the graph that were pickled by value.
     functions: list[FunctionType]
-    #: The line that sent it, or None if unknown.
+    #: The line that sent the graph, or None if unknown.
     line: Line | None = None
     values: Sequence[SentValue] = ()
 
 
 @dataclass
 class ClientCall:
-    """A call of Dask by the program, or work of Dask outside of calls. See `CLIENT_CALLS`."""
+    """A call from the program to Dask, or work of Dask outside of such calls.
+
+    See `CLIENT_CALLS` in the schema.
+    """
 
     name: str
     line: Line | None
@@ -106,7 +110,8 @@ class ClientCall:
 _current: ContextVar[OpenStep | None] = ContextVar("dasfprof_step", default=None)
 _ids = itertools.count(int.from_bytes(os.urandom(6), "big") << 14)
 
-#: The observers. The tuple is replaced, not changed, so that threads can iterate over it.
+#: The objects that are notified of steps. Changes replace the tuple, so that other threads can
+#: iterate over it.
 observers: tuple[Any, ...] = ()
 
 
@@ -116,17 +121,18 @@ class step:  # noqa: N801  (a context manager, used like a function)
     Parameters
     ----------
     name
-        The name of the step. Blocks with the same name are the same step; within another step it
-        is a part of that step: ``outer/inner``.
+        The name of the step. Blocks with the same name belong to the same step. A step inside
+        another step is a part of the outer step, and is shown as ``outer/inner``.
 
     Notes
     -----
-    Tasks belong to the step in which their layer of the graph, or their partition of a dataframe,
-    was built, wherever it is computed. If Dask fuses several layers, the step of the last one
-    counts. Tasks for which this is unknown, such as futures, belong to the step in which their
-    graph was sent to the cluster. A layer that was built in several steps belongs to the step that
-    computes it, if it is one of them, or else to the last one. As with `dask.annotate`, a thread
-    that is started in a step is outside of steps.
+    A task belongs to the step in which the program built its layer of the graph, or its partition
+    of a dataframe. It does not matter in which step the program computes the layer. If Dask fuses
+    several layers, the step of the last layer counts. If the layer of a task is unknown, as with
+    futures, the task belongs to the step in which its graph was sent to the cluster. If a layer was
+    built in several steps, it belongs to the one that computes it, or to the last step that built
+    it if another step computes it. As with `dask.annotate`, a thread that is started inside a step
+    does not belong to this step.
 
     Steps are recorded if this process registered the profiler. Otherwise, they have no effect. A
     step can also decorate functions and coroutine functions.
@@ -159,7 +165,7 @@ class step:  # noqa: N801  (a context manager, used like a function)
         try:
             opened = _current.get()
             while opened is not None and opened.owner is not self:
-                opened = opened.parent  # A step inside this one was not left.
+                opened = opened.parent  # The inner step was not left.
             if opened is not None:  # None if the step was entered in another context.
                 _current.set(opened.parent)
                 for observer in observers:
@@ -168,7 +174,7 @@ class step:  # noqa: N801  (a context manager, used like a function)
             logger.debug("a step could not be left", exc_info=True)
 
     def __call__(self, function: Wrapped) -> Wrapped:
-        """Return the function with each call in the step."""
+        """Return a function that enters the step for the duration of each call of `function`."""
         if inspect.iscoroutinefunction(function):
 
             @functools.wraps(function)
@@ -189,24 +195,27 @@ class step:  # noqa: N801  (a context manager, used like a function)
         return f"step({self._name!r})"
 
 
-#: Returns the innermost step that this thread or coroutine is in, or None.
+#: Function that returns the innermost step that this thread or coroutine is in, or None.
 current_step: Callable[[], OpenStep | None] = _current.get
 
 
 def add_observer(observer: Any) -> None:
-    """Notify an observer of steps, also of the ends of steps that were entered before."""
+    """Notify an observer of each step that is entered or left from now on.
+
+    The observer is also notified when a step is left that was entered before this call.
+    """
     global observers  # noqa: PLW0603
     observers = (*observers, observer)
 
 
 def remove_observer(observer: Any) -> None:
-    """Stop notifying an observer."""
+    """Stop notifying an observer of steps."""
     global observers  # noqa: PLW0603
     observers = tuple(other for other in observers if other is not observer)
 
 
 def _clean(name: Any) -> str:
-    """Return a name as text that Dask can send between processes."""
+    """Return the name of a step as a text that Dask can send between processes."""
     try:
         text = str(name)[:_LONGEST_NAME]
     except Exception:
@@ -218,9 +227,10 @@ def _clean(name: Any) -> str:
 
 
 class PipelineSteps:
-    """The callbacks of DASF's ``PipelinePlugin``: each node is a step with the node's name.
+    """A DASF ``PipelinePlugin`` whose callbacks turn each node into a step with the node's name.
 
-    Another node with the same name, a method of another object, is called ``name (2)``.
+    If two nodes have the same name, for example methods of two objects, the step of the second node
+    is called ``name (2)``.
     """
 
     def __init__(self) -> None:
@@ -232,21 +242,21 @@ class PipelineSteps:
         self._names.clear()
 
     def on_pipeline_end(self) -> None:
-        """Leave the current step, if its end was not reported."""
+        """Leave the step of the last node, if DASF has not reported the end of that node."""
         self._leave()
 
     def on_task_start(self, func: Any, params: Any, name: str) -> None:
-        """Enter the step of a node."""
+        """Enter the step of the node that starts."""
         self._leave()
         self._open = step(self._name(func, name))
         self._open.__enter__()
 
     def on_task_end(self, func: Any, params: Any, name: str, ret: Any) -> None:
-        """Leave the step of the node."""
+        """Leave the step of the node that has ended."""
         self._leave()
 
     def on_task_error(self, func: Any, params: Any, name: str, exception: Any) -> None:
-        """Leave the step of the node."""
+        """Leave the step of the node that has failed."""
         self._leave()
 
     def _leave(self) -> None:
@@ -263,7 +273,7 @@ class PipelineSteps:
                     unique = f"{name} ({count})"
                 self._names[func] = unique
             return self._names[func]
-        except TypeError:  # A method of an object that is not hashable.
+        except TypeError:  # `func` is a method of an object that is not hashable.
             return str(name)
 
 
@@ -273,12 +283,12 @@ def watch_pipeline(pipeline: Any) -> Callable[[], None] | None:
     Returns
     -------
     Callable or None
-        A function that restores the pipeline, or None if it is not a DASF pipeline.
+        A function that restores the pipeline. None if `pipeline` is not a DASF pipeline.
     """
     try:
         modules = [sys.modules.get(base.__module__) for base in type(pipeline).__mro__]
         classes = (getattr(module, "PipelinePlugin", None) for module in modules)
-        # DASF's class of callbacks, without importing DASF.
+        # Find DASF's class of callbacks without importing DASF.
         plugin_class = next((each for each in classes if isinstance(each, type)), None)
         if plugin_class is None or not callable(getattr(pipeline, "register_plugin", None)):
             return None

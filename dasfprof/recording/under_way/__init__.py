@@ -1,4 +1,4 @@
-"""What records work that has begun and not ended, in a thread of each process.
+"""Snapshots of work in progress, which a thread of each process writes about once per second.
 
-So a file is true at any moment: it tells what its process was doing when it was killed.
+If a process is killed, its file therefore shows what the process was doing at that time.
 """

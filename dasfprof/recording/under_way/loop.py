@@ -20,25 +20,25 @@ from dasfprof.system import thread_cpu
 #: Seconds between two snapshots.
 INTERVAL = 1.0
 
-#: Maximum seconds that the end of recording waits for the current snapshot.
+#: Maximum seconds for which the end of recording waits for the current snapshot.
 _LAST_SNAPSHOT = 2.0
 
 
 class Pulse:
     """A daemon thread that calls functions at intervals, from `start` until `stop`.
 
-    The thread does nothing else, so that a blocked disk or driver does not prevent snapshots.
+    The thread does nothing else. Otherwise a blocked disk or driver could prevent snapshots.
 
     Parameters
     ----------
     name
         Name of the thread.
     calls
-        The functions. If one raises, the others are called nevertheless.
+        The functions to call. If a function raises an error, the others are called nevertheless.
     guard
-        Handler of their errors.
+        Handles the errors of the functions.
     interval
-        Seconds between two calls.
+        Seconds between two calls of each function.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class Pulse:
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop the thread, which a forked child does not have."""
+        """Stop the thread. In a forked child, do nothing, because the child has no such thread."""
         if os.getpid() == self._pid:
             self._stopping.set()
             if self._thread is not threading.current_thread():
@@ -77,17 +77,20 @@ class Pulse:
             due = max(due + self._interval, monotonic())
 
 
-# --- When a row is due, and whether a thread sleeps -----------------------------------------------
+# --- `Repeats` decides when a row is due, and `Busy` whether a thread sleeps ----------------------
 
-#: Seconds until the first repetition of a row, and maximum seconds until the next.
+#: Seconds until a row is repeated for the first time, and maximum seconds between two repetitions.
 FIRST, LONGEST = 1.0, 60.0
 
-#: Seconds by which a snapshot may be early.
+#: Seconds by which a snapshot may be earlier than the time when a row is due.
 _TOLERANCE = 0.2
 
 
 class Repeats:
-    """Decision when a row is due: at the first snapshot, 1, 2, 4 ... 60 s later, and after changes.
+    """Decides whether a snapshot is written as a row.
+
+    A row is due at the first snapshot and after each change. Without a change, a row is repeated
+    after 1 s, and then after pauses that double each time, up to 60 s.
 
     Parameters
     ----------
@@ -101,7 +104,8 @@ class Repeats:
         self._gap = FIRST / 2
         self._due = now
         self._facts: Any = None
-        #: The thread's state in the last snapshot, in two snapshots in a row, and as written.
+        #: The thread's state in the last snapshot (`_seen`), in the last two successive snapshots
+        #: that agree (`_steady`), and in the last row (`_state`).
         self._seen: str | None = None
         self._steady: str | None = None
         self._state: str | None = None
@@ -114,10 +118,10 @@ class Repeats:
         now
             Monotonic seconds.
         facts
-            A row is due if they differ from those of the last row.
+            The contents of the snapshot. A row is due if they differ from those of the last row.
         state
-            The thread's state. A change counts if two snapshots show it, because a thread that
-            sleeps most of the time may run in a single snapshot, and vice versa.
+            The thread's state. A change counts only if two snapshots in a row show the new state: a
+            thread that sleeps most of the time may be running in a single snapshot, and vice versa.
         """
         if state == self._seen:
             self._steady = state
@@ -131,17 +135,18 @@ class Repeats:
         return True
 
 
-#: Threshold (fraction of a core): the thread is running. And minimum seconds between two snapshots
-#: to apply it, because any thread may have to wait for a shorter time.
+#: Threshold (fraction of a core) from which a thread counts as running, and minimum seconds over
+#: which the fraction is computed. In a shorter time, even a busy thread may only have waited.
 _BUSY, _SHORTEST = 0.05, 0.5
 
 
 class Busy:
-    """Distinction between a thread that waits for the GIL and a thread that sleeps.
+    """Distinguishes a thread that waits for the GIL from a thread that sleeps.
 
-    For the kernel, both sleep. During a snapshot, another thread holds the GIL, so that any thread
-    with Python code has to wait. A thread that used a core since the last snapshot therefore counts
-    as running. A single snapshot does not show whether a thread sleeps.
+    The kernel reports both as sleeping. During a snapshot, the thread that takes the snapshot holds
+    the GIL, so any thread that runs Python code has to wait. Therefore a thread counts as running
+    if it used a core since the last snapshot. A single snapshot does not show whether a thread
+    sleeps.
     """
 
     __slots__ = ("_cpu", "_sampled", "_state")
@@ -159,9 +164,9 @@ class Busy:
         state
             The state according to the kernel.
         cpu
-            CPU seconds that the thread has used until now.
+            CPU seconds that the thread has used until now, or None if unknown.
         now
-            Monotonic seconds. Shortly after the last snapshot, the result stays the same.
+            Monotonic seconds. If the last call was a moment ago, the result does not change.
         """
         if self._sampled is not None and now - self._sampled < _SHORTEST:
             return self._state
@@ -173,21 +178,23 @@ class Busy:
         return self._state
 
 
-# --- Event loops, and the thread of the client ----------------------------------------------------
+# --- Event loops, and the main thread of the client -----------------------------------------------
 
-#: Threshold (seconds without an iteration): an event loop is blocked.
+#: Threshold (seconds without an iteration) from which an event loop counts as blocked.
 LIMIT = 1.0
 
 
 class LoopWatch:
-    """Writer of rows about a blocked event loop. Created on the loop, called in another thread.
+    """Writes rows about an event loop while it is blocked.
+
+    The object must be created on the event loop. Its method is called in another thread.
 
     Parameters
     ----------
     server
-        The worker or the scheduler, which is only read.
+        The worker or the scheduler that runs on the loop. Its state is not changed.
     rows
-        The rows of its file.
+        Writes rows into the trace file.
     """
 
     def __init__(self, server: Any, rows: FileRows) -> None:
@@ -197,20 +204,21 @@ class LoopWatch:
         self._limit = LIMIT + turn_interval()
         self._turned = last_turn(server)
         self._sampled = monotonic()
-        #: While the loop is blocked: since when, and when a row is due.
+        #: While the loop is blocked: the time of its last iteration, and the decision when a row is
+        #: due.
         self._since: float | None = None
         self._repeats = Repeats(0.0)
 
     def sample(self) -> None:
-        """Write a row if it is due."""
+        """Write a row if the loop is or was blocked and a row is due."""
         before, sampled = self._turned, self._sampled
-        # All three at once, because C code may hold the GIL after any of these lines.
+        # Read all three in one line, because C code may hold the GIL after any line.
         turned, now, clock = last_turn(self._server), monotonic(), time()
         self._turned, self._sampled = turned, now
         if turned is None or before is None:
             return
-        # No thread ran, not even this one, because C code held the GIL or the process was stopped.
-        # The loop's stack does not show this.
+        # If this is true, no Python thread ran, not even this one: C code held the GIL, or the
+        # process was stopped. The loop's stack would not show the cause.
         stalled = now - sampled > INTERVAL + self._limit
         blocked = clock - turned > self._limit
         if self._since is not None and turned != self._since:
@@ -234,19 +242,19 @@ class LoopWatch:
             self._rows.write(LOOP_BLOCKED, {"since": since, "thread_state": state}, stack)
 
 
-#: Threshold (bytes): a change in the memory of a client's process makes a row due.
+#: Threshold (bytes) from which a change in the memory of a client's process makes a row due.
 _CHANGE = 1 << 24
 
 
 class ClientUnderWay:
-    """Writer of rows about a client's main thread. Called in another thread, once per second.
+    """Writes rows about a client's main thread. Called in another thread, once per second.
 
     Parameters
     ----------
     client
         The client's id.
     rows
-        The rows of its file.
+        Writes rows into the trace file.
     """
 
     def __init__(self, client: str, rows: FileRows) -> None:
@@ -259,10 +267,11 @@ class ClientUnderWay:
         self._memory: int | None = None
 
     def sample(self) -> None:
-        """Write a row if it is due."""
+        """Take a snapshot of the main thread, and write it as a row if a row is due."""
         thread = threading.main_thread().ident
         frame = None if thread is None else stacks.current_frames().get(thread)
-        if thread is None or frame is None:  # It ended, and other threads keep the process alive.
+        # The main thread may have ended, while other threads keep the process alive.
+        if thread is None or frame is None:
             return
         frames = stacks.frames_of_thread(frame, None)
         now, stack = monotonic(), stacks.stack_of(frames)

@@ -1,7 +1,7 @@
-"""`SchedulerUnderWay`: snapshots of the scheduler's unfinished work, once per second at most.
+"""`SchedulerUnderWay`: writes snapshots of the scheduler's unfinished work, at most one per second.
 
-It also records the copies of results that workers are asked to drop, which Dask's active memory
-manager does every two seconds.
+It also records which copies of results workers are asked to drop. Dask's active memory manager
+sends such requests every two seconds.
 """
 
 from __future__ import annotations
@@ -27,33 +27,36 @@ from dasfprof.recording.under_way.loop import INTERVAL, LoopWatch, Pulse
 from dasfprof.schema.tasks import COPY_DROPPED
 from dasfprof.schema.under_way import SCHEDULER_STATE
 
-#: Function that returns the part of a row to write.
+#: A function that returns the part of a row that is to be written.
 Narrow = Callable[[dict[str, Any]], dict[str, Any]]
 
 #: Seconds between two rows while nothing changes.
 QUIET_INTERVAL = 10.0
 
-#: Maximum fraction of the time of the scheduler's event loop for rows. For large clusters, there
-#: are fewer rows, but at least one per `QUIET_INTERVAL`.
+#: Maximum fraction of the event loop's time that rows may take. On large clusters, rows are written
+#: less often, but at least once per `QUIET_INTERVAL`.
 SHARE = 0.0005
 
-#: Maximum number of a client's results that are searched when it leaves.
+#: Maximum number of a client's requested results that are searched when the client leaves.
 _MOST_WANTED_AT_LAST = 100_000
 
 
 class SchedulerUnderWay:
-    """Writer of rows on the scheduler's event loop. No method raises.
+    """Writes snapshots of the scheduler's unfinished work. Its methods raise no errors.
+
+    The methods are called on the scheduler's event loop.
 
     Parameters
     ----------
     scheduler
-        The scheduler, which is only read.
+        The scheduler, whose state is not changed.
     rows
-        The rows of its file.
+        Writes rows into the trace file.
     guard
-        Handler of errors.
+        Handles errors.
     narrowed
-        Function that returns the part of a row to write, or None to write all of it.
+        A function that returns the part of a row that is to be written. None means that complete
+        rows are written.
     """
 
     def __init__(
@@ -74,7 +77,8 @@ class SchedulerUnderWay:
         self._stopped = False
         self._stop_observing: Callable[[], object] = lambda: None
         self._last: tuple[Any, ...] | None = None
-        #: When a row is due even without a change, and until when none is written.
+        #: Time when a row is due even without a change (`_due`), and time until which no row is
+        #: written (`_rest_until`). Both are on the monotonic clock.
         self._due = self._rest_until = 0.0
 
     def start(self) -> None:
@@ -84,7 +88,7 @@ class SchedulerUnderWay:
         self._pulse.start()
 
     def stop(self) -> None:
-        """Stop snapshots and the thread."""
+        """Stop taking snapshots, and stop the thread that watches the event loop."""
         self._stopped = True
         self._stop_observing()
         self._pulse.stop()
@@ -119,16 +123,17 @@ class SchedulerUnderWay:
             self._rest_until = now + min(QUIET_INTERVAL, cost / SHARE) - INTERVAL / 2
 
     def note(self, message: Any) -> None:
-        """Write a row if the scheduler logs that a client's tasks are released next."""
+        """Write a row if the scheduler logs that it is about to release the tasks of a client."""
         if isinstance(message, dict) and message.get("action") == "remove-client":
             self._guarded(partial(self._client_leaves, message.get("client")))
 
     def _client_leaves(self, client: Any) -> None:
-        if client in self._scheduler.clients:  # Dask removes a closed client a second time.
+        # The client may be missing, because Dask removes a closed client a second time.
+        if client in self._scheduler.clients:
             self._write("client-left", client, _MOST_WANTED_AT_LAST)
 
     def close(self) -> None:
-        """Write the last row, once."""
+        """Write the last row, unless it was already written or the snapshots were stopped."""
         if not self._stopped:
             self._stopped = True
             self._guarded(partial(self._write, "closing"))

@@ -1,4 +1,4 @@
-"""`TasksUnderWay`: snapshots of a worker's tasks that started over a second ago."""
+"""`TasksUnderWay`: writes snapshots of those tasks of a worker that started over a second ago."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dasfprof.recording.rows import FileRows
 from dasfprof.recording.under_way.loop import Busy, LoopWatch, Pulse, Repeats
 from dasfprof.schema.under_way import LOCK_HELD, TASK_UNDER_WAY
 
-#: Threshold (seconds since its start): a task is recorded.
+#: Threshold (seconds since a task's start) from which snapshots of the task are written.
 OLDER_THAN = 1.0
 
 #: States of a task that waits for its inputs, and of a task that was cancelled while it waited.
@@ -29,16 +29,17 @@ def watch_worker(
     guard: HookGuard,
     undo: list[Callable[[], object]],
 ) -> None:
-    """Record the unfinished tasks of a worker. Called on its event loop.
+    """Start to record the unfinished tasks of a worker. Called on the worker's event loop.
 
     Parameters
     ----------
     worker, received, rows
         See `TasksUnderWay`.
     guard
-        Handler of errors.
+        Handles errors.
     undo
-        List to which functions are added that end the recording. Call the last one first.
+        List to which this function appends functions that end the recording. They must be called
+        from last to first.
     """
     calls = [LoopWatch(worker, rows).sample]
     if names.UNDER_WAY.exist():
@@ -50,7 +51,7 @@ def watch_worker(
 
 
 class _Task:
-    """A task in earlier snapshots."""
+    """State of a task that earlier snapshots have shown."""
 
     __slots__ = ("busy", "repeats", "row", "seen")
 
@@ -62,16 +63,17 @@ class _Task:
 
 
 class TasksUnderWay:
-    """Writer of rows about a worker's tasks. Called in one thread, once per second.
+    """Writes rows about the tasks of a worker. Called in one thread, once per second.
 
     Parameters
     ----------
     worker
-        The worker, which is only read.
+        The worker, whose state is not changed.
     received
-        When the worker received each task, by key. Its event loop adds and removes entries.
+        Time when the worker received each task, by key. The worker's event loop adds and removes
+        entries.
     rows
-        The rows of its file.
+        Writes rows into the trace file.
     """
 
     def __init__(self, worker: Any, received: Mapping[Any, float], rows: FileRows) -> None:
@@ -79,13 +81,14 @@ class TasksUnderWay:
         self._tasks = worker.state.tasks
         self._received = received
         self._rows = rows
-        #: CPU seconds of threads when their tasks were first seen.
+        #: CPU seconds that a thread had used when a snapshot first showed its task.
         self._cpu: dict[Any, float] = {}
-        #: By key and thread, because a cancelled task may run while its key is requested again.
+        #: Tasks by key and thread. The key alone is not sufficient, because a cancelled task may
+        #: still run while a client requests its key again.
         self._known: dict[tuple[Any, str | None], _Task] = {}
 
     def sample(self) -> None:
-        """Write the rows that are due."""
+        """Take a snapshot of the worker's tasks, and write the rows that are due."""
         now = monotonic()
         current = set()
         for row in tasks_under_way(self._worker, OLDER_THAN, self._cpu):
@@ -95,7 +98,8 @@ class TasksUnderWay:
             current.add(identity)
             task = self._known.get(identity)
             before = None if task is None else task.row.get("since")
-            if None not in (before, row["since"]) and before != row["since"]:  # It started again.
+            # Different times mean that the task was started again.
+            if None not in (before, row["since"]) and before != row["since"]:
                 self._leave(identity)
                 task = None
             if task is None:
@@ -106,7 +110,7 @@ class TasksUnderWay:
 
     def _write(self, task: _Task, row: dict[str, Any], now: float) -> None:
         known = task.row
-        if row["since"] is None:  # The task was released, and its thread continues.
+        if row["since"] is None:  # The task was released, but its thread still runs it.
             row["since"] = known.get("since")
         age = now - task.seen if row["since"] is None else time() - row["since"]
         if age < OLDER_THAN:
@@ -119,14 +123,15 @@ class TasksUnderWay:
         row["holds"] = held_by(row["key"])
         in_thread = row["thread"] is not None
         if in_thread:
-            row["thread"] = int(row["thread"])  # In the form of task runs.
+            row["thread"] = int(row["thread"])  # Rows of task runs also have integers.
         stack = row.pop("stack")
         facts = (
             row["state"],
             stack,
             row["waits_in"],
             row["waits_for"],
-            row["waits_keys"] if in_thread else None,  # Inputs arrive one by one.
+            # The arrival of an input alone is no reason to write a row.
+            row["waits_keys"] if in_thread else None,
             row["holds"],
         )
         task.row = row
@@ -135,9 +140,13 @@ class TasksUnderWay:
             self._rows.write(TASK_UNDER_WAY, row, stack)
 
     def _leave(self, identity: tuple[Any, str | None]) -> None:
-        """Forget a task that is no longer in the snapshot. Its task run records how it ended."""
+        """Forget a task that the last snapshot no longer contains.
+
+        The event of its task run records how the task ended.
+        """
         task = self._tasks.get(identity[0])
-        if task is not None and task.state == "waiting":  # The number of tasks is limited.
+        # A waiting task may be missing only because a snapshot has a maximum number of tasks.
+        if task is not None and task.state == "waiting":
             return
         row = self._known.pop(identity).row
         began = task is not None and task.state != "released" and task.run_id == row.get("run_id")
@@ -145,5 +154,5 @@ class TasksUnderWay:
             self._release(row)
 
     def _release(self, row: dict[str, Any]) -> None:
-        """Write the end of a task that never got a thread, and therefore has no task run."""
+        """Write the end of a task that was never executed, and therefore has no task run."""
         self._rows.write(TASK_UNDER_WAY, {**row, "state": RELEASED, "waits_keys": []})
