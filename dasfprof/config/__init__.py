@@ -1,4 +1,8 @@
-"""Settings. Arguments override Dask's config ``dasfprof.*``, which overrides the defaults."""
+"""Settings of dasfprof.
+
+A value that is passed as an argument overrides the value in Dask's config (``dasfprof.*``), which
+overrides the default.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +12,7 @@ from dasfprof.config.options import SETTINGS
 
 
 def ensure_defaults() -> None:
-    """Add the defaults to Dask's config, without overriding values that are set."""
+    """Add the default of each setting to Dask's config, unless the config has another value."""
     import dask.config
 
     defaults = {option.config_name: option.default for option in SETTINGS.values()}
@@ -16,14 +20,16 @@ def ensure_defaults() -> None:
 
 
 def setting(name: str, given: Any = None) -> Any:
-    """Return the value of a setting: `given` if it is not None, or the value in Dask's config.
+    """Return the checked value of a setting.
+
+    This is `given`, or the value in Dask's config if `given` is None.
 
     Parameters
     ----------
     name
-        Name of the setting, as a keyword or in the config.
+        Name of the setting, spelled as a keyword argument or as in the config.
     given
-        The value of an argument.
+        The value that the user passed as an argument, or None.
 
     Raises
     ------
@@ -40,7 +46,7 @@ def _configured(name: str) -> Any:
     try:
         return dask.config.get(f"dasfprof.{name}")
     except KeyError:
-        # No setting was read before, or a `dask.config.set` block that set one of our keys removed
-        # all of our defaults when it ended.
+        # The config lacks our defaults in two cases: no setting was read before, or a block of
+        # `dask.config.set` that set one of our keys has ended and removed all of them.
         ensure_defaults()
         return dask.config.get(f"dasfprof.{name}")

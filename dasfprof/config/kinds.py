@@ -1,7 +1,7 @@
-"""Types of settings, with their defaults, meanings and checks.
+"""Classes for the types of settings. An instance has a default, a meaning, and a check of values.
 
-Dask is not imported before a value is checked, because ``dasfprof run`` makes its flags from
-settings before the script imports Dask.
+Importing this module does not import Dask, and only some checks import it: ``dasfprof run`` creates
+its flags from the settings before the script imports Dask.
 """
 
 from __future__ import annotations
@@ -16,50 +16,50 @@ from typing import Any, NamedTuple
 
 from dasfprof.errors import InvalidArgumentError
 
-#: Maximum bytes of a run's name. File names add the plugin, the host and the worker, and most file
-#: systems allow 255 bytes.
+#: Maximum bytes of a run's name. The name of a file also contains the plugin, the host and the
+#: worker, and most file systems allow 255 bytes.
 _LONGEST_NAME = 100
-#: Minimum size of a file in bytes, which is more than a header.
+#: Minimum size of a file in bytes. A header is smaller than this.
 _SMALLEST_SEGMENT = 1000
-#: Maximum sampling rate in Hz. Each sample takes up to 6 ms of waiting.
+#: Maximum sampling rate in Hz. The sampler waits up to 6 ms for each sample.
 _HIGHEST_FREQUENCY = 100
 
 
 @dataclass(frozen=True)
 class Option:
-    """A setting and a check of its values. Subclasses check values of their type."""
+    """A setting, and the check of its values. Subclasses check values of a certain type."""
 
-    #: Default and meaning come from `dasfprof.yaml`. The first sentence of the meaning is the help
-    #: of the flag.
+    #: Default and meaning, both from `dasfprof.yaml`. The first sentence of the meaning is the help
+    #: text of the flag.
     default: Any = None
     meaning: str = ""
-    #: Name of the keyword argument. The config uses ``-`` instead of ``_``.
+    #: Name of the keyword argument. The name in the config has ``-`` instead of ``_``.
     name: str = ""
 
     @property
     def config_name(self) -> str:
-        """Name of the setting in Dask's config, without ``dasfprof.``."""
+        """The name of the setting in Dask's config, without the prefix ``dasfprof.``."""
         return self.name.replace("_", "-")
 
     @property
     def summary(self) -> str:
-        """First sentence of the meaning."""
+        """The first sentence of the meaning."""
         return f"{self.meaning.partition('. ')[0].removesuffix('.')}."
 
     def check(self, value: Any) -> Any:
-        """Return the checked value as a run uses it, or raise an `InvalidArgumentError`."""
+        """Convert a value to the form that a run uses, or raise an `InvalidArgumentError`."""
         return value
 
     def refuse(self, value: Any, expected: str) -> InvalidArgumentError:
-        """Return the error for a wrong value, with a description of valid values."""
+        """Return the error for an invalid value. `expected` describes valid values."""
         return InvalidArgumentError(f"{self.name}={value!r} must be {expected}.")
 
 
 class RunName(Option):
-    """Setting: the prefix of the names of a run's files."""
+    """A setting whose value is a run's name. The names of the run's files begin with it."""
 
     def check(self, value: Any) -> str:
-        """Return the name if file names can begin with it."""
+        """Return the name, or raise an error if file names cannot begin with it."""
         name = str(value)
         if not name or name != Path(name).name or name in (".", "..") or "\0" in name:
             raise InvalidArgumentError(
@@ -76,20 +76,20 @@ class RunName(Option):
 
 
 class Switch(Option):
-    """Setting: True or False."""
+    """A setting whose value is True or False."""
 
     def check(self, value: Any) -> bool:
-        """Return the value if it is a boolean."""
+        """Return the value, or raise an error if it is not a boolean."""
         if not isinstance(value, bool):
             raise self.refuse(value, "True or False")
         return value
 
 
 class Pages(Option):
-    """The contents of a run's pages: everything, nothing, or only counts."""
+    """A setting for the contents of a run's pages: True (all), False (none), or ``"counts"``."""
 
     def check(self, value: Any) -> bool | str:
-        """Return the value."""
+        """Return the value, or raise an error if it is none of these three."""
         if value == "counts" or isinstance(value, bool):
             return value
         raise self.refuse(value, "True, False or 'counts'")
@@ -97,17 +97,18 @@ class Pages(Option):
 
 @dataclass(frozen=True)
 class Choice(Option):
-    """Setting: one of several texts, in upper or lower case."""
+    """A setting whose value is one of several texts, in upper or lower case."""
 
-    #: Value that a run uses for ``"off"``.
+    #: Value that a run uses instead of ``"off"``.
     off: Any = "off"
-    #: Allowed texts, from the type of the option.
+    #: Allowed texts in lower case, from the type annotation of the option.
     choices: tuple[str, ...] = ()
 
     def check(self, value: Any) -> Any:
-        """Return the text.
+        """Return the text in lower case, or raise an error if it is not allowed.
 
-        YAML reads a bare ``off`` as False, and earlier versions wrote None for it.
+        False and None mean ``"off"``: YAML reads a bare ``off`` as False, and earlier versions of
+        dasfprof used None.
         """
         chosen = "off" if value is False or value is None else value
         chosen = chosen.lower() if isinstance(chosen, str) else chosen
@@ -118,7 +119,7 @@ class Choice(Option):
 
 
 class LogLevel(Choice):
-    """Setting: the minimum level of the log records to keep."""
+    """A setting whose value is the minimum level of the log records that are recorded."""
 
     def check(self, value: Any) -> int:
         """Return the level as a number of `logging`."""
@@ -127,25 +128,25 @@ class LogLevel(Choice):
 
 
 class Ship(Choice):
-    """Setting: where files are sent. ``"none"`` is a former name of ``"off"``."""
+    """A setting for the target to which files are sent."""
 
     def check(self, value: Any) -> Any:
-        """Return the text."""
+        """Return the text in lower case. ``"none"`` is accepted as the former name of ``"off"``."""
         return super().check("off" if value == "none" else value)
 
 
 class Whole(Option):
-    """Setting: an integer number of events."""
+    """A setting whose value is an integer number of events."""
 
     def check(self, value: Any) -> int:
-        """Return the number."""
+        """Return the number, or raise an error if it is not an integer."""
         if not isinstance(value, int) or isinstance(value, bool):
             raise self.refuse(value, "an integer number of events, such as 5000")
         return value
 
 
 class Size(Option):
-    """Setting: a number of bytes, or text such as ``"256MB"``."""
+    """A setting whose value is a number of bytes, or a text such as ``"256MB"``."""
 
     def check(self, value: Any) -> int:
         """Return the size in bytes."""
@@ -161,7 +162,7 @@ class Size(Option):
 
 
 class Seconds(Option):
-    """Setting: a number of seconds, or text such as ``"100ms"``."""
+    """A setting whose value is a number of seconds, or a text such as ``"100ms"``."""
 
     def check(self, value: Any) -> float:
         """Return the duration in seconds."""
@@ -179,10 +180,10 @@ class Seconds(Option):
 
 
 class Days(Option):
-    """A number of days, or None for no limit."""
+    """A setting whose value is a number of days, or None for no limit."""
 
     def check(self, value: Any) -> float:
-        """Return the number."""
+        """Return the number of days. Return infinity if the value is None."""
         try:
             days = math.inf if value is None else float(value)
         except (ValueError, TypeError):
@@ -193,7 +194,7 @@ class Days(Option):
 
 
 class Frequency(Option):
-    """Setting: a rate in Hz. ``"off"`` is 0."""
+    """A setting whose value is a rate in Hz, or ``"off"``, which means 0."""
 
     def check(self, value: Any) -> float:
         """Return the rate in Hz."""
@@ -206,32 +207,35 @@ class Frequency(Option):
 
 
 class Price(NamedTuple):
-    """The price of a worker, or of each of its threads, per hour."""
+    """The price per hour of a worker, or of a worker's thread."""
 
     amount: float
-    #: Currency of the price as the user wrote it, or an empty string if there is none.
+    #: Currency as the user wrote it, or an empty text if the user gave no currency.
     label: str = ""
     per_thread: bool = False
 
     def of_hours(self, workers: float, threads: float) -> float:
-        """Return the price of these worker-hours, or of these thread-hours."""
+        """Return the cost of a run that used this many worker-hours and thread-hours."""
         return self.amount * (threads if self.per_thread else workers)
 
     def in_words(self, amount: float) -> str:
-        """Return an amount of money as text with the currency."""
+        """Return an amount of money as a text with the currency."""
         digits = 2 if amount >= 1 or amount == 0 else 2 - math.floor(math.log10(amount))
         return f"{amount:.{min(digits, 9)}f} {self.label}".rstrip()
 
 
-#: A price as text: a number, a currency, and its unit.
+#: Pattern of a price as a text: a number, a currency, and whether it is per worker or thread.
 _PRICE = re.compile(r"\s*([\d.]+(?:e-?\d+)?)\s*([^\s/\d]{0,12})\s*(?:/\s*(worker|thread|core))?\s*")
 
 
 class PriceOption(Option):
-    """Setting: price of a worker per hour, a number or text such as ``"0.04 EUR/thread"``."""
+    """A setting whose value is a price per hour: a number, or a text such as ``"0.04 EUR/thread"``.
+
+    A number is the price of a worker.
+    """
 
     def check(self, value: Any) -> Price | None:
-        """Return the price, or None if there is none."""
+        """Return the price. Return None if the value is None."""
         if value is None:
             return None
         match = None if isinstance(value, bool) else _PRICE.fullmatch(str(value))

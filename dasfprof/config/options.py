@@ -1,8 +1,8 @@
-"""All settings with their types. `dasfprof.yaml` has the defaults.
+"""Declarations of all settings with their types. `dasfprof.yaml` contains the defaults.
 
-These declarations are the source of the defaults in Dask's config, the keywords of
-`register_default_profiler` and `profile` with their checks and help, the flags of ``dasfprof run``
-and ``%%dasfprof``, and the fields of a run's settings.
+Four things are derived from these declarations: the defaults in Dask's config; the keyword
+arguments of `register_default_profiler` and `profile`, with their checks and help texts; the flags
+of ``dasfprof run`` and ``%%dasfprof``; and the fields of a run's settings.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ ShipName = Literal["auto", "scheduler", "storage", "off"]
 
 
 class FirstOptions(TypedDict, total=False):
-    """Options that may be positional arguments, as in DASF's `register_default_profiler`."""
+    """Options that may also be passed by position, as in DASF's `register_default_profiler`."""
 
     name: Annotated[str | None, RunName()]
     enable_nvtx: Annotated[bool | None, Switch()]
@@ -46,7 +46,7 @@ class FirstOptions(TypedDict, total=False):
 class Options(TypedDict, total=False):
     """Keyword-only arguments of `register_default_profiler`."""
 
-    # What is recorded, and where it is written.
+    # Options for the contents and the location of the files.
     directory: Annotated[str | Path | None, Option()]
     sample_interval: Annotated[str | float | None, Seconds()]
     stack_frequency: Annotated[float | Literal["off"] | None, Frequency()]
@@ -58,9 +58,9 @@ class Options(TypedDict, total=False):
     log_values: Annotated[bool | None, Switch()]
     arguments: Annotated[ArgumentsKept | None, Choice()]
     record_code: Annotated[bool | None, Switch()]
-    # Where a run is shown while it is in progress.
+    # Options for showing a run while it is in progress.
     prometheus: Annotated[bool | None, Switch()]
-    # How a run is written.
+    # Options for writing, sending and ending a run.
     commit_threshold: Annotated[int | None, Whole()]
     flush_interval: Annotated[str | float | None, Seconds()]
     max_pending: Annotated[int | None, Whole()]
@@ -88,9 +88,9 @@ class ConfigOptions(TypedDict, total=False):
 
 @dataclass(frozen=True, kw_only=True)
 class RunOptions:
-    """Options in the form that a run uses.
+    """Values of the options after their checks, as a run uses them.
 
-    An option that is off is None, 0 or ``"off"``. See `Options`.
+    The value of an option that is off is None, 0 or ``"off"``. See `Options`.
     """
 
     enable_nvtx: bool
@@ -111,12 +111,15 @@ class RunOptions:
     prometheus: bool
 
 
-#: File with the default of each setting, and its meaning in a comment before it.
+#: File that contains the default of each setting, after a comment with the setting's meaning.
 YAML = Path(__file__).parents[1] / "dasfprof.yaml"
 
 
 def _read_yaml() -> dict[str, tuple[Any, str]]:
-    """Read the default and meaning of each setting, without the slow import of a YAML library."""
+    """Read the default and the meaning of each setting from `YAML`.
+
+    This function does not use a YAML library, because importing one takes long.
+    """
     settings: dict[str, tuple[Any, str]] = {}
     meaning: list[str] = []
     for line in YAML.read_text(encoding="utf-8").splitlines():
@@ -148,15 +151,15 @@ def _declared(kind: type) -> dict[str, Option]:
     return options
 
 
-#: All options of a recording by name, in the order of their keywords. They are flags of ``dasfprof
-#: run`` and ``%%dasfprof``.
+#: All options of a recording by name, in the order of the keyword arguments. Each is also a flag of
+#: ``dasfprof run`` and ``%%dasfprof``.
 RECORDING = _declared(AllOptions)
-#: All settings.
+#: All settings by name.
 SETTINGS = {**RECORDING, **_declared(ConfigOptions)}
 
 
 def as_parameters(options: Iterable[Option]) -> str:
-    """Return options as the parameter section of a docstring."""
+    """Return the text about options for the section "Parameters" of a docstring."""
     return "\n".join(
         f"{option.name}\n{textwrap.indent(textwrap.fill(option.meaning, 92), '    ')}"
         for option in options

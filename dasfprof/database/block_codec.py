@@ -1,8 +1,9 @@
-"""The block codec: many events of one kind as columns, in memory and as the payload of a frame.
+"""The block codec: encodes many events of one kind as columns, and decodes them again.
 
-A `Schema` declares the columns of a kind of event. A `BlockEncoder` turns its rows into a block,
-and `decode_block` turns a block into a `Batch`. Rows of a schema are tuples in the order of its
-columns. `infer_schema` creates a schema for events of user code.
+A block is the payload of a frame. A `Schema` declares the columns of a kind of event. A row of a
+schema is a tuple with one value per column, in the order of the columns. A `BlockEncoder` turns
+rows into a block, and `decode_block` turns a block into a `Batch`. `infer_schema` creates a schema
+for events of user code.
 """
 
 from __future__ import annotations
@@ -22,12 +23,14 @@ from dasfprof.schema.events import EVENT_CLASSES, Event, Schema
 
 
 class Columns:
-    """Rows in column order, without a tuple per row that the garbage collector would track.
+    """Rows that are stored as columns.
+
+    This avoids a tuple per row, which the garbage collector would have to track.
 
     Parameters
     ----------
     columns
-        One sequence for each column of a schema, all of one length.
+        One sequence for each column of a schema. All have the same length.
     """
 
     def __init__(self, columns: Sequence[Sequence[Any]]) -> None:
@@ -43,18 +46,18 @@ class Columns:
 Rows = Sequence[tuple[Any, ...]] | Columns
 
 
-#: Maximum number of values per byte of a payload. Payloads of equal rows, which could be shorter,
-#: are padded to this, so that a reader can reject absurd row counts.
+#: Maximum number of values per byte of a payload. A payload with more values per byte, which is
+#: possible if rows are equal, is padded. Therefore a reader can reject absurd row counts.
 VALUES_PER_BYTE = 2
 
 
 class BlockEncoder:
-    """Collects the rows of one block, slice by slice.
+    """Collects and encodes the rows of one block, slice by slice.
 
     Parameters
     ----------
     schema
-        The form of the rows.
+        The schema of the rows.
     constants
         Further fields with the same value in every row, such as the host and the worker.
     """
@@ -65,7 +68,8 @@ class BlockEncoder:
         self._constants = constants or {}
         self._sequence: list[int] = []
         self._encoders = [encoders.CODECS[codec]() for codec in schema.codecs]
-        #: Start of the first event and end of the last. The first is later if no time is a number.
+        #: Start of the first event and end of the last event (Unix seconds). As long as there is no
+        #: event with a valid time, the start is later than the end.
         self.span = (np.inf, -np.inf)
         names = [name for name, _ in schema.fields]
         self._times = [names.index(name) for name in ("timestamp", "duration") if name in names]
@@ -73,11 +77,11 @@ class BlockEncoder:
     def extend(
         self, rows: Rows, sequence: Sequence[int], pause: Callable[[], None] = lambda: None
     ) -> list[Exception]:
-        """Add rows.
+        """Add rows, and return the errors of rows that could not be added.
 
-        `sequence` contains their positions among all events of the file. Rows that a codec cannot
-        represent are left out, and their errors are returned. `pause` is called after each column,
-        to let other threads run.
+        `sequence` contains the position of each row among all events of the file. Rows that a codec
+        cannot represent are left out. `pause` is called after each column, to let other threads
+        run.
         """
         converted = []
         try:
@@ -111,12 +115,12 @@ class BlockEncoder:
         self.span = (min(self.span[0], first), max(self.span[1], last))
 
     def payload(self, pause: Callable[[], None] = lambda: None, **about: Any) -> bytes:
-        """Return the block's payload.
+        """Return the payload of the block.
 
         Parameters
         ----------
         pause
-            Called after each column, to let other threads run.
+            A function that is called after each column, to let other threads run.
         **about
             Further entries of the block's map (FORMAT.md).
         """
@@ -148,13 +152,14 @@ class BlockEncoder:
 
 @dataclass(frozen=True)
 class Batch:
-    """Events of one phase, as columns."""
+    """Events with the same phase, stored as columns."""
 
     phase: str
-    #: Name of all events, or empty if they have a field ``name``.
+    #: The common name of all events, or empty if their names differ. In that case, the batch has a
+    #: field ``name``.
     name: str
     rows: int
-    #: Positions among all events of the file, shape (rows,).
+    #: Position of each event among all events of the file, shape (rows,).
     sequence: columns.Array
     fields: dict[str, columns.Column]
     args: dict[str, columns.Column] = field(default_factory=dict)
@@ -166,7 +171,7 @@ class Batch:
         return [self.name] * self.rows if names is None else names.to_list()
 
     def take(self, rows: columns.Array) -> Batch:
-        """Return some of the events."""
+        """Return a batch with the events at the given indices."""
         return replace(
             self,
             rows=len(rows),
@@ -176,7 +181,7 @@ class Batch:
         )
 
     def events(self) -> list[tuple[int, Event]]:
-        """Return the events, each with its position in the file."""
+        """Return the events as objects, each with its position in the file."""
         make = EVENT_CLASSES[self.phase]
         fields = {name: column.to_list() for name, column in self.fields.items()}
         fields["name"] = self.names
@@ -195,14 +200,15 @@ def _row_dicts(columns: dict[str, list[Any]]) -> Iterator[dict[str, Any]]:
 
 
 def decode_block(block: dict[str, Any], limit: int) -> Batch:
-    """Decode the map of a block.
+    """Decode a block.
 
     Parameters
     ----------
     block
-        The payload's map.
+        The map that the payload contains.
     limit
-        The payload's length in bytes, which bounds the values that it may hold.
+        The length of the payload in bytes. It limits the number of values that the block may claim
+        to contain.
 
     Raises
     ------
@@ -246,8 +252,8 @@ def decode_block(block: dict[str, Any], limit: int) -> Batch:
 # --- Schemas and rows of events of user code ------------------------------------------------------
 
 _CHUNK = 5_000
-#: Minimum number of events of a name for a separate schema. Names with fewer share a schema,
-#: because each schema is a frame, which costs as much as 100 events.
+#: Minimum number of events with the same name for a separate schema. Names with fewer events share
+#: a schema, because each schema results in a frame, and a frame costs as much as 100 events.
 _FEW = 4
 
 _name, _phase, _args = map(attrgetter, ("name", "phase", "args"))
@@ -256,13 +262,13 @@ _name, _phase, _args = map(attrgetter, ("name", "phase", "args"))
 def fold_events(
     events: Sequence[Event], *, share: bool = True
 ) -> Iterator[tuple[Schema, Columns, Sequence[int]]]:
-    """Yield the events as rows of schemas, each with its position.
+    """Group events by schema. Yield each schema with its rows and the rows' positions in `events`.
 
-    With `share`, names with few events share a schema.
+    If `share` is true, names with few events share a schema.
     """
     names_of_args = map(tuple, map(_args, events))
     traits = (map(type, events), map(_name, events), map(_phase, events), names_of_args)
-    if all(len(set(trait)) == 1 for trait in traits):  # As in most loops.
+    if all(len(set(trait)) == 1 for trait in traits):  # One schema is enough, as for most loops.
         schema, rows = infer_schema(events)
         yield schema, rows, range(len(events))
         return
@@ -277,7 +283,10 @@ def fold_events(
 
 
 def _share(alike: dict[tuple[Any, ...], list[int]]) -> list[list[int]]:
-    """Join the positions of names with few events, in the order of their first events."""
+    """Merge groups of names with few events. Return the positions of the events in each group.
+
+    The groups are sorted by their first positions.
+    """
     groups: list[list[int]] = []
     shared: dict[tuple[Any, ...], list[int]] = {}
     for (kind, name, *traits), positions in alike.items():
@@ -289,7 +298,7 @@ def _share(alike: dict[tuple[Any, ...], list[int]]) -> list[list[int]]:
 
 
 def make_batches(events: Iterable[Event]) -> Iterator[Batch]:
-    """Yield events as columns, as if they had been written to a file and read back."""
+    """Yield batches of the events, as if the events had been written to a file and read back."""
     remaining = iter(events)
     first = 0
     while chunk := list(islice(remaining, _CHUNK)):
@@ -302,7 +311,7 @@ def make_batches(events: Iterable[Event]) -> Iterator[Batch]:
 
 
 def split_names(batch: Batch) -> Iterator[Batch]:
-    """Yield a batch of several names as batches of one name each."""
+    """Split a batch into batches whose events all have the same name."""
     if "name" not in batch.fields:
         yield batch
         return
@@ -311,10 +320,10 @@ def split_names(batch: Batch) -> Iterator[Batch]:
 
 
 def infer_schema(events: Sequence[Event]) -> tuple[Schema, Columns]:
-    """Return the schema of events with the same args, and their rows.
+    """Return a schema for events, and the rows of the events.
 
-    Different names become a field. Each column gets the narrowest codec that decodes to equal
-    values.
+    The events must have the same names of args. If the names of the events differ, they become a
+    field. Each column gets the narrowest codec that decodes to equal values.
     """
     first = events[0]
     names = list(map(_name, events))

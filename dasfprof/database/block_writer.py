@@ -1,4 +1,4 @@
-"""`BlockWriter`: encodes rows in slices, and appends a frame for each kind of event."""
+"""`BlockWriter`: encodes rows in slices, and appends one frame per kind of event to a file."""
 
 from __future__ import annotations
 
@@ -13,27 +13,30 @@ from dasfprof.database.compression import deflate
 from dasfprof.database.losses import Losses, cause_of
 from dasfprof.schema.events import Schema
 
-# --- `Source`: a list to which recorders append, and the function that turns it into events -------
+# --- `Source`: a list of recorded facts, and the function that turns the facts into events --------
 
-#: Result of `fold`: rows of schemas, each with their positions among all rows of the result.
+#: Result of `Source.fold`: for each schema, the rows and their positions among all rows of the
+#: result.
 Folded = Iterable[tuple[Schema, Rows, Sequence[int]]]
 
 
 class Source:
-    """A list of recorded facts, and how they become events.
+    """A list to which recorders append facts, with a function that turns the facts into events.
 
     Parameters
     ----------
     fold
-        Called in the writer's thread with consecutive slices of `rows`; returns rows of schemas.
+        A function that turns a slice of `rows` into rows of schemas. The writer's thread calls it
+        with consecutive slices.
     constants
         Fields with the same value in every event of this source.
     finish
-        Called once when the file is closed; returns rows of what has not ended.
+        A function that is called once when the file is closed. It returns rows about things that
+        have not ended.
     width
-        Number of items of `rows` for each fact. If more than one, a fact is stored flat, by
-        `rows.extend(fact)`: kept tuples would make the garbage collector run more often, and a full
-        collection takes tens to hundreds of milliseconds where much is recorded.
+        Number of items in `rows` for each fact. If it is more than 1, recorders add a fact by
+        `rows.extend(fact)`. Storing tuples instead would make the garbage collector run more often,
+        and a full collection takes tens to hundreds of milliseconds if much is recorded.
     """
 
     def __init__(
@@ -43,11 +46,12 @@ class Source:
         finish: Callable[[], Folded] = tuple,
         width: int = 1,
     ) -> None:
-        #: Recorders append rows here, from any thread, or extend it by complete facts.
+        #: The facts that were not yet taken by the writer. Recorders add complete facts from any
+        #: thread.
         self.rows: list[Any] = []
-        #: Number of facts taken from `rows` that are not yet in the file.
+        #: Number of facts that the writer has removed from `rows` but not yet written to the file.
         self.in_flight = 0
-        #: Length of `rows` at which the writer must be woken, or 0 after closing.
+        #: Length of `rows` from which a recorder must wake the writer. 0 after closing.
         self.wake_at = 0
         self.width = width
         self.fold = fold
@@ -56,7 +60,7 @@ class Source:
 
     @property
     def pending(self) -> int:
-        """Number of complete facts in `rows`."""
+        """The number of complete facts in `rows`."""
         return len(self.rows) // self.width
 
     def pop(self, facts: int) -> list[Any]:
@@ -67,7 +71,7 @@ class Source:
         return popped
 
     def withdraw(self, row: Any) -> bool:
-        """Remove a row if it is still in `rows`, and return whether it was."""
+        """Remove a row if `rows` still contains it. Return whether `rows` contained it."""
         for position in reversed(range(len(self.rows))):
             if self.rows[position] is row:
                 del self.rows[position]
@@ -76,36 +80,36 @@ class Source:
 
     @classmethod
     def from_schema(cls, schema: Schema, constants: dict[str, Any] | None = None) -> Source:
-        """Return a source whose rows are rows of one schema."""
+        """Return a source for facts that are already rows of the given schema."""
         return cls(lambda rows: [(schema, rows, range(len(rows)))], constants)
 
 
-#: Number of rows that are encoded at a time, column by column, with pauses in between. The fixed
-#: cost of a column is half of the total for 250 rows, and a tenth for this number. `benchmarks/`
-#: measures the cost and how long an event loop waits.
+#: Number of rows that are encoded together, column by column, with pauses between columns. With
+#: 250 rows, the fixed cost per column would be half of the total cost. With this number, it is a
+#: tenth. `benchmarks/` measures the cost, and how long an event loop waits.
 SLICE_ROWS = 1000
 
 
 def _from(first: int, positions: Sequence[int]) -> Sequence[int]:
-    """Return the positions, each increased by `first`."""
+    """Return the positions, each increased by `first`. A range remains a range."""
     if isinstance(positions, range):
         return range(first + positions.start, first + positions.stop, positions.step)
     return [first + position for position in positions]
 
 
 class BlockWriter:
-    """Encodes rows and appends the blocks to a file.
+    """Encodes rows, appends the blocks to a file, and counts events that cannot be written.
 
-    Counts what cannot be written. It must be used from a single thread.
+    It must not be used from several threads at the same time.
 
     Parameters
     ----------
     append_frame
-        Appends a frame to the file.
+        A function that appends a frame to the file.
     losses
-        Where dropped facts and errors are counted.
+        Counts dropped events and errors.
     pause
-        Called between slices, to let other threads run.
+        A function that is called between slices, to let other threads run.
     """
 
     def __init__(
@@ -114,11 +118,15 @@ class BlockWriter:
         self._append_frame = append_frame
         self._losses = losses
         self._pause = pause
-        #: Number of positions used so far, and number of appended rows.
+        #: Number of events that have got a position in the file so far (`events`), and number of
+        #: events that were appended to the file (`stored`).
         self.events = self.stored = 0
 
     def write(self, source: Source, rows: list[Any], *, finish: bool = False) -> None:
-        """Fold, encode and append rows taken from a source."""
+        """Turn facts of a source into events, encode the events, and append them to the file.
+
+        If `finish` is true, also append the rows that `source.finish` returns.
+        """
         blocks: dict[Schema, BlockEncoder] = {}
         step = SLICE_ROWS * source.width
         for start in range(0, len(rows), step):
@@ -132,14 +140,17 @@ class BlockWriter:
                 self._store(block)
 
     def append(self, frame: bytes) -> None:
-        """Append a frame without events. An empty frame only writes the header of a new file."""
+        """Append a frame that contains no events. Errors are logged.
+
+        If `frame` is empty, only the header of a new file is written.
+        """
         try:
             self._append_frame(frame)
         except Exception as error:
             self._losses.warn("cannot write facts to", error)
 
     def frame(self, block: dict[str, Any]) -> bytes:
-        """Return a frame with a map and the entries that every frame has."""
+        """Return a frame that contains a map, plus the entries that every frame has."""
         return frames.build_frame(values.pack({**block, **self._common_entries()}))
 
     def _common_entries(self) -> dict[str, Any]:
@@ -152,7 +163,11 @@ class BlockWriter:
         source: Source,
         blocks: dict[Schema, BlockEncoder],
     ) -> None:
-        """Fold and encode. An error must neither end the thread nor reach the user's code."""
+        """Turn facts into events, and encode the events into blocks.
+
+        Errors are counted and not raised, because an error must neither end the writer's thread nor
+        reach the user's code.
+        """
         try:
             folded = [(schema, rows, positions) for schema, rows, positions in fold() if rows]
         except Exception as error:
@@ -167,7 +182,7 @@ class BlockWriter:
             self.events += len(rows)
 
     def _store(self, block: BlockEncoder) -> None:
-        """Append a block, or count its rows as dropped."""
+        """Append a block to the file. If that fails, count the block's rows as dropped."""
         try:
             payload = block.payload(self._pause, **self._common_entries())
             frame = frames.EventsFrame(frames.build_frame(deflate(payload)))
@@ -185,7 +200,10 @@ class BlockWriter:
             self.stored += block.rows
 
     def failed(self, cause: str, count: int, error: Exception) -> None:
-        """Count facts that were lost because of an error before writing, by cause."""
+        """Count, by cause, the events that were lost because of an error before they were written.
+
+        `error` is logged if it is the first one.
+        """
         self._losses.add("no memory" if isinstance(error, MemoryError) else cause, count)
         self._losses.errors += 1
         self._losses.warn("cannot encode facts for", error, trace=True)

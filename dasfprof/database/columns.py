@@ -1,7 +1,8 @@
 """Columns of a decoded block: numpy arrays, with dictionaries for repeated values.
 
-`decode` reads one of the plain msgpack lists that FORMAT.md describes. `to_list` returns Python
-values. Decoding allocates at most a fixed multiple of the bytes that it reads.
+`decode` turns a plain msgpack list, as described in FORMAT.md, into a column. The method `to_list`
+of a column returns Python values. Decoding allocates at most a fixed multiple of the bytes that it
+reads.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from dasfprof.database import keys, values
 
 Array = npt.NDArray[Any]
 
-#: Forms of a column: the first item of its list.
+#: Forms of an encoded column. The first item of its list is one of these.
 CONSTANT, NUMBER, OPTIONAL, SERIES, DICTIONARY, KEYS, LIST = "c", "n", "o", "a", "d", "k", "l"
 
 UNSIGNED = ("u1", "u2", "u4")
@@ -31,7 +32,7 @@ class CorruptBlockError(ValueError):
 
 @dataclass(frozen=True)
 class NumberColumn:
-    """Numbers. With `optional`, NaN represents None."""
+    """A column of numbers. If `optional` is true, NaN represents None."""
 
     array: Array
     optional: bool = False
@@ -40,7 +41,7 @@ class NumberColumn:
         return len(self.array)
 
     def take(self, rows: Array) -> NumberColumn:
-        """Return some rows."""
+        """Return a column with the rows at the given indices."""
         return NumberColumn(self.array[rows], self.optional)
 
     def to_list(self) -> list[Any]:
@@ -53,7 +54,7 @@ class NumberColumn:
 
 @dataclass(frozen=True)
 class DictionaryColumn:
-    """Values that repeat: that of row i is `entries[codes[i]]`."""
+    """A column of values that repeat. The value of row i is `entries[codes[i]]`."""
 
     codes: Array
     entries: list[Any]
@@ -62,20 +63,20 @@ class DictionaryColumn:
         return len(self.codes)
 
     def take(self, rows: Array) -> DictionaryColumn:
-        """Return some rows."""
+        """Return a column with the rows at the given indices."""
         return DictionaryColumn(self.codes[rows], self.entries)
 
     def to_list(self) -> list[Any]:
-        """Return the values. Equal rows share one object."""
+        """Return the value of each row. Rows with the same code share one object."""
         entries = self.entries
         return [entries[code] for code in self.codes.tolist()]
 
 
 @dataclass(frozen=True)
 class KeyColumn:
-    """Dask keys: row i is `join_key(heads[codes[i]], tails[i])`.
+    """A column of Dask keys. The key of row i is `join_key(heads[codes[i]], tails[i])`.
 
-    `tails` has shape (rows, 4). Tails are unsigned, in the narrow type that the file uses.
+    `tails` has shape (rows, 4). Its type is the narrow unsigned type that the file uses.
     """
 
     heads: list[keys.Head]
@@ -86,11 +87,11 @@ class KeyColumn:
         return len(self.codes)
 
     def take(self, rows: Array) -> KeyColumn:
-        """Return some rows."""
+        """Return a column with the rows at the given indices."""
         return KeyColumn(self.heads, self.codes[rows], self.tails[rows])
 
     def to_list(self) -> list[Any]:
-        """Return the keys as Dask has them."""
+        """Return the key of each row, equal to the key in Dask."""
         heads, join = self.heads, keys.join_key
         pairs = zip(self.codes.tolist(), self.tails.tolist(), strict=True)
         return [join(heads[code], tail) for code, tail in pairs]
@@ -98,7 +99,7 @@ class KeyColumn:
 
 @dataclass(frozen=True)
 class ListColumn:
-    """Lists of keys: row i is `inner[offsets[i]:offsets[i + 1]]`."""
+    """A column of lists of keys. The list of row i is `inner[offsets[i]:offsets[i + 1]]`."""
 
     offsets: Array
     inner: KeyColumn
@@ -107,14 +108,14 @@ class ListColumn:
         return len(self.offsets) - 1
 
     def take(self, rows: Array) -> ListColumn:
-        """Return some rows."""
+        """Return a column with the rows at the given indices."""
         lengths = np.diff(self.offsets)[rows]
         offsets = np.append(0, np.cumsum(lengths))
         within = np.arange(offsets[-1]) - np.repeat(offsets[:-1], lengths)
         return ListColumn(offsets, self.inner.take(np.repeat(self.offsets[rows], lengths) + within))
 
     def to_list(self) -> list[Any]:
-        """Return a list of keys for each row."""
+        """Return the list of keys of each row."""
         inner, bounds = self.inner.to_list(), self.offsets.tolist()
         return [inner[start:stop] for start, stop in pairwise(bounds)]
 
@@ -123,12 +124,14 @@ Column = NumberColumn | DictionaryColumn | KeyColumn | ListColumn
 
 
 def decode(encoded: Any, rows: int, limit: int) -> Column:
-    """Decode a column of `rows` values whose lists hold at most `limit` items in total.
+    """Decode a column of `rows` values.
+
+    `limit` is the maximum total number of items in a column of lists.
 
     Raises
     ------
     CorruptBlockError
-        If the list does not follow FORMAT.md or does not hold `rows` values.
+        If the list does not follow FORMAT.md or does not contain `rows` values.
     """
     try:
         tag = encoded[0]
@@ -149,10 +152,10 @@ def decode(encoded: Any, rows: int, limit: int) -> Column:
 
 
 def repeated(value: Any, rows: int) -> Array:
-    """Return a constant, read-only array that stores the number once.
+    """Return a read-only array of equal numbers, which stores the number only once.
 
-    `np.broadcast_to` does the same but takes five times as long, and blocks with few rows have
-    many such columns.
+    `np.broadcast_to` does the same, but takes five times as long. Blocks with few rows have many
+    columns of equal numbers.
     """
     number = np.asarray(value)
     array: Array = np.ndarray((rows,), number.dtype, number, strides=(0,))
@@ -162,19 +165,22 @@ def repeated(value: Any, rows: int) -> Array:
 
 @lru_cache(maxsize=64)
 def nothing(rows: int) -> NumberColumn:
-    """Return a column in which every value is missing. Blocks have many of these."""
+    """Return a column in which every value is missing.
+
+    The result is cached, because blocks have many such columns.
+    """
     return NumberColumn(repeated(np.nan, rows), optional=True)
 
 
 def decode_numbers(encoded: Any, rows: int, widen: bool = True) -> NumberColumn:
-    """Decode a constant, a series or a buffer of numbers.
+    """Decode a column of numbers: a constant, a series, or a buffer.
 
-    Integers become 64 bits wide. Without `widen`, they may stay narrower.
+    If `widen` is true, integers become 64 bits wide. Otherwise they may remain narrower.
 
     Raises
     ------
     CorruptBlockError, or one of `values.DAMAGE_ERRORS`
-        If the list is none of these or does not hold `rows` values.
+        If the list has another form or does not contain `rows` values.
     """
     tag = encoded[0]
     if tag == CONSTANT:
@@ -214,14 +220,17 @@ def decode_numbers(encoded: Any, rows: int, widen: bool = True) -> NumberColumn:
 
 
 def _int64(value: Any) -> int:
-    """Return the value if it is a 64-bit integer, or raise an error."""
+    """Return the value, or raise an error if it is not a signed 64-bit integer."""
     if type(value) is not int or not -(1 << 63) <= value < 1 << 63:
         raise CorruptBlockError("not a 64-bit integer")
     return value
 
 
 def _decode_small(encoded: Any, rows: int, limit: int, what: str) -> Array:
-    """Decode integers from 0 to `limit` - 1."""
+    """Decode a column of integers, or raise an error if one is not from 0 to `limit` - 1.
+
+    `what` names the integers in the message.
+    """
     numbers = decode_numbers(encoded, rows, widen=False).array
     if numbers.dtype.kind not in "ui":
         raise CorruptBlockError(f"{what} that are not integers")
@@ -236,7 +245,10 @@ def _decode_small(encoded: Any, rows: int, limit: int, what: str) -> Array:
 
 
 def _narrowest(columns: list[Array]) -> np.dtype[Any]:
-    """Return the narrowest unsigned type for columns of 32-bit numbers."""
+    """Return an unsigned type that is wide enough for all of the columns of 32-bit numbers.
+
+    Columns that are narrower than 64 bits keep at least their width.
+    """
     types = [
         column.dtype if column.itemsize < 8 else np.min_scalar_type(int(column.max(initial=0)))
         for column in columns

@@ -1,10 +1,10 @@
-"""`Completion`: adds information from other events of the same files to events that are read.
+"""`Completion`: adds facts from other events of the same files to the events that are read.
 
-Code that processes events one by one, as analyses of DASF's events do, cannot look at other events.
-For such code, each "Compute" event has its ``dependents``: the keys of the tasks in these files
-that depend on its key. All runs of a key have the same dependents. Numbers that a "Resource Usage"
-event lacks are NaN, because a process samples some of them less often, and one process per host
-samples common values.
+Code that processes events one by one, such as analyses for DASF's events, cannot see other events.
+For such code, each "Compute" event gets ``dependents``: the keys of the tasks in these files that
+depend on the event's key. All task runs of a key have the same dependents. If numbers are missing
+in a "Resource Usage" event, they become NaN. Numbers are missing because a process samples some of
+them less often, and because only one process per host samples the values of the host.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from dasfprof.database.columns import KeyColumn, ListColumn, NumberColumn
 from dasfprof.database.reader import TraceFile
 from dasfprof.schema.events import Event
 
-#: An event, with its position in its file.
+#: The position of an event in its file, and the event.
 _Placed = tuple[int, Event]
 
 
 class Completion:
     """Completes the events of files that are read together.
 
-    Only events of dasfprof's plugins are completed. Events of user code stay unchanged. Files are
-    read when they are first needed. Memory is needed for the keys of all dependencies.
+    Only events of dasfprof's plugins are completed. Events of user code remain unchanged. The files
+    are read when dependents are first needed. The keys of all dependencies are held in memory.
 
     Parameters
     ----------
@@ -44,7 +44,7 @@ class Completion:
         pending: list[_Placed] = []
         last = -1
         for sequence, events in self._batches(file):
-            # Positions are interleaved among blocks that were written together. These blocks are
+            # The positions of blocks that were written together are interleaved. These blocks are
             # sorted by their first positions.
             if sequence and sequence[0] > last:
                 yield from _in_order(pending)
@@ -54,7 +54,7 @@ class Completion:
         yield from _in_order(pending)
 
     def _batches(self, file: TraceFile) -> Iterator[tuple[list[int], list[_Placed]]]:
-        """Yield positions and completed events of each batch."""
+        """Yield, for each batch of a file, the positions and the completed events."""
         plugin = file.read_header().get("plugin")
         for batch in file.batches():
             events = batch.events()
@@ -69,7 +69,7 @@ class Completion:
                 if self._dependents is None:
                     self._dependents = _dependents(self._paths)
                 for _, event in events:
-                    with suppress(TypeError):  # Not a key of Dask.
+                    with suppress(TypeError):  # An unhashable value is not a key of Dask.
                         event.args["dependents"] = list(self._dependents.get(event.args["key"], ()))
             yield batch.sequence.tolist(), events
 
@@ -85,7 +85,7 @@ def _is_compute(batch: Batch) -> bool:
 
 
 def _dependents(paths: Iterable[Path]) -> dict[Any, dict[Any, None]]:
-    """Return the keys that used each key's result, from the dependencies of all task runs."""
+    """Return the dependents of each key, from the dependencies of all task runs in some files."""
     dependents: dict[Any, dict[Any, None]] = {}
     for path in paths:
         file = TraceFile(path)
@@ -95,7 +95,7 @@ def _dependents(paths: Iterable[Path]) -> dict[Any, dict[Any, None]]:
             column = batch.args.get("dependencies")
             if isinstance(column, ListColumn):
                 keys = batch.args["key"].to_list()
-                with suppress(TypeError):  # Not a key of Dask.
+                with suppress(TypeError):  # An unhashable value is not a key of Dask.
                     for key, dependencies in zip(keys, column.to_list(), strict=True):
                         for dependency in dependencies:
                             dependents.setdefault(dependency, {})[key] = None

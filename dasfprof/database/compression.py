@@ -1,9 +1,9 @@
 """Compression of frame payloads with zlib.
 
-See FORMAT.md. A process that runs few tasks per second writes blocks with few rows. Most of their
-bytes are the same in every block: names and forms of columns, and Dask's terms. These are in a
-dictionary that is part of the format, so each block can be read separately. zlib releases the GIL,
-so event loops do not wait for it.
+See FORMAT.md. A process that runs few tasks per second writes blocks with few rows. Most bytes of
+such blocks are the same in every block: names and forms of columns, and Dask's terms. The
+dictionary for zlib contains these bytes. The dictionary is part of the format, so each block can be
+read separately. zlib releases the GIL, so event loops do not wait for the compression.
 """
 
 from __future__ import annotations
@@ -13,22 +13,22 @@ from pathlib import Path
 
 from dasfprof.database.frames import MAX_PAYLOAD_BYTES
 
-#: First bytes of a compressed payload. msgpack never writes the byte 0xC1. The second byte
+#: First two bytes of a compressed payload. msgpack never writes the byte 0xC1. The second byte
 #: identifies the dictionary.
 _DEFLATED = b"\xc1\x01"
-#: Maximum size of a decompressed payload, as a multiple of its length. The length of a file thus
-#: bounds the memory of its blocks.
+#: Maximum size of a decompressed payload, as a multiple of its compressed length. Therefore the
+#: length of a file limits the memory that its blocks need.
 MAX_INFLATED_TIMES = 16
 
 _RAW = -zlib.MAX_WBITS
-#: Compression levels of zlib. For small payloads, level 1 would leave 4 % more bytes. For larger
-#: ones, level 6 would take several times as long.
+#: Compression levels of zlib for small and for large payloads. For small payloads, level 1 would
+#: leave 4 % more bytes. For large payloads, level 6 would take several times as long.
 _LEVEL, _LEVEL_OF_LARGE = 6, 1
 _LARGE_BYTES = 1 << 14
 
 
 def deflate(payload: bytes) -> bytes:
-    """Return the payload compressed, or unchanged if that is not shorter."""
+    """Compress a payload. Return it unchanged if the compressed payload would not be shorter."""
     level = _LEVEL if len(payload) <= _LARGE_BYTES else _LEVEL_OF_LARGE
     deflater = zlib.compressobj(level, wbits=_RAW, zdict=DICTIONARY)
     deflated = b"".join((_DEFLATED, deflater.compress(payload), deflater.flush()))
@@ -37,12 +37,13 @@ def deflate(payload: bytes) -> bytes:
 
 
 def inflate(payload: bytes | memoryview) -> bytes | memoryview:
-    """Return a payload decompressed, or unchanged if it is not compressed.
+    """Decompress a payload. Return it unchanged if it is not compressed.
 
     Raises
     ------
     ValueError
-        If it does not follow FORMAT.md or inflates to more than that allows.
+        If the payload does not follow FORMAT.md, or is larger after decompression than FORMAT.md
+        allows.
     """
     if payload[: len(_DEFLATED)] != _DEFLATED:
         return payload
@@ -59,5 +60,5 @@ def inflate(payload: bytes | memoryview) -> bytes | memoryview:
     return plain
 
 
-#: Common bytes of blocks, made by `benchmarks/deflate_dictionary.py`.
+#: Bytes that many blocks contain, collected by `benchmarks/deflate_dictionary.py`.
 DICTIONARY = zlib.decompress(Path(__file__).with_name("dictionary.zlib").read_bytes())

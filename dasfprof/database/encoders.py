@@ -1,7 +1,7 @@
-"""Encoders, which turn the values of a column into its msgpack list.
+"""Encoders, which turn the values of a column into a plain msgpack list.
 
-They accept values in slices (`convert`, `add`), so that the writer can let other threads run
-between two slices. At the end they return a plain msgpack list (`finish`). See FORMAT.md.
+An encoder accepts values in slices (`convert`, `add`), so that the writer can let other threads run
+between two slices. At the end, `finish` returns the msgpack list. See FORMAT.md.
 """
 
 from __future__ import annotations
@@ -32,21 +32,22 @@ from dasfprof.database.values import number_array
 # --- Encoding of a column of numbers, in the narrowest form that decodes to equal numbers ---------
 
 _TICK = 1.0 / keys.TICKS_PER_SECOND
-#: The largest count, which represents NA.
+#: The largest 32-bit count, which represents a missing value.
 _NA_COUNT = float((1 << 32) - 1)
 
 
 def encode_numbers(array: Array, optional: bool = False) -> list[Any]:
     """Encode an array in the narrowest form that decodes to equal numbers.
 
-    A Unix time as float64 is a whole number of 2**-22 s, so that the times of a block are exact as
-    32-bit counts from the earliest one.
+    A Unix time as float64 is an integer multiple of 2**-22 s. Therefore the times of a block can be
+    encoded exactly as 32-bit counts from the earliest time.
     """
     tag = OPTIONAL if optional else NUMBER
     if array.size == 0:
         return _numbers(tag, array)
     octets = array.tobytes()
-    if octets == octets[: array.itemsize] * array.size:  # Most columns with few rows are constant.
+    # Most columns with few rows are constant.
+    if octets == octets[: array.itemsize] * array.size:
         first = array[0].item()
         if not np.isnan(first):
             return [CONSTANT, first]
@@ -70,7 +71,10 @@ def encode_numbers(array: Array, optional: bool = False) -> list[Any]:
 
 
 def _encode_times(array: Array, tag: str) -> list[Any] | None:
-    """Encode times as 32-bit counts of 2**-22 s from the earliest, or return None if inexact."""
+    """Encode times as 32-bit counts of 2**-22 s from the earliest time.
+
+    Return None if this form would not be exact.
+    """
     missing = np.isnan(array)
     if array.dtype != "<f8" or (missing.any() and tag != OPTIONAL):
         return None
@@ -91,16 +95,16 @@ def _numbers(tag: str, array: Array, base: float = 0, scale: float = 1) -> list[
 
 # --- Encoders -------------------------------------------------------------------------------------
 
-#: A float32 is rounded to its upper three bytes, which keeps 16 of its 24 bits of precision.
+#: Masks to round a float32 to its upper three bytes, which have 16 of its 24 bits of precision.
 _UPPER_BYTES, _HALF_OF_LAST_BIT = np.uint32(0xFFFFFF00), np.uint32(0x80)
-#: Type of dictionary codes, of list lengths, and of words of keys.
+#: Type of dictionary codes, lengths of lists, and words of keys.
 _CODE = "<u4"
 
 
 class Encoder(ABC):
-    """Base class: accepts a column's values slice by slice."""
+    """Base class of encoders, which accept the values of a column slice by slice."""
 
-    #: Number of values inside lists.
+    #: Total number of items in the lists, if the values of the column are lists.
     items = 0
 
     def __init__(self) -> None:
@@ -108,13 +112,14 @@ class Encoder(ABC):
 
     @abstractmethod
     def convert(self, items: Sequence[Any]) -> Any:
-        """Return the values in the form in which `add` stores them.
+        """Convert values to the form that `add` accepts.
 
-        It may raise on a value that the codec cannot represent, and then has no lasting effect.
+        This raises an error if the codec cannot represent a value. The encoder can be used further
+        after such an error.
         """
 
     def add(self, converted: Any) -> None:
-        """Store converted values."""
+        """Store values that `convert` has returned."""
         self._slices.append(converted)
 
     @abstractmethod
@@ -123,7 +128,7 @@ class Encoder(ABC):
 
 
 class _Index(dict[Any, int]):
-    """Codes for values in the order of their first use."""
+    """A dictionary that assigns a code to each new value when the value is first looked up."""
 
     def __missing__(self, value: Any) -> int:
         number = self[value] = len(self)
@@ -131,7 +136,7 @@ class _Index(dict[Any, int]):
 
 
 def _codes(index: _Index, items: Sequence[Any]) -> Array:
-    """Return the codes of values. Often all values are equal."""
+    """Return the codes of values. The frequent case that all values are equal is fast."""
     if len(items) and items.count(items[0]) == len(items):
         return np.full(len(items), index[items[0]], dtype=_CODE)
     return number_array(list(map(index.__getitem__, items)), _CODE)
@@ -142,19 +147,19 @@ class _NumberEncoder(Encoder):
         super().__init__()
         self._dtype = dtype
         self._optional = optional
-        #: Equal floats may have different signs: 0.0 and -0.0.
+        #: Whether the numbers are integers. Unlike integers, equal floats may differ: 0.0 and -0.0.
         self._is_integer = np.dtype(dtype).kind == "i"
 
     def convert(self, items: Sequence[Any]) -> Array:
         if type(items) in (list, tuple) and items:
             first = items[0]
             is_simple = first is None or (type(first) is int and self._is_integer)
-            # The first check is fast, and sufficient if the values differ.
+            # Compare the first and the last value first, because counting is slower.
             if is_simple and first is items[-1] and items.count(first) == len(items):
                 return np.array([first], dtype=self._dtype).repeat(len(items))
             try:
                 return number_array(items, self._dtype)
-            except struct.error:  # None, or a type that only numpy converts.
+            except struct.error:  # An item is None, or has a type that only numpy converts.
                 pass
         array = np.array(items, dtype=self._dtype)
         if array.ndim != 1:
@@ -166,7 +171,10 @@ class _NumberEncoder(Encoder):
 
 
 class _ReadingEncoder(_NumberEncoder):
-    """float32 rounded to 16 bits. Samples are not more precise, and noise does not compress."""
+    """Encodes numbers as float32 with a precision of 16 bits.
+
+    Resource samples are not more precise, and the noise in further bits could not be compressed.
+    """
 
     def __init__(self) -> None:
         super().__init__("<f4", optional=True)
@@ -202,7 +210,7 @@ class _ValueEncoder(Encoder):
         return number_array([self._code(item) for item in items], _CODE)
 
     def _code(self, item: Any) -> int:
-        if item is not self._last[0]:  # Many rows often share one object.
+        if item is not self._last[0]:  # Successive rows often share one object.
             packed = values.pack_any(item)
             code = self._codes.get(packed)
             if code is None:
@@ -224,7 +232,8 @@ class _KeyEncoder(Encoder):
         items = list(items)
         if not items:
             return np.empty(0, dtype=_CODE), np.empty((0, keys.TAIL_WORDS), dtype=_CODE)
-        if items[0] is items[-1] and _is_one_object(items):  # A stimulus of many tasks.
+        # All rows have the same object, such as the stimulus id of many tasks.
+        if items[0] is items[-1] and _is_one_object(items):
             head, tail = keys.split_key(items[0])
             tails = np.array([tail], dtype=_CODE).repeat(len(items), 0)
             return np.full(len(items), self._index[head], dtype=_CODE), tails
@@ -259,16 +268,16 @@ class _KeyListEncoder(Encoder):
         return [LIST, encode_numbers(_joined(self._slices)), self._keys.finish()]
 
 
-#: Codecs that a column of a schema may have.
+#: Constructors of the encoders by name of the codec that a schema declares for a column.
 CODECS: dict[str, Callable[[], Encoder]] = {
-    "float": lambda: _NumberEncoder("<f8"),  # exact
-    "float32": _ReadingEncoder,  # 16 bits: five digits; None becomes NA
-    "time": lambda: _NumberEncoder("<f8", optional=True),  # exact; None becomes NA
-    "int": lambda: _NumberEncoder("<i8"),  # 64 bits
-    "text": _TextEncoder,  # str or None or other hashable plain values that repeat
-    "key": _KeyEncoder,  # a Dask key
-    "keys": _KeyListEncoder,  # a list of Dask keys
-    "value": _ValueEncoder,  # anything, see `dasfprof.database.values`
+    "float": lambda: _NumberEncoder("<f8"),  # exact floats
+    "float32": _ReadingEncoder,  # floats or None, with 16 bits of precision (five digits)
+    "time": lambda: _NumberEncoder("<f8", optional=True),  # exact floats or None
+    "int": lambda: _NumberEncoder("<i8"),  # 64-bit integers
+    "text": _TextEncoder,  # str, None, or other hashable plain values; values should repeat
+    "key": _KeyEncoder,  # Dask keys
+    "keys": _KeyListEncoder,  # lists of Dask keys
+    "value": _ValueEncoder,  # any values, see `dasfprof.database.values`
 }
 
 

@@ -1,4 +1,4 @@
-"""How the recording of a run ended, from how each of its files ended."""
+"""Functions that determine how the recording of a run ended, from how each of its files ended."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from dasfprof.database.following import Writer
 
-#: Names of plugins in the headers of their files.
+#: Names of the plugins in the headers of the files that they write.
 SCHEDULER, CLIENT, TASKS, SAMPLES = (
     "SchedulerPlugin",
     "StepRecorder",
@@ -41,19 +41,19 @@ class RecordingEnd(str, Enum):
 
 @dataclass(frozen=True)
 class FileEnd:
-    """How a file ended."""
+    """How a file of a run ended."""
 
     plugin: str | None
-    #: What is known about the process that wrote it, or None if it is closed or another segment
-    #: follows.
+    #: Whether the process that wrote the file is still running, as far as known. None if the file
+    #: is closed or another segment follows.
     writer: Writer | None
-    #: Identity of this process, and the address of its worker.
+    #: Identity of the process that wrote the file, and the address of its worker, if any.
     process: Any = None
     worker: str | None = None
 
     @classmethod
     def from_header(cls, header: dict[str, Any], writer: Writer | None) -> FileEnd:
-        """Return how a file with this header ended."""
+        """Create a `FileEnd` from the header of a file. `writer` is stored unchanged."""
         worker = header.get("worker")
         address = worker.get("address") if isinstance(worker, dict) else None
         process = tuple(header.get(name) for name in ("host", "pid", "process_started"))
@@ -61,10 +61,18 @@ class FileEnd:
 
 
 def scheduler_is_cut(files: Iterable[FileEnd], left: Collection[str]) -> bool:
-    """Return whether workers closed their files although the scheduler's file has no record of it.
+    """Return whether the scheduler's file was truncated.
 
-    Then the scheduler's file was truncated. Its process may still be running, so the file alone
-    would suggest that the run continues.
+    This is the case if the files of all workers are closed, but the scheduler's file does not
+    record that all of these workers left. If the scheduler's process is still running, the
+    scheduler's file alone would suggest that the run continues.
+
+    Parameters
+    ----------
+    files
+        All files of the run.
+    left
+        Addresses of the workers that left according to the scheduler's file.
     """
     workers = [file for file in files if file.worker is not None]
     closed = all(file.writer is None for file in workers)
@@ -72,16 +80,16 @@ def scheduler_is_cut(files: Iterable[FileEnd], left: Collection[str]) -> bool:
 
 
 def recording_end(files: Iterable[FileEnd], left: Collection[str] | None = None) -> RecordingEnd:
-    """Return how recording ended.
+    """Return how the recording of a run ended.
 
     Parameters
     ----------
     files
-        All files. Only those of the scheduler count if there are any, because workers may die
-        before the run ends.
+        All files of the run. If there are files of the scheduler, only these determine the result,
+        because workers may die before the run ends.
     left
-        Addresses of the workers that left, by the scheduler's file. None skips the check whether
-        this file was truncated.
+        Addresses of the workers that left according to the scheduler's file. If this is None, the
+        function does not check whether the scheduler's file was truncated.
     """
     files = list(files)
     of_scheduler = [file for file in files if file.plugin == SCHEDULER]
@@ -99,6 +107,9 @@ def recording_end(files: Iterable[FileEnd], left: Collection[str] | None = None)
 
 
 def client_is_gone(files: Iterable[FileEnd]) -> bool:
-    """Return whether the processes of all clients ended without closing their files."""
+    """Return whether the processes of all clients ended without closing their files.
+
+    Return False if no client has a file.
+    """
     writers = {file.writer for file in files if file.plugin == CLIENT}
     return writers == {Writer.ENDED}

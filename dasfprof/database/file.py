@@ -1,4 +1,4 @@
-"""`EventDatabase`, the interface of databases of events, and `FileDatabase`, events in one file."""
+"""`EventDatabase`, the interface of event databases, and `FileDatabase`, a database in one file."""
 
 from __future__ import annotations
 
@@ -39,15 +39,15 @@ DEFAULT_COMMIT_THRESHOLD = 5000
 DEFAULT_FLUSH_INTERVAL = 1.0
 DEFAULT_MAX_PENDING = 100_000
 
-#: Classes whose events `record` checks quickly. Other events get a full check.
+#: Classes of events for which `record` has a fast check. Events of other classes get a full check.
 _PLAIN_EVENTS = {InstantEvent, CompleteEvent, DurationBeginEvent, DurationEndEvent}
 _PLAIN_NUMBERS = {float, int}
 
 
 class EventDatabase(ABC):
-    """A collection of events. Subclasses define `get_traces`, and `batches` if possible."""
+    """A collection of events. Subclasses must define `get_traces`, and may define `batches`."""
 
-    #: Time range that is read, or None for all.
+    #: Time range of the events that are read, or None to read all events.
     window: Window | None = None
 
     @abstractmethod
@@ -55,17 +55,17 @@ class EventDatabase(ABC):
         """Yield the events in the order in which they were recorded."""
 
     def record(self, event: Event) -> None:
-        """Add an event. Raises `ReadOnlyError` if the database can only be read."""
+        """Add an event. Raise `ReadOnlyError` if the database can only be read."""
         raise ReadOnlyError(f"{self!r} was opened for reading. Record into a new file instead.")
 
     def commit(self) -> None:  # noqa: B027  (read-only databases have nothing pending)
-        """Return when every event recorded so far can be read back."""
+        """Wait until every event that was recorded so far can be read back."""
 
     def close(self) -> None:  # noqa: B027
         """Commit, and release the resources of the database."""
 
     def batches(self) -> Iterator[Batch]:
-        """Yield the events as columns."""
+        """Yield the events as batches, which store them as columns."""
         yield from make_batches(self.get_traces())
 
     def __enter__(self) -> EventDatabase:
@@ -76,42 +76,45 @@ class EventDatabase(ABC):
 
 
 class FileDatabase(EventDatabase):
-    """Events in one file, in the format of FORMAT.md.
+    """A database of events in one file. FORMAT.md describes the format of the file.
 
-    An existing file is opened for reading and never written. A new file is created by the first
-    event and written by this object only. If another writer has taken the name in the meantime, a
-    number is added to it. `record` appends to memory, and a background thread writes blocks. Any
-    thread may record. Do not change an event or its args after recording it.
+    An existing file is opened for reading and never written. A new file is created when the first
+    event is recorded, and only this object writes to it. If another process has created a file with
+    the same name in the meantime, a number is added to the name. `record` appends events to memory,
+    and a background thread writes them to the file in blocks. Any thread may record events. Do not
+    change an event or its args after recording it.
 
-    Fast events are not lost. When `commit_threshold` of them are not yet in the file, the recording
-    thread waits. A process that ends without `close`, for example by SIGKILL or `os._exit`, loses
-    the events of its last `flush_interval` and those recorded while that was written. It loses at
-    most `commit_threshold` events, and one more for each further thread that records. If the
-    machine goes down, more may be lost, because the file is not synchronized to the disk.
+    Events are not lost if they come fast: while `commit_threshold` events are not yet in the file,
+    `record` waits. A process that ends without `close`, for example by SIGKILL or `os._exit`, loses
+    the events of its last `flush_interval`, and the events that it recorded while these were being
+    written. It loses at most `commit_threshold` events, and one more for each further thread that
+    records. If the machine goes down, more events may be lost, because the file is not synchronized
+    to the disk.
 
-    If the disk is full or gone, events are dropped and counted by cause. A disk that does not
-    answer blocks `record` once, for 5 s. After that, up to `max_pending` events stay in memory, and
-    further ones are dropped. The number of dropped events is logged and written to the file.
+    If the disk is full or was removed, events are dropped and counted by cause. A disk that does
+    not answer blocks `record` once, for 5 s. After that, up to `max_pending` events are stored in
+    memory, and further events are dropped. The number of dropped events is logged and written to
+    the file.
 
     After `fork`, the file belongs to the parent, and events that the child records are not written.
 
     Parameters
     ----------
     path
-        The file.
+        The path of the file.
     commit_threshold, flush_interval
-        Number of pending events, and seconds, after which events are written.
+        Number of pending events, and number of seconds, after which events are written.
     max_pending
-        Maximum number of pending events. Beyond it, hooks on Dask's event loops, which must not
-        wait, drop and count new events. `record` does the same while the disk does not answer.
+        Maximum number of pending events. Hooks on Dask's event loops must not wait, so they drop
+        and count further events. `record` does the same while the disk does not answer.
     header
         Further entries of the file's header, such as the run's name.
     new
-        Write a new file even if the path exists. A number is then added to its name.
+        Whether to write a new file even if the path exists. A number is then added to its name.
     segment_size
-        Size in bytes after which events go to another file, named ``….segment0002.msgpack`` and so
-        on, or 0 for a single file. This database reads back the last file. Open the directory to
-        read all of them.
+        Size in bytes after which events are written to another file, named
+        ``….segment0002.msgpack`` and so on. 0 means a single file. This database reads back only
+        the last file. Open the directory to read all files.
     """
 
     def __init__(
@@ -129,9 +132,9 @@ class FileDatabase(EventDatabase):
         self._requested_path = check_path(path)
         exists = self._requested_path.exists()
         self._reader = TraceFile(self._requested_path) if exists and not new else None
-        # Nothing is written to a file that is read.
+        # A file that is read needs no header facts, because nothing is written to it.
         facts = {} if self._reader else process_header()
-        #: The writer, for plugins that add their own sources.
+        #: The writer of the file. Plugins add their sources to it.
         self.writer = TraceWriter(
             self._requested_path,
             {**facts, **(header or {})},
@@ -145,12 +148,12 @@ class FileDatabase(EventDatabase):
 
     @property
     def path(self) -> Path:
-        """The absolute path, with a number added to the name if another file had taken it."""
+        """The absolute path of the file. Its name has a number if another file had the name."""
         return self.writer.path
 
     @property
     def paths(self) -> list[Path]:
-        """The files that were written, in order."""
+        """The paths of all files (segments) that this object has written, in order."""
         return list(self.writer.paths)
 
     def record(self, event: Event) -> None:
@@ -161,12 +164,13 @@ class FileDatabase(EventDatabase):
         ReadOnlyError
             If the file existed or the database was closed.
         InvalidArgumentError
-            If it is not an event, its name is not a str, its args are not a dict, its timestamp is
-            not a number, or its duration is not a number of 0 or more.
+            If `event` is not an event, its name is not a str, its args are not a dict, its
+            timestamp is not a number, or its duration is not a number of 0 or more.
         CannotWriteError
             If the file cannot be created.
         """
-        # Checks that nearly all events pass. A function call for them would double the cost.
+        # Nearly all events pass these checks. They are inline, because a function call would double
+        # their cost.
         if not (
             type(event) in _PLAIN_EVENTS
             and type(event.timestamp) in _PLAIN_NUMBERS
@@ -183,24 +187,24 @@ class FileDatabase(EventDatabase):
         if not rows:
             self._start()
         rows.append(event)
-        # Events that are being written are lost with the process, too.
+        # Events that are being written count as pending: they would also be lost with the process.
         if len(rows) + source.in_flight >= source.wake_at:
             self.writer.make_room(source)
             if self.writer.closed and self.writer.withdraw(source, event):
                 raise self._closed_error()
 
     def commit(self) -> None:
-        """Write all pending events, and return when they are in the file."""
+        """Write all pending events, and wait until they are in the file."""
         if self._reader is None:
             self.writer.commit()
 
     def close(self) -> None:
-        """Write all pending events and the closing frame, once."""
+        """Write all pending events and the closing frame. Further calls do nothing."""
         if self._reader is None:
             self.writer.close()
 
     def trace_file(self) -> TraceFile:
-        """Write all pending events and open the file to read.
+        """Write all pending events, and open the file for reading.
 
         Raises
         ------
@@ -214,7 +218,9 @@ class FileDatabase(EventDatabase):
         return file if self.window is None else replace(file, window=self.window)
 
     def batches(self) -> Iterator[Batch]:
-        """Yield the events as columns, each batch with one name, in the order of the file.
+        """Yield the events as batches in the order of the file.
+
+        All events of a batch have the same name.
 
         Raises
         ------
@@ -241,7 +247,7 @@ class FileDatabase(EventDatabase):
         return f"FileDatabase at {self._requested_path.parent / self.path.name}"
 
     def _start(self) -> None:
-        """Create the file and start the writer, or raise an error if it cannot be recorded into."""
+        """Create the file and start its writer. Raise an error if this database cannot record."""
         if self._reader is not None:
             raise ReadOnlyError(
                 f"{self!r} existed when it was opened, so it is read-only: only the process that "
@@ -269,7 +275,7 @@ class FileDatabase(EventDatabase):
 
 
 def process_header() -> dict[str, Any]:
-    """Return the facts about this process for the header of every file."""
+    """Return the facts about this process that the headers of all its files contain."""
     packages = ("dasfprof", "dask", "distributed", "msgpack", "numpy", "psutil")
     return {
         "version": FORMAT_VERSION,
@@ -299,8 +305,8 @@ def check_event(event: Any) -> None:
     Raises
     ------
     InvalidArgumentError
-        If it is not an event, its name is not a str, its args are not a dict, its timestamp is not
-        a number, or its duration is not a number of 0 or more.
+        If `event` is not an event, its name is not a str, its args are not a dict, its timestamp
+        is not a number, or its duration is not a number of 0 or more.
     """
     if not isinstance(event, _EVENTS):
         raise InvalidArgumentError(
@@ -336,7 +342,7 @@ def check_limits(commit_threshold: Any, flush_interval: Any, max_pending: Any) -
     Raises
     ------
     InvalidArgumentError
-        If one is not a number or out of its range.
+        If one of the limits is not a number or is out of range.
     """
     has_valid_types = _is_number(flush_interval) and all(
         isinstance(number, int | np.integer) and not isinstance(number, bool)
@@ -351,12 +357,12 @@ def check_limits(commit_threshold: Any, flush_interval: Any, max_pending: Any) -
 
 
 def check_path(path: Any) -> Path:
-    """Return the path of a file to read or to write.
+    """Check an argument that names a file to read or to write, and return it as a `Path`.
 
     Raises
     ------
     InvalidArgumentError
-        If it is not a path, or the path of a directory.
+        If the argument is not a path, or is the path of a directory.
     """
     try:
         checked = Path(path)

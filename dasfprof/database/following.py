@@ -1,4 +1,4 @@
-"""`FollowedFile`: reads a trace file while it is being written, each part once."""
+"""`FollowedFile`: reads a trace file while a process writes it, each part of the file once."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from dasfprof.database.reader import TraceFile
 from dasfprof.errors import TraceError
 from dasfprof.system import PROC
 
-# --- The process that wrote a file, from the file's header, and whether it is running ------------
+# --- The process that wrote a file, and whether it is still running ------------------------------
 
 
 class Writer(str, Enum):
-    """What is known about the process that wrote a file without a closing frame."""
+    """Whether the process that wrote a file is still running, for files without a closing frame."""
 
     ALIVE = "still being written"
     """The process is running and may write more."""
@@ -37,14 +37,14 @@ class Writer(str, Enum):
 
 
 def process_facts() -> dict[str, Any]:
-    """Return the facts that identify this process among those of all hosts."""
+    """Return the facts that identify this process among the processes of all hosts."""
     pid = os.getpid()
     facts = {"host": socket.gethostname(), "boot_id": boot_id(), "pid": pid}
     return {**facts, "pid_namespace": _pid_namespace(), "process_started": _started(pid)}
 
 
 def writer_of(header: dict[str, Any]) -> Writer:
-    """Return what is known about the process that wrote a file, by the file's header."""
+    """Return whether the process that wrote a file is still running, from the file's header."""
     pid, started = header.get("pid"), header.get("process_started")
     if type(pid) is not int or pid <= 0 or header.get("boot_id") != boot_id():
         return Writer.UNKNOWN
@@ -56,7 +56,7 @@ def writer_of(header: dict[str, Any]) -> Writer:
 
 @cache
 def boot_id() -> str:
-    """Return the id of this boot of this host. Processes with equal ids share a clock."""
+    """Return an id that changes each time the host boots. Processes with equal ids share a clock."""
     try:
         return Path(PROC, "sys/kernel/random/boot_id").read_text().strip()
     except OSError:
@@ -71,12 +71,13 @@ def _pid_namespace() -> str:
 
 
 def _started(pid: int) -> float | None:
-    """Return when a process started, on a clock of its host, or None if it is not running.
+    """Return the start time of a process, or None if the process is not running.
 
-    On Linux, this is in ticks since boot, which changes of the wall clock do not affect.
+    On Linux, the time is in ticks since boot, so changes of the wall clock do not affect it.
+    Elsewhere, it is in Unix seconds.
     """
     try:
-        # The name is in parentheses and may contain any characters.
+        # The process name is in parentheses and may contain any characters.
         state, *fields = Path(PROC, str(pid), "stat").read_text().rpartition(")")[2].split()
         return None if state in "ZX" else float(fields[18])
     except (OSError, ValueError, IndexError):
@@ -87,45 +88,46 @@ def _started(pid: int) -> float | None:
         return None
 
 
-# --- FollowedFile: reads a trace file while it is being written, each part once -------------------
+# --- FollowedFile: reads a trace file while a process writes it, each part of the file once -------
 
-#: Number of bytes that are read at a time. More if a frame is longer.
+#: Number of bytes that are read at a time. If a frame is longer, more bytes are read.
 _PIECE = 1 << 24
-#: Maximum length of a frame of a plugin, which has 5000 events by default.
+#: Maximum length of a frame that a plugin writes. By default, it contains up to 5000 events.
 _LONGEST = 1 << 28
 
-#: Start of a payload of this writer: kind, phase, and a name of fewer than 32 ASCII letters.
+#: Pattern of the start of a payload with events, as dasfprof writes it: kind, phase, and a name of
+#: fewer than 32 ASCII characters.
 _NAME = re.compile(
     rb"[\x84-\x8f]\xa4kind\xa6events\xa5phase\xa1[XIBE]\xa4name[\xa1-\xbf]([ -~]+?)\xa4rows"
 )
 
-#: Args to decode of each kind of event, by its name. Other kinds are skipped.
+#: For each kind of event to read, by its name: the args to decode. Other kinds are skipped.
 Wanted = Mapping[str, Collection[str]]
 
 
 class FollowedFile:
     """A growing trace file.
 
-    An incomplete frame is read once it is complete. Damage is skipped, and the analysis of the
-    finished run reports it.
+    A frame is read only after it is complete. Damaged parts are skipped. The analysis of the
+    finished run reports them.
 
     Parameters
     ----------
     path
-        The file. It may be missing or empty.
+        The path of the file. The file may be missing or empty.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        #: Map of the header, or empty until it was read.
+        #: Map of the header, or an empty map if the header was not read yet.
         self.header: dict[str, Any] = {}
         #: Whether the closing frame was read.
         self.closed = False
-        #: Whether the process continued in another segment.
+        #: Whether the closing frame says that the process continued in another segment.
         self.continues = False
-        #: Creation of the last frame that was read, by the clock of its host.
+        #: Time when the last frame that was read was created, by the clock of the writing host.
         self.clock: float | None = None
-        #: When it last grew, by this process's monotonic clock.
+        #: Time when the file was last found to have grown, by this process's monotonic clock.
         self.grew = time.monotonic()
         #: Number of bytes that were read.
         self.position = 0
@@ -138,24 +140,24 @@ class FollowedFile:
         return self.clock + time.monotonic() - self.grew
 
     def read_header(self) -> dict[str, Any]:
-        """Return the header if it exists by now, and read nothing else."""
+        """Read only the header, and return it. Return an empty map if it does not exist yet."""
         if not self.header:
             with suppress(OSError, TraceError):
                 self.header = TraceFile(self.path).read_header()
         return self.header
 
     def read(self, wanted: Wanted) -> Iterator[Batch]:
-        """Yield what was appended since the last call.
+        """Yield batches of the events that were appended to the file since the last call.
 
         Parameters
         ----------
         wanted
-            The args of each kind of event that a caller needs.
+            The kinds of events to read, each with the names of the args to decode.
         """
         try:
             facts = os.stat(self.path)
             if facts.st_ino != self._inode or facts.st_size < self.position:
-                # The writer creates a new file if the old one was removed.
+                # The file was removed or truncated, and the writer has started again.
                 self._inode, self.position = facts.st_ino, 0
             if facts.st_size == self.position:
                 return
@@ -182,16 +184,17 @@ class FollowedFile:
             elif begin + len(data) < size:
                 length *= 2
             else:
-                # No frame ends here yet. Anything longer than plugins' frames is damage.
+                # The remaining bytes are an incomplete frame. If they are longer than any frame of
+                # a plugin, they are damaged.
                 self.position = max(self.position, size - _LONGEST)
                 return
 
     def _decode(self, payload: memoryview, wanted: Wanted) -> Batch | None:
-        """Return the events of a frame, or None if it has none of the wanted kinds."""
+        """Return the events of a frame, or None if it contains no events of a wanted kind."""
         try:
             plain = inflate(payload)
-            # Most blocks are of kinds that are not needed, and unpacking them takes most of the
-            # time.
+            # Check the kind before unpacking, because unpacking takes most of the time, and most
+            # blocks contain kinds that are not needed.
             name = _NAME.match(plain)
             if name is not None and name[1].decode("ascii", "replace") not in wanted:
                 return None

@@ -1,9 +1,10 @@
-"""Frames: self-delimiting, checksummed pieces of a trace file.
+"""Frames: the self-delimiting pieces with checksums of which a trace file consists.
 
-A frame is a 20-byte head (marker, payload length, CRC-32 of the payload, CRC-32 of the head so
-far) and its payload. The reader needs no trailer and no index: it walks from head to head, and
-where a head or a payload is damaged it searches for the next marker. It trusts a length only if
-the head's own checksum matches and the file is long enough, so damage costs no memory.
+A frame is a 20-byte head, followed by the payload. The head contains a marker, the length of the
+payload, the CRC-32 of the payload, and the CRC-32 of the head's other bytes. The reader needs no
+trailer and no index: it goes from head to head. If a head or a payload is damaged, the reader
+searches for the next marker. The reader trusts a length only if the checksum of the head matches
+and the file is long enough. Therefore damage cannot make it allocate memory.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import zlib
 from collections.abc import Generator
 from dataclasses import dataclass, field
 
-#: 0xC1 is the only byte that msgpack never writes.
+#: The first bytes of each frame. 0xC1 is the only byte value that msgpack never writes.
 MARKER = b"\xc1dasfpf\n"
 
 _HEAD = struct.Struct("<8sII")
@@ -23,21 +24,22 @@ HEAD_BYTES = _HEAD.size + _CHECK.size
 #: Maximum length of a payload that msgpack libraries can read.
 MAX_PAYLOAD_BYTES = (1 << 31) - 1
 
-#: Maximum number of checksummed bytes, as a multiple of the file's length.
+#: Maximum number of bytes whose checksum a reader computes, as a multiple of the file's length.
 _CHECKED_TIMES = 4
 
 
 class EventsFrame(bytes):
-    """A frame of events, with its entry in an index."""
+    """A frame of events, with the facts about it that an index contains."""
 
-    #: Name of its events, and Unix seconds of the first start and the last end.
+    #: The name of the frame's events, the start of the first event, and the end of the last event
+    #: (Unix seconds).
     about: tuple[str, float, float]
-    #: Number of its events.
+    #: Number of events in the frame.
     rows: int
 
 
 def build_frame(payload: bytes) -> bytes:
-    """Return a payload as a frame that can be appended to a file.
+    """Return a frame that contains a payload and can be appended to a file.
 
     Raises
     ------
@@ -52,15 +54,16 @@ def build_frame(payload: bytes) -> bytes:
 
 @dataclass
 class Damage:
-    """What a reader left out of a file. All values are zero for an intact file."""
+    """Counts of the parts of a file that a reader skipped. All are zero for an intact file."""
 
-    #: Bytes between intact frames that belong to no frame.
+    #: Number of bytes between intact frames that belong to no frame.
     corrupt_bytes: int = 0
     #: Number of separate ranges of such bytes.
     corrupt_stretches: int = 0
-    #: Bytes of an unfinished frame at the end: it is still being written, or its process died.
+    #: Number of bytes of an incomplete frame at the end of the file. The frame is still being
+    #: written, or the process died.
     cut_bytes: int = 0
-    #: Reason for each intact frame whose content could not be decoded.
+    #: For each intact frame whose content could not be decoded, the reason.
     unreadable: list[str] = field(default_factory=list)
 
     def __bool__(self) -> bool:
@@ -68,14 +71,15 @@ class Damage:
 
 
 def scan_frames(data: bytes | mmap.mmap, damage: Damage) -> Generator[tuple[int, memoryview]]:
-    """Yield the position and payload of each intact frame, and count the remainder in `damage`.
+    """Yield the position and payload of each intact frame, and count skipped bytes in `damage`.
 
-    A payload is a view of `data` that is valid until the next frame. Copies would take an eighth of
-    the total time of reading.
+    A payload is a view of `data`, which is valid until the next frame is requested. Copying the
+    payloads would take an eighth of the total time of reading.
     """
     position, size = 0, len(data)
-    # Frames overlap only if damage removed bytes. Without a limit, many heads in a malicious file
-    # that each claim the remainder would cost its length once for each of them.
+    # Frames overlap only if damage removed bytes. The limit is for malicious files: each of many
+    # heads could claim that its payload is the remainder of the file, and each payload would be
+    # checksummed.
     allowance = _CHECKED_TIMES * size
     while position < size:
         length = _believed_length(data, position, size)
@@ -101,7 +105,7 @@ def scan_frames(data: bytes | mmap.mmap, damage: Damage) -> Generator[tuple[int,
 
 
 def end_of_frames(data: bytes) -> int:
-    """Return the end of the last intact frame, or 0 if there is none."""
+    """Return the position of the end of the last intact frame, or 0 if there is no intact frame."""
     end = 0
     for position, payload in scan_frames(data, Damage()):
         end = position + HEAD_BYTES + len(payload)
@@ -109,7 +113,10 @@ def end_of_frames(data: bytes) -> int:
 
 
 def _believed_length(data: bytes | mmap.mmap, position: int, size: int) -> int | None:
-    """Return the length of the payload if the head of the frame is intact, or None."""
+    """Return the length of the payload of the frame at a position, or None.
+
+    The result is None if the head of the frame is not intact.
+    """
     if position + HEAD_BYTES > size:
         return None
     head = data[position : position + _HEAD.size]
@@ -119,7 +126,7 @@ def _believed_length(data: bytes | mmap.mmap, position: int, size: int) -> int |
 
 
 def _next_head(data: bytes | mmap.mmap, position: int, size: int) -> int | None:
-    """Return the position of the next intact head, even if its payload is damaged."""
+    """Return the position of the next intact head, or None. The payload may be damaged."""
     while (position := data.find(MARKER, position)) >= 0:
         if _believed_length(data, position, size) is not None:
             return position
@@ -128,7 +135,7 @@ def _next_head(data: bytes | mmap.mmap, position: int, size: int) -> int | None:
 
 
 def _is_cut_frame(data: bytes | mmap.mmap, position: int, size: int) -> bool:
-    """Return whether the file ends inside the frame that begins here."""
+    """Return whether a frame begins at a position and the file ends inside this frame."""
     if position + HEAD_BYTES > size:
         return MARKER.startswith(data[position : position + len(MARKER)])
     length = _believed_length(data, position, size)

@@ -1,4 +1,4 @@
-"""Dropped events of a trace: their number by cause, and the text that reports them."""
+"""`Losses`: counts the dropped events of a trace by cause. Functions describe these counts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dasfprof.text import count_of, elide, name_first
 
 logger = logging.getLogger(__name__)
 
-#: Description of each cause.
+#: Description of each cause, which completes a sentence that begins with the number of events.
 CAUSES: Mapping[str, str] = {
     "too fast": "came faster than they could be written",
     "disk full": "found the disk full",
@@ -38,7 +38,7 @@ CAUSES: Mapping[str, str] = {
     ),
 }
 
-#: Maximum number of characters of the name of a kind of event in a message.
+#: Maximum number of characters of an event kind's name in a message.
 _LONGEST_NAME = 60
 
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
@@ -52,16 +52,17 @@ class Losses:
     Parameters
     ----------
     path
-        Returns the file's path, for messages: the path is final when the file is created.
+        A function that returns the file's path, for messages. The path may change until the file is
+        created.
     """
 
     def __init__(self, path: Callable[[], Path]) -> None:
         self._path = path
-        #: Dropped events by cause, without causes that did not occur.
+        #: Number of dropped events by cause. Causes that did not occur are missing.
         self.by_cause: dict[str, int] = {}
-        #: Number of errors that were caught in hooks and in encoding.
+        #: Number of errors that were caught in hooks and during encoding.
         self.errors = 0
-        #: Losses and errors of earlier segments.
+        #: Number of dropped events by cause, and number of errors, in earlier segments.
         self._earlier_losses: dict[str, int] = {}
         self._earlier_errors = 0
         self._warned = False
@@ -69,17 +70,24 @@ class Losses:
 
     @property
     def dropped(self) -> int:
-        """Number of dropped facts, of all causes."""
+        """The total number of dropped events."""
         return sum(self.by_cause.copy().values())
 
     def add(self, cause: str, count: int = 1) -> None:
-        """Count dropped events. Logs nothing, because logging may block the thread that records."""
+        """Count dropped events.
+
+        This logs nothing, because logging may block the thread that records.
+        """
         if count:
             with self._lock:
                 self.by_cause[cause] = self.by_cause.get(cause, 0) + count
 
     def warn(self, what: str, error: Exception | None = None, trace: bool = False) -> None:
-        """Log the first loss and the number so far. Later calls do nothing."""
+        """Log that events were dropped, and how many so far. Only the first call logs.
+
+        `what` is the beginning of the message, and `error` the cause. If `trace` is true, the
+        traceback of the error is logged as well.
+        """
         if not self._warned:
             self._warned = True
             why = f" ({error})" if error else ""
@@ -94,25 +102,28 @@ class Losses:
             )
 
     def warn_of_all(self) -> None:
-        """Log the total number of losses, if any."""
+        """Log the total number of dropped events, if any were dropped."""
         if self.by_cause:
             description = describe_losses(self.dropped, self.by_cause)
             logger.warning("the trace %s is closed; it lacks %s.", self._path(), description)
 
     def about(self) -> dict[str, Any]:
-        """Return the entries of every frame that count the losses of its segment (FORMAT.md)."""
+        """Return the entries with which each frame reports the losses of its segment so far.
+
+        See FORMAT.md.
+        """
         by_cause = Counter(self.by_cause.copy()) - Counter(self._earlier_losses)
         errors = self.errors - self._earlier_errors
         about: dict[str, Any] = {"dropped": by_cause.total(), "errors": errors}
         return {**about, "dropped_by": dict(by_cause)} if by_cause else about
 
     def begin_segment(self) -> None:
-        """Restart the count, because frames of the last segment contain earlier losses."""
+        """Make `about` count from 0 again, for the frames of a new segment."""
         self._earlier_losses, self._earlier_errors = self.by_cause.copy(), self.errors
 
 
 def cause_of(error: BaseException) -> str:
-    """Return the cause of a loss from the error that writing raised."""
+    """Return the cause under which a loss is counted, from the error that writing raised."""
     return "disk full" if is_full(error) else "disk gone"
 
 
@@ -122,9 +133,9 @@ def is_full(error: BaseException) -> bool:
 
 
 def describe_losses(dropped: int, by_cause: Mapping[str, int]) -> str:
-    """Return a description of the number of dropped events, and the reasons.
+    """Return a description of the number of dropped events and of the causes.
 
-    Events without a cause, as in traces of earlier versions, are reported as such.
+    Events without a known cause, as in traces of earlier versions, are listed separately.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""`MultiEventDatabase`: several files as one. `open_run`: finds the files of a run."""
+"""`MultiEventDatabase` reads several databases as one. `open_run` opens all files of a run."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ from dasfprof.errors import InvalidArgumentError, NotATraceError, SourceNotFound
 from dasfprof.schema.events import Event
 from dasfprof.text import count_of
 
-#: Part of a file's name after the run's name.
+#: Pattern of the part of a file's name that follows the run's name.
 _PLUGINS = re.compile(
     r"-(TracePlugin|SchedulerPlugin|ResourceMonitor|StepRecorder|GPUAnnotationPlugin)(-|\.msgpack$)"
 )
 
-#: End of the name of a file that the scheduler received from a worker, block by block.
+#: Pattern of the end of the name of a file that the scheduler received from a worker.
 _RECEIVED = re.compile(r"\.received(-\d+)?\.msgpack$")
 
 Source = str | os.PathLike[str]
@@ -66,14 +66,16 @@ class MultiEventDatabase:
     def get_traces(self) -> Iterator[Event]:
         """Yield all events, database by database.
 
-        Events of dasfprof's plugins are completed from the other databases, for code that processes
-        events one by one, as analyses of DASF's events do:
+        Events of dasfprof's plugins are completed with facts from the other databases. This is for
+        code that processes events one by one, such as analyses for DASF's events:
 
-        - "Resource Usage" has NaN for each number that its process did not read at that time.
-        - "Compute" has ``dependents``, the keys of the tasks that depend on its key.
+        - A "Resource Usage" event has NaN for each number that the process did not read at that
+          time.
+        - A "Compute" event has ``dependents``: the keys of the tasks that depend on its key.
 
-        "Managed Memory" has no ``key``, because dasfprof samples it at intervals, while DASF
-        records it when a task ends. `batches` yields the columns as they were recorded.
+        A "Managed Memory" event has no ``key``, because dasfprof samples managed memory at
+        intervals. DASF records it when a task ends. `batches` yields the columns as they were
+        recorded, without these additions.
         """
         files = [item.trace_file() for item in self.databases if isinstance(item, FileDatabase)]
         completion = Completion(file.path for file in files)
@@ -87,7 +89,7 @@ class MultiEventDatabase:
         return self.get_traces()
 
     def batches(self) -> Iterator[tuple[EventDatabase, Batch]]:
-        """Yield all events as columns, each batch with its database."""
+        """Yield all events as batches, each with the database that contains it."""
         for database in self.databases:
             for batch in database.batches():
                 yield database, batch
@@ -102,28 +104,28 @@ def open_run(source: Source, *, between: Sequence[Time] | None = None) -> MultiE
     Parameters
     ----------
     source
-        A file, a directory, a glob, or a run's name or a prefix of it, with or without a directory
-        before it (``traces/Tutorial_5``). An exact name wins over longer ones. If a directory
-        contains several runs, or several runs have this name, the newest is opened, with a
-        `UserWarning`. The directory may be a URL to which a run was uploaded
-        (``s3://bucket/traces/Tutorial_5``). The files of that run are copied to a temporary
-        directory of this process.
+        A file, a directory, a glob, or the name of a run. The name may be abbreviated to a prefix,
+        and a directory may precede it (``traces/Tutorial_5``). If a run's name equals the given
+        name, longer names are ignored. If a directory contains several runs, or several runs have
+        the given name, the newest run is opened, with a `UserWarning`. The directory may be a URL
+        to which a run was uploaded (``s3://bucket/traces/Tutorial_5``). The files of that run are
+        copied to a temporary directory of this process.
     between
-        Two times: Unix seconds, datetimes, or texts such as ``"2026-03-01 12:00"``, in UTC unless
-        they name a zone. Only task runs, transfers and samples that overlap this time range are
-        read. Times are those of the clocks of the recording hosts. DASF's own files are read
-        completely.
+        Two times: Unix seconds, datetimes, or texts such as ``"2026-03-01 12:00"``. Texts and
+        datetimes without a time zone are in UTC. Only task runs, transfers and samples that overlap
+        this time range are read. Their times come from the clocks of the recording hosts. Files
+        that DASF wrote are read completely.
 
     Raises
     ------
     SourceNotFoundError
         If no file is found.
     NotATraceError
-        If a file is neither a dasfprof nor a DASF trace, or no file has an intact block.
+        If a file is neither a dasfprof nor a DASF trace, or if no file has an intact block.
     InvalidArgumentError
-        If runs with different names begin with the prefix, or if `between` is not two times.
+        If the prefix matches runs with different names, or if `between` does not contain two times.
     TraceError, MissingExtraError
-        If a directory or URL cannot be read, or needs a package that is not installed.
+        If a directory or URL cannot be read, or if the URL needs a package that is not installed.
     """
     window = make_window(between)
     text = os.fspath(source)
@@ -170,9 +172,9 @@ def _check_access(directory: Path) -> None:
 
 
 def find_runs(directory: Path, among: Iterable[Path] | None = None) -> list[Run]:
-    """Return the runs with files in a directory, newest first.
+    """Return the runs that have files in a directory, newest first.
 
-    With `among`, only these files are considered.
+    If `among` is given, only these files are considered.
     """
     headers = without_copies(_headers(directory, among))
     runs: dict[tuple[str, str], Run] = {}
@@ -193,16 +195,18 @@ def find_runs(directory: Path, among: Iterable[Path] | None = None) -> list[Run]
 
 
 def files_of_run(directory: Path, run_uuid: str) -> list[Path]:
-    """Return the files in a directory whose headers have a run's id, sorted by name.
+    """Return the files in a directory whose headers contain the id of a run, sorted by name.
 
-    Other files, such as traces of DASF's profiler, and shorter copies of the same file are left
-    out.
+    If there are several copies of a file, only the longest copy is returned.
     """
     return [path for path, _ in without_copies(headers_of_run(directory, run_uuid))]
 
 
 def headers_of_run(directory: Path, run_uuid: str) -> list[tuple[Path, dict[str, Any]]]:
-    """Return these files, including all copies, with their headers."""
+    """Return all files in a directory whose headers contain the id of a run, with the headers.
+
+    Unlike `files_of_run`, this returns all copies of a file.
+    """
     headers = _headers(directory)
     return [(path, header) for path, header in headers if header.get("run_uuid") == run_uuid]
 
@@ -210,10 +214,10 @@ def headers_of_run(directory: Path, run_uuid: str) -> list[tuple[Path, dict[str,
 def without_copies(
     headers: Iterable[tuple[Path, dict[str, Any]]],
 ) -> list[tuple[Path, dict[str, Any]]]:
-    """Return files with their headers, without shorter copies of the same file.
+    """Drop all but the longest copy of each file from pairs of a file and its header.
 
-    A worker's own file and the scheduler's copy may be in the same directory. Files only grow, so
-    the longest copy contains the others.
+    A worker's original file and the scheduler's copy may be in the same directory. Files only grow,
+    so the longest copy contains the contents of all others.
     """
     longest: dict[Any, tuple[Path, dict[str, Any]]] = {}
     for path, header in headers:
@@ -235,9 +239,10 @@ def was_received(path: Path) -> bool:
 
 
 def identity_of(header: dict[str, Any]) -> str:
-    """Return an identifier of a plugin's file from its header, or an empty text.
+    """Return an identifier of a file that a plugin wrote, from the file's header.
 
-    Copies of one file have the same identifier.
+    Copies of a file have the same identifier. Return an empty text if the header lacks the
+    necessary facts.
     """
     facts = [header.get(name) for name in ("run_uuid", "host", "boot_id", "pid", "plugin")]
     created = header.get("created")
@@ -250,16 +255,20 @@ def identity_of(header: dict[str, Any]) -> str:
 def _headers(
     directory: Path, among: Iterable[Path] | None = None
 ) -> list[tuple[Path, dict[str, Any]]]:
-    """Return the headers of all traces in a directory. DASF's files have none."""
+    """Return all traces in a directory, each with its header.
+
+    If `among` is given, return these files instead. See `_header` for files without a header.
+    """
     files = directory.glob("*.msgpack") if among is None else among
     headers = ((path, _header(path)) for path in sorted(files) if path.is_file())
     return [(path, header) for path, header in headers if header is not None]
 
 
 def _header(path: Path) -> dict[str, Any] | None:
-    """Return the header of a trace, empty if it is lost, or None for another file.
+    """Return the header of a trace, or None if the file is not a trace.
 
-    A file that cannot be read is skipped with a warning.
+    The header is an empty map if it is damaged. For a file that DASF wrote, it only contains a
+    ``run_uuid``. If the file cannot be read, warn and return None.
     """
     header = intact_header(path)
     try:

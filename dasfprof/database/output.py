@@ -1,7 +1,8 @@
-"""`TraceOutput`: a file that is only appended to, and its successor if it is removed meanwhile.
+"""`TraceOutput`: appends frames to a trace file, and continues in a new file if it was removed.
 
-The file of a long run is followed by others, its segments. Each segment is a trace file, and the
-closing frame of a segment with a successor contains the position of its index.
+In a long run, a process writes several files one after another, which are called segments. Each
+segment is a trace file. If another segment follows, the closing frame of a segment contains the
+position of an index of its blocks.
 """
 
 from __future__ import annotations
@@ -21,31 +22,32 @@ from dasfprof import system
 from dasfprof.database.frames import EventsFrame
 from dasfprof.text import count_of
 
-# --- Reservation of disk space before it is written -----------------------------------------------
+# --- Reservation of disk space before data is written ---------------------------------------------
 
-#: Maximum length for which space is reserved without checking the free space.
+#: Maximum length (bytes) for which space is reserved without checking the free space first.
 _TRIED_BYTES = 4096
-#: Constant of <linux/falloc.h>. Python's `os.posix_fallocate` makes the file longer.
+#: Constant of <linux/falloc.h> for reserving space without making the file longer. Python's
+#: `os.posix_fallocate` lacks it.
 _KEEP_SIZE = 1
-#: Errors of `fallocate` if a file system cannot reserve space, such as NFS.
+#: Error numbers of `fallocate` that mean that the file system, such as NFS, cannot reserve space.
 _UNSUPPORTED = {errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL, errno.ENODEV, errno.EPERM}
 
 
 def reserve(file: FileIO, length: int) -> None:
-    """Reserve space for `length` bytes after the end of a file, which itself stays unchanged.
+    """Reserve space for `length` bytes after the end of a file, without changing the file.
 
-    If the file system cannot reserve space, this only checks the free space.
+    If the file system cannot reserve space, only check whether there is enough free space.
 
     Raises
     ------
     OSError
-        If the disk, a quota or a limit of the process leaves no room for so many bytes.
+        If there is not enough space because of the disk, a quota, or a limit of the process.
     """
     if system.fallocate is None:
         return
     if file.tell() + length > system.file_size_limit():  # `fallocate` does not check this limit.
         raise _error(errno.EFBIG, file)
-    # Trying would take all remaining space of a nearly full disk, and keep it.
+    # On a nearly full disk, a failed `fallocate` would reserve all of the remaining space.
     if length > _TRIED_BYTES:
         _check_free(file, length)
     if not _allocate(file, length):
@@ -53,7 +55,7 @@ def reserve(file: FileIO, length: int) -> None:
 
 
 def _allocate(file: FileIO, length: int) -> bool:
-    """Reserve space, and return False if that is not possible."""
+    """Reserve space. Return False if the file system cannot reserve space."""
     start, count = ctypes.c_long(file.tell()), ctypes.c_long(length)
     while system.fallocate(file.fileno(), _KEEP_SIZE, start, count):
         number = ctypes.get_errno()
@@ -76,39 +78,40 @@ def _error(number: int, file: FileIO) -> OSError:
 
 logger = logging.getLogger(__name__)
 
-#: Bytes reserved for the closing frame, so that it can report losses on a disk that stays full. It
-#: has at most about 200 bytes.
+#: Number of bytes that are reserved for the closing frame, so that it can report losses even if the
+#: disk is full. The closing frame has at most about 200 bytes.
 MARGIN_BYTES = 512
 
 
-#: Position of a block in its file, and `EventsFrame.about`.
+#: Position of a block in its file, followed by the values of `EventsFrame.about`.
 IndexedBlock = tuple[int, str, float, float]
 
 
 class TraceOutput:
     """Appends frames to a new file, after a header.
 
-    The file is opened and closed for each append, so no descriptor is kept, and a full disk is
-    tried again. If the file is missing or has another length than before, because it or its
-    directory was removed, moved or truncated, writing continues in the next segment. Without
-    segments, it continues in the same file, which is created again if necessary. The next header
-    reports what was written before. After the end of the file, space is reserved for the closing
-    frame if the file system supports that. It is not thread-safe.
+    The file is opened and closed for each append. Therefore no descriptor stays open, and a disk
+    that was full is tried again. The file may be missing or have another length than before,
+    because the file or its directory was removed, moved or truncated. In that case, writing
+    continues in the next segment, or if there are no segments, in the same file, which is created
+    again if necessary. The next header reports how much was written before. If the file system
+    supports it, space for the closing frame is reserved after the end of the file. This class is
+    not thread-safe.
 
     Parameters
     ----------
     path
-        The file. If it exists, it is left alone and a number is added to the name.
+        The path of the file. If another file has this name, a number is added to the name.
     header
-        Returns the header's frame, from the number of the segment and further entries. Called for
-        each new file.
+        A function that returns the frame with the header. Its arguments are the number of the
+        segment and further entries. It is called for each new file.
     segment_size
         Size in bytes after which the next segment begins, or 0 for a single file.
     ending
-        Returns the index and the closing frame of a segment, from the blocks of the index and its
-        position.
+        A function that returns the last bytes of a segment: its index and closing frame. Its
+        arguments are the blocks to list in the index, and the position of the index.
     ended
-        Called when these were written.
+        A function that is called after a segment was ended in this way.
     """
 
     def __init__(
@@ -119,22 +122,22 @@ class TraceOutput:
         ending: Callable[[list[IndexedBlock], int], bytes],
         ended: Callable[[], None],
     ) -> None:
-        #: Segments; the last is being written. Paths are absolute, so that changes of the working
-        #: directory have no effect.
+        #: Paths of the segments. The last segment is being written. The paths are absolute, so that
+        #: changes of the working directory have no effect.
         self.paths = [path.absolute()]
         #: Whether the file was created. Its header may still be missing.
         self.created = False
         self._header = header
         self._headed = False
-        #: Number of the segment, and what its header reports about earlier segments.
+        #: Number of the current segment, and the entries of its header about earlier segments.
         self._number = 1
         self._about: dict[str, Any] = {}
-        #: Numbers of blocks and events that were written.
+        #: Number of blocks and number of events that were written to all segments.
         self._written = (0, 0)
-        #: When the last block was written, in Unix seconds.
+        #: Time when the last block was written, in Unix seconds.
         self._last: float | None = None
-        #: Length of the file after the last append, or None if unknown because writing failed, and
-        #: its identity.
+        #: Length of the file after the last append (None if unknown, because writing failed), and
+        #: identity of the file.
         self._size: int | None = 0
         self._identity: tuple[int, int] | None = None
         self._margin = MARGIN_BYTES
@@ -145,16 +148,18 @@ class TraceOutput:
 
     @property
     def path(self) -> Path:
-        """The file that is being written."""
+        """The path of the file that is being written."""
         return self.paths[-1]
 
     def create(self) -> bool:
-        """Create the file, empty, unless it exists, and return whether it was created now.
+        """Create an empty file, unless an earlier call has created it.
+
+        Return whether this call created the file.
 
         Raises
         ------
         OSError
-            If the directory cannot be made or written.
+            If the directory cannot be created or written.
         """
         if self.created:
             return False
@@ -164,19 +169,19 @@ class TraceOutput:
         return True
 
     def release_margin(self) -> None:
-        """Allow the next frame, which is the closing one, to use the reserved space."""
+        """Allow the next frame to use the reserved space, because it is the closing frame."""
         self._margin = 0
 
     def append(self, frame: bytes) -> None:
-        """Append a frame. An empty frame only writes the header of a new file.
+        """Append a frame. If `frame` is empty, only the header of a new file is written.
 
         Raises
         ------
         OSError
-            If the frame cannot be written; a part of it may be in the file.
+            If the frame cannot be written. The file may then contain a part of the frame.
         """
         with self._opened() as file:
-            # The file is new or was recreated, or the disk was full for the header.
+            # The header is missing if the file is new, or if the disk was full before.
             begin = file.tell()
             header = b"" if self._headed else self._header(self._number, self._about)
             self._size = None
@@ -189,7 +194,7 @@ class TraceOutput:
             blocks, events = self._written
             self._written, self._last = (blocks + 1, events + frame.rows), time.time()
             self._blocks.append((begin + len(header), *frame.about))
-            # Immediately, because the next frame counts the losses of its segment.
+            # Begin the next segment immediately, because frames count the losses of their segment.
             if 0 < self._segment_size <= size:
                 self._begin_segment()
 
@@ -201,8 +206,8 @@ class TraceOutput:
             file = _open(self.path)
             size, identity = _facts(file)
             is_same = identity == self._identity
-            # Compare the length, because some file systems give a file a new inode number each
-            # time, and others reuse the number of a removed file.
+            # Compare the length rather than the identity: some file systems give a file a new inode
+            # number each time, and others reuse the number of a removed file.
             if size == self._size or (is_same and self._size is None):
                 self._identity = identity
                 return file
@@ -214,9 +219,9 @@ class TraceOutput:
         return file
 
     def _replace_file(self, is_cut: bool) -> None:
-        """Continue in another file.
+        """Continue in another file, because the current file is missing or was changed.
 
-        Without segments, continue in the same one if it was truncated.
+        If the output has no segments and the file was only truncated, continue in the same file.
         """
         previous, (blocks, events) = self.path, self._written
         if self._segment_size or not is_cut:
@@ -238,7 +243,10 @@ class TraceOutput:
             )
 
     def _begin_segment(self) -> None:
-        """Continue in a new file, or in the same file while none can be created."""
+        """End the segment and continue in a new file.
+
+        If no file can be created, continue in the same file.
+        """
         try:
             path = create_exclusively(self._next_path())
         except OSError:
@@ -252,14 +260,14 @@ class TraceOutput:
             self.append(b"")
 
     def _next_path(self) -> Path:
-        """Return the path of the next segment, or of the file without segments."""
+        """Return the path of the next segment, or the same path if there are no segments."""
         first = self.paths[0]
         if not self._segment_size:
             return first
         return first.with_name(f"{first.stem}.segment{self._number + 1:04d}.msgpack")
 
     def _begin_header(self, is_replacement: bool = False) -> None:
-        """Write the header of the next segment before the next frame."""
+        """Prepare the header of the next segment, which is written before the next frame."""
         self._number += 1
         self._headed, self._blocks, self._size = False, [], None if is_replacement else 0
         blocks, events = self._written
@@ -268,7 +276,7 @@ class TraceOutput:
 
 
 def _open(path: Path) -> FileIO:
-    """Open an existing file to append."""
+    """Open an existing file for appending. Raise `FileNotFoundError` if there is no such file."""
     return FileIO(path, "ab", opener=lambda name, flags: os.open(name, flags & ~os.O_CREAT))
 
 
@@ -285,7 +293,10 @@ def _write(file: FileIO, data: bytes) -> None:
 
 
 def create_exclusively(path: Path) -> Path:
-    """Create a new empty file. If the name is taken, add the next free number."""
+    """Create a new empty file, and return its path.
+
+    If another file has the name, the next free number is added to the name.
+    """
     number, candidate = 1, path
     while True:
         try:

@@ -1,7 +1,8 @@
-"""`EventProfiler`: records events by name, without event objects.
+"""`EventProfiler`: records events without event objects.
 
-`open_database` finds the file of a name, or the files of all workers on a host for a name with a
-plugin and a host, as DASF names its files. `DasfDatabase` is a file that DASF itself wrote.
+`open_database` opens a file by its name. A name in the form of DASF's names, which contain a plugin
+and a host, opens the files of all workers on that host. `DasfDatabase` reads a file that DASF
+itself wrote.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from dasfprof.schema.events import (
 )
 from dasfprof.text import count_of, file_part
 
-#: Part of a file's name after the run's name, for files of workers.
+#: Pattern of the part of a file's name that follows the run's name, for files of workers.
 _PLUGIN = re.compile(r"-(TracePlugin|ResourceMonitor)-")
 
 
@@ -40,14 +41,14 @@ class EventProfiler:
     Parameters
     ----------
     database_file
-        A file. An existing file of dasfprof or DASF is only read. A new file is created with the
-        first event. The default is a new name, ``traces-xxxxxxxx.msgpack``. A name of DASF's form,
-        ``NAME-PLUGIN-HOST.msgpack``, reads the files of all workers of a host:
-        ``NAME-PLUGIN-HOST-0.msgpack`` and so on.
+        The path of a file. An existing file of dasfprof or DASF is opened for reading. A new file
+        is created when the first event is recorded. The default is a new file with a name such as
+        ``traces-xxxxxxxx.msgpack``. A name in DASF's form, ``NAME-PLUGIN-HOST.msgpack``, opens the
+        files of all workers of a host: ``NAME-PLUGIN-HOST-0.msgpack`` and so on.
     database_creation_kwargs
         Options of `FileDatabase` for a new file.
     database
-        A database, instead of a file.
+        A database that replaces the file.
 
     Raises
     ------
@@ -95,11 +96,11 @@ class EventProfiler:
         return self.database.get_traces()
 
     def batches(self) -> Iterator[Batch]:
-        """Yield the events as columns, for analysis."""
+        """Yield the events as batches, which store them as columns."""
         return self.database.batches()
 
     def commit(self) -> None:
-        """Return when every event recorded so far can be read."""
+        """Wait until every event that was recorded so far can be read."""
         self.database.commit()
 
     def close(self) -> None:
@@ -111,7 +112,10 @@ class EventProfiler:
 
 
 def open_database(path: str | os.PathLike[str], **options: Any) -> EventDatabase:
-    """Open a file of dasfprof or DASF, the files of a host, or a new `FileDatabase`."""
+    """Open an existing file of dasfprof or DASF, or the files of a host.
+
+    If no such file exists, return a `FileDatabase` for a new file.
+    """
     path = check_path(path)
     if path.is_file():
         return DasfDatabase(path) if is_dasf_trace(path) else FileDatabase(path, **options)
@@ -120,16 +124,14 @@ def open_database(path: str | os.PathLike[str], **options: Any) -> EventDatabase
 
 
 class HostDatabase(EventDatabase):
-    """The events that one plugin recorded on the workers of a host, with one file per worker.
-
-    Read-only.
+    """A read-only database of the events that one plugin recorded on all workers of a host.
 
     Parameters
     ----------
     path
-        The common name, without the names of the workers.
+        The common name of the files, without the names of the workers.
     files
-        The files.
+        The files, one per worker.
     """
 
     def __init__(self, path: Path, files: list[Path]) -> None:
@@ -142,7 +144,7 @@ class HostDatabase(EventDatabase):
             yield from database.get_traces()
 
     def batches(self) -> Iterator[Batch]:
-        """Yield the events as columns, file by file."""
+        """Yield the events as batches, file by file."""
         for database in self.databases:
             yield from database.batches()
 
@@ -151,7 +153,10 @@ class HostDatabase(EventDatabase):
 
 
 def _files_of_host(path: Path) -> list[Path]:
-    """Return the files of the plugin and host in a name that is not the name of a file."""
+    """Return the files of all workers, for a path whose name contains a plugin and a host.
+
+    Return an empty list if the name has another form or no file matches.
+    """
     plugin = _PLUGIN.search(path.name)
     if plugin is None:
         return []
@@ -166,23 +171,23 @@ def _files_of_host(path: Path) -> list[Path]:
 
 
 # --- DASF's own trace files: each event is an 8-byte big-endian length and a msgpack map ----------
-# DASF stored the *end* of a task as the timestamp of its `Compute` event, on the
-# host's monotonic clock. The reader replaces it with the start. It keeps the clock. The analysis
-# converts to Unix time if `Resource Usage` events, which contain both times, give the offset.
+# DASF stored the *end* of a task as the timestamp of its `Compute` event, on the host's monotonic
+# clock. The reader replaces the end with the start, on the same clock. The analysis converts it to
+# Unix time if there are `Resource Usage` events, which contain the time on both clocks.
 
 
 class DasfDatabase(EventDatabase):
-    """A file that DASF wrote, opened for reading.
+    """A read-only database of the events in a file that DASF wrote.
 
     Parameters
     ----------
     path
-        The file.
+        The path of the file.
 
     Attributes
     ----------
     lost_bytes
-        Number of bytes without a complete event, set when `get_traces` is exhausted.
+        Number of bytes that belong to no valid event. It is set at the end of `get_traces`.
     """
 
     def __init__(self, path: Path) -> None:
@@ -192,8 +197,8 @@ class DasfDatabase(EventDatabase):
     def get_traces(self) -> Iterator[Event]:
         """Yield the events in the order of the file.
 
-        Invalid events are left out. Reading ends at an impossible length, because nothing in the
-        file marks the start of the next event.
+        Invalid events are left out. If the length of an event is impossible, reading ends, because
+        the start of the next event is unknown: the file contains no markers.
         """
         size = self.path.stat().st_size
         position = lost = 0
@@ -217,7 +222,7 @@ class DasfDatabase(EventDatabase):
 def _event(data: bytes) -> Event | None:
     try:
         fields: dict[str, Any] = values.unpack(data)
-        # DASF gives the end of a duration the phase of a start, but records neither.
+        # DASF assigns the phase of a start to the end of a duration, but it records neither.
         kind = EVENT_CLASSES[fields.get("phase", EventPhases.INSTANT)]
         event = kind(**fields)
         if isinstance(event, CompleteEvent):

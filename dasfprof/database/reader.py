@@ -1,7 +1,7 @@
-"""`TraceFile`: reads the header and the batches of a trace file, and counts what was lost.
+"""`TraceFile`: reads the header and the events of a trace file, and counts lost events.
 
-A reader never writes and never creates a file. It stops at an incomplete last frame, skips damage
-and reports what it left out. See `TraceFile.damage` and `TraceFile.end`.
+A reader never writes to a file and never creates one. It stops at an incomplete last frame, skips
+damaged parts, and reports which parts it left out. See `TraceFile.damage` and `TraceFile.end`.
 """
 
 from __future__ import annotations
@@ -23,13 +23,14 @@ from dasfprof.database.compression import inflate
 from dasfprof.database.runs import missing_file
 from dasfprof.errors import InvalidArgumentError, NotATraceError
 
-# --- A time range: the events and blocks of a file that it needs ----------------------------------
+# --- `Window`: a time range, and which events and blocks of a file must be read for it ------------
 
-#: Unix seconds, or a date and time in ISO 8601. Without a time zone, it is UTC.
+#: A time: Unix seconds, a datetime, or a text in ISO 8601. If a time zone is missing, it is UTC.
 Time: TypeAlias = float | datetime | str
 
-#: Kinds of events that stay valid after their time, for example about workers, graphs and changes.
-#: They are few, and may have been recorded long before a time range that they apply to.
+#: Kinds of events that remain valid after their time, such as events about workers and graphs. They
+#: are read for any time range, because they may have been recorded long before it. Their number is
+#: small.
 LASTING = frozenset(
     (
         *("Step", "Step End", "Step Layer", "Stack", "Graph", "Graph Sent", "Function Code"),
@@ -42,17 +43,24 @@ LASTING = frozenset(
 
 
 class Window(NamedTuple):
-    """A time range in Unix seconds, including both ends. Overlapping events are read completely."""
+    """A time range in Unix seconds, including both ends.
+
+    Events that overlap the time range are read, and not cut at its ends.
+    """
 
     begin: float
     end: float
 
     def overlaps(self, name: str, first: float, last: float) -> bool:
-        """Return whether events of a name within a time range may be needed."""
+        """Return whether a block has to be read for this time range.
+
+        `name` is the name of the block's events. `first` and `last` are the start of its first
+        event and the end of its last event.
+        """
         return name in LASTING or (first <= self.end and last >= self.begin)
 
     def part_of(self, batch: Batch) -> Batch:
-        """Return the events of a batch that are needed."""
+        """Return a batch with only those events that have to be read for this time range."""
         if "name" not in batch.fields and batch.name in LASTING:
             return batch
         starts = _floats(batch.fields["timestamp"])
@@ -64,17 +72,17 @@ class Window(NamedTuple):
 
 
 def make_window(between: Sequence[Time] | None) -> Window | None:
-    """Return the time range between two times, or None for None.
+    """Return the time range between two times, or None if `between` is None.
 
     Parameters
     ----------
     between
-        Two times.
+        A sequence of two times, or None.
 
     Raises
     ------
     InvalidArgumentError
-        If `between` is not two times, or the second is before the first.
+        If `between` does not contain two times, or if the second time is before the first.
     """
     if between is None or isinstance(between, Window):
         return between
@@ -99,7 +107,7 @@ def _seconds(time: Time) -> float:
 
 
 def _floats(column: columns.Column) -> columns.Array:
-    """Return a column as floats. Values that are not numbers are NaN, and in no time range."""
+    """Return a column as floats. Values that are not numbers become NaN, which no range contains."""
     if isinstance(column, columns.NumberColumn):
         return column.array.astype(float)
     items = column.to_list()
@@ -114,14 +122,15 @@ NO_TRACE = (
     "profiler wrote. `dasfprof info DIRECTORY` lists the traces in a directory."
 )
 
-#: DASF's files begin with the big-endian length of the first event and a msgpack map.
+#: Number of bytes of an event's length in DASF's files, and first bytes of msgpack maps. A file of
+#: DASF begins with the big-endian length of the first event, followed by a msgpack map.
 DASF_LENGTH_BYTES = 8
 _MAP_MARKS = (*range(0x80, 0x90), 0xDE, 0xDF)
-#: Name in closing frames of the cause of an end that was not requested.
+#: Value of ``cause`` in the closing frames of a run that ended because its client was gone.
 CLIENT_GONE = "client gone"
-#: Number of bytes to read for the closing frame, which is much shorter.
+#: Number of bytes to read from the end of a file for its closing frame, which is much shorter.
 _END_BYTES = 4096
-#: Number of bytes to read for a header, which is usually shorter.
+#: Number of bytes to read from the start of a file for its header, which is usually shorter.
 _HEADER_BYTES = 1 << 14
 
 
@@ -130,31 +139,33 @@ class TraceFile:
     """A trace file, opened for reading. Its attributes are set while `batches` is consumed."""
 
     path: Path
-    #: Map of the first frame, or empty if the frame is lost.
+    #: Map of the header, or an empty map if the header is damaged.
     header: dict[str, Any] = field(default_factory=dict)
-    #: Map of the closing frame, or None if there is none. See `dasfprof.database.following`.
+    #: Map of the closing frame, or None if the file has no closing frame. See
+    #: `dasfprof.database.following`.
     end: dict[str, Any] | None = None
     damage: frames.Damage = field(default_factory=frames.Damage)
-    #: Number of events that the writer dropped, in total and by cause (FORMAT.md), and number of
-    #: errors that its hooks caught: the largest count of any frame. Files of earlier versions have
-    #: no causes.
+    #: Number of events that the writer dropped in total (`dropped`) and by cause (`dropped_by`, see
+    #: FORMAT.md), and number of errors that its hooks caught (`errors`). Each is the largest count
+    #: of any frame. Files of earlier versions have no causes.
     dropped: int = 0
     dropped_by: dict[str, int] = field(default_factory=dict)
     errors: int = 0
     events: int = 0
-    #: Its headers, each with the number of events before it. There are several if the file was
-    #: truncated while it was written, or if the disk was full for a part of the first header.
+    #: All headers of the file, each with the number of events before it. There are several headers
+    #: if the file was truncated during recording, or if the disk was full while the first header
+    #: was written.
     headers: list[tuple[dict[str, Any], int]] = field(default_factory=list)
-    #: Time range that is read, or None for all.
+    #: Time range of the events to read, or None to read all events.
     window: Window | None = None
-    #: Byte ranges of complete frames that are read, or None for all.
+    #: Byte ranges to read, which contain complete frames, or None to read the complete file.
     byte_ranges: list[tuple[int, int]] | None = None
-    #: Start and end of the frame of the last batch.
+    #: Byte positions of the start and the end of the last batch's frame.
     frame: tuple[int, int] = (0, 0)
 
     @property
     def ended_by_itself(self) -> bool:
-        """Whether the run ended because its client was gone for long."""
+        """Whether the scheduler ended the run, because the client was gone for too long."""
         return self.end is not None and self.end.get("cause") == CLIENT_GONE
 
     def batches(self) -> Iterator[Batch]:
@@ -163,7 +174,7 @@ class TraceFile:
         Raises
         ------
         SourceNotFoundError, NotATraceError
-            If there is no such file or it holds no frame of this format.
+            If there is no such file, or if the file contains no frame of this format.
         """
         self.end, self.damage, self.events, self.headers = None, frames.Damage(), 0, []
         for frame, block, size in self._blocks(self.window):
@@ -192,7 +203,7 @@ class TraceFile:
                     yield batch
 
     def read_header(self) -> dict[str, Any]:
-        """Return the header, or an empty map if it is lost."""
+        """Read the header, and return it. Return an empty map if the header is damaged."""
         for _, block, _ in self._blocks():
             if block.get("kind") == "header":
                 self.header = block
@@ -200,7 +211,7 @@ class TraceFile:
         return self.header
 
     def is_closed(self) -> bool:
-        """Return whether the last frame is the closing one. Only the end of the file is read."""
+        """Return whether the last frame is a closing frame. Only the end of the file is read."""
         with _map(self.path) as data:
             return _last_block(data).get("kind") == "end"
 
@@ -239,7 +250,10 @@ class TraceFile:
 
 
 def _needed(data: bytes | mmap.mmap, window: Window) -> list[tuple[int, int]] | None:
-    """Return the byte ranges of a file that a time range needs, or None without an index."""
+    """Return the byte ranges of a file that must be read for a time range.
+
+    Return None if the file has no intact index.
+    """
     index = _last_block(data).get("index")
     if type(index) is not int or not 0 < index < len(data):
         return None
@@ -259,7 +273,7 @@ def _needed(data: bytes | mmap.mmap, window: Window) -> list[tuple[int, int]] | 
 
 
 def _last_block(data: bytes | mmap.mmap) -> dict[str, Any]:
-    """Return the map of the last frame if it is as short as closing frames, or an empty dict."""
+    """Return the map of the last frame. Return an empty map if it is longer than closing frames."""
     payloads = [bytes(p) for _, p in frames.scan_frames(data[-_END_BYTES:], frames.Damage())]
     try:
         block = values.unpack(inflate(payloads[-1]))
@@ -269,9 +283,9 @@ def _last_block(data: bytes | mmap.mmap) -> dict[str, Any]:
 
 
 def intact_header(path: Path) -> dict[str, Any] | None:
-    """Return a file's header if it is complete and the first frame, as usual, or None.
+    """Return the header of a file, or None if the first frame is not an intact header.
 
-    This only reads the start of the file, because directories may contain the files of a year.
+    Only the start of the file is read, because a directory may contain the files of a year.
     """
     try:
         with path.open("rb", buffering=0) as file:
@@ -311,7 +325,7 @@ def is_dasf_trace(path: Path) -> bool:
 
 
 def _begins_as_trace(data: bytes | mmap.mmap) -> bool:
-    """Return whether data starts with a marker, or is the first part of a marker."""
+    """Return whether data starts with the marker of a frame, or is a prefix of the marker."""
     return frames.MARKER.startswith(data[: len(frames.MARKER)])
 
 
@@ -322,7 +336,7 @@ def _count(block: dict[str, Any], name: str) -> int:
 
 @contextmanager
 def _map(path: Path) -> Iterator[bytes | mmap.mmap]:
-    """Map a file into memory. An empty file, which cannot be mapped, gives empty bytes."""
+    """Map a file into memory. For an empty file, which cannot be mapped, yield empty bytes."""
     try:
         with path.open("rb") as file:
             mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)

@@ -1,4 +1,4 @@
-"""Segments of the files of long runs: existing and missing ones, and the lost events."""
+"""`Segments`: finds out which segments of a long run are missing, and how many events were lost."""
 
 from __future__ import annotations
 
@@ -15,38 +15,44 @@ from dasfprof.text import count_of, format_date
 
 @dataclass
 class Segment:
-    """A file of a run: a segment, the only file of its process, or a part of a truncated file."""
+    """A segment of the files of one process.
+
+    This is a complete file, or the part of a truncated file that belongs to one header.
+    """
 
     number: int
     name: str
-    #: Creation, and time of its last frame, in Unix seconds. The end is only known if another
-    #: segment follows.
+    #: Time of creation, and time of the closing frame (Unix seconds, or None if unknown). The end
+    #: is only known if another segment follows.
     begin: float | None
     end: float | None
     #: Whether another segment follows.
     continues: bool
-    #: Id of the worker.
+    #: Id of the worker, or None for other processes.
     owner: int | None
-    #: Number of events that its process had written before, or None if unknown.
+    #: Number of events that the process had written to earlier segments, or None if unknown.
     before: int | None
-    #: Whether it was created because the previous segment was removed or truncated.
+    #: Whether this segment was created because the previous segment was removed or truncated.
     is_anew: bool
-    #: Number of events in it.
+    #: Number of events in this segment.
     events: int
 
 
-#: Placeholder before the first segment.
+#: Placeholder for the segment before the first one.
 _NOTHING = Segment(0, "", None, None, True, None, 0, False, 0)
 
 
 def segment_number(header: dict[str, Any]) -> int:
-    """Return the number of a file among the segments of its process, from 1."""
+    """Return the number of a file among the segments of its process. The first number is 1."""
     number = header.get("segment")
     return number if type(number) is int and number > 0 else 1
 
 
 def writer_identity(header: dict[str, Any]) -> str:
-    """Return an identifier that all segments of one process share, or an empty text."""
+    """Return an identifier that all segments of one process share, from the header of a segment.
+
+    Return an empty text if the header lacks the necessary facts.
+    """
     return identity_of({**header, "created": header.get("first_created", header.get("created"))})
 
 
@@ -55,30 +61,30 @@ class Missing(NamedTuple):
 
     #: Name of an existing segment of the same process.
     file: str
-    #: Description of what is missing.
+    #: Description of the missing segments or events.
     text: str
-    #: Id of the worker.
+    #: Id of the worker, or None for other processes.
     owner: int | None
     #: Number of missing events, or None if unknown.
     events: int | None
 
 
 class Segments:
-    """The segments that were read."""
+    """The segments of all processes whose files were read."""
 
     def __init__(self) -> None:
-        #: By the identity of the process and its plugin, and by number.
+        #: Segments by identity of the process and the plugin, and then by number.
         self._by_writer: dict[str, dict[int, Segment]] = {}
 
     def add(self, file: TraceFile, owner: int | None = None) -> None:
-        """Add a file that was read, and the id of its worker."""
-        # A file of user code has no segments, and may continue after it was removed or truncated.
+        """Add a file that was read. `owner` is the id of its worker."""
+        # A file of user code has no such identity, so it is identified by its path.
         writer = writer_identity(file.header) or str(file.path)
         segments = self._by_writer.setdefault(writer, {})
         segments |= {segment.number: segment for segment in _segments_of(file, owner)}
 
     def followed(self) -> set[str]:
-        """Return the names of files whose process continued in another file that was read."""
+        """Return the names of files that are followed by another segment that was read."""
         names: set[str] = set()
         for segments in self._by_writer.values():
             last = segments[max(segments)].name
@@ -91,12 +97,12 @@ class Segments:
         Parameters
         ----------
         window
-            Time range of the segments to report, or None for all.
+            Time range of the segments to report, or None to report all segments.
         """
         for segments in self._by_writer.values():
             ordered = [segments[number] for number in sorted(segments)]
             for before, after in pairwise([_NOTHING, *ordered]):
-                # For a time range, only some events were read.
+                # If only a time range was read, the events cannot be compared with the counts.
                 events = None
                 if window is None and before.before is not None and after.before is not None:
                     events = max(after.before - before.before - before.events, 0)
@@ -113,15 +119,16 @@ class Segments:
 
 
 def _segments_of(file: TraceFile, owner: int | None) -> Iterator[Segment]:
-    """Yield the parts of a file, each of which starts with a header.
+    """Yield the segments that a file contains. Each of them starts with a header.
 
-    There is one, unless it was truncated.
+    A file contains a single segment, unless it was truncated during recording.
     """
     closing_frame = file.end or {}
     continues, clock = closing_frame.get("continues") is True, closing_frame.get("clock")
     end = clock[0] if continues and isinstance(clock, list) and clock else None
     headers = file.headers or [({}, 0)]
-    # A header that is repeated, because the disk was full for a part of the first, has its number.
+    # A header may be repeated with the same number, because the disk was full while the first was
+    # written.
     parts = {segment_number(header): (header, events) for header, events in reversed(headers)}
     bounds = [*sorted(events for _, events in parts.values()), file.events]
     for (number, (header, first)), until in zip(sorted(parts.items()), bounds[1:], strict=True):
@@ -180,23 +187,24 @@ def _seconds(value: Any) -> float | None:
     return float(value) if isinstance(value, int | float) and abs(value) < 1e12 else None
 
 
-# --- Missing files of a run that other files of the same worker mention --------------------------
+# --- Missing files that headers of other files of the same worker mention ------------------------
 
 
 class AbsentFile(NamedTuple):
-    """A file that is not among those that were read."""
+    """A file that should exist but is not among the files that were read."""
 
-    #: Label and address of the worker.
+    #: Label and address of the worker that should have written the file.
     worker: str
     address: str
-    #: Plugin that writes it, by its name in headers.
+    #: Name of the plugin that writes the file, as in headers.
     plugin: str
 
 
 def absent_files(headers: Iterable[dict[str, Any]]) -> list[AbsentFile]:
-    """Return the missing files of workers that headers of their other files mention.
+    """Return the missing files of workers.
 
-    Headers of earlier versions mention none.
+    The header of a worker's file lists the plugins of the worker, each of which should have a file.
+    Headers of earlier versions contain no such list.
     """
     present: set[tuple[str, str]] = set()
     mentioned: dict[tuple[str, str], AbsentFile] = {}

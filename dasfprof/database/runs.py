@@ -1,4 +1,7 @@
-"""`Run`: the files of a run in one place, and the choice among several runs."""
+"""`Run`: the files of a run in one directory or storage. `choose_run` chooses among several runs.
+
+This module also contains the naming scheme of a run's files in a storage.
+"""
 
 from __future__ import annotations
 
@@ -17,10 +20,10 @@ from dasfprof.text import count_of
 
 @dataclass
 class Run:
-    """The files of a run in one place."""
+    """The files of a run in one directory or storage."""
 
     name: str
-    #: Creation of its first file, in Unix seconds, or 0 for DASF's.
+    #: Time when the run was created, in Unix seconds, or 0 for files of DASF.
     created: float = 0.0
     files: list[Path] = field(default_factory=list)
 
@@ -29,27 +32,27 @@ AnyRun = TypeVar("AnyRun", bound=Run)
 
 
 def choose_run(runs: Sequence[AnyRun], prefix: str, place: str, source: str) -> AnyRun:
-    """Return the run with a name or a prefix of it, or the newest run of a directory.
+    """Return the run whose name equals `prefix` or begins with it.
 
-    Warns if there are others.
+    Warn if a newest run was chosen among several runs.
 
     Parameters
     ----------
     runs
         The runs of one directory, newest first.
     prefix
-        The name or prefix, or an empty text for the newest run.
+        The name of the run, the start of the name, or an empty text for the newest run.
     place
-        The directory, or its URL.
+        The directory or its URL, for messages.
     source
-        The argument of the user, for messages.
+        The argument that the user passed, for messages.
 
     Raises
     ------
     SourceNotFoundError
         If no run matches.
     InvalidArgumentError
-        If runs with different names match, or if it is unknown which run is the newest.
+        If runs with different names match a prefix, or if it is unknown which run is the newest.
     """
     if not runs and not prefix:
         raise SourceNotFoundError(
@@ -90,7 +93,7 @@ def choose_run(runs: Sequence[AnyRun], prefix: str, place: str, source: str) -> 
 
 
 def missing_file(path: Path) -> SourceNotFoundError:
-    """Return the error for a missing file, with the names of similar files."""
+    """Return the error for a missing file. Its message lists files with similar names."""
     try:
         others = [item.stem for item in path.parent.iterdir() if item.suffix == ".msgpack"]
     except OSError:
@@ -106,15 +109,15 @@ def missing_file(path: Path) -> SourceNotFoundError:
 
 # --- Names of directories and pieces of a run's files in a storage --------------------------------
 #
-# TRACES/{run}.{time}.{id}/                 a run, with the Unix time and the id of its creation
+# TRACES/{run}.{time}.{id}/                 a run, with the time of its creation and its id
 #     {name of the file}.{id}/              a trace file; each new file has another id
-#         000000000000.msgpack              its first piece; the name is the position of its start
+#         000000000000.msgpack              its first piece, named after its position in the file
 #         000000412030.msgpack              the next piece
-#         {name of the file}.{function}.pstats   a complete profile of calls
+#         {name of the file}.{function}.pstats   a complete call profile
 #
-# Each piece contains complete frames, so it can be read alone. The pieces in order are the file. A
-# piece is written by one process, which writes the same bytes again if it is not sure that writing
-# succeeded.
+# Each piece contains complete frames, so it can be read alone. The pieces in order make up the
+# file. A piece is written by a single process. If this process does not know whether writing
+# succeeded, it writes the same bytes again.
 
 _RUN = re.compile(r"(.+)\.(\d{1,12})\.[0-9a-f]{32}")
 _FILE = re.compile(r"(.+)\.[0-9a-f]{8}")
@@ -122,33 +125,39 @@ _PIECE = re.compile(r"(\d{12,15})\.msgpack")
 
 
 def run_directory(run: str, created: float, uuid: str) -> str:
-    """Return the name of a run's directory."""
+    """Return the name of a run's directory in a storage."""
     return f"{run}.{created:.0f}.{uuid}"
 
 
 def parse_run(directory: str) -> tuple[str, float] | None:
-    """Return a run's name and creation (Unix seconds), or None for another directory."""
+    """Return the name and the creation time (Unix seconds) of a run, from its directory's name.
+
+    Return None if the directory does not belong to a run.
+    """
     match = _RUN.fullmatch(directory)
     return (match[1], float(match[2])) if match else None
 
 
 def file_directory(stem: str, identity: str) -> str:
-    """Return the name of the directory with a trace file's pieces."""
+    """Return the name of the directory that contains the pieces of a trace file."""
     return f"{stem}.{identity[:8]}"
 
 
 def stem_of(directory: str) -> str | None:
-    """Return the name of the trace file without suffix, or None for another directory."""
+    """Return the name (without suffix) of the trace file to which a directory belongs.
+
+    Return None if the directory does not belong to a trace file.
+    """
     match = _FILE.fullmatch(directory)
     return match[1] if match else None
 
 
 def piece_name(position: int) -> str:
-    """Return the name of the piece that starts at a byte of its file."""
+    """Return the name of the piece that starts at a byte position of its trace file."""
     return f"{position:012d}.msgpack"
 
 
 def position_of(piece: str) -> int | None:
-    """Return the byte at which a piece starts, or None for another file."""
+    """Return the byte position at which a piece starts, or None if the file is not a piece."""
     match = _PIECE.fullmatch(piece)
     return int(match[1]) if match else None

@@ -1,7 +1,7 @@
-"""`Storage`: a directory at a URL, such as ``s3://bucket/traces``, by way of fsspec.
+"""`Storage`: a directory at a URL, such as ``s3://bucket/traces``, which is accessed with fsspec.
 
-fsspec is installed with Dask, but the libraries of most protocols are not. These libraries look for
-credentials in the environment of each process, in files of its user, and on its host.
+fsspec is installed with Dask, but the libraries for most protocols are not. These libraries look
+for credentials in the environment of each process, in files of its user, and on its host.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from dasfprof.errors import (
 from dasfprof.text import count_of
 
 _PASSWORD = re.compile(r"(?<=://)[^/@]*:[^/@]*@")
-#: A `pathlib.Path` made from a URL, which has lost a slash.
+#: Pattern of a `pathlib.Path` that was made from a URL and lost a slash by this.
 _LOST_SLASH = re.compile(r"^(s3a?|gs|gcs|az|abfss?|memory|https?|sftp|hdfs|file):/(?!/)")
 
 
@@ -43,7 +43,7 @@ def is_url(source: object) -> bool:
     Raises
     ------
     InvalidArgumentError
-        If it is a path that was made from a URL.
+        If `source` is a `Path` that was made from a URL.
     """
     if not isinstance(source, str | os.PathLike):
         return False
@@ -57,15 +57,15 @@ def is_url(source: object) -> bool:
 
 
 def shown(url: str) -> str:
-    """Return a URL without a password."""
+    """Return a URL with the user and password, if any, replaced by asterisks."""
     return _PASSWORD.sub("***@", url)
 
 
 class Storage:
     """A directory at a URL.
 
-    Paths are relative to the directory. Errors of the library pass through, and `reason` describes
-    them. It is safe to use from several threads if the library is (`parallel`).
+    All paths are relative to this directory. Errors of the library are raised unchanged; `reason`
+    describes them. Several threads may use an instance if the library permits it (`parallel`).
 
     Parameters
     ----------
@@ -86,22 +86,22 @@ class Storage:
         try:
             from fsspec.core import url_to_fs
 
-            # No cache, because others write there as well.
+            # Use no cache, because other processes write to the storage as well.
             self._files, root = url_to_fs(url, use_listings_cache=False, skip_instance_cache=True)
         except ImportError as error:
             raise _missing_package(url, error) from error
         self._root = str(root).rstrip("/")
-        #: Whether several threads may use it at the same time.
+        #: Whether several threads may use this instance at the same time.
         self.parallel = bool(self._files.async_impl)
 
     def put(self, path: str, data: bytes) -> None:
-        """Write a complete file, which replaces an existing one."""
+        """Write a complete file. A file that exists at this path is replaced."""
         full_path = f"{self._root}/{path}"
         try:
             self._files.pipe_file(full_path, data)
         except FileNotFoundError:
-            # Object storages have no directories. `create_parents` prevents that a bucket is
-            # created, for example because of a typo.
+            # Create the directories, which object storages do not have. `create_parents=False`
+            # prevents that a bucket is created, for example because of a typo.
             parts = path.split("/")[:-1]
             for end in range(len(parts) + 1):
                 try:
@@ -116,13 +116,16 @@ class Storage:
         return self._files.cat_file(f"{self._root}/{path}")
 
     def directories(self) -> list[str]:
-        """Return the names of its subdirectories."""
+        """Return the names of the subdirectories."""
         entries = self._files.ls(self._root, detail=True)
         paths = [str(entry["name"]) for entry in entries if entry["type"] == "directory"]
         return sorted(path.rstrip("/").rpartition("/")[2] for path in paths)
 
     def sizes(self, directory: str) -> dict[str, int]:
-        """Return the size of each file in a directory and below, by its path relative to that."""
+        """Return the size of each file in a directory and its subdirectories.
+
+        The keys are paths relative to `directory`.
+        """
         try:
             files = self._files.find(f"{self._root}/{directory}", detail=True)
         except FileNotFoundError:
@@ -135,12 +138,14 @@ class Storage:
 
 
 def check_backend(url: str) -> None:
-    """Check that the package for a URL's protocol is installed, without importing it, which blocks.
+    """Check that the package for a URL's protocol is installed.
+
+    The package is not imported, because importing it would block for a while.
 
     Raises
     ------
     MissingExtraError
-        If it is not; the message names it.
+        If the package is not installed. The message names the package.
     InvalidArgumentError
         If fsspec does not know the protocol.
     """
@@ -170,7 +175,7 @@ def _missing_package(url: str, what: object) -> MissingExtraError:
 
 
 def reason(error: BaseException) -> str:
-    """Return a description of an error of a storage, with its cause if known."""
+    """Return a description of an error that the library of a storage raised."""
     name = type(error).__name__
     text = f"{name}: {shown(str(error))}" if str(error) else name
     if "Credential" in name:
@@ -183,7 +188,7 @@ def reason(error: BaseException) -> str:
 
 
 def why_not_writable(url: str, path: str) -> str | None:
-    """Return why this process cannot write an empty file there, or None if it could."""
+    """Write an empty file to a storage. Return why this is impossible, or None if it succeeded."""
     try:
         Storage(url).put(path, b"")
     except Exception as error:  # Any error of the storage's library.
@@ -191,12 +196,11 @@ def why_not_writable(url: str, path: str) -> str | None:
     return None
 
 
-# Runs in a storage: which exist, and their files, which are copied to this host as needed.
+# --- `StoredRun`: a run in a storage, whose files are copied to this host as needed ---------------
 
-#: Number of pieces that are fetched at a time.
+#: Maximum number of pieces that are fetched at the same time.
 _AT_ONCE = 8
-#: Maximum number of bytes that are left free for missing pieces. Data after longer gaps is not
-#: used.
+#: Maximum length (bytes) of a range of missing pieces. Pieces after a longer range are not used.
 _MOST_MISSING = 1 << 30
 
 
@@ -205,15 +209,16 @@ class StoredFile:
     """A trace file in a storage, and its local copy."""
 
     path: Path
-    #: Size in bytes of each copied part: pieces by their positions, and profiles of calls by name.
+    #: Size in bytes of each part that was copied. The key of a piece is its position, and the key
+    #: of a call profile is its name.
     sizes: dict[int | str, int] = field(default_factory=dict)
 
     def pieces(self) -> list[tuple[int, int]]:
-        """Return position and size of the copied pieces, in order."""
+        """Return the position and the size of each piece that was copied, in order."""
         return sorted((part, size) for part, size in self.sizes.items() if isinstance(part, int))
 
     def missing(self) -> list[tuple[int, int]]:
-        """Return start and end of the byte ranges that no piece contains."""
+        """Return the start and the end of each byte range that no piece contains."""
         gaps, end = [], 0
         for begin, size in self.pieces():
             if begin > end:
@@ -222,7 +227,7 @@ class StoredFile:
         return gaps
 
     def write(self, part: int | str, data: bytes) -> None:
-        """Write a piece to its position, or a profile to its own file."""
+        """Write a part to the local copy: a piece to its position, a call profile to its own file."""
         if isinstance(part, str):
             (self.path.parent / part).write_bytes(data)
         elif part > self.path.stat().st_size + _MOST_MISSING:
@@ -234,14 +239,14 @@ class StoredFile:
         self.sizes[part] = len(data)
 
 
-#: Copies that this process made, by path.
+#: Files that this process has copied, by path of the local copy.
 _copied: dict[Path, StoredFile] = {}
-#: Known runs, by URL and directory.
+#: Runs that this process has found in storages, by URL and directory.
 _runs: dict[tuple[str, str], StoredRun] = {}
 
 
 def stored_file(path: Path) -> StoredFile | None:
-    """Return the origin of a file, or None if it was not copied from a storage."""
+    """Return the `StoredFile` of a local copy, or None if the file is not such a copy."""
     return _copied.get(path)
 
 
@@ -251,9 +256,9 @@ class StoredRun(Run):
     Parameters
     ----------
     storage
-        Where it is.
+        The storage that contains the run.
     directory
-        The name of its directory there.
+        The name of the run's directory in the storage.
     """
 
     def __init__(self, storage: Storage, directory: str) -> None:
@@ -265,10 +270,10 @@ class StoredRun(Run):
         self._lock = threading.Lock()
 
     def fetch(self) -> list[Path]:
-        """Copy new data, and return the local paths of all trace files.
+        """Copy new data from the storage, and return the local paths of all trace files.
 
-        A copy has each piece at its position. Missing ranges are zeros, which readers report as
-        damage and skip.
+        A local copy contains each piece at its position. Bytes of missing pieces are zero. Readers
+        report them as damage and skip them.
 
         Raises
         ------
@@ -302,7 +307,7 @@ class StoredRun(Run):
             return self.files
 
     def _get(self, path: str) -> bytes | None:
-        """Return a file's content, or None if it no longer exists."""
+        """Return the content of a file in the storage, or None if the file no longer exists."""
         try:
             return self._storage.get(f"{self.directory}/{path}")
         except FileNotFoundError:
@@ -321,12 +326,12 @@ class StoredRun(Run):
 
 
 def find_stored_runs(url: str) -> list[StoredRun]:
-    """Return the runs in a storage, newest first. Nothing is copied.
+    """Return the runs in a storage, newest first, without copying their files.
 
     Raises
     ------
     SourceNotFoundError
-        If there is no such directory.
+        If the directory at the URL does not exist.
     TraceError
         If the storage cannot be read.
     MissingExtraError, InvalidArgumentError
@@ -346,9 +351,9 @@ def find_stored_runs(url: str) -> list[StoredRun]:
 
 
 def open_stored(url: str) -> list[Path]:
-    """Return copies of the files of the run at a URL.
+    """Copy the files of the run at a URL to this host, and return the paths of the copies.
 
-    The copies exist until this process ends. Another call copies what has been added.
+    The copies exist until this process ends. Another call copies only data that has been added.
 
     Parameters
     ----------
@@ -361,7 +366,7 @@ def open_stored(url: str) -> list[Path]:
     SourceNotFoundError
         If there is no run.
     InvalidArgumentError
-        If several match; the message names them.
+        If several runs match. The message names them.
     TraceError, MissingExtraError
         If the storage cannot be read.
     """
@@ -397,20 +402,23 @@ def open_stored(url: str) -> list[Path]:
 
 
 def stored_run(storage: Storage, directory: str) -> StoredRun:
-    """Return the run of a directory, which may have no files yet.
+    """Return the run in a directory of a storage. The run may have no files yet.
 
-    It is the same object each time, because it knows the existing copies.
+    Each call returns the same object, because this object knows which copies exist.
     """
     return _runs.setdefault((storage.url, directory), StoredRun(storage, directory))
 
 
 @cache
 def _directory_of_copies() -> Path:
-    """Return the directory of this process's copies, which is removed when the process ends."""
+    """Create the directory for this process's copies, and return its path.
+
+    The directory is removed when the process ends.
+    """
     directory = Path(tempfile.mkdtemp(prefix="dasfprof-copies-"))
 
     def remove(pid: int = os.getpid()) -> None:
-        if os.getpid() == pid:  # Not in a forked process.
+        if os.getpid() == pid:  # A forked process must not remove the directory.
             shutil.rmtree(directory, ignore_errors=True)
 
     atexit.register(remove)

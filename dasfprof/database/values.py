@@ -1,11 +1,12 @@
-"""Any Python value of an event's args, to msgpack and back to an equal value.
+"""Encoding of the values of events' args with msgpack, and decoding to equal values.
 
-msgpack itself turns tuples into lists and has no sets, complex numbers, dates or integers beyond
-64 bits. Extension types represent them; FORMAT.md lists these. A value of any other type is stored
-as its `repr`: a trace never holds anything that must be unpickled or evaluated.
+msgpack itself turns tuples into lists, and does not support sets, complex numbers, dates, and
+integers beyond 64 bits. Extension types represent these values. FORMAT.md lists them. A value of
+any other type is stored as its `repr`. Therefore a trace never contains data that must be unpickled
+or evaluated.
 
-Text may hold lone surrogates (file names and exception texts do): they are encoded as the UTF-8
-scheme would encode them ("surrogatepass").
+Texts such as file names may contain lone surrogates. They are encoded with Python's error handler
+"surrogatepass", which extends UTF-8.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ import numpy.typing as npt
 
 TUPLE, INTEGER, SET, FROZENSET, COMPLEX, DATETIME, DATE, TIMEDELTA = range(1, 9)
 
-#: Exceptions of decoding for damaged or malicious bytes.
+#: Exceptions that decoding may raise for damaged or malicious bytes.
 DAMAGE_ERRORS = (
     ValueError,
     TypeError,
@@ -36,7 +37,8 @@ DAMAGE_ERRORS = (
 
 _COMPLEX = struct.Struct("<dd")
 _TIMEDELTA = struct.Struct("<iii")  # days, seconds, microseconds
-#: First item of arrays that represent collections which msgpack does not have, and vice versa.
+#: For each collection that msgpack does not have, the first item of the arrays that represent it.
+#: `_COLLECTIONS` is the inverse mapping.
 _MARKS: dict[type[Any], Any] = {
     tuple: msgpack.ExtType(TUPLE, b""),
     set: msgpack.ExtType(SET, b""),
@@ -46,23 +48,23 @@ _COLLECTIONS = {mark: kind for kind, mark in _MARKS.items()}
 _BASES: tuple[type[Any], ...] = (bytes, list, dict, tuple)
 #: numpy's kinds of integers, floats, complex numbers, booleans, strings and bytes.
 _PLAIN_DTYPES = "iufcbSU"
-#: Levels of lists and maps around a value in a block (FORMAT.md), with some margin.
+#: Number of levels of lists and maps around a value in a block (see FORMAT.md), plus a margin.
 _LEVELS_AROUND = 8
 
 
 def pack(value: Any) -> bytes:
-    """Encode a value; what neither msgpack nor an extension type can hold becomes its `repr`.
+    """Encode a value. Parts that neither msgpack nor an extension type supports become their `repr`.
 
     Raises
     ------
     ValueError, OverflowError, RecursionError
-        If it has more than msgpack's 500 or so levels of nesting, or more than 4 GiB.
+        If the value has more than about 500 levels of nesting, or more than 4 GiB.
     """
     return msgpack.packb(value, default=_replace, strict_types=True, unicode_errors="surrogatepass")
 
 
 def pack_any(value: Any) -> bytes:
-    """Encode a value of user code. A value that `pack` rejects becomes its `repr`."""
+    """Encode a value of user code. If `pack` rejects the value, encode the `repr` of the value."""
     try:
         return pack(value)
     except (ValueError, TypeError, OverflowError, RecursionError):
@@ -70,10 +72,10 @@ def pack_any(value: Any) -> bytes:
 
 
 def as_read(value: Any, packed: bytes) -> Any:
-    """Return what readers decode from `packed`, or the value's `repr` if they cannot decode it.
+    """Return the value that readers decode from `packed`.
 
-    They cannot decode values that are nested too deeply, or sets whose items are not hashable as
-    plain values.
+    Return the `repr` of the value if readers cannot decode `packed`, because the value is nested
+    too deeply, or contains a set whose items are not hashable after decoding.
     """
     try:
         if len(packed) > 256:  # Shorter values cannot be nested too deeply.
@@ -87,7 +89,7 @@ def as_read(value: Any, packed: bytes) -> Any:
 
 
 def unpack(data: bytes | memoryview) -> Any:
-    """Decode what `pack` wrote, or what any msgpack writer wrote.
+    """Decode bytes that `pack` or any other msgpack writer has written.
 
     Raises
     ------
@@ -95,7 +97,8 @@ def unpack(data: bytes | memoryview) -> Any:
         If the bytes are not msgpack.
     """
     # Some versions of msgpack allocate a list of the claimed length, for each level of nesting,
-    # before they find that items are missing. `skip` allocates nothing.
+    # before they detect that items are missing. Therefore check the bytes with `skip` first, which
+    # allocates nothing.
     length = max(1, len(data))
     walk = msgpack.Unpacker(read_size=length, max_buffer_size=length)
     walk.feed(data)
@@ -110,7 +113,7 @@ def unpack(data: bytes | memoryview) -> Any:
 
 
 def _replace(value: Any) -> Any:
-    """Return a replacement for a value that msgpack cannot represent."""
+    """Return a value that msgpack can represent, for a value that msgpack cannot represent."""
     kind = type(value)
     if kind in _MARKS:
         return [_MARKS[kind], *value]
@@ -123,25 +126,27 @@ def _replace(value: Any) -> Any:
     if kind is datetime.timedelta:
         days = _TIMEDELTA.pack(value.days, value.seconds, value.microseconds)
         return msgpack.ExtType(TIMEDELTA, days)
-    if kind is int:  # For more than 64 bits, msgpack calls this function.
+    if kind is int:  # msgpack calls this function for integers of more than 64 bits.
         length = value.bit_length() // 8 + 1
         return msgpack.ExtType(INTEGER, value.to_bytes(length, "big", signed=True))
     try:
         plain = _plain(value)
-    except Exception:  # Methods of the user's class.
+    except Exception:  # Methods of the user's class may raise any error.
         return _description(value)
-    # msgpack calls this once per value, so a result that needs another replacement is replaced
-    # here.
+    # msgpack calls this function only once per value. If the result itself needs a replacement, it
+    # must be replaced here.
     is_small = type(plain) is int and -(1 << 63) <= plain < 1 << 64
     is_plain = is_small or type(plain) in (float, str, bytes, list, dict, bool)
     return plain if is_plain else _replace(plain)
 
 
 def _plain(value: Any) -> Any:
-    """Return a value of a derived class as its plain type, any other as its description."""
+    """Convert a value of a class that is derived from a plain type to the plain type.
+
+    For any other value, return its description.
+    """
     if isinstance(value, np.generic):
-        # `item` turns nanoseconds into an int, and returns other values without a Python type
-        # unchanged.
+        # For other types, `item` would turn nanoseconds into an int, or return the value unchanged.
         plain = value.item() if value.dtype.kind in _PLAIN_DTYPES else value
         return _description(value) if isinstance(plain, np.generic) else plain
     if isinstance(value, int):
@@ -184,7 +189,7 @@ def _from_extension(code: int, data: bytes) -> Any:
 
 
 def number_array(items: Sequence[Any], dtype: str) -> npt.NDArray[Any]:
-    """Return numbers as an array, in a fifth of the time that numpy needs for a list.
+    """Return numbers as an array, five times as fast as numpy converts a list.
 
     Raises
     ------

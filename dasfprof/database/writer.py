@@ -1,15 +1,19 @@
-"""`TraceWriter`: a background thread that writes pending rows to a trace file.
+"""`TraceWriter`: writes recorded facts to a trace file, in a background thread.
 
-Threads that record only append to plain lists (`Source.rows`), which is atomic: they take no lock,
-encode nothing and open no file. `flush_interval` seconds after the first row, or earlier if a list
-is long (`Source.wake_at`), the writer takes the rows, encodes them in slices and appends a frame
-for each kind of event and each `commit_threshold` rows. It pauses often (`Pace`), so that an event
-loop never waits long for it. While nothing is recorded, it sleeps. If rows come faster than they
-are written, the result depends on the recorder. Hooks on Dask's event loops must not wait:
-`threshold_reached` drops the newest fact above `max_pending` and counts it. User code may wait: if
-`commit_threshold` of its events are pending, `make_room` waits for the writer's thread, but not for
-a disk that does not answer. Every frame contains the number of facts dropped so far, by cause.
-After `fork`, the child has no writer thread and writes nothing, because the file belongs to its
+Threads that record only append facts to plain lists (`Source.rows`). Appending is atomic, so these
+threads take no lock, encode nothing and open no file. The writer's thread wakes `flush_interval`
+seconds after the first fact, or earlier if a list is long (`Source.wake_at`). It then removes the
+facts from the lists, encodes them in slices, and appends a frame for each kind of event and each
+`commit_threshold` facts. It pauses often (`Pace`), so that an event loop never waits long for it.
+While nothing is recorded, it sleeps.
+
+If facts come faster than the writer can write them, the result depends on the recorder. Hooks on
+Dask's event loops must not wait: `threshold_reached` drops the newest fact above `max_pending` and
+counts it. User code may wait: if `commit_threshold` of its events are pending, `make_room` waits
+for the writer's thread, but not for a disk that does not answer. Every frame contains the number of
+events that were dropped so far, by cause.
+
+After `fork`, the child has no writer thread and writes nothing, because the file belongs to the
 parent.
 """
 
@@ -30,32 +34,35 @@ from dasfprof.database.block_writer import BlockWriter, Folded, Source
 from dasfprof.database.losses import Losses
 from dasfprof.database.output import IndexedBlock, TraceOutput
 
-#: Seconds for which user code waits for a disk that does not answer, and seconds between checks.
+#: Maximum seconds for which user code waits for a disk that does not answer, and seconds between
+#: two checks.
 PATIENCE, _CHECK_INTERVAL = 5.0, 0.001
 
 # --- Pace and Wake: control of a background thread next to threads that must not wait -------------
 
-#: CPU seconds of work between two pauses, and seconds of a pause, also with another thread that
-#: waits for the work to end. `benchmarks/` measures their cost and how long an event loop waits.
+#: CPU seconds of work between two pauses. `benchmarks/` measures the cost of the pauses, and how
+#: long an event loop waits.
 WORK_SECONDS = 0.0005
-#: Maximum number of rows that need no pauses. They take less than Python's switch interval, after
-#: which another thread gets the GIL anyway.
+#: Maximum number of rows that are written almost without pauses, and CPU seconds between two pauses
+#: in that case. So few rows take less than Python's switch interval, after which another thread
+#: gets the GIL anyway.
 FEW_ROWS, FEW_SECONDS = 100, 0.005
+#: Seconds of a pause: normally, and if another thread waits for the work to end.
 PAUSE_SECONDS = 0.001
 HURRIED_PAUSE_SECONDS = 0.00005
 
 
 class Pace:
-    """Pauses the thread that works, so that other threads get the GIL."""
+    """Inserts pauses into the work of a thread, so that other threads get the GIL."""
 
     def __init__(self) -> None:
         #: Whether another thread waits for the work to end.
         self.hurried = False
-        #: CPU time of the thread at its last pause, and maximum CPU seconds between pauses.
+        #: CPU time of the thread at its last pause, and CPU seconds of work between two pauses.
         self._last_pause, self._seconds = 0.0, WORK_SECONDS
 
     def start(self, rows: int) -> None:
-        """Start working on some rows in this thread."""
+        """Start to measure the work of this thread. `rows` is the number of rows to write."""
         self._seconds = WORK_SECONDS if rows > FEW_ROWS else FEW_SECONDS
         self._last_pause = time.thread_time()
 
@@ -67,10 +74,10 @@ class Pace:
 
 
 class Wake:
-    """Ends the sleep of one thread, like `threading.Event`, but can be called from anywhere.
+    """Ends the sleep of one thread, like `threading.Event`, but also from signal handlers.
 
-    `threading.Event` holds a lock while it is set. A signal handler or a finalizer that runs just
-    then, and records something, would wait for its own thread forever.
+    `threading.Event.set` holds a lock for a moment. If a signal handler or a finalizer ran in the
+    same thread at that moment and recorded something, it would wait for its own thread forever.
     """
 
     def __init__(self) -> None:
@@ -79,19 +86,22 @@ class Wake:
 
     def set(self) -> None:
         """End the current sleep, or the next one."""
-        with contextlib.suppress(RuntimeError):  # It is already set.
+        with contextlib.suppress(RuntimeError):  # The object is already set.
             self._unset.release()
 
     def is_set(self) -> bool:
-        """Return whether it is set and no thread has been woken by it."""
+        """Return whether `set` was called and has not yet ended a sleep."""
         return not self._unset.locked()
 
     def wait(self, seconds: float = -1) -> None:
-        """Sleep until it is set, or for at most this time if it is not negative, and unset it."""
+        """Sleep until `set` is called, and then clear this object.
+
+        Sleep for at most `seconds`, unless this is negative.
+        """
         self._unset.acquire(timeout=seconds)
 
     def clear(self) -> None:
-        """Unset it."""
+        """Undo `set`, so that it does not end the next sleep."""
         self._unset.acquire(blocking=False)
 
 
@@ -99,7 +109,7 @@ class Wake:
 
 
 def comes_from_a_signal(error: BaseException) -> bool:
-    """Return whether a signal handler raised an error, and not the interrupted code."""
+    """Return whether an error was raised by a signal handler, not by the interrupted code."""
     if not isinstance(error, Exception):
         return True
     handlers = {
@@ -117,18 +127,19 @@ __all__ = ["Folded", "Source", "TraceWriter"]
 
 
 class TraceWriter:
-    """Writes the rows of sources to one file. It is safe to use from any thread.
+    """Writes the facts of sources to one file. Its methods can be called in any thread.
 
     Parameters
     ----------
     path
-        The file. If it exists, it is left alone and a number is added to the name.
+        The path of the file. If another file has this name, a number is added to the name.
     header
-        Facts about this process and run for the file's first frame.
+        Facts about this process and the run, for the file's first frame.
     commit_threshold, flush_interval
-        Pending rows of one source, and seconds, after which they are written.
+        Number of pending facts of one source, and number of seconds, after which the facts are
+        written.
     max_pending
-        Pending rows of one source beyond which facts are dropped and counted.
+        Maximum number of pending facts of one source. Further facts are dropped and counted.
     segment_size
         Size of a file in bytes after which the next file begins, or 0 for a single file.
     """
@@ -143,7 +154,7 @@ class TraceWriter:
         max_pending: int,
         segment_size: int = 0,
     ) -> None:
-        #: Dropped facts by cause, and errors that hooks caught.
+        #: Counts of dropped events by cause, and of errors that hooks caught.
         self.losses = Losses(lambda: self.path)
         self._header = header
         self._output = TraceOutput(
@@ -153,7 +164,7 @@ class TraceWriter:
             self._ending_of_segment,
             self.losses.begin_segment,
         )
-        #: The segments. The last one is being written.
+        #: Paths of the segments. The last segment is being written.
         self.paths = self._output.paths
         self._blocks = BlockWriter(self._append_frame, self.losses, self._pause)
         self.commit_threshold = commit_threshold
@@ -161,19 +172,21 @@ class TraceWriter:
         #: Whether `close` was called. Later events are not written.
         self.closed = False
         self.sources: list[Source] = []
-        #: Entries of the closing frame with the reason of an end that was not requested. See
-        #: FORMAT.md.
+        #: Entries of the closing frame that contain the reason why the run ended, if nobody
+        #: requested its end. See FORMAT.md.
         self.ending: dict[str, Any] = {}
-        #: Called after rows were written, in the thread that wrote them.
+        #: Function that is called after facts were written, in the thread that wrote them.
         self.after_drain: Callable[[], object] = lambda: None
-        # The longest time that the platform can wait for.
+        # The platform limits the time for which a thread can wait.
         self._interval = min(flush_interval, threading.TIMEOUT_MAX)
         self._pid = os.getpid()
         self._pace = Pace()
-        #: Number of the writer's steps, now, and when a thread last stopped waiting.
+        #: Number of steps of work that the writer has done so far.
         self._steps = 0
+        #: Value of `_steps` when a thread last gave up waiting for the disk.
         self._stuck_at = -1
-        #: Thread that is writing, if any, and since when it waits for the disk.
+        #: Identity of the thread that is writing, and time since which it waits for the disk (on
+        #: the monotonic clock). Each is None if this does not apply.
         self._drainer: int | None = None
         self._waits_since: float | None = None
         self._wake = Wake()
@@ -183,13 +196,13 @@ class TraceWriter:
         self._drain_lock = threading.RLock()
         self._close_lock = threading.RLock()
         self._thread: threading.Thread | None = None
-        #: First error that a signal handler raised while rows were written.
+        #: Error that a signal handler raised while facts were written, or None.
         self._interrupt: BaseException | None = None
         self._at_exit: weakref.finalize[Any, Any] | None = None
 
     @property
     def path(self) -> Path:
-        """The absolute path, with a number added to the name if another file had taken it."""
+        """The absolute path of the file. Its name has a number if another file had the name."""
         return self._output.path
 
     def _header_frame(self, segment: int, about: dict[str, Any]) -> bytes:
@@ -205,9 +218,9 @@ class TraceWriter:
         return index + self._blocks.frame(end)
 
     def add_source(self, source: Source) -> None:
-        """Write the rows of this source from now on, and start the background thread if needed.
+        """Write the facts of a source from now on, and start the background thread if needed.
 
-        Idempotent.
+        If the source was already added, do nothing.
         """
         if source in self.sources:
             return
@@ -222,29 +235,34 @@ class TraceWriter:
                     target=self._work, name=f"dasfprof-writer {self.path.name}", daemon=True
                 )
                 thread.start()
-                # Not before, because another thread may close the writer and join it.
+                # Store the thread only after its start, because another thread may close the writer
+                # and join the stored thread.
                 self._thread = thread
-                # `atexit` would run before Dask's own handlers, which close the clusters that a
-                # script left open. Events that are recorded while they close are needed.
+                # An `atexit` handler would run before Dask's own handlers, which close clusters
+                # that a script left open. Events that are recorded while these close are needed.
                 self._at_exit = weakref.finalize(self, self.close)
 
     def start(self, source: Source) -> None:
-        """Add a source and create the file, so that a process that dies immediately leaves a file.
+        """Add a source, and create the file immediately.
 
-        If the file cannot be created, this is logged, and each write tries again.
+        Therefore even a process that dies soon leaves a file. If the file cannot be created, the
+        error is logged, and each write tries again.
         """
         self.add_source(source)
         with self._drain_lock:
             self._blocks.append(b"")
 
     def append(self, source: Source, row: Any) -> None:
-        """Append a row to a source, and wake the writer if requested."""
+        """Append a fact to a source, and wake the writer if enough facts are pending."""
         source.rows.append(row)
         if len(source.rows) >= source.wake_at:
             self.threshold_reached(source)
 
     def extender(self, source: Source) -> Callable[[Iterable[Any]], None]:
-        """Return a function that appends to a source with flat facts. Each task run calls it."""
+        """Return a function that appends the items of a fact to a source whose facts are flat.
+
+        The function is fast, because each task run calls it.
+        """
         rows, extend, threshold_reached = source.rows, source.rows.extend, self.threshold_reached
 
         def note(fact: Iterable[Any]) -> None:
@@ -255,23 +273,23 @@ class TraceWriter:
         return note
 
     def threshold_reached(self, source: Source) -> None:
-        """Wake the writer, and drop the newest fact if the writer is too far behind."""
+        """Wake the writer. If more than `max_pending` facts are pending, drop the newest instead."""
         if len(source.rows) > self.max_pending * source.width:
             self._drop_newest(source)
         else:
             self.wake()
 
     def wake(self) -> None:
-        """Let the background thread write what is pending now. Does not wait for it."""
+        """Make the background thread write the pending facts now, without waiting for it."""
         if not self._wake.is_set() and os.getpid() == self._pid:
             self._wake.set()
 
     def make_room(self, source: Source) -> None:
-        """Wait until fewer than `commit_threshold` facts of this source are pending.
+        """Wait until fewer than `commit_threshold` facts of a source are pending.
 
-        It does not wait in the writer's thread, after `close`, and while the disk does not answer.
-        In these cases, facts above `max_pending` are dropped. If there is no writer thread, it
-        writes the facts itself.
+        This method does not wait if it is called in the writer's thread, after `close`, or while
+        the disk does not answer. In the first and the last case, facts above `max_pending` are
+        dropped. If there is no writer thread, this method writes the facts itself.
         """
         if os.getpid() != self._pid:
             source.rows.clear()
@@ -279,7 +297,7 @@ class TraceWriter:
         steps, since = self._steps, time.monotonic()
         while not (self._has_room(source) or self.closed):
             thread = self._thread
-            # The thread could not be started, or has ended.
+            # Write here if the thread could not be started or has ended.
             if thread is None or not thread.is_alive():
                 self.commit()
                 return
@@ -305,11 +323,11 @@ class TraceWriter:
             source.rows.clear()
             return
         with self._drop_lock:
-            # The writer takes at most `max_pending` facts at a time, so at least one remains. Only
-            # its last pass takes all.
+            # The writer removes at most `max_pending` facts at a time, so the newest fact is still
+            # in the list. Only the last pass of the writer removes all facts.
             if len(source.rows) > self.max_pending * source.width:
                 del source.rows[-source.width :]
-                # The disk may have answered shortly after this thread began to wait.
+                # Use half of the limit, because the disk may have answered for a short time.
                 since = self._waits_since
                 silent = since is not None and time.monotonic() - since > PATIENCE / 2
                 self.losses.add("disk gone" if silent else "too fast")
@@ -318,17 +336,22 @@ class TraceWriter:
         return source.pending + source.in_flight < self.commit_threshold
 
     def withdraw(self, source: Source, row: Any) -> bool:
-        """Remove a row that was appended after closing, and return whether it still existed."""
+        """Remove a fact that was appended after closing.
+
+        Return False if the fact was already written.
+        """
         with self._drain_lock:
             return source.withdraw(row)
 
     def create(self) -> bool:
-        """Create the file, empty, except in a forked child. Return whether it was created.
+        """Create an empty file, unless it was created before or this is a forked child.
+
+        Return whether this call created the file.
 
         Raises
         ------
         OSError
-            If the directory cannot be made or written.
+            If the directory cannot be created or written.
         """
         if self._output.created or os.getpid() != self._pid:
             return False
@@ -336,13 +359,13 @@ class TraceWriter:
             return self._output.create()
 
     def commit(self) -> None:
-        """Write everything that was recorded before the call, in the caller's thread."""
+        """Write all facts that were recorded before this call, in the thread of the caller."""
         self._pace.hurried = True
         self._drain()
         self._raise_interrupt()
 
     def close(self) -> None:
-        """Write pending rows and the closing frame, and end the background thread."""
+        """Write the pending facts and the closing frame, and end the background thread."""
         if os.getpid() != self._pid:
             return
         with self._close_lock:
@@ -365,7 +388,10 @@ class TraceWriter:
         self._raise_interrupt()
 
     def _raise_interrupt(self) -> None:
-        """Raise what a signal handler raised meanwhile, as Python runs it in the main thread."""
+        """Raise the error that a signal handler raised while facts were written, if any.
+
+        Only the main thread raises it, because Python runs signal handlers in the main thread.
+        """
         if threading.current_thread() is threading.main_thread():
             error, self._interrupt = self._interrupt, None
             if error is not None:
@@ -379,7 +405,8 @@ class TraceWriter:
                 self._sleep()
                 due = time.monotonic() + self._interval
                 continue
-            # A thread that commits may hold the lock, and close before it releases the lock.
+            # Do not wait for the lock without a timeout: a thread that commits may hold the lock,
+            # and close the writer before it releases the lock.
             while not (locked := self._drain_lock.acquire(timeout=0.005)) and not self.closed:
                 pass
             if locked:
@@ -390,10 +417,11 @@ class TraceWriter:
             due = time.monotonic() + self._interval
 
     def _sleep(self) -> None:
-        """Sleep until there is a row, a new source, or the end."""
+        """Sleep until a fact is recorded, a source is added, or the writer is closed."""
         self._asleep = True
         for source in self.sources:
-            source.wake_at = 1  # Before the rows are checked, because one may be added in between.
+            # Set this before the lists are checked, because a fact may be added in between.
+            source.wake_at = 1
         if not (self.closed or any(source.rows for source in self.sources)):
             self._wake.wait()
         self._asleep = False
@@ -409,18 +437,18 @@ class TraceWriter:
             self._waits_since = None
 
     def _pause(self) -> None:
-        """Count a step, and pause if it is time, to let other threads run."""
+        """Count a step of work, and pause if a pause is due, to let other threads run."""
         self._steps += 1
         if not self.closed:
             try:
                 self._pace.pause()
-            # No pause is worth losing the rows that are being written.
+            # An error during the pause must not lose the facts that are being written.
             except BaseException as error:
                 if comes_from_a_signal(error):
                     self._interrupt = error
 
     def _drain(self, finish: bool = False) -> None:
-        # A nested call: a signal handler or a finalizer commits.
+        # A call in the thread that is already writing comes from a signal handler or a finalizer.
         if os.getpid() != self._pid or self._drainer == threading.get_ident():
             return
         with self._drain_lock:
@@ -432,13 +460,14 @@ class TraceWriter:
             finally:
                 self._drainer, self._pace.hurried = None, False
             self.after_drain()
-            if self.losses.by_cause:  # Here, because logging may block a thread that records.
+            # Losses are logged here, because logging may block a thread that records.
+            if self.losses.by_cause:
                 self.losses.warn("events come faster than they can be written to")
 
     def _drain_source(self, source: Source, finish: bool) -> None:
-        # Further rows are those that `threshold_reached` is about to drop. The last pass leaves
-        # none: several threads that found room at the same time may have added more, which would
-        # otherwise not be counted.
+        # Facts above `max_pending` are left in the list, because `threshold_reached` is about to
+        # drop them. The last pass writes all facts: several threads may have added facts at the
+        # same time, and these would otherwise be neither written nor counted.
         remaining = source.pending if finish else min(source.pending, self.max_pending)
         while remaining or finish:
             rows = source.pop(min(remaining, self.commit_threshold))

@@ -1,1 +1,1 @@
-"""Recording: plugins for workers and the scheduler, and their parts."""
+"""The recording of a run: plugins for workers and the scheduler, and the code that they use."""

@@ -1,8 +1,8 @@
-"""Profiles of the function calls inside tasks, made by cProfile.
+"""Profiles of the function calls inside tasks, made with cProfile.
 
-`CallProfiles` profiles one task run per process at a time, adds the profiles up by function, and
-writes each sum to a ``.pstats`` file next to the trace. Task runs that start while another one is
-profiled are counted as not profiled.
+`CallProfiles` profiles one task run per process at a time, sums the profiles of each function, and
+writes each sum to a ``.pstats`` file next to the trace. If a task run starts while another task run
+is being profiled, it is not profiled, but counted.
 """
 
 from __future__ import annotations
@@ -33,49 +33,52 @@ from dasfprof.schema.profiles import CALL_PROFILE
 
 logger = logging.getLogger(__name__)
 
-#: Seconds between two writes of the files. This much is lost if the process is killed.
+#: Seconds between two writes of the files. A killed process loses the profiles of at most this
+#: time.
 WRITE_EVERY = 10.0
-#: Maximum number of profiled functions per worker. Each has a file.
+#: Maximum number of profiled functions per worker. Each of them has a file.
 MOST_FUNCTIONS = 200
-#: Maximum number of called functions in a profile, because code that is created repeatedly would
-#: fill the memory.
+#: Maximum number of called functions in a profile. Otherwise a program that creates functions
+#: repeatedly would fill the memory.
 MOST_CALLED = 20_000
 
-#: None before Python 3.12.
+#: The module `sys.monitoring`, or None before Python 3.12.
 _MONITORING: Any = getattr(sys, "monitoring", None)
-#: Methods of cProfile that receive the events of `sys.monitoring`, by event.
+#: Names of cProfile's methods that receive the events of `sys.monitoring`, by event.
 _METHODS = {
     **dict.fromkeys(("PY_START", "PY_RESUME", "PY_THROW"), "_pystart_callback"),
     **dict.fromkeys(("PY_RETURN", "PY_YIELD", "PY_UNWIND"), "_pyreturn_callback"),
     **dict.fromkeys(("C_RETURN", "C_RAISE"), "_creturn_callback"),
     "CALL": "_ccall_callback",
 }
-#: Tool number that Python assigns to no tool. cProfile's own number stays free for tasks.
+#: Number of this tool in `sys.monitoring`, which Python assigns to no other tool. The number of
+#: cProfile remains free, so that tasks can use cProfile themselves.
 _TOOL = 4
-#: Calls that end a profile, which are part of the profile before Python 3.12.
+#: The calls by which this module ends a profile. Before Python 3.12, the profile contains them.
 _ENDS = (
     ("~", 0, "<method 'disable' of '_lsprof.Profiler' objects>"),
     ("~", 0, "<built-in method sys.getprofile>"),
 )
 
 
-#: Held by this process while a task run is profiled.
+#: Lock that is held while a task run of this process is being profiled.
 _profiling = threading.Lock()
 
 
 class ThreadProfile(cProfile.Profile):
-    """A profile of the thread that starts it.
+    """A profile of only the thread that calls `start`.
 
-    Before Python 3.12, cProfile profiles one thread. Later versions get the events of all threads,
-    nest their calls within each other, and report wrong times. Therefore, events of other threads
-    are left out here.
+    Before Python 3.12, cProfile profiles a single thread. Since Python 3.12, it receives the events
+    of all threads, treats calls of different threads as nested calls, and reports wrong times.
+    Therefore, this class ignores the events of other threads.
     """
 
-    #: Whether something else profiled the thread meanwhile, or an event could not be counted.
+    #: Whether another profiler replaced this one during the task run, or an event could not be
+    #: counted.
     is_damaged = False
 
     def start(self) -> bool:
-        """Start, and return True unless another profiler is active."""
+        """Start profiling and return True, or return False if another profiler is active."""
         if _MONITORING is None:
             is_free = sys.getprofile() is None
             if is_free:
@@ -93,7 +96,7 @@ class ThreadProfile(cProfile.Profile):
         return True
 
     def stop(self) -> None:
-        """Stop."""
+        """Stop profiling."""
         if _MONITORING is None:
             active: Any = sys.getprofile()
             self.is_damaged = active is not self
@@ -110,7 +113,7 @@ class ThreadProfile(cProfile.Profile):
             if get_ident() == thread:
                 try:
                     method(*event)
-                except Exception:  # The error would be raised in the task.
+                except Exception:  # Otherwise the error would be raised in the task.
                     self.is_damaged = True
 
         return count
@@ -131,12 +134,12 @@ class FunctionProfile:
 
     #: Part of the file name that identifies the function.
     file_part: str
-    #: None if no run was profiled.
+    #: The sum as `pstats.Stats`, or None if no task run was profiled.
     stats: Any = None
-    #: Number of task runs in the sum, and number of those that were not profiled.
+    #: Number of task runs that were profiled, and number of task runs that were not profiled.
     runs: int = 0
     left_out: int = 0
-    #: `runs` and `left_out` in the file.
+    #: Values of `runs` and `left_out` when the file was last written.
     written: tuple[int, int] = (0, 0)
 
 
@@ -146,9 +149,9 @@ class CallProfiles:
     Parameters
     ----------
     database
-        The file of the plugin. The profiles are written to the same directory.
+        The database of the plugin. The profiles are written to the directory of its file.
     note
-        Appends rows of `CALL_PROFILE`.
+        A function that appends a row of `CALL_PROFILE`.
     hidden
         Keys of tasks that are not profiled.
     guard
@@ -165,11 +168,11 @@ class CallProfiles:
         self._hidden = hidden
         self._database, self._note, self._guard = database, note, guard
         self._functions: dict[str, FunctionProfile] = {}
-        #: Held while profiles are changed or written.
+        #: Lock that is held while profiles are changed or written.
         self._lock = threading.Lock()
 
     def wrap(self, run: Run) -> Run:
-        """Return a function that calls another, whose first argument is a task, and profiles it."""
+        """Return a function that calls `run` and profiles the call. `run` gets a task first."""
 
         @functools.wraps(run)
         def run_profiled(task: Any, /, *args: Any, **kwargs: Any) -> Any:
@@ -184,7 +187,7 @@ class CallProfiles:
         return run_profiled
 
     def _start(self, task: Any) -> ThreadProfile | None:
-        """Return a started profile, or None if the task run cannot be profiled."""
+        """Start and return a profile, or return None if the task run cannot be profiled."""
         profile = None
         try:
             function = self._function(key_split(task.key))
@@ -246,8 +249,12 @@ class CallProfiles:
                     self._guard.caught("writing a profile of calls")
 
     def _write(self, name: str, function: FunctionProfile) -> None:
-        """Replace the file of a function, which is complete at any moment."""
-        if not self._database.path.exists():  # The first event creates it, under a free name.
+        """Replace the ``.pstats`` file of a function in one step, so that it is never incomplete.
+
+        Also append a row that describes the file.
+        """
+        # The file's name is final only after the first commit has created the file.
+        if not self._database.path.exists():
             self._database.commit()
         path = self._database.paths[0].with_suffix(f".{function.file_part}.pstats")
         function.written = function.runs, function.left_out
@@ -269,25 +276,27 @@ def profile_calls(
     hidden: Container[Any],
     undo: list[Callable[[], object]],
 ) -> CallProfiles | None:
-    """Profile the tasks of a worker.
+    """Start to profile the tasks of a worker.
 
     Parameters
     ----------
     worker
         The worker.
     database
-        The file of the plugin.
+        The database of the plugin.
     constants
         Fields with the same value in every event.
     hidden
         Keys of tasks that are not profiled.
     undo
-        List to which the functions that end profiling are appended. Call them from last to first.
+        List to which this function appends functions that end the profiling. They must be called
+        from last to first.
 
     Returns
     -------
     CallProfiles or None
-        None if this version of Python or Dask does not allow it. Then an event has the reason.
+        None if this version of Python or Dask does not allow profiling. An event then contains the
+        reason.
     """
     guard = HookGuard(database.writer)
     source = Source.from_schema(CALL_PROFILE, constants)
@@ -312,7 +321,7 @@ def profile_calls(
 
 
 def _forget() -> None:
-    """Stop profiling in a forked child, whose parent may have been profiling."""
+    """Stop profiling in a forked child, which inherits the active profiler of its parent."""
     global _profiling  # noqa: PLW0603
     if _profiling.locked():
         if _MONITORING is None:

@@ -1,6 +1,6 @@
-"""The run's page on Dask's dashboard, and the process that reads the run's files for it.
+"""The page of a run on Dask's dashboard.
 
-The process exists only while somebody views the page.
+A separate process reads the run's files for the page. It exists only while somebody views the page.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ from dasfprof.database.multi import files_of_run
 from dasfprof.recording.dask_internals.undocumented import add_routes
 from dasfprof.recording.settings import RunSettings
 
-#: Time limit of an answer (seconds), and seconds for which the process waits for another request.
+#: Time limit for an answer of the process (seconds), and seconds without a request after which the
+#: process is ended.
 _PATIENCE, _IDLE = 20.0, 60.0
 
 _NOTHING_YET = {"error": "Nothing of the run is on the scheduler's disk yet."}
@@ -34,18 +35,20 @@ _SILENT = {"error": "The run's files could not be read; the next try is in a sec
 
 
 class Companion:
-    """Answers requests about a run from a separate process, which runs while requests arrive.
+    """Answers requests about a run with the output of a separate process.
 
-    The methods block, so call them in a thread.
+    The process is started by the first request and runs while requests arrive. The methods block,
+    so they must not be called on an event loop.
 
     Parameters
     ----------
     settings
-        The run.
+        The settings of the run.
     module
-        The module that the process runs, see `dasfprof.handles.live`.
+        The module that the process executes. See `dasfprof.handles.live`.
     command
-        Command of the module whose output `state` returns: ``state`` or ``counts``.
+        The command that is passed to the module: ``state`` or ``counts``. `state` returns the
+        output of this command.
     """
 
     def __init__(self, settings: RunSettings, module: str, command: str) -> None:
@@ -57,7 +60,7 @@ class Companion:
         self._ended = False
 
     def state(self) -> bytes:
-        """Return the run's state as JSON, or an object whose ``error`` has the reason."""
+        """Return the state of the run as JSON, or a JSON object whose ``error`` is the reason."""
         with self._lock:
             self._last_request = time.monotonic()
             if self._ended:
@@ -76,7 +79,7 @@ class Companion:
                 self._kill()
 
     def end(self) -> None:
-        """End the process for good."""
+        """End the process. Later requests do not start another process."""
         self._ended = True
         with self._lock:
             self._kill()
@@ -89,12 +92,12 @@ class Companion:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
-                start_new_session=True,  # Ctrl-C must not reach it.
+                start_new_session=True,  # Ctrl-C must not reach the process.
             )
         return self._process is not None
 
     def _request_state(self) -> bytes:
-        """Return the state from the process, or nothing if it does not answer."""
+        """Return the state that the process reports, or no bytes if it does not answer in time."""
         process: Any = self._process
         try:
             process.stdin.write(b"\n")
@@ -115,17 +118,19 @@ class Companion:
 _IDLE_CHECK = 65.0
 
 _PAGE = Path(__file__).with_suffix(".html")
-#: Matches any prefix, since Dask's configuration may set one for the server's routes.
+#: Pattern that matches any prefix of a route, because Dask's configuration may set a prefix.
 _ROOT = r"(?:/.*)?/"
 
 
 def add_page(scheduler: Any, settings: RunSettings, companion: str) -> Callable[[], object]:
-    """Add the page of a run to a scheduler's HTTP server, if it has one and ``dashboard`` is set.
+    """Add the page of a run to the HTTP server of a scheduler.
+
+    Do nothing if the setting ``dashboard`` is off, or if the scheduler has no HTTP server.
 
     Returns
     -------
     callable
-        Removes the page.
+        A function that removes the page.
     """
     shown = setting("dashboard")
     if not shown:
@@ -145,7 +150,7 @@ def add_page(scheduler: Any, settings: RunSettings, companion: str) -> Callable[
 
 
 class _PageHandler(RequestHandler):
-    """The page, which requests the state once per second while it is visible."""
+    """Serves the page. The page requests the run's state once per second while it is visible."""
 
     def get(self) -> None:
         page = _PAGE.read_text(encoding="utf-8")
@@ -161,7 +166,7 @@ class _PageHandler(RequestHandler):
 
 
 class _StateHandler(RequestHandler):
-    """The state as JSON."""
+    """Serves the state of the run as JSON."""
 
     def initialize(self, companion: Companion) -> None:
         self._companion = companion

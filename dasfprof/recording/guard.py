@@ -1,4 +1,7 @@
-"""`HookGuard`: catches, counts and logs errors of hooks, so that none reaches Dask or the user."""
+"""`HookGuard`: catches, counts and logs errors of hooks.
+
+Without it, an error of dasfprof in a hook would reach Dask or the user's code.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +19,8 @@ logger = logging.getLogger(__name__)
 async def in_thread(function: Callable[[], object]) -> None:
     """Call a function in a thread, or on the event loop if the interpreter is exiting.
 
-    When the interpreter exits, Dask closes clusters that a script left open. Executors accept no
-    work then.
+    When the interpreter exits, Dask closes clusters that a script left open. At that time,
+    executors no longer accept work.
     """
     try:
         done = asyncio.get_running_loop().run_in_executor(None, function)
@@ -28,14 +31,14 @@ async def in_thread(function: Callable[[], object]) -> None:
 
 
 class Catching:
-    """A context that passes errors to a function instead of raising them.
+    """A context manager that catches an error and calls a function instead.
 
     Parameters
     ----------
     handle
-        The function, which is called while the error is handled.
+        The function to call. While it runs, `sys.exc_info` returns the error.
     what
-        Its argument: what the context does.
+        The argument of the function: a text about the code in the context.
     """
 
     __slots__ = ("_handle", "_what")
@@ -54,7 +57,10 @@ class Catching:
 
 
 def logging_errors(what: str) -> Catching:
-    """Return a context that logs, at the level DEBUG, that something could not be recorded."""
+    """Return a context manager that catches errors and logs them at the level DEBUG.
+
+    `what` names the thing that could not be recorded.
+    """
     return Catching(
         lambda what: logger.debug("%s could not be recorded", what, exc_info=True), what
     )
@@ -63,14 +69,14 @@ def logging_errors(what: str) -> Catching:
 class HookGuard:
     """Handles the errors of one plugin's hooks.
 
-    The body of each hook is in a context of `catching`. Hooks that Dask calls for each task use
-    ``try: ... except Exception: guard.caught(...)``, which costs nothing without an error. The
-    number of errors is written to the trace.
+    The body of each hook runs inside ``with guard.catching(...)``. Hooks that Dask calls for each
+    task use ``try: ... except Exception: guard.caught(...)`` instead, which costs nothing if there
+    is no error. The number of errors is written to the trace.
 
     Parameters
     ----------
     writer
-        Its `losses` count the errors. None while there is no file yet.
+        The writer whose `losses` count the errors. None if there is no file yet.
     """
 
     def __init__(self, writer: TraceWriter | None = None) -> None:
@@ -78,7 +84,7 @@ class HookGuard:
         self._logged = False
 
     def caught(self, where: str) -> None:
-        """Count the current exception, and log it if it is the first."""
+        """Count the exception that is being handled, and log it if it is the first."""
         if self._writer is not None:
             self._writer.losses.errors += 1
         if not self._logged:
@@ -91,20 +97,21 @@ class HookGuard:
             )
 
     def catching(self, where: str) -> Catching:
-        """Return a context that counts errors as `caught` does."""
+        """Return a context manager that catches errors and passes them to `caught`."""
         return Catching(self.caught, where)
 
     def call_all(self, where: str, steps: list[Callable[[], object]]) -> None:
-        """Remove and call all steps, from last to first, even if some fail."""
+        """Remove all functions from a list and call them, from last to first, even if some fail."""
         while steps:
             with self.catching(where):
                 steps.pop()()
 
     async def end(self, worker: Any, steps: list[Callable[[], object]]) -> None:
-        """Call all steps of a plugin's end, in a thread unless the worker is closing.
+        """Call all functions that end a plugin, from last to first.
 
-        A closing worker must not await. On SIGTERM, `dask worker --no-nanny` ends its event loop,
-        which cancels the close at its next await, and Dask waits forever for the close to finish.
+        They run in a thread, but if the worker is closing, they run on its event loop: the close of
+        a worker must not await. On SIGTERM, `dask worker --no-nanny` ends its event loop, which
+        would cancel the close at its next await. Dask would then wait forever for the close.
         """
         if worker.status.name == "closing":
             self.call_all("teardown", steps)

@@ -1,4 +1,4 @@
-"""Rows of several event kinds in one list, each with its schema, and the stacks they refer to."""
+"""Lists of rows of several event kinds, and the numbered stacks to which such rows refer."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from dasfprof.recording.dask_internals.inspection.stacks import Stack
 from dasfprof.schema.events import Schema
 from dasfprof.schema.under_way import STACK
 
-#: A row and its schema.
+#: The schema of a row, and the row.
 SchemaRow = tuple[Schema, tuple[Any, ...]]
 
 
 def fold_rows(rows: Sequence[SchemaRow]) -> Folded:
-    """Return rows by schema, each with its position among all of them."""
+    """Group rows by schema. Each row gets its position in `rows`."""
     by_schema: dict[Schema, tuple[list[tuple[Any, ...]], list[int]]] = {}
     for position, (schema, row) in enumerate(rows):
         rows_of_schema, positions = by_schema.setdefault(schema, ([], []))
@@ -29,26 +29,26 @@ def fold_rows(rows: Sequence[SchemaRow]) -> Folded:
 
 
 def discard(fact: Any) -> None:
-    """Replace a function that records facts, while there is no file."""
+    """Do nothing. This function replaces a function that records events, if there is no file."""
 
 
-#: Maximum number of stacks in a file, including those that are only the beginning of others. The
-#: stacks of generated code would fill the disk.
+#: Maximum number of stacks in a file, including stacks that are only the outer part of others.
+#: Without this limit, the stacks of programs that generate code could fill the disk.
 MOST_STACKS = 20_000
 
 UNKNOWN_STACK = -1
 
 
 class StackRows:
-    """Numbers stacks and writes new ones. Safe to use from any thread.
+    """Assigns numbers to stacks, and writes a row for each new stack. All methods are thread-safe.
 
-    A stack is written as its innermost frame and the number of the stack around that, because
-    stacks of one program share their outer frames.
+    A stack is written as its innermost frame, and the number of the stack of its other frames. This
+    saves space, because stacks of one program share their outer frames.
 
     Parameters
     ----------
     append
-        Appends a row with its schema.
+        A function that appends a row with its schema.
     losses
         Counts dropped events.
     """
@@ -77,12 +77,12 @@ class StackRows:
 
 
 class FileRows:
-    """Writes rows into a file, and each distinct stack once before the first row that has it.
+    """Writes rows into a file, and each distinct stack before the first row that refers to it.
 
     Parameters
     ----------
     append
-        Appends a row with its schema.
+        A function that appends a row with its schema.
     losses
         Counts dropped events.
     """
@@ -91,14 +91,14 @@ class FileRows:
         self.append = append
         #: Counts dropped events.
         self.losses = losses
-        #: Keys of tasks for which nothing is written.
+        #: Keys of tasks for which no rows are written.
         self.hidden: Container[Any] = ()
-        #: The file's stacks.
+        #: The stacks of the file.
         self.stacks = StackRows(append, losses)
 
     @classmethod
     def into(cls, writer: TraceWriter, constants: dict[str, Any]) -> FileRows:
-        """Return an object that writes into the file of a plugin.
+        """Return a `FileRows` object that writes into the file of a plugin.
 
         Parameters
         ----------
@@ -119,9 +119,10 @@ class FileRows:
         kind
             The kind of event.
         facts
-            Values of columns. The values of other columns are None.
+            Values by name of the column. Columns that are missing here get None.
         stack
-            The stack for the column ``stack``, if the kind has one. Empty if unknown.
+            The stack for the column ``stack``, if this kind has such a column. Empty if the stack
+            is unknown.
         """
         if facts.get("key") in self.hidden:
             return

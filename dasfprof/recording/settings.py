@@ -1,4 +1,7 @@
-"""`RunSettings`: the settings of a run, which are sent to every worker, and the run's mark."""
+"""`RunSettings`: the settings of a run, which are sent to every worker.
+
+This module also contains the mark in the run's directory that shows which processes share it.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +40,7 @@ Call = TypeVar("Call", bound=Callable[..., Any])
 
 
 def documented(call: Call) -> Call:
-    """Decorator that lists the options of a recording in the help and signature of a callable.
+    """Add the options of a recording to the docstring and the signature. This is a decorator.
 
     The options replace ``{options}`` in the docstring, and ``**options`` in the signature.
     """
@@ -61,12 +64,12 @@ def documented(call: Call) -> Call:
 
 
 def check_names(options: Iterable[str]) -> None:
-    """Check that there are options of these names.
+    """Check that each of the given names is the name of an option.
 
     Raises
     ------
     UnknownOptionError
-        If an option does not exist. The message lists all options.
+        If there is no option of a given name. The message lists all options.
     """
     for option in options:
         if option not in RECORDING:
@@ -84,29 +87,30 @@ ensure_defaults()
 class RunSettings(RunOptions):
     """A run's name, identity, directory and options.
 
-    Remote workers do not have the client's config, so everything that they need is here.
+    The settings contain everything that workers need, because remote workers do not have the
+    client's config.
     """
 
     #: Prefix of the names of the run's files.
     name: str
-    #: The directory of the files, which is the same path on every host. With `storage`, it is a
-    #: temporary directory of each host.
+    #: The directory of the files. Its path is the same on every host. If the run has a storage, it
+    #: is a temporary directory on each host.
     directory: str
-    #: URL of the storage to which files are uploaded, or empty.
+    #: URL of the storage to which files are uploaded, or empty if the run has no storage.
     storage: str = ""
-    #: Owner of the run (see `dasfprof.handles.registration`). Runs of different owners are
+    #: Owner of the run (see `dasfprof.handles.registration`). Runs of different owners can be
     #: recorded at the same time.
     owner: str = ""
     #: Id of the client whose process ends the run. If empty, the run ends with the cluster.
     client: str = ""
-    #: The process whose clients' tasks are recorded with texts (see `this_process`). If empty, the
-    #: tasks of all clients are.
+    #: Identifier of a process (see `this_process`). Only the tasks of this process's clients are
+    #: recorded with texts. If empty, the tasks of all clients are recorded with texts.
     process: str = ""
-    #: Whether the preload that records the run removes its files when they are old.
+    #: Whether the preload that records the run may remove the run's files when they are old.
     removable: bool = False
-    #: Identifies the run among others with the same name.
+    #: Id of the run. It distinguishes runs with the same name.
     uuid: str = field(default_factory=lambda: uuid.uuid4().hex)
-    #: Unix seconds.
+    #: Time when the run was created, in Unix seconds.
     created: float = field(default_factory=time.time)
 
     def __post_init__(self) -> None:
@@ -114,18 +118,21 @@ class RunSettings(RunOptions):
             object.__setattr__(self, "directory", local_directory(self.uuid))
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """Unpickle. Files for a storage are first written to a directory of this host."""
+        """Unpickle the settings.
+
+        If the run has a storage, `directory` is set to a temporary directory of this host.
+        """
         self.__dict__.update(state)
         self.__post_init__()
 
     @property
     def source(self) -> str:
-        """The argument of `dasfprof.open_run` for this run."""
+        """The argument with which `dasfprof.open_run` opens this run."""
         return os.path.join(shown(self.storage) or self.directory, self.name)
 
     @property
     def mark(self) -> str:
-        """The annotation that marks tasks whose texts are not recorded."""
+        """The name of the annotation that marks tasks whose texts are not recorded."""
         return f"{MARK}{self.uuid}"
 
     @property
@@ -134,7 +141,7 @@ class RunSettings(RunOptions):
         return run_directory(self.name, self.created, self.uuid)
 
     def plugin_name(self, plugin: str) -> str:
-        """Return the unique name of a plugin of this run on the cluster."""
+        """Return the name under which a plugin of this run is registered on the cluster."""
         return f"dasfprof-{self.uuid}-{plugin}"
 
     def open_database(self, plugin: str, owner: str, header: dict[str, Any]) -> FileDatabase:
@@ -145,7 +152,7 @@ class RunSettings(RunOptions):
         plugin
             ``TracePlugin``, ``SchedulerPlugin`` or ``ResourceMonitor``.
         owner
-            The last part of the file's name: the worker's name, or ``scheduler``.
+            The last part of the file's name, such as the worker's name, or ``scheduler``.
         header
             Further entries of the file's header.
         """
@@ -175,7 +182,9 @@ class RunSettings(RunOptions):
 
 
 def make_settings(**given: Unpack[AllOptions]) -> RunSettings:
-    """Return the settings of a run. Options that are missing or None come from Dask's config.
+    """Return the settings of a new run.
+
+    Options that are missing or None get their values from Dask's config.
 
     Raises
     ------
@@ -201,7 +210,7 @@ def make_settings(**given: Unpack[AllOptions]) -> RunSettings:
 
 # `recorded_settings`: settings of Dask and of the run that may explain why two runs differ.
 
-#: Settings of Dask's config in the scheduler's process.
+#: Names of the recorded settings of Dask's config. Their values are read on the scheduler.
 _DASK_SETTINGS = (
     "array.chunk-size",
     "dataframe.shuffle.method",
@@ -216,12 +225,13 @@ _DASK_SETTINGS = (
     "distributed.worker.memory.terminate",
     "optimization.fuse.active",
 )
-#: Options that do not affect the computation, or that the run's files show.
+#: Options that are not recorded, because they do not affect the computation, or because the run's
+#: files show their values anyway.
 _NOT_SETTINGS = {"response_timeout", "orphan_timeout", "ship", "enable_nvtx"}
 
 
 def recorded_settings(settings: RunSettings) -> dict[str, str]:
-    """Return the settings, by their names in Dask's config, as texts."""
+    """Return the values of the recorded settings as texts, by their names in Dask's config."""
     values = {name: dask.config.get(name, None) for name in _DASK_SETTINGS}
     values |= {
         f"dasfprof.{option.name.replace('_', '-')}": getattr(settings, option.name)
@@ -240,9 +250,9 @@ def place_options(directory: Any, ship: ShipName) -> dict[str, Any]:
     Raises
     ------
     InvalidArgumentError
-        If the directory is neither a path nor a URL that fsspec knows, or contradicts `ship`.
+        If the directory is neither a path nor a URL that fsspec knows, or if it contradicts `ship`.
     MissingExtraError
-        If a URL needs a package that is not installed here.
+        If the URL needs a package that is not installed in this process's environment.
     """
     given = directory or "."
     if not isinstance(given, str | os.PathLike) or "\0" in str(given):
@@ -268,7 +278,7 @@ def place_options(directory: Any, ship: ShipName) -> dict[str, Any]:
 
 
 def local_directory(run_uuid: str) -> str:
-    """Return the directory in which processes of this host write files before the upload."""
+    """Return the directory to which the processes of this host write files before the upload."""
     return str(Path(tempfile.gettempdir(), f"dasfprof-{run_uuid}"))
 
 
@@ -276,15 +286,15 @@ logger = logging.getLogger(__name__)
 
 
 def mark_of(directory: str, run_uuid: str) -> Path:
-    """Return the path of a run's mark, a hidden file that is not a trace."""
+    """Return the path of the mark of a run in a directory. The mark is a hidden, empty file."""
     return Path(directory, f".dasfprof-{run_uuid}")
 
 
 def place_mark(directory: str, run_uuid: str) -> None:
-    """Create the mark in the directory.
+    """Create the mark of a run in a directory.
 
-    If the directory cannot be written, there is no mark. Then workers send their files unless they
-    share the scheduler's directory.
+    If the directory cannot be written, no mark is created. In that case, workers send their files
+    unless they share the scheduler's directory.
     """
     try:
         Path(directory).mkdir(parents=True, exist_ok=True)
@@ -294,12 +304,12 @@ def place_mark(directory: str, run_uuid: str) -> None:
 
 
 def sees_mark(directory: str, run_uuid: str) -> bool:
-    """Return whether the directory contains the mark, as this process sees it."""
+    """Return whether this process sees the mark of a run in a directory."""
     return mark_of(directory, run_uuid).exists()
 
 
 def remove_mark(directory: str, run_uuid: str) -> None:
-    """Remove the mark if it exists."""
+    """Remove the mark of a run from a directory, if it exists."""
     try:
         mark_of(directory, run_uuid).unlink(missing_ok=True)
     except OSError as error:

@@ -1,4 +1,7 @@
-"""`SideProcess`: runs commands that analyse a run in processes of low priority, one at a time."""
+"""`SideProcess`: runs commands that analyse a run in processes with a low priority, one at a time.
+
+The module that contains these commands is `dasfprof.handles.live`.
+"""
 
 from __future__ import annotations
 
@@ -14,16 +17,16 @@ from dasfprof import system
 
 
 class SideProcess:
-    """Runs a module that prints JSON. No method waits for the process.
+    """Executes a module that prints JSON, in a separate process. No method waits for its result.
 
     Parameters
     ----------
     module
-        The module, see `dasfprof.handles.live`.
+        The module. See `dasfprof.handles.live`.
     niceness
-        Niceness of the processes.
+        Niceness of the process.
     limit
-        Time limit of a process in seconds.
+        Time limit in seconds, after which the process is killed.
     """
 
     def __init__(self, module: str, niceness: int, limit: float) -> None:
@@ -31,14 +34,14 @@ class SideProcess:
         self._process: subprocess.Popen[bytes] | None = None
         self._output: IO[bytes] | None = None
         self._cpu = 0.0
-        #: Output of the last successful process, or None before the first has ended.
+        #: Output of the last successful process, or None if no process has succeeded yet.
         self.result: Any = None
-        #: When a process last started or ended, on the monotonic clock, and seconds and CPU seconds
-        #: of the last process that ended.
+        #: Time when a process last started or ended (`since`, monotonic clock), and duration and
+        #: CPU time of the last process that ended (`seconds`, `cpu_seconds`).
         self.since, self.seconds, self.cpu_seconds = monotonic(), 0.0, 0.0
 
     def begin(self, *arguments: str) -> None:
-        """Start a process with these arguments."""
+        """Start a process that executes the module with these arguments."""
         self._cpu, self.since = system.children_cpu(), monotonic()
         self._output = tempfile.TemporaryFile()  # noqa: SIM115  (closed when it is read)
         with contextlib.suppress(OSError):
@@ -47,12 +50,12 @@ class SideProcess:
                 stdin=subprocess.DEVNULL,
                 stdout=self._output,
                 stderr=subprocess.DEVNULL,
-                start_new_session=True,  # Ctrl-C must not reach it.
+                start_new_session=True,  # Ctrl-C must not reach the process.
             )
             system.lower_priority(self._process.pid, self._niceness)
 
     def is_running(self) -> bool:
-        """Return whether a process is running, and store the result of one that has ended."""
+        """Return whether the process is running. If it has just ended, store its output."""
         if self._process is None:
             return False
         if self._process.poll() is None:
@@ -69,7 +72,7 @@ class SideProcess:
         return False
 
     def close(self) -> None:
-        """Kill the running process."""
+        """Kill the process if it is running."""
         process, self._process = self._process, None
         if process is not None:
             process.kill()

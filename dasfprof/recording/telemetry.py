@@ -1,9 +1,9 @@
-"""Metrics of a run on Dask's own ``/metrics`` of the scheduler, for Prometheus.
+"""Metrics of a run for Prometheus, on the page ``/metrics`` of Dask's scheduler.
 
-Dask answers there with the contents of `prometheus_client`'s registry. The scheduler's own numbers
-are read at each request. Findings and thread times come from an analysis of the run's files in a
-separate process. It runs only while requests arrive, at most once per minute and for at most a
-tenth of the time.
+Dask serves the contents of `prometheus_client`'s registry on that page. The numbers of unfinished
+tasks are read from the scheduler at each request. Findings and thread times come from an analysis
+of the run's files in a separate process. The analysis runs only while requests arrive, at most once
+per minute and for at most a tenth of the time.
 """
 
 from __future__ import annotations
@@ -27,14 +27,16 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: Minimum seconds between two analyses, also as a multiple of the last one's seconds; and the time
-#: limit of an analysis (seconds).
+#: Minimum pause between two analyses, in seconds and as a multiple of the duration of the last
+#: analysis, and time limit for an analysis (seconds).
 _INTERVAL, _TIMES, _LONGEST = 60.0, 10.0, 1800.0
-#: Maximum number of functions with their own series of open tasks, and the label of the others.
+#: Maximum number of functions that get a separate series of unfinished tasks, and label under which
+#: the tasks of all other functions are counted.
 _MOST_FUNCTIONS, _OTHERS = 50, "(other functions)"
 
-#: The metrics by name, with their meanings and their labels in addition to ``run``. All are gauges,
-#: because an analysis covers the run so far and may correct the results of an earlier one.
+#: The metrics by name, each with its meaning and its labels. All have the label ``run`` in
+#: addition. All are gauges, because an analysis covers the run so far and may correct the results
+#: of an earlier analysis.
 METRICS = {
     "dasfprof_open_tasks": (
         "Unfinished tasks, by function and Dask's state.",
@@ -63,18 +65,18 @@ Sample = tuple[str, tuple[str, ...], float]
 
 
 class RunMetrics:
-    """The metrics of a run.
+    """The metrics of one run.
 
     Parameters
     ----------
     scheduler
-        The scheduler; only read, on its event loop.
+        The scheduler. Its state is read on its event loop and not changed.
     settings
-        The run.
+        The settings of the run.
     module
-        The module of the process that analyses the run, see `dasfprof.handles.live`.
+        The module that the process executes to analyse the run. See `dasfprof.handles.live`.
     database
-        The file of the scheduler's plugin.
+        The database of the scheduler's plugin.
     """
 
     def __init__(
@@ -86,7 +88,7 @@ class RunMetrics:
         self._was_analysed = False
 
     def samples(self) -> Iterator[Sample]:
-        """Yield the samples of this moment, and begin an analysis of the run if one is due."""
+        """Yield the current samples. If an analysis of the run is due, start it first."""
         process = self._process
         pause = max(_INTERVAL, _TIMES * process.seconds) if self._was_analysed else 0.0
         if not process.is_running() and time.monotonic() - process.since >= pause:
@@ -100,7 +102,10 @@ class RunMetrics:
             yield from _samples_of(process.result)
 
     def _open_tasks(self) -> Iterator[Sample]:
-        """Yield open tasks: of the functions that have most of them, and of all others."""
+        """Yield the numbers of unfinished tasks by function and state.
+
+        The functions with the most unfinished tasks are listed. All others are counted together.
+        """
         counts: Counter[tuple[str, str]] = Counter()
         by_function = {
             function: Counter({state: states.get(state, 0) for state in UNFINISHED})
@@ -115,12 +120,12 @@ class RunMetrics:
             yield "dasfprof_open_tasks", labels, float(number)
 
     def end(self) -> None:
-        """End the analysis if one is running."""
+        """End the analysis, if it is running."""
         self._process.close()
 
 
 def _samples_of(document: dict[str, Any]) -> Iterator[Sample]:
-    """Yield the results of an analysis, see `dasfprof.handles.live`."""
+    """Yield samples of the results of an analysis. See `dasfprof.handles.live`."""
     yield "dasfprof_analysed_timestamp_seconds", (), document["analysed"]
     yield "dasfprof_analysis_duration_seconds", (), document["seconds"]
     counts: Counter[tuple[str, ...]] = Counter()
@@ -141,13 +146,13 @@ def _samples_of(document: dict[str, Any]) -> Iterator[Sample]:
 
 
 class _Collector:
-    """The collector of this process in the registry, for the runs of all its schedulers."""
+    """The collector that this process registers with Prometheus, for all runs of the process."""
 
     def __init__(self) -> None:
         self.runs: tuple[RunMetrics, ...] = ()
 
     def describe(self) -> list[Metric]:
-        """Return no metrics, so that the registry does not collect to learn their names."""
+        """Return an empty list. Without this method, registering would collect all metrics once."""
         return []
 
     def collect(self) -> Iterator[Metric]:
@@ -174,7 +179,9 @@ _lock = threading.Lock()
 def add_metrics(
     scheduler: Any, settings: RunSettings, module: str, database: FileDatabase
 ) -> Callable[[], object]:
-    """Show the metrics of a run if the option is set and the library is installed.
+    """Add the metrics of a run to the scheduler's page ``/metrics``.
+
+    Do nothing if the option ``prometheus`` is off or the library is not installed.
 
     Parameters
     ----------
@@ -184,7 +191,7 @@ def add_metrics(
     Returns
     -------
     callable
-        Removes the metrics.
+        A function that removes the metrics.
     """
     if not settings.prometheus:
         return lambda: None
