@@ -19,8 +19,9 @@
      ├── ReadOnlyError          recording into a database that was opened to read, or closed
      └── MissingExtraError      (also an ImportError)  an optional library is not installed
 
-Each message says what was received, what is valid and what to do next. Damage inside a trace is
-not an error: readers return what is intact and report the rest (see `dasfprof.database.reader`).
+Each message contains the value that was received, the values that are valid, and what to do next.
+Damage inside a trace does not raise an error: readers return the intact events and report the
+damage (see `dasfprof.database.reader`).
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ class DoesNotFit(DasfprofError, MemoryError):  # noqa: N818  (it reads as a sent
     layer
         The layer that needs the most memory.
     line
-        The line that built it, such as ``"pipeline.py:12"``, or None if unknown.
+        The line that built this layer, such as ``"pipeline.py:12"``, or None if unknown.
     """
 
     def __init__(self, message: str, layer: str | None = None, line: str | None = None) -> None:
@@ -55,7 +56,7 @@ class DoesNotFit(DasfprofError, MemoryError):  # noqa: N818  (it reads as a sent
 
 
 class NoSchedulerError(DasfprofError, ConnectionError):
-    """No process listens at an address, or that process is not a Dask scheduler."""
+    """No process listens at an address, or the process that listens is not a Dask scheduler."""
 
 
 class DumpError(DasfprofError, ValueError):
@@ -63,7 +64,7 @@ class DumpError(DasfprofError, ValueError):
 
 
 class RegistrationError(DasfprofError):
-    """The profiler could not be registered with the cluster, and was removed from it."""
+    """The profiler could not be registered with the cluster. No part of it remains registered."""
 
 
 class NoClientError(RegistrationError):
@@ -87,11 +88,14 @@ class BeyondMemoryError(TraceError, MemoryError):
 
 
 class ReadOnlyError(DasfprofError):
-    """An event was recorded into a database that was opened to read, or was closed."""
+    """An event was recorded into a database that was opened for reading, or that was closed."""
 
 
 class TrialError(DasfprofError):
-    """A program fails without a change, does not end, or computes nothing that can be recorded."""
+    """A program cannot be tested in a trial.
+
+    It fails even without a change, does not end, or computes nothing that can be recorded.
+    """
 
 
 class CannotWriteError(DasfprofError, OSError):

@@ -1,4 +1,4 @@
-"""dasfprof in notebooks: ``%load_ext dasfprof``, ``%%dasfprof``, and `show` for any run."""
+"""Support for notebooks: ``%load_ext dasfprof``, the magic ``%%dasfprof``, and `show`."""
 
 from __future__ import annotations
 
@@ -38,29 +38,30 @@ logger = logging.getLogger(__name__)
 
 __all__ = ["RunView", "load_ipython_extension", "show"]
 
-#: Maximum bytes of a report that is embedded in the notebook: 50,000 task runs or more.
+#: Maximum bytes of a report that is embedded in the notebook. Reports of up to about 50,000 task
+#: runs are smaller.
 INLINE_BYTES = 2_000_000
 
 
 def load_ipython_extension(shell: InteractiveShell) -> None:
-    """Register the magics with a shell. ``%load_ext dasfprof`` calls it."""
+    """Register the magic with a shell. ``%load_ext dasfprof`` calls this function."""
     shell.register_magic_function(CellMagic(shell).dasfprof, "cell", "dasfprof")
 
 
 class RunView:
-    """A run in a notebook: a summary, the findings, and the report in a frame.
+    """A view of a run in a notebook: a summary, the findings, and the report in a frame.
 
-    The report is a file next to the trace. For a large run, the notebook contains only a link to
-    it.
+    The report is also written to a file. For a large run, the notebook contains only a link to this
+    file.
 
     Parameters
     ----------
     analyser
-        The run.
+        The analyser of the run.
     report
-        The report's file; an existing one is replaced.
+        The path of the report's file. An existing file is replaced.
     title
-        Name of the run.
+        The name of the run.
 
     Raises
     ------
@@ -104,8 +105,8 @@ def show(run: ProfiledRun | Any) -> RunView:
     ----------
     run
         A `ProfiledRun`, or an argument of `TraceAnalyser`, such as a database, a path or a run's
-        name. The report is written next to the files of a `ProfiledRun`, or else to the working
-        directory.
+        name. The report of a `ProfiledRun` is written next to its files. Other reports are written
+        to the working directory.
     """
     if isinstance(run, ProfiledRun):
         directory = Path() if is_url(run.source) else run.directory
@@ -115,7 +116,7 @@ def show(run: ProfiledRun | Any) -> RunView:
 
 
 def _link(path: Path) -> str:
-    """Return a link to a file relative to the notebook. Jupyter follows no other links to files."""
+    """Return an HTML link to a file. The link is relative, because Jupyter ignores other links."""
     link = os.path.relpath(path)
     return f'<a href="{escape(quote(link))}" target="_blank"><code>{escape(link)}</code></a>'
 
@@ -123,7 +124,7 @@ def _link(path: Path) -> str:
 # --- %%dasfprof: profiles a cell on the current Dask client and shows the result ------------------
 
 
-#: Variable that holds the last view, unless another name is given.
+#: Default name of the variable to which the magic assigns the displayed view.
 VARIABLE = "_dasfprof"
 
 _INSTEAD = (
@@ -132,12 +133,12 @@ _INSTEAD = (
 
 
 class CellMagic:
-    """The magic of one shell.
+    """The magic ``%%dasfprof`` of one shell.
 
     Parameters
     ----------
     shell
-        The shell whose cells it runs.
+        The shell whose cells the magic runs.
     """
 
     def __init__(self, shell: InteractiveShell) -> None:
@@ -166,7 +167,7 @@ class CellMagic:
             %%dasfprof load -d traces -o loaded
             %%dasfprof load --stack-frequency 20 --profiler cprofile
         """
-        __tracebackhide__ = True  # For an error in the cell, only the frames of the cell matter.
+        __tracebackhide__ = True  # Tracebacks of errors in the cell must not show this frame.
         options = vars(_parser().parse_argstring(line))
         variable, is_live = options.pop("output"), options.pop("live")
         if not variable.isidentifier():
@@ -191,8 +192,8 @@ class CellMagic:
         """Compile a cell as the shell does, so that its last expression is shown."""
         shell = self._shell
         source = shell.transform_cell(cell)
-        # The shell has increased its count by now, or not, depending on its version. It has stored
-        # the input.
+        # Count the stored inputs, because it depends on the shell's version whether the shell has
+        # already increased its execution count.
         number = len(shell.history_manager.input_hist_parsed) - 1
         name = shell.compile.cache(source, number, raw_code=cell)
         body = shell.transform_ast(shell.compile.ast_parse(source, filename=name)).body
@@ -206,11 +207,11 @@ class CellMagic:
         return codes + [shell.compile(ast.Interactive([node]), name, "single") for node in shown]
 
     def _finish(self, run: ProfiledRun, variable: str) -> None:
-        """Stop a run and show it. An error here is shown and does not fail the cell."""
+        """Stop a run and show it. An error in this method is displayed and not raised."""
         try:
             run.stop()
             if not is_url(run.source):
-                run.collect(run.directory)  # Files of hosts with other disks.
+                run.collect(run.directory)  # Copy the files of hosts with other disks.
             view = show(run)
         except Exception as error:
             logger.debug("the run could not be shown", exc_info=True)

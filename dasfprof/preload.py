@@ -9,12 +9,13 @@
                                               client closes
 ============================================  =====================================================
 
-Settings are read from Dask's config, ``dasfprof.*``, of the process with the preload. A scheduler's
-preload starts a new run every day and removes the oldest runs: ``dask scheduler --preload
-dasfprof.preload --run-length 12h --keep-size 50GB --keep-days 30``. If the cluster is already being
-recorded, no recording is started. Runs that clients register later are recorded at the same time.
-Workers without dasfprof work unrecorded. The run of a killed client ends automatically after
-``dasfprof.orphan-timeout``.
+Settings are read from Dask's config (``dasfprof.*``) of the process that has the preload. By
+default, a scheduler's preload starts a new run every day and removes the oldest runs. Options
+change this: ``dask scheduler --preload dasfprof.preload --run-length 12h --keep-size 50GB
+--keep-days 30``. If the cluster is already being recorded, the preload of a worker or client starts
+no recording. Runs that clients register later are recorded at the same time. Workers without
+dasfprof work as usual, but are not recorded. If a client is killed, its run ends automatically
+after ``dasfprof.orphan-timeout``.
 """
 
 from __future__ import annotations
@@ -40,14 +41,14 @@ logger = logging.getLogger(__name__)
 #: Seconds between two attempts to connect to a scheduler that has not started yet.
 _RETRY_INTERVAL = 0.1
 
-#: Options of the preload of a scheduler; each is also a setting.
+#: Command-line options of a scheduler's preload. Each of them is also a setting.
 _OPTIONS = ("--run-length", "--keep-size", "--keep-days")
-#: Runs that were started for clients.
+#: The runs that this preload has started for clients.
 _client_runs: weakref.WeakKeyDictionary[Client, AsynchronousRun] = weakref.WeakKeyDictionary()
 
 
 async def _start(service: Any, **limits: str | None) -> None:
-    """Start recording with a starting scheduler, worker or client."""
+    """Start recording when a scheduler, worker or client starts."""
     from distributed import Client, Scheduler, Worker
 
     from dasfprof.recording.dask_internals.undocumented import use_dask_logging
@@ -65,14 +66,18 @@ async def _start(service: Any, **limits: str | None) -> None:
 
 
 def _with_options(setup: Any) -> Any:
-    """Return a setup as a command with options. Dask calls it with the options that were passed."""
+    """Turn a setup function into a click command with `_OPTIONS`.
+
+    Dask calls the command with the options that were passed on the command line.
+    """
     for option in _OPTIONS:
         setup = click.option(option)(setup)
     return click.command()(setup)
 
 
-#: Function that Dask calls. Dask refuses commands in which two preloads accept options, such as
-#: `dask_cuda.initialize` or dask-gateway, so this preload only accepts options if they are passed.
+#: Function that Dask calls when a process starts. Dask refuses a command line with two preloads
+#: that accept options, and other preloads such as `dask_cuda.initialize` accept options. Therefore
+#: this preload accepts options only if the command line contains them.
 dask_setup: Any = (
     _with_options(_start)
     if {argument.partition("=")[0] for argument in sys.argv} & set(_OPTIONS)
@@ -81,7 +86,10 @@ dask_setup: Any = (
 
 
 async def dask_teardown(service: Any) -> None:
-    """End the run of a client. The plugins of a server close with the server."""
+    """End the run of a client when the client closes.
+
+    On a scheduler or worker, do nothing, because the plugins are closed together with the server.
+    """
     from distributed import Client
 
     run = _client_runs.pop(service, None) if isinstance(service, Client) else None
@@ -137,7 +145,7 @@ async def _begin(scheduler: Scheduler, settings: RunSettings) -> RunSettings:
         if isinstance(plugin, SchedulerPlugin):
             if scheduler.status.name == "running":
                 await plugin.start(scheduler)
-            # A scheduler that starts calls its plugins itself, right after its preloads.
+            # A starting scheduler starts its plugins itself, right after its preloads.
             scheduler.add_plugin(plugin, name=plugin.name)
         else:
             await scheduler.register_worker_plugin(
@@ -169,9 +177,10 @@ async def _record_worker(worker: Worker) -> None:
 
 
 async def _ask_scheduler(worker: Worker) -> tuple[str, float, bool]:
-    """Return the scheduler's id, its start in Unix seconds, and whether it records its cluster.
+    """Ask a worker's scheduler for its id, its start time, and whether the cluster is recorded.
 
-    Waits for the scheduler as Dask does, because a worker may start before its scheduler.
+    The start time is in Unix seconds. The function waits for the scheduler as Dask does, because a
+    worker may start before its scheduler.
     """
     import asyncio
 
@@ -181,7 +190,7 @@ async def _ask_scheduler(worker: Worker) -> tuple[str, float, bool]:
 
     while True:
         try:
-            # A scheduler answers when it and its own preloads have started.
+            # A scheduler answers only after the scheduler and its preloads have started.
             identity = await worker.scheduler.identity()
             break
         except (OSError, TimeoutError, asyncio.TimeoutError):
@@ -195,7 +204,8 @@ async def _record_client(client: Client) -> None:
     from dasfprof.recording.cluster.calls import running_plugins
     from dasfprof.recording.cluster.program import TASK_CLIENT_PREFIX
 
-    # Tasks create clients too, and workers that a nanny starts inherit the config.
+    # Do not record clients inside tasks, and no clients in processes that another process started:
+    # workers that a nanny starts inherit the config.
     if client.id.startswith(TASK_CLIENT_PREFIX) or multiprocessing.parent_process() is not None:
         return
     if script.ClientRecorder.current is not None:

@@ -1,7 +1,8 @@
-"""The pytest fixture `dasfprof_run`, which profiles a part of a test for assertions.
+"""The pytest fixture `dasfprof_run`, which profiles a block of a test.
 
-pytest loads this module in every session of an environment that has dasfprof, so it imports nothing
-else before the fixture is used.
+The test can then make assertions about the profiled run. pytest loads this module in every session
+of an environment that has dasfprof. Therefore the module imports other modules of dasfprof only
+when the fixture is used.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _OPTION = "dasfprof_traces"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the option that sets where runs of tests are stored."""
+    """Add the option for the directory in which the runs of tests are stored."""
     parser.getgroup("dasfprof").addoption(
         "--dasfprof-traces",
         dest=_OPTION,
@@ -34,7 +35,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 class ProfiledTest:
-    """The profiled computations of a test. Use it after the block of `dasfprof_run` has ended."""
+    """The run that a block of `dasfprof_run` has recorded. Use it after the block has ended."""
 
     def __init__(self, directory: Path) -> None:
         #: Directory of the run's files.
@@ -43,7 +44,7 @@ class ProfiledTest:
 
     @property
     def analyser(self) -> TraceAnalyser:
-        """The analyser of the run, for all other analyses."""
+        """The analyser of the run. It offers all analyses that this class does not have."""
         if self._analyser is None:
             from dasfprof.handles.analyser import TraceAnalyser
 
@@ -52,20 +53,21 @@ class ProfiledTest:
 
     @property
     def seconds(self) -> float:
-        """The wall time in seconds from the first submission to the last finish of a task."""
+        """The wall time in seconds from the first submission of a task to the last task's end."""
         from dasfprof.analysis.model.critical_path import path_seconds
 
         return path_seconds(self.analyser.run)
 
     def time_in(self, name: str) -> float:
-        """Return the seconds for which the functions of this name, or the tasks of this step, ran.
+        """Return the total duration of all task runs of a function or step, in seconds.
 
-        They are summed over all threads.
+        The durations are summed over all threads.
 
         Raises
         ------
         InvalidArgumentError
-            If nothing with that name ran. A misspelt name would otherwise pass every test.
+            If no function or step with this name ran. Without this error, a test with a misspelt
+            name would always pass.
         """
         import numpy as np
 
@@ -102,17 +104,18 @@ class ProfiledTest:
     def assert_not_slower(
         self, baseline: Sources, limit: float = 0.1, *, others: Iterable[ProfiledTest] = ()
     ) -> None:
-        """Fail the test if the run is certainly slower than others by more than a fraction.
+        """Fail the test if the run is certainly slower than the baseline by more than a fraction.
 
-        A single run is never certain, because it may be an outlier.
+        The result of a comparison with a single run is never certain, because a single run may be
+        an outlier.
 
         Parameters
         ----------
         baseline
-            An argument of `dasfprof.compare`. A directory with five runs of the same test is best,
-            as ``--dasfprof-traces`` writes them.
+            The runs to compare with, as an argument of `dasfprof.compare`. A directory with five
+            runs of the same test is best. ``--dasfprof-traces`` writes such a directory.
         limit
-            The fraction, such as 0.1 for 10 %.
+            The fraction by which the run may be slower, such as 0.1 for 10 %.
         others
             Further runs of the same computation, profiled in the same test.
         """
@@ -131,7 +134,7 @@ Profile = Callable[..., AbstractContextManager[ProfiledTest]]
 def dasfprof_run(request: pytest.FixtureRequest, tmp_path: Path) -> Profile:
     """Profile a block of the test:
 
-    ``with dasfprof_run(client) as run: ...``. Without a client, the current client of Dask is
+    ``with dasfprof_run(client) as run: ...``. If no client is passed, Dask's current client is
     profiled. Use the run after the block: ``run.time_in("shuffle")``,
     ``run.assert_no_finding("high")``, ``run.assert_not_slower("baseline", 0.1, others=runs)``,
     ``run.analyser``.

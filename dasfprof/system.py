@@ -1,8 +1,9 @@
-"""Functions of specific operating systems.
+"""Functions that depend on the operating system.
 
-Only this module uses names that some systems lack, and paths below ``/proc`` begin with `PROC`. If
-a system lacks a feature, the function returns None, or opening the file raises an OSError. The
-value is NA in the trace, whose header lists such values with the system's name (`header_facts`).
+Only this module uses Python names that some systems lack. All paths below ``/proc`` begin with
+`PROC`. If a system lacks a feature, the function returns None, or opening the file raises an
+OSError. The trace then has no value for the feature. The header of the trace contains the system's
+name and lists the values that the system lacks (`header_facts`).
 """
 
 from __future__ import annotations
@@ -17,15 +18,15 @@ from typing import Any
 
 from dasfprof.errors import RegistrationError
 
-with contextlib.suppress(ImportError):  # Windows lacks it.
+with contextlib.suppress(ImportError):  # Windows lacks this module.
     import resource
 
 #: Display name of the operating system.
 NAME = {"linux": "Linux", "darwin": "macOS", "win32": "Windows"}.get(sys.platform, sys.platform)
 LINUX = NAME == "Linux"
-#: Directory of Linux's files about processes and hosts.
+#: Directory in which Linux reports facts about processes and the host.
 PROC = "/proc"
-#: Directory of Linux's files about control groups.
+#: Directory in which Linux reports facts about control groups.
 CONTROL_GROUPS = "/sys/fs/cgroup"
 
 #: Facts that only Linux reports.
@@ -39,17 +40,18 @@ _ONLY_LINUX = (
     "limits and kills of control groups",
 )
 
-#: `fallocate(2)` of the C library, which Python lacks, or None if the system lacks it.
+#: The function `fallocate(2)` of the C library, which Python does not offer. None if the system
+#: lacks it.
 fallocate: Any = ctypes.CDLL(None, use_errno=True).fallocate if LINUX else None
 
 
 def header_facts() -> dict[str, Any]:
-    """Return the header's entries about facts that a trace of this system lacks."""
+    """Return entries for a file's header that list the facts which this system does not report."""
     return {} if LINUX else {"system": NAME, "system_lacks": _ONLY_LINUX}
 
 
 def check_recording() -> None:
-    """Raise RegistrationError if processes of this system cannot be recorded."""
+    """Raise a `RegistrationError` if dasfprof cannot record on this operating system."""
     if NAME == "Windows":
         raise RegistrationError(
             "dasfprof does not record on Windows. Record on Linux or macOS (also in WSL or a "
@@ -58,7 +60,10 @@ def check_recording() -> None:
 
 
 def thread_usage() -> tuple[float, float]:
-    """Return the CPU seconds of the calling thread, and how often it slept, or NaN if unknown."""
+    """Return the CPU seconds of the calling thread, and how often the thread slept.
+
+    The second value is NaN if it is unknown.
+    """
     if not hasattr(resource, "RUSAGE_THREAD"):
         return time.thread_time(), math.nan
     used = resource.getrusage(resource.RUSAGE_THREAD)
@@ -66,9 +71,9 @@ def thread_usage() -> tuple[float, float]:
 
 
 def thread_cpu(ident: int) -> float | None:
-    """Return the CPU seconds of a thread that is alive, or None if they are unknown.
+    """Return the CPU seconds of a thread, or None if they are unknown.
 
-    The identity of a thread that has ended must not be passed: the call may crash.
+    The thread must be alive. With the identity of a thread that has ended, the call may crash.
     """
     try:
         return time.clock_gettime(time.pthread_getcpuclockid(ident))
@@ -77,7 +82,7 @@ def thread_cpu(ident: int) -> float | None:
 
 
 def children_cpu() -> float:
-    """Return the CPU seconds of child processes that have ended, or 0 if they are unknown."""
+    """Return the total CPU seconds of all child processes that have ended, or 0 if unknown."""
     try:
         used = resource.getrusage(resource.RUSAGE_CHILDREN)
     except NameError:  # Windows
@@ -86,13 +91,16 @@ def children_cpu() -> float:
 
 
 def file_size_limit() -> float:
-    """Return the maximum size (bytes) of a file that this process may write. Not on Windows."""
+    """Return the maximum size (bytes) of a file that this process may write.
+
+    This function does not work on Windows.
+    """
     limit, _ = resource.getrlimit(resource.RLIMIT_FSIZE)
     return math.inf if limit == resource.RLIM_INFINITY else limit
 
 
 def descriptor_limit() -> int | None:
-    """Return the maximum number of open files of this process, or None if there is none."""
+    """Return the maximum number of open files of this process, or None if there is no limit."""
     try:
         limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     except NameError:  # Windows

@@ -1,9 +1,10 @@
-"""Formats of sizes, durations, counts, fractions and dates, and text that is safe to display.
+"""Functions that format sizes, durations, counts and dates, or make text safe to display.
 
-Names of files, workers and tasks come from the writer of the trace. They must not act as control
-sequences of a terminal or as HTML in a notebook: `clean`, `elide` and `escape` make text harmless.
+The names of files, workers and tasks in a trace may contain any characters. Displayed names must
+not act as control sequences of a terminal or as HTML in a notebook. `clean`, `elide` and `escape`
+make them harmless.
 
-The HTML report writes numbers in the same way (``report/page/format.js``).
+The HTML report formats numbers in the same way (``report/page/format.js``).
 """
 
 from __future__ import annotations
@@ -18,19 +19,20 @@ from typing import Any
 
 _ELLIPSIS = "…"
 _PREFIXES = ("", "k", "M", "G", "T", "P")
-#: Smallest number that three digits round to 1000.
+#: Smallest number that becomes 1000 when it is rounded to three digits.
 _NEXT_PREFIX = 999.5
-#: Threshold (fraction): times are not measured more precisely, so smaller fractions are not shown.
+#: Threshold (fraction): smaller fractions are shown as "under 0.1 %", because times are not
+#: measured more precisely.
 _LEAST_SHARE = 0.001
-#: Threshold (seconds): longer durations are shown in minutes.
+#: Threshold (seconds) from which durations are shown in minutes.
 _MINUTES = 120
 
 
 def clean(text: object) -> str:
-    r"""Make any text one line of visible characters.
+    r"""Convert any text to a single line of visible characters.
 
-    Characters that are not printable (control characters, escape sequences, line breaks, marks that
-    change the direction of text, lone surrogates) are escaped as in Python: ``\x1b``, ``\u202e``.
+    Characters that are not printable (control characters, line breaks, marks that change the
+    direction of text, lone surrogates) are escaped as in Python: ``\x1b``, ``\u202e``.
     """
     text = str(text)
     if text.isprintable():
@@ -46,14 +48,14 @@ def clean(text: object) -> str:
 
 
 def escape(text: object) -> str:
-    """Make any text safe within an element or an attribute of HTML, and within a message."""
+    """Convert any text to text that is safe inside an HTML element or an HTML attribute."""
     return html.escape(clean(text))
 
 
 def elide(text: object, width: int) -> str:
     """Clean a text, and omit its middle if it is wider than `width` columns.
 
-    The end is shown because the last numbers of a key identify its chunk.
+    The end of the text remains, because the last numbers of a key identify its chunk.
     """
     text = str(text)
     if len(text) > 4 * width:  # A character takes at most two columns.
@@ -73,17 +75,17 @@ def excerpt(text: object, length: int = 200) -> str:
 
 
 def display_width(text: str) -> int:
-    """Return the number of terminal columns that a clean text takes."""
+    """Return the number of terminal columns that a text takes. The text must be clean."""
     return len(text) if text.isascii() else sum(map(_character_width, text))
 
 
 def count_of(number: float, noun: str) -> str:
-    """Format a number of things: ``1 file``, ``1,200 files``."""
+    """Format a number with a noun in singular or plural: ``1 file``, ``1,200 files``."""
     return f"{number:,.0f} {noun}" + "s" * (number != 1)
 
 
 def name_first(names: Sequence[str], most: int = 3) -> str:
-    """Return the first names and the number of further ones: ``a, b, c and 2 more``."""
+    """Return a text with the first names and the number of further names: ``a, b and 2 more``."""
     more = len(names) - most
     return ", ".join(names[:most]) + (f" and {more:,} more" if more > 0 else "")
 
@@ -161,13 +163,13 @@ def _character_width(character: str) -> int:
 
 
 def file_part(text: str) -> str:
-    """Return text as a safe part of a file name. The scheme of an address is removed."""
+    """Convert a text to a safe part of a file name. The scheme of an address is removed."""
     scheme, _, address = str(text).rpartition("://")
     return re.sub(r"[^A-Za-z0-9_.]+", "_", address if scheme else str(text))[:80] or "_"
 
 
 def job_words(job: Any) -> str:
-    """Format the variables that identify a batch job, or return an empty text without a job."""
+    """Format the variables that identify a batch job. Return an empty text if there is no job."""
     if not isinstance(job, dict):
         return ""
     return ", ".join(f"{name} {value}" for name, value in job.items())

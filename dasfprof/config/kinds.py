@@ -107,7 +107,7 @@ class Choice(Option):
     def check(self, value: Any) -> Any:
         """Return the text in lower case, or raise an error if it is not allowed.
 
-        False and None mean ``"off"``: YAML reads a bare ``off`` as False, and earlier versions of
+        For ``"off"``, return the attribute `off`. False and None mean ``"off"``: YAML reads a bare ``off`` as False, and earlier versions of
         dasfprof used None.
         """
         chosen = "off" if value is False or value is None else value

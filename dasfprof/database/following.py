@@ -56,7 +56,7 @@ def writer_of(header: dict[str, Any]) -> Writer:
 
 @cache
 def boot_id() -> str:
-    """Return an id that changes each time the host boots. Processes with equal ids share a clock."""
+    """Return an id that changes when the host is booted. Processes with equal ids share a clock."""
     try:
         return Path(PROC, "sys/kernel/random/boot_id").read_text().strip()
     except OSError:

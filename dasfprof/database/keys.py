@@ -142,7 +142,10 @@ def _read_uuids(ends: list[str]) -> npt.NDArray[Any] | None:
 
 
 def _words_of_digits(digits: str) -> npt.NDArray[Any] | None:
-    """Return hex digits as rows of 32-bit words. Return None for a text that is not lower-case hex."""
+    """Return hex digits as rows of 32-bit words.
+
+    Return None if the text does not consist of lower-case hex digits.
+    """
     try:
         octets = bytes.fromhex(digits)
     except ValueError:

@@ -107,7 +107,7 @@ def _seconds(time: Time) -> float:
 
 
 def _floats(column: columns.Column) -> columns.Array:
-    """Return a column as floats. Values that are not numbers become NaN, which no range contains."""
+    """Return a column as floats. Values that are not numbers become NaN, so no range has them."""
     if isinstance(column, columns.NumberColumn):
         return column.array.astype(float)
     items = column.to_list()

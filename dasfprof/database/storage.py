@@ -227,7 +227,7 @@ class StoredFile:
         return gaps
 
     def write(self, part: int | str, data: bytes) -> None:
-        """Write a part to the local copy: a piece to its position, a call profile to its own file."""
+        """Write a piece to its position in the local copy, or a call profile to a separate file."""
         if isinstance(part, str):
             (self.path.parent / part).write_bytes(data)
         elif part > self.path.stat().st_size + _MOST_MISSING:

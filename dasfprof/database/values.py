@@ -53,7 +53,9 @@ _LEVELS_AROUND = 8
 
 
 def pack(value: Any) -> bytes:
-    """Encode a value. Parts that neither msgpack nor an extension type supports become their `repr`.
+    """Encode a value.
+
+    Parts that neither msgpack nor an extension type supports are encoded as their `repr`.
 
     Raises
     ------

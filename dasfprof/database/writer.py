@@ -183,7 +183,7 @@ class TraceWriter:
         self._pace = Pace()
         #: Number of steps of work that the writer has done so far.
         self._steps = 0
-        #: Value of `_steps` when a thread last gave up waiting for the disk.
+        #: Value of `_steps` when a thread last stopped waiting for a disk that did not answer.
         self._stuck_at = -1
         #: Identity of the thread that is writing, and time since which it waits for the disk (on
         #: the monotonic clock). Each is None if this does not apply.
@@ -273,7 +273,7 @@ class TraceWriter:
         return note
 
     def threshold_reached(self, source: Source) -> None:
-        """Wake the writer. If more than `max_pending` facts are pending, drop the newest instead."""
+        """Wake the writer, or drop the newest fact if more than `max_pending` are pending."""
         if len(source.rows) > self.max_pending * source.width:
             self._drop_newest(source)
         else:

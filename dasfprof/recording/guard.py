@@ -70,8 +70,8 @@ class HookGuard:
     """Handles the errors of one plugin's hooks.
 
     The body of each hook runs inside ``with guard.catching(...)``. Hooks that Dask calls for each
-    task use ``try: ... except Exception: guard.caught(...)`` instead, which costs nothing if there
-    is no error. The number of errors is written to the trace.
+    task use ``try: ... except Exception: guard.caught(...)`` instead, which costs nothing unless an
+    error occurs. The number of errors is written to the trace.
 
     Parameters
     ----------

@@ -1,8 +1,8 @@
-"""Event classes in the terms of the Chrome Trace Event Format, and declarations of event kinds.
+"""Classes of events, in terms of the Chrome Trace Event Format, and declarations of event kinds.
 
-The four event classes have the names and fields that users of DASF know. Times are seconds. A
+The four event classes have the same names and fields as in DASF. Times are in seconds. A
 `timestamp` is the Unix time at which the event starts. As in DASF, `process_id` is the host and
-`thread_id` the worker. Phases and scopes are those of the `Trace Event Format
+`thread_id` is the worker. Phases and scopes are those of the `Trace Event Format
 <https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU>`_.
 
 Any thread may create events.
@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Literal, cast
 
 
 class EventPhases:
-    """Phases of the Trace Event Format."""
+    """The phases of the Trace Event Format, which distinguish the types of events."""
 
     COMPLETE = "X"
     DURATION_BEGIN = "B"
@@ -26,7 +26,7 @@ class EventPhases:
 
 
 class InstantEventScope:
-    """The extent of an instant event in a viewer."""
+    """The part of a viewer's timeline over which an instant event is drawn."""
 
     GLOBAL = "g"
     PROCESS = "p"
@@ -35,7 +35,7 @@ class InstantEventScope:
 
 @dataclass(slots=True)
 class InstantEvent:
-    """An event at `timestamp` without a duration."""
+    """An event that happened at `timestamp` and has no duration."""
 
     name: str
     timestamp: float
@@ -65,7 +65,7 @@ class CompleteEvent:
 
 @dataclass(slots=True)
 class DurationBeginEvent:
-    """The start of a duration, which a `DurationEndEvent` of the same name and thread ends."""
+    """The start of a duration. A `DurationEndEvent` with the same name and thread marks its end."""
 
     name: str
     timestamp: float
@@ -79,7 +79,7 @@ class DurationBeginEvent:
 
 @dataclass(slots=True)
 class DurationEndEvent:
-    """The end of a duration, which a `DurationBeginEvent` of the same name and thread started."""
+    """The end of a duration that a `DurationBeginEvent` with the same name and thread started."""
 
     name: str
     timestamp: float
@@ -93,7 +93,7 @@ class DurationEndEvent:
 
 Event = InstantEvent | CompleteEvent | DurationBeginEvent | DurationEndEvent
 
-#: The event class of each phase, for readers.
+#: The event class by phase. Readers use it to create events.
 EVENT_CLASSES: dict[str, type[Event]] = {
     EventPhases.INSTANT: InstantEvent,
     EventPhases.COMPLETE: CompleteEvent,
@@ -104,18 +104,20 @@ EVENT_CLASSES: dict[str, type[Event]] = {
 
 # --- Declarations of event kinds ------------------------------------------------------------------
 #
-# Encoders (`EventKind.fields` and `args`), recorders, the reader of traces (`Column.form`), and the
-# Parquet files with their documentation (`Column.kind`, `Column.about`) use these declarations.
+# These declarations are used by encoders (`EventKind.fields` and `args`), by recorders, by the
+# reader of traces (`Column.form`), and for Parquet files and their documentation (`Column.kind`,
+# `Column.about`).
 
-#: How a value is stored, see `dasfprof.database.encoders`.
+#: Name of the codec that stores a value in a file. See `dasfprof.database.encoders`.
 Codec = Literal["float", "float32", "time", "int", "text", "key", "keys", "value"]
 
-#: How the analysis stores a column: times and other floats (NaN if unknown), int64 (-1 if unknown),
-#: codes of categories, objects that equal rows share, numbers of keys, or lists of these.
+#: How the analysis stores a column: as times or other floats (NaN if unknown), as int64 (-1 if
+#: unknown), as codes of categories, as objects that rows with equal values share, as numbers of
+#: keys, or as lists of numbers of keys.
 Form = Literal["time", "float", "int", "category", "object", "key", "keys"]
 
-#: Kinds of columns, each with its form. Times are Unix seconds of the recording host's clock. An
-#: ``object`` is a value of any type, such as a tuple or a dict.
+#: Form of each kind of column. Times are Unix seconds of the recording host's clock. An ``object``
+#: is a value of any type, such as a tuple or a dict.
 KINDS_OF_VALUES: dict[str, Form] = {
     "time": "time",
     "seconds": "float",
@@ -139,11 +141,11 @@ class Schema:
     Parameters
     ----------
     phase, name
-        As in the events.
+        Phase and name of the events. `name` is empty if the names differ.
     fields
-        Name and codec of each field of the event (`timestamp`, `duration`, ...).
+        Name and codec of each field of the events (`timestamp`, `duration`, ...).
     args
-        Name and codec of each of its args.
+        Name and codec of each arg of the events.
     """
 
     phase: str
@@ -153,7 +155,7 @@ class Schema:
 
     @property
     def codecs(self) -> list[str]:
-        """The codec of each column, first of the fields, then of the args."""
+        """The codecs of all columns. The fields come first, followed by the args."""
         return [codec for _, codec in self.fields + self.args]
 
 
@@ -164,19 +166,19 @@ class Column:
     Parameters
     ----------
     name
-        As in the event's args.
+        Name of the arg.
     codec
-        How it is stored.
+        Name of the codec that stores the arg's values in files.
     kind
-        A key of `KINDS_OF_VALUES`.
+        Kind of the values: a key of `KINDS_OF_VALUES`.
     about
-        Its meaning, in a few words.
+        Meaning of the arg, in a few words.
     title
-        Label of a counter in tables of resource usage, without a unit, or empty.
+        If the arg is a counter, its label in tables of resource usage, without a unit. Else empty.
     chart
-        Title of the chart that shows a counter over time, or empty.
+        If a chart shows the counter over time, the title of the chart. Else empty.
     in_tables
-        Whether the tables of a `Trace` have it. Readers of events always get it.
+        Whether the tables of a `Trace` contain the arg. Readers of events always get it.
     """
 
     name: str
@@ -189,7 +191,7 @@ class Column:
 
     @property
     def form(self) -> Form:
-        """How the analysis stores it."""
+        """The form in which the analysis stores the column."""
         return KINDS_OF_VALUES[self.kind]
 
 
@@ -200,23 +202,26 @@ class EventKind(Schema):
     Parameters
     ----------
     about
-        Description of an event.
+        Description of an event of this kind.
     recorder
-        The plugin that writes it, by its name in the headers of files.
+        Name of the plugin that records the events, as in the headers of files.
     columns
-        The args.
+        The args of the events.
     """
 
     about: str = field(default="", compare=False)
     recorder: str = field(default="", compare=False)
     columns: tuple[Column, ...] = field(default=(), compare=False)
 
-    # `dataclass` would hash all fields at each call.
+    # The hash that `dataclass` generates would hash all fields at each call.
     def __hash__(self) -> int:
         return hash((self.phase, self.name))
 
     def forms(self, *, stimuli: bool = False) -> dict[str, Form]:
-        """Return the forms of columns in tables, by name: of stimulus ids, or of all others."""
+        """Return the form of each column that tables contain, by name.
+
+        If `stimuli` is true, return only columns of stimulus ids, otherwise all other columns.
+        """
         return {
             column.name: column.form
             for column in self.columns
@@ -239,10 +244,10 @@ def event_kind(
     name, about, recorder, phase
         See `EventKind`.
     columns
-        One line per column: name, codec, kind and meaning. Indented lines continue the line before.
-        Columns whose names start with a minus are in no table. The meaning may be followed by the
-        title of a counter in brackets, which starts with a capital letter or #, and after a bar the
-        title of its chart.
+        One line per column: name, codec, kind and meaning. Indented lines continue the previous
+        line. A minus before the name means that no table contains the column. For a counter, the
+        meaning is followed by brackets that contain the title of the counter, and optionally a bar
+        and the title of its chart. The title of the counter starts with a capital letter or #.
     """
     declared = tuple(_columns(columns))
     fields: tuple[tuple[str, str], ...] = (("timestamp", "float"),)
@@ -252,7 +257,7 @@ def event_kind(
     return EventKind(phase, name, fields, args, about, recorder, declared)
 
 
-#: A line of `event_kind`.
+#: Pattern of a line in the argument `columns` of `event_kind`.
 _LINE = re.compile(r"(-?)(\S+)\s+(\S+)\s+(\S+)\s+(.+?)(?:\s+\[([A-Z#][^|]*?)(?: \| (.+))?\])?")
 
 

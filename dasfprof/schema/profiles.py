@@ -22,7 +22,7 @@ refused         text     text     why this worker profiles nothing; such an even
 )
 
 
-#: Columns of all kinds of samples. Times and seconds are multiples of 1/1024 s.
+#: Columns that all kinds of samples have. Times and durations are multiples of 1/1024 s.
 _OF_A_SAMPLE = """
 stack           int      id       number of the Stack in the same file, or -1 if unknown
 activity        text     text     state of the thread at that instant: running (executing or

@@ -1,4 +1,4 @@
-"""Event kinds of the resource monitor: processes, hosts, disks, GPUs and memory of workers."""
+"""Event kinds of the resource monitor: samples of processes, hosts, disks, GPUs and workers."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import Enum
 
 from dasfprof.schema.events import Column, event_kind
 
-#: Seconds between two samples of a worker on which nothing changes.
+#: Seconds between two samples of a worker whose values do not change.
 IDLE_INTERVAL = 60.0
 
 RESOURCE_USAGE = event_kind(
@@ -58,9 +58,9 @@ def _named(begin: str) -> tuple[Column, ...]:
     return tuple(column for column in RESOURCE_USAGE.columns if column.name.startswith(begin))
 
 
-#: Columns about the host, which one worker of each host samples once per second.
+#: Columns about the host. One worker of each host samples their values once per second.
 HOST_COUNTERS = _named("host_")
-#: Columns about the worker's own GPU, if this worker samples it.
+#: Columns about the GPU that the worker uses. They are only filled if this worker samples that GPU.
 OWN_GPU = _named("gpu_")
 
 MANAGED_MEMORY = event_kind(
@@ -123,8 +123,9 @@ ancestors       value    object   process ids of its ancestors, from the parent 
 
 # --- Memory limits of workers in the headers of their files ---------------------------------------
 
-#: Meaning of each limit, by its name in a header: bytes, or 0 if there is none. `Trace.workers` has
-#: columns with these names, which are NaN if there is no limit or it is unknown.
+#: Meaning of each memory limit, by name in the header of a file. Headers contain the limit in
+#: bytes, or 0 if there is no limit. `Trace.workers` has columns with these names, which are NaN if
+#: there is no limit or the limit is unknown.
 MEMORY_SIZES = {
     "memory_limit": "that it may use",
     "memory_target": "of managed memory, above which it spills results",
@@ -136,14 +137,14 @@ MEMORY_SIZES = {
 
 # --- GPUs -----------------------------------------------------------------------------------------
 #
-# A GPU is identified by NVML's UUID. `index` is NVML's, as in ``nvidia-smi``, and can differ from
-# CUDA's. One worker of a host samples a device, so the samples may be in another worker's file than
-# that of the worker that uses it. To join "GPU Usage" with a worker, use the host and the `uuid` of
-# the worker's own "GPU Devices" row.
+# A GPU is identified by NVML's UUID. `index` is NVML's index, as in ``nvidia-smi``, which can
+# differ from CUDA's index. Only one worker of a host samples a device. Therefore the samples of the
+# device that a worker uses may be in another worker's file. To join "GPU Usage" with a worker, use
+# the host and the `uuid` of the worker's own "GPU Devices" row.
 
 
 class GpuAvailability(str, Enum):
-    """Whether a worker's GPU is sampled, or the reason why not."""
+    """States of a worker's GPU: it is sampled, or the reason why it is not sampled."""
 
     AVAILABLE = "available"
     """The worker's own device is sampled."""
@@ -177,7 +178,7 @@ class GpuAvailability(str, Enum):
 
 
 class GpuMatch(str, Enum):
-    """How CUDA's devices were identified among NVML's."""
+    """Methods by which CUDA's devices were identified among the devices of NVML."""
 
     UUID = "uuid"
     """CUDA_VISIBLE_DEVICES names them."""

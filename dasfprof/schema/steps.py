@@ -1,16 +1,17 @@
-"""Event kinds of steps, of lines and graphs that the client builds, and of its calls of Dask.
+"""Event kinds that the client's process records: steps, lines, graphs, and calls to Dask.
 
-The events' `thread_id` is ``client``.
+The `thread_id` of these events is ``client``.
 """
 
 from __future__ import annotations
 
 from dasfprof.schema.events import event_kind
 
-#: Annotation of graphs that are computed in a step: the names of the steps around, from the
-#: outermost on. The scheduler's plugin removes it from the tasks before workers see them.
+#: Name of the annotation of graphs that are computed in a step. Its value is the list of the names
+#: of the step and the enclosing steps, outermost first. The scheduler's plugin removes the
+#: annotation from the tasks before workers see them.
 ANNOTATION = "dasfprof_step"
-#: Separator between the name of a step and the names of the steps around it in the analysis.
+#: Separator between the names of a step and its enclosing steps in the analysis.
 SEPARATOR = "/"
 
 STEP = event_kind(
@@ -103,7 +104,7 @@ key             key      key      key of a task of the graph
 """,
 )
 
-#: File of a function that was pickled by value, as workers see it with a recent cloudpickle.
+#: Name of the file that workers see for a function that a recent cloudpickle pickled by value.
 DYNAMIC = "<dynamic-code>"
 
 FUNCTION_SENT = event_kind(

@@ -1,17 +1,17 @@
 """Event kinds of tasks, transfers and workers, recorded by workers and the scheduler.
 
-In files of worker plugins, the event's fields `process_id` and `thread_id` are the host's name and
-the worker's label, ``worker-{host}-{name}``. In the scheduler's files, they are the host's name and
-``scheduler``. A time that did not occur is None.
+The field `process_id` of an event is the name of the host. The field `thread_id` is the worker's
+label, ``worker-{host}-{name}``, in files of worker plugins, and ``scheduler`` in files of the
+scheduler. The time of something that did not happen is None.
 """
 
 from __future__ import annotations
 
 from dasfprof.schema.events import EventPhases, event_kind
 
-#: Prefix of the annotations with which a recording marks tasks for workers.
+#: Prefix of the annotations that tell workers that a task is hidden in a run.
 MARK = "dasfprof_hidden_"
-#: Function name of other clients' tasks, whose texts are not recorded.
+#: Name that replaces the function of hidden tasks, which belong to other clients.
 OTHER_CLIENTS = "other-clients"
 
 COMPUTE = event_kind(
@@ -169,8 +169,8 @@ arguments       text     text     name, type, dtype, shape or length of the firs
 """,
 )
 
-#: Prefixes of the hash of a chunk that is stored in an HDF5 file, and of a file or dataset that was
-#: read completely.
+#: Prefix of the hash of a chunk that is stored in an HDF5 file (`STORED_CHUNK`), and prefix of the
+#: hash of a file or dataset that was read completely (`COMPLETE`).
 STORED_CHUNK, COMPLETE = "h", "w"
 STORAGE = event_kind(
     "Storage",

@@ -1,7 +1,7 @@
-"""Event kinds of work in progress, so that a file is correct at any moment.
+"""Event kinds that report work in progress.
 
-The last event of a task, client or process is valid until a later event reports the end of the
-work.
+The last event about a task, client or process is valid until a later event reports the end of the
+work. Therefore a file shows which work was in progress when its process was killed.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from dasfprof.schema.events import event_kind
 #: Dask's names for the states of unfinished tasks on the scheduler.
 UNFINISHED = ("waiting", "no-worker", "queued", "processing")
 
-#: Columns about the state of a thread, which tasks, clients and event loops share.
+#: Columns about the state of a thread. The events about tasks, clients and event loops have them.
 _OF_A_THREAD = """
 thread_state    text     text     the kernel's state of the thread: running (also runnable, or over
     5 % of a core since the last snapshot), sleeping, disk or stopped, or None if unknown
 stack           int      id       number of the Stack in the same file, or -1 if unknown
 """
-#: Columns about a thread that waits in a call of Dask.
+#: Columns about the call to Dask in which a thread waits.
 _WAITS = """
 waits_in        text     text     Dask call in which it waits, or None: Lock, Semaphore, MultiLock,
     Event, Queue.get, Queue.put, Variable, gather, result, wait or as_completed

@@ -130,7 +130,7 @@ class TasksUnderWay:
             stack,
             row["waits_in"],
             row["waits_for"],
-            # The arrival of an input alone is no reason to write a row.
+            # While a task waits for its inputs, the arrival of an input makes no row due.
             row["waits_keys"] if in_thread else None,
             row["holds"],
         )
