@@ -107,8 +107,8 @@ class Choice(Option):
     def check(self, value: Any) -> Any:
         """Return the text in lower case, or raise an error if it is not allowed.
 
-        For ``"off"``, return the attribute `off`. False and None mean ``"off"``: YAML reads a bare ``off`` as False, and earlier versions of
-        dasfprof used None.
+        For ``"off"``, return the attribute `off`. False and None also mean ``"off"``: YAML reads a
+        bare ``off`` as False, and earlier versions of dasfprof used None.
         """
         chosen = "off" if value is False or value is None else value
         chosen = chosen.lower() if isinstance(chosen, str) else chosen
