@@ -124,7 +124,7 @@ async def stop_on_worker(
 
 
 def report_client(name: str, dask_scheduler: Any) -> bool:
-    """Tell the scheduler that the process of a run's client is still alive.
+    """Inform the scheduler that the process of a run's client is still alive.
 
     Return whether the run is being recorded.
 
