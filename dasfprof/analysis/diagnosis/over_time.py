@@ -30,6 +30,8 @@ _GAP_PATH = 0.05
 _WAITS = 0.5
 #: Minimum seconds of a wait for the client.
 _GAP = 0.01
+#: Seconds between two checks of the scheduler whether enough workers have joined after a restart.
+_RESTART_POLL = 0.2
 #: Threshold (fraction of wall time): time lost because functions get slower.
 _DEGRADES = 0.05
 #: Minimum number of task runs that count as the first task runs of a function.
@@ -72,7 +74,8 @@ def client_bound(run: RunFigures) -> Iterator[Finding]:
     gaps = gaps[_of_a_known_client(run, path.rows[gaps], path.begin[gaps])]
     begins, ends = path.begin[gaps], path.begin[gaps] + path.length[gaps]
     # If there are no workers, the client may be waiting for workers to join.
-    lengths = path.length[gaps] - overlap(begins, ends, *_without_workers(run))
+    absent = zip(_without_workers(run), _restarts(run), strict=True)
+    lengths = path.length[gaps] - overlap(begins, ends, *union(*map(np.concatenate, absent)))
     outside = zip(call_spans(run.trace), function_spans(run.trace), strict=True)
     lengths = lengths - overlap(begins, ends, *union(*map(np.concatenate, outside)))
     gaps, lengths = gaps[lengths >= _GAP], lengths[lengths >= _GAP]
@@ -274,6 +277,19 @@ def no_workers(run: RunFigures) -> Iterator[Finding]:
         stop=float(ends[longest]),
         places=_times(begins[lengths > 0], ends[lengths > 0]),
     )
+
+
+def _restarts(run: RunFigures) -> tuple[Array, Array]:
+    """Return the starts and ends of restarts, which last until as many workers have joined."""
+    changes = run.trace.cluster_changes
+    restarts = changes[(changes["action"] == "restart").to_numpy(dtype=bool)]
+    joined = np.sort(run.trace.joined[run.accounts.lives.ids])
+    begins = np.asarray(run.trace.since_begin(restarts["time"]), dtype=float)
+    ends = [
+        joined[joined > begin][: len(workers or ())].max(initial=begin) + _RESTART_POLL
+        for begin, workers in zip(begins.tolist(), restarts["workers"], strict=True)
+    ]
+    return begins, np.array(ends, dtype=float)
 
 
 def _without_workers(run: RunFigures) -> tuple[Array, Array]:
