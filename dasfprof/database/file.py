@@ -157,7 +157,10 @@ class FileDatabase(EventDatabase):
         return list(self.writer.paths)
 
     def record(self, event: Event) -> None:
-        """Append an event to memory, and wait if `commit_threshold` events are not yet in the file.
+        """Add an event to the buffer in memory.
+
+        If at least `commit_threshold` events are waiting to be written, this blocks until there is
+        room.
 
         Raises
         ------

@@ -234,7 +234,7 @@ def received_path(path: Path) -> Path:
 
 
 def was_received(path: Path) -> bool:
-    """Return whether a file is the scheduler's copy of a worker's file, from its name."""
+    """Return whether a file is the scheduler's copy of a worker's file, judging by its name."""
     return _RECEIVED.search(path.name) is not None
 
 

@@ -336,9 +336,9 @@ class TraceWriter:
         return source.pending + source.in_flight < self.commit_threshold
 
     def withdraw(self, source: Source, row: Any) -> bool:
-        """Remove a fact that was appended after closing.
+        """Remove a row that was appended after the writer had been closed.
 
-        Return False if the fact was already written.
+        Return False if the row was already written.
         """
         with self._drain_lock:
             return source.withdraw(row)

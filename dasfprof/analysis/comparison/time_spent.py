@@ -226,7 +226,7 @@ def _of_sampled(side: Sequence[Run]) -> list[Run]:
 
 
 def _places(side: Sequence[Run], by: Place) -> dict[Hashable, float]:
-    """Return the mean seconds per run of each line, function or library."""
+    """Return the seconds that each line, function or library took, averaged over the runs."""
     sums: dict[Hashable, float] = {}
     for trace in side:
         hot = hot_places(trace, by=by)

@@ -109,8 +109,9 @@ def filter_without_effect(run: RunFigures) -> Iterator[Finding]:
 
 
 def _passed(run: RunFigures, rows: Array) -> float:
-    """Return the rows that filters returned, or NaN if they are not filters or removed rows.
+    """Return the number of dataframe rows that the filters in `rows` returned.
 
+    The result is NaN if some of these task runs are not filters, or if a filter removed any row.
     A filter has two inputs: a dataframe or series, and a series of booleans.
     """
     frames, tasks = frames_of(run.trace), run.trace.tasks

@@ -244,7 +244,7 @@ def _causing(causes: Array, ends: Array, slots: TaskSlots) -> Array:
 
 
 def _last_known(known: Array, times: Array) -> Array:
-    """Return, for each of `times`, the task run whose end was reported last until then, or -1."""
+    """Return, for each of `times`, the task run that was reported last before it, or -1."""
     order = np.argsort(known, kind="stable")
     indices = np.searchsorted(known[order], times, side="right") - 1
     return np.where(indices >= 0, order[np.maximum(indices, 0)], -1) if len(order) else indices

@@ -322,7 +322,7 @@ class Simulation:
             self._balance_soon(now)
 
     def _start_at(self, time: float, worker: int) -> None:
-        """Let the threads of a worker take tasks at `time`, after all other events until then."""
+        """Let the threads of a worker take tasks at `time`, after all events up to that time."""
         if self._events and self._events[0][0] <= time:
             self._starting[worker] = True
             heappush(self._events, (time, _START, worker))

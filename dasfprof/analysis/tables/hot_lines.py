@@ -239,7 +239,10 @@ def _is_idle(run: Run, times: Array) -> Array:
 
 
 def _imports(run: Run, stacks: Array, groups: Array, count: int) -> list[str]:
-    """Return, for each group, the library that its first stack with an import imports, or ""."""
+    """Return the library that each group of stacks imports, or "" if none does.
+
+    If stacks import different libraries, the first such stack counts.
+    """
     frames = all_stacks(run)
     libraries = [""] * count
     for group, stack in sorted(set(zip(groups.tolist(), stacks.tolist(), strict=True))):

@@ -79,9 +79,10 @@ def tracebacks(run: Run, function: str | None = None) -> pd.DataFrame:
     DataFrame
         One row per failed task run, by time:
 
-        - ``Time (s)``: when it had failed, since the start of the run
+        - ``Time (s)``: when it failed, since the start of the run
         - ``Worker``, ``Function``, ``Task Key``
-        - ``Attempt``, ``Attempts``: number of this attempt, and of all recorded attempts at the key
+        - ``Attempt``, ``Attempts``: which attempt at the task this was (1, 2, ...), and how many
+          attempts at it were recorded
         - ``Exception``
         - ``Traceback``: shortened in the middle if it is long, and without source lines if
           ``record_code=False``

@@ -228,9 +228,9 @@ class Surroundings:
 
 
 def _by_name(headers: list[Mapping[str, Any]], entry: str) -> dict[str, str]:
-    """Return the values of an entry in headers, by name.
+    """Merge an entry of all headers that maps names to values, such as ``versions``.
 
-    If the headers have different values, these are joined by slashes.
+    If headers differ in a value, the different values are joined by slashes.
     """
     values: dict[str, set[str]] = {}
     for header in headers:

@@ -422,9 +422,9 @@ def _all_letters(tails: Array) -> Array:
 def _alike(kind: int, text: Any) -> keys.Head:
     """Return a cache key for the function name of a head: the head without its hash, if possible.
 
-    `key_split` ends a name at the first part that contains characters other than letters. In the
-    text of a tuple, this is at the latest the part with the quote. Otherwise, it is a hash that
-    contains a digit.
+    `key_split` ends a name before the first part that contains anything but letters. The hash can
+    be left out if it is such a part, or follows one. In the text of a tuple, the part with the
+    closing quote ends the name. In other texts, a hash with a digit does.
     """
     if kind >= keys.TUPLE and text[-33:-32] == "-":
         last = text[-32:]

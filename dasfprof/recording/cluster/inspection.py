@@ -40,8 +40,8 @@ async def views_of(
 ) -> dict[str, Any]:
     """Ask the processes of a live cluster for their work in progress.
 
-    If only workers do not answer, this call takes little longer than the limit. The number of
-    workers makes no difference.
+    If the scheduler answers but some workers do not, this call takes little longer than the limit,
+    whatever the number of workers.
 
     Parameters
     ----------

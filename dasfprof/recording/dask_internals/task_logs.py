@@ -117,7 +117,8 @@ def listen(
     listener
         Receives the records.
     left_out
-        Called for each record that is left out because the task run has more than `MOST_OF_A_RUN`.
+        Called for each record that is left out because the task run has already logged
+        `MOST_OF_A_RUN` records.
     guard
         Handles errors.
 

@@ -195,7 +195,9 @@ class TaskThreads(Subject):
 
 
 class EventLoop(Subject):
-    """The thread of an event loop while the loop is blocked. Must be created on that loop.
+    """Samples the thread of an event loop while the loop is blocked.
+
+    Create an instance in the thread of the loop.
 
     Parameters
     ----------

@@ -63,9 +63,9 @@ def _seconds(values: Array) -> Listed:
 
 
 def _numbers(table: pd.DataFrame, rows: Array, sizes: Any, seconds: Any) -> dict[str, Listed]:
-    """Return functions for columns of sizes and seconds, by label.
+    """Return, by label, a function that lists the values of each column of sizes or seconds.
 
-    Older traces lack some columns.
+    Columns that the table lacks, as in older traces, are left out.
     """
     return {
         label: listed(table[name].to_numpy(dtype=float)[rows])

@@ -148,7 +148,7 @@ def _hashed(keys: KeyTable) -> Array:
 
 
 def _spent(values: Array, crowded: bool) -> PackedColumn:
-    """Pack the seconds of a status."""
+    """Pack a column with the seconds that each task run spent on something, such as a status."""
     known = values[np.isfinite(values)]
     step = float(known.mean()) / _PARTS if crowded and len(known) else 0.0
     return seconds(values, step=step)
