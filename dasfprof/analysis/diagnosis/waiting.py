@@ -41,6 +41,8 @@ _WAITING_CPU = 0.3
 _WAITING = 0.2
 #: Threshold (fraction of a function's time): samples show that it sleeps or waits for a network.
 _SLEEPS = 0.3
+#: Threshold (in intervals at which tasks end): the longest task, not counting CPU wait, waited.
+_TURNS = 1.5
 #: Thresholds of waits for storage: bytes of files per second of waiting, and the fraction of the
 #: waiting that is on workers with at least this rate.
 _IO_RATE = 5e6
@@ -146,7 +148,9 @@ def waiting(run: RunFigures) -> Iterator[Finding]:
     in_calls = waits > 0 and float(run.storage[rows].sum()) >= _SHOWN * waits
     name_rows = np.intersect1d(rows, run.rows_of(name))
     share = Share(run.share(lost * run.threads))
-    if (turn := _turns(run, name_rows)[0]) is not None:
+    turn = _turns(run, name_rows)[0]
+    # On a starved host, waits for CPU can look like waits for a turn.
+    if turn is not None and run.working[name_rows].max() >= _TURNS * turn:
         yield _in_turn(run, name, name_rows, waiting=share, turn=Seconds(turn))
     elif (sampled := _in_reader(run, name, name_rows)) or in_calls or _waits_for_files(run, rows):
         seconds = run.saved(lost, running=without_waiting(run, rows))
