@@ -82,7 +82,7 @@ def observe(recorded: bool, seconds: float) -> dict[str, float]:
     }
 
 
-#: Plugins with files of their own.
+#: Plugins that each write a separate file.
 PLUGINS = ("TracePlugin", "ResourceMonitor", "SchedulerPlugin")
 
 

@@ -5,11 +5,11 @@ both alike. Memory is compared between the second quarter of the run and the las
 Dask's own grows as well. A task on each worker's event loop wakes 50 times a second: how late it
 is tells how long the loop stood. Threads and descriptors are counted once recording has ended.
 
-``--runs 200`` instead lets 200 clients, one after the other, connect to a cluster of Dask's own
-commands whose scheduler has the preload. Each records a run of its own. Another cluster, without
-dasfprof, has the same clients. Each worker has a disk of its own where users may mount disks. What
-processes hold after the first clients is compared with what they hold at the end; memory is
-resident, once Python's collector and malloc_trim have freed what they can.
+``--runs 200`` instead lets 200 clients, one after the other, connect to a cluster that was started
+with Dask's commands and whose scheduler has the preload. Each client records a separate run.
+Another cluster, without dasfprof, has the same clients. Each worker has a separate disk where users
+may mount disks. What processes hold after the first clients is compared with what they hold at the
+end. Memory is resident memory, after Python's collector and malloc_trim have freed what they can.
 """
 
 from __future__ import annotations

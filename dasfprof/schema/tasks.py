@@ -113,8 +113,8 @@ state           text     text     success, failed or unanswered
 
 LOG_RECORD = event_kind(
     "Log Record",
-    "A record that a task run wrote with `logging`: the first 20 from a minimum level on, and the "
-    "first error, which the task may have caught.",
+    "A record that a task run wrote with `logging`: the first 20 of at least a minimum level, and "
+    "the first error, which the task may have caught.",
     recorder="TracePlugin",
     columns="""
 key             key      key      the key

@@ -53,7 +53,7 @@ class Processes:
         stored: Path | None = None,
         stdin: int | None = None,
     ) -> subprocess.Popen[bytes]:
-        """Start Python; with `disk` it has a disk of its own there.
+        """Start Python; with `disk` it has a separate disk there.
 
         The disk vanishes with the process, unless it is a directory, `stored`.
         """
@@ -104,7 +104,7 @@ class Processes:
 
 
 def may_mount(directory: Path) -> bool:
-    """Return whether this user may give a process a disk of its own at a directory."""
+    """Return whether this user may give a process a separate disk at a directory."""
     probe = ["unshare", "--mount", "mount", "-t", "tmpfs", "none", str(directory)]
     return subprocess.run(probe, capture_output=True, check=False).returncode == 0
 

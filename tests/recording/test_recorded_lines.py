@@ -131,7 +131,7 @@ def test_a_librarys_thread_has_the_line_of_the_main_thread_in_this_library(
     line = with_threads.call(current_line)
     assert line.place[:2] == (__file__, number)
     assert line.library[0] == with_threads.__file__
-    # While the main thread is elsewhere, nothing says which line of the user the thread works for.
+    # While the main thread is elsewhere, it is unknown for which line of the user the thread works.
     released = threading.Event()
     thread, lines = with_threads.start(current_line, released.wait)
     released.set()

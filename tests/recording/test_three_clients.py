@@ -1,6 +1,6 @@
 """Three clients at once on a cluster of Dask's commands: a healthy one, and two whose tasks fail.
 
-All connections are encrypted, and each process of the cluster has a disk of its own. Expected is
+All connections are encrypted, and each process of the cluster has a separate disk. Expected is
 what the scripts did and printed. What a client records is its own work: no text of the others is in
 its files. One client's part of what the scheduler's preload records has the same task runs.
 """

@@ -193,7 +193,7 @@ def exploding_join(said: Said, evidence: Evidence) -> Iterator[str]:
 
 @refuter("unused-columns")
 def unused_columns(said: Said, evidence: Evidence) -> Iterator[str]:
-    """Look for a use of the function's results that is no selection of columns."""
+    """Look for a use of the function's results that does not select columns."""
     runs = _tables(evidence)
     made = {
         key: row

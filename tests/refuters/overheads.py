@@ -23,7 +23,7 @@ _AS_SMALL = 10.0
 def tasks_too_small(said: Said, evidence: Evidence) -> Iterator[str]:
     """Compare with task runs, what goes on around them, and the bytes there are to be cut up."""
     done = evidence.runs.where(lambda row: row["state"] in ("memory", None))
-    if said["shuffling"]:  # Tasks of shuffles are no other tasks, but handling.
+    if said["shuffling"]:  # Tasks of shuffles count as handling.
         return
     yield from differs(said["tasks"], len(done), "tasks")
     median = float(np.median(done.numbers("working")))
