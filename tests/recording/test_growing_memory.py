@@ -106,5 +106,5 @@ def test_results_that_are_held_are_no_leak(client: Client, tmp_path: Path) -> No
     assert rises["results of keep"] == pytest.approx(3 * TASKS, rel=1e-3)
     (finding,) = found(analyser, tmp_path)
     assert "Results of earlier computations stay" in finding["Finding"]
-    assert "which a client requested" in finding["Evidence"]
+    assert "A client requested them" in finding["Evidence"]
     assert "through futures that were created at test_growing_memory.py" in finding["Evidence"]
