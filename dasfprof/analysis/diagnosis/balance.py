@@ -188,8 +188,8 @@ def stragglers(run: RunFigures) -> Iterator[Finding]:
         f"function{layer if by_layer else ''}: up to {{longest}} in {{function}}, where the "
         f"median{layer if longest_by_layer else ''} is {{median}}. CPU wait is not included.",
         (
-            "The slowest task is {key}. Slow tasks by function: {_most}. Most likely cause in "
-            "{function}: {cause}. See stragglers()."
+            "The slowest task is {key}. Slow tasks by function: {_most}. See stragglers(), which "
+            "lists the most likely cause for each of them."
         ),
         _WHY.get(cause, _WHY_UNKNOWN),
         key=run.key_text(row),

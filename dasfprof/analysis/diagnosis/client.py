@@ -101,7 +101,8 @@ def large_gathers(run: RunFigures) -> Iterator[Finding]:
         "large-gathers",
         "The client fetches {received} of results and waits {receiving} for them after they have "
         "been computed.",
-        "{calls:call} fetched these results, most at {line}. See client_calls() and client_time().",
+        "{calls:call} fetched these results, most of them at {line}. See client_calls() and "
+        "client_time().",
         "Keep large results on the cluster (persist() instead of compute(), futures instead of "
         "gather()), reduce them there, or write them to storage in tasks, with to_zarr() or "
         "to_parquet().",
@@ -317,7 +318,7 @@ _LARGE_VALUES = 10_000_000
 #: Advice by the stage that takes most of the time.
 _CHANGES = {
     Stage.PROGRAM: "Start with the work that is ready: submit it with persist() or submit(). Then "
-    "read, import and build the rest while the cluster works. Read inputs in tasks instead of in "
+    "read, import and build everything else while the cluster works. Read inputs in tasks instead of in "
     "your script. See client_activity() for the lines.",
     Stage.OPTIMISING: "Reduce the number of partitions and layers that Dask has to optimize: use "
     "larger chunks and fewer columns, and call persist() once on collections that several "

@@ -75,7 +75,7 @@ def gil_contention(run: RunFigures) -> Iterator[Finding]:
     if lock < others:
         return  # These tasks sleep, or wait for something other than the GIL.
     by_samples, waits = not np.isnan(lock), run.waits_for_cores
-    who = "{at_a_time} tasks at a time, most of them {function}, use only {cores} cores."
+    who = "{at_a_time} tasks at a time, mostly of {function}, use only {cores} cores."
     processes = (
         "start {threads} times as many workers with threads_per_worker=1, or make {function} "
         "release the GIL (NumPy, Numba with nogil=True)."
@@ -168,8 +168,8 @@ def cpu_oversubscribed(run: RunFigures) -> Iterator[Finding]:
     move = "Move other programs off the host ({_blamed})"
     if enough:
         advice = (
-            "Check what else runs on the hosts, such as the scheduler and the client. It was not "
-            "recorded what used the cores. Fewer threads alone would not help."
+            "Check what else runs on the hosts, such as the scheduler and the client. What used "
+            "the cores was not recorded. Fewer threads alone would not help."
         )
     elif more_threads:
         advice = _limit_in_words(unlimited) + (f" {move}." if blamed else "")
@@ -345,7 +345,7 @@ def garbage_collection(run: RunFigures) -> Iterator[Finding]:
     rows = np.flatnonzero(much[run.functions.codes])
     most = int(np.where(much, taken, 0.0).argmax())
     left = run.working[rows] - collecting[rows] + run.core_wait[rows]
-    more = " {others:other function} also spent much time in it." if much.sum() > 1 else ""
+    more = " The same is true of {others:other function}." if much.sum() > 1 else ""
     yield Finding.of(
         "garbage-collection",
         "Python's garbage collector takes {share} of the CPU time of {function}.",

@@ -180,8 +180,8 @@ def spilling(run: RunFigures) -> Iterator[Finding]:
         "spilling",
         "Workers run out of memory and spill to disk: {written} were written and {read} were "
         "read back.",
-        "Spilling takes {spilling} of thread time. Other overhead before and after functions takes "
-        "{around}. One worker held up to {held} of "
+        "Spilling takes {spilling} of thread time. Other overhead before and after the functions of "
+        "tasks takes {around}. One worker held up to {held} of "
         f"results{on_disk}"
         f"{'. The process of one worker used up to {process}' if np.isfinite(process) else ''}. "
         f'{needed}See time_accounting("worker") and node_disk_usage().',
@@ -303,7 +303,7 @@ def host_memory_full(run: RunFigures) -> Iterator[Finding]:
     yield Finding.of(
         "host-memory-full",
         "Host {host} ran out of memory: only {left} of {total} were available.",
-        "This was {share} of the memory, {at} after the start of the trace. See "
+        "This is {share} of the host's memory, {at} after the start of the trace. See "
         "node_resource_usage().",
         "Run fewer workers or threads on this host, give them a smaller memory_limit so that they "
         "spill in time, or use smaller chunks.",

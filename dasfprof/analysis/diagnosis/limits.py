@@ -47,10 +47,10 @@ def cpu_quota(run: RunFigures) -> Iterator[Finding]:
     yield Finding.of(
         "cpu-quota",
         "The CPU quota of a control group stops workers: {workers:worker} with {threads:thread} on "
-        "{host} may use {quota} cores, and this quota was used up for {stopped} ({share} of the "
-        "run).",
+        "{host} may use {quota} cores. They used up this quota, and were stopped for {stopped} "
+        "({share} of the run).",
         "The control group is {group}. Tasks waited for a core for {waited} per thread, which "
-        "includes the time for which the quota was used up.",
+        "includes the time for which they were stopped.",
         "Give the container or job more CPU: resources.limits.cpu of Kubernetes, --cpus of Docker, "
         "--cpus-per-task of Slurm, or CPUQuota= of systemd. Limit the threads of libraries "
         "(OMP_NUM_THREADS=1)"

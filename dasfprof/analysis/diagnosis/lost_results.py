@@ -138,8 +138,8 @@ def lost_workers(run: RunFigures) -> Iterator[Finding]:
             else ""
         )
         + (
-            f"The remaining workers ran tasks without {'its' if alone else 'their'} threads for "
-            "{missed} of thread time. "
+            f"While the remaining workers ran tasks, {'its' if alone else 'their'} threads were "
+            "missing for {missed} of thread time. "
             if gone > 0
             else ""
         )
@@ -321,7 +321,7 @@ def recomputation(run: RunFigures) -> Iterator[Finding]:
     yield Finding.of(
         "recomputation",
         "Results are computed more than once: {tasks:task}, {lost} of thread time, most of it in "
-        "{function}.",
+        "the function {function}.",
         f"{how}. This is {{share}} of the thread time of all tasks. See "
         'processed_tasks("function").',
         f"Call persist() on {what} before you use it several times, or pass everything that "

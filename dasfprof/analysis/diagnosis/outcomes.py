@@ -104,7 +104,7 @@ def retried_tasks(run: RunFigures) -> Iterator[Finding]:
     limit = find_limit(run, name, category)
     yield Finding.of(
         "retried-tasks",
-        "{attempts:attempt} failed and were repeated, most with {category} in {function}: "
+        "{attempts:attempt} failed and were retried, most with {category} in {function}: "
         "{lost} of thread time.",
         "That is {share} of all attempts. First message: {message} See processed_tasks().",
         limit_or_cause(limit)

@@ -71,7 +71,7 @@ def work_outside_tasks(run: RunFigures) -> Iterator[Finding]:
             "one thread of each worker, and does not balance the work between workers."
         )
     elif calls >= client:
-        what = f"calls of actors take {{calls}}{at}"
+        what = f"actor calls take {{calls}}{at}"
         advice = (
             "Do the actor's work in tasks, or distribute it over several actors. An actor runs one "
             "call at a time, so submit many calls before you wait for the first result."
@@ -93,8 +93,8 @@ def work_outside_tasks(run: RunFigures) -> Iterator[Finding]:
         "work-outside-tasks",
         f"{_OUTSIDE}{what}. Meanwhile, workers have no tasks, for a total of {{idle}} "
         "({share} of their time).",
-        "Of this time, functions that clients run on workers took {functions}, calls of actors "
-        "took {calls}, and the client's program took {client}. "
+        "Of this time, functions that clients run on workers took {functions}, actor calls took "
+        "{calls}, and the client's program took {client}. "
         f"{client_meanwhile(run.trace, *spans)}See "
         "time_accounting(), client_activity() and client_calls().",
         advice,

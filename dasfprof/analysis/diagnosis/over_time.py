@@ -92,12 +92,12 @@ def client_bound(run: RunFigures) -> Iterator[Finding]:
     calls = (
         ""
         if run.trace.knows_actor_calls
-        else "Calls of actors were not recorded and may have run during this time. "
+        else "Actor calls were not recorded, and may have run during this time. "
     )
     if actors["calls"]:
         calls = (
-            "The gaps do not include the time in which {calls:call} of actors ({called}) ran. They "
-            "do include the time in which these calls were in transit. "
+            "The gaps do not include the time in which {calls:actor call} ran ({called}). They do "
+            "include the time in which these calls were in transit. "
         )
     sampled = len(run.trace.client_samples) > 0
     unknown = "" if client or waits else _NOT_CLEAR if sampled else _NOT_SAMPLED

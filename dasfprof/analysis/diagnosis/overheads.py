@@ -98,10 +98,10 @@ def tasks_too_small(run: RunFigures) -> Iterator[Finding]:
     )
     yield Finding.of(
         "tasks-too-small",
-        f"{'Handling tasks takes long' if costly else 'Tasks are too small'}: {{tasks:task}} take "
+        f"{'Tasks are slow to handle' if costly else 'Tasks are too small'}: {{tasks:task}} take "
         "{median} each (the median), and handling them takes {handling} of thread time.",
         f"Overhead takes {'{overhead}' if compute > 0 else 'many'} times as long as the "
-        "computation of the tasks. A task of {function} costs {besides} of overhead and computes "
+        "computation of the tasks. A task of {function} has {besides} of overhead, and computes "
         f"for {{own}} (means, not counting CPU wait). {of_shuffles if shuffling > 0 else ''}"
         f"{of_results if of_each else ''}See chunk_sizing() and time_accounting().",
         suggestion,
@@ -204,7 +204,7 @@ def _larger_tasks(run: RunFigures, f: Figures) -> tuple[list[str | Advice], list
     if f.how == "more-work":
         words = "Put more work into each task of {advice.function}: batch inputs, or fuse it with "
         return [where or f"{words}other tasks."], []
-    left = "A layer then has {advice.left} tasks."
+    left = "Each layer then has {advice.left} tasks."
     if f.how == "batches":
         batches = "Put {advice.inputs} inputs into each task of {advice.function}, as a list."
         times = float(f.inputs)
@@ -273,8 +273,8 @@ def scheduler_bound(run: RunFigures) -> Iterator[Finding]:
         "The scheduler is the bottleneck: for {idle} of their time, threads are idle because "
         "runnable tasks wait on the scheduler, or because it has not yet learned that earlier "
         "tasks finished.",
-        "It handled {tasks_a_second:.0f} tasks per second. The critical path spends {on_path} in "
-        "the scheduler. See critical_path_summary().",
+        "The scheduler handled {tasks_a_second:.0f} tasks per second. The critical path spends "
+        "{on_path} in the scheduler. See critical_path_summary().",
         "Give the scheduler fewer, larger tasks (chunk_sizing() suggests sizes), and fuse or "
         "batch short tasks. Keep large objects out of the graph, and check what else the "
         "scheduler's process does.",
@@ -307,10 +307,10 @@ def slow_dispatch(run: RunFigures) -> Iterator[Finding]:
         "Tasks take up to {longest} to get from the scheduler to a "
         f"worker{because if busy else ''}. Threads are idle for {{idle}} of their time as a "
         "result.",
-        "The critical path spends {on_path} in transit, mostly for tasks of {function}. The "
-        "worker's event loop did not answer for {blocked} of this time. See "
+        "The critical path spends {on_path} in transit, mostly for tasks of {function}. For "
+        "{blocked} of the time in transit, the event loop of the task's worker did not answer. See "
         "critical_path_summary() and time_accounting().",
-        "Find what blocks the event loops of workers: "
+        "Find out what blocks the event loops of workers: "
         f"{'' if sent_large is False else large}imports of modules in tasks (import them in "
         "advance with client.run), spilling, or code that holds the GIL for long."
         if busy
@@ -337,7 +337,7 @@ def slow_deserialization(run: RunFigures) -> Iterator[Finding]:
     seconds = np.nan_to_num(run.task_column("deserialize"))
     by_function = run.functions.sum(seconds)
     unspilled = np.nansum(run.task_column("disk_read_size")[seconds > 0])
-    spilled = " inputs that were spilled" if unspilled > 0 else " tasks"
+    spilled = " spilled inputs" if unspilled > 0 else " tasks"
     yield Finding.of(
         "slow-deserialization",
         f"Deserializing{spilled} takes {{share}} of thread time, most of it for {{function}}.",

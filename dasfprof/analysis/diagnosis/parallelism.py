@@ -258,8 +258,8 @@ def row_wise(run: RunFigures) -> Iterator[Finding]:
             continue
         if by_row > 0:
             text = (
-                "{function} handles tables row by row: pandas calls Python code for single rows "
-                "during {by_row} of its time."
+                "{function} handles tables row by row: for {by_row} of its time, pandas runs "
+                "Python code for single rows."
             )
             evidence = (
                 "In the samples of {tasks:task}, {values} of the time is spent on creating rows "
@@ -280,7 +280,8 @@ def row_wise(run: RunFigures) -> Iterator[Finding]:
             evidence = (
                 "In {tasks:task}, the function uses {each} of CPU time per value. "
                 if caller in BY_VALUE
-                else "In {tasks:task}, {in_loop} of this time is spent in the code of {caller}. "
+                else "In {tasks:task}, {in_loop} of this time is spent in the code of {caller} "
+                "itself. "
             )
             advice = _INSTEAD[caller]
         else:

@@ -72,7 +72,7 @@ def incomplete_trace(run: RunFigures) -> Iterator[Finding]:
     yield Finding.of(
         "incomplete-trace",
         "The trace is incomplete, so other findings may be missing or wrong: {_first}"
-        f"{' And {_more:more note}.' if len(notes) > 1 else ''}",
+        f"{' See the evidence for {_more:more note}.' if len(notes) > 1 else ''}",
         "{_shown}" + (" See Trace.notes for more." if len(notes) > _MOST_NOTES else ""),
         advice,
         notes=[excerpt(note) for note in notes],

@@ -109,8 +109,8 @@ def per_process_lock(run: RunFigures) -> Iterator[Finding]:
         )
         yield Finding.of(
             "per-process-lock",
-            f"Only one task of {{function}} runs per process: its tasks wait for {lock}, for "
-            "{in_lock} of their time.",
+            "Only one task of {function} runs per process: its tasks spend {in_lock} of their time "
+            f"waiting for {lock}.",
             f"{shown} This affects {{tasks:task}}, which took {{lasted}} in total. "
             '{hottest}See hot_lines() and time_accounting("function").',
             "Use processes instead of threads, because each process has its own lock: start "
@@ -245,7 +245,7 @@ def _in_turn(run: RunFigures, name: str, name_rows: Array, **figures: Any) -> Fi
         "{tasks:task} on {workers:worker} took {lasted} in total. They end at regular intervals, "
         "and take longer when more of them run at once. {hottest}See hot_lines() and "
         "processed_tasks().",
-        "Find what {function} waits for: a lock, a file, a connection, or a service. Make each "
+        "Find out what {function} waits for: a lock, a file, a connection, or a service. Make each "
         "request cheaper, or provide more than one instance. Additional threads or workers would "
         f"only join the queue{if_lock if workers == 1 else ''}.",
         function=name,
@@ -271,8 +271,10 @@ def _blocked(run: RunFigures, name: str, rows: Array, name_rows: Array, share: S
     advised = bool(waits) and shown and not of_others and not in_pool and failed is None
     advised = advised and _backlog(run, name_rows)
     actors = len(run.trace.actor_calls) > 0
-    called = "calls of actors (each actor answers one call at a time), " if actors else ""
-    look = f"Find what {{function}} waits for: {called}sleeps, locks, a service, or the network."
+    called = "actor calls (each actor answers one call at a time), " if actors else ""
+    look = (
+        f"Find out what {{function}} waits for: {called}sleeps, locks, a service, or the network."
+    )
     text = (
         "Tasks sleep or wait: {function} uses the CPU for {on_cpu} of its time, and threads "
         "spend {waiting} of their time waiting in such tasks."
@@ -297,7 +299,7 @@ def _blocked(run: RunFigures, name: str, rows: Array, name_rows: Array, share: S
             "parallel should together start at most one thread per core."
         )
         unknown = (
-            "Find what these threads or processes do: samples do not show that they compute. If "
+            "Find out what these threads or processes do: samples do not show that they compute. If "
             "they only wait, you can start more of them than there are cores. If they compute, "
             "there should be at most one per core."
         )
