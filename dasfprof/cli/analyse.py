@@ -299,7 +299,9 @@ def after_overview(rules: Iterable[str], where: str) -> list[str]:
 
 def after_finding(findings: list[Finding], where: str) -> list[str]:
     """Return commands that show the functions of findings, and analyses named in the evidence."""
-    functions = dict.fromkeys(one.function for one in findings if one.function is not None)
+    functions = dict.fromkeys(
+        finding.function for finding in findings if finding.function is not None
+    )
     commands = [_command("--function", name, where) for name in functions]
     return commands + [_command("-a", call, where) for call in _questions(findings)]
 
@@ -369,11 +371,11 @@ def tables_of(analyser: TraceAnalyser, function: str) -> dict[str, pd.DataFrame]
 def print_finding(findings: list[Finding], where: str) -> None:
     """Print all findings of one rule in full, and the next commands."""
     rule = findings[0].rule
-    for one in findings:
-        heading(f"{one.severity}  {rule}", apart=True)
-        say(clean(one.text))
-        say(f"→ {clean(one.row()['Suggestion'])}")
-        say(clean(one.evidence))
+    for finding in findings:
+        heading(f"{finding.severity}  {rule}", apart=True)
+        say(clean(finding.text))
+        say(f"→ {clean(finding.row()['Suggestion'])}")
+        say(clean(finding.evidence))
     for title, paragraphs in finding_sections(rule).items():
         heading(title, apart=True)
         for number, paragraph in enumerate(paragraphs):
@@ -407,7 +409,7 @@ def _questions(findings: list[Finding]) -> Iterator[str]:
     """Yield the calls of analyses in the evidence of findings, without duplicates."""
     from dasfprof.analysis.tables import questions
 
-    calls = (call for one in findings for call in _CALL.findall(one.evidence))
+    calls = (call for finding in findings for call in _CALL.findall(finding.evidence))
     for call in dict.fromkeys(calls):
         try:
             questions.parse(call)

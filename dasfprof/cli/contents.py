@@ -138,14 +138,14 @@ def read_all_contents(databases: Iterable[EventDatabase]) -> list[FileContents]:
         else:
             contents.append(read_contents(database))
     followed = segments.followed()
-    for one in contents:
-        if not one.is_closed and one.path.name in followed:
-            one.continues, one.state = True, CONTINUED
+    for content in contents:
+        if not content.is_closed and content.path.name in followed:
+            content.continues, content.state = True, CONTINUED
     _doubt_scheduler(contents)
     for missing in segments.missing():
-        one = next(one for one in contents if one.path.name == missing.file)
-        one.losses.append(missing.text)
-        one.gone += missing.events or 0
+        content = next(content for content in contents if content.path.name == missing.file)
+        content.losses.append(missing.text)
+        content.gone += missing.events or 0
     return contents
 
 
@@ -155,13 +155,15 @@ def _doubt_scheduler(contents: list[FileContents]) -> None:
     Only workers that closed their files count.
     """
     ends = [
-        FileEnd.from_header(one.header, None if one.is_closed or one.is_dasf else Writer(one.state))
-        for one in contents
+        FileEnd.from_header(
+            content.header, None if content.is_closed or content.is_dasf else Writer(content.state)
+        )
+        for content in contents
     ]
-    if scheduler_is_cut(ends, set().union(*(one.left for one in contents))):
-        for one in contents:
-            if one.goes_on and one.fact("plugin") == SCHEDULER:
-                one.state = BEHIND
+    if scheduler_is_cut(ends, set().union(*(content.left for content in contents))):
+        for content in contents:
+            if content.goes_on and content.fact("plugin") == SCHEDULER:
+                content.state = BEHIND
 
 
 def _by_address(contents: list[FileContents]) -> dict[str, list[FileContents]]:
@@ -266,8 +268,8 @@ def lost_task_runs(contents: list[FileContents]) -> tuple[int, int]:
     lost = 0
     for address, count in seen.items():
         files = [file for file in workers.get(address, []) if file.fact("plugin") == TASKS]
-        is_whole = all(file.goes_on or (file.is_closed and not file.losses) for file in files)
-        if not files or not is_whole:
+        is_complete = all(file.goes_on or (file.is_closed and not file.losses) for file in files)
+        if not files or not is_complete:
             lost += max(count - sum(file.events["Compute"] for file in files), 0)
     return seen.total(), lost
 

@@ -84,7 +84,7 @@ def info(source: str, name: str | None, *, as_json: bool) -> None:
     if as_json:
         _run_as_json(contents, cost)
         return
-    _print_run(source, contents, is_whole=not directory.is_file())
+    _print_run(source, contents, is_directory=not directory.is_file())
     if of_client is not None:
         _entry("client", of_client)
     if cost is not None:
@@ -132,11 +132,11 @@ def _list_runs(source: str, runs: Sequence[Run]) -> None:
         rows.append(row)
     heading(f"{len(runs)} runs in {clean(source)}")
     echo(format_table(pd.DataFrame(rows), terminal_width()))
-    one = os.path.join(source, runs[0].name)
-    echo(f"\nTo see one of them: dasfprof info {elide(one, _MAX_VALUE)}")
+    example = os.path.join(source, runs[0].name)
+    echo(f"\nTo see one of them: dasfprof info {elide(example, _MAX_VALUE)}")
 
 
-def _print_run(source: str, contents: list[FileContents], is_whole: bool) -> None:
+def _print_run(source: str, contents: list[FileContents], is_directory: bool) -> None:
     """Print what is known about a run. If only one file is read, missing files are not listed."""
     names = sorted({str(file.fact("run")) for file in contents if file.fact("run")})
     title = f"Run {', '.join(names) or source}"
@@ -166,7 +166,7 @@ def _print_run(source: str, contents: list[FileContents], is_whole: bool) -> Non
         _entry("in progress", f"{words}; dasfprof watch {clean(source)}")
     from dasfprof.cli.contents import absences
 
-    absent = list(absences(contents)) if is_whole else []
+    absent = list(absences(contents)) if is_directory else []
     for words in absent:
         _entry("no file", words)
     _entry("lost", _lost(contents, is_absent=bool(absent)))

@@ -48,7 +48,7 @@ def told(tree: FlameTree) -> dict[tuple[str, ...], tuple[float, float, dict[int,
         way = [*way[:depth], tree.names[tree.functions[at]].function]
         places = range(ends[at] - tree.line_counts[at], ends[at])
         lines = {int(tree.lines[each]): float(tree.line_spent.seconds[each]) for each in places}
-        found[tuple(way)] = float(tree.spent.seconds[at]), float(tree.own_seconds[at]), lines
+        found[tuple(way)] = float(tree.spent.seconds[at]), float(tree.self_seconds[at]), lines
     return found
 
 
@@ -96,7 +96,7 @@ def test_deep_recursion_and_ten_thousand_stacks() -> None:
     found = flame_tree(tree, np.zeros(len(rows), dtype=np.int64), ["x"], rows, parts(seconds))
     # All of one second are brief beside the rest: left out, and counted.
     assert found.depths.tolist() == list(range(DEEPEST + 1))
-    assert found.own_seconds[-1] == 1000.0
+    assert found.self_seconds[-1] == 1000.0
     assert found.omitted == len(wide)
     equal = flame_tree(
         StackTree(wide[:4000]),

@@ -64,7 +64,7 @@ def test_visible_devices(
     assert letters(visible.devices) == expected
     assert visible.match is not None
     assert visible.match.value == match
-    assert visible.own is visible.devices[0]
+    assert visible.worker_device is visible.devices[0]
     assert visible.availability.value == ("MIG" if expected[0] in "de" else "available")
 
 
@@ -90,7 +90,7 @@ def test_why_no_device_is_visible(
     environment = {} if variable is None else {"CUDA_VISIBLE_DEVICES": variable}
     visible = visible_devices(installed, environment)
     assert visible.devices == ()
-    assert visible.own is None
+    assert visible.worker_device is None
     assert visible.availability.value == reason
 
 

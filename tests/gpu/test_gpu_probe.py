@@ -41,7 +41,7 @@ for tick in range(ticks):
     for schema, row in probe.sample(True):
         names = [name for name, _ in schema.fields + schema.args]
         print(json.dumps([schema.name, tick, dict(zip(names, row, strict=True))]))
-    print(json.dumps(["own", tick, probe.own_usage]))
+    print(json.dumps(["own", tick, probe.device_usage]))
     time.sleep(seconds)
 probe.close()
 probe.close()

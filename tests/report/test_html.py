@@ -44,7 +44,7 @@ def unpacked(column: packing.PackedColumn) -> list[int]:
 @pytest.mark.parametrize("delta", [False, True])
 @pytest.mark.parametrize("numbers", [[], [0], [1, 255], [5, 300, 2], [70_000, 3, 2**32 - 1]])
 def test_whole_numbers(numbers: list[int], delta: bool) -> None:
-    column = packing.whole_numbers(np.array(numbers, dtype=np.int64), delta=delta)
+    column = packing.pack_integers(np.array(numbers, dtype=np.int64), delta=delta)
     assert unpacked(column) == numbers
 
 

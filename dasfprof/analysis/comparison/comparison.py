@@ -38,7 +38,7 @@ from dasfprof.analysis.comparison.verdict import (
     Verdict,
     in_words,
     judge,
-    least_of_one,
+    least_of_single_runs,
     notes_in_words,
     others_in_words,
     walls,
@@ -59,8 +59,8 @@ _SAME_PIPELINE = 0.5
 class Comparison:
     """Two groups of runs of a pipeline, before and after a change.
 
-    A run that did not end is left out if its group contains runs that ended. `notes` lists such
-    runs. All seconds are means over the runs of a group.
+    Runs that did not end are left out if their group contains runs that ended. `notes` lists them.
+    All seconds are means over the runs of a group.
     """
 
     def __init__(self, before: Sequence[ComparedRun], after: Sequence[ComparedRun]) -> None:
@@ -75,12 +75,12 @@ class Comparison:
 
         The wall time is the time from the first submission to the last finish of a task.
         """
-        return judge(self._before, self._after, self._least_of_one)
+        return judge(self._before, self._after, self._least_of_single_runs)
 
     def slower_than(self, limit: float) -> float:
         """Return the p-value for the runs after the change being slower by more than a fraction.
 
-        It is the probability of such measurements if these runs were slower by exactly this
+        It is the probability of such measurements if the runs were in fact slower by exactly this
         fraction. It is NaN if no test is possible, for example with one run per group, which may be
         an outlier.
         """
@@ -131,7 +131,7 @@ class Comparison:
         medians. If there is one run per group, the Mann-Whitney test compares the tasks of the two
         runs. In this case, differences that two runs may have by chance do not count as changes.
         """
-        return compare_functions(*self._traces, self._functions, self._least_of_one)
+        return compare_functions(*self._traces, self._functions, self._least_of_single_runs)
 
     @cached_property
     def steps(self) -> pd.DataFrame:
@@ -139,7 +139,7 @@ class Comparison:
 
         The table is empty if no run has steps.
         """
-        table = compare_functions(*self._traces, Matching({}), self._least_of_one, "step")
+        table = compare_functions(*self._traces, Matching({}), self._least_of_single_runs, "step")
         return table if set(table["Step"]) - {NO_STEP} else table.head(0)
 
     @cached_property
@@ -257,10 +257,10 @@ class Comparison:
         return share_in_common(self.functions) >= _SAME_PIPELINE
 
     @cached_property
-    def _least_of_one(self) -> float:
+    def _least_of_single_runs(self) -> float:
         if not len(self._before) == len(self._after) == 1:
             return 0.0
-        return least_of_one(self._before[0], self._after[0])
+        return least_of_single_runs(self._before[0], self._after[0])
 
     @cached_property
     def _traces(self) -> tuple[list[Run], list[Run]]:
@@ -425,7 +425,7 @@ class Gate:
 
     @property
     def is_closed(self) -> bool:
-        """Whether the runs after the change are certainly slower by more than the limit."""
+        """Whether the runs after the change are certainly slower than the limit allows."""
         return self.p < CERTAIN
 
 

@@ -78,7 +78,7 @@ def compare_functions(
         for title, figure in _FIGURES.items()
         for side, word in enumerate(("Before", "After"))
     }
-    p = holm(np.array([_p(*pair, one_each=sides == (1, 1)) for pair in pairs]))
+    p = holm(np.array([_p(*pair, single_runs=sides == (1, 1)) for pair in pairs]))
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio = figures["Median After (s)"] / figures["Median Before (s)"] - 1
     sure = (p < CERTAIN) & (np.abs(ratio) >= (least if sides == (1, 1) else 0.0))
@@ -103,9 +103,10 @@ def compare_functions(
 
 
 def share_in_common(functions: pd.DataFrame) -> float:
-    """Return the fraction of the time that was spent in functions of both groups.
+    """Return the fraction of the time that was spent in functions that both groups have.
 
-    Of the two groups' fractions, it is the smaller one. If a group has no time, its fraction is 1.
+    Each group has its own fraction, and the smaller one is returned. It is 1 for a group without
+    time.
     """
     both = (functions[["Task Runs Before", "Task Runs After"]] > 0).all(axis=1)
     shares = []
@@ -137,14 +138,16 @@ def _by_name(
     return by_label
 
 
-def _p(before: Sequence[pd.DataFrame], after: Sequence[pd.DataFrame], *, one_each: bool) -> float:
+def _p(
+    before: Sequence[pd.DataFrame], after: Sequence[pd.DataFrame], *, single_runs: bool
+) -> float:
     """Return the p-value of a change in duration.
 
-    It compares runs if a group has several runs, and otherwise the tasks of the two runs. Tasks of
-    the same run are weaker evidence, because they share their host and their time.
+    If a group has several runs, runs are compared. Otherwise, the tasks of the two runs are
+    compared. This is weaker evidence, because the tasks of a run share their host and their time.
     """
     sides = [[runs["duration"].dropna() for runs in side] for side in (before, after)]
-    if one_each:
+    if single_runs:
         none = [np.empty(0)]
         return mann_whitney_p(*(np.concatenate([*none, *side]) for side in sides))
     medians = [np.array([runs.median() for runs in side if len(runs)]) for side in sides]
@@ -230,7 +233,7 @@ def _same_places(
 
 
 def _place(of: Neighbours, known: set[str], renamed: dict[str, str]) -> _Place:
-    """Return a function's known neighbours by their earlier names, and the number of others."""
+    """Return a function's known neighbours by their old names, and the number of others."""
     inputs, outputs = (
         frozenset(old for name in names if (old := renamed.get(name, name)) in known)
         for names in of

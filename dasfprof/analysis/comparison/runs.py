@@ -52,7 +52,7 @@ class ComparedRun:
 
     @cached_property
     def faults(self) -> list[str]:
-        """Clauses that state why the wall time of the run is not suitable for a comparison."""
+        """Reasons why the wall time of the run is not suitable for a comparison, as clauses."""
         trace, faults = self.trace, []
         failed = int((trace.tasks["state"] == "erred").sum())
         if not len(trace.tasks):

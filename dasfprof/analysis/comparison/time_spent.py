@@ -89,8 +89,8 @@ def path_parts(trace: Run, by: By, evidence: Evidence) -> Parts:
 def thread_parts(trace: Run, by: By, evidence: Evidence) -> Parts:
     """Divide the thread-seconds by category and function (or step).
 
-    Idle threads have the name `NO_TASK`. The sum is each worker's number of threads, multiplied by
-    the seconds for which the worker existed, over all workers.
+    Idle threads have the name `NO_TASK`. The sum of all parts is the thread time of all workers:
+    the number of threads of each worker, multiplied by the seconds for which the worker existed.
     """
     accounts = make_accounts(trace)
     groups, busy = accounts.busy[by]
@@ -139,7 +139,7 @@ def _summed(
 def make_waterfall(
     before: Sequence[Parts], after: Sequence[Parts], matching: Matching, name: str
 ) -> pd.DataFrame:
-    """Return the contribution of each category of each function or step to the difference.
+    """Return how much each category of each function or step contributes to the difference.
 
     Parameters
     ----------
@@ -236,7 +236,7 @@ def _places(side: Sequence[Run], by: Place) -> dict[Hashable, float]:
 
 
 def _calls(side: Sequence[Run]) -> dict[_Path, float]:
-    """Return the mean seconds per run of each call, including the calls that it makes."""
+    """Return each call's seconds, including the calls that it makes, averaged over the runs."""
     sums: dict[_Path, float] = {}
     for trace in side:
         samples, _ = samples_of(trace)

@@ -169,9 +169,9 @@ class Trial:
     def answering(self, findings: Sequence[ChangedFinding]) -> Trial:
         """Return the trial with the findings that the change affected.
 
-        If the change saved time, the trial gets the finding that the change fixed: among the
-        findings that are gone or smaller, the one with the largest potential savings. Findings that
-        are caused by other findings only count if there are no others.
+        If the change saved time, the trial gets the finding that the change fixed. Of the findings
+        that were removed or reduced, this is the one with the largest potential savings. Findings
+        that are caused by other findings only count if there are no others.
         """
         fewer = [finding for finding in findings if finding.removed > 0]
         answered = max(

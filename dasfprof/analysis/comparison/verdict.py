@@ -62,9 +62,9 @@ def relative_spread(trace: Run) -> float:
 
 
 def _spread_of_speed(start: Array, relative: Array) -> float:
-    """Return the spread of the duration of a typical task between parts of a run.
+    """Return how much the duration of a typical task varies between parts of a run.
 
-    Medians of few tasks also have a spread by chance (1.25 standard errors), which is subtracted.
+    Medians of few tasks also vary by chance (by 1.25 standard errors), which is subtracted.
     """
     edges = np.linspace(start.min(), start.max(), _PARTS + 1)[1:-1]
     parts = Groups(np.searchsorted(edges, start, side="right"), _PARTS)
@@ -129,7 +129,7 @@ def judge(before: Sequence[ComparedRun], after: Sequence[ComparedRun], least: fl
         f"({format_duration(means[0])} → {format_duration(means[1])})"
     )
     if len(first) == len(second) == 1:
-        return _of_one_each(means, least, by_how_much)
+        return _of_single_runs(means, least, by_how_much)
     p = p_value(first, second)
     runs = f"{count_of(len(first), 'run')} {'each' if len(first) == len(second) else 'before'}"
     runs += f", {len(second)} after" if len(first) != len(second) else ""
@@ -150,7 +150,7 @@ def walls(side: Sequence[ComparedRun]) -> Array:
 
 
 def contributions(path: pd.DataFrame) -> list[tuple[str, float]]:
-    """Sum up a waterfall by function (while functions ran) and by category (of waits).
+    """Sum up the rows of a waterfall: time in functions by function, and waits by category.
 
     The largest absolute difference comes first.
     """
@@ -161,7 +161,7 @@ def contributions(path: pd.DataFrame) -> list[tuple[str, float]]:
     return [(str(sums.index[place]), float(sums.iloc[place])) for place in order]
 
 
-def _of_one_each(means: tuple[float, float], least: float, by_how_much: str) -> Verdict:
+def _of_single_runs(means: tuple[float, float], least: float, by_how_much: str) -> Verdict:
     if not math.isfinite(least):
         text = (
             f"{by_how_much}. With one run each and few tasks, it is unknown how much of this is "
@@ -179,7 +179,7 @@ def _of_one_each(means: tuple[float, float], least: float, by_how_much: str) -> 
     return Verdict(kind, False, means, math.nan, text)
 
 
-def least_of_one(before: ComparedRun, after: ComparedRun) -> float:
+def least_of_single_runs(before: ComparedRun, after: ComparedRun) -> float:
     """Return the minimum difference that can be detected if there is one run per group.
 
     It is computed from the spread within each of the two runs. It is at least `LEAST_OF_ONE`.
@@ -229,8 +229,7 @@ def in_words(
 ) -> list[str]:
     """Return sentences about the verdict, the surroundings, the functions, and the critical path.
 
-    In the sentence about the path, all time of a function has the name of the function, and waits
-    have the names of their categories.
+    The sentence about the critical path names functions, and categories of waits.
     """
     if verdict.kind == "cannot tell":
         return [verdict.text]
@@ -318,7 +317,7 @@ def _path(verdict: Verdict, functions: pd.DataFrame, path: pd.DataFrame) -> str:
 
 
 def _cores(verdict: Verdict, path: pd.DataFrame) -> str:
-    """Return a sentence that functions took longer because of CPU wait, or "".
+    """Return a sentence that says that functions took longer because of CPU wait, or "" if not.
 
     In this case, the functions themselves are not the cause.
     """

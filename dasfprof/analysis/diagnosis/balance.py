@@ -140,9 +140,9 @@ def data_skew(run: RunFigures) -> Iterator[Finding]:
 
 
 def _by_shuffles(run: RunFigures, rows: Array) -> tuple[set[str], bool]:
-    """Return the functions of the shuffles that made these partitions, and whether they are by key.
+    """Return the functions of the shuffles that made these partitions, and whether a key decides.
 
-    A rechunk is not by key.
+    In a shuffle by key, the key of a row decides to which partition it goes. A rechunk has no key.
     """
     outputs = p2p_outputs(run.trace)
     made = outputs & run.inputs_of(rows)
@@ -273,10 +273,10 @@ def _slow_places(run: RunFigures, excess: Array) -> list[Array]:
     places: dict[object, list[int]] = {}
     for number in np.flatnonzero(excess > 0).tolist():
         of_host = worked[hosts[worked] == hosts[number]]
-        is_whole_host = (
+        is_slow_host = (
             len(of_host) > 1 and len(of_host) < len(worked) and (excess[of_host] > 0).all()
         )
-        places.setdefault(hosts[number] if is_whole_host else number, []).append(number)
+        places.setdefault(hosts[number] if is_slow_host else number, []).append(number)
     slow_places = [np.array(numbers, dtype=np.int64) for numbers in places.values()]
     return sorted(slow_places, key=lambda numbers: -float(excess[numbers].sum()))
 

@@ -111,7 +111,10 @@ def _rounded(factor: float) -> str:
 
 
 def _arguments(line: str, text: str) -> Iterator[ChunkArgument]:
-    """Yield the arguments in the text of a line. The line may end with the colon of a block."""
+    """Yield the arguments in the text of a line.
+
+    The line may be the head of a block, such as ``with``.
+    """
     # Syntax trees count columns in bytes.
     text, tree = text.strip(), None
     source = text.encode().decode("latin-1")
@@ -157,7 +160,7 @@ def _values(node: ast.expr) -> Iterator[Any]:
 def _new_value(
     argument: ChunkArgument, arrays: Sequence[Blocks], width: int, factor: float
 ) -> tuple[str, str] | None:
-    """Return an argument's value in the run and the larger value, or None if either is unclear."""
+    """Return an argument's value and a larger value to use, or None if either is unclear."""
     values = list(_values(argument.node))
     match argument.name:
         case "chunks":
@@ -192,7 +195,7 @@ def _bytes_text(size: float) -> str:
 
 
 def _larger(value: Any, shape: tuple[int, ...], blocks: tuple[int, ...], factor: float) -> Any:
-    """Return a larger value for ``chunks=``, or None if the given value did not cut this array."""
+    """Return a larger value for ``chunks=``, or None if the given value does not match."""
     grown = larger_shape(shape, blocks, factor)
     axes = list(zip(shape, blocks, strict=True))
     if _is_size(value) and all(size == value or count == 1 for size, count in axes):

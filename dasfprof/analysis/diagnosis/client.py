@@ -148,7 +148,7 @@ def slow_tokenization(run: RunFigures) -> Iterator[Finding]:
 
 
 def _not_beside_tasks(run: RunFigures, calls: pd.DataFrame) -> float:
-    """Return the seconds of hashing outside the run, or within it while threads were idle."""
+    """Return the seconds of hashing before and after all tasks, and while threads were idle."""
     begin = run.trace.begin + run.begin
     end, seconds = begin + run.wall, calls["tokenising"].to_numpy(dtype=float)
     start, stop = (calls[name].to_numpy(dtype=float) for name in ("time", "stop"))
@@ -184,7 +184,7 @@ _HANDS = re.compile(rf"\b({'|'.join(_SPARED)})\(")
 def _handed_by(run: RunFigures, calls: pd.DataFrame) -> str:
     """Return the Dask function that received the values, such as ``from_array``.
 
-    Returns an empty string if the source line of the first call does not show exactly one.
+    The result is empty if the source line of the first call names no such function, or several.
     """
     first, lines = calls.iloc[0], run.trace.lines
     if first["call"] in _SPARED:
@@ -318,8 +318,8 @@ _LARGE_VALUES = 10_000_000
 #: Advice by the stage that takes most of the time.
 _CHANGES = {
     Stage.PROGRAM: "Start with the work that is ready: submit it with persist() or submit(). Then "
-    "read, import and build everything else while the cluster works. Read inputs in tasks instead of in "
-    "your script. See client_activity() for the lines.",
+    "read, import and build everything else while the cluster works. Read inputs in tasks instead "
+    "of in your script. See client_activity() for the lines.",
     Stage.OPTIMISING: "Reduce the number of partitions and layers that Dask has to optimize: use "
     "larger chunks and fewer columns, and call persist() once on collections that several "
     "computations share.",

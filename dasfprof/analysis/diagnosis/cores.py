@@ -131,8 +131,8 @@ def _sampled_waits(run: RunFigures, functions: Array) -> tuple[float, float]:
     samples, of_function = samples.take(selected), of_function[selected]
     if len(samples) < _FEWEST:
         return np.nan, np.nan
-    one_group = np.zeros(len(samples), dtype=np.int64)
-    parts = split(parts_of(samples, of_function).summed(one_group, 1))
+    group_ids = np.zeros(len(samples), dtype=np.int64)
+    parts = split(parts_of(samples, of_function).summed(group_ids, 1))
     lock, others = (ratio(each, parts.seconds)[0] for each in (parts.lock_wait, parts.waiting))
     return float(lock), float(others)
 
@@ -217,7 +217,7 @@ def cpu_oversubscribed(run: RunFigures) -> Iterator[Finding]:
 
 
 def _no_more_than_cores(run: RunFigures, cores: int, others: Figures | None) -> list[Change]:
-    """Return the change to at most one thread per core that other programs leave free."""
+    """Return the change to one thread per core, not counting cores that other programs use."""
     if not cores:
         return fewer_threads(run)  # The number of cores was not recorded.
     used = others.cores if others is not None and others.cores >= BLAMED else 0.0
@@ -229,9 +229,9 @@ def _no_more_than_cores(run: RunFigures, cores: int, others: Figures | None) -> 
 def _beyond_tasks(run: RunFigures, task_cpu: float) -> float:
     """Return the CPU seconds of threads that libraries started while tasks ran.
 
-    Imports and unpickling in a process without a running task do not count, and neither do the
-    threads of P2P shuffles. If the CPU time of Dask's threads was not recorded, each event loop
-    counts as one core.
+    Imports, unpickling in a process without a running task, and the threads of P2P shuffles do not
+    count. If the CPU time of Dask's own threads was not recorded, each event loop is assumed to use
+    one core.
     """
     usage, shuffles = process_cpu(run.trace), np.unique(run.functions.codes[p2p_runs(run.trace)])
     if not len(usage.processes) or usage.processes["service"].isna().any():
@@ -284,7 +284,7 @@ def _limit_in_words(unlimited: tuple[str, ...] | None) -> str:
 
 
 def _other_programs(run: RunFigures) -> Figures | None:
-    """Return the cores that other programs used on the host where they used most, or None."""
+    """Return how many cores other programs used, on the host where they used most, or None."""
     known = host_programs(run.trace)
     others = known.others()
     if others is None:
@@ -319,7 +319,7 @@ def idle_share(run: RunFigures) -> float:
 
 
 def _programs_in_words(others: Figures | None) -> tuple[str, str]:
-    """Return a sentence about other programs, and the list of these if they are the cause."""
+    """Return a sentence about other programs. If they are the cause, also return their names."""
     if others is None:
         return "", ""
     if others.cores < _NAMED:
@@ -380,9 +380,9 @@ def fewer_threads(run: RunFigures) -> list[Change]:
 
 
 def without_waiting(run: RunFigures, rows: Array) -> Array:
-    """Return the durations of all task runs.
+    """Return the durations of all task runs, without the waits of the given rows.
 
-    The durations of the given rows contain only CPU time and CPU wait.
+    The durations of these rows contain only CPU time and CPU wait.
     """
     return run.with_durations(rows, run.cpu[rows] + run.core_wait[rows])
 

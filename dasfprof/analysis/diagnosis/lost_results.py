@@ -41,7 +41,10 @@ _EVEN, _FEW, _MOSTLY, _NEAR = 2, 4, 0.75, 1.25
 
 
 def find_rhythm(run: RunFigures, departures: Mapping[int, Departure]) -> Figures | None:
-    """Return figures of regular losses for an unknown reason, or None if there are none."""
+    """Return figures about workers that were lost at regular intervals, or None.
+
+    The reason is unknown.
+    """
     lives = [life for life, departure in departures.items() if departure.why is Why.UNKNOWN]
     gaps = np.diff(np.sort(run.trace.workers["left"].to_numpy(dtype=float)[lives]))
     if len(gaps) < _EVEN or not gaps.min() > 0:
@@ -64,7 +67,7 @@ def find_rhythm(run: RunFigures, departures: Mapping[int, Departure]) -> Figures
 
 
 def rhythm_in_words(rhythm: Figures | None) -> str:
-    """Return a sentence about regular losses, or an empty string if losses were irregular."""
+    """Return a sentence about workers that were lost at regular intervals, or ""."""
     if rhythm is None:
         return ""
     known = np.isfinite(rhythm.memory + rhythm.limit)
@@ -398,7 +401,7 @@ def _built(run: RunFigures, seconds: Array) -> list[str]:
 
 
 def _computed_again(run: RunFigures) -> tuple[Array, Array]:
-    """Return masks of task runs that recomputed a result: on a client's request, and after a loss.
+    """Return masks of task runs that recomputed results for a client, and of those after a loss.
 
     If the stimulus is unknown, a task run counts as requested, unless workers were lost. If two
     clients each request a result once, the second task run does not count, because no client knows

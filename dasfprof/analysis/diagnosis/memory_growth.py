@@ -82,7 +82,7 @@ def _figures(growth: MemoryGrowth, drift: Drift) -> dict[str, Any]:
 
 
 def _of_limits(run: RunFigures, process: ProcessGrowth, rise: float) -> dict[str, Any]:
-    """Return a rise as a fraction of the workers' memory limits, and the severity that follows."""
+    """Return a rise as a fraction of the workers' memory limits, and its severity."""
     limits = float(run.trace.workers["memory_limit"].to_numpy(dtype=float)[process.lives].sum())
     share = Share(rise / limits) if np.isfinite(limits) and limits > 0 else None
     return {

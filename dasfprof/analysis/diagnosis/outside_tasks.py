@@ -1,4 +1,4 @@
-"""Rules about idle threads: because work runs outside of tasks, or for an unknown reason."""
+"""Rules about threads that are idle while work runs outside of tasks, or for an unknown reason."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def work_outside_tasks(run: RunFigures) -> Iterator[Finding]:
 
 
 def _function(run: RunFigures) -> str:
-    """Return the name of the function outside of tasks for which workers needed most time."""
+    """Return the name of the function outside of tasks that took most of the workers' time."""
     ran = run.trace.worker_functions
     seconds = ran.groupby(ran["function"].astype(object))["duration"].sum()
     return excerpt(str(seconds.idxmax())) if len(seconds) else "a function"

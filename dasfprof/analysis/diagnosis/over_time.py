@@ -150,7 +150,7 @@ def _calls_meanwhile(run: RunFigures, begins: Array, ends: Array) -> dict[str, A
 
 
 def _of_a_known_client(run: RunFigures, rows: Array, begin: Array) -> Array:
-    """Return a mask of gaps whose client is unknown or had submitted a graph before the gap.
+    """Return a mask of gaps whose client had submitted a graph before the gap, or is unknown.
 
     A client does not keep the cluster waiting before its first graph.
     """
@@ -226,7 +226,7 @@ def sequential_submission(run: RunFigures) -> Iterator[Finding]:
 
 
 def _longest_calls(run: RunFigures) -> Figures | None:
-    """Return figures of the line whose calls wait longest, or None if it makes too few calls."""
+    """Return figures about the line whose calls wait longest, or None if it makes too few calls."""
     calls = find_calls(run.trace).sort_values("waiting", ascending=False, kind="stable").head(1)
     if not len(calls) or calls["calls"].iloc[0] < _ROUNDS:
         return None
@@ -280,7 +280,10 @@ def no_workers(run: RunFigures) -> Iterator[Finding]:
 
 
 def _restarts(run: RunFigures) -> tuple[Array, Array]:
-    """Return the starts and ends of restarts, which last until as many workers have joined."""
+    """Return the starts and ends of restarts.
+
+    A restart lasts until as many workers have joined again.
+    """
     changes = run.trace.cluster_changes
     restarts = changes[(changes["action"] == "restart").to_numpy(dtype=bool)]
     joined = np.sort(run.trace.joined[run.accounts.lives.ids])
@@ -396,7 +399,7 @@ def _are_called_alike(run: RunFigures, of_function: Array) -> bool:
 
 
 def _excess(run: RunFigures, of_function: Array) -> tuple[float, float]:
-    """Return the mean seconds of a function's first task runs, and the fraction of time above it.
+    """Return the mean seconds of a function's first task runs, and the fraction of time beyond.
 
     If the first third of the task runs is not clearly faster than the last third, the fraction is
     0. Otherwise the mean is that of the first tenth, because the function already gets slower

@@ -126,7 +126,7 @@ def tasks_too_small(run: RunFigures) -> Iterator[Finding]:
 
 
 def _small_shuffles(run: RunFigures) -> Array:
-    """Return a mask of the task runs of P2P shuffles, which is empty unless partitions are small.
+    """Return a mask of the task runs of P2P shuffles if their partitions are small.
 
     Such a task takes almost the same time for a larger partition.
     """
@@ -167,7 +167,7 @@ def _serialising(run: RunFigures) -> float:
 
 
 def _costly(run: RunFigures) -> str:
-    """Return the advice if the handling of each single task takes long."""
+    """Return the advice for tasks each of which takes long to handle."""
     others = (
         "slow pickling, blocked event loops, or a busy host. This trace does not show which of "
         "these is the cause."
@@ -380,7 +380,7 @@ def _larger_chunks(run: RunFigures, most: int) -> Figures:
         return _larger_chunks(run, source) if costs["times_larger"][source] > 1 else more_work
     if not chunks.divisible[most] or chunk < _DIVISIBLE:
         begun = _cut_as_finely(run, most)
-        if begun is None and _needs_its_own(run, most):
+        if begun is None and _depends_on_itself(run, most):
             return more_work
         if begun is None:
             inputs = Count(max(2, round(factor)))
@@ -404,8 +404,8 @@ def _larger_chunks(run: RunFigures, most: int) -> Figures:
 def _chunks_are_chosen_in(run: RunFigures, most: int, wanted: float) -> int:
     """Return the function whose chunk size determines the chunk size of another function.
 
-    Usually this is the same function. If a larger chunk would exceed every array or frame from
-    which the run starts, it is the function that creates the largest of these. For example, the
+    Usually this is the same function. If a larger chunk would exceed every array or dataframe that
+    the run begins with, it is the function that creates the largest of these. For example, the
     chunks of an intermediate array in a matrix product follow from those of both matrices.
     """
     chunks = find_chunks(run.trace)
@@ -433,7 +433,7 @@ def _cut_as_finely(run: RunFigures, most: int) -> int | None:
     )
 
 
-def _needs_its_own(run: RunFigures, most: int) -> bool:
+def _depends_on_itself(run: RunFigures, most: int) -> bool:
     """Return whether most runs of a function depend on other runs of the same function."""
     rows = np.flatnonzero(run.functions.codes == most)
     lengths, items = run.trace.task_dependencies
@@ -444,7 +444,7 @@ def _needs_its_own(run: RunFigures, most: int) -> bool:
 
 
 def _has_axes_of_sources(run: RunFigures, most: int) -> bool:
-    """Return whether a function's arrays have as many axes as an array from which the run starts.
+    """Return whether a function's arrays have as many axes as an array that the run begins with.
 
     Users do not choose the chunks of other arrays: in a matrix product, for example, there is an
     intermediate array with three axes.

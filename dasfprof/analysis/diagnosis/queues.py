@@ -82,7 +82,7 @@ def distributed_lock(run: RunFigures) -> Iterator[Finding]:
     because="tasks occupy their threads while they wait for other tasks",
 )
 def missing_secede(run: RunFigures) -> Iterator[Finding]:
-    """Find tasks that wait for other tasks in threads that these other tasks would need."""
+    """Find tasks that occupy threads while they wait for other tasks, which need these threads."""
     waited = run.functions.sum(np.clip(run.working - run.cpu, 0.0, None))
     times, count = run.slots.times, len(run.trace.tasks)
     begun, runnable = times.executing[:count], times.runnable[:count]
@@ -173,7 +173,7 @@ _CHANGES = ((1, 0, 0), (-1, 0, 0), (0, 1, -1), (0, -1, 0), (0, 0, 1))
 
 
 def _idle_beside(run: RunFigures, rows: Array) -> tuple[float, int]:
-    """Return the idle seconds of threads while the maximum number of these task runs was executing.
+    """Return the idle thread-seconds while as many of these task runs as possible were executing.
 
     An idle thread counts only while further tasks are ready on its worker. The second value is the
     maximum number of concurrent task runs on a worker.
@@ -275,7 +275,7 @@ def poor_placement(run: RunFigures) -> Iterator[Finding]:
 def _assigned_early(
     run: RunFigures, waits: Array, queues: str, queued: bool, **figures: Any
 ) -> Finding:
-    """Return the finding about tasks that could run anywhere but wait behind other tasks."""
+    """Return the finding about tasks that wait behind others although they could run anywhere."""
     blocked = blocked_while_ready(run.trace)[: len(waits)]
     share = float(blocked.sum()) / float(waits.sum())
     by_loop = (

@@ -160,11 +160,12 @@ def _most(function: str, run: RunFigures, codes: Array, names: Sequence[str]) ->
 
 
 def without_general(findings: Sequence[Finding], wall: float) -> list[Finding]:
-    """Leave out findings of general rules for which other findings give a reason.
+    """Leave out findings of general rules if other findings give the reason.
 
-    A general finding about a function is left out if a finding of medium or high severity, whose
-    rule explains the general rule, is about the same function or none. A general finding about idle
-    threads is left out if there is any other finding that is not about the recording.
+    A general finding about a function is left out if another finding explains it: one of medium or
+    high severity, whose rule explains the general rule, and which is about the same function or
+    about none. A general finding about idle threads is left out if there is any other finding that
+    is not about the recording.
     """
     others = [
         finding
@@ -223,7 +224,7 @@ def _facts(run: RunFigures) -> set[str]:
 
 
 def without_refuted(findings: Sequence[Finding], facts: set[str]) -> list[Finding]:
-    """Replace advice that other findings refute by the reason.
+    """Replace advice that other findings refute by the reason why it does not help.
 
     Refuted advice cannot refute other advice.
     """

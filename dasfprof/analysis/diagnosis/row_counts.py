@@ -163,7 +163,7 @@ def unused_columns(run: RunFigures) -> Iterator[Finding]:
         takers, givers = frames.takers[uses], frames.givers[uses]
         columns = frames.columns[of_layer]
         is_read = not np.isin(np.flatnonzero(of_layer), frames.takers).any()
-        kept = np.where(np.isnan(frames.columns[takers]), 1.0, frames.columns[takers])
+        widths = np.where(np.isnan(frames.columns[takers]), 1.0, frames.columns[takers])
         if (
             not (is_read and frames.is_known[of_layer].all())
             or not is_selection[takers].all()
@@ -171,7 +171,7 @@ def unused_columns(run: RunFigures) -> Iterator[Finding]:
             or not (columns == columns[0]).all()
         ):
             continue
-        used = sum(kept[layers[takers] == other].max() for other in np.unique(layers[takers]))
+        used = sum(widths[layers[takers] == other].max() for other in np.unique(layers[takers]))
         size = float(np.nansum(sizes[of_layer]))
         is_unused = columns[0] >= _COLUMNS and used <= _USED * columns[0]
         if is_unused and (largest is None or size > largest[0]):

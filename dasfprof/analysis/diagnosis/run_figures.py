@@ -114,7 +114,7 @@ class UnusualRuns(TaskFigures):
         rows
             Rows of `Trace.tasks`.
         excess
-            Excess seconds of each task run. They count as the last seconds of the task run.
+            Excess seconds of each task run. They are assumed to be its last seconds.
         """
         stop = self.slots.times.stop[rows]
         begins, ends = union(stop - excess, stop)
@@ -213,7 +213,7 @@ class RunFigures(UnusualRuns):
 
     @cached_property
     def fetched_singly(self) -> tuple[int, float]:
-        """Number of calls that fetch results one by one, and the seconds that these calls lose.
+        """Number of calls that fetch results one by one, and seconds that one call would save.
 
         Time with unfinished tasks does not count, because a single call would also wait for the
         tasks.
@@ -231,7 +231,7 @@ class RunFigures(UnusualRuns):
 
     @property
     def sent_large(self) -> bool | None:
-        """Whether graphs embedded large values in many tasks, or None if not fully recorded."""
+        """Whether graphs embedded large values in many tasks, or None if not fully known."""
         sent, graphs = self.trace.graphs_sent, self.trace.graphs
         if not len(sent) or set(graphs["client"]) - set(sent["client"]):
             return None
@@ -276,7 +276,7 @@ class RunFigures(UnusualRuns):
         return None if share < MOST_WAITING else Share(share)
 
     def with_durations(self, rows: Array, seconds: Array | float) -> Array:
-        """Return the durations of all task runs, in which the given rows have other seconds.
+        """Return the durations of all task runs, with new seconds for the given rows.
 
         Task runs that seceded keep their durations, because these depend on what the tasks wait
         for.

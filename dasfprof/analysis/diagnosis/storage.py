@@ -34,7 +34,7 @@ _READ_TABLES, _FEWEST_SAMPLES = {"read_csv", "read_table", "read_parquet"}, 20
 
 
 def _reads(run: RunFigures, rows: Array) -> tuple[int, float, float]:
-    """Return the number, bytes and seconds of the read requests of known size in task runs."""
+    """Return the number, total bytes and total seconds of the task runs' reads of known size."""
     table = run.trace.storage
     keys = run.trace.tasks["key_id"].to_numpy()[rows]
     table = table[np.isin(table["key_id"], keys) & (table["unsized"] == 0) & (table["reads"] > 0)]
@@ -108,7 +108,7 @@ def small_requests(run: RunFigures) -> Iterator[Finding]:
 
 @rule("chunk-mismatch", explains="small-requests io-bound dominant-function blocked-tasks")
 def chunk_mismatch(run: RunFigures) -> Iterator[Finding]:
-    """Find the layer whose tasks read stored chunks that other tasks of the layer also read."""
+    """Find the layer that loses most time by reading the same stored chunks several times."""
     pairs = _read_items(run)
     if not len(pairs):
         return
@@ -201,7 +201,7 @@ def repeated_reads(run: RunFigures) -> Iterator[Finding]:
 
 
 def _time_in_reads(run: RunFigures, function: str) -> float:
-    """Return the fraction of a function's time in reads of tables or HDF5, or 0 if unknown."""
+    """Return the fraction of its time in which a function reads tables or HDF5, or 0 if unknown."""
     samples, _ = samples_of(run.trace, function)
     if len(samples) < _FEWEST_SAMPLES:
         return 0.0

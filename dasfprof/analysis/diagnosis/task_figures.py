@@ -46,7 +46,7 @@ class SampledFigures:
         return np.maximum(nbytes, 0.0)
 
     def counted(self, name: str) -> Array:
-        """Return the growth of a counter of `Trace.managed_memory` on each worker, 0 if unknown."""
+        """Return the growth of a counter of `Trace.managed_memory` on each worker, or 0."""
         grown = self._grown(self.trace.managed_memory, name)
         return np.zeros(len(self.trace.workers)) if grown is None else grown
 
@@ -225,7 +225,7 @@ class TaskFigures(SampledFigures):
 
     @cached_property
     def held(self) -> Array:
-        """Fraction of the function's duration in each task run before it called `secede()`."""
+        """Fraction of the function's duration before it called `secede()`, for each task run."""
         slots, rows = self.slots, slice(len(self.trace.tasks))
         start, stop = slots.times.start[rows], slots.times.stop[rows]
         inside = np.maximum(np.minimum(stop, slots.end[rows]) - start, 0.0)
@@ -269,13 +269,13 @@ class TaskFigures(SampledFigures):
 
     @cached_property
     def concurrency(self) -> tuple[Array, Array]:
-        """Times at which the number of busy slots changes, and the number from each time on."""
+        """Times at which the number of busy slots changes, and the number after each time."""
         slots = self.trace.whole.slots
         return open_spans(slots.times.executing, slots.end)
 
     @cached_property
     def _idle(self) -> tuple[Array, Array]:
-        """Times at which the number of idle threads changes, and the number from each time on."""
+        """Times at which the number of idle threads changes, and the number after each time."""
         lives, (changes, held) = self.accounts.lives, self.concurrency
         times = np.concatenate([changes, lives.begin, lives.end])
         steps = np.concatenate([-np.diff(held, prepend=0), lives.threads, -lives.threads])
@@ -322,6 +322,6 @@ class TaskFigures(SampledFigures):
 
     @cached_property
     def on_cpu(self) -> Array:
-        """Fraction of each task run's time on the CPU, where the time does not include CPU wait."""
+        """Fraction of each task run's time, not counting CPU wait, that it spent on the CPU."""
         share: Array = ratio(self.cpu, self.working)
         return np.nan_to_num(share)

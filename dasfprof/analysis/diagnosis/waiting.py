@@ -73,7 +73,7 @@ _FAILED = 0.05
     because="tasks wait for a lock of their process",
 )
 def per_process_lock(run: RunFigures) -> Iterator[Finding]:
-    """Find functions of which a process runs one task at a time while others wait for a lock.
+    """Find functions with one running task per process while their other tasks wait for a lock.
 
     Either samples show that tasks wait for the lock, or the tasks of each process end one after
     another at regular intervals, independently of the other processes.
@@ -161,7 +161,7 @@ def waiting(run: RunFigures) -> Iterator[Finding]:
 
 
 def _in_reader(run: RunFigures, name: str, name_rows: Array) -> float:
-    """Return the fraction of a function's time that samples show waiting in libraries that read.
+    """Return the fraction of samples in which a function waits in libraries that read data.
 
     The fraction is 0 if most waits are for other things, or if other threads compute meanwhile.
     """
@@ -171,7 +171,7 @@ def _in_reader(run: RunFigures, name: str, name_rows: Array) -> float:
 
 
 def _of_others(run: RunFigures, name: str, name_rows: Array) -> bool:
-    """Return whether other threads compute for much of the time for which a function waits.
+    """Return whether other threads compute during much of the time in which a function waits.
 
     These threads are assumed to have as much CPU wait per CPU second as the function's tasks.
     """
@@ -299,8 +299,8 @@ def _blocked(run: RunFigures, name: str, rows: Array, name_rows: Array, share: S
             "parallel should together start at most one thread per core."
         )
         unknown = (
-            "Find out what these threads or processes do: samples do not show that they compute. If "
-            "they only wait, you can start more of them than there are cores. If they compute, "
+            "Find out what these threads or processes do: samples do not show that they compute. "
+            "If they only wait, you can start more of them than there are cores. If they compute, "
             "there should be at most one per core."
         )
         suggestion = [limit if of_others else unknown]

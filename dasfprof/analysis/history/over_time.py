@@ -13,7 +13,7 @@ from dasfprof.analysis.diagnosis.registry import SEVERITIES
 from dasfprof.analysis.history.summary import (
     file_states,
     keep,
-    read_kept,
+    read_stored,
     read_trace,
     stays,
     summarise_run,
@@ -125,7 +125,7 @@ def _summaries(directory: Path, *, progress: bool) -> list[dict[str, Any]]:
         states = file_states(directory)
     except OSError:
         return []
-    stored = read_kept(directory, states)
+    stored = read_stored(directory, states)
     known = {name for files, _ in stored for name in files}
     new = [directory / name for name in states if name not in known]
     runs = find_runs(directory, new) if new else []
@@ -179,7 +179,7 @@ def _trend_of(runs: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _counts(run: dict[str, Any]) -> bool:
-    """Return whether a run is complete, so that its wall time can be compared."""
+    """Return whether a run is complete. Only then can its wall time be compared."""
     return run["ended"] and not run["goes_on"] and run["seconds"] is not None
 
 

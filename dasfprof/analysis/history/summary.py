@@ -45,7 +45,7 @@ def read_trace(run: Run) -> NormalRun:
 
 
 def stays(trace: NormalRun) -> bool:
-    """Return whether the summary of a run stays valid, because recording has ended."""
+    """Return whether the recording of a run has ended, so that its summary stays valid."""
     return trace.recording is not RecordingEnd.GOES_ON
 
 
@@ -128,7 +128,7 @@ def file_states(directory: Path) -> State:
     return states
 
 
-def read_kept(directory: Path, states: State) -> list[tuple[State, dict[str, Any]]]:
+def read_stored(directory: Path, states: State) -> list[tuple[State, dict[str, Any]]]:
     """Return the files and the stored summary of each run whose files have not changed."""
     try:
         stored = json.loads((directory / FILE).read_text(encoding="utf-8"))
@@ -205,7 +205,7 @@ class Experience:
         self._runs = [_sums(trace) for trace in traces]
 
     def expect(self, function: str, place: Place | None) -> Expectation:
-        """Return the expected duration of a task run of `function` that the line `place` built."""
+        """Return the expected duration of a task run of `function` that line `place` built."""
         levels: list[tuple[Basis, Place | None]] = [("function", None)]
         if place is not None:
             levels.insert(0, ("line", place))

@@ -117,7 +117,7 @@ def idle_cells(
 
 
 def _pool_until(
-    times: Array, threads: idle_time.IdleThreads, until_times: Array, of_one: Array
+    times: Array, threads: idle_time.IdleThreads, until_times: Array, worker_times: Array
 ) -> Array:
     """Return the cumulative seconds of one worker's pool threads that one cause explains.
 
@@ -129,13 +129,13 @@ def _pool_until(
         Times at which to return the seconds.
     threads
         The idle threads of the worker.
-    until_times, of_one
+    until_times, worker_times
         Cumulative seconds for which this cause explains one thread of the pool: at `times`, and at
         ``threads.times``.
     """
-    passed = np.append(0.0, np.cumsum(threads.idle[:-1] * np.diff(of_one)))
+    passed = np.append(0.0, np.cumsum(threads.idle[:-1] * np.diff(worker_times)))
     index = np.maximum(np.searchsorted(threads.times, times, side="right") - 1, 0)
-    return passed[index] + threads.idle[index] * (until_times - of_one[index])
+    return passed[index] + threads.idle[index] * (until_times - worker_times[index])
 
 
 def _changes(pool: idle_time.Pool) -> Array:

@@ -111,11 +111,11 @@ def _of_the_client(run: Run, graph: dict[Any, Any], stages: dict[Stage, float]) 
         return np.nan
     sent = row_of(run.graphs_sent, clients.index(graph["client"]))
     workers = zip(run.workers["kind"], run.workers["host"], strict=True)
-    one_clock = ("scheduler", sent["host"]) in set(workers)
-    if one_clock and sent["start"] > known:  # The client's first graph was sent before recording.
+    same_clock = ("scheduler", sent["host"]) in set(workers)
+    if same_clock and sent["start"] > known:  # The client's first graph was sent before recording.
         return np.nan
     since, start, ended = (float(sent[name]) for name in ("since", "start", "time"))
-    if one_clock:
+    if same_clock:
         # The scheduler may handle the graph before the client's call has returned.
         ended = max(min(ended, taken_up if np.isfinite(taken_up) else known), start)
         stages[Stage.SENDING] = taken_up - ended
@@ -124,7 +124,7 @@ def _of_the_client(run: Run, graph: dict[Any, Any], stages: dict[Stage, float]) 
     stages[Stage.PROGRAM] = max(start - optimising - since - stages[Stage.PROMPT], 0.0)
     stages[Stage.OPTIMISING] = float(sent["optimising"])
     stages[Stage.PICKLING] = ended - start
-    return since if one_clock else np.nan
+    return since if same_clock else np.nan
 
 
 def _taken_up(run: Run, graph: dict[Any, Any]) -> float:

@@ -60,9 +60,9 @@ def held_at(run: Run, time: float) -> HeldResults:
     size[why == UNRECORDED] = np.nan
     life = tasks["worker_id"].to_numpy()[rows]
     stays = ends_of_lives(run)[life] > time
-    is_kept = _not_dropped(run, time, of_key)
-    stays &= is_kept(np.arange(len(rows)), life, times.done[rows])
-    copied, copy_life = _copies(run, time, rows, of_key, is_kept)
+    is_held = _not_dropped(run, time, of_key)
+    stays &= is_held(np.arange(len(rows)), life, times.done[rows])
+    copied, copy_life = _copies(run, time, rows, of_key, is_held)
     # If the worker that computed a result left, the copy is the only one.
     of_copy = np.where(stays[copied] & (why[copied] != UNRECORDED), COPY, why[copied])
     staying, by = np.flatnonzero(stays), np.where(of_copy == COPY, -1, needed_by[copied])
@@ -187,10 +187,10 @@ class _Dependents:
 #: A function of the indices of results, of the worker instances that hold copies of them, and of
 #: the times at which the copies arrived. It returns a mask of the copies that the workers were not
 #: asked to drop later.
-_Kept = Callable[[Array, Array, Array], Array]
+_IsHeld = Callable[[Array, Array, Array], Array]
 
 
-def _not_dropped(run: Run, time: float, of_key: Array) -> _Kept:
+def _not_dropped(run: Run, time: float, of_key: Array) -> _IsHeld:
     """Return a function that selects the copies that workers could still hold at `time`."""
     table, count = run.copies_dropped, len(run.workers)
     at = run.since_begin(table["time"])
@@ -199,15 +199,15 @@ def _not_dropped(run: Run, time: float, of_key: Array) -> _Kept:
     pairs = indices[asked] * count + table["worker_id"].to_numpy()[asked]
     last = pd.Series(at[asked], dtype=float).groupby(pairs).max()
 
-    def is_kept(indices: Array, lives: Array, since: Array) -> Array:
+    def is_held(indices: Array, lives: Array, since: Array) -> Array:
         dropped = last.reindex(indices.astype(np.int64) * count + lives).to_numpy()
         return ~(dropped >= since)
 
-    return is_kept
+    return is_held
 
 
 def _copies(
-    run: Run, time: float, rows: Array, of_key: Array, is_kept: _Kept
+    run: Run, time: float, rows: Array, of_key: Array, is_held: _IsHeld
 ) -> tuple[Array, Array]:
     """Return the copies of results that workers had received, without duplicates.
 
@@ -225,7 +225,7 @@ def _copies(
     same_worker = run.tasks["worker_id"].to_numpy()[rows][indices] == life[of]
     # If a key ran again, earlier transfers moved the result of its earlier run.
     late = stop[of] >= run.times.done[rows][indices]
-    late &= is_kept(indices, life[of], stop[of])
+    late &= is_held(indices, life[of], stop[of])
     pairs = np.unique(np.stack([indices, life[of]], axis=1)[late & ~same_worker], axis=0)
     return pairs[:, 0], pairs[:, 1]
 

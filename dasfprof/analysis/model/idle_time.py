@@ -199,12 +199,12 @@ class Pool:
 
 def pool_of(workers: list[IdleThreads], demand: PoolDemand) -> Pool:
     """Return the causes of idle threads that have no cause in their worker."""
-    times = np.concatenate([np.empty(0), *(of_one.times for of_one in workers)])
+    times = np.concatenate([np.empty(0), *(worker.times for worker in workers)])
     if not len(times):
         return Pool(times, {})
     order = np.argsort(times, kind="stable")
     changes = [
-        (np.diff(of_one.idle, prepend=0), np.diff(of_one.surplus, prepend=0)) for of_one in workers
+        (np.diff(worker.idle, prepend=0), np.diff(worker.surplus, prepend=0)) for worker in workers
     ]
     idle, surplus = (
         np.cumsum(np.concatenate(of_workers)[order], dtype=_INT)

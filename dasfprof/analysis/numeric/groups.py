@@ -298,15 +298,15 @@ class GrowingColumn:
         """
         pieces, self._pieces = self._pieces, []
         value = np.array([missing]).astype(self._dtype)
-        is_whole = sum(len(piece) for _, piece in pieces) == rows
+        is_complete = sum(len(piece) for _, piece in pieces) == rows
         if self._width == 1 and all(is_constant(piece) for _, piece in pieces):
             values = [piece[:1].astype(self._dtype) for _, piece in pieces]
-            values += [] if is_whole and values else [value]
+            values += [] if is_complete and values else [value]
             # Values are compared bit by bit, so that NaN equals NaN, and 0.0 differs from -0.0.
             if len({scalar.tobytes() for scalar in values}) == 1:
                 return np.broadcast_to(values[0], rows)
         shape = (rows,) if self._width == 1 else (rows, self._width)
-        column = np.empty(shape, self._dtype) if is_whole else np.full(shape, value)
+        column = np.empty(shape, self._dtype) if is_complete else np.full(shape, value)
         for row, piece in pieces:
             column[row : row + len(piece)] = piece
         return column

@@ -44,7 +44,7 @@ class FlameTree:
     names: list[Name]
     #: Seconds of each call including the calls that it makes, and seconds in its own code.
     spent: Split
-    own_seconds: Array
+    self_seconds: Array
     #: Number of lines of each call. For each line, its number (0 if unknown) and its seconds,
     #: including calls that the line makes.
     line_counts: Array
@@ -93,14 +93,14 @@ class StackTree:
         self._begins = np.cumsum(self._lengths) - self._lengths
         self._ways = np.array([place for way in ways for place in way], dtype=np.int64)
 
-    def own_sums(self, values: Array) -> Array:
+    def self_sums(self, values: Array) -> Array:
         """Return, for each call, the sum of a value over the stacks in which it is innermost."""
         # Without stacks, numpy would return integers.
         return np.bincount(self.last[:-1], values, len(self.callers)).astype(float)
 
     def sums(self, values: Array) -> Array:
         """Return, for each call, the sum of a value over the stacks that contain the call."""
-        sums = self.own_sums(values)
+        sums = self.self_sums(values)
         for call in range(len(sums) - 1, -1, -1):
             if self.callers[call] >= 0:
                 sums[self.callers[call]] += sums[call]
@@ -161,7 +161,7 @@ def flame_tree(
     shown = np.flatnonzero(place[call_of] >= 0)
     shown = shown[np.lexsort((tree.lines[codes[shown]], place[call_of[shown]]))]
     ends = np.searchsorted(numbers, groups * count + tree.last[stacks])
-    own_seconds = np.bincount(ends, parts.seconds, len(numbers))
+    self_seconds = np.bincount(ends, parts.seconds, len(numbers))
     functions = np.r_[tree.functions[call], len(tree.names) + known][order]
     used, functions = np.unique(functions, return_inverse=True)
     texts = [*tree.names, *(Name(name, "") for name in [*names, "(unknown)"])]
@@ -170,7 +170,7 @@ def flame_tree(
         functions=functions,
         names=[texts[row] for row in used.tolist()],
         spent=split(sums.take(order)),
-        own_seconds=own_seconds[order],
+        self_seconds=self_seconds[order],
         line_counts=np.bincount(place[call_of[shown]], minlength=len(order)),
         lines=tree.lines[codes[shown]],
         line_spent=split(spent.take(shown)),

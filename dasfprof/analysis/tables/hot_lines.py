@@ -166,7 +166,7 @@ def call_tree(
             "File": text([name.file for name in names]),
             "Time (s)": of_calls[rows],
             "Share (%)": of_calls[rows] / total * 100,
-            "Self (s)": tree.own_sums(seconds)[rows],
+            "Self (s)": tree.self_sums(seconds)[rows],
             "Samples": samples_of_calls[rows].astype(np.int64),
         }
     )

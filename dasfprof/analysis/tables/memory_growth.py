@@ -182,7 +182,7 @@ def _anatomy(run: Run, time: float, by: Holder, process: int | None = None) -> p
         runs = slots.functions[ran[0]] if len(ran) == 1 else ""
         other_rows += [
             (who, what, size, runs if what == _RECENT else "")
-            for what, size in _rest(memory, worker_results, explained, unmanaged)
+            for what, size in _remainder(memory, worker_results, explained, unmanaged)
         ]
     if by == "cluster":
         for name, readings in memory_of_others(run).items():
@@ -236,7 +236,7 @@ def _summed(rows: Mapping[str, Sequence[Any] | Array], group: list[str]) -> pd.D
     )
 
 
-def _rest(
+def _remainder(
     memory: float, counted: list[dict[str, float]], explained: float, old: float
 ) -> Iterator[tuple[str, float]]:
     """Yield labels and bytes of a process's memory that does not belong to the listed results."""

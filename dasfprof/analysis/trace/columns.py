@@ -105,18 +105,18 @@ class FactColumns:
         Collects the keys of args whose form is "key" or "keys".
     forms
         The form of each arg that becomes a column.
-    keep_rest
+    keep_others
         Whether all other args become columns as well. Numbers then become floats, and other values
         become categories.
     """
 
     def __init__(
-        self, collector: KeyCollector, forms: dict[str, Form], *, keep_rest: bool = False
+        self, collector: KeyCollector, forms: dict[str, Form], *, keep_others: bool = False
     ) -> None:
         self.rows = 0
         self._categories: dict[str, Categories] = {}
         self._collector = collector
-        self._keep_rest = keep_rest
+        self._keep_others = keep_others
         self._forms = dict(forms)
         self._growing: dict[str, GrowingColumn] = {}
         #: For each column of keys, a list with the first row of each piece and its position in the
@@ -134,7 +134,7 @@ class FactColumns:
             if form == "key" and name not in args:
                 args[name] = DictionaryColumn(np.zeros(batch.rows, dtype=np.int64), [None])
         for name, column in args.items():
-            if name not in self._forms and self._keep_rest:
+            if name not in self._forms and self._keep_others:
                 self._forms[name] = _form_of(column)
             if name in self._forms:
                 self._add_column(name, self._forms[name], column)

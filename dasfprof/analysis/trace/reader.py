@@ -243,7 +243,7 @@ class TraceReader:
                 {name: form for name, form in kind.forms().items() if name in _ALWAYS_READ}
                 if kind is RESOURCE_USAGE
                 else kind.forms(),
-                keep_rest=kind is RESOURCE_USAGE,
+                keep_others=kind is RESOURCE_USAGE,
             )
             for key, kind in KINDS.items()
         }

@@ -37,7 +37,7 @@ class SentFunctions:
         self._spans: dict[str, list[tuple[int, int, str]]] = {}
         #: Files by the unqualified name and the first line of a function, which are known in every
         #: version of Python.
-        self._whole: dict[tuple[str, int], dict[str, Mapping[Any, Any]]] = {}
+        self._functions: dict[tuple[str, int], dict[str, Mapping[Any, Any]]] = {}
         self.add(sent)
 
     def add(self, sent: Iterable[Mapping[Any, Any]]) -> None:
@@ -45,7 +45,9 @@ class SentFunctions:
         for row in sent:
             name, first = str(row["function"]), int(row["line"])
             if isinstance(row["file"], str):
-                self._whole.setdefault((_own_name(name), first), {}).setdefault(row["file"], row)
+                self._functions.setdefault((_own_name(name), first), {}).setdefault(
+                    row["file"], row
+                )
                 span = first, int(row["last"]), row["file"]
                 self._spans.setdefault(_own_name(name), []).append(span)
 
@@ -93,7 +95,9 @@ class SentFunctions:
         code = tables["function_code"]
         rows = code[["function", "line", "file", "source", "missing"]].astype(object)
         for place, (function, line, file, *_) in enumerate(rows.itertuples(index=False)):
-            named = self._whole.get((_own_name(str(function)), line), {}) if file == DYNAMIC else {}
+            named = (
+                self._functions.get((_own_name(str(function)), line), {}) if file == DYNAMIC else {}
+            )
             if len(named) == 1:
                 (sent,) = named.values()
                 rows.iloc[place, 2:] = [sent[name] for name in ("file", "source", "missing")]

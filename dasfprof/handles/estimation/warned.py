@@ -64,7 +64,9 @@ def find_warnings(
         warned += _large_chunks(facts, memory_limit / max(threads))
     for layer in built.values():
         warned += [*_multiplied(layer, built), *_objects(layer), *_stored_chunks(layer, built)]
-    return sorted(dict.fromkeys(warned), key=lambda one: ("high", "medium", "low").index(one[0]))
+    return sorted(
+        dict.fromkeys(warned), key=lambda warning: ("high", "medium", "low").index(warning[0])
+    )
 
 
 def _large_chunks(facts: list[LayerFacts], most: float) -> Iterator[Warned]:
@@ -105,7 +107,11 @@ def _multiplied(layer: BuiltLayer, built: dict[str, BuiltLayer]) -> Iterator[War
                 "Choose chunks of the input that match those of the result in more dimensions.",
                 line,
             )
-    values = [prod(map(max, one.lengths)) for one in (layer, *inputs) if one.lengths and one.chunks]
+    values = [
+        prod(map(max, other.lengths))
+        for other in (layer, *inputs)
+        if other.lengths and other.chunks
+    ]
     growth = values[0] / max(values[1:]) if len(values) == len(inputs) + 1 and all(values) else 0.0
     if growth > _MULTIPLIES and not is_rechunk and layer.largest > _LARGE:
         yield Warned(
@@ -147,8 +153,8 @@ def _all_to_all(facts: list[LayerFacts]) -> Iterator[Warned]:
 def _objects(layer: BuiltLayer) -> Iterator[Warned]:
     """Yield large objects that are embedded in the graph."""
     values = ((size_of_value(value), times, value) for value, times in layer.values())
-    sizes = [one for one in values if one[0] >= LEAST]
-    largest, _, value = max(sizes, key=lambda one: one[0], default=(0, 0, None))
+    sizes = [entry for entry in values if entry[0] >= LEAST]
+    largest, _, value = max(sizes, key=lambda entry: entry[0], default=(0, 0, None))
     total = sum(size * times for size, times, _ in sizes)
     if largest >= _OBJECT or total >= _OBJECTS:
         yield Warned(
@@ -165,9 +171,9 @@ def _stored_chunks(layer: BuiltLayer, built: dict[str, BuiltLayer]) -> Iterator[
     if layer.lengths is None or not all(sum(axis) > 0 for axis in layer.lengths):
         return
     arrays = [layer, *(built[name] for name in layer.inputs if name in built)]
-    sources = [one for one in arrays if one is layer or one.chunks is None]
+    sources = [source for source in arrays if source is layer or source.chunks is None]
     shape = tuple(sum(axis) for axis in layer.lengths)
-    for value in (value for one in sources for value, _ in one.values()):
+    for value in (value for source in sources for value, _ in source.values()):
         stored = _chunks_of(value, shape)
         if stored is None:
             continue

@@ -58,7 +58,7 @@ def with_patch(program: Program, patch: Path, work: Path) -> tuple[Program, Prog
         )
     places = [start]
     if here.is_relative_to(root):
-        arguments = [_from_here(one, root) for one in arguments]
+        arguments = [_from_here(argument, root) for argument in arguments]
         places.append(here)
     copies = []
     for copy in (work.resolve() / "as-it-is", work.resolve() / "changed"):
@@ -97,18 +97,18 @@ def _files_of(start: Path, script: Path) -> tuple[Path, list[str]]:
         listed = f"{listed or ''}{_git(root, 'ls-files', *ignored) or ''}"
         names = dict.fromkeys(name.rstrip("/") for name in listed.split("\0") if name)
         return root, [name for name in names if Path(name).name not in SKIPPED]
-    found: list[str] = []
+    paths: list[str] = []
     for place, directories, files in os.walk(start):
         links = [name for name in directories if Path(place, name).is_symlink()]
-        found += (os.path.relpath(os.path.join(place, name), start) for name in [*files, *links])
+        paths += (os.path.relpath(os.path.join(place, name), start) for name in [*files, *links])
         directories[:] = [
             name
             for name in directories
             if name not in (*SKIPPED, ".git") and not Path(place, name, "pyvenv.cfg").exists()
         ]
-        if len(found) > _MOST:
+        if len(paths) > _MOST:
             break
-    return start, found
+    return start, paths
 
 
 def _git(directory: Path, *arguments: str) -> str | None:

@@ -80,7 +80,7 @@ class Foretold:
     def of(cls, done: Done, host: Host) -> Foretold:
         """Return predictions based on a run of a program."""
         alone = done.runs[0] if len(done.runs) == 1 else None
-        processes = all(one.get("processes", True) for one in done.clusters)
+        processes = all(cluster.get("processes", True) for cluster in done.clusters)
         if alone is None:
             return cls(host, None, processes)
         rules = {finding.rule for finding in alone.findings}

@@ -47,8 +47,8 @@ def compare_outputs(
     # For each result with a constant number of lines: whether each line is equal in all runs.
     steady = {
         name: [
-            all(same_value(one, each[name][at], tolerance) for each in plain)
-            for at, one in enumerate(lines)
+            all(same_value(line, each[name][at], tolerance) for each in plain)
+            for at, line in enumerate(lines)
         ]
         for name, lines in first.items()
         if all(name in each and len(each[name]) == len(lines) for each in plain)
@@ -63,7 +63,7 @@ def compare_outputs(
                 )
             for at, pair in enumerate(zip(lines, first[name], strict=True)):
                 if are_same[at] and not same_value(*pair, tolerance):
-                    new, old = (excerpt(one, _LONGEST) for one in pair)
+                    new, old = (excerpt(line, _LONGEST) for line in pair)
                     each = f"where it {did} {old!r} each time (line {at + 1})"
                     return _differs(f"{does} {new!r} {each}")
     # Other programs may also write to the working directory, but rarely during all of these runs.
@@ -92,52 +92,52 @@ def _differs(does: str) -> Agreement:
     return Agreement("differ", f"With the change, the program {does}, so results differ.")
 
 
-def same_line(one: str, other: str, tolerance: float) -> bool:
+def same_line(left: str, right: str, tolerance: float) -> bool:
     """Return whether two lines are equal within a tolerance of their floating-point numbers."""
-    if one == other:
+    if left == right:
         return True
-    if _NUMBER.sub("#", one) != _NUMBER.sub("#", other):
+    if _NUMBER.sub("#", left) != _NUMBER.sub("#", right):
         return False
-    pairs = zip(_NUMBER.findall(one), _NUMBER.findall(other), strict=True)
+    pairs = zip(_NUMBER.findall(left), _NUMBER.findall(right), strict=True)
     return all(_same_number(first, second, tolerance) for first, second in pairs)
 
 
-def _same_number(one: str, other: str, tolerance: float) -> bool:
-    if one == other:
+def _same_number(left: str, right: str, tolerance: float) -> bool:
+    if left == right:
         return True
-    if one.lstrip("+-").isdigit() and other.lstrip("+-").isdigit():
+    if left.lstrip("+-").isdigit() and right.lstrip("+-").isdigit():
         return False
-    first, second = float(one), float(other)
+    first, second = float(left), float(right)
     # Digits may exceed the range of floats, for example in a hash. Such texts must be equal.
     return math.isfinite(first) and math.isclose(first, second, rel_tol=tolerance)
 
 
-def same_value(one: object, other: object, tolerance: float) -> bool:
+def same_value(left: object, right: object, tolerance: float) -> bool:
     """Return whether values or containers of values are equal within a tolerance of floats."""
-    if isinstance(one, str) and isinstance(other, str):
-        return same_line(one, other, tolerance)
-    if isinstance(one, pd.DataFrame | pd.Series | pd.Index):
-        return type(one) is type(other) and _same_table(one, other, tolerance)
-    if isinstance(one, np.ndarray | np.generic | float | complex):
-        return _same_array(one, other, tolerance)
-    if isinstance(one, Mapping) and isinstance(other, Mapping):
-        return one.keys() == other.keys() and all(
-            same_value(value, other[name], tolerance) for name, value in one.items()
+    if isinstance(left, str) and isinstance(right, str):
+        return same_line(left, right, tolerance)
+    if isinstance(left, pd.DataFrame | pd.Series | pd.Index):
+        return type(left) is type(right) and _same_table(left, right, tolerance)
+    if isinstance(left, np.ndarray | np.generic | float | complex):
+        return _same_array(left, right, tolerance)
+    if isinstance(left, Mapping) and isinstance(right, Mapping):
+        return left.keys() == right.keys() and all(
+            same_value(value, right[name], tolerance) for name, value in left.items()
         )
-    if isinstance(one, list | tuple):
+    if isinstance(left, list | tuple):
         return (
-            isinstance(other, type(one))
-            and len(one) == len(other)
-            and all(map(same_value, one, other, [tolerance] * len(one)))
+            isinstance(right, type(left))
+            and len(left) == len(right)
+            and all(map(same_value, left, right, [tolerance] * len(left)))
         )
     try:
-        return bool(one == other)
+        return bool(left == right)
     except Exception:  # The type may define equality in its own way.
         return False
 
 
-def _same_table(one: Any, other: Any, tolerance: float) -> bool:
-    tables = pd.DataFrame(one), pd.DataFrame(other)
+def _same_table(left: Any, right: Any, tolerance: float) -> bool:
+    tables = pd.DataFrame(left), pd.DataFrame(right)
     try:
         pd.testing.assert_frame_equal(*tables, rtol=tolerance, atol=0.0, check_exact=False)
     except AssertionError:
@@ -145,9 +145,9 @@ def _same_table(one: Any, other: Any, tolerance: float) -> bool:
     return True
 
 
-def _same_array(one: object, other: object, tolerance: float) -> bool:
+def _same_array(left: object, right: object, tolerance: float) -> bool:
     try:
-        first, second = np.asarray(one), np.asarray(other)
+        first, second = np.asarray(left), np.asarray(right)
         if first.shape != second.shape:
             return False
         if first.dtype.kind in "fc" or second.dtype.kind in "fc":

@@ -289,7 +289,7 @@ class ProgramRuns:
     def _same_chunks(self, changed: Sequence[Done], change: Mapping[str, Value]) -> list[str]:
         """Return a note if a setting for chunk sizes had no effect on the number of tasks."""
         tasks = self.plain[0].tasks
-        if _CHUNKS not in change or not changed or any(one.tasks != tasks for one in changed):
+        if _CHUNKS not in change or not changed or any(done.tasks != tasks for done in changed):
             return []
         return [
             f"The number of tasks did not change ({tasks}). The program probably sets its chunks "

@@ -124,7 +124,7 @@ def checked(name: str, value: Value) -> Value:
         If there is no such setting, or the setting does not allow this value.
     """
     if name in ("n_workers", "threads_per_worker"):
-        return value if value in _RELATIVE else _whole(name, value)
+        return value if value in _RELATIVE else _integer(name, value)
     if name == "processes":
         return _switch(name, value)
     if name == "memory_limit":
@@ -145,7 +145,7 @@ def checked(name: str, value: Value) -> Value:
     )
 
 
-def _whole(name: str, value: Value) -> int:
+def _integer(name: str, value: Value) -> int:
     try:
         number = int(value)
     except ValueError:
@@ -189,12 +189,12 @@ def in_numbers(change: Mapping[str, Value], shape: Shape) -> dict[str, Value]:
         "threads_per_worker": shape.threads,
         "memory_limit": shape.memory_limit,
     }
-    found = dict(change)
+    numbers = dict(change)
     for name, value in change.items():
         if name not in had or value not in _RELATIVE:
             continue
         number = had[name] * (2 if value == MORE else 0.5)
         if not number >= 1:
             raise InvalidArgumentError(f"{name}={value}: the program's cluster had {had[name]:g}.")
-        found[name] = int(number)
-    return found
+        numbers[name] = int(number)
+    return numbers

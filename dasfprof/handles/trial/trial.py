@@ -333,7 +333,7 @@ def program_of(
     """
     try:
         parameters = inspect.signature(function).parameters.values()
-        takes_client = any(one.default is one.empty for one in parameters)
+        takes_client = any(parameter.default is parameter.empty for parameter in parameters)
         options = dict(cluster or {}) if takes_client else None
         payload = dumps((list(sys.path), dumps(function), options))
     except Exception as error:

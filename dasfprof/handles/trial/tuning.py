@@ -52,7 +52,7 @@ class _Candidate:
 
     @property
     def seconds(self) -> float:
-        return float(np.mean([one.seconds for one in self.done])) if self.done else math.inf
+        return float(np.mean([done.seconds for done in self.done])) if self.done else math.inf
 
 
 class Tuner:
@@ -145,7 +145,7 @@ class Tuner:
         return agreement.text if agreement.kind == "differ" else ""
 
     def _on_clusters(self, change: Mapping[str, Value], foretold: Foretold) -> list[Point]:
-        shape, found = self._runs.shape, []
+        shape, points = self._runs.shape, []
         for workers, threads in cluster_sizes(self._host, self._parameters):
             limits = self._parameters.get("memory_limit") or [in_gib(self._host.memory / workers)]
             kinds: Sequence[Value | None] = self._parameters.get("processes") or [None]
@@ -159,8 +159,8 @@ class Tuner:
                 if is_as_it_was and processes is None and not foretold.lacks_memory(limit):
                     continue
                 point = foretold.point({**sized, **change}, workers, threads, limit)
-                found.append(point)
-        return found
+                points.append(point)
+        return points
 
     def _best(self, points: Sequence[Point]) -> list[Point]:
         """Return the settings that are fastest by replay.
@@ -229,28 +229,32 @@ class Tuner:
         """Return the settings that a finding suggests, or an empty point if they do not fit."""
         shape = self._runs.shape
         try:
-            found = in_numbers(change, shape)
+            numbers = in_numbers(change, shape)
         except InvalidArgumentError:
             return Point({})
-        if not found.keys() & set(OF_CLUSTERS):
-            return Point(found)
-        workers = int(found.get("n_workers", shape.workers))
-        threads = int(found.get("threads_per_worker", shape.threads))
-        found = {"n_workers": workers, "threads_per_worker": threads, **found}
+        if not numbers.keys() & set(OF_CLUSTERS):
+            return Point(numbers)
+        workers = int(numbers.get("n_workers", shape.workers))
+        threads = int(numbers.get("threads_per_worker", shape.threads))
+        numbers = {"n_workers": workers, "threads_per_worker": threads, **numbers}
         limit = in_gib(self._host.memory / workers)
         if foretold.processes:
-            limit = str(found.setdefault("memory_limit", limit))
-        point = foretold.point(found, workers, threads, limit)
-        return Point({}) if point.left_out or beyond_memory(found, shape) else point
+            limit = str(numbers.setdefault("memory_limit", limit))
+        point = foretold.point(numbers, workers, threads, limit)
+        return Point({}) if point.left_out or beyond_memory(numbers, shape) else point
 
     def _run_by_turns(self, candidates: Sequence[_Candidate]) -> None:
-        """Run all candidates and the baseline alternately until it is certain which one is best."""
+        """Run all candidates and the baseline alternately until the best one is certain."""
         began, rounds = self._runs.left, 0
         while candidates:
-            going = [one for one in candidates if not one.obstacle and not one.is_over]
+            going = [
+                candidate
+                for candidate in candidates
+                if not candidate.obstacle and not candidate.is_over
+            ]
             order: list[_Candidate | None] = [None, *going][:: (1, -1)[rounds % 2]]
             rounds += 1
-            if not going or not all(self._run_one(one, rounds) for one in order):
+            if not going or not all(self._run_turn(candidate, rounds) for candidate in order):
                 break
             _leave_out(going)
             if rounds in LOOKS and self._is_settled(candidates):
@@ -258,7 +262,7 @@ class Tuner:
             if rounds >= LOOKS[-1] or self._runs.left < (began - self._runs.left) / rounds:
                 break
 
-    def _run_one(self, candidate: _Candidate | None, turn: int) -> bool:
+    def _run_turn(self, candidate: _Candidate | None, turn: int) -> bool:
         """Run a candidate, or the baseline if it is None, and return whether to continue."""
         side = PLAIN if candidate is None else candidate.side
         done = self._runs.run(side, patience=_PATIENCE, turn=turn)
@@ -276,29 +280,38 @@ class Tuner:
         return True
 
     def _is_settled(self, candidates: Sequence[_Candidate]) -> bool:
-        going = [one for one in candidates if not one.obstacle and not one.is_over]
+        going = [
+            candidate
+            for candidate in candidates
+            if not candidate.obstacle and not candidate.is_over
+        ]
         if not going:
             return True
-        best = min(going, key=lambda one: one.seconds)
+        best = min(going, key=lambda candidate: candidate.seconds)
         if gain_of((self._plain, best.done), tests=len(candidates)).kind == "cannot tell":
             return False
-        others = (one for one in going if one is not best)
-        return all(gain_of((one.done, best.done)).kind != "cannot tell" for one in others)
+        others = (candidate for candidate in going if candidate is not best)
+        return all(
+            gain_of((candidate.done, best.done)).kind != "cannot tell" for candidate in others
+        )
 
     # --- Results ----------------------------------------------------------------------------------
 
     def _result(
         self, first: Done, points: Sequence[Point], candidates: Sequence[_Candidate]
     ) -> Tuning:
-        tried = [replace(one.point, trial=self._trial(one, len(candidates))) for one in candidates]
+        tried = [
+            replace(candidate.point, trial=self._trial(candidate, len(candidates)))
+            for candidate in candidates
+        ]
         # A candidate that stopped early has fewer runs than the others.
-        most = max((len(one.done) for one in candidates), default=0)
+        most = max((len(candidate.done) for candidate in candidates), default=0)
         fit = [
             point
-            for point, one in zip(tried, candidates, strict=True)
-            if len(one.done) == most and _counts(point.trial)
+            for point, candidate in zip(tried, candidates, strict=True)
+            if len(candidate.done) == most and _counts(point.trial)
         ]
-        seconds = [one.seconds for one in self._plain]
+        seconds = [done.seconds for done in self._plain]
         others = [point for point in points if not any(p.change == point.change for p in tried)]
         return Tuning(
             as_it_is=self._as_it_is(first),
@@ -312,22 +325,25 @@ class Tuner:
             notes=self._runs.notes_of_all(),
         )
 
-    def _trial(self, one: _Candidate, tests: int) -> Trial:
-        sides = self._plain, one.done
+    def _trial(self, candidate: _Candidate, tests: int) -> Trial:
+        sides = self._plain, candidate.done
         return self._runs.trial(
-            one.point.change, one.about, sides, obstacle=one.obstacle, tests=tests
+            candidate.point.change, candidate.about, sides, obstacle=candidate.obstacle, tests=tests
         )
 
     def _as_it_is(self, first: Done) -> dict[str, Value]:
         if not first.clusters:
             return {}
         shape, in_processes = self._runs.shape, first.clusters[-1].get("processes", True)
-        found: dict[str, Value] = {"n_workers": shape.workers, "threads_per_worker": shape.threads}
+        options: dict[str, Value] = {
+            "n_workers": shape.workers,
+            "threads_per_worker": shape.threads,
+        }
         if not in_processes:
-            found["processes"] = False
+            options["processes"] = False
         elif math.isfinite(shape.memory_limit):
-            found["memory_limit"] = in_gib(shape.memory_limit)
-        return found
+            options["memory_limit"] = in_gib(shape.memory_limit)
+        return options
 
     def _side(self, change: Mapping[str, Value]) -> Variant:
         words = in_words(change)
@@ -337,15 +353,15 @@ class Tuner:
 
 def _leave_out(going: Sequence[_Candidate]) -> None:
     """Stop candidates that are clearly slower than the best one or practically equal to it."""
-    best = min(going, key=lambda one: one.seconds)
+    best = min(going, key=lambda candidate: candidate.seconds)
     if len(best.done) < _CLEAR_AFTER:
         return
-    longest = max(one.seconds for one in best.done)
+    longest = max(done.seconds for done in best.done)
     as_good = best.seconds * (1 + _CLOSE) if len(best.done) >= LOOKS[0] else 0.0
-    for one in going:
-        if one is not best and one.done:
-            is_longer = min(done.seconds for done in one.done) > _CLEAR * longest
-            one.is_over |= is_longer or one.seconds <= as_good
+    for candidate in going:
+        if candidate is not best and candidate.done:
+            is_longer = min(done.seconds for done in candidate.done) > _CLEAR * longest
+            candidate.is_over |= is_longer or candidate.seconds <= as_good
 
 
 def _counts(trial: Trial | None) -> bool:

@@ -73,7 +73,7 @@ class GpuProbe:
         self._readers: dict[str, tuple[GpuReader, Any]] = {}
         #: Values of the worker's device in this sample: NVML index, utilization in %, used bytes,
         #: and bytes that this process uses. All are None if the device was not read.
-        self.own_usage: tuple[Any, ...] = _NOTHING
+        self.device_usage: tuple[Any, ...] = _NOTHING
         self._due = 0.0
         self._others_due = 0.0
         self._cuda_due = 0.0
@@ -91,7 +91,7 @@ class GpuProbe:
         if self._installed and not self._cuda_asked and now >= self._cuda_due:
             self._cuda_due = now + CUDA_INTERVAL
             yield from self._consult_cuda()
-        self.own_usage = _NOTHING
+        self.device_usage = _NOTHING
         if now >= self._due:
             begin = thread_time()
             yield from self._read(now >= self._others_due)
@@ -100,17 +100,17 @@ class GpuProbe:
     def _read(self, others: bool) -> Iterator[tuple[Schema, tuple[Any, ...]]]:
         """Yield rows of the worker's device, and of other devices if `others` is true."""
         for uuid, (reader, duty) in list(self._readers.items()):
-            is_own = self._own is not None and uuid == self._own.uuid
-            if reader.lost or not (is_own or others) or not duty.held():
+            is_worker_device = self._worker_device is not None and uuid == self._worker_device.uuid
+            if reader.lost or not (is_worker_device or others) or not duty.held():
                 continue
             row = reader.sample()
             yield from ((GPU_FAILURE, failure) for failure in reader.failures)
             reader.failures.clear()
             if row is not None:
                 yield GPU_USAGE, row
-                if is_own:
-                    self.own_usage = reader.device.index, *reader.summary
-            elif is_own:
+                if is_worker_device:
+                    self.device_usage = reader.device.index, *reader.summary
+            elif is_worker_device:
                 yield self._describe(GpuAvailability.LOST)
 
     def close(self) -> None:
@@ -124,8 +124,8 @@ class GpuProbe:
                 nvml.nvmlShutdown()
 
     @property
-    def _own(self) -> Device | None:
-        return self._visible.own if self._visible else None
+    def _worker_device(self) -> Device | None:
+        return self._visible.worker_device if self._visible else None
 
     def _connect(self) -> tuple[Schema, tuple[Any, ...]]:
         """Initialize NVML, find the devices, and return a row of "GPU Devices"."""
@@ -149,7 +149,7 @@ class GpuProbe:
         if not self._installed and refusal is None:
             return self._describe(GpuAvailability.NO_DEVICE)
         self._show(visible_devices(self._installed))
-        if refusal is not None and self._own is None:
+        if refusal is not None and self._worker_device is None:
             return self._describe(reason_of(refusal), str(refusal))
         return self._describe(self._visible.availability)
 
@@ -183,7 +183,7 @@ class GpuProbe:
     def _describe(
         self, availability: GpuAvailability, detail: str | None = None
     ) -> tuple[Schema, tuple[Any, ...]]:
-        device = self._own
+        device = self._worker_device
         visible = self._visible or VisibleDevices((), availability)
         return GPU_DEVICES, (
             time(),

@@ -147,7 +147,7 @@ Rows = Iterable[tuple[Schema, tuple[Any, ...]]]
 
 #: Columns of "Resource Usage", in their order.
 _COLUMNS = [name for name, _ in RESOURCE_USAGE.fields + RESOURCE_USAGE.args]
-_OWN_GPU = [column.name for column in OWN_GPU]
+_WORKER_GPU = [column.name for column in OWN_GPU]
 
 
 class Probe(Protocol):
@@ -210,7 +210,7 @@ class ResourceProbe:
             "service_cpu_seconds": self._service.read(),
             "process_io.read_size": usage.read_bytes,
             "process_io.write_size": usage.write_bytes,
-            **dict(zip(_OWN_GPU, self._gpu.own_usage, strict=True)),
+            **dict(zip(_WORKER_GPU, self._gpu.device_usage, strict=True)),
         }
         if clock >= self._group_due:
             self._group_due = clock + self.HOST_INTERVAL

@@ -50,7 +50,7 @@ class VisibleDevices:
     match: GpuMatch | None = None
 
     @property
-    def own(self) -> Device | None:
+    def worker_device(self) -> Device | None:
         """The first device, which a Dask worker uses by convention, or None if there is none."""
         return self.devices[0] if self.devices else None
 

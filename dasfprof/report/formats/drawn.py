@@ -26,11 +26,11 @@ from dasfprof.report.formats.tracks import (
     ThreadTracks,
     Tracks,
     lay_out,
+    nanoseconds,
     step_marks,
     to_nanoseconds,
     trimmed,
     user_event_marks,
-    whole_nanoseconds,
 )
 from dasfprof.report.page.link_data import ReceivedTransfers
 from dasfprof.report.page.resource_data import metrics_of
@@ -270,7 +270,7 @@ class DrawnRun:
                     continue
                 name = f"{metric.label.split(' of ')[0]}, {series.label}"
                 process = self.tracks.process(series.host)
-                times = whole_nanoseconds(series.times)
+                times = nanoseconds(series.times)
                 yield Counter(process, name, metric.unit, times, series.values)
 
 

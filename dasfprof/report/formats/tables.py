@@ -124,9 +124,9 @@ def as_array(column: pd.Series[Any], kind: str) -> Any:
     if kind in ("seconds", "number"):
         return pa.array(values, pa.float64(), mask=np.isnan(values))
     if kind == "time":
-        numbers = _whole(values * _MICROSECONDS)
+        numbers = _integers(values * _MICROSECONDS)
         return numbers.cast(pa.timestamp("us", "UTC"))
-    return _whole(np.where(values == -1, np.nan, values) if kind == "id" else values)
+    return _integers(np.where(values == -1, np.nan, values) if kind == "id" else values)
 
 
 def as_lists(lengths: Array, ids: Array) -> Any:
@@ -138,7 +138,7 @@ def as_lists(lengths: Array, ids: Array) -> Any:
     return pa.ListArray.from_arrays(pa.array(offsets), pa.array(ids, pa.int64()), mask=unknown)
 
 
-def _whole(values: Array) -> Any:
+def _integers(values: Array) -> Any:
     import pyarrow as pa
 
     known = np.abs(values) < _LIMIT  # False for NaN

@@ -78,11 +78,11 @@ class Slices:
 
 def to_nanoseconds(starts: Array, stops: Array) -> tuple[Array, Array]:
     """Round time ranges to nanoseconds. They start at 0 or later, and last at least 1 ns."""
-    begins = whole_nanoseconds(starts)
-    return begins, np.maximum(whole_nanoseconds(stops), begins + 1)
+    begins = nanoseconds(starts)
+    return begins, np.maximum(nanoseconds(stops), begins + 1)
 
 
-def whole_nanoseconds(times: Array) -> Array:
+def nanoseconds(times: Array) -> Array:
     """Round seconds to whole nanoseconds, limited to the range from 0 to 64 bits."""
     return np.rint(np.clip(times, 0.0, _LATEST) * _NANOSECONDS).astype(np.int64)
 

@@ -14,7 +14,7 @@ from dasfprof.analysis.tables.columns import run_of_rows
 from dasfprof.analysis.tables.listed_events import function_code
 from dasfprof.analysis.trace.under_way import RUN
 from dasfprof.database.columns import Array
-from dasfprof.report.page.document import PackedColumn, texts, whole_numbers
+from dasfprof.report.page.document import PackedColumn, pack_integers, texts
 from dasfprof.text import elide
 
 #: Maximum number of distinct argument texts in a page. The most frequent ones are selected.
@@ -49,7 +49,7 @@ def _packed(name: str, codes: Array, names: list[str]) -> dict[str, PackedColumn
     places = np.zeros(len(names) + 1, dtype=np.int64)
     places[frequent] = np.arange(1, len(frequent) + 1)
     return {
-        name: whole_numbers(places[codes]),
+        name: pack_integers(places[codes]),
         f"{name}_texts": texts(["", *(names[code] for code in frequent.tolist())]),
     }
 

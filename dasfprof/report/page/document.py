@@ -73,7 +73,7 @@ def packed_text(text: str) -> str:
     return base64.b64encode(zlib.compress(text.encode(), _HIGHEST)).decode()
 
 
-def whole_numbers(numbers: Array, *, delta: bool = False, **about: Any) -> PackedColumn:
+def pack_integers(numbers: Array, *, delta: bool = False, **about: Any) -> PackedColumn:
     """Pack integers from 0 to 2**32 - 1, in as few bytes each as the maximum needs."""
     highest = int(numbers.max(initial=0))
     code = "u4" if delta or highest > 0xFFFF else "u2" if highest > 0xFF else "u1"
@@ -97,7 +97,7 @@ def offsets(counts: Array) -> PackedColumn:
     counts
         The lengths of the lists.
     """
-    return whole_numbers(np.append(0, np.cumsum(counts)), delta=True)
+    return pack_integers(np.append(0, np.cumsum(counts)), delta=True)
 
 
 def seconds(values: Array, *, delta: bool = False, step: float = 0.0) -> PackedColumn:
@@ -110,7 +110,7 @@ def seconds(values: Array, *, delta: bool = False, step: float = 0.0) -> PackedC
     values
         The times.
     delta
-        See `whole_numbers`.
+        See `pack_integers`.
     step
         Minimum step, in seconds.
     """
@@ -129,14 +129,14 @@ def scaled(values: Array, *, step: float, delta: bool = False) -> PackedColumn:
     step
         Minimum step.
     delta
-        See `whole_numbers`.
+        See `pack_integers`.
     """
     known = np.isfinite(values)
     highest = float(np.max(values, where=known, initial=0.0))
     scale = max(step, highest / (MISSING - 1))
     steps = np.full(len(values), MISSING, dtype=np.uint32)
     steps[known] = np.rint(np.maximum(values[known], 0.0) / scale).astype(np.uint32)
-    return whole_numbers(steps, delta=delta, scale=scale)
+    return pack_integers(steps, delta=delta, scale=scale)
 
 
 def amounts(values: Array) -> PackedColumn:
@@ -147,7 +147,7 @@ def amounts(values: Array) -> PackedColumn:
     places, distinct = pd.factorize(values, use_na_sentinel=False)
     if len(distinct) <= 0xFFFF:
         listed = [value if np.isfinite(value) else None for value in distinct.tolist()]
-        return whole_numbers(places, values=listed)
+        return pack_integers(places, values=listed)
     return PackedColumn({"type": "f8", "count": len(values)}, values.astype("<f8").tobytes())
 
 

@@ -30,9 +30,9 @@ from dasfprof.report.page.document import (
     PackedColumn,
     in_group,
     offsets,
+    pack_integers,
     seconds,
     texts,
-    whole_numbers,
 )
 
 # --- Source lines in which functions and task runs were sampled -----------------------------------
@@ -101,8 +101,8 @@ def _of_runs(
     of_rows, names = np.divmod(pairs, count)
     numbers = [used.setdefault(name, len(used)) for name in names.tolist()]
     columns = {
-        "rows": whole_numbers(of_rows, delta=True),
-        "places": whole_numbers(np.array(numbers, dtype=np.int64)),
+        "rows": pack_integers(of_rows, delta=True),
+        "places": pack_integers(np.array(numbers, dtype=np.int64)),
         **{name: seconds(values, step=STEP) for name, values in amounts_of(spent).items()},
     }
     return in_group("run-lines", columns), fewest
@@ -177,8 +177,8 @@ def flame_columns(run: Run, rows: Array) -> tuple[dict[str, PackedColumn], dict[
     # Add the library of each function. It is empty for user code and for groups.
     listed = []
     for function in names:
-        is_own = not function.file or is_of_user(Frame(*function, 0))
-        listed.append([*function, "" if is_own else library_of(function.file)])
+        is_of_program = not function.file or is_of_user(Frame(*function, 0))
+        listed.append([*function, "" if is_of_program else library_of(function.file)])
     columns |= in_group("flames", {"names": texts(listed)})
     return columns, {"views": views, "lines": lines}
 
@@ -231,13 +231,13 @@ def _packed(tree: FlameTree, names: dict[Name, int]) -> dict[str, PackedColumn]:
     """Pack the columns of a tree. Functions that are not yet in `names` are added."""
     numbers = [names.setdefault(name, len(names)) for name in tree.names]
     totals, of_lines = amounts_of(tree.spent), amounts_of(tree.line_spent)
-    amounts = {"seconds": totals.pop("seconds"), "own": tree.own_seconds, **totals}
+    amounts = {"seconds": totals.pop("seconds"), "own": tree.self_seconds, **totals}
     amounts |= {f"line_{name}": values for name, values in of_lines.items()}
     return {
-        "depths": whole_numbers(tree.depths),
-        "functions": whole_numbers(np.array(numbers, dtype=np.int64)[tree.functions]),
+        "depths": pack_integers(tree.depths),
+        "functions": pack_integers(np.array(numbers, dtype=np.int64)[tree.functions]),
         "first_lines": offsets(tree.line_counts),
-        "lines": whole_numbers(tree.lines),
+        "lines": pack_integers(tree.lines),
         **{name: seconds(values, step=STEP) for name, values in amounts.items()},
     }
 
@@ -308,10 +308,10 @@ def _calls(
         "call_begins": seconds(np.maximum(begin[rows], 0.0), delta=True),
         "call_lengths": seconds(stop[rows] - np.maximum(begin[rows], 0.0)),
         "call_seconds": seconds(spent[rows]),
-        "call_counts": whole_numbers(np.maximum(table["calls"].to_numpy(dtype=np.int64)[rows], 1)),
-        "call_kinds": whole_numbers(codes),
-        "call_places": whole_numbers(np.array(numbers, dtype=np.int64)),
-        "call_main": whole_numbers(table["main"].to_numpy(dtype=np.int64)[rows] == 1),
+        "call_counts": pack_integers(np.maximum(table["calls"].to_numpy(dtype=np.int64)[rows], 1)),
+        "call_kinds": pack_integers(codes),
+        "call_places": pack_integers(np.array(numbers, dtype=np.int64)),
+        "call_main": pack_integers(table["main"].to_numpy(dtype=np.int64)[rows] == 1),
     }
     return columns, list(map(str, kinds)), called, len(calls) - len(rows)
 
@@ -349,7 +349,7 @@ def _stays(
     columns = {
         "stay_ends": seconds(ends[longest], delta=True),
         "stay_lengths": seconds(lengths[longest]),
-        "stay_places": whole_numbers(np.array(numbers, dtype=np.int64)),
+        "stay_places": pack_integers(np.array(numbers, dtype=np.int64)),
     }
     sampled = [max(float(time[0] - interval[0]), 0.0), float(time[-1])]
     return columns, sampled, len(first) - len(longest)

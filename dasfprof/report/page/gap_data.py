@@ -24,7 +24,7 @@ from dasfprof.analysis.model.thread_time import (
 from dasfprof.analysis.run import Run
 from dasfprof.database.columns import Array
 from dasfprof.report.formats.tracks import ThreadTracks, busy_until
-from dasfprof.report.page.document import PackedColumn, offsets, scaled, seconds, whole_numbers
+from dasfprof.report.page.document import PackedColumn, offsets, pack_integers, scaled, seconds
 
 #: Number of steps that represent all of a worker's free time in a cell.
 _WHOLE = 0xFFFF
@@ -169,7 +169,7 @@ def gap_columns(
     columns = {
         "begins": seconds(np.maximum(np.concatenate(begins), 0.0), delta=True),
         "offsets": offsets(used.sum(axis=1)),
-        "classes": whole_numbers(np.nonzero(used)[1]),
+        "classes": pack_integers(np.nonzero(used)[1]),
         "shares": scaled(share[used] / _WHOLE, step=1 / _WHOLE),
     }
     classes = [

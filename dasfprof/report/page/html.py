@@ -20,8 +20,8 @@ from dasfprof.report.page.document import (
     PackedColumn,
     in_group,
     pack_all,
+    pack_integers,
     table_facts,
-    whole_numbers,
     write_document,
 )
 from dasfprof.report.page.flame_data import client_columns, flame_columns
@@ -100,7 +100,7 @@ def _data(analyser: Analyser, title: str) -> tuple[dict[str, Any], dict[str, Pac
             **resources,
             **in_group("transfers", transfers),
             **in_group(
-                "plan", {"nodes": whole_numbers(find_plan(trace).of_all_slots[timeline.rows])}
+                "plan", {"nodes": pack_integers(find_plan(trace).of_all_slots[timeline.rows])}
             ),
             **flames,
             **in_group("client", client),

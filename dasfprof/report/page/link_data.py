@@ -16,7 +16,7 @@ from dasfprof.analysis.run.workers import NamedWorkers
 from dasfprof.analysis.tables.critical_path import KINDS
 from dasfprof.database.columns import Array
 from dasfprof.report.formats.tracks import numbered
-from dasfprof.report.page.document import PackedColumn, offsets, scaled, seconds, whole_numbers
+from dasfprof.report.page.document import PackedColumn, offsets, pack_integers, scaled, seconds
 
 
 def exact_links(run: Run, rows: Array, ranks: Array) -> dict[str, PackedColumn]:
@@ -59,10 +59,10 @@ def exact_links(run: Run, rows: Array, ranks: Array) -> dict[str, PackedColumn]:
     listed = listed[np.argsort(target[listed], kind="stable")]
     counts = np.bincount(target[listed], minlength=len(rows))
     return {
-        "rows": whole_numbers(np.flatnonzero(is_listed), delta=True),
+        "rows": pack_integers(np.flatnonzero(is_listed), delta=True),
         "inputs": offsets(counts[is_listed]),
-        "keys": whole_numbers(ranks[links.key_id[listed]]),
-        "producers": whole_numbers(producer[listed] + 1),
+        "keys": pack_integers(ranks[links.key_id[listed]]),
+        "producers": pack_integers(producer[listed] + 1),
     }
 
 
@@ -121,8 +121,8 @@ def path_columns(run: Run, rows: Array) -> tuple[dict[str, PackedColumn], dict[s
     columns = {
         "starts": seconds(path.begin),
         "durations": seconds(path.length),
-        "kinds": whole_numbers(path.kind),
-        "rows": whole_numbers(places[path.rows]),
+        "kinds": pack_integers(path.kind),
+        "rows": pack_integers(places[path.rows]),
     }
     kinds = [
         {"name": label, "meaning": meaning, "colour": _COLOURS.get(kind, _NO_COLOUR)}
@@ -212,8 +212,8 @@ def transfer_columns(
         "starts": seconds(np.maximum(received.begins[longest], 0.0), delta=True),
         "durations": seconds(received.durations[longest]),
         "sizes": scaled(run.transfers["size"].to_numpy(dtype=float)[rows], step=1.0),
-        "sources": whole_numbers(used),
-        "receivers": whole_numbers(receivers[received.receivers[longest]]),
-        "failed": whole_numbers(~succeeded_rows(run.transfers)[rows]),
+        "sources": pack_integers(used),
+        "receivers": pack_integers(receivers[received.receivers[longest]]),
+        "failed": pack_integers(~succeeded_rows(run.transfers)[rows]),
     }
     return columns, {"all": count, "sources": [received.names[code] for code in codes.tolist()]}

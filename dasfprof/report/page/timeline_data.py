@@ -27,9 +27,9 @@ from dasfprof.report.page.document import (
     amounts,
     in_group,
     offsets,
+    pack_integers,
     seconds,
     texts,
-    whole_numbers,
 )
 from dasfprof.report.page.gap_data import Around, gap_columns, known_threads
 from dasfprof.report.page.link_data import exact_links
@@ -79,19 +79,19 @@ class TimelineData:
         picture = {
             "starts": seconds(starts, delta=True),
             "durations": seconds(durations),
-            "keys": whole_numbers(ranks[tasks["key_id"].to_numpy()[rows]], delta=True),
+            "keys": pack_integers(ranks[tasks["key_id"].to_numpy()[rows]], delta=True),
         }
         picture["functions"], functions = _functions(run.keys, key_order)
         picture["states"], states = _categories(tasks["state"], rows)
         steps: list[str] = []
         if has_steps(run):
             codes, steps = step_groups(tasks)
-            picture["steps"] = whole_numbers(codes[rows])
+            picture["steps"] = pack_integers(codes[rows])
         lines: list[str] = []
         if has_lines(run):
             codes, names = line_groups(tasks)
             places, there = pd.factorize(codes[rows], sort=True)
-            picture["lines"] = whole_numbers(places)
+            picture["lines"] = pack_integers(places)
             lines = [names[code] for code in there.tolist()]
         around = Around.of(run, rows, tracks, (starts, durations))
         cells, gap_facts = gap_columns(run, tracks, around, (starts, durations))
@@ -197,8 +197,8 @@ def _key_columns(keys: KeyTable, order: Array, *, halved: bool) -> dict[str, Pac
         begins[at] = text
     columns = {
         "texts": texts([str(begin) for begin in begins]),
-        "kinds": whole_numbers(np.array([kind for kind, _ in heads], dtype=np.int64)),
-        "firsts": whole_numbers(np.append(firsts, len(order)), delta=True),
+        "kinds": pack_integers(np.array([kind for kind, _ in heads], dtype=np.int64)),
+        "firsts": pack_integers(np.append(firsts, len(order)), delta=True),
     }
     tails, hashed = keys.tails[order], _hashed(keys)[order]
     if halved:
@@ -207,7 +207,7 @@ def _key_columns(keys: KeyTable, order: Array, *, halved: bool) -> dict[str, Pac
     delta = int(hashed.sum()) * 2 < len(order)
     for word in range(key_parts.TAIL_WORDS):
         if tails[:, word].any():
-            columns[f"tail{word}"] = whole_numbers(tails[:, word], delta=delta)
+            columns[f"tail{word}"] = pack_integers(tails[:, word], delta=delta)
     return columns
 
 
@@ -221,7 +221,7 @@ def _text_begin(head: key_parts.Head) -> str | None:
 
 def _functions(keys: KeyTable, order: Array) -> tuple[PackedColumn, list[str]]:
     codes, names = keys.functions()
-    return whole_numbers(codes[order]), [str(name) for name in names]
+    return pack_integers(codes[order]), [str(name) for name in names]
 
 
 def _dependency_columns(run: Run, ranks: Array, order: Array) -> dict[str, PackedColumn]:
@@ -233,7 +233,7 @@ def _dependency_columns(run: Run, ranks: Array, order: Array) -> dict[str, Packe
     distances = of_key - ranks[inputs]
     return {
         "offsets": offsets(counts),
-        "distances": whole_numbers(distances.astype(np.int32).view(np.uint32)),
+        "distances": pack_integers(distances.astype(np.int32).view(np.uint32)),
     }
 
 
@@ -259,7 +259,7 @@ def _categories(column: pd.Series[Any], rows: Array) -> tuple[PackedColumn, list
     """Pack a column of texts as indices in a list of texts. NA is the index after the last text."""
     codes = column.cat.codes.to_numpy()[rows].astype(np.int64)
     names = [str(name) for name in column.cat.categories]
-    return whole_numbers(np.where(codes < 0, len(names), codes)), names
+    return pack_integers(np.where(codes < 0, len(names), codes)), names
 
 
 def _results(tasks: pd.DataFrame, rows: Array) -> tuple[PackedColumn, list[list[str]]]:
@@ -284,4 +284,4 @@ def _results(tasks: pd.DataFrame, rows: Array) -> tuple[PackedColumn, list[list[
         names(distinct, shape_places),
         strict=True,
     )
-    return whole_numbers(places), [list(item) for item in listed]
+    return pack_integers(places), [list(item) for item in listed]

@@ -180,7 +180,7 @@ def _functions(state: RunState, most: int, width: int) -> RenderableType:
             f"{rate(row.rate)}/s" if row.rate else "",
             "" if row.mean_seconds is None else format_duration(row.mean_seconds),
         )
-    return _with_rest(table, len(state.functions) - most, "function")
+    return _with_remainder(table, len(state.functions) - most, "function")
 
 
 def _shown(rows: Sequence[FunctionProgress], most: int) -> list[FunctionProgress]:
@@ -209,7 +209,7 @@ def _workers(workers: Sequence[WorkerState], most: int, width: int) -> Renderabl
             *(bar for _ in wide),
             _status(worker),
         )
-    return _with_rest(table, len(workers) - most, "worker")
+    return _with_remainder(table, len(workers) - most, "worker")
 
 
 def _memory(worker: WorkerState) -> str:
@@ -286,7 +286,7 @@ def _table(first: str, *columns: str) -> Table:
     return table
 
 
-def _with_rest(table: Table, more: int, noun: str) -> RenderableType:
+def _with_remainder(table: Table, more: int, noun: str) -> RenderableType:
     if more <= 0:
         return table
     return Group(table, Text(f"and {count_of(more, noun)} more", "dim"))
