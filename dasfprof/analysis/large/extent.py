@@ -112,8 +112,8 @@ class WindowSummary(NamedTuple):
 def begins_of(run: Run, *, sent: bool = False) -> tuple[Array, Array, Array]:
     """Return the starts of task runs, of task runs that only the scheduler recorded, and transfers.
 
-    If the start of a function is unknown, the time of its end is returned. If `sent`, it is the
-    time of its assignment.
+    If the start of a function is unknown, the time of its end is returned or, if `sent`, the time
+    of its assignment.
     """
     only = scheduler_begins(run.scheduler_only, "sent" if sent else "known")
     return run.tasks["start"].to_numpy(), only, run.transfers["start"].to_numpy()
@@ -129,16 +129,15 @@ def scheduler_begins(runs: pd.DataFrame, otherwise: str) -> Array:
 
 
 def earliest(runs: pd.DataFrame, *names: str) -> Array:
-    """Return the earliest of several times of each task run, or NaN if none is known."""
+    """Return the earliest of each task run's times, or NaN if none is known."""
     return np.fmin.reduce(runs.reindex(columns=names).to_numpy(dtype=float), axis=1)
 
 
 def _early(runs: pd.DataFrame, begins: Array, since: float, threads: int) -> pd.DataFrame:
-    """Return the task runs that arrived before `since` and started at or after it.
+    """Return the task runs that arrived before `since` and started at `since` or later.
 
-    All task runs that were already assigned to a worker are included. Of task runs that were not
-    assigned, only `threads` are included, because more of them would not explain additional idle
-    threads.
+    All of them that were already assigned to a worker are included. Of the others, only `threads`
+    are included, because more of them would not explain additional idle threads.
     """
     late = begins >= since
     parts = [np.flatnonzero(late & (earliest(runs, *SENT) < since))]
@@ -319,7 +318,7 @@ class Extent:
         return started
 
     def of_window(self, index: int) -> Extent:
-        """Return the extent that a window needs, without `early` of this and earlier windows."""
+        """Return the extent that a window needs, without its own and earlier `early` runs."""
         nothing = (pd.DataFrame(), pd.DataFrame())
         early = [nothing] * min(index + 1, len(self.early))
         return dataclasses.replace(self, early=[*early, *self.early[index + 1 :]])
@@ -354,7 +353,7 @@ class Extent:
 
 
 def _of_several(attempts: Sequence[pd.DataFrame]) -> pd.DataFrame:
-    """Return the rows about keys that occur in several windows, in the order of windows."""
+    """Return the rows about keys that occur in several windows, window by window."""
     joined = pd.concat([table.assign(window=index) for index, table in enumerate(attempts)])
     return joined[joined.index.duplicated(keep=False)]
 

@@ -171,7 +171,7 @@ class LargeRun:
 def process_window(
     asked: Asked | None, extent: Extent, files: Sequence[WindowedFile], window: Window, index: int
 ) -> Any:
-    """Return a window's partial results for some tables, or its summary if no tables are asked for.
+    """Return a window's partial results for some tables, or its summary if none are requested.
 
     Parameters
     ----------
@@ -269,7 +269,7 @@ def refuse_too_large(needed: int, why: str = "") -> None:
 def _named(question: Question) -> str:
     """Return the name of a question.
 
-    If not all values of `by` are supported, the supported ones are appended.
+    If it supports only some values of `by`, these are appended.
     """
     by = question.in_parts.by if isinstance(question.in_parts, InParts) else ()
     return f"{question.name} (by {', '.join(by)})" if by else question.name

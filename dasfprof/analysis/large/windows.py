@@ -57,7 +57,7 @@ class WindowedFile:
         All batches except task runs and transfers. Before them, batches without rows, which name
         all workers.
     stretches
-        Start and end of each byte range with task runs or transfers.
+        Start and end of each byte range that contains task runs or transfers.
     spans
         For each byte range, start of the first event and end of the last event, by the clock of the
         process that recorded them.

@@ -109,9 +109,9 @@ class Progress:
         """Estimate the seconds until all tasks of known duration have finished.
 
         This is the remaining compute time, from each function's mean, divided by the compute time
-        per second in the last 30 s. Both only cover the current batch of work, because earlier work
-        does not predict the remaining time. The second value is the number of unfinished tasks of
-        functions without a mean.
+        per second in the last 30 s. Both cover only the current batch of work, because earlier
+        batches do not predict its remaining time. The second value is the number of unfinished
+        tasks of functions without a mean.
         """
         functions = self.functions()
         unknown = sum(row.on_workers + row.waiting for row in functions if not row.mean_seconds)
@@ -135,7 +135,7 @@ class Progress:
         return silence if silence > max(LONG_SECONDS, LONG_TIMES * longest) else None
 
     def _window(self) -> tuple[dict[str, tuple[int, int, float]], float]:
-        """Return the totals at the start of the window for rates, and the length of this window.
+        """Return the totals at the start of the window for rates, and the window's length.
 
         If no task had finished before, the window starts when tasks began to finish.
         """
@@ -169,5 +169,5 @@ def _unfinished(tasks: Any) -> dict[str, tuple[int, int]]:
 
 
 def _number(value: Any) -> float:
-    """Return a value from a file as a number. Values that are not valid numbers become 0."""
+    """Return a value from a file as a number, or 0 if it is not a valid number."""
     return value if isinstance(value, int | float) and 0 < value < 1e15 else 0

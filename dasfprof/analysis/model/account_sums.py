@@ -73,7 +73,7 @@ class WindowAccount:
         run, slots
             A trace and its slots. They include all slots that overlap the window.
         lives, threads
-            Worker instances within the window. For each of them: the rows of its slots, and its
+            Worker instances within the window. For each of these: the rows of its slots, and its
             threads.
         used
             See `used_time`.
@@ -150,7 +150,7 @@ def accounts_of(run: Run, windows: Sequence[WindowAccount]) -> Accounts:
 def _of_cut(rows: pd.DataFrame, count: int) -> Array:
     """Return the thread-seconds of task runs that extend over several windows, by use and group.
 
-    The rows of one task run in several windows are summed up.
+    If a task run has rows in several windows, they are summed up.
     """
     identity = ["group", "key", "run_id", "executing", "end"]
     runs = rows.groupby(identity, sort=False)
@@ -166,8 +166,8 @@ def _uses(
 ) -> Array:
     """Return the thread-seconds of groups of task runs.
 
-    One row per category of `USES`, and a last row with all thread-seconds after functions. One
-    column per group.
+    There is one row per category of `USES`, then a row with all thread-seconds after functions.
+    There is one column per group.
     """
     groups = Groups(codes, count)
     seconds = thread_time.uses_of(length, costs, *used)
@@ -270,7 +270,7 @@ def slot_groups(run: Run, slots: TaskSlots) -> tuple[Array, list[Group]]:
 
 
 def knows_tasks(run: Run) -> bool:
-    """Return whether the scheduler's file contains tasks. Only these explain some idle threads."""
+    """Return whether the scheduler's file contains tasks, which explain some idle threads."""
     return "sent" in run.tasks or len(run.scheduler_states) > 0
 
 
@@ -295,6 +295,6 @@ def used_time(slots: TaskSlots, threads: list[tuple[Array, idle_time.IdleThreads
 
 
 def _grouped(seconds: Array, codes: Array, count: int) -> Array:
-    """Sum up rows of seconds by the group of each row. The rows may be in any order."""
+    """Sum up the rows of `seconds` by group. The rows may be in any order."""
     groups = Groups(codes, count)
     return np.stack([groups.sum(column) for column in seconds.T], axis=1)

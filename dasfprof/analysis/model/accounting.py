@@ -119,7 +119,7 @@ def idle_cells(
 def _pool_until(
     times: Array, threads: idle_time.IdleThreads, until_times: Array, worker_times: Array
 ) -> Array:
-    """Return the cumulative seconds of one worker's pool threads that one cause explains.
+    """Return the cumulative seconds of a worker's threads in the pool that one cause explains.
 
     The result has one value for each of `times`.
 
@@ -139,7 +139,7 @@ def _pool_until(
 
 
 def _changes(pool: idle_time.Pool) -> Array:
-    """Return a mask of the pool's grid: times at which the fraction of any cause changes."""
+    """Return a mask of those times of the pool's grid at which the fraction of a cause changes."""
     changed = np.zeros(len(pool.grid), dtype=bool)
     steps = np.diff(pool.grid)
     # Cumulative times are rounded. In short steps, this changes the fraction noticeably.
@@ -153,7 +153,7 @@ def _changes(pool: idle_time.Pool) -> Array:
 def _few(times: Array, wanted: Array, span: float, count: int) -> Array:
     """Return the indices of at most `count` of the wanted times, including the first and the last.
 
-    The times are sorted. If more than `count` are wanted, short steps are merged.
+    The times are sorted. If there are more than `count`, times that are close together are merged.
     """
     wanted = wanted.copy()
     wanted[:1] = wanted[-1:] = True
@@ -250,7 +250,7 @@ def thread_seconds(run: Run) -> ThreadSeconds:
 
 
 def find_thread_seconds(run: Run, most: int) -> ThreadSeconds:
-    """Return `thread_seconds` with approximately `most` cells about idle threads."""
+    """Return `thread_seconds`, in which idle threads have approximately `most` cells."""
     slots, unfinished = run.slots, run.unfinished
     lives = run.lives
     span = float(lives.end.max() - lives.begin.min()) if len(lives.ids) else 0.0

@@ -114,7 +114,7 @@ def find_attempts(run: Run) -> pd.DataFrame:
 
 @once_per_trace
 def earlier_attempts(run: Run) -> pd.DataFrame:
-    """Return what `at_keys` knows at the start of the trace's time window.
+    """Return the table `at_keys` as of the start of the trace's time window.
 
     A full run has no earlier attempts, so the table is empty.
     """
@@ -124,8 +124,8 @@ def earlier_attempts(run: Run) -> pd.DataFrame:
 def at_keys(run: Run) -> pd.DataFrame:
     """Return one row per attempted key, indexed by the hash of the key.
 
-    ``attempts`` is the number of attempts at the key. ``follows`` is the reason (``again`` of
-    `find_attempts`) that a further attempt at the key would have.
+    ``attempts`` is the number of attempts at the key. ``follows`` is the reason (see ``again`` in
+    `find_attempts`) for a further attempt at the key, if there is one.
     """
     attempts = find_attempts(run)
     last = attempts[~attempts["key_id"].duplicated(keep="last")]
@@ -138,7 +138,7 @@ def at_keys(run: Run) -> pd.DataFrame:
 def _recorded(run: Run, origins: dict[str, Array], ended: int) -> dict[str, Array]:
     """Return the task runs in workers' files, or in the scheduler's file if no worker has a file.
 
-    The first `ended` task runs have ended. The others are unfinished.
+    The first `ended` rows are task runs that have ended. The others are unfinished.
     """
     tasks = run.tasks
     executing, start = tasks["executing"].to_numpy(), tasks["start"].to_numpy()
@@ -214,7 +214,7 @@ def _objects(column: pd.Series) -> Array:
 
 
 def _follows(columns: dict[str, Any]) -> Array:
-    """Return, for each attempt, the reason that a further attempt at the same key would have."""
+    """Return, for each attempt, what the reason for another attempt at its key would be."""
     ended = [columns["succeeded"], np.asarray(columns["status"] == "erred")]
     return np.select(ended, [RECOMPUTED, RETRIED], default=RESTARTED)
 
@@ -267,7 +267,7 @@ NONE: Steps = (np.empty(0), np.empty(0, dtype=np.int64))
 
 @once_per_trace
 def live_at_counts(run: Run) -> Array:
-    """Return the number of unfinished tasks with rows, at each time of `_counted`."""
+    """Return how many unfinished tasks have rows, at each time of `_counted`."""
     at = _counted(run)
     if not len(at):
         return np.empty(0, dtype=np.int64)
@@ -287,8 +287,8 @@ def unlisted_tasks(run: Run) -> Steps:
     Returns
     -------
     times, counts
-        The scheduler's counts minus the unfinished tasks with rows. Between two times of the
-        scheduler's counts, the number is the smaller of both, from the arrival of a graph onwards.
+        The scheduler's counts minus the unfinished tasks with rows. Between two counts of the
+        scheduler, it is the smaller one, beginning with the arrival of a graph.
     """
     states = run.scheduler_states
     if not len(states):
@@ -315,7 +315,7 @@ def _counted(run: Run) -> Array:
 
 
 def _unsent(run: Run) -> Steps:
-    """Return `unlisted_tasks` for a file of an older scheduler, which has no counts.
+    """Return `unlisted_tasks` for a scheduler's file of an earlier version, which has no counts.
 
     Such a file contains the tasks that were not assigned when recording ended.
     """

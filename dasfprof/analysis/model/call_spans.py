@@ -1,4 +1,4 @@
-"""Times at which workers answered calls of actors and ran functions outside of tasks."""
+"""Time ranges in which workers executed actor calls, and functions outside of tasks."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dasfprof.database.columns import Array
 
 @once_per_trace
 def call_spans(run: Run) -> tuple[Array, Array]:
-    """Return when each call of an actor arrived at its worker, and when it was answered.
+    """Return when each actor call arrived at its worker, and when it was answered.
 
     Times are seconds since the start of the run, by the scheduler's clock. Calls without times are
     left out.

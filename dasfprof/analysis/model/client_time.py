@@ -138,7 +138,7 @@ def _taken_up(run: Run, graph: dict[Any, Any]) -> float:
 
 
 def at_a_prompt(run: Run, begin: float, end: float) -> float:
-    """Return for how many seconds the client's main thread waited for its user, to within 1 s."""
+    """Return the seconds for which the client's main thread waited for its user, to within 1 s."""
     seen = run.clients_under_way
     if not len(seen):
         return 0.0
@@ -329,7 +329,7 @@ def find_carried(run: Run) -> pd.DataFrame:
 
 
 def seconds_of_carrying(run: Run, handling: float) -> float:
-    """Return the part of `handling` (thread-seconds) that tasks need for their embedded values."""
+    """Return how much of `handling` (thread-seconds) is due to the embedded values of tasks."""
     carried, tasks = find_carried(run), len(run.tasks)
     each = np.fmax(carried["size"] / _SLOWEST, _TIMES * carried["seconds"])
     carriers = min(int(carried["tasks"].sum()), tasks)

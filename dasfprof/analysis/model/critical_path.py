@@ -123,11 +123,11 @@ def find_path(run: Run) -> CriticalPath:
 
 
 def _lost_before(run: Run, asked: Array) -> dict[str, Array]:
-    """Return three times before each run: of the last lost attempt or result of the same key.
+    """Return three times of the last attempt or result that each run's key lost before the run.
 
-    They are ``arrival``, ``first_sent`` (assignment) and ``lost`` of an attempt or result whose
-    worker left. If nothing was lost, or if a client requested the key again, all three are the
-    arrival of the run itself.
+    These are its ``arrival``, its ``first_sent`` (assignment), and ``lost``, when its worker left.
+    If nothing was lost, or if a client requested the key again, all three are the arrival of the
+    run itself.
     """
     slots, only = run.slots, run.scheduler_only
     arrival = slots.times.arrival.copy()
@@ -178,10 +178,10 @@ def path_seconds(run: Run) -> float:
 
 
 def running_on_path(run: Run) -> RunningSeconds:
-    """Return seconds of functions by what their threads did, one row per path segment.
+    """Return the seconds of functions by activity of their threads, one row per path segment.
 
-    If a segment is only a part of its function, it has the same fraction of each value. Values are
-    NaN for segments in which no function ran, and if unknown.
+    If a segment covers only a part of a function's time, it has the same fraction of each value.
+    Values are NaN if no function ran in the segment, or if they are unknown.
     """
     segments = path_segments(run)
     rows, duration = segments.rows, run.tasks["duration"].to_numpy(dtype=float)

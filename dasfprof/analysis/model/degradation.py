@@ -82,7 +82,7 @@ class Trends:
 
 
 def trend_rows(attempts: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows and columns of `find_attempts` that trends need: 25 bytes per attempt."""
+    """Return the rows and columns of `find_attempts` that trends need (25 bytes per row)."""
     rows = attempts[attempts["succeeded"] & np.isfinite(attempts["start"])]
     columns: pd.DataFrame = rows[["function", "start", *MEASURES]]
     return columns.astype(dict.fromkeys(MEASURES, np.float32))
@@ -125,7 +125,7 @@ def find_trends(rows: pd.DataFrame) -> Trends:
 
 
 def _count_trend(groups: Groups, start: Array) -> tuple[Array, Array]:
-    """Return the trend of the number of starts over time.
+    """Return the trend of how often a function starts per time.
 
     The time from the first to the last start of a function is divided into equal steps.
 

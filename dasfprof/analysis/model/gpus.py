@@ -146,7 +146,7 @@ class GpuSamples:
     def integrals(
         self, tasks: pd.DataFrame, *, progress: bool = False
     ) -> dict[str, tuple[Array, Array]]:
-        """Return integrals of GPU samples over each task run, for the GPU of the run's worker.
+        """Return the integrals over each task run of the samples of its worker's GPU.
 
         Returns
         -------

@@ -164,7 +164,7 @@ class _Dependents:
         self._known = np.append(times.known[ran], known)
 
     def waiting(self, time: float) -> Array:
-        """Return the start time of each key's attempt that was known but not started, or NaN."""
+        """Return when each key's attempt started that was known but not running yet, or NaN."""
         return self._latest((self._arrival <= time) & (self._begin > time), self._begin)
 
     def running(self, time: float) -> Array:
@@ -191,7 +191,7 @@ _IsHeld = Callable[[Array, Array, Array], Array]
 
 
 def _not_dropped(run: Run, time: float, of_key: Array) -> _IsHeld:
-    """Return a function that selects the copies that workers could still hold at `time`."""
+    """Return a function that masks the copies that workers could still hold at `time`."""
     table, count = run.copies_dropped, len(run.workers)
     at = run.since_begin(table["time"])
     indices = of_key[table["key_id"].to_numpy(dtype=np.int64)]
@@ -293,7 +293,7 @@ def results_at(run: Run, times: Array) -> dict[str, Array]:
 
 
 def _lives_of_results(run: Run) -> tuple[Array, Array, Array, Array]:
-    """Return the task runs with results: rows of `Trace.tasks`, bytes, and when each was held."""
+    """Return the task runs with results: rows of `Trace.tasks`, bytes, and the times held."""
     tasks = run.tasks
     size = tasks["size"].to_numpy(dtype=float)
     begin, life = run.times.done, tasks["worker_id"].to_numpy()

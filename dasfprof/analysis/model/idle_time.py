@@ -63,7 +63,7 @@ class IdleThreads:
 
 @dataclass(frozen=True)
 class WorkerCauses:
-    """Causes of a worker's free threads that lie in the worker itself, over time."""
+    """Causes of a worker's idle threads that lie in the worker itself, over time."""
 
     #: Number of threads of the worker.
     threads: int
@@ -133,7 +133,7 @@ def worker_causes(
 
 
 def idle_threads(explained: WorkerCauses) -> IdleThreads:
-    """Sum up the thread-seconds that the worker explains, and keep its other free threads."""
+    """Sum up the thread-seconds that the worker explains, and return its other idle threads."""
     times, running, threads = explained.times, explained.running, explained.threads
     steps = np.diff(times)
     causes = {
@@ -159,7 +159,7 @@ def idle_threads(explained: WorkerCauses) -> IdleThreads:
 
 
 def _count(order: Array, ends: Array, first: int, second: int) -> Array:
-    """Return, after each sorted edge, the number of ranges that have begun but not ended.
+    """Return how many ranges have begun but not ended, after each of the sorted edges.
 
     A range begins at an edge of group `first` and ends at an edge of group `second`.
     """
@@ -179,7 +179,7 @@ _INT = np.int32
 
 @dataclass(frozen=True)
 class Pool:
-    """Seconds of one idle thread of the cluster's pool, by cause, over time."""
+    """Cumulative seconds of one idle thread of the cluster's pool, by cause."""
 
     #: Sorted times. Causes are constant from each time to the next.
     grid: Array
@@ -279,7 +279,7 @@ class PoolDemand:
         return merged[np.append(True, merged[1:] != merged[:-1])]
 
     def split(self, times: Array, idle: Array, surplus: Array) -> dict[ThreadTime, Array]:
-        """Return the number of pool threads that each cause explains, from each time onwards."""
+        """Return the number of pool threads that each cause explains, after each time."""
         runnable, sent, done, known = (
             _passed(edges, times) for edges in (self.runnable, self.sent, self.done, self.known)
         )
@@ -320,7 +320,7 @@ def _within(edges: Array, bounds: Array) -> Array:
 def _ascending(parts: Sequence[Array]) -> Array:
     """Return all times of several arrays, sorted.
 
-    The arrays consist of long sorted pieces, which a stable sort merges.
+    The arrays consist of long sorted pieces, so a stable sort is fast.
     """
     return np.sort(np.concatenate(parts), kind="stable")
 

@@ -28,9 +28,9 @@ class RunLinks:
 def find_links(run: Run) -> RunLinks:
     """Return the task run that made each input.
 
-    This is the run of the input's key whose result was the last that the scheduler knew when it
-    assigned the task run. If no run had made a result before that, the input was in memory before
-    recording, or a client put it there.
+    This is the run of the input's key whose result was the latest one that the scheduler knew when
+    it assigned the task run. If no run had made a result before that, the input was in memory
+    before recording, or a client put it there.
     """
     slots, unseen = run.slots, run.unseen
     lengths, items = run.task_dependencies
@@ -265,7 +265,7 @@ _WAITS = 1.5
 
 
 def find_turn(start: Array, stop: Array) -> float | None:
-    """Return for how many seconds each task run is served, or None if they do not take turns.
+    """Return the seconds for which each task run is served, or None if they do not take turns.
 
     If only one task run is served at a time, task runs end at regular intervals. If several start
     together, the first one is served immediately, and the second one after it. If task runs wait

@@ -161,7 +161,7 @@ def _moments(run: Run, processes: list[ProcessMemory]) -> Moments:
 
 
 def _of_other(process: Readings | None, moments: Moments) -> Drift | None:
-    """Return the drift of a process whose memory was only sampled occasionally."""
+    """Return the drift of a process whose memory was sampled only occasionally."""
     if process is None or not len(moments):
         return None
     read = np.array([process.at(end) for end in moments.end.tolist()])
@@ -232,9 +232,9 @@ def growth_by_runs(run: Run) -> list[RunGrowth]:
 def _between_runs(process: ProcessMemory, begins: Array, ends: Array) -> Array:
     """Return the indices of the samples to compare.
 
-    While no task runs in the process, this is the last sample of each such time range. If there are
-    few, the run is divided into windows, and the sample with the least unmanaged memory in each
-    window is used.
+    These are the last samples of the time ranges in which no task ran in the process. If there are
+    few such time ranges, the run is divided into windows, and the sample with the least unmanaged
+    memory in each window is used.
     """
     first, last = union(begins, ends)
     at = np.searchsorted(process.time, np.append(first, np.inf)) - 1

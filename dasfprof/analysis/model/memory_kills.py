@@ -87,7 +87,7 @@ class MemoryGroup:
 
     @property
     def was_full(self) -> bool:
-        """Whether the group contained several workers whose memory together was near the limit."""
+        """Whether the control group had several workers that together came near its limit."""
         return self.workers > 1 and self.memory >= NEAR_LIMIT * self.limit
 
 
@@ -300,10 +300,7 @@ def results_in_memory(run: Run, life: int, until: float = np.inf) -> float:
 
 
 def _held_most(run: Run, kill: MemoryKill) -> str | None:
-    """Return the function whose results used most memory of a worker, or None if unknown.
-
-    The time is that of the worker's last sample.
-    """
+    """Return the function whose results used most memory in a worker's last sample, or None."""
     times, _ = _samples(run, kill.life, "managed_memory", "size")
     held = held_at(run, min(kill.left, run.seconds_at(times[-1])))
     held = held.select((held.life == kill.life) & np.isfinite(held.size))

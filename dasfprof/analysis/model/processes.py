@@ -100,7 +100,7 @@ class ProcessCpu:
 
 
 def other_threads_cpu(run: Run) -> dict[str, float]:
-    """Return the CPU seconds of other threads that certainly belong to a function, by function.
+    """Return, by function, the CPU seconds of other threads that certainly work for it.
 
     These threads were started by the function's libraries, or by P2P. Only times at which no other
     function ran in the process count.

@@ -95,7 +95,7 @@ def processes_of_workers(run: Run) -> Array:
 
 
 def _alone(starts: Array, stops: Array, others: Array) -> tuple[Array, Array]:
-    """Return which task runs were alone in their process, and when all earlier ones had ended.
+    """Return which task runs were alone in their process, and when all earlier runs had ended.
 
     Parameters
     ----------
@@ -127,7 +127,7 @@ def _maxima(values: Array, first: Array, end: Array) -> Array:
 
 @dataclass(frozen=True)
 class SpilledAtOnce:
-    """The host whose workers had the most bytes of results on disk at one time."""
+    """The host whose workers together had the most bytes of results on disk."""
 
     host: str
     #: Maximum over time of the bytes of results that all its workers had on disk. Then the maximum
@@ -139,7 +139,7 @@ class SpilledAtOnce:
 
 
 def spilled_at_once(run: Run) -> SpilledAtOnce | None:
-    """Return the host whose workers had most bytes spilled at one time, or None if none spilled."""
+    """Return the host whose workers together spilled most at one time, or None if none spilled."""
     samples, workers = run.managed_memory, run.workers
     sizes = np.nan_to_num(samples["spilled_size"].to_numpy(dtype=float))
     if not sizes.max(initial=0.0) > 0:
@@ -210,7 +210,7 @@ class Samples(NamedTuple):
 
     @classmethod
     def from_table(cls, run: Run, table: pd.DataFrame, *names: str, or_zero: str = "") -> Samples:
-        """Return the samples in a table that have all of the named values.
+        """Return those samples in a table in which no named value is missing.
 
         A missing value of the column `or_zero` counts as 0.
         """
@@ -254,7 +254,7 @@ class ProcessMemory(NamedTuple):
 
     @property
     def unmanaged(self) -> Array:
-        """Memory that is neither used by results nor by buffers of shuffles."""
+        """Memory that neither results nor the buffers of shuffles use."""
         return self.memory - self.results - self.p2p
 
 

@@ -74,7 +74,7 @@ def larger_shape(shape: tuple[int, ...], blocks: tuple[int, ...], factor: float)
 
 
 def _own_share(run: Run, groups: Groups, succeeded: Array) -> Array:
-    """Return the factor by which each function's input bytes are reduced.
+    """Return the fraction of its input bytes that each function counts.
 
     If several task runs share an input, each of them counts only a part of it.
     """
@@ -90,7 +90,7 @@ def _own_share(run: Run, groups: Groups, succeeded: Array) -> Array:
 
 
 def _widths(run: Run) -> tuple[Array, Array]:
-    """Return each function's maximum number of keys in a layer, and the head of these keys."""
+    """Return the number of keys in each function's largest layer, and the head of these keys."""
     tasks, keys = run.tasks, run.keys
     pairs = pd.DataFrame(
         {"function": tasks["function"].cat.codes.to_numpy(), "key": tasks["key_id"].to_numpy()}

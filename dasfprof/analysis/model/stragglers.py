@@ -295,11 +295,11 @@ class _Runs:
         return on_workers.slow[on_workers.of_run], slow_hosts[on_hosts.of_run]
 
     def _is_due(self, seconds: Array, rows: Array) -> Array:
-        """Return whether the excess of `seconds` over their median explains the runs' excess."""
+        """Return whether the excess of `seconds` over their median explains that of the runs."""
         return (seconds - self._usual(seconds))[rows] >= _EXPLAINS * self.excess[rows]
 
     def _first(self, rows: Array) -> Array:
-        """Return whether each run started before any run of its function ended on its worker."""
+        """Return whether no run of its function had ended on its worker when each run started."""
         lives = self.tasks["worker_id"].to_numpy().astype(np.int64)
         cells, distinct = pd.factorize(lives + self.function * (int(lives.max(initial=0)) + 1))
         places = Groups(cells, len(distinct))

@@ -207,7 +207,7 @@ class TaskWaits:
     def _workers_at(self, row: int, sent: float) -> Iterator[Part]:
         """Yield the worker of a task run at its assignment, then other workers.
 
-        Workers with most bytes of its inputs come first, then the least busy workers.
+        The workers that hold most bytes of its inputs come first, then the least busy ones.
         """
         lives, worker = self._run.lives, int(self._slots.worker[row])
         present = (lives.begin <= sent) & (sent <= lives.end) | (lives.ids == worker)

@@ -265,7 +265,7 @@ def recorded_costs(run: Run, count: int) -> dict[str, Array]:
 def uses_of(
     length: Array, costs: Mapping[str, Array], before: Array, inside: Array, after: Array
 ) -> Array:
-    """Divide the thread-seconds of task runs like `busy_seconds`, using only each run's record.
+    """Divide the thread-seconds of task runs like `busy_seconds`, but from their own records only.
 
     `length` contains the seconds of functions. Time after functions in which workers wrote to disk
     counts as overhead.
@@ -326,10 +326,10 @@ def running_seconds(tasks: pd.DataFrame) -> RunningSeconds:
 def _split_running(
     seconds: Array, cpu: Array, core_wait: Array, storage: Array
 ) -> tuple[Array, Array, Array, Array]:
-    """Divide seconds in functions: on a core, waiting for CPU, waiting for storage, and blocked.
+    """Divide seconds in functions into: on a core, waiting for CPU or storage, and blocked.
 
-    CPU wait during storage requests is part of both waits. It counts as CPU wait, as far as the
-    total allows.
+    CPU wait during storage requests is part of both recorded waits. It counts as CPU wait, as far
+    as the total allows.
     """
     computing = np.minimum(cpu, seconds)
     if is_nothing(core_wait):

@@ -111,7 +111,7 @@ def _result_sizes(run: Run) -> Array:
 
 @once_per_trace
 def p2p_runs(run: Run) -> Array:
-    """Return a mask of task runs that pass data to a P2P shuffle, wait for it, or read from it."""
+    """Return a mask of task runs that feed a P2P shuffle, wait for it, or read its output."""
     barrier, takes, hands = _p2p_parts(run)
     return _alike(run, barrier | takes | hands)
 

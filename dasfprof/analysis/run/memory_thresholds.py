@@ -53,7 +53,7 @@ class MemoryThresholds:
 
 
 def memory_thresholds(run: Any, life: int | None = None) -> MemoryThresholds:
-    """Return the thresholds of a worker instance, or the lowest ones of all workers.
+    """Return the thresholds of a worker instance, or the lowest thresholds of all workers.
 
     If thresholds were not recorded, they are Dask's defaults.
     """

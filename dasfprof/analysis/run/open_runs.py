@@ -63,7 +63,7 @@ def with_open_runs(trace: Form) -> Form:
 
 
 def left_unasked(trace: Trace) -> Array:
-    """Return a mask of worker instances that left unexpectedly during the run.
+    """Return a mask of the worker instances that left unexpectedly during the run.
 
     Workers that leave after the last client of the program has left are shut down, which is
     expected.

@@ -61,14 +61,14 @@ class Run(Trace):
         return float(time) - self.begin
 
     def on_one_clock(self, times: Any, lives: Any) -> Array:
-        """Convert Unix times by workers' clocks to seconds from the run's start.
+        """Convert Unix times that workers' clocks showed to seconds from the run's start.
 
         Parameters
         ----------
         times
             A column or an array of Unix times.
         lives
-            For each time, the row of `workers` of the clock.
+            For each time, the row of the worker in `workers` whose clock showed it.
         """
         return self.since_begin(times) - self.offsets[np.asarray(lives)]
 

@@ -38,7 +38,7 @@ _ENDS = 3.0
 
 @once_per_trace
 def interrupted_ends(trace: Trace) -> Array:
-    """Return when task runs ended whose errors show SIGINT, in Unix seconds."""
+    """Return when the task runs ended whose errors show a SIGINT, in Unix seconds."""
     tasks, only = trace.tasks, trace.scheduler_only
     ends = []
     for messages, ended in (
@@ -262,10 +262,9 @@ def _interrupted(trace: Trace) -> RunEnd | None:
 
 
 def _open_states(trace: Trace) -> list[RunEnd]:
-    """Return the scheduler's states with work in progress that may be valid at the end of the run.
+    """Return the scheduler's states that may show the work in progress at the end of the run.
 
-    These are the last state before all workers left together, if they did, and the last state of
-    all.
+    These are the last state of all and, if all workers left together, the last state before that.
     """
     states = trace.scheduler_states
     if not len(states):
@@ -314,10 +313,7 @@ def _abandoned_tasks(trace: Trace, since: float) -> bool:
 
 
 def _ended(trace: Trace, end: RunEnd, aftermath: float = 0.0) -> int:
-    """Return the number of task runs in the state of `end` that ended by the time of `end`.
-
-    `aftermath` is added to that time.
-    """
+    """Return how many task runs in the state of `end` ended by `end`, or `aftermath` later."""
     count, since, until = 0, float((end.state or {})["time"]), end.time + aftermath
     for runs in (trace.tasks, trace.scheduler_only):
         if "known" in runs:

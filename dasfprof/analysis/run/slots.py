@@ -53,7 +53,7 @@ class TaskSlots:
 
     @property
     def on_its_way(self) -> Array:
-        """Seconds from the assignment until the worker received the task run, or 0 if unknown."""
+        """Seconds from the assignment of each task run to its reception, or 0 if unknown."""
         return np.where(self.reception_unknown, 0.0, self.received - self.sent)
 
 
@@ -108,8 +108,8 @@ def slot_ends(times: TaskTimes, released: Array, worker: Array, threads: Array) 
 
     When a task run ends, the worker records the start of the next task run in the slot, and shortly
     afterwards the end of the previous one. So the previous task run had released its slot when the
-    next one started. The previous task run is found from the order of task runs, because a worker
-    never has more slots than threads. It does not matter which thread runs the function.
+    next task run started. The previous task run is found from the order of task runs, because a
+    worker never has more slots than threads. It does not matter which thread runs the function.
 
     Parameters
     ----------

@@ -202,8 +202,9 @@ def ordered_times(trace: Trace) -> TaskTimes:
 def task_times(recorded: dict[str, Array]) -> TaskTimes:
     """Order recorded times, and replace missing times.
 
-    If clocks still contradict each other, times are clamped: first the worker's times to the period
-    in which the scheduler had assigned the task run, then each time to the time before it.
+    If clocks still contradict each other, times are clamped. First, the worker's times are limited
+    to the period in which the task run was assigned to it. Then no time may be before the previous
+    time.
     """
     # If one value is NaN, `fmin` and `fmax` return the other one.
     known = recorded["known"]
@@ -230,7 +231,7 @@ def task_times(recorded: dict[str, Array]) -> TaskTimes:
 
 
 def fit_between(start: Array, length: Array, sent: Array, known: Array) -> Array:
-    """Shift the starts of functions so that they lie between assignment and report, if they fit.
+    """Shift the starts of functions to lie between assignment and report, if they fit in between.
 
     The scheduler computes the times of functions from Dask's estimate of each clock. On a busy
     host, this estimate is off by a tenth of a second or more. Start and stop of a function are off

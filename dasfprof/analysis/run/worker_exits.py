@@ -153,7 +153,7 @@ def _interval(trace: Trace) -> float:
 
 
 def _near(trace: Trace, host: str, name: str, time: float) -> float:
-    """Return the last sample of a host shortly before `time`, or NaN if there is none."""
+    """Return the last value that was sampled on a host shortly before `time`, or NaN."""
     samples = trace.samples.reindex(columns=["worker_id", "time", name]).dropna()
     near = samples[_on_host(trace, samples, host) & (samples["time"] <= time).to_numpy()]
     near = near[(near["time"] > time - _LOST).to_numpy()].sort_values("time", kind="stable")
@@ -213,7 +213,7 @@ def _signal_name(code: float) -> str:
 
 
 def crashed(trace: Trace, life: int) -> bool:
-    """Return whether a worker's process was certainly killed, and not by a request to end."""
+    """Return whether a worker's process was certainly killed, not just asked to end."""
     code = float(trace.workers["exit_code"].iloc[life])
     return code < 0 and -code not in _REQUESTS
 
@@ -234,10 +234,7 @@ def is_program_client(client: object) -> bool:
 
 
 def last_client_left(trace: Trace) -> float:
-    """Return when the last client of a program left.
-
-    The result is NaN if a client stayed, or if unknown.
-    """
+    """Return when the last client of a program left, or NaN if unknown or if a client stayed."""
     states = trace.scheduler_states
     for place in range(len(states) - 1, -1, -1):
         row = states.iloc[place]

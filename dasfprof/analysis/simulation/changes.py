@@ -161,8 +161,8 @@ def _given(replay: Replay, run: Run, running: Array | None) -> Array:
 def longest_chain(inputs: ReplayInputs, held: Array) -> float:
     """Return when the last task run would end if no task run had to wait for a thread.
 
-    If a graph came after several earlier task runs finished, it is assumed to come after the last
-    of them, because it is unknown which of them would finish first.
+    If a graph arrived after several task runs had finished, it is assumed to wait for the last of
+    these, because it is unknown which of them would finish first.
     """
     submissions = inputs.submissions
     order = np.lexsort((inputs.begun, inputs.graph))

@@ -102,8 +102,8 @@ def _climb(
 ) -> Sequence[SizedCluster]:
     """Replay the run on machines of one type, and return the replayed clusters.
 
-    The number of machines grows until the deadline is met. Then numbers near the smallest one that
-    meets the deadline are replayed as well.
+    The number of machines grows until the deadline is met. Then smaller numbers are replayed, to
+    find the smallest one that meets the deadline.
     """
     maximum = max(_MAXIMUM_WORKERS // machine.workers, 1)
     sized: dict[int, SizedCluster] = {}

@@ -102,8 +102,7 @@ def inputs_before_a_run(
 ) -> ReplayInputs:
     """Return the inputs for replays of a graph that has not run and is submitted at once.
 
-    The layers of the graph take the place of functions and of task groups. All durations and sizes
-    are 0.
+    The layers of the graph replace functions and task groups. All durations and sizes are 0.
     """
     count = len(priority)
     none, graph = np.zeros(count), np.zeros(count, dtype=np.int64)
@@ -162,10 +161,7 @@ def _input_rows(run: Run, begun: Array) -> tuple[Array, Array]:
 
 
 def _priorities(run: Run, begun: Array) -> Array:
-    """Return the rank of each task run by Dask's priorities.
-
-    If priorities are unknown, the rank is that in the order of starts.
-    """
+    """Return the rank of each task run by Dask's priorities, or by start if these are unknown."""
     names = ("priority_order", "priority_generation", "priority_user")
     keys = [run.tasks[name].to_numpy(dtype=float) for name in names if name in run.tasks]
     if len(run.tasks) < len(begun) or np.isnan(keys).any():
@@ -365,7 +361,7 @@ def measure_costs(run: Run, slots: TaskSlots) -> Costs:
 def _mean(values: Array, usual: float, longest: float = _LONGEST) -> float:
     """Return the mean of latencies.
 
-    Because of pauses, each value is limited to a multiple of the median.
+    Each value is limited to a multiple of the median, because some include a pause.
     """
     if not len(values):
         return usual

@@ -300,8 +300,8 @@ def peak_before_run(
 ) -> tuple[float, float, int]:
     """Return bounds of the bytes of results that the fullest worker would hold, and a layer.
 
-    Several replays are made, with durations that are guessed in different ways. The layer is the
-    one with most bytes at the peak of the replay with the lowest peak.
+    Several replays are made, with durations that are guessed in different ways. The layer has most
+    bytes at the peak, in the replay with the lowest peak.
 
     Parameters
     ----------

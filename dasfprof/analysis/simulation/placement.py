@@ -186,9 +186,9 @@ class Placement:
         return best
 
     def _beside(self, row: int) -> int:
-        """Return the worker of the group's previous task run.
+        """Return the worker of the group's previous task run, or another one if it has its share.
 
-        When that worker has its share of the group, another worker is chosen.
+        Its share is the number of task runs of the group that each worker should get.
         """
         group, size = self._group[row], self._root_size[row]
         worker, left = self._last_of_group.get(group, (-1, 0))

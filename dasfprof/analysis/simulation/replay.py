@@ -52,9 +52,9 @@ class Shared:
     waited: float
 
     def binds(self, threads: int) -> bool:
-        """Return whether the resource limits task runs on a cluster with this number of threads.
+        """Return whether the resource would limit task runs on a cluster with this many threads.
 
-        It does if task runs waited for it, or if there are more threads than can use it.
+        It would if task runs waited for it, or if there are more threads than can use it.
         """
         return self.limit < threads or self.waited >= TELLING
 
@@ -340,7 +340,7 @@ def contention(run: Run) -> str:
 
 
 def _by_host(run: Run, duration: np.ndarray) -> str:
-    """Return the clause of `contention`, computed from the CPU time that tasks and hosts used."""
+    """Return the clause of `contention`, from the CPU time that tasks and hosts used."""
     samples, cpu = run.samples, run.tasks["cpu"].to_numpy(dtype=float)
     known = np.isfinite(cpu)
     if "host_cpu" not in samples or not known.any() or duration[known].sum() <= 0:

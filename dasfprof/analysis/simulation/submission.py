@@ -104,7 +104,7 @@ def _is_limited(open_results: Array, others: Array, threads: int) -> bool:
 
 
 def _reported_to_clients(run: Run, count: int) -> Array:
-    """Return a mask of task runs whose finish was reported to a client.
+    """Return a mask of the task runs whose end was reported to a client.
 
     If this was not recorded, all of them are assumed to be reported.
     """
@@ -156,7 +156,7 @@ class SimulatedClient:
     Parameters
     ----------
     submissions
-        The graphs, and the finishes for which each of them waits.
+        The graphs, and the finished tasks for which each of them waits.
     """
 
     def __init__(self, submissions: GraphSubmissions) -> None:

@@ -51,10 +51,10 @@ _BY_VALUE = 0.2
 
 
 def time_by_row(run: Run, function: str) -> tuple[float, float]:
-    """Return the fraction of a function's time for processing rows, and the part of it in pandas.
+    """Return the fractions of its time in which a function processes rows, and pandas handles them.
 
-    The second value is the fraction in which pandas creates rows and gets their values. Both are 0
-    if there are few samples, or if the samples do not show such code.
+    In the second fraction, pandas creates rows and gets their values. It is a part of the first.
+    Both are 0 if there are few samples, or if the samples do not show such code.
     """
     samples, _ = samples_of(run, function)
     if len(samples) < _FEWEST_SAMPLES:
@@ -166,7 +166,7 @@ def _plain(name: str) -> str:
 
 
 def _called(stack: Stack) -> Stack:
-    """Return the frames of the innermost function that a task called, and of Dask's code in it.
+    """Return the frames inside a task: its innermost function, and Dask's code in this function.
 
     If Dask's call of the function is not in the stack, return all frames.
     """

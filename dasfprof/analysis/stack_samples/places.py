@@ -69,7 +69,7 @@ def import_of(stack: Stack) -> str | None:
 
 
 def is_in_pool(stack: Stack) -> bool:
-    """Return whether a stack ends with frames of a pool's thread, for which the task waits."""
+    """Return whether a stack ends with frames of a pool's thread for which its task waits."""
     return any(
         frame.function in _FIRST_IN_POOL and _POOLS.search(frame.file.replace("\\", "/"))
         for frame in stack
@@ -77,7 +77,7 @@ def is_in_pool(stack: Stack) -> bool:
 
 
 def line_of(stack: Stack) -> tuple[Frame, str]:
-    """Return the innermost line of the user's code, and the library's call in this line.
+    """Return the innermost line of the user's code, and the library call that this line makes.
 
     If the stack has no user code, return its innermost line. Functions of Python that wait are
     skipped, because their caller shows what they wait for. The call is empty if the line makes no
@@ -92,7 +92,7 @@ def line_of(stack: Stack) -> tuple[Frame, str]:
 
 
 class Places:
-    """Codes of what stacks name, such as a line or a library, for each row of `Trace.stacks`.
+    """Codes of names, such as a line or a library, for each row of `Trace.stacks`.
 
     Parameters
     ----------
@@ -419,7 +419,7 @@ def client_line(run: Run, begin: float, end: float) -> Frame | None:
 def client_fraction(
     run: Run, begins: Array, ends: Array, *, phase: str = "", files: re.Pattern[str] | None = None
 ) -> float:
-    """Return the fraction of the client's samples in time ranges that have a phase, or a file.
+    """Return the fraction of the client's samples in time ranges with a certain phase or file.
 
     Parameters
     ----------

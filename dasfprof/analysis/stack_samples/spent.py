@@ -158,7 +158,7 @@ def samples_of(
 
 
 def _weights(interval: Array, tasks: pd.DataFrame, functions: Array, runs: Array) -> Array:
-    """Return factors for the time of samples, so that no function has more than its task runs took.
+    """Return factors for samples, so that no function gets more time than its task runs took.
 
     Without these factors, a function may have more, because a thread's first sample after a pause
     also represents the pause.
@@ -172,7 +172,7 @@ def _weights(interval: Array, tasks: pd.DataFrame, functions: Array, runs: Array
 
 
 def _counted_shares(tasks: pd.DataFrame, column: str, functions: Array, counted: Array) -> Array:
-    """Return, for each task run, the total of a column as a fraction of its function's time.
+    """Return a column of each task run as a fraction of its function's time.
 
     Unknown values are NaN. An additional last row for samples without a task run is NaN as well.
     """
@@ -349,7 +349,7 @@ def parts_of(samples: Samples, domains: Array) -> Parts:
 
 
 def _total(counts: Array, exact: Array, interval: Array, domain: Groups) -> Array:
-    """Return the total seconds of a count, such as CPU time, in each domain.
+    """Return the total seconds of a counter, such as CPU time, in each domain.
 
     If the counts of complete task runs are known, samples use their fractions of time. Otherwise
     samples use the counts between samples. Samples without any counts are assumed to be like the
@@ -364,7 +364,7 @@ def _total(counts: Array, exact: Array, interval: Array, domain: Groups) -> Arra
 def _placed(
     counts: list[Array], totals: list[Array], interval: Array, is_active: Array, domain: Groups
 ) -> list[Array]:
-    """Distribute each domain's seconds on a core, and its CPU wait, over the domain's samples.
+    """Distribute the CPU time and the CPU wait of each domain over its samples.
 
     Active samples get the time that was counted before them, scaled to the totals of the domain.
     Samples without a count are assumed to be like the others. A late sample may have counted more

@@ -101,7 +101,7 @@ def run_of_rows(run: Run, table: pd.DataFrame) -> Array:
 
 
 def running_columns(running: RunningSeconds, summed: Callable[[Array], Array]) -> dict[str, Array]:
-    """Return the columns that divide running time. `summed` aggregates each of them."""
+    """Return the columns that divide running time. `summed` aggregates each column."""
     return {label: summed(getattr(running, name)) for name, label in RUNNING.items()}
 
 

@@ -16,7 +16,7 @@ def diagnose(run: Run, least: float = 0.1) -> pd.DataFrame:
     Parameters
     ----------
     least
-        Threshold in seconds: findings with smaller savings, or a smaller observed time, are left
+        Threshold in seconds: findings with smaller savings, or a shorter observed time, are left
         out. Errors are always listed, and so are findings without either figure.
 
     Returns

@@ -23,7 +23,7 @@ By = Literal["function", "step"]
 
 
 def _of_part(run: Run, by: By = "function") -> GroupSums:
-    """Return the sums of durations in a time window by group, host and worker."""
+    """Return the total durations in a time window by group, host and worker."""
     workers, tasks = run.named, run.tasks
     of_task, duration = workers.numbers(tasks), tasks["duration"].to_numpy()
     if by == "step":

@@ -239,7 +239,7 @@ def _summed(rows: Mapping[str, Sequence[Any] | Array], group: list[str]) -> pd.D
 def _remainder(
     memory: float, counted: list[dict[str, float]], explained: float, old: float
 ) -> Iterator[tuple[str, float]]:
-    """Yield labels and bytes of a process's memory that does not belong to the listed results."""
+    """Yield labels and bytes of that part of a process's memory that no listed result uses."""
     size = sum(worker["size"] for worker in counted)
     spilled = float(np.nan_to_num(sum(worker["spilled_size"] for worker in counted)))
     if spilled:

@@ -261,7 +261,7 @@ def _why(run: Run) -> dict[Hashable, str]:
 
 
 def _dominant(seconds: list[Array]) -> Array:
-    """Return, for each group, the status with most seconds, or None if all are unknown."""
+    """Return the status with most seconds in each group, or None if all seconds are unknown."""
     table = np.nan_to_num(np.stack(seconds), nan=-1.0)
     names = np.array([*STATUSES, None], dtype=object)
     longest = np.argmax(table, axis=0)

@@ -168,7 +168,7 @@ def _of_pairs(parts: Sequence[GroupSums], by: By) -> pd.DataFrame:
 
 
 def _time_sums(run: Run, interval: float | None) -> tuple[Array, Array, Array]:
-    """Return the number of transfers that start in each interval, and bytes and seconds in it."""
+    """Return how many transfers start in each interval, and the bytes and seconds in it."""
     table = run.transfers
     intervals = Intervals.of_span(run.begin, run.end, interval)
     start = table["start"].to_numpy()

@@ -213,7 +213,7 @@ class TraceBuilder:
         register.name_hosts()
 
     def _check_scheduler_file(self) -> None:
-        """Add a note if the scheduler's file was truncated, so that it lacks exits of workers.
+        """Add a note if the scheduler's file lacks exits of workers, because it was truncated.
 
         The scheduler's process may still be running, so this file alone would suggest that the run
         continues.

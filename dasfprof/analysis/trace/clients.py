@@ -1,4 +1,4 @@
-"""The clients of task runs: those that sent the graph of a task, or that also requested its key."""
+"""The clients of task runs: those that sent a task's graph, and others that requested its key."""
 
 from __future__ import annotations
 

@@ -269,7 +269,7 @@ def to_numbers(column: Column) -> Array:
 
 
 def _within(numbers: Array, limit: float) -> Array:
-    """Replace numbers whose absolute value exceeds a limit by NaN.
+    """Replace numbers by NaN if their absolute value exceeds a limit.
 
     Such numbers come from damage or from a broken clock.
     """

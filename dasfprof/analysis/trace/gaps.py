@@ -176,7 +176,7 @@ def of_input_sizes(sizes: Array) -> Iterator[Note]:
 def of_lost_runs(runs: dict[str, Any], workers: Sequence[Worker]) -> Iterator[Note]:
     """Yield a note for each worker whose file lacks task runs that certainly finished.
 
-    `runs` are the columns of the task runs that only the scheduler recorded.
+    `runs` contains the task runs that only the scheduler recorded.
     """
     lost = np.flatnonzero(runs["lost"])
     durations = runs["scheduler_stop"] - runs["scheduler_start"]

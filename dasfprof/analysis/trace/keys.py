@@ -185,7 +185,7 @@ def _float(begins: list[str], tails: Array) -> list[str]:
 
 
 def _with_numbers(*ends: str) -> Callable[[list[str], Array], list[str]]:
-    """Return a function that appends the numbers in tails to texts.
+    """Return a function that appends the numbers in keys' tails to texts.
 
     Each number is followed by the corresponding text of `ends`.
     """

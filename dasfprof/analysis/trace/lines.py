@@ -68,9 +68,10 @@ def line_table(noted: Columns) -> tuple[pd.DataFrame, dict[int, int]]:
 
 
 def _names(table: pd.DataFrame) -> dict[str, str]:
-    """Return the names of files for labels of lines.
+    """Return the names by which labels of lines refer to files.
 
-    The name of a cell is that of Jupyter. Other files have their base name if it is unique.
+    A notebook cell has the name that Jupyter shows. Any other file has its base name if that is
+    unique.
     """
     cells = {
         file: cell
@@ -116,7 +117,7 @@ class TaskLines:
     layers
         The layers that these lines built.
     mapped
-        The graphs that were built by a single line: ``id`` of the line, ``key`` of a task.
+        The graphs that a single line built: ``id`` of the line, ``key`` of one of the tasks.
     known, keys
         The layer of each key, and the keys.
     graphs, runs
@@ -213,7 +214,7 @@ class TaskLines:
     def find(
         self, runs: Columns, dependencies: tuple[Array, Array] | None = None
     ) -> tuple[pd.Categorical, pd.Categorical]:
-        """Return the line of each task run (NA if unknown), and the reason if it is unknown.
+        """Return the line of each task run, or NA and the reason if the line is unknown.
 
         Parameters
         ----------

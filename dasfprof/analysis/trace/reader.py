@@ -108,7 +108,7 @@ def widened(begin: float, end: float, events: pd.DataFrame) -> tuple[float, floa
     Parameters
     ----------
     begin, end
-        Time range of all other events. If it is NaN, no event of user code is too far away.
+        Time range of all other events, or NaN, in which case no event of user code is too far away.
     events
         See `UserEvents.table`.
 

@@ -147,7 +147,7 @@ class LayerSteps:
         return built_in
 
     def _at(self, numbers: Array, times: Array) -> Array:
-        """Return layer and time, combined into one number for sorting and searching."""
+        """Return a number that combines layer and time, for sorting and searching."""
         since = np.nan_to_num((times - self._begin) * 1e6, nan=0.0, posinf=0.0, neginf=0.0)
         return (numbers << _TIME_BITS) + np.clip(since, 0, (1 << _TIME_BITS) - 1).astype(np.int64)
 
@@ -155,7 +155,7 @@ class LayerSteps:
 def inherited_steps(
     derived: Mapping[int, Iterable[int]], built: dict[int, int], ran: set[int]
 ) -> dict[int, int]:
-    """Return the steps of layers that were built outside of steps, but contain layers of a step.
+    """Return the steps of layers that no step built, but into which layers of a step were fused.
 
     If Dask fuses layers, the fused tasks have the name of the last layer, and the earlier layers
     have no tasks.

@@ -42,7 +42,7 @@ _IDENTITY = ("key_id", "run_id", "worker_id")
 
 
 def worker_runs(columns: Columns) -> Columns:
-    """Return the columns of the task runs that workers recorded, given the columns of events."""
+    """Return the columns of the task runs that workers recorded, from the columns of events."""
     duration = columns.pop("duration", np.empty(0))
     return {
         "key_id": columns.pop("key"),
@@ -53,7 +53,7 @@ def worker_runs(columns: Columns) -> Columns:
 
 
 def scheduler_runs(columns: Columns, register: WorkerRegister) -> Columns:
-    """Return the columns of the task runs that the scheduler recorded, given those of events."""
+    """Return the columns of the task runs that the scheduler recorded, from those of events."""
     duration = columns.pop("duration", np.empty(0))
     address = columns.pop("worker")
     numbers = [register.id_of_address(str(text)) for text in address.categories]
@@ -65,7 +65,7 @@ def scheduler_runs(columns: Columns, register: WorkerRegister) -> Columns:
 
 
 def as_worker_runs(scheduler: Columns) -> Columns:
-    """Return the scheduler's task runs with those columns of workers that are known."""
+    """Return the scheduler's task runs in the form of workers' task runs, as far as known."""
     start, stop = scheduler["scheduler_start"], scheduler["scheduler_stop"]
     duration = np.maximum(stop - start, 0.0)
     return {

@@ -140,7 +140,7 @@ def places_not_ended(
 ) -> Array:
     """Return the index of the last row about each task run whose end is unknown.
 
-    The scheduler may have recorded the end of a task run that the file of its killed worker lacks.
+    If a worker was killed, its file may lack an end that the scheduler has recorded.
     """
     last = history.drop_duplicates(RUN, keep="last")
     # Such a task was released while it waited for its inputs, so it never ran.
