@@ -122,7 +122,7 @@ class FileContents:
 
 
 def read_all_contents(databases: Iterable[EventDatabase]) -> list[FileContents]:
-    """Read the files of a run. A missing segment counts as a loss of the segment next to it.
+    """Read the files of a run. The events of a missing segment count as lost in the next segment.
 
     Raises
     ------
@@ -260,8 +260,8 @@ def absences(contents: list[FileContents]) -> Iterator[str]:
 def lost_task_runs(contents: list[FileContents]) -> tuple[int, int]:
     """Return how many task runs ended according to the scheduler, and how many of these are lost.
 
-    Lost task runs are not in any existing file. If all files of a worker are closed or are still
-    being written, none of its task runs count as lost, because workers record more of them than the
+    Lost task runs are in no existing file. If all files of a worker are closed or still being
+    written, none of its task runs count as lost: the worker may have recorded more of them than the
     scheduler.
     """
     seen, workers = _task_runs(contents), _by_address(contents)
@@ -275,7 +275,7 @@ def lost_task_runs(contents: list[FileContents]) -> tuple[int, int]:
 
 
 def _absent_files(contents: list[FileContents]) -> Iterator[str]:
-    """Yield descriptions of missing files that other files of the same worker mention."""
+    """Yield descriptions of missing files that the worker's other files mention."""
     by_plugin: dict[str, list[str]] = defaultdict(list)
     seen = _task_runs(contents)
     for worker, address, plugin in absent_files(file.header for file in contents):

@@ -74,7 +74,7 @@ def normalise(points: da.Array) -> da.Array:
 def k_means(points: da.Array, clusters: int) -> Iterator[tuple[Points, float]]:
     """Find clusters by Lloyd's iterations.
 
-    Yield the centres, and the distance of the largest move of a centre. The first centres are
+    Yield the centres, and the largest distance by which a centre moved. The first centres are
     points of the first chunk. The iteration ends when centres hardly move.
     """
     centres = _far_apart(points[:1000].compute(), clusters)

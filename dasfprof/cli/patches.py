@@ -25,7 +25,7 @@ def edits_of(findings: Iterable[Finding]) -> list[Edit]:
 
 
 def patch_of(edits: Iterable[Edit]) -> tuple[str, list[str]]:
-    """Return a diff of the files that edits change, and why some files are not in the diff."""
+    """Return a diff of the files that edits change, and reasons why files are missing from it."""
     diff, obstacles = "", []
     by_file: dict[str, list[Edit]] = {}
     for edit in edits:

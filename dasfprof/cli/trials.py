@@ -117,7 +117,7 @@ def _seconds_of(text: str) -> float:
 
 
 def _new_directory(directory: Path) -> Path:
-    """Return a path of a directory that does not exist. If necessary, its name gets a number."""
+    """Return the path of a directory that does not exist. If necessary, its name gets a number."""
     free, number = directory, 1
     while free.exists():
         number += 1

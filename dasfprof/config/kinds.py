@@ -97,7 +97,7 @@ class Pages(Option):
 
 @dataclass(frozen=True)
 class Choice(Option):
-    """A setting whose value is one of several texts, in upper or lower case."""
+    """A setting whose value is one of several texts. Upper and lower case are equal."""
 
     #: Value that a run uses instead of ``"off"``.
     off: Any = "off"

@@ -1,8 +1,8 @@
 """Declarations of all settings with their types. `dasfprof.yaml` contains the defaults.
 
-Four things are derived from these declarations: the defaults in Dask's config; the keyword
-arguments of `register_default_profiler` and `profile`, with their checks and help texts; the flags
-of ``dasfprof run`` and ``%%dasfprof``; and the fields of a run's settings.
+These declarations determine the defaults in Dask's config, the keyword arguments of
+`register_default_profiler` and `profile` with their checks and help texts, the flags of ``dasfprof
+run`` and ``%%dasfprof``, and the fields of a run's settings.
 """
 
 from __future__ import annotations

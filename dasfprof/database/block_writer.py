@@ -64,7 +64,10 @@ class Source:
         return len(self.rows) // self.width
 
     def pop(self, facts: int) -> list[Any]:
-        """Remove the oldest facts from `rows` and return them. They count as `in_flight`."""
+        """Remove the oldest facts from `rows` and return them.
+
+        Until they are written, they count as `in_flight`.
+        """
         self.in_flight = facts
         popped = self.rows[: facts * self.width]
         del self.rows[: len(popped)]
@@ -200,7 +203,7 @@ class BlockWriter:
             self.stored += block.rows
 
     def failed(self, cause: str, count: int, error: Exception) -> None:
-        """Count, by cause, the events that were lost because of an error before they were written.
+        """Count events that were lost because of an error before they were written, by cause.
 
         `error` is logged if it is the first one.
         """

@@ -1,10 +1,11 @@
 """`Completion`: adds facts from other events of the same files to the events that are read.
 
-Code that processes events one by one, such as analyses for DASF's events, cannot see other events.
-For such code, each "Compute" event gets ``dependents``: the keys of the tasks in these files that
-depend on the event's key. All task runs of a key have the same dependents. If numbers are missing
-in a "Resource Usage" event, they become NaN. Numbers are missing because a process samples some of
-them less often, and because only one process per host samples the values of the host.
+Code that processes events one by one, such as analyses for DASF's events, cannot look at other
+events. For such code, each "Compute" event gets ``dependents``: the keys of the tasks in these
+files that depend on the event's key. All task runs of a key have the same dependents. If numbers
+are missing in a "Resource Usage" event, they become NaN. Numbers are missing because a process
+samples some of them less often, and because only one process per host samples the values of the
+host.
 """
 
 from __future__ import annotations

@@ -278,7 +278,7 @@ class FileDatabase(EventDatabase):
 
 
 def process_header() -> dict[str, Any]:
-    """Return the facts about this process that the headers of all its files contain."""
+    """Return the facts about this process that are in the headers of all its files."""
     packages = ("dasfprof", "dask", "distributed", "msgpack", "numpy", "psutil")
     return {
         "version": FORMAT_VERSION,

@@ -105,7 +105,7 @@ def scan_frames(data: bytes | mmap.mmap, damage: Damage) -> Generator[tuple[int,
 
 
 def end_of_frames(data: bytes) -> int:
-    """Return the position of the end of the last intact frame, or 0 if there is no intact frame."""
+    """Return the end position of the last intact frame, or 0 if there is no intact frame."""
     end = 0
     for position, payload in scan_frames(data, Damage()):
         end = position + HEAD_BYTES + len(payload)

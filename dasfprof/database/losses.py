@@ -83,7 +83,7 @@ class Losses:
                 self.by_cause[cause] = self.by_cause.get(cause, 0) + count
 
     def warn(self, what: str, error: Exception | None = None, trace: bool = False) -> None:
-        """Log that events were dropped, and how many so far. Only the first call logs.
+        """Log that events were dropped, and how many so far. Only the first call has an effect.
 
         `what` is the beginning of the message, and `error` the cause. If `trace` is true, the
         traceback of the error is logged as well.
@@ -123,7 +123,7 @@ class Losses:
 
 
 def cause_of(error: BaseException) -> str:
-    """Return the cause under which a loss is counted, from the error that writing raised."""
+    """Return the cause under which a loss is counted, given the error that was raised."""
     return "disk full" if is_full(error) else "disk gone"
 
 

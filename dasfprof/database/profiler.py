@@ -197,8 +197,8 @@ class DasfDatabase(EventDatabase):
     def get_traces(self) -> Iterator[Event]:
         """Yield the events in the order of the file.
 
-        Invalid events are left out. If the length of an event is impossible, reading ends, because
-        the start of the next event is unknown: the file contains no markers.
+        Invalid events are left out. If the length of an event is impossible, reading ends. The
+        start of the next event is then unknown, because the file contains no markers.
         """
         size = self.path.stat().st_size
         position = lost = 0

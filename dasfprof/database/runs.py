@@ -34,7 +34,7 @@ AnyRun = TypeVar("AnyRun", bound=Run)
 def choose_run(runs: Sequence[AnyRun], prefix: str, place: str, source: str) -> AnyRun:
     """Return the run whose name equals `prefix` or begins with it.
 
-    Warn if a newest run was chosen among several runs.
+    Warn if the newest of several matching runs was chosen.
 
     Parameters
     ----------

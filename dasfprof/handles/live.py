@@ -133,8 +133,8 @@ _LONGEST = 600.0
 class FindingsSoFar:
     """Diagnoses a run repeatedly, in one process of low priority at a time.
 
-    After a long diagnosis, the time until the next one is also longer. When a run begins to hang,
-    or continues after it has hung, the next diagnosis starts immediately.
+    The longer a diagnosis takes, the longer is the time until the next one. When a run begins to
+    hang, or continues after it has hung, the next diagnosis starts immediately.
 
     Parameters
     ----------

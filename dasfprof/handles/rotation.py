@@ -126,13 +126,13 @@ class _EndedRun(NamedTuple):
 
 
 def remove_old_runs(settings: RunSettings, limits: Limits, now: float) -> None:
-    """Remove the oldest runs of preloads in a directory until the others are within the limits.
+    """Remove the oldest runs of preloads in a directory until the remaining runs meet the limits.
 
     Parameters
     ----------
     settings
-        The run that is being recorded, for which space is needed.
-    The run that is being recorded, which needs space in the directory.
+        The run that is being recorded, which needs space in the directory.
+    limits
         The limits.
     now
         Unix seconds.

@@ -130,8 +130,8 @@ class ProfiledRun:
 
         The cluster continues without the profiler. When the call returns, every event of finished
         work is on disk here, including that of workers with separate disks, unless ``ship="off"``.
-        It works after the client has closed, through the scheduler's address. It does nothing if
-        the run has stopped or the cluster has closed. Processes that do not answer within
+        After the client has closed, the call uses the scheduler's address. It does nothing if the
+        run has stopped or the cluster has closed. Processes that do not answer within
         ``dasfprof.response-timeout`` are listed in a warning and in `unanswered`. Recording ends in
         such a worker when it answers the scheduler again. Call `stop` again to get all of its files
         here.
@@ -163,7 +163,7 @@ class ProfiledRun:
         Returns
         -------
         list of Path
-            The copies of trace files. Profiles of calls are copied beside them.
+            The copies of trace files. Profiles of calls are copied to the same directory.
         """
         return self._sync(self._collect, Path(destination))
 

@@ -178,7 +178,7 @@ def _set_first_path(path: str | None) -> None:
 
 
 def _run_file(path: str) -> types.ModuleType:
-    """Execute a file in a new ``__main__``. `runpy.run_path` would set another argv[0]."""
+    """Execute a file in a new ``__main__``, because `runpy.run_path` would set another argv[0]."""
     module = types.ModuleType("__main__")
     loader = importlib.machinery.SourceFileLoader("__main__", path)
     vars(module).update(__file__=path, __loader__=loader, __cached__=None, __builtins__=builtins)

@@ -119,7 +119,10 @@ class ThreadProfile(cProfile.Profile):
         return count
 
     def create_stats(self) -> None:
-        """Create the statistics that `pstats` reads, without the calls that end the profile."""
+        """Create the statistics that `pstats` reads.
+
+        The calls that end the profile are left out.
+        """
         self.snapshot_stats()
         self.stats = {
             function: figures

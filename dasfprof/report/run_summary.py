@@ -301,7 +301,7 @@ def _longest_stage(summary: dict[str, Any]) -> str:
 
 
 def _to_do(summary: dict[str, Any], finding: pd.Series[Any]) -> list[str]:
-    """Return the advice of a finding with the time that it saves, and the problem.
+    """Return the advice of a finding, with the time that it saves and the problem.
 
     If a run did not finish, the time is unknown.
     """

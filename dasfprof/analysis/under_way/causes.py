@@ -31,7 +31,7 @@ _LONG = 3.0
 
 
 def parents(state: ClusterState) -> Iterator[Cause]:
-    """Find tasks that wait for futures in threads that the awaited tasks may need."""
+    """Find tasks that wait for futures, and occupy the threads that the futures' tasks need."""
     waiting = [
         task
         for task in state.tasks
@@ -144,7 +144,7 @@ def paused_workers(state: ClusterState) -> Iterator[Cause]:
 
 
 def unknown_to_worker(state: ClusterState) -> Iterator[Cause]:
-    """Find tasks that the scheduler has assigned to a worker which does not know them."""
+    """Find tasks that the scheduler has assigned to a worker, but that the worker does not know."""
     for worker in state.workers:
         if worker.known is None or not worker.answered:
             continue
@@ -335,7 +335,7 @@ FINDERS: tuple[Callable[[ClusterState], Iterator[Cause]], ...] = (
 
 
 def find_causes(state: ClusterState) -> list[Cause]:
-    """Return the causes for which work does not finish.
+    """Return the reasons why work does not finish.
 
     Returns
     -------

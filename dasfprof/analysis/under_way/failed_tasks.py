@@ -109,11 +109,11 @@ def _killed(run: Run, row: Mapping[Any, Any], key: str) -> str:
 
 
 def _deaths(run: Run, row: Mapping[Any, Any], function: str) -> dict[str, str]:
-    """Return fields of `FailedTask` about the deaths of the workers that had an abandoned task.
+    """Return the fields of `FailedTask` about the deaths of workers, for an abandoned task.
 
     Dask suspects all tasks that a dead worker had. If one function has no finished task run and all
-    others have many, the advice is about that function. Otherwise it is about the function that
-    took the memory, or about the function with most tasks in progress.
+    others have many, the advice is about that function. Otherwise, it is about the function that
+    used the memory, or about the one with most tasks in progress.
     """
     if row["message"]:
         return {}
@@ -194,9 +194,9 @@ _LONG, _SILENT = 6.0, 3.0
 def knows_nothing(run: Run, end: RunEnd, row: dict[str, Any], life: pd.Series | None) -> bool:
     """Return whether a live worker did not know the tasks that the scheduler had assigned to it.
 
-    A worker records tasks that have been in progress for more than a second. If a worker recorded
-    none for some seconds while it was writing, although the scheduler counted the same tasks on it
-    all the time, then the worker does not have these tasks.
+    A worker records tasks that have been in progress for more than a second. If a worker wrote to
+    its file but recorded no such task for some seconds, although the scheduler counted the same
+    tasks on it all the time, then the worker does not have these tasks.
 
     Parameters
     ----------
@@ -235,7 +235,7 @@ def idle_seconds(run: Run, address: str) -> float:
 
 
 def _kept_for_long(run: Run, time: float, address: str) -> set[str]:
-    """Return the keys that were processing on a worker in all recent states of the scheduler."""
+    """Return the keys that had the state processing on a worker in all recent scheduler states."""
     states = run.scheduler_states
     before = states[states["time"] <= time - _LONG]
     if not len(before):
@@ -310,7 +310,7 @@ def tasks_at(run: Run, time: float, stacks: list[Stack]) -> tuple[TaskUnderWay, 
 
 
 def _same_since(samples: pd.DataFrame) -> float:
-    """Return the time of the first of the latest samples in which a task has not changed."""
+    """Return the time since which all samples have shown a task unchanged."""
     doing = [tuple(map(str, values)) for values in samples[_DOING].to_numpy(dtype=object).tolist()]
     first = len(doing) - 1
     while first > 0 and doing[first - 1] == doing[-1]:

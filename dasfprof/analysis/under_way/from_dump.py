@@ -247,8 +247,8 @@ def read_dump(source: str) -> dict[str, Any]:
     SourceNotFoundError
         If there is no such file.
     MissingExtraError
-        If a package is missing that the URL needs.
-    If the URL needs a package that is not installed.
+        If the URL needs a package that is not installed.
+    DumpError
         If the file is not a dump, is damaged, or is too large.
     """
     import fsspec

@@ -54,8 +54,8 @@ def state_from_trace(run: Run) -> ClusterState | None:
     Returns
     -------
     ClusterState or None
-        None if nothing was in progress, no task failed, and no client stayed long after all tasks
-        had finished.
+        None if no task was in progress, no task failed, and no client stayed long after the last
+        task.
     """
     end = run.ending or _idle_end(run)
     failed = failed_tasks(run)
@@ -173,7 +173,7 @@ def _workers(run: Run, end: RunEnd, stacks: list[Stack]) -> list[WorkerNow]:
 
 
 def _lost_workers(run: Run, end: RunEnd) -> list[WorkerNow]:
-    """Return workers that left unexpectedly while they had tasks that have not finished since."""
+    """Return workers that left unexpectedly, and whose tasks have not finished since then."""
     lost, left = np.flatnonzero(left_unasked(run)), run.workers["left"].to_numpy(dtype=float)
     lost = lost[np.argsort(left[lost], kind="stable")]
     if not len(lost) or end.how is None:
@@ -228,8 +228,8 @@ def _blocked(run: Run, who: int | None, time: float) -> tuple[float, int]:
 def _scheduler_died_alone(run: Run) -> bool:
     """Return whether workers closed their files although the scheduler had died.
 
-    If they did not, whatever killed the scheduler may also have killed the workers. For example, a
-    batch job may have ended.
+    If they did not, the same event may have killed the scheduler and the workers, such as the end
+    of a batch job.
     """
     workers = run.workers
     closed_files = (workers["kind"] == "worker") & workers["closed"].fillna(False).astype(bool)
@@ -265,7 +265,7 @@ def _clients(run: Run, end: RunEnd, stacks: list[Stack]) -> tuple[ClientNow, ...
 
 
 def _wants_nothing(run: Run, client: str, samples: pd.DataFrame, sample: pd.Series) -> bool:
-    """Return whether a client waited long for results of which the scheduler had none for it."""
+    """Return whether a client waited long although the scheduler had no result for it."""
     since, later = (
         float(sample["since"]),
         samples["time"][(samples["time"] > sample["time"]).to_numpy()],

@@ -32,7 +32,7 @@ Waiters = list[TaskUnderWay | str]
 
 
 def lock_cycles(state: ClusterState) -> Iterator[Cause]:
-    """Find deadlocks, in which tasks wait in a cycle for locks that the next task holds."""
+    """Find deadlocks: cycles of tasks, each of which waits for a lock that the next one holds."""
     waiting = [task for task in state.tasks if task.activity.waits_in in _HELD]
     seen: set[str] = set()
     for begin in waiting:
@@ -225,7 +225,7 @@ def _signal_state(kind: str, primitive: Primitive | None) -> str:
 
 
 def _waiters(state: ClusterState, calls: tuple[str, ...]) -> dict[tuple[str, str], Waiters]:
-    """Return the tasks and clients that wait in some calls, by call and name of the primitive."""
+    """Return the tasks and clients that wait in these calls, by call and name of the primitive."""
     waiters: dict[tuple[str, str], Waiters] = {}
     for task in state.tasks:
         if task.activity.waits_in in calls and (task.seconds is None or task.seconds >= _LONG):

@@ -82,7 +82,7 @@ def silent_scheduler(state: ClusterState) -> Iterator[Cause]:
 
 
 def dead_scheduler(state: ClusterState) -> Iterator[Cause]:
-    """Find out whether the scheduler's process ended while others of the cluster continued."""
+    """Find out whether the scheduler's process ended while other processes continued."""
     if state.scheduler_answered is None and state.scheduler_process == "gone":
         yield Cause(
             "scheduler-gone",
@@ -272,7 +272,7 @@ def fetching_tasks(state: ClusterState) -> Iterator[Cause]:
 def _by_line(
     state: ClusterState, thread_state: str, older_than: float
 ) -> Iterable[list[TaskUnderWay]]:
-    """Group tasks by the user's line that they execute, without tasks that wait in Dask's calls."""
+    """Group the tasks that do not wait in Dask's calls by the user's line that they execute."""
     by_line: dict[str | None, list[TaskUnderWay]] = {}
     for task in state.tasks:
         activity, long = task.activity, task.seconds is None or task.seconds >= older_than

@@ -318,7 +318,7 @@ def source_of(frame: Frame) -> str:
 def since(tasks: Sequence[TaskUnderWay]) -> str:
     """Return a clause about how long tasks have been at the same line, or have been running.
 
-    After a single snapshot, it is unknown what a task did earlier.
+    A single snapshot does not show what a task did before.
     """
     known = [task for task in tasks if task.seconds is not None]
     if not known:

@@ -317,7 +317,7 @@ def _short_disk(spilled: float, free: int) -> Warned:
 
 
 def _graph_bytes(graph: Any) -> int | None:
-    """Return the bytes of a graph when it is sent, or None if it cannot be pickled."""
+    """Return the size of a graph in bytes when it is sent, or None if it cannot be pickled."""
     from distributed.protocol.pickle import dumps
 
     buffers: list[pickle.PickleBuffer] = []
@@ -334,7 +334,7 @@ def _peak(
     bounds: tuple[np.ndarray, np.ndarray],
     threads: list[int],
 ) -> tuple[tuple[float, float] | None, str, int]:
-    """Return bounds of the peak, or why they are unknown, and the layer with most of the peak."""
+    """Return bounds of the peak, or why they are unknown, and the layer with most bytes."""
     if len(sent) > MOST_REPLAYED:
         return None, f"graphs of more than {MOST_REPLAYED:,} tasks are not replayed", -1
     unknown = np.flatnonzero(~np.isfinite(bounds[1]))

@@ -114,7 +114,7 @@ def _inside(base: BuiltLayer, built: dict[str, BuiltLayer], sent: set[str]) -> l
 
 
 def _base(layer: SentLayer, built: dict[str, BuiltLayer]) -> BuiltLayer | None:
-    """Return the built layer for a layer that is sent. The sent name may have more prefixes."""
+    """Return the built layer of a layer that is sent, whose name may have more prefixes."""
     name = (layer.name or "").replace(_SPLIT, _MERGE, 1)
     while name and name not in built:
         name = name.partition("-")[2]
@@ -157,7 +157,7 @@ def _bounds(sent: SentGraph, bases: list[BuiltLayer | None]) -> tuple[np.ndarray
 
 
 def _sum_up(sent: SentGraph, low: np.ndarray, high: np.ndarray, shrinks: np.ndarray) -> None:
-    """Set, in place, unknown bounds of tasks from the bounds of their inputs.
+    """Replace unknown bounds of tasks by bounds that follow from their inputs, in place.
 
     This is possible if a result consists of the inputs (`joins`), or is not larger (`shrinks`).
     """

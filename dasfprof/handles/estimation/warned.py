@@ -70,7 +70,10 @@ def find_warnings(
 
 
 def _large_chunks(facts: list[LayerFacts], most: float) -> Iterator[Warned]:
-    """Yield chunks that exceed a thread's part of the memory. Of a chain, yield only the first."""
+    """Yield chunks that exceed a thread's share of the memory.
+
+    In a chain of layers, only the first counts.
+    """
     for fact in facts:
         if fact.most > most and not any(facts[number].most > most for number in fact.takes):
             yield Warned(
@@ -193,7 +196,7 @@ def _stored_chunks(layer: BuiltLayer, built: dict[str, BuiltLayer]) -> Iterator[
 
 
 def _touched(lengths: tuple[int, ...], size: int) -> Iterator[int]:
-    """Yield, for each chunk of an axis, from how many stored chunks of a size it reads."""
+    """Yield, for each chunk of an axis, the number of stored chunks that must be read for it."""
     for length, end in zip(lengths, accumulate(lengths), strict=True):
         yield -(-int(end) // size) - int(end - length) // size
 
@@ -210,7 +213,7 @@ def _chunks_of(value: Any, shape: tuple[float, ...]) -> tuple[int, ...] | None:
 
 
 def _parquet(built: dict[str, BuiltLayer]) -> Iterator[Warned]:
-    """Yield filters and selections of columns that would let read_parquet skip parts of files."""
+    """Yield filters and column selections with which read_parquet could skip parts of files."""
     for name, filters, skipped, groups in skippable_reads(x.source for x in built.values()):
         yield Warned(
             "medium",

@@ -1,6 +1,6 @@
 """Copies of a program's files, with and without a patch, so that the user's files stay unchanged.
 
-If the script is in a git work tree, the files that git tracks or would add are copied. Otherwise
+If the script is in a git work tree, the files that git tracks or could add are copied. Otherwise
 all files in the script's directory are copied. Large files, and directories that git ignores, are
 linked.
 """
@@ -77,10 +77,7 @@ def with_patch(program: Program, patch: Path, work: Path) -> tuple[Program, Prog
 
 
 def _from_here(argument: str, root: Path) -> str:
-    """Return a program's argument.
-
-    If it names a file outside the copied directory, make it absolute.
-    """
+    """Return a program's argument, as an absolute path if it names a file that is not copied."""
     path = Path(argument)
     if path.exists() and not path.resolve().is_relative_to(root):
         return str(path.absolute())

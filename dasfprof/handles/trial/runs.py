@@ -244,7 +244,7 @@ class ProgramRuns:
         notes: Sequence[str] = (),
         tests: int = 1,
     ) -> Trial:
-        """Return the comparison of baseline runs with runs with a change.
+        """Return the comparison of runs with a change with baseline runs.
 
         Parameters
         ----------
@@ -318,7 +318,7 @@ class ProgramRuns:
 def gain_of(
     sides: tuple[Sequence[Done], Sequence[Done]], *, of_program: bool = False, tests: int = 1
 ) -> Gain:
-    """Return the time that the second side saved. Of both sides, equally many runs are used."""
+    """Return the time that the second side saved. The same number of runs is used of each side."""
     pairs = min(map(len, sides))
     before, after = (
         np.array([done.program_seconds if of_program else done.seconds for done in side[:pairs]])

@@ -116,7 +116,7 @@ def checked_parameter(name: str) -> None:
 
 
 def checked(name: str, value: Value) -> Value:
-    """Return the value of a setting, converted to the type of the setting.
+    """Convert a value to the type of its setting, and return it.
 
     Raises
     ------

@@ -165,7 +165,7 @@ class Tuner:
     def _best(self, points: Sequence[Point]) -> list[Point]:
         """Return the settings that are fastest by replay.
 
-        Of similar ones, the smallest come first.
+        If several are equally fast, the smallest cluster comes first.
         """
         known = [point for point in points if math.isfinite(point.predicted) and not point.left_out]
         least = min((point.predicted for point in known), default=math.nan)
@@ -179,7 +179,7 @@ class Tuner:
         return sorted(known, key=rank)[:_BEST]
 
     def _screened(self, points: list[Point]) -> tuple[list[Point], list[Point]]:
-        """Run the settings once each, because there are no predictions for them.
+        """Run each setting once, because there are no predictions.
 
         Return the fastest settings, and all settings.
         """

@@ -143,7 +143,7 @@ def report_client(name: str, dask_scheduler: Any) -> bool:
 
 @by_value
 def ping() -> None:
-    """Do nothing. That the call returns shows that the process responds."""
+    """Do nothing. If this call returns, the process responds."""
 
 
 @by_value
@@ -191,7 +191,7 @@ def runs_on_scheduler(dask_scheduler: Any) -> list[tuple[Any, list[str]]]:
 
 @by_value
 async def aside(function: Any, *args: Any) -> Any:
-    """Run a function in a thread, so that the event loop does not wait while it reads a disk."""
+    """Run a function in a thread, so that the event loop does not wait for the disk."""
     import asyncio
     from functools import partial
 

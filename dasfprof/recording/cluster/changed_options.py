@@ -98,10 +98,7 @@ class ChangedOptions:
 
 
 def tuned_options() -> dict[str, Any]:
-    """Return the options of local clusters that the resource profile in Dask's config has.
-
-    `TUNED` is the key of that profile.
-    """
+    """Return the options of local clusters in the resource profile of Dask's config (`TUNED`)."""
     import dask
 
     profile = dask.config.get(TUNED, default=None)

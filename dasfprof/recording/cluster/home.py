@@ -247,7 +247,7 @@ CHUNK_BYTES = 1 << 20
 
 
 class _Source(NamedTuple):
-    """A file, and the process that has this file on its disk (None: this process)."""
+    """A file, and the process that has it on its disk, or None if this process has it."""
 
     process: str | None
     name: str

@@ -113,7 +113,7 @@ class ClusterLink:
     async def on_scheduler(
         self, function: Callable[..., Any], *args: Any, limit: float | None = None
     ) -> Any:
-        """Run a function on the scheduler, which Dask passes to it as ``dask_scheduler``.
+        """Run a function on the scheduler. Dask passes the scheduler to it as ``dask_scheduler``.
 
         Raises
         ------

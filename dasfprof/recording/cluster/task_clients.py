@@ -20,7 +20,7 @@ _MOST_KNOWN = 100_000
 
 
 class TaskClients:
-    """Records the names of clients, and those of their tasks that no recorded graph contains.
+    """Records the names of clients, and tasks of these clients that are in no recorded graph.
 
     If a run records only the clients of one process, the tasks of other clients are hidden. Each
     hidden task gets an annotation, by which workers recognize it. ``key in task_clients`` is true

@@ -153,7 +153,7 @@ class ExpressionBuilders:
         return replace(first, steps=steps, fused=fused)
 
     def _was(self, part: Any, before: Any, twin: Any, builders: Builders) -> Builders:
-        """Return the builders of the earlier part from which Dask rewrote a part.
+        """Return the builders of the part of an expression from which Dask derived this part.
 
         If an expression below a part changes, the name of the part changes, too. For example, Dask
         may push a selection of columns through the part. The part still does the same work.
@@ -178,7 +178,7 @@ def is_expression(value: Any) -> bool:
 
 
 def output_keys(graph: Any) -> Any:
-    """Return the output keys of a graph, from the outermost expression that has them."""
+    """Return the output keys of a graph, taken from the outermost expression that has any."""
     for part in unwrapped(graph):
         if "output_keys" in getattr(part, "_parameters", ()):
             return part.operand("output_keys")
@@ -186,10 +186,7 @@ def output_keys(graph: Any) -> Any:
 
 
 def finalized_keys(graph: Any) -> dict[str, Any]:
-    """Return the input keys of each task that combines results of collections.
-
-    The dict has these keys by the name of the task's layer.
-    """
+    """Return, by layer, the input keys of each task that combines the results of collections."""
     inputs: dict[str, Any] = {}
     for part in unwrapped(graph):
         if "output_keys" in getattr(part, "_parameters", ()):
@@ -352,7 +349,7 @@ def _names(keys: Any) -> list[str]:
 def _some(keys: Any) -> list[Any]:
     """Return up to three of the first keys.
 
-    One key would not suffice, because its result may exist and is then not computed again.
+    A single key is not enough: if its result exists already, it is not computed again.
     """
     firsts = list(_keys(keys))
     return firsts if len(firsts) <= 3 else [firsts[0], firsts[len(firsts) // 2], firsts[-1]]

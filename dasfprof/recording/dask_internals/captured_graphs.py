@@ -38,7 +38,7 @@ def capture_graph(collection: Any) -> tuple[Any, Any, float]:
     Raises
     ------
     NeedsComputingError
-        If Dask would compute other results before, such as quantiles for `set_index`.
+        If Dask would first compute other results, such as quantiles for `set_index`.
     """
 
     def capture(graph: Any, keys: Any, **_: object) -> NoReturn:

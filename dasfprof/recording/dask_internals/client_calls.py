@@ -110,7 +110,7 @@ def waited(began: float, seconds: float, keys: int) -> None:
 
 
 def clock() -> float:
-    """Return the time in seconds by a clock that stops while this thread tokenizes."""
+    """Return the time in seconds on a clock that stops while this thread tokenizes."""
     return monotonic() - _tokenizing.seconds
 
 

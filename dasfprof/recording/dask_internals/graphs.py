@@ -335,7 +335,7 @@ def _note_rewritten(result: Any, inside: bool, expr: Any) -> None:
 
 
 def _step_of_graph(graph: Any, keys: Any) -> Names | None:
-    """Return the step to which those tasks of a graph belong whose layers are unknown."""
+    """Return the step of those tasks of a graph whose layers are unknown."""
     opened = steps.current_step()
     current = opened.names if opened is not None else None
     root = _expressions.root(graph)

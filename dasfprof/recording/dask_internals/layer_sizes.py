@@ -100,7 +100,7 @@ def built_layers(sources: Iterable[Any]) -> dict[str, BuiltLayer]:
 
 
 def _graphs_and_expressions(sources: Iterable[Any]) -> Iterator[Any]:
-    """Yield graphs with layers and expressions, also from within `sources`, without duplicates."""
+    """Yield expressions and graphs with layers, in `sources` and within them, each once."""
     waiting, seen, graph = list(sources), set(), names.GRAPH.find("HighLevelGraph")
     for part in waiting:
         if id(part) not in seen:

@@ -45,7 +45,7 @@ _NAME = "get_async"
 
 @dataclass(slots=True)
 class Run:
-    """A task run, with times from the computing process and facts from the process that ran it."""
+    """A task run: times from the computing process, and facts from the process that ran it."""
 
     facts: TaskFacts
     #: Unix times: the computation started; the last input of the task was ready; the pool received

@@ -27,7 +27,7 @@ class Names:
     loss
         A description of the facts that a trace lacks if one of the names is missing.
     *paths
-        For each name: the module and, after a colon, the name in the module, such as
+        For each name: the module, a colon, and the name in the module, such as
         ``Class.attribute``.
     plugins
         The plugins that use the names. Plugins have these names in the headers of files.

@@ -80,7 +80,7 @@ class _Spent:
     def between(cls, seconds: float, before: _Usage, after: _Usage) -> _Spent:
         """Return the time between two readings of a thread's usage.
 
-        If the thread did not sleep, its waits for CPU are left out.
+        If the thread did not sleep, only its CPU time counts.
         """
         cpu = after[0] - before[0]
         return cls(seconds if after[1] != before[1] else min(seconds, cpu), cpu)

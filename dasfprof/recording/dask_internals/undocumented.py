@@ -224,7 +224,7 @@ def add_handler(scheduler: Any, name: str, handler: Callable[..., Any]) -> Calla
 
 
 def forget_handlers() -> None:
-    """Clear Dask's cache of facts about handlers, so that handlers of ended runs leave memory."""
+    """Clear Dask's cache of facts about handlers, so that handlers of ended runs can be freed."""
     clear = names.HANDLER_FACTS.find("_expects_comm.cache_clear")
     if clear is not None:
         clear()

@@ -175,9 +175,9 @@ _listeners: SharedListeners[tuple[str, Observer, HookGuard]] = SharedListeners(
 
 
 def _outcome(used: Names, name: str) -> Any:
-    """Return a class of outcomes with a name.
+    """Return Dask's class of outcomes with this name.
 
-    If this version of Dask lacks the class, return a class of which no outcome is an instance.
+    If this version of Dask lacks it, return a class of which no outcome is an instance.
     """
     kind = used.find(name) if used.exist() else None
     return kind if isinstance(kind, type) else type(None)

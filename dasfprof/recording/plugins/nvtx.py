@@ -78,7 +78,7 @@ class TaskRanges:
         return run_in_range
 
     def wrap_coroutine(self, run: Callable[..., Any]) -> Callable[..., Any]:
-        """Return a wrapper as `wrap` does, for a coroutine function, with a start/end range."""
+        """Return a wrapper that runs a coroutine function in a start/end range (see `wrap`)."""
         domain = self._domain
 
         @functools.wraps(run)

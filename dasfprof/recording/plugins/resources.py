@@ -150,8 +150,8 @@ class ResourceMonitor(RecordingPart):
     def _sample(self) -> None:
         """Read all probes. Write the sample, or hold it back while the worker is idle.
 
-        The next sample that is written is written together with the sample that was held back
-        last. An idle worker leaves the host duty to other workers, which may be busy.
+        The last sample that was held back is written together with the next one that is due. An
+        idle worker leaves the host duty to other workers, which may be busy.
         """
         is_due = self._idleness.is_due(monotonic()) or self._stopping.is_set()
         if not is_due:

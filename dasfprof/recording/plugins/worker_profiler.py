@@ -85,7 +85,7 @@ class WorkerProfiler(WorkerPlugin):
             self.sender = send_files_of_worker(self.settings, worker, databases)
 
     def end_with(self, ending: dict[str, Any]) -> None:
-        """Set the reason for an unrequested end, to be written to the files at their end.
+        """Set the reason why the run ends without a request. It is written at the end of the files.
 
         See `TraceWriter.ending`.
         """

@@ -53,7 +53,7 @@ _NOTHING = (None, None, None, None)
 
 
 class GpuProbe:
-    """Reads the GPUs of a worker, each of which only one worker of the host reads.
+    """Reads the GPUs of a worker. Each GPU of a host is read by only one worker.
 
     Each device has a `HostDuty`, which one worker takes. Therefore each worker of a
     LocalCUDACluster reads the device that it uses. If several workers share a device, one of them
@@ -307,7 +307,7 @@ class DeviceMemoryProbe:
     def _metering(self, number: int, name: str, original: Any, patch: Patch) -> Any:
         """Return a wrapper that counts and times the calls of a conversion function.
 
-        `number` and `name` are the key of `_moved` under which the calls are counted.
+        `number` and `name` form the key of `_moved` under which the calls are counted.
         """
 
         def metered(*args: Any, **kwargs: Any) -> Any:

@@ -122,7 +122,7 @@ def _read_counters() -> dict[str, Any]:
 
 
 def _counted(counter: Any) -> Row:
-    """Return the operations, bytes and seconds of a disk counter, each None if unknown.
+    """Return the operations, bytes and seconds of a disk counter, with None for unknown values.
 
     psutil counts milliseconds, and only on some systems.
     """
@@ -339,7 +339,7 @@ class WorkerProbe:
 
 
 def _or_none(read: Any) -> Any:
-    """Return the result of `read`, or None if the system does not offer or permit this reading."""
+    """Return the result of `read`, or None if the system does not support or permit it."""
     try:
         return read()
     except (psutil.Error, OSError, AttributeError, NotImplementedError, RuntimeError):

@@ -142,7 +142,7 @@ def line_at(code: CodeType, instruction: int) -> Line:
 def place_of(line: Line | None) -> tuple[str | None, int, str | None]:
     """Return the file, line number and function of a line, as columns of a row.
 
-    If the line is None, return the values that mean that the line is unknown.
+    If the line is None, return the values for an unknown line.
     """
     return _NO_PLACE if line is None else line.place
 
@@ -255,7 +255,7 @@ class RecordedLines:
         return rows
 
     def _text(self, line: Line) -> tuple[str | None, str | None]:
-        """Return the text of a line and None, or None and the reason why there is no text."""
+        """Return the text of a line, and the reason if there is no text. One of the two is None."""
         if not self._with_text:
             return None, "not recorded"
         file, number, _ = line.place

@@ -58,7 +58,7 @@ def ends_here(task: Any, start: str, finish: str, executing: bool) -> bool:
 def run_by_state(
     task: Any, start: str, finish: str, data: Any, describe: ResultDescriber
 ) -> tuple[Any, ...]:
-    """Return the `FACTS` of a task run that ended, from public attributes and states of the task.
+    """Return the `FACTS` of a task run that ended, from the task's public attributes and states.
 
     Parameters
     ----------

@@ -266,7 +266,7 @@ def _run_queue(readings: list[Any], durations: Any, cpu: list[Any]) -> Any:
 
 
 def _of_threads(values: list[Any], threads: list[str | None]) -> list[Any]:
-    """Return the values of task runs, with None for coroutines. A coroutine's thread is None."""
+    """Return the values of task runs, with None for coroutines, whose thread is None."""
     pairs = zip(values, threads, strict=True)
     return [None if thread is None else value for value, thread in pairs]
 

@@ -43,7 +43,7 @@ Listed = Callable[[slice], list[Any]]
 
 
 def _texts(codes: Array, texts: Iterable[object]) -> Listed:
-    """Return a function that lists the texts of slices. Empty texts and code -1 become None."""
+    """Return a function that lists the texts of slices, with None for empty texts and code -1."""
     listed = np.array([*(shown(str(text)) or None for text in texts), None], dtype=object)
     return lambda part: list(listed[codes[part]])
 

@@ -249,7 +249,7 @@ class Spans:
         )
 
     def _step_at(self, path: str, time: int) -> int:
-        """Return the number of a step's last span that had started at a time.
+        """Return the number of the last span of a step that had started by a certain time.
 
         If none had started, return its first span. If the step has no spans, return the run's span.
         """

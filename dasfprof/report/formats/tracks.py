@@ -88,7 +88,7 @@ def nanoseconds(times: Array) -> Array:
 
 
 def trimmed(starts: Array, stops: Array) -> Array:
-    """Cut the ends of time ranges that overlap the next one only because clocks are imprecise."""
+    """Shorten time ranges that overlap the next one only because clocks are imprecise."""
     late = stops[:-1] - starts[1:]
     cut = (late > 0) & (late <= _CLOCK_GRAIN) & (starts[1:] > starts[:-1])
     return np.r_[np.where(cut, starts[1:], stops[:-1]), stops[-1:]]
@@ -118,7 +118,7 @@ def side_by_side(starts: Array, stops: Array) -> Array:
 
 
 def lay_out(tracks: Tracks, process: int, title: str, starts: Array, stops: Array) -> Array:
-    """Add as many tracks as time ranges need to not overlap, and return the track of each range.
+    """Add tracks until no time ranges overlap on a track, and return the track of each range.
 
     The time ranges are sorted by start. The first track has the title as its name, and exists even
     without time ranges. Further tracks have the title and a number.
@@ -238,8 +238,8 @@ def busy_until(times: Array, starts: Array, durations: Array) -> Array:
 class Arrows:
     """Arrows from task runs to slices.
 
-    If clocks differ, an arrow may seem to arrive before its task run ends. It then leaves its task
-    run earlier. If it would have to leave before the start of the task run, the arrow is left out.
+    If clocks differ, an arrow may seem to arrive before its task run ends. It then starts earlier
+    within its task run. If it would have to start before the task run, it is left out.
     """
 
     #: Slice of the task run at which each arrow starts, and slice at which it ends.

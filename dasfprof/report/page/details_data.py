@@ -43,7 +43,7 @@ def argument_columns(run: Run, rows: Array) -> dict[str, PackedColumn]:
 
 
 def _packed(name: str, codes: Array, names: list[str]) -> dict[str, PackedColumn]:
-    """Pack codes of texts (-1 if there is none), and the list of texts, which begins with ""."""
+    """Pack the code of each row's text (-1 if none), and the texts, which begin with ""."""
     counts = np.bincount(codes[codes >= 0], minlength=len(names))
     frequent = np.argsort(-counts, kind="stable")[:MOST_ARGUMENTS]
     places = np.zeros(len(names) + 1, dtype=np.int64)

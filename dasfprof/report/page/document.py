@@ -101,7 +101,7 @@ def offsets(counts: Array) -> PackedColumn:
 
 
 def seconds(values: Array, *, delta: bool = False, step: float = 0.0) -> PackedColumn:
-    """Pack non-negative times in seconds, rounded to microseconds, or more for over 71 minutes.
+    """Pack non-negative times in seconds, rounded to microseconds, or to longer steps if needed.
 
     NaN stays NaN.
 

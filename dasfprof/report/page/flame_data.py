@@ -251,7 +251,7 @@ _APART = 0.002
 
 
 def client_columns(run: Run) -> tuple[dict[str, PackedColumn], dict[str, Any]]:
-    """Pack the calls and the stays of the client, each sorted by time.
+    """Pack the calls and the stays of the client, both sorted by time.
 
     A stay is a time range in which all samples show the client's main thread with the same stack.
 

@@ -212,7 +212,7 @@ def _key_columns(keys: KeyTable, order: Array, *, halved: bool) -> dict[str, Pac
 
 
 def _text_begin(head: key_parts.Head) -> str | None:
-    """Return the text with which keys of a head begin, or None if the head is the only key."""
+    """Return the text with which all keys of a head begin, or None if it has one key."""
     kind, text = head
     if kind in (key_parts.TEXT, key_parts.PACKED, key_parts.TUPLE):
         return None

@@ -49,7 +49,7 @@ def plain(text: str, stream: Any) -> str:
 
 
 def terminal_width() -> int:
-    """Return COLUMNS or the terminal's width, or 100 if the output is not a terminal."""
+    """Return the variable COLUMNS, or the terminal's width, or 100 if there is no terminal."""
     return shutil.get_terminal_size(fallback=(100, 24)).columns
 
 

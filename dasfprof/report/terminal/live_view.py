@@ -135,7 +135,7 @@ def _head(state: RunState) -> Text:
 def _verdict(
     state: RunState, findings: Sequence[dict[str, Any]] | None
 ) -> tuple[list[RenderableType], Sequence[dict[str, Any]] | None]:
-    """Return the finding about a run that stands still as paragraphs, and the other findings."""
+    """Return the finding about a run that hangs, as paragraphs, and the other findings."""
     first = findings[0] if findings else {}
     if not state.stands_still or first.get("Rule") != _WHY or first.get("Severity") == "info":
         return [], findings

@@ -217,7 +217,7 @@ def _format_floats(values: list[float]) -> list[str]:
 
 
 def _header_width(label: str) -> int:
-    """Return the minimum width at which a label takes few lines and no word is broken."""
+    """Return the minimum width at which a label takes few lines without breaking a word."""
     words = _wrapped(label, 1, break_words=False)
     width = min(max(map(display_width, words)), _MAX_WORD)
     while len(_wrapped(label, width, break_words=False)) > _MAX_HEADER_LINES:
