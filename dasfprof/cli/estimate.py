@@ -42,8 +42,8 @@ def estimate(
 
     The script runs up to its first compute, persist or submit, and ends there. For each layer, the
     estimate shows the number of tasks, the bytes, and the line that built it. It also shows the
-    peak memory, and warns of operations that need more memory than there is. Dask reads only the
-    metadata of files.
+    peak memory, and warns of operations that need too much memory. Dask reads only the metadata of
+    files.
 
     The JSON document has "schema", "tasks", "peak_bytes", "peak_unknown", "graph_bytes",
     "optimize_seconds", "threads", "memory_limit", and the tables "warnings" and "layers".

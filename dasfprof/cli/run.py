@@ -164,9 +164,8 @@ def run(
     """Run a Python script and record every Dask cluster that it uses.
 
     You do not need to change the script. The cluster of each distributed.Client that it creates is
-    recorded until the script ends, and so is work on Dask's local schedulers. Findings and
-    tables are then printed on standard error. Standard output and the exit code are those of
-    the script.
+    recorded until the script ends, and so is work on Dask's local schedulers. Findings and tables
+    are then printed to standard error. The script's standard output and exit code do not change.
 
     \b
     Examples:

@@ -1,4 +1,4 @@
-"""Frames: the self-delimiting pieces with checksums of which a trace file consists.
+"""Frames: a trace file consists of these self-delimiting pieces, which have checksums.
 
 A frame is a 20-byte head, followed by the payload. The head contains a marker, the length of the
 payload, the CRC-32 of the payload, and the CRC-32 of the head's other bytes. The reader needs no

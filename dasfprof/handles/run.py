@@ -156,8 +156,8 @@ class ProfiledRun:
     def collect(self, destination: str | Path) -> list[Path]:
         """Copy the run's files from every host's disk into one directory of this host.
 
-        The cluster must still run; what was recorded so far is written first. Existing copies in
-        `destination` are replaced. Processes that do not answer within
+        The cluster must still be running. Everything recorded so far is written first. Existing
+        copies in `destination` are replaced. Processes that do not answer within
         ``dasfprof.response-timeout`` are left out, and named in a warning and in `unanswered`.
 
         Returns

@@ -140,9 +140,9 @@ def data_skew(run: RunFigures) -> Iterator[Finding]:
 
 
 def _by_shuffles(run: RunFigures, rows: Array) -> tuple[set[str], bool]:
-    """Return the functions of the shuffles that made these partitions, and whether a key decides.
+    """Return the shuffle functions that made these partitions, and whether they shuffle by key.
 
-    In a shuffle by key, the key of a row decides to which partition it goes. A rechunk has no key.
+    A rechunk does not shuffle by key.
     """
     outputs = p2p_outputs(run.trace)
     made = outputs & run.inputs_of(rows)

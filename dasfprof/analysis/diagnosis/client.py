@@ -267,7 +267,7 @@ def large_objects_in_graph(run: RunFigures) -> Iterator[Finding]:
 def _in_transit(run: RunFigures, graphs: int) -> float:
     """Return the seconds of gaps between tasks in which clients waited and sent large graphs.
 
-    If only some graphs have large values (`graphs`), their fraction of the seconds is returned.
+    If only some graphs (`graphs`) have large values, the seconds are reduced in proportion.
     """
     path = run.path_segments
     gaps = np.flatnonzero((path.kind == SegmentKind.CLIENT) & (path.length >= _GAP))

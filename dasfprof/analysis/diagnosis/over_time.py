@@ -402,7 +402,7 @@ def _excess(run: RunFigures, of_function: Array) -> tuple[float, float]:
     """Return the mean seconds of a function's first task runs, and the fraction of time beyond.
 
     If the first third of the task runs is not clearly faster than the last third, the fraction is
-    0. Otherwise the mean is that of the first tenth, because the function already gets slower
+    0. Otherwise, the mean covers only the first tenth, because the function already gets slower
     within the first third. CPU wait is not counted, since a busier host does not make the function
     slower.
     """

@@ -167,7 +167,7 @@ def _serialising(run: RunFigures) -> float:
 
 
 def _costly(run: RunFigures) -> str:
-    """Return the advice for tasks each of which takes long to handle."""
+    """Return the advice for the case that every single task takes long to handle."""
     others = (
         "slow pickling, blocked event loops, or a busy host. This trace does not show which of "
         "these is the cause."

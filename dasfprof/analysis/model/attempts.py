@@ -114,7 +114,7 @@ def find_attempts(run: Run) -> pd.DataFrame:
 
 @once_per_trace
 def earlier_attempts(run: Run) -> pd.DataFrame:
-    """Return the table `at_keys` as of the start of the trace's time window.
+    """Return the table of `at_keys` for the time before the trace's time window.
 
     A full run has no earlier attempts, so the table is empty.
     """

@@ -164,7 +164,7 @@ class _Dependents:
         self._known = np.append(times.known[ran], known)
 
     def waiting(self, time: float) -> Array:
-        """Return when each key's attempt started that was known but not running yet, or NaN."""
+        """Return the start of each key's attempt that was known but not running, or NaN."""
         return self._latest((self._arrival <= time) & (self._begin > time), self._begin)
 
     def running(self, time: float) -> Array:

@@ -115,7 +115,7 @@ class ResultsByKey:
         return rows
 
     def only(self, key_ids: Array) -> Array:
-        """Return the only run of each key. -1 for keys with several runs or none."""
+        """Return the only run of each key, or -1 if the key has several runs or none."""
         return self._only[key_ids]
 
 
@@ -154,7 +154,7 @@ def find_predecessors(run: Run) -> Predecessors:
     worker ended, and started after that, it waited for this thread. If it was stolen, it waited for
     the last task of the thief. If a task run ended with the stimulus id of the assignment, the
     assigned task run waited for it. Otherwise, it waited for the dependency that was reported last,
-    or for the client, which had waited for the last finish that it had requested before it
+    or for the client. A client, in turn, waited for the last task that it had requested before it
     submitted the graph. Clients do not learn of other finishes.
     """
     slots = run.slots

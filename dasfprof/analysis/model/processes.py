@@ -153,9 +153,9 @@ def process_cpu(run: Run) -> ProcessCpu:
 def _of_process(
     samples: pd.DataFrame, runs: pd.DataFrame
 ) -> tuple[list[float], list[tuple[int, float, float, float]]]:
-    """Return the CPU times of one process, and those of each function in this process.
+    """Return the CPU times of one process, and the CPU times of each function in it.
 
-    The order of the values is that of the columns of `ProcessCpu`.
+    The values are in the order of the columns of `ProcessCpu`.
     """
     start, stop, cpu_known, function = (
         runs[name].to_numpy() for name in ("start", "stop", "cpu", "function")

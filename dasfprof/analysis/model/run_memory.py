@@ -338,8 +338,8 @@ class Readings(NamedTuple):
 def memory_of_others(run: Run) -> dict[str, Readings]:
     """Return the memory of the scheduler's and the client's process: ``scheduler``, ``client``.
 
-    A process without samples has no entry. A scheduler that shares its process with a worker has no
-    entry either, nor has a client that shares its process with a worker or with the scheduler.
+    A process without samples has no entry. A process that also contains a worker has no entry
+    either. If the client and the scheduler share a process, there is no entry for the client.
     """
     workers, states, clients = run.workers, run.scheduler_states, run.clients_under_way
     known = {

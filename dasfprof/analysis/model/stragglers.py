@@ -281,7 +281,7 @@ class _Runs:
 
     @cached_property
     def _slow_places(self) -> tuple[Array, Array]:
-        """Masks of task runs whose worker, or whose host, is slow for their function."""
+        """Two masks: task runs on workers, and on hosts, that are slow for the run's function."""
         hosts = pd.factorize(self.workers.hosts)[0]
         on_workers = measure_slowness(self.groups.codes, self.worker, self.seconds)
         on_hosts = measure_slowness(self.groups.codes, hosts[self.worker], self.seconds)

@@ -177,7 +177,7 @@ class TaskWaits:
         return f"{count_of(len(transfers), 'transfer')} of {size} from {names}."
 
     def _transferred(self, keys: Array) -> pd.DataFrame:
-        """Return one row per transfer and transferred key of `keys`, indexed by transfer."""
+        """Return one row for each of `keys` in each transfer, indexed by transfer."""
         table, (lengths, items) = self._run.transfers, self._run.transfer_keys
         wanted = np.isin(items, keys)
         brought = table.iloc[np.repeat(np.arange(len(table)), np.maximum(lengths, 0))[wanted]]

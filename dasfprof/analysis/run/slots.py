@@ -229,8 +229,8 @@ STATUSES = {
 def status_seconds(trace: Trace) -> dict[str, Array]:
     """Return, for each status, the seconds for which each task run had it.
 
-    The sum of all statuses is ``known - arrival``. If the duration of a status is unknown, it is
-    NaN, and its seconds are part of the status before it.
+    The sum of all statuses is ``known - arrival``. An unknown duration is NaN. Its seconds are then
+    part of the status before it.
     """
     recorded, times = recorded_times(trace), ordered_times(trace)
     seconds = {}

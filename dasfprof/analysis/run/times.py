@@ -132,8 +132,8 @@ TICKS_PER_SECOND = float(1 << 30)
 class TaskTimes:
     """Times of task runs in seconds from the trace's start.
 
-    Each time is at or after the time in the field above it. If a time was not recorded, it is that
-    of the next recorded stage.
+    Each time is at or after the time in the field above it. If a time was not recorded, it is
+    replaced by the time of the next recorded stage.
     """
 
     #: The scheduler received the task.

@@ -168,7 +168,7 @@ def _on_host(trace: Trace, samples: pd.DataFrame, host: str) -> Array:
 def _killed_in_group(trace: Trace, host: str, left: float) -> float:
     """Return how many processes the kernel killed for lack of memory when a worker left.
 
-    The count is that of the worker's control group. All worker instances on a host with the same
+    Only processes in the worker's control group count. All worker instances on a host with the same
     label are in the same control group.
     """
     samples = trace.samples.reindex(columns=["worker_id", "time", "oom_kills"]).dropna()

@@ -24,7 +24,7 @@ _LEAST_MARGIN, _OF_ERROR = 0.06, 0.5
 
 @dataclass(frozen=True)
 class MachineType:
-    """A type of machine, of which any number is available."""
+    """A type of machine. Any number of such machines is available."""
 
     name: str
     #: Number of workers per machine, and threads per worker.

@@ -172,8 +172,8 @@ def _priorities(run: Run, begun: Array) -> Array:
 def _root_group_sizes(groups: Array, graph: Array, offsets: Array, inputs: Array) -> Array:
     """Return the size of each task run's group, or 0 if it cannot be root-ish.
 
-    The rule is that of Dask's `SchedulerState.is_rootish`: the group uses results of fewer than 5
-    groups, and these have fewer than 5 tasks in total.
+    As in Dask's `SchedulerState.is_rootish`, the group must use results of fewer than 5 groups,
+    which must have fewer than 5 tasks in total.
     """
     count = int(groups.max(initial=-1)) + 1
     consumers = groups[np.repeat(np.arange(len(groups)), np.diff(offsets))]

@@ -415,7 +415,7 @@ def _uncertain(parts: Parts) -> Array:
 
 
 def _shares(weights: Array, seconds: Array) -> tuple[Array, Array]:
-    """Return fractions of a sum of weights, and the half-width of each one's Wilson interval."""
+    """Return fractions of a sum of weights, and half the width of their Wilson intervals."""
     total = weights.sum()
     if not total > 0:
         return np.full(len(seconds), np.nan), np.full(len(seconds), np.nan)

@@ -47,7 +47,7 @@ def storage(run: Run) -> pd.DataFrame:
           file, memory, zip, ...; ``disk`` for disks of the workers' hosts
         - ``Task Runs``: number of task runs that read or wrote anything
         - ``Reads``: number of requests. Requests within another request do not count. NA for disks,
-          as are all columns except bytes and task runs
+          like all columns except bytes and task runs
         - ``Read (MB)``: their bytes
         - ``Reading (s)``: their total time, including concurrent requests
         - ``Mean Read (MB)``: bytes per request

@@ -53,7 +53,7 @@ def worker_runs(columns: Columns) -> Columns:
 
 
 def scheduler_runs(columns: Columns, register: WorkerRegister) -> Columns:
-    """Return the columns of the task runs that the scheduler recorded, from those of events."""
+    """Return the columns of the task runs that the scheduler recorded, from columns of events."""
     duration = columns.pop("duration", np.empty(0))
     address = columns.pop("worker")
     numbers = [register.id_of_address(str(text)) for text in address.categories]

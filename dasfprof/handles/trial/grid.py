@@ -48,7 +48,7 @@ class Host:
 
 
 def cluster_sizes(host: Host, parameters: Mapping[str, Sequence[Value]]) -> list[tuple[int, int]]:
-    """Return pairs of a number of workers and a number of threads: given ones, or powers of two."""
+    """Return numbers of workers and threads, as pairs: the given ones, or powers of two."""
     least, most = (host.cores * times for times in _THREADS)
     given = [[int(x) for x in parameters.get(n, ())] for n in ("n_workers", "threads_per_worker")]
     workers = given[0] or sorted({*_powers(host.cores), host.cores})

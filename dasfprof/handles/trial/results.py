@@ -38,7 +38,7 @@ def compare_outputs(
     tolerance: float,
     verbs: tuple[str, str] = ("prints", "printed"),
 ) -> Agreement:
-    """Compare the results of runs with a change with the results of runs without it.
+    """Compare the results of runs with a change to those of runs without it.
 
     Integers must be equal, and floating-point numbers must be equal within a relative tolerance. A
     line is compared only if it is equal in all runs without the change.

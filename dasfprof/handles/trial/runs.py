@@ -215,7 +215,7 @@ class ProgramRuns:
         return ""
 
     def agreement(self, changed: Sequence[Done]) -> Agreement:
-        """Compare the results of runs with a change with the results of baseline runs."""
+        """Compare the results of runs with a change to those of baseline runs."""
         verbs = ("returns", "returned") if self.program.function else ("prints", "printed")
         try:
             plain, others = (list(map(self._outputs, side)) for side in (self.plain, changed))
@@ -244,7 +244,7 @@ class ProgramRuns:
         notes: Sequence[str] = (),
         tests: int = 1,
     ) -> Trial:
-        """Return the comparison of runs with a change with baseline runs.
+        """Return a comparison between runs with a change and baseline runs.
 
         Parameters
         ----------

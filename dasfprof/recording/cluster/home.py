@@ -247,7 +247,7 @@ CHUNK_BYTES = 1 << 20
 
 
 class _Source(NamedTuple):
-    """A file, and the process that has it on its disk, or None if this process has it."""
+    """A file, and the process that has it on its disk (None if that is this process)."""
 
     process: str | None
     name: str

@@ -251,7 +251,7 @@ class LocalRecorder:
             self._scheduler.ended(compute, run, run_id, tasks.address)
 
     def computed(self, compute: Compute, error: BaseException | None) -> None:
-        """Record a computation that has ended as a call of the program."""
+        """Record an ended computation as a call of the program."""
         if self._scheduler is not None:
             self._scheduler.end(compute)
         seconds = max(time() - compute.began, 0.0)

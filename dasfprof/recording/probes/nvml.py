@@ -325,7 +325,7 @@ class GpuReader:
     def _processes(self) -> Values:
         """Return the GPU memory of each process, as a list of process id and bytes.
 
-        In a container, the process ids of the driver may differ from those of this process.
+        In a container, the driver's process ids may differ from the ids that this process sees.
         """
         if not self._is_due("processes"):
             return (None,)

@@ -85,7 +85,7 @@ Around: TypeAlias = Callable[[RequestKind], Callable[[Any, Patch], Any]]
 
 
 def _argument(position: int, name: str, args: _Args, kwargs: _Kwargs) -> Any:
-    """Return the argument of a call that has a position or a name, or None if it is missing."""
+    """Return the argument that was passed at this position or by this name, or None."""
     return args[position] if len(args) > position else kwargs.get(name)
 
 
@@ -368,8 +368,8 @@ _PARTS = ("nrows", "skiprows", "chunksize", "usecols", "filters")
 def _complete_file(args: _Args, kwargs: _Kwargs) -> str | None:
     """Return a hash of the file from which a table is read.
 
-    Return None if only a part of the file is read, or if its path is unknown. The arguments are the
-    arguments of ``_read`` of pandas or of ``ParquetDataset`` of pyarrow.
+    Return None if only a part of the file is read, or if its path is unknown. `args` and `kwargs`
+    are arguments of pandas' ``_read`` or of pyarrow's ``ParquetDataset``.
     """
     source, options = args if isinstance(args[-1], dict) else (_argument(1, "", args, {}), kwargs)
     path = source if isinstance(source, str | os.PathLike) else getattr(source, "name", None)

@@ -288,7 +288,7 @@ class Producers:
 
 
 def numbered(counts: Array) -> tuple[Array, Array]:
-    """Return, for each item of concatenated lists, the index of its list and its index in it."""
+    """Return, for each item of concatenated lists, the index of its list, and its index there."""
     of_list = np.repeat(np.arange(len(counts)), counts)
     return of_list, np.arange(len(of_list)) - np.repeat(np.cumsum(counts) - counts, counts)
 
