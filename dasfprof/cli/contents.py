@@ -94,7 +94,7 @@ class FileContents:
         return str(label) if label else "scheduler" if self.fact("scheduler") else ""
 
     def add(self, batches: Iterable[Batch]) -> None:
-        """Count the events in batches."""
+        """Count the events of some batches."""
         for batch in batches:
             if not batch.rows:
                 continue

@@ -97,7 +97,7 @@ class Pages(Option):
 
 @dataclass(frozen=True)
 class Choice(Option):
-    """A setting whose value is one of several texts. Upper and lower case are equal."""
+    """A setting whose value is one of several texts. The case of letters does not matter."""
 
     #: Value that a run uses instead of ``"off"``.
     off: Any = "off"

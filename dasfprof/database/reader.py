@@ -107,7 +107,10 @@ def _seconds(time: Time) -> float:
 
 
 def _floats(column: columns.Column) -> columns.Array:
-    """Return a column as floats. Values that are not numbers become NaN, so no range has them."""
+    """Return a column as floats.
+
+    Values that are not numbers become NaN, and are in no time range.
+    """
     if isinstance(column, columns.NumberColumn):
         return column.array.astype(float)
     items = column.to_list()

@@ -182,7 +182,7 @@ def flame_tree(
 def _lines(
     tree: StackTree, groups: Array, stacks: Array, parts: Parts
 ) -> tuple[Array, Parts, Array]:
-    """Return the places (lines of calls) in each group, their time, and their call in the group."""
+    """Return the lines of calls in each group, with their time, and their call in the group."""
     parts_of, sums = [np.empty(0, dtype=np.int64)], [parts.take(np.empty(0, dtype=np.int64))]
     for depth in range(tree.depth):
         rows, places = tree.at(stacks, depth)

@@ -237,7 +237,7 @@ def attempt_columns(sums: GroupSums) -> dict[str, Any]:
 
 
 def _process_sums(run: Run) -> GroupSums:
-    """Return the sums of attempts by number of the worker."""
+    """Return the sums of attempts of each worker, by its number."""
     workers, attempts = run.named, find_attempts(run)
     groups = Groups(attempts["worker"].to_numpy(), len(workers))
     return attempt_sums(attempts, groups, range(len(workers)))

@@ -292,7 +292,7 @@ class TraceReader:
             self.stimuli[batch.name].add(batch, workers)
 
     def _by_kind(self, batch: Batch) -> Iterable[Batch]:
-        """Split a batch that contains events of several names, if any of these is a known kind.
+        """Split a batch with events of several names, if any of these is the name of a known kind.
 
         Splitting is slow.
         """
