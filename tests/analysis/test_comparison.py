@@ -284,26 +284,6 @@ def test_the_share_on_the_cpu_and_memory(tmp_path: Path) -> None:
     assert compare(tmp_path / "a", tmp_path / "c").memory.empty
 
 
-def test_a_renamed_function_is_known_by_its_place(tmp_path: Path) -> None:
-    Noisy().write(tmp_path / "a", 1)
-    Noisy(names={"clean": "scrub", "load": "read"}).write(tmp_path / "b", 2)
-    comparison = compare(tmp_path / "a", tmp_path / "b")
-    functions = comparison.functions.set_index("Function")["Tasks"].to_dict()
-    assert functions == dict.fromkeys(("load → read", "clean → scrub", "sum", "total"), "same")
-    assert set(comparison.waterfall()["Function"]) == set(functions)
-    assert "2 functions are assumed to be renamed" in comparison.notes[0]
-
-
-def test_two_that_may_be_the_renamed_one_are_new(tmp_path: Path) -> None:
-    chain = [Task("load-1", 0, 0.0, 1.0), Task("sum-1", 0, 1.0, 2.0, dependencies=["load-1"])]
-    other = [Task("a-1", 0, 0.0, 1.0), Task("b-1", 1, 0.0, 1.0)]
-    other.append(Task("sum-1", 0, 1.0, 2.0, dependencies=["a-1", "b-1"]))
-    Plan(chain).write(tmp_path / "a")
-    Plan(other, run_uuid="2").write(tmp_path / "b")
-    found = compare(tmp_path / "a", tmp_path / "b").functions.set_index("Function")["Tasks"]
-    assert found.to_dict() == {"load": "gone", "a": "new", "b": "new", "sum": "same"}
-
-
 def test_functions_whose_names_no_encoding_can_write(tmp_path: Path) -> None:
     for side, lasts in (("before", 1.0), ("after", 2.0)):
         tasks = [Task(("bad\udcff", n), 0, 2.0 * n, 2.0 * n + lasts) for n in range(3)]

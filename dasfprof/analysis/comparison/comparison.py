@@ -11,13 +11,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 import pandas as pd
 
-from dasfprof.analysis.comparison.functions import (
-    By,
-    Matching,
-    compare_functions,
-    match_functions,
-    share_in_common,
-)
+from dasfprof.analysis.comparison.functions import By, compare_functions, share_in_common
 from dasfprof.analysis.comparison.runs import (
     ComparedRun,
     compare_memory,
@@ -103,7 +97,7 @@ class Comparison:
             One row per category of time and function (or step), largest difference first:
             ``Class``, ``Function`` (or ``Step``), ``Before (s)``, ``After (s)``,
             ``Difference (s)``, ``Meaning``. The differences sum to the difference of the wall
-            times. A renamed function has the name ``old → new``.
+            times.
         """
         return self._summed(path_parts, by)
 
@@ -131,7 +125,7 @@ class Comparison:
         medians. If there is one run per group, the Mann-Whitney test compares the tasks of the two
         runs. In this case, differences that two runs may have by chance do not count as changes.
         """
-        return compare_functions(*self._traces, self._functions, self._least_of_single_runs)
+        return compare_functions(*self._traces, self._least_of_one)
 
     @cached_property
     def steps(self) -> pd.DataFrame:
@@ -139,7 +133,7 @@ class Comparison:
 
         The table is empty if no run has steps.
         """
-        table = compare_functions(*self._traces, Matching({}), self._least_of_single_runs, "step")
+        table = compare_functions(*self._traces, self._least_of_one, "step")
         return table if set(table["Step"]) - {NO_STEP} else table.head(0)
 
     @cached_property
@@ -198,7 +192,7 @@ class Comparison:
         ``now and then`` if few runs of both groups have it, and ``not clear`` if no run of one
         group has it, because these runs did not end.
         """
-        return compare_findings(self.runs_before, self.runs_after, self._functions)
+        return compare_findings(self.runs_before, self.runs_after)
 
     @cached_property
     def surroundings(self) -> pd.DataFrame:
@@ -223,7 +217,7 @@ class Comparison:
         """Caveats about the runs and the comparison."""
         runs, used = [*self.runs_before, *self.runs_after], [*self._before, *self._after]
         left_out = [run for run in runs if not any(run is used_run for used_run in used)]
-        return notes_in_words(runs, left_out, self._evidence, len(self.renamed))
+        return notes_in_words(runs, left_out, self._evidence)
 
     @cached_property
     def sentences(self) -> list[str]:
@@ -246,11 +240,6 @@ class Comparison:
         first, second = map(typical_run, (self._before, self._after))
         return first, second
 
-    @cached_property
-    def renamed(self) -> dict[str, str]:
-        """Functions that were probably renamed: a dict from the later to the earlier name."""
-        return dict(self._functions.renamed)
-
     @property
     def same_pipeline(self) -> bool:
         """Whether common functions make up at least half of the time of each group."""
@@ -267,18 +256,13 @@ class Comparison:
         return [run.trace for run in self._before], [run.trace for run in self._after]
 
     @cached_property
-    def _functions(self) -> Matching:
-        return match_functions(*self._traces)
-
-    @cached_property
     def _evidence(self) -> Evidence:
         return Evidence.from_runs([*self._traces[0], *self._traces[1]])
 
     def _summed(self, parts_of: Callable[[Run, By, Evidence], Parts], by: By) -> pd.DataFrame:
         _check(by, By)
-        matching = self._functions if by == "function" else Matching({})
         before, after = ([parts_of(trace, by, self._evidence) for trace in s] for s in self._traces)
-        return make_waterfall(before, after, matching, by.capitalize())
+        return make_waterfall(before, after, by.capitalize())
 
 
 def _check(by: str, choices: Any) -> None:
@@ -293,12 +277,10 @@ _What = tuple[str, str | None]
 _STATUSES = ("new", "gone", "same", "now and then", "not clear")
 
 
-def compare_findings(
-    before: Sequence[ComparedRun], after: Sequence[ComparedRun], matching: Matching
-) -> pd.DataFrame:
+def compare_findings(before: Sequence[ComparedRun], after: Sequence[ComparedRun]) -> pd.DataFrame:
     """Return the findings in the runs of both groups. See `RunComparison.findings`."""
     rows = []
-    for status, (rule, function), old, new in _by_status(before, after, matching):
+    for status, (rule, function), old, new in _by_status(before, after):
         shown = (new or old)[-1] if status != "gone" else old[-1]
         runs = f"{len(old)} of {len(before)}", f"{len(new)} of {len(after)}"
         about = shown.severity, shown.text, shown.seconds
@@ -344,9 +326,8 @@ def changed_findings(
     every run before the change, and if their medians differ by at least a fifth. Findings of
     severity "info" are left out.
     """
-    matching = match_functions([run.trace for run in before], [run.trace for run in after])
     changed = []
-    for status, what, *sides in _by_status(before, after, matching):
+    for status, what, *sides in _by_status(before, after):
         seconds = [np.array([finding.seconds for finding in side]) for side in sides]
         old, new = (float(np.median(side)) if len(side) else math.nan for side in seconds)
         is_smaller = status == "same" and seconds[1].max() < seconds[0].min()
@@ -360,19 +341,16 @@ def changed_findings(
 
 
 def _by_status(
-    before: Sequence[ComparedRun], after: Sequence[ComparedRun], matching: Matching
+    before: Sequence[ComparedRun], after: Sequence[ComparedRun]
 ) -> Iterator[tuple[str, _What, list[Finding], list[Finding]]]:
     """Yield each kind of finding with its status, and the findings of this kind in both groups."""
-    first = _by_what(before, matching.label_before)
-    second = _by_what(after, matching.label_after)
+    first, second = _by_what(before), _by_what(after)
     for what in dict.fromkeys([*second, *first]):
         old, new = first.get(what, []), second.get(what, [])
         yield _status(_share(before, old), _share(after, new)), what, old, new
 
 
-def _by_what(
-    runs: Sequence[ComparedRun], label: Callable[[str], str]
-) -> dict[_What, list[Finding]]:
+def _by_what(runs: Sequence[ComparedRun]) -> dict[_What, list[Finding]]:
     """Return the findings of all runs by kind.
 
     If a run has several findings of the same kind, only the most severe one counts.
@@ -381,8 +359,7 @@ def _by_what(
     for run in runs:
         seen: dict[_What, Finding] = {}
         for finding in run.findings:
-            name = None if finding.function is None else label(finding.function)
-            seen.setdefault((finding.rule, name), finding)
+            seen.setdefault((finding.rule, finding.function), finding)
         for what, finding in seen.items():
             findings.setdefault(what, []).append(finding)
     return findings

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -13,7 +12,6 @@ from dasfprof.analysis.model.run_memory import memory_of_runs
 from dasfprof.analysis.model.steps import step_groups
 from dasfprof.analysis.numeric.significance import CERTAIN, holm, mann_whitney_p, welch_p
 from dasfprof.analysis.run import Run
-from dasfprof.database.columns import Array
 
 By = Literal["function", "step"]
 
@@ -45,7 +43,6 @@ def _ratio(part: pd.Series, total: pd.Series) -> float:
 def compare_functions(
     before: Sequence[Run],
     after: Sequence[Run],
-    matching: Matching,
     least: float,
     by: By = "function",
 ) -> pd.DataFrame:
@@ -55,8 +52,6 @@ def compare_functions(
     ----------
     before, after
         The runs of each group.
-    matching
-        The names that differ between the groups.
     least
         If there is one run per group, minimum fraction by which the durations of a changed function
         differ. If it is NaN, no function counts as changed.
@@ -64,8 +59,7 @@ def compare_functions(
         Whether each row is about a ``"function"`` or a ``"step"``.
     """
     sides = (len(before), len(after))
-    first = _by_name(before, matching.label_before, by)
-    second = _by_name(after, matching.label_after, by)
+    first, second = _by_name(before, by), _by_name(after, by)
     names = list(dict.fromkeys([*first, *second]))
     pairs = [(first.get(name, []), second.get(name, [])) for name in names]
     nothing = pd.DataFrame(columns=_TAKEN, dtype=float)
@@ -116,14 +110,12 @@ def share_in_common(functions: pd.DataFrame) -> float:
     return min(shares)
 
 
-def _by_name(
-    traces: Sequence[Run], label: Callable[[str], str], by: By
-) -> dict[str, list[pd.DataFrame]]:
+def _by_name(traces: Sequence[Run], by: By) -> dict[str, list[pd.DataFrame]]:
     """Return columns of successful task runs by function (or step): one table for each run.
 
     ``held`` is the maximum memory of the process in samples during the task run, in bytes.
     """
-    by_label: dict[str, list[pd.DataFrame]] = {}
+    by_name: dict[str, list[pd.DataFrame]] = {}
     for trace in traces:
         tasks, column = trace.tasks, trace.tasks["function"].cat
         codes, names = column.codes.to_numpy(), list(column.categories)
@@ -134,8 +126,8 @@ def _by_name(
         known = runs[succeeded].replace([np.inf, -np.inf], np.nan)
         of = pd.Categorical.from_codes(codes[succeeded], pd.Index(list(names), dtype=object))
         for name, group in known.groupby(pd.CategoricalIndex(of), observed=True):
-            by_label.setdefault(label(str(name)), []).append(group)
-    return by_label
+            by_name.setdefault(str(name), []).append(group)
+    return by_name
 
 
 def _p(
@@ -166,104 +158,3 @@ def _change_of_count(before: float, after: float, ended: tuple[bool, ...]) -> st
             return "not clear"
         return "new" if after else "gone" if before else ""
     return "same" if before == after else "more" if after > before else "fewer"
-
-
-# --- Matching of functions and steps between the groups ------------------------------------------
-
-#: The neighbours of a function: functions whose results it uses, and functions that use its
-#: results.
-Neighbours = tuple[frozenset[str], frozenset[str]]
-
-#: The neighbours of a function that both groups have (inputs, users), and the numbers of other
-#: inputs and other users.
-_Place = tuple[frozenset[str], frozenset[str], int, int]
-
-
-@dataclass(frozen=True)
-class Matching:
-    """The names of functions or steps that differ between the groups."""
-
-    #: A dict from the name after the change to the name before the change.
-    renamed: Mapping[str, str]
-
-    def label_before(self, name: str) -> str:
-        """Return the label, in tables about both groups, of a name from before the change."""
-        after = next((new for new, old in self.renamed.items() if old == name), None)
-        return name if after is None else f"{name} → {after}"
-
-    def label_after(self, name: str) -> str:
-        """Return the label, in tables about both groups, of a name from after the change."""
-        return self.label_before(self.renamed[name]) if name in self.renamed else name
-
-
-def match_functions(before: Iterable[Run], after: Iterable[Run]) -> Matching:
-    """Match functions by name, and remaining functions by their neighbours in the graph.
-
-    Two functions match if each of them occurs in one group only, if they use results of the same
-    functions, if the same functions use their results, and if no other function has the same
-    neighbours.
-    """
-    first, second = _graph(before), _graph(after)
-    renamed: dict[str, str] = {}
-    while matches := _same_places(first, second, renamed):
-        renamed |= matches
-    return Matching(renamed)
-
-
-def _same_places(
-    first: dict[str, Neighbours], second: dict[str, Neighbours], renamed: dict[str, str]
-) -> dict[str, str]:
-    """Match functions that have the same, unique neighbours in both graphs.
-
-    At least one of the neighbours must be known.
-    """
-    olds = first.keys() - second.keys() - set(renamed.values())
-    news = second.keys() - first.keys() - renamed.keys()
-    known = (first.keys() & second.keys()) | set(renamed.values())
-    places: dict[_Place, tuple[list[str], list[str]]] = {}
-    for name in olds:
-        places.setdefault(_place(first[name], known, {}), ([], []))[0].append(name)
-    for name in news:
-        places.setdefault(_place(second[name], known, renamed), ([], []))[1].append(name)
-    return {
-        new[0]: old[0]
-        for (inputs, outputs, _, _), (old, new) in places.items()
-        if len(old) == len(new) == 1 and inputs | outputs
-    }
-
-
-def _place(of: Neighbours, known: set[str], renamed: dict[str, str]) -> _Place:
-    """Return a function's known neighbours by their old names, and the number of others."""
-    inputs, outputs = (
-        frozenset(old for name in names if (old := renamed.get(name, name)) in known)
-        for names in of
-    )
-    return inputs, outputs, len(of[0]) - len(inputs), len(of[1]) - len(outputs)
-
-
-def _graph(traces: Iterable[Run]) -> dict[str, Neighbours]:
-    """Return the graph of functions over all runs of a group.
-
-    Edges from a function to itself are left out.
-    """
-    inputs: dict[str, set[str]] = {}
-    outputs: dict[str, set[str]] = {}
-    for trace in traces:
-        codes, names = trace.keys.functions()
-        for code in np.unique(codes[trace.tasks["key_id"].to_numpy()]).tolist():
-            inputs.setdefault(names[code], set())
-        for taker, giver in _edges(trace, codes, len(names)):
-            if taker != giver and names[taker] in inputs:
-                inputs[names[taker]].add(names[giver])
-                outputs.setdefault(names[giver], set()).add(names[taker])
-    return {
-        name: (frozenset(given), frozenset(outputs.get(name, ()))) for name, given in inputs.items()
-    }
-
-
-def _edges(trace: Run, codes: Array, count: int) -> list[tuple[int, int]]:
-    offsets, ids = trace.dependencies
-    takers = np.repeat(codes, np.diff(offsets)).astype(np.int64)
-    pairs = np.unique(takers * max(count, 1) + codes[ids])
-    edges = np.divmod(pairs, max(count, 1))
-    return list(zip(edges[0].tolist(), edges[1].tolist(), strict=True))

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 
-from dasfprof.analysis.comparison.functions import By, Matching
+from dasfprof.analysis.comparison.functions import By
 from dasfprof.analysis.model.accounting import make_accounts
 from dasfprof.analysis.model.critical_path import SegmentKind, path_segments, running_on_path
 from dasfprof.analysis.model.steps import step_groups
@@ -136,17 +136,13 @@ def _summed(
     return {part: total for part, total in sums.items() if total != 0.0}
 
 
-def make_waterfall(
-    before: Sequence[Parts], after: Sequence[Parts], matching: Matching, name: str
-) -> pd.DataFrame:
-    """Return how much each category of each function or step contributes to the difference.
+def make_waterfall(before: Sequence[Parts], after: Sequence[Parts], name: str) -> pd.DataFrame:
+    """Return the contribution of each category of each function or step to the difference.
 
     Parameters
     ----------
     before, after
         The parts of the time of each run in the group.
-    matching
-        The names that differ between the groups.
     name
         Label of the column that contains the functions or steps.
 
@@ -157,8 +153,7 @@ def make_waterfall(
         ``Meaning`` of the category, largest difference first. The sum of each column of seconds is
         the total, because nothing is rounded or left out.
     """
-    first = _mean(before, matching.label_before)
-    second = _mean(after, matching.label_after)
+    first, second = _mean(before), _mean(after)
     rows = []
     for part in dict.fromkeys([*first, *second]):
         old, new = first.get(part, 0.0), second.get(part, 0.0)
@@ -174,12 +169,11 @@ def _largest_first(table: pd.DataFrame) -> pd.DataFrame:
     return table.take(order).reset_index(drop=True)
 
 
-def _mean(runs: Sequence[Parts], label: Callable[[str], str]) -> Parts:
+def _mean(runs: Sequence[Parts]) -> Parts:
     """Return the mean of each part over all runs. A part that a run does not have counts as 0."""
     sums: Parts = {}
     for parts in runs:
-        for (kind, name), seconds in parts.items():
-            part = kind, label(name)
+        for part, seconds in parts.items():
             sums[part] = sums.get(part, 0.0) + seconds
     return {part: seconds / len(runs) for part, seconds in sums.items()}
 

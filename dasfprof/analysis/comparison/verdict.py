@@ -254,7 +254,7 @@ def others_in_words(common: float) -> str:
 
 
 def notes_in_words(
-    runs: Sequence[ComparedRun], left_out: Sequence[ComparedRun], evidence: Evidence, renamed: int
+    runs: Sequence[ComparedRun], left_out: Sequence[ComparedRun], evidence: Evidence
 ) -> list[str]:
     """Return caveats about the runs, and about how they were compared."""
     notes = []
@@ -266,11 +266,6 @@ def notes_in_words(
         notes.append(
             "A run has no file of the scheduler, so waits for the client and waits for the "
             "scheduler are combined."
-        )
-    if renamed:
-        taken = "function is" if renamed == 1 else "functions are"
-        notes.append(
-            f"{renamed} {taken} assumed to be renamed, because of the position in the graph."
         )
     return notes
 

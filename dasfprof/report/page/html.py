@@ -228,7 +228,6 @@ def _facts(comparison: Comparison) -> dict[str, Any]:
         "verdict": comparison.verdict.kind if comparison.same_pipeline else "",
         "waterfalls": _waterfalls(comparison),
         "steps": steps,
-        "renamed": comparison.renamed,
         "findings": table_facts(comparison.findings),
         "calls": table_facts(comparison.call_tree()),
         "tables": {

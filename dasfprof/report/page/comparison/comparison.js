@@ -7,7 +7,7 @@ import { counted, csvCell, formatSeconds, visible } from "../format.js";
 import { buildTables } from "../tables/sections.js";
 import { Tasks } from "../timeline/tasks.js";
 import { DifferenceFlame } from "./flame.js";
-import { Names, SIDES } from "./names.js";
+import { SIDES } from "./names.js";
 import { Pair } from "./pair.js";
 import { showWaterfall } from "./waterfall.js";
 
@@ -21,7 +21,6 @@ const STATUS_WORDS = {
 class ComparisonPage {
   constructor(facts) {
     this.facts = facts;
-    this.names = new Names(facts.renamed);
     byId("title").textContent = visible(facts.title);
     byId("subtitle").textContent = visible(facts.subtitle);
     const verdict = byId("verdict");
@@ -91,7 +90,7 @@ class ComparisonPage {
       await tasks.readKeys();
       runs.push({ name, tasks });
     }
-    this.pair = new Pair(byId("pair"), runs, this.names);
+    this.pair = new Pair(byId("pair"), runs);
     document.documentElement.dataset.ready = "whole";
   }
 }

@@ -9,17 +9,16 @@ import { OTHER } from "../timeline/palette.js";
 import { criticalView } from "../timeline/path.js";
 import { Timeline } from "../timeline/timeline.js";
 import { flattenView } from "../timeline/views.js";
-import { secondsByLabel, SIDES } from "./names.js";
+import { secondsByFunction, SIDES } from "./names.js";
 
 const PAIR_VIEWS = { threads: "Threads", critical: "Critical path" };
 
 export class Pair {
   /** `runs` has `name` and `tasks` of the runs before and after. */
-  constructor(root, runs, names) {
+  constructor(root, runs) {
     this.runs = runs;
-    this.names = names;
     this.tasks = runs.map((run) => run.tasks);
-    this.seconds = this.tasks.map((tasks, side) => secondsByLabel(names, SIDES[side], tasks));
+    this.seconds = this.tasks.map(secondsByFunction);
     this.chosen = make("output", { class: "chosen", "aria-live": "polite" });
     this.legend = make("ul", { class: "legend" });
     this.stages = runs.map((run, side) => this.stage(run, side));
@@ -101,7 +100,7 @@ export class Pair {
   coloursOf(side) {
     const tasks = this.tasks[side];
     const ofCode = Uint8Array.from(tasks.facts.functions, (name) =>
-      Math.min(this.ranks.get(this.names.label(SIDES[side], name)) ?? OTHER, OTHER),
+      Math.min(this.ranks.get(name) ?? OTHER, OTHER),
     );
     return Uint8Array.from({ length: tasks.count }, (_, row) => ofCode[tasks.functionOf(row)]);
   }
@@ -125,7 +124,7 @@ export class Pair {
       other.selected = -1;
       other.draw();
     }
-    this.light(this.names.label(SIDES[side], this.tasks[side].functionName(row)));
+    this.light(this.tasks[side].functionName(row));
   }
 
   /** Highlights a function in both runs, and shows its time. Null highlights all. */
@@ -133,7 +132,7 @@ export class Pair {
     this.lit = label;
     for (const [side, timeline] of this.timelines.entries()) {
       const tasks = this.tasks[side];
-      const code = tasks.facts.functions.findIndex((name) => this.names.label(SIDES[side], name) === label);
+      const code = tasks.facts.functions.indexOf(label);
       const flags = () => Uint8Array.from(tasks.rows, (row) => Number(tasks.functionOf(row) === code));
       timeline.highlight(label === null ? null : flags());
     }
