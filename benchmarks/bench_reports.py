@@ -50,7 +50,6 @@ REPORTS: dict[str, Callable[[TraceAnalyser], Any]] = {
     "transfers": lambda analyser: analyser.transfers(),
     "transfers('host')": lambda analyser: analyser.transfers("host"),
     "transfers('function')": lambda analyser: analyser.transfers("function"),
-    "transfers('time')": lambda analyser: analyser.transfers("time"),
     "cluster_sizing": lambda analyser: analyser.cluster_sizing(),
     "chunk_sizing": lambda analyser: analyser.chunk_sizing(),
     "memory_at (of any moment)": lambda analyser: analyser.memory_at(next(MOMENTS)),

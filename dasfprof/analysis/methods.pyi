@@ -29,9 +29,6 @@ class Questions:
     def client_calls(self) -> pd.DataFrame:
         """Sum up the client's calls into Dask by line of your program."""
 
-    def client_time(self) -> pd.DataFrame:
-        """Divide the time of the client's main thread into categories."""
-
     def critical_path(self) -> pd.DataFrame:
         """Return the critical path: the chain of waits and work that determined the wall time."""
 
@@ -202,9 +199,7 @@ class Questions:
 
     def transfers(
         self,
-        by: Literal["worker", "host", "function", "step", "time", "shuffle"] = "worker",
-        *,
-        interval: float | None = None,
+        by: Literal["worker", "host", "function", "step", "shuffle"] = "worker",
     ) -> pd.DataFrame:
         """Sum up the transfers between workers."""
 

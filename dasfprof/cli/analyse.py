@@ -88,7 +88,7 @@ def _requests(analyses: tuple[str, ...], analyser: TraceAnalyser) -> list[Reques
     metavar="TABLE",
     multiple=True,
     help="Table to print: a name such as function, or a call such as "
-    "'transfers(\"time\", interval=1.0)'. Repeat the option for several tables. --questions lists "
+    "'time_accounting(\"worker\")'. Repeat the option for several tables. --questions lists "
     "all of them. The default is an overview.",
 )
 @click.option(
@@ -171,7 +171,7 @@ def analyse(  # noqa: PLR0917
       dasfprof analyse traces/
       dasfprof analyse --finding tasks-too-small traces/Tutorial_5
       dasfprof analyse -a function --head 20 -o tables/ 'traces/Tutorial_5*'
-      dasfprof analyse -a 'transfers("time", interval=1.0)' traces/Tutorial_5
+      dasfprof analyse -a 'time_accounting("worker")' traces/Tutorial_5
       dasfprof analyse --client ann traces/
       dasfprof analyse --scheduler tcp://10.0.0.5:8786 /scratch/traces/Tutorial_5
       dasfprof analyse --json traces/ | jq '.findings[].Finding'
@@ -280,7 +280,7 @@ def _answer(
 
 #: Maximum number of findings for which the overview prints the next command.
 _MOST_NEXT = 3
-#: Pattern of calls in the evidence of findings, such as ``hot_lines()`` or ``transfers("time")``.
+#: Pattern of calls in the evidence of findings, such as ``transfers("function")``.
 _CALL = re.compile(r"\b([a-z_]+\((?:\"\w+\")?\))")
 #: Headings of the tables about one function, by the names of their CSV files.
 _OF_FUNCTION = {

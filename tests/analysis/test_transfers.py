@@ -7,7 +7,6 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from examples import examples
 from hypothesis import given
@@ -107,37 +106,16 @@ def test_serialising(tmp_path: Path) -> None:
     assert table["Serialize (s)"].to_dict() == {"load": 0.75, "sum": 0.0}
 
 
-def test_over_time(analyser: TraceAnalyser) -> None:
-    assert analyser.trace.begin == T
-    table = analyser.transfers("time", interval=2.0)
-
-    assert table["Time Interval (seconds from begin)"].tolist() == [0.0, 2.0, 4.0, 6.0]
-    assert table["Transfers"].tolist() == [1, 3, 1, 0]
-    # The message to B, of 10 MB/s, is half in the second interval and half in the third.
-    assert table["Size (MB)"].tolist() == pytest.approx([40.0, 45.0, 16.0, 0.0])
-    assert table["Time (s)"].tolist() == pytest.approx([0.5, 2.0, 2.0, 0.0])
-    assert table["Throughput (MB/s)"].tolist() == pytest.approx([20.0, 22.5, 8.0, 0.0])
-    assert table["Bandwidth (MB/s)"].tolist()[:3] == pytest.approx([80.0, 22.5, 8.0])
-    assert np.isnan(table["Bandwidth (MB/s)"][3])
-
-
 def test_runs_without_transfers(tmp_path: Path) -> None:
     analyser = TraceAnalyser(record(tmp_path / "run", [usage(T), usage(T + 2)]))
 
     for by in ("worker", "host", "function"):
         assert len(analyser.transfers(by)) == 0
-    assert analyser.transfers("time", interval=1.0)["Size (MB)"].tolist() == [0.0, 0.0, 0.0]
 
 
 def test_wrong_arguments(analyser: TraceAnalyser) -> None:
     with pytest.raises(InvalidArgumentError, match="by='key'"):
         analyser.transfers("key")  # type: ignore[arg-type]
-    with pytest.raises(InvalidArgumentError, match="by='time'"):
-        analyser.transfers("host", interval=1.0)
-    with pytest.raises(InvalidArgumentError, match="interval=0"):
-        analyser.transfers("time", interval=0)
-    with pytest.raises(InvalidArgumentError, match="intervals"):
-        analyser.transfers("time", interval=1e-9)
 
 
 _messages = st.lists(
@@ -155,9 +133,8 @@ _messages = st.lists(
 
 
 @examples(9)
-@given(_messages, st.integers(1, 24))
-def test_random_messages(messages: list[tuple[Any, ...]], eighths: int) -> None:
-    interval = eighths / 8
+@given(_messages)
+def test_random_messages(messages: list[tuple[Any, ...]]) -> None:
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory, "run")
         for name, address in enumerate((A, B)):
@@ -171,7 +148,6 @@ def test_random_messages(messages: list[tuple[Any, ...]], eighths: int) -> None:
             plugin.write((TRANSFER, rows), (COMPUTE, runs), (CLOCK, [row(CLOCK, timestamp=T)]))
         analyser = TraceAnalyser(path)
         pairs, functions = analyser.transfers(), analyser.transfers("function")
-        over_time = analyser.transfers("time", interval=interval)
 
     labels = {A: "worker-node1-0", B: "worker-node1-1", C: C}
     expected: dict[Any, float] = defaultdict(float)
@@ -199,14 +175,3 @@ def test_random_messages(messages: list[tuple[Any, ...]], eighths: int) -> None:
     assert sizes == pytest.approx(dict(of_functions), abs=1e-6)
     repeats = dict(zip(functions["Function"], functions["Moved Again (MB)"] * 1e6, strict=True))
     assert repeats == pytest.approx({key: again[key] for key in repeats}, abs=1e-6)
-
-    bins: dict[int, float] = defaultdict(float)
-    for start, duration, _, _, size, _ in messages:
-        if not duration:
-            bins[int(start / 8 // interval)] += size
-        for step in range(duration):  # an eighth of a second at a time
-            bins[int((start + step) / 8 // interval)] += size / duration
-    assert over_time["Size (MB)"].sum() * 1e6 == pytest.approx(sum(m[4] for m in messages))
-    for place, size in enumerate(over_time["Size (MB)"] * 1e6):
-        assert size == pytest.approx(bins[place], abs=1e-6)
-    assert (over_time[["Size (MB)", "Time (s)"]] >= 0).all(axis=None)

@@ -106,7 +106,7 @@ def test_the_questions_are_listed() -> None:
     result = analyse("--questions")
     assert result.exit_code == 0
     assert "  per_function_bottleneck(), short function\n      Sum up the task" in result.stdout
-    transfers = "transfers(by='worker'|'host'|'function'|'step'|'time'|'shuffle', interval=None)"
+    transfers = "transfers(by='worker'|'host'|'function'|'step'|'shuffle')"
     assert transfers in result.stdout
 
 
@@ -280,7 +280,7 @@ def test_hostile_keys_are_harmless(tmp_path: Path) -> None:
         (["several/on"], 1, "'several/on' contains 2 runs: once, one"),
         (["mine.msgpack", "--head", "0"], 2, "--head"),
         (["mine.msgpack", "-a", "gpu"], 2, "no question 'gpu'"),
-        (["mine.msgpack", "-a", "transfers(interval=open('x'))"], 2, "is not a question"),
+        (["mine.msgpack", "-a", "transfers(by=open('x'))"], 2, "is not a question"),
         (["mine.msgpack", "--json", "-o", "t"], 2, "cannot be used together"),
         (["mine.msgpack", "-o", "notes.txt"], 2, "'notes.txt' is a file"),
         (["mine.msgpack", "-o", "notes.txt/below"], 1, "notes.txt/below"),

@@ -255,21 +255,6 @@ def test_a_graph_is_sent_within_its_call(
     assert begin <= sent <= stop
 
 
-def test_where_the_client_s_time_went(client: Client, tmp_path: Path) -> None:
-    begin = time.monotonic()
-    with dasfprof.profile(client, directory=tmp_path) as run:
-        time.sleep(0.5)
-        future = client.submit(late, 1.5, 1, pure=False)
-        future.result()
-        client.submit(double, SlowToPickle(), pure=False)
-    whole = time.monotonic() - begin
-    table = run.analyser(progress=False).client_time().set_index("Class")["Time (s)"]
-    assert table.sum() <= whole
-    assert table["Its own code"] >= 0.5
-    assert 0.5 <= table["Waits for results"] <= whole - 0.5 - SLOW
-    assert SLOW <= table["Prepares graphs"] <= whole - 1.0
-
-
 def test_nothing_of_it_stays_and_errors_come_through(client: Client, tmp_path: Path) -> None:
     owners = (Client, Future, as_completed)
     before = [dict(vars(owner)) for owner in owners]

@@ -101,8 +101,7 @@ def large_gathers(run: RunFigures) -> Iterator[Finding]:
         "large-gathers",
         "The client fetches {received} of results and waits {receiving} for them after they have "
         "been computed.",
-        "{calls:call} fetched these results, most of them at {line}. See client_calls() and "
-        "client_time().",
+        "{calls:call} fetched these results, most at {line}. See client_calls().",
         "Keep large results on the cluster (persist() instead of compute(), futures instead of "
         "gather()), reduce them there, or write them to storage in tasks, with to_zarr() or "
         "to_parquet().",

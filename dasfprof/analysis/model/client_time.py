@@ -175,24 +175,18 @@ _SUMS = (
 
 
 class ClientTime(str, Enum):
-    """A category of the time of the client's main thread, with an explanation."""
+    """A category of the time of the client's main thread."""
 
-    meaning: str
-
-    def __new__(cls, label: str, meaning: str) -> ClientTime:
-        """Return a new category."""
-        member = str.__new__(cls, label)
-        member._value_, member.meaning = label, meaning
-        return member
-
-    WAITING = "Waits for results", "The client waited for results to be computed, or for an answer."
-    RECEIVING = "Receives results", "Results were received and deserialized."
-    PREPARING = (
-        "Prepares graphs",
-        "Graphs were built, tokenized, optimized, pickled, and handed to the connection.",
-    )
-    SCATTERING = "Scatters data", "Data was sent to the cluster."
-    OWN = "Its own code", "The program was in none of these calls. It may have built collections."
+    #: The client waited for results to be computed, or for an answer.
+    WAITING = "Waits for results"
+    #: Results were received and deserialized.
+    RECEIVING = "Receives results"
+    #: Graphs were built, tokenized, optimized, pickled, and handed to the connection.
+    PREPARING = "Prepares graphs"
+    #: Data was sent to the cluster.
+    SCATTERING = "Scatters data"
+    #: The program was in none of these calls. It may have built collections.
+    OWN = "Its own code"
 
 
 @once_per_trace
@@ -224,7 +218,7 @@ def single_calls(run: Run) -> pd.DataFrame:
 
 
 def meanwhile(run: Run, begins: Array, ends: Array) -> dict[ClientTime, float]:
-    """Return `client_time_of` within sorted, disjoint time ranges in Unix seconds.
+    """Return the client's seconds by category in sorted, disjoint ranges of Unix seconds.
 
     Within a call, the client first prepares, then waits, then receives. If a row sums up several
     calls and is only partly inside a time range, it is unknown which of its calls were inside. The
@@ -256,29 +250,16 @@ def _within(start: Array, stop: Array, begins: Array, ends: Array) -> Array:
     return overlap(first, last, begins, ends)
 
 
-def client_time_of(run: Run) -> dict[ClientTime, float]:
-    """Return the seconds of the client's main thread by category.
-
-    The result is empty if they were not recorded.
-    """
-    table = run.client_calls
-    main = table[(table["main"] == 1).to_numpy()]
-    if not len(main):
-        return {}
-    return _classes(main, float(np.nanmax(main["stop"]) - np.nanmin(main["time"])))
-
-
 def _classes(table: pd.DataFrame, total: float) -> dict[ClientTime, float]:
     named = table["call"].astype(object).to_numpy()
     seconds, waiting, receiving = (
         table[name].to_numpy(dtype=float) for name in ("seconds", "waiting", "receiving")
     )
-    is_call, scatters = named != RECORDING, named == "scatter"
-    others = is_call & ~scatters
+    scatters = named == "scatter"
     by_class = {
-        ClientTime.WAITING: float(waiting[others].sum()),
-        ClientTime.RECEIVING: float(receiving[others].sum()),
-        ClientTime.PREPARING: float((seconds - waiting - receiving)[others].sum()),
+        ClientTime.WAITING: float(waiting[~scatters].sum()),
+        ClientTime.RECEIVING: float(receiving[~scatters].sum()),
+        ClientTime.PREPARING: float((seconds - waiting - receiving)[~scatters].sum()),
         ClientTime.SCATTERING: float(seconds[scatters].sum()),
     }
     return {**by_class, ClientTime.OWN: max(total - sum(by_class.values()), 0.0)}

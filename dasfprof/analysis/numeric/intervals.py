@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dasfprof.analysis.numeric.groups import Groups
 from dasfprof.database.columns import Array
 from dasfprof.errors import InvalidArgumentError
 
@@ -77,33 +76,6 @@ class Intervals:
         # second.
         places = np.floor(np.round(times - self.begin, 6) / self.seconds)
         return np.clip(places, 0, max(self.count - 1, 0)).astype(np.int64)
-
-    def spread(self, starts: Array, seconds: Array, amounts: Array) -> Array:
-        """Distribute amounts over the intervals.
-
-        Each amount is spread evenly over the time range of `seconds` that begins at its start.
-        Parts outside of the run are added to the nearest interval.
-        """
-        stops = starts + seconds
-        first, last = self.places(starts), self.places(stops)
-        within = first == last
-        inside = [(first[within], amounts[within])]
-        starts, stops, first, last = starts[~within], stops[~within], first[~within], last[~within]
-        rate = amounts[~within] / seconds[~within]
-        begun = np.maximum(self.begin + (first + 1) * self.seconds - starts, 0.0)
-        ended = np.maximum(stops - self.begin - last * self.seconds, 0.0)
-        inside += [(first, rate * begun), (last, rate * ended)]
-        # Intervals between the first and the last one are covered completely. In these, the rate
-        # rises after the first interval and falls at the last one.
-        steps = [(first + 1, rate), (last, -rate)]
-        spans = [(first + 1, np.ones(len(rate))), (last, -np.ones(len(rate)))]
-        amounts, rates, complete = map(self._summed, (inside, steps, spans))
-        rates = np.where(np.cumsum(complete) > 0, np.maximum(np.cumsum(rates), 0.0), 0.0)
-        return amounts + rates * self.seconds
-
-    def _summed(self, pairs: list[tuple[Array, Array]]) -> Array:
-        codes, values = (np.concatenate(parts) for parts in zip(*pairs, strict=True))
-        return Groups(codes, self.count + 1).sum(values)[: self.count]
 
 
 def union(begins: Array, ends: Array) -> tuple[Array, Array]:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dasfprof.analysis.model.client_time import ClientTime, client_time_of, find_calls, find_sent
+from dasfprof.analysis.model.client_time import find_calls, find_sent
 from dasfprof.analysis.run import Run
 from dasfprof.analysis.tables.columns import integers, known_texts, of_workers, text
 from dasfprof.analysis.tables.questions import question
@@ -81,31 +81,6 @@ def client_calls(run: Run) -> pd.DataFrame:
                 label: calls[name].to_numpy(dtype=float) / unit
                 for name, (label, unit) in _FIGURES.items()
             },
-        }
-    )
-
-
-@question("Client time by category", "time", needs="client_calls")
-def client_time(run: Run) -> pd.DataFrame:
-    """Divide the time of the client's main thread into categories.
-
-    Returns
-    -------
-    DataFrame
-        One row per category, with ``Class`` (the category), ``Time (s)``, ``Share (%)`` of the
-        recorded time, and ``Meaning``. Every recorded second counts in exactly one category. Empty
-        if the client called nothing and its end was not recorded.
-    """
-    seconds = client_time_of(run)
-    total = sum(seconds.values())
-    classes = [each for each in ClientTime if seconds.get(each, 0.0) > 0]
-    times = np.array([seconds[each] for each in classes], dtype=float)
-    return pd.DataFrame(
-        {
-            "Class": text([each.value for each in classes]),
-            "Time (s)": times,
-            "Share (%)": times / (total or 1.0) * 100,
-            "Meaning": text([each.meaning for each in classes]),
         }
     )
 

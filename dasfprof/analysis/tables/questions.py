@@ -268,7 +268,7 @@ def named(name: str) -> Question:
 
 
 def parse(text: str) -> Request:
-    """Parse a question with arguments in Python syntax: ``transfers("time", interval=1.0)``.
+    """Parse a question with arguments in Python syntax: ``task_counts(interval=1.0)``.
 
     Only literals are evaluated.
 
@@ -292,7 +292,7 @@ def parse(text: str) -> Request:
     if not isinstance(name, ast.Name) or "None" in arguments:  # None stands for **mapping.
         raise InvalidArgumentError(
             f"{text!r} is not a question. Pass a name, with or without arguments, such as "
-            'time_accounting or transfers("time", interval=1.0).'
+            "time_accounting or task_counts(interval=1.0)."
         )
     question = named(name.id)
     return Request(question, question.bind(*args, **arguments))

@@ -12,13 +12,11 @@ import pandas as pd
 from dasfprof.analysis.model.steps import step_groups
 from dasfprof.analysis.model.transfers import amounts, moved_outputs, succeeded_rows
 from dasfprof.analysis.numeric.groups import Groups, GroupSums, ratio
-from dasfprof.analysis.numeric.intervals import Intervals
 from dasfprof.analysis.run import Run
 from dasfprof.analysis.run.workers import NamedWorkers
-from dasfprof.analysis.tables.columns import INTERVAL, integers, known_texts, text
+from dasfprof.analysis.tables.columns import integers, known_texts, text
 from dasfprof.analysis.tables.questions import NO_PARTS, InParts, question
 from dasfprof.database.columns import Array
-from dasfprof.errors import InvalidArgumentError
 
 # --- What functions read from storage and wrote to it ---------------------------------------------
 
@@ -109,9 +107,9 @@ def storage(run: Run) -> pd.DataFrame:
     return table.take(order).reset_index(drop=True)
 
 
-# --- Transfers between workers, by pair, function, step and time, and messages of P2P shuffles ----
+# --- Transfers between workers, by pair, function and step, and messages of P2P shuffles ----------
 
-By = Literal["worker", "host", "function", "step", "time", "shuffle"]
+By = Literal["worker", "host", "function", "step", "shuffle"]
 _ENDS = ["From Host", "From Worker", "To Host", "To Worker"]
 
 
@@ -167,70 +165,23 @@ def _of_pairs(parts: Sequence[GroupSums], by: By) -> pd.DataFrame:
     return _by_size(pd.DataFrame(columns))
 
 
-def _time_sums(run: Run, interval: float | None) -> tuple[Array, Array, Array]:
-    """Return how many transfers start in each interval, and the bytes and seconds in it."""
-    table = run.transfers
-    intervals = Intervals.of_span(run.begin, run.end, interval)
-    start = table["start"].to_numpy()
-    timed = np.isfinite(start)
-    size, seconds = amounts(table, succeeded_rows(table))
-    start, size, seconds = start[timed], size[timed], seconds[timed]
-    return (
-        np.bincount(intervals.places(start), minlength=intervals.count),
-        intervals.spread(start, seconds, size),
-        intervals.spread(start, seconds, seconds),
-    )
-
-
-def _over_time(
-    run: Run, parts: Sequence[tuple[Array, Array, Array]], interval: float | None
-) -> pd.DataFrame:
-    intervals = Intervals.of_span(run.begin, run.end, interval)
-    began, moved, spent = (np.sum(sums, axis=0) for sums in zip(*parts, strict=True))
-    return pd.DataFrame(
-        {
-            INTERVAL: intervals.starts(),
-            "Transfers": began,
-            "Size (MB)": moved / 1e6,
-            "Time (s)": spent,
-            "Bandwidth (MB/s)": ratio(moved, spent) / 1e6,
-            "Throughput (MB/s)": moved / 1e6 / intervals.seconds,
-        }
-    )
-
-
-def _check_interval(by: By, interval: float | None) -> None:
-    if interval is not None and by != "time":
-        raise InvalidArgumentError(f"interval={interval!r} is for by='time', not for by={by!r}.")
-
-
-def _of_part(run: Run, by: By = "worker", *, interval: float | None = None) -> Any:
-    _check_interval(by, interval)
-    return _time_sums(run, interval) if by == "time" else _pair_sums(run, by)
-
-
-def _combined(
-    run: Run, parts: Sequence[Any], by: By = "worker", *, interval: float | None = None
-) -> pd.DataFrame:
-    return _over_time(run, parts, interval) if by == "time" else _of_pairs(parts, by)
-
-
 @question(
     "Transfers between workers",
     "balance",
-    in_parts=InParts(_of_part, _combined, by=("worker", "host", "time", "shuffle")),
+    in_parts=InParts(
+        _pair_sums,
+        lambda _, parts, by="worker": _of_pairs(parts, by),
+        by=("worker", "host", "shuffle"),
+    ),
 )
-def transfers(run: Run, by: By = "worker", *, interval: float | None = None) -> pd.DataFrame:
+def transfers(run: Run, by: By = "worker") -> pd.DataFrame:
     """Sum up the transfers between workers.
 
     Parameters
     ----------
     by
         ``"worker"`` or ``"host"`` for pairs of them, ``"function"`` or ``"step"`` that produced the
-        transferred results, ``"time"``, or ``"shuffle"`` for P2P shuffles, which are in none of the
-        others.
-    interval
-        Seconds, by time. None chooses a length that gives at most 60 intervals.
+        transferred results, or ``"shuffle"`` for P2P shuffles, which are in none of the others.
 
     Returns
     -------
@@ -256,13 +207,6 @@ def transfers(run: Run, by: By = "worker", *, interval: float | None = None) -> 
         - ``Deserialize (s)``: the part of the time that deserialized results
         - ``Moved Again (MB)``: moves after each key's first one
 
-        By time, one row per interval, with a message spread evenly over its time:
-
-        - ``Time Interval (seconds from begin)``
-        - ``Transfers`` that started in it
-        - ``Size (MB)``, ``Time (s)``, ``Bandwidth (MB/s)``
-        - ``Throughput (MB/s)``: size divided by the length of the interval
-
         By shuffle, one row per pair of workers, sorted by bytes in descending order. Shuffles
         without recorded messages are missing, and `Trace.notes` lists them:
 
@@ -270,7 +214,6 @@ def transfers(run: Run, by: By = "worker", *, interval: float | None = None) -> 
         - ``Time (s)``: until the receiver had split the data, and handed it to its disk or memory
         - ``Bandwidth (MB/s)``, ``Failed``
     """
-    _check_interval(by, interval)
     if by == "function":
         return _by_output(run, "Function", *run.keys.functions())
     if by == "step":
@@ -278,7 +221,7 @@ def transfers(run: Run, by: By = "worker", *, interval: float | None = None) -> 
         codes = np.full(len(run.keys), len(names) - 1, dtype=np.int64)
         codes[run.tasks["key_id"].to_numpy()] = of_runs  # The last run of each key remains.
         return _by_output(run, "Step", codes, names)
-    return _combined(run, [_of_part(run, by, interval=interval)], by, interval=interval)
+    return _of_pairs([_pair_sums(run, by)], by)
 
 
 def _others(run: Run, workers: NamedWorkers, column: pd.Series[Any]) -> tuple[Array, Array, Array]:
