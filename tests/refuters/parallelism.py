@@ -77,13 +77,7 @@ def slowing_functions(said: Said, evidence: Evidence) -> Iterator[str]:
     own = evidence.functions.get(str(said.function), Rows([]))
     own = own.where(lambda row: row["state"] in ("memory", None))
     yield from exceeds(said["attempts"], len(own) + len(evidence.unseen), "attempts")
-    keys = {(repr(row["key"]), row["run_id"]) for row in own}
-    called = evidence.rows("Task Arguments").where(
-        lambda row: (repr(row["key"]), row["run_id"]) in keys
-    )
-    if said["alike"] and (len(called) < len(own) or len(set(called.values("arguments"))) != 1):
-        yield "its runs were not called alike, as far as is known"
-    if not said["alike"] and (said.severity == "high" or said.promises):
+    if said.severity == "high" or said.promises:
         yield "nothing shows that its later runs have no more to do"
     third = len(own) // 3
     seconds = own.numbers("working")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -325,12 +324,11 @@ def slowing_functions(run: RunFigures) -> Iterator[Finding]:
         layers = int(run.layers_of_functions[code])
         if layers > 1 and not (layers >= FEWEST and trends.count_falls[place]):
             continue
-        first, excess = _excess(run, of_function)
+        excess = _excess(run, of_function)
         if excess <= 0:
             continue
-        durations = np.where(of_function, np.minimum(run.task_column("duration"), first), np.nan)
-        seconds = run.saved(excess * run.path_seconds_of(code), running=durations)
-        if seconds < _DEGRADES * run.wall:
+        costs = excess * float(run.working[of_function].sum()) / run.threads
+        if costs < _DEGRADES * run.wall:
             continue
         named = {
             "seconds of the function": trends.change["run"],
@@ -339,71 +337,37 @@ def slowing_functions(run: RunFigures) -> Iterator[Finding]:
             "starts": trends.count_change,
         }
         changes = {n: Factor(by[place]) for n, by in named.items() if np.isfinite(by[place])}
-        alike = _are_called_alike(run, of_function)
         by_name = ", ".join(f"{quantity} {times}" for quantity, times in changes.items())
-        why = (
-            "All of its tasks had arguments of the same types and sizes. "
-            if alike
-            else "Either later tasks have more to do, or something grows from call to call. "
-            "Their arguments differ or were not recorded. "
-        )
-        state = (
-            "Check {function} for something that grows from call to call: caches, lists and "
-            "files that are appended to, or connections and memory that are not released. "
-            "Restart the workers (client.restart(), or --lifetime): if the tasks are fast again, "
-            "the cause is in the worker processes."
-        )
         yield Finding.of(
             "slowing-functions",
             "{function} gets slower during the run: its last tasks take {times} times as long "
             "as its first.",
             f"From the first to the last third of {{attempts:attempt}}, these changed by a factor "
-            f"of: {by_name}. "
-            f"{why}{{hottest}}See degradation().",
-            state
-            if alike
-            else "Run some of the last tasks first. If they are just as slow, their inputs are "
-            "the reason and {function} itself is not slowing down. If they are fast, the function "
-            f"does slow down. {state}",
+            f"of: {by_name}. Either later tasks have more to do, or something grows from call to "
+            "call. {hottest}See degradation() and task_arguments().",
+            "Run some of the last tasks first. If they are just as slow, their inputs are the "
+            "reason and {function} itself is not slowing down. If they are fast, check {function} "
+            "for something that grows from call to call: caches, lists and files that are appended "
+            "to, or connections and memory that are not released. Restart the workers "
+            "(client.restart(), or --lifetime): if the tasks are fast again, the cause is in the "
+            "worker processes.",
             function=name,
             times=Factor(trends.change["run"][place]),
             attempts=Count(trends.attempts[place]),
             changes=changes,
-            alike=alike,
             hottest=hottest_line(run.trace, name),
-            # If later tasks are slower because they have more to do, restarting workers saves
-            # nothing.
-            seconds=seconds if alike else float("nan"),
-            costs=seconds,
-            at_most="high" if alike else "low",
+            # Later tasks may have more to do, so the finding promises nothing.
+            costs=costs,
+            at_most="low",
         )
 
 
-#: Arguments that determine how much work a task has: arrays and tables by their shape, and values.
-#: Other arguments, such as lists and objects, may contain any amount of data.
-_TELLING = re.compile(
-    r"""(\w+: )?(.*\([\d, ]*\)|None|NoneType|True|False|-?\d[\d.e+-]*|'.*'|".*")"""
-)
-
-
-def _are_called_alike(run: RunFigures, of_function: Array) -> bool:
-    """Return whether all recorded task runs of a function have equal arguments."""
-    table, rows = run.trace.arguments, np.flatnonzero(of_function & run.succeeded)
-    if not len(table):
-        return False
-    tasks = run.trace.tasks[["key_id", "run_id"]].iloc[rows]
-    called = tasks.merge(table[["key_id", "run_id", "arguments"]], on=["key_id", "run_id"])
-    texts = set(called["arguments"].astype(str))
-    alike = len(called) >= len(rows) and len(texts) == 1
-    return alike and all(_TELLING.fullmatch(part) for part in texts.pop().split("; "))
-
-
-def _excess(run: RunFigures, of_function: Array) -> tuple[float, float]:
-    """Return the mean seconds of a function's first task runs, and the fraction of time beyond.
+def _excess(run: RunFigures, of_function: Array) -> float:
+    """Return the fraction of a function's time above that of its first task runs.
 
     If the first third of the task runs is not clearly faster than the last third, the fraction is
-    0. Otherwise, the mean covers only the first tenth, because the function already gets slower
-    within the first third. CPU wait is not counted, since a busier host does not make the function
+    0. Otherwise it is relative to the first tenth, because the function already gets slower within
+    the first third. CPU wait is not counted, since a busier host does not make the function
     slower.
     """
     rows = np.flatnonzero(of_function & run.succeeded)
@@ -411,6 +375,6 @@ def _excess(run: RunFigures, of_function: Array) -> tuple[float, float]:
     seconds, third = run.working[rows], max(len(rows) // 3, 1)
     first, last = float(seconds[:third].mean()), float(seconds[-third:].mean())
     if last < LAST_BY_FIRST * first:
-        return first, 0.0
+        return 0.0
     first = min(first, float(seconds[: max(len(rows) // 10, _FIRST)].mean()))
-    return first, max(1 - first / float(seconds.mean()), 0.0)
+    return max(1 - first / float(seconds.mean()), 0.0)
