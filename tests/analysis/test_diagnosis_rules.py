@@ -419,8 +419,8 @@ LIBRARIES = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_T
 finds("gil-contention", "a lock that samples show", Plan(four_lanes("loop", 1.0, 4, cpu=0.5),
     sampled=sampled_lanes(["lock", "running"])), severity="high", function="loop", seconds=2.0,
     sampled=0.5, at_a_time=2.0, settings=ONE_EACH)
-finds("gil-contention", "without samples a lock and a sleep are alike",
-    Plan(four_lanes("loop", 1.0, 4, cpu=0.5)), severity="medium", function="loop", sampled=None)
+spares("without samples a lock and a sleep are alike", Plan(four_lanes("loop", 1.0, 4, cpu=0.5)),
+    "gil-contention")
 finds("cpu-oversubscribed", "too few cores", half_on_cores(), alone=True, costs=2.0,
     settings=[{"threads_per_worker": "fewer"}])
 finds("cpu-oversubscribed", "no more threads than cores", half_on_cores(cores=2),

@@ -366,10 +366,7 @@ def gil_contention(said: Said, evidence: Evidence) -> Iterator[str]:
     """
     samples = evidence.rows("Task Sample")
     seconds = {name: own.numbers("interval").sum() for name, own in samples.by("activity").items()}
-    if said["sampled"] is None:
-        if said.severity == "high":
-            yield "no sample tells what its threads waited for"
-    elif not seconds.get("lock"):
+    if not seconds.get("lock"):
         yield "no sample waited for the interpreter's lock"
     most_beside = max(
         float(evidence.between("timestamp", "stop", own).values.max(initial=0.0))

@@ -72,36 +72,21 @@ def gil_contention(run: RunFigures) -> Iterator[Finding]:
         return
     rows = np.flatnonzero(contended[worker] & using)
     lock, others = _sampled_waits(run, np.unique(run.functions.codes[rows]))
-    if lock < others:
-        return  # These tasks sleep, or wait for something other than the GIL.
-    by_samples, waits = not np.isnan(lock), run.waits_for_cores
-    who = "{at_a_time} tasks at a time, mostly of {function}, use only {cores} cores."
-    processes = (
-        "start {threads} times as many workers with threads_per_worker=1, or make {function} "
-        "release the GIL (NumPy, Numba with nogil=True)."
-    )
+    if not lock >= others:
+        return  # These tasks sleep, wait for something other than the GIL, or were hardly sampled.
+    waits = run.waits_for_cores
     yield Finding.of(
         "gil-contention",
-        f"Threads compete for the GIL of their process: {who}"
-        if by_samples
-        else f"Threads of one process wait although cores are free: {who}",
-        "For {blocked} of their time, these tasks neither used a core nor waited for one"
-        + (
-            ". Stack samples show that they waited for the GIL for {sampled} of their time. "
-            if by_samples
-            else ". The cause is either the GIL, as in pure Python code, or another lock, a "
-            "service, a file, or sleeping. There are not enough stack samples to "
-            "distinguish these. "
-        )
-        + f"This affects {{tasks:task}} on {{workers:worker}}. {needs_cores(waits)}See "
+        "Threads compete for the GIL of their process: {at_a_time} tasks at a time, most of them "
+        "{function}, use only {cores} cores.",
+        "For {blocked} of their time, these tasks neither used a core nor waited for one. Stack "
+        "samples show that they waited for the GIL for {sampled} of their time. This affects "
+        f"{{tasks:task}} on {{workers:worker}}. {needs_cores(waits)}See "
         'time_accounting("function").',
-        f"Use processes instead of threads: {processes}"
-        if by_samples
-        else "Record a longer run to confirm the cause: with enough samples, hot_lines() "
-        "separates waits for the GIL from other waits. If tasks wait for the GIL, use "
-        f"processes instead of threads: {processes}",
+        "Use processes instead of threads: start {threads} times as many workers with "
+        "threads_per_worker=1, or make {function} release the GIL (NumPy, Numba with nogil=True).",
         function=most_of(run, rows),
-        sampled=Share(lock) if by_samples else None,
+        sampled=Share(lock),
         at_a_time=Factor(at_a_time[contended].mean()),
         cores=Factor(cores[contended].mean()),
         blocked=Share(blocked[contended].mean()),
@@ -109,11 +94,8 @@ def gil_contention(run: RunFigures) -> Iterator[Finding]:
         workers=Count(contended.sum()),
         core_wait=waits,
         threads=threads_per_worker(run),
-        settings=[
-            processes_in_place_of_threads(run, None if by_samples else "they wait for the GIL")
-        ],
+        settings=[processes_in_place_of_threads(run)],
         seconds=run.saved(lost, running=without_waiting(run, rows)),
-        at_most="high" if by_samples else "medium",
     )
 
 
@@ -367,10 +349,10 @@ def garbage_collection(run: RunFigures) -> Iterator[Finding]:
     )
 
 
-def processes_in_place_of_threads(run: RunFigures, condition: str | None = None) -> Change:
+def processes_in_place_of_threads(run: RunFigures) -> Change:
     """Return the change to single-threaded workers with the same total number of threads."""
     workers = int(threads_per_worker(run)) * run.worker_count
-    return Change.of_cluster(condition, n_workers=workers, threads_per_worker=1, processes=True)
+    return Change.of_cluster(n_workers=workers, threads_per_worker=1, processes=True)
 
 
 def fewer_threads(run: RunFigures) -> list[Change]:

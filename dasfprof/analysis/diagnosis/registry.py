@@ -51,8 +51,6 @@ class Change:
     settings: Mapping[str, Value]
     #: Names of settings that must not change for the finding's figures to hold.
     excludes: tuple[str, ...] = ()
-    #: Condition under which the change helps, or None if it always does.
-    condition: str | None = None
     #: Function that the change is about, and the source line that built its tasks.
     function: str | None = None
     line: str | None = None
@@ -64,15 +62,16 @@ class Change:
     def as_data(self) -> dict[str, Any]:
         """Return the change as JSON-compatible data.
 
-        The item ``edit`` is missing if there is no edit.
+        The item ``edit`` is missing if there is no edit. The item ``condition`` is always None.
         """
         data = {**asdict(self), "settings": dict(self.settings), "excludes": list(self.excludes)}
+        data["condition"] = None  # Documents of this version have it.
         return {name: value for name, value in data.items() if name != "edit" or value}
 
     @classmethod
-    def of_cluster(cls, condition: str | None = None, /, **settings: Value) -> Change:
+    def of_cluster(cls, **settings: Value) -> Change:
         """Return a change of some cluster keywords that excludes changes of the others."""
-        return cls(settings, tuple(n for n in OF_CLUSTERS if n not in settings), condition)
+        return cls(settings, tuple(n for n in OF_CLUSTERS if n not in settings))
 
 
 class Advice(NamedTuple):

@@ -241,7 +241,6 @@ class ProgramRuns:
         sides: tuple[Sequence[Done], Sequence[Done]],
         *,
         obstacle: str = "",
-        notes: Sequence[str] = (),
         tests: int = 1,
     ) -> Trial:
         """Return a comparison between runs with a change and baseline runs.
@@ -256,12 +255,10 @@ class ProgramRuns:
             The baseline runs, and the runs with the change.
         obstacle
             Reason why there is no result, or an empty text.
-        notes
-            Notes of the trial.
         tests
             Number of changes that are compared with the same baseline runs.
         """
-        notes = [*notes, *_already(sides[1], change), *self._same_chunks(sides[1], change)]
+        notes = [*_already(sides[1], change), *self._same_chunks(sides[1], change)]
         if not obstacle and not all(sides):
             obstacle = "The time limit was reached without a result. Increase --time-limit."
         if obstacle:

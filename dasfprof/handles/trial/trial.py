@@ -42,7 +42,6 @@ class Suggested:
     rule: str = ""
     finding: str = ""
     promised: float = math.nan
-    condition: str = ""
     #: The program with other code, or None if the change has only settings.
     program: Program | None = None
 
@@ -149,9 +148,7 @@ class Trials:
                 break
             if pairs in LOOKS and gain_of(sides).kind != "cannot tell":
                 break
-        words = suggested.condition
-        notes = [f"This suggestion applies if {words}."] if words else []
-        trial = runs.trial(change, about, sides, obstacle=obstacle, notes=notes)
+        trial = runs.trial(change, about, sides, obstacle=obstacle)
         if suggested.program is None or trial.gain is None or trial.gain.pairs < LOOKS[0]:
             return trial
         before, after = ([run for done in side for run in done.runs] for side in sides)
@@ -190,7 +187,7 @@ def suggestions(done: Done, as_setting: _AsSetting | None = None) -> tuple[list[
             if any(name in OF_PROGRAMS for name in change):
                 in_code.append(f"{in_words(change)} ({finding.rule})")
             elif finding.weight > 0:
-                about = finding.rule, finding.text, finding.seconds, data["condition"] or ""
+                about = finding.rule, finding.text, finding.seconds
                 weighted.append((finding.weight, Suggested(change, *about)))
     weighted.sort(key=lambda each: -each[0])
     distinct: dict[str, Suggested] = {}
