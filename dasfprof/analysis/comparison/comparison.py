@@ -125,7 +125,7 @@ class Comparison:
         medians. If there is one run per group, the Mann-Whitney test compares the tasks of the two
         runs. In this case, differences that two runs may have by chance do not count as changes.
         """
-        return compare_functions(*self._traces, self._least_of_one)
+        return compare_functions(*self._traces, self._least_of_single_runs)
 
     @cached_property
     def steps(self) -> pd.DataFrame:
@@ -133,7 +133,7 @@ class Comparison:
 
         The table is empty if no run has steps.
         """
-        table = compare_functions(*self._traces, self._least_of_one, "step")
+        table = compare_functions(*self._traces, self._least_of_single_runs, "step")
         return table if set(table["Step"]) - {NO_STEP} else table.head(0)
 
     @cached_property
