@@ -18,7 +18,7 @@ from IPython.core.error import UsageError
 from IPython.core.magic_arguments import MagicArgumentParser
 from IPython.display import display
 
-from dasfprof.config.kinds import Frequency, Switch, Whole
+from dasfprof.config.kinds import Frequency, Integer, Switch
 from dasfprof.config.options import RECORDING
 from dasfprof.database.storage import is_url
 from dasfprof.errors import DasfprofError
@@ -245,8 +245,8 @@ def _parser() -> MagicArgumentParser:
         kind: dict[str, Any] = {}
         if isinstance(option, Switch):
             kind = {"action": BooleanOptionalAction}
-        elif isinstance(option, Frequency | Whole):
-            kind = {"type": int if isinstance(option, Whole) else float}
+        elif isinstance(option, Frequency | Integer):
+            kind = {"type": int if isinstance(option, Integer) else float}
         if name != "name":
             parser.add_argument(*flags, f"--{option.config_name}", **kind)
     return parser

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from dasfprof.cli import ScriptInterrupted
-from dasfprof.config.kinds import Choice, Frequency, Option, Seconds, Size, Switch, Whole
+from dasfprof.config.kinds import Choice, Frequency, Integer, Option, Seconds, Size, Switch
 from dasfprof.config.options import RECORDING
 from dasfprof.errors import DasfprofError, InvalidArgumentError
 from dasfprof.handles.script import apply_config, observe_clients, run_script
@@ -52,8 +52,8 @@ class Checked(click.ParamType):  # type: ignore[type-arg]
     def __init__(self, option: Option) -> None:
         self._option = option
         self._number: type[float] | type[int] | None = None
-        if isinstance(option, Seconds | Frequency | Whole):
-            self._number = int if isinstance(option, Whole) else float
+        if isinstance(option, Seconds | Frequency | Integer):
+            self._number = int if isinstance(option, Integer) else float
         self.name = "number" if self._number else "text"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:

@@ -135,7 +135,7 @@ class Ship(Choice):
         return super().check("off" if value == "none" else value)
 
 
-class Whole(Option):
+class Integer(Option):
     """A setting whose value is an integer number of events."""
 
     def check(self, value: Any) -> int:

@@ -18,6 +18,7 @@ from dasfprof.config.kinds import (
     Choice,
     Days,
     Frequency,
+    Integer,
     LogLevel,
     Option,
     Pages,
@@ -27,7 +28,6 @@ from dasfprof.config.kinds import (
     Ship,
     Size,
     Switch,
-    Whole,
 )
 
 ProfilerName = Literal["cprofile"]
@@ -61,9 +61,9 @@ class Options(TypedDict, total=False):
     # Options for showing a run while it is in progress.
     prometheus: Annotated[bool | None, Switch()]
     # Options for writing, sending and ending a run.
-    commit_threshold: Annotated[int | None, Whole()]
+    commit_threshold: Annotated[int | None, Integer()]
     flush_interval: Annotated[str | float | None, Seconds()]
-    max_pending: Annotated[int | None, Whole()]
+    max_pending: Annotated[int | None, Integer()]
     segment_size: Annotated[str | int | None, Size()]
     response_timeout: Annotated[str | float | None, Seconds()]
     orphan_timeout: Annotated[str | float | None, Seconds()]

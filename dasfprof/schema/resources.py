@@ -61,7 +61,7 @@ def _named(begin: str) -> tuple[Column, ...]:
 #: Columns about the host. One worker of each host samples their values once per second.
 HOST_COUNTERS = _named("host_")
 #: Columns about the GPU that the worker uses. They are only filled if this worker samples that GPU.
-OWN_GPU = _named("gpu_")
+WORKER_GPU = _named("gpu_")
 
 MANAGED_MEMORY = event_kind(
     "Managed Memory",

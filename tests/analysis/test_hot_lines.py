@@ -14,7 +14,7 @@ from traces.in_memory import made_trace
 from dasfprof import TraceAnalyser
 from dasfprof.analysis.stack_samples.places import (
     IN_POOL,
-    OWN_POOL,
+    TASK_POOL,
     UNKNOWN_WAIT,
     hottest_line,
     import_of,
@@ -376,8 +376,8 @@ def test_the_line_of_a_pools_thread() -> None:
     assert line_of((*waiting, thread, score)) == (score, IN_POOL)
     # Without a user's line in the pool's thread, it is that of the task.
     assert line_of((*waiting, thread, norm)) == (waiting[0], IN_POOL)
-    assert waited_for((*waiting, thread, score)) == OWN_POOL
-    assert waited_for((*waiting, thread, norm)) == OWN_POOL
+    assert waited_for((*waiting, thread, score)) == TASK_POOL
+    assert waited_for((*waiting, thread, norm)) == TASK_POOL
     assert waited_for((score,)) == UNKNOWN_WAIT
 
 

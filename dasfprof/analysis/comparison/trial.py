@@ -11,7 +11,7 @@ import numpy as np
 import yaml
 
 from dasfprof.analysis.comparison.comparison import ChangedFinding, ChangeOfFinding
-from dasfprof.analysis.comparison.verdict import LEAST_OF_ONE, p_in_words
+from dasfprof.analysis.comparison.verdict import LEAST_OF_SINGLE_RUNS, p_in_words
 from dasfprof.analysis.diagnosis.registry import OF_CLUSTERS, Value
 from dasfprof.analysis.numeric.significance import (
     CERTAIN,
@@ -28,7 +28,7 @@ OF_CODE = ("patch", "script")
 #: that all these tests together are as rarely wrong as a single test.
 LOOKS = (3, 4, 6, 9)
 #: Minimum fraction of the time that counts as a gain.
-_LEAST = LEAST_OF_ONE
+_LEAST = LEAST_OF_SINGLE_RUNS
 #: Error probability of the confidence interval of a gain.
 _OUTSIDE = 0.05
 

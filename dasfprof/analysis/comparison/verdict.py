@@ -81,7 +81,7 @@ Kind = Literal["faster", "slower", "no difference", "cannot tell"]
 
 #: Minimum difference (fraction) that is reported if there is one run per group. Runs of the same
 #: program on the same host differ by a few percent, which a single run cannot show.
-LEAST_OF_ONE = 0.05
+LEAST_OF_SINGLE_RUNS = 0.05
 #: Number of standard deviations within which the difference of two runs is in 99 of 100 cases.
 _WITHIN = 2.58
 
@@ -182,10 +182,10 @@ def _of_single_runs(means: tuple[float, float], least: float, by_how_much: str) 
 def least_of_single_runs(before: ComparedRun, after: ComparedRun) -> float:
     """Return the minimum difference that can be detected if there is one run per group.
 
-    It is computed from the spread within each of the two runs. It is at least `LEAST_OF_ONE`.
+    It is computed from the spread within each run, and is at least `LEAST_OF_SINGLE_RUNS`.
     """
     within = _WITHIN * math.hypot(*(relative_spread(run.trace) for run in (before, after)))
-    return max(within, LEAST_OF_ONE)
+    return max(within, LEAST_OF_SINGLE_RUNS)
 
 
 def _refusal(before: Sequence[ComparedRun], after: Sequence[ComparedRun]) -> str:

@@ -55,7 +55,7 @@ def work_outside_tasks(run: RunFigures) -> Iterator[Finding]:
     if not local:  # While a client waits for workers or for their end, it does not work itself.
         waiting = client_fraction(run.trace, *spans, phase="waiting") * (end - since)
         is_recorded = len(run.trace.client_samples) + len(run.trace.client_calls) > 0
-        running = meanwhile(run.trace, *spans).get(ClientTime.OWN, client) * is_recorded
+        running = meanwhile(run.trace, *spans).get(ClientTime.PROGRAM, client) * is_recorded
         client = min(client, running, end - since - waiting) - at_a_prompt(run.trace, *times)
         client = max(client, 0.0)
     seconds = functions + calls + client

@@ -25,10 +25,10 @@ from dasfprof.analysis.stack_samples.places import (
     CLUSTER_LOCK,
     LOCK,
     NETWORK,
-    OWN_POOL,
     PROCESS_LOCK,
     READER,
     SLEEP,
+    TASK_POOL,
     hottest_line,
     waits_of,
 )
@@ -265,7 +265,7 @@ def _blocked(run: RunFigures, name: str, rows: Array, name_rows: Array, share: S
     failed = _share_failed(run, name)
     others, threads = other_threads_cpu(run.trace).get(name, 0.0), threads_per_worker(run)
     of_others = _of_others(run, name, name_rows)
-    in_pool = waits.get(OWN_POOL, 0.0) >= _LOCKED
+    in_pool = waits.get(TASK_POOL, 0.0) >= _LOCKED
     shown = max(waits.get(SLEEP, 0.0), waits.get(NETWORK, 0.0)) >= _SHOWN * sum(waits.values())
     more = min(max(round(threads / max(on_cpu, 0.1)), 2 * threads), 10 * threads)
     advised = bool(waits) and shown and not of_others and not in_pool and failed is None
@@ -332,7 +332,7 @@ def _blocked(run: RunFigures, name: str, rows: Array, name_rows: Array, share: S
         threads=threads,
         waits={what: Share(share) for what, share in waits.items()},
         other_threads=Seconds(others) if of_others else None,
-        in_pool=Share(waits[OWN_POOL]) if in_pool else None,
+        in_pool=Share(waits[TASK_POOL]) if in_pool else None,
         failed=failed,
         more_threads=Count(more) if advised else None,
         seconds=run.saved(float("nan"), threads=more) if advised else float("nan"),

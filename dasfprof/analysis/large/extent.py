@@ -38,7 +38,7 @@ from dasfprof.database.columns import Array
 #: worker.
 CAME, SENT = ("scheduler_waiting", "queued"), ("sent", "received")
 #: Columns of early task runs (see `_early`) that the accounts of thread time need.
-_KEPT = (
+_COLUMNS = (
     *("worker_id", "run_id", "function", "state", "source", "thread", "start", "duration"),
     *("received", "ready", "executing", "seceded", "done", "scheduler_state", "scheduler_start"),
     *("scheduler_stop", "scheduler_waiting", "queued", "stolen", "sent", "known", "lost", "reason"),
@@ -145,7 +145,7 @@ def _early(runs: pd.DataFrame, begins: Array, since: float, threads: int) -> pd.
         times = earliest(runs, name)
         waiting = np.flatnonzero(late & (times < since))
         parts.append(waiting[np.argsort(times[waiting], kind="stable")][:threads])
-    return runs.iloc[np.unique(np.concatenate(parts))][[name for name in _KEPT if name in runs]]
+    return runs.iloc[np.unique(np.concatenate(parts))][[name for name in _COLUMNS if name in runs]]
 
 
 def _seen(run: Run) -> Bounds:

@@ -186,7 +186,7 @@ class ClientTime(str, Enum):
     #: Data was sent to the cluster.
     SCATTERING = "Scatters data"
     #: The program was in none of these calls. It may have built collections.
-    OWN = "Its own code"
+    PROGRAM = "Its own code"
 
 
 @once_per_trace
@@ -262,7 +262,7 @@ def _classes(table: pd.DataFrame, total: float) -> dict[ClientTime, float]:
         ClientTime.PREPARING: float((seconds - waiting - receiving)[~scatters].sum()),
         ClientTime.SCATTERING: float(seconds[scatters].sum()),
     }
-    return {**by_class, ClientTime.OWN: max(total - sum(by_class.values()), 0.0)}
+    return {**by_class, ClientTime.PROGRAM: max(total - sum(by_class.values()), 0.0)}
 
 
 # --- Large values that were embedded in each of many tasks, and their cost -----------------------

@@ -42,7 +42,7 @@ def find_chunks(run: Run) -> Chunks:
     groups = Groups(function.codes.to_numpy(), len(function.categories))
     size = runs["size"].to_numpy(dtype=float)
     given = runs["input_size"].to_numpy(dtype=float)
-    chunk_size = np.fmax(given * _own_share(run, groups, succeeded)[groups.codes], size)
+    chunk_size = np.fmax(given * _distinct_share(run, groups, succeeded)[groups.codes], size)
     codes, shapes = pd.factorize(runs["shape"].to_numpy(dtype=object))
     # Index of the shape of each task run's result, or -1 if the result is neither an array nor a
     # dataframe.
@@ -73,7 +73,7 @@ def larger_shape(shape: tuple[int, ...], blocks: tuple[int, ...], factor: float)
     return tuple(grown)
 
 
-def _own_share(run: Run, groups: Groups, succeeded: Array) -> Array:
+def _distinct_share(run: Run, groups: Groups, succeeded: Array) -> Array:
     """Return the fraction of its input bytes that each function counts.
 
     If several task runs share an input, each of them counts only a part of it.

@@ -224,7 +224,7 @@ _OF_CLIENT = {"wait", "gather", "result", "exception", "traceback", "get", "comp
 #: tasks; the end of a sleep; the network; a thread or process that the task started; a library that
 #: reads files; or something unknown.
 PROCESS_LOCK, CLUSTER_LOCK, LOCK = "process lock", "cluster lock", "lock"
-OTHER_TASKS, SLEEP, NETWORK, OWN_POOL = "other tasks", "sleep", "network", "own pool"
+OTHER_TASKS, SLEEP, NETWORK, TASK_POOL = "other tasks", "sleep", "network", "own pool"
 READER, UNKNOWN_WAIT = "library that reads files", "unknown"
 #: Files that acquire each kind of lock. Locks of a process are those of Python, Dask and xarray.
 _LOCKS = {
@@ -253,7 +253,7 @@ def waited_for(stack: Stack) -> str:
         line = source_of(stack[-1])
         if _LINE_OF_LOCK.search(line):
             return LOCK
-        return SLEEP if _LINE_OF_SLEEP.search(line) else OWN_POOL if in_pool else UNKNOWN_WAIT
+        return SLEEP if _LINE_OF_SLEEP.search(line) else TASK_POOL if in_pool else UNKNOWN_WAIT
     if any(_NETWORK.search(file) for _, file in calls[-_DEEP:]):
         return NETWORK
     if any(_READERS.search(file) for _, file in calls[-_DEEP:]):
@@ -262,7 +262,7 @@ def waited_for(stack: Stack) -> str:
     # thread are always those of a pool, so only the inner frames count.
     inner = [file for _, file in calls[-_DEEP:] if not file.endswith("/zarr/core/sync.py")]
     pool = len(inner) == _DEEP and any("/concurrent/futures/" in file for file in inner)
-    return OWN_POOL if in_pool or (pool and len(calls) > _DEEP) else UNKNOWN_WAIT
+    return TASK_POOL if in_pool or (pool and len(calls) > _DEEP) else UNKNOWN_WAIT
 
 
 def waits_of(run: Run, function: str) -> dict[str, float]:

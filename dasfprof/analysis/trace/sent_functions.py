@@ -45,18 +45,18 @@ class SentFunctions:
         for row in sent:
             name, first = str(row["function"]), int(row["line"])
             if isinstance(row["file"], str):
-                self._functions.setdefault((_own_name(name), first), {}).setdefault(
+                self._functions.setdefault((_unqualified(name), first), {}).setdefault(
                     row["file"], row
                 )
                 span = first, int(row["last"]), row["file"]
-                self._spans.setdefault(_own_name(name), []).append(span)
+                self._spans.setdefault(_unqualified(name), []).append(span)
 
     def file(self, function: str, line: int) -> str:
         """Return the file of a line of a function that was pickled by value.
 
         The result is `DYNAMIC` if the file is unknown or not unique.
         """
-        spans = self._spans.get(_own_name(function), ())
+        spans = self._spans.get(_unqualified(function), ())
         files = {file for first, last, file in spans if first <= line <= last}
         return files.pop() if len(files) == 1 else DYNAMIC
 
@@ -96,7 +96,9 @@ class SentFunctions:
         rows = code[["function", "line", "file", "source", "missing"]].astype(object)
         for place, (function, line, file, *_) in enumerate(rows.itertuples(index=False)):
             named = (
-                self._functions.get((_own_name(str(function)), line), {}) if file == DYNAMIC else {}
+                self._functions.get((_unqualified(str(function)), line), {})
+                if file == DYNAMIC
+                else {}
             )
             if len(named) == 1:
                 (sent,) = named.values()
@@ -105,7 +107,7 @@ class SentFunctions:
             code[name] = rows[name].astype("category")
 
 
-def _own_name(function: str) -> str:
+def _unqualified(function: str) -> str:
     """Return the unqualified name of a function, which tracebacks contain."""
     return function.rpartition(".")[2]
 

@@ -223,7 +223,7 @@ def knows_nothing(run: Run, end: RunEnd, row: dict[str, Any], life: pd.Series | 
         at = np.flatnonzero((run.workers["address"] == life["address"]).to_numpy(dtype=bool))
         if np.isin(run.under_way["worker_id"], at).any():
             return False
-    return bool(keys & _kept_for_long(run, end.time, str(row["worker"])))
+    return bool(keys & _long_processing(run, end.time, str(row["worker"])))
 
 
 def idle_seconds(run: Run, address: str) -> float:
@@ -234,7 +234,7 @@ def idle_seconds(run: Run, address: str) -> float:
     return IDLE_INTERVAL if len(executing) and executing[-1] == 0 else 0.0
 
 
-def _kept_for_long(run: Run, time: float, address: str) -> set[str]:
+def _long_processing(run: Run, time: float, address: str) -> set[str]:
     """Return the keys that had the state processing on a worker in all recent scheduler states."""
     states = run.scheduler_states
     before = states[states["time"] <= time - _LONG]

@@ -23,8 +23,8 @@ from dasfprof.schema.events import Schema
 from dasfprof.schema.resources import (
     DISK_USAGE,
     MANAGED_MEMORY,
-    OWN_GPU,
     RESOURCE_USAGE,
+    WORKER_GPU,
 )
 from dasfprof.system import PROC
 
@@ -147,7 +147,7 @@ Rows = Iterable[tuple[Schema, tuple[Any, ...]]]
 
 #: Columns of "Resource Usage", in their order.
 _COLUMNS = [name for name, _ in RESOURCE_USAGE.fields + RESOURCE_USAGE.args]
-_WORKER_GPU = [column.name for column in OWN_GPU]
+_WORKER_GPU = [column.name for column in WORKER_GPU]
 
 
 class Probe(Protocol):

@@ -78,8 +78,8 @@ class SchedulerUnderWay:
         self._stop_observing: Callable[[], object] = lambda: None
         self._last: tuple[Any, ...] | None = None
         #: Time when a row is due even without a change (`_due`), and time until which no row is
-        #: written (`_rest_until`). Both are on the monotonic clock.
-        self._due = self._rest_until = 0.0
+        #: written (`_pause_until`). Both are on the monotonic clock.
+        self._due = self._pause_until = 0.0
 
     def start(self) -> None:
         """Start snapshots on the event loop, and a thread that watches the event loop."""
@@ -111,7 +111,7 @@ class SchedulerUnderWay:
 
     def _sample(self) -> None:
         now = monotonic()
-        if now < self._rest_until:
+        if now < self._pause_until:
             return
         current = fingerprint(self._scheduler)
         if now >= self._due or current != self._last:
@@ -120,7 +120,7 @@ class SchedulerUnderWay:
             self._write("interval")
             self._due = now + QUIET_INTERVAL
             cost = thread_time() - begin
-            self._rest_until = now + min(QUIET_INTERVAL, cost / SHARE) - INTERVAL / 2
+            self._pause_until = now + min(QUIET_INTERVAL, cost / SHARE) - INTERVAL / 2
 
     def note(self, message: Any) -> None:
         """Write a row if the scheduler logs that it is about to release the tasks of a client."""

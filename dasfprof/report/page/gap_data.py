@@ -27,7 +27,7 @@ from dasfprof.report.formats.tracks import ThreadTracks, busy_until
 from dasfprof.report.page.document import PackedColumn, offsets, pack_integers, scaled, seconds
 
 #: Number of steps that represent all of a worker's free time in a cell.
-_WHOLE = 0xFFFF
+_UNITS = 0xFFFF
 #: Threshold (fraction of a cell): smaller remainders are rounding errors.
 _LEAST = 0.01
 #: Index of an additional category of the page, after all others. In the accounts of thread time,
@@ -170,7 +170,7 @@ def gap_columns(
         "begins": seconds(np.maximum(np.concatenate(begins), 0.0), delta=True),
         "offsets": offsets(used.sum(axis=1)),
         "classes": pack_integers(np.nonzero(used)[1]),
-        "shares": scaled(share[used] / _WHOLE, step=1 / _WHOLE),
+        "shares": scaled(share[used] / _UNITS, step=1 / _UNITS),
     }
     classes = [
         {
@@ -206,7 +206,7 @@ class _FreeTime:
     ) -> tuple[Array, float]:
         """Return, for each interval between two edges, the fractions of free time by category.
 
-        The fractions are multiples of ``1 / _WHOLE``. The last category is the time in which a
+        The fractions are multiples of ``1 / _UNITS``. The last category is the time in which a
         thread of the worker was neither idle nor occupied by a task on its track. Its total seconds
         are also returned.
         """
@@ -218,7 +218,7 @@ class _FreeTime:
         seconds = np.column_stack([seconds, elsewhere])
         total = np.maximum(free, seconds.sum(axis=1))[:, None]
         share = np.divide(seconds, total, out=np.zeros_like(seconds), where=total > 0)
-        rounded: Array = np.rint(share * _WHOLE).astype(np.int64)
+        rounded: Array = np.rint(share * _UNITS).astype(np.int64)
         return rounded, float(elsewhere.sum())
 
 

@@ -190,7 +190,7 @@ def _print(what: RenderableType, *, err: bool, width: int | None = None) -> None
 
 
 #: Number of lines that are reserved for the prompt and for the list of tables that were left out.
-_KEPT = 4
+_RESERVED = 4
 #: Minimum number of rows of a printed table, unless the table has fewer rows.
 _FEWEST = 3
 #: Maximum height of the first table, as a fraction of the remaining lines.
@@ -210,7 +210,7 @@ class Screen:
 
     def __init__(self, taken: int, *, err: bool = False) -> None:
         self._err = err
-        self._left = shutil.get_terminal_size().lines - taken - _KEPT
+        self._left = shutil.get_terminal_size().lines - taken - _RESERVED
 
     @classmethod
     def of_terminal(cls, taken: int, *, err: bool = False) -> Screen | None:
