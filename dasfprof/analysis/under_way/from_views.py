@@ -23,6 +23,9 @@ from dasfprof.analysis.under_way.state import (
 #: Threshold: a thread counts as running if it used at least this fraction of a core between two
 #: snapshots. During a snapshot, all Python threads sleep, because they wait for the GIL.
 _RUNS = 0.02
+#: Threshold: a thread also counts as running if it used a core or waited for one for at least this
+#: fraction of the time. If other programs use all cores, a thread that computes may hardly run.
+_WANTS_CORE = 0.5
 
 View = Mapping[str, Any]
 
@@ -153,7 +156,8 @@ def _thread_state(row: View, pause: float) -> str | None:
         return "sleeping" if row["unchanged"] and row["stack"] else None  # The task is a coroutine.
     if row["cpu"] is None or row["thread_state"] not in ("running", "sleeping"):
         return None if row["thread_state"] == "sleeping" else row["thread_state"]
-    if row["cpu"] >= _RUNS * pause:
+    wanted = row["cpu"] + (row.get("waited") or 0.0)
+    if row["cpu"] >= _RUNS * pause or wanted >= _WANTS_CORE * pause:
         return "running"
     return "sleeping" if row["unchanged"] else None
 

@@ -19,7 +19,7 @@ from distributed.comm import get_address_host_port
 from distributed.protocol.pickle import dumps
 
 from dasfprof.recording.dask_internals.inspection.processes import process_state, state_of_listener
-from dasfprof.recording.dask_internals.inspection.stacks import frames_of_coroutine
+from dasfprof.recording.dask_internals.inspection.stacks import core_waits, frames_of_coroutine
 from dasfprof.recording.dask_internals.inspection.views import (
     MOST_KEYS,
     scheduler_view,
@@ -212,8 +212,9 @@ async def look_at_worker(keys: list[Any], pause: float, dask_worker: Any) -> dic
     dict
         The entries of `worker_view`; ``host``; ``pause``: seconds between the snapshots. ``known``
         also includes each of `keys` that the worker knew at one of the snapshots. For each task,
-        ``unchanged`` is whether the task's stack was the same in both snapshots, and ``cpu`` is the
-        CPU seconds of the task's thread between the snapshots.
+        ``unchanged`` is whether the task's stack was the same in both snapshots. ``cpu`` is the CPU
+        seconds of the task's thread between the snapshots, and ``waited`` the seconds that it
+        waited for a core, or None if unknown.
     """
     cpu: dict[Any, float] = {}
     known = _known(dask_worker, keys)
@@ -222,12 +223,17 @@ async def look_at_worker(keys: list[Any], pause: float, dask_worker: Any) -> dic
         (row["key"], row["run_id"], row["thread"]): row["stack"]
         for row in tasks_under_way(dask_worker, 0.0, cpu)
     }
+    waits_before = core_waits()
     await asyncio.sleep(pause)
     view = worker_view(dask_worker, _MOST_KNOWN, cpu)
+    waits = core_waits()
     for row in view["tasks"]:
         stack = before.get((row["key"], row["run_id"], row["thread"]))
         row["unchanged"] = stack is not None and stack == row["stack"]
         row["cpu"] = row["cpu"] if stack is not None else None
+        thread = row["thread"]
+        is_known = thread in waits and thread in waits_before
+        row["waited"] = waits[thread] - waits_before[thread] if is_known else None
     view["known"] = {**view["known"], **known, **_known(dask_worker, keys)}
     return {**view, "host": socket.gethostname(), "pause": time.monotonic() - begin}
 

@@ -92,6 +92,21 @@ class Threads:
         return THREAD_STATES.get(letter)
 
 
+def core_waits() -> dict[str, float]:
+    """Return the seconds that each thread of this process has waited for a core, by identity.
+
+    Threads are left out if the kernel does not report these seconds.
+    """
+    waits = {}
+    for thread in threading.enumerate():
+        try:
+            with open(f"{PROC}/self/task/{thread.native_id}/schedstat") as file:
+                waits[str(thread.ident)] = int(file.read().split()[1]) / 1e9
+        except (OSError, IndexError):
+            continue
+    return waits
+
+
 def current_frames() -> dict[int, FrameType]:
     """Return the innermost frame of each thread except the calling thread.
 
