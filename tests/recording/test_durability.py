@@ -102,17 +102,17 @@ def test_worker_killed_at_any_moment(
     victim = choose.choice(before)
     (pid,) = client.run(os.getpid, workers=[victim]).values()
     with dasfprof.profile(client, directory=tmp_path, **options) as run:
-        keys = [(f"load-{seed}", i) for i in range(1500)]
-        futures = client.map(work, range(1500), key=keys)
+        keys = [(f"load-{seed}", i) for i in range(800)]
+        futures = client.map(work, range(800), key=keys)
         record.wait_until(lambda: record.count_on(client, victim) > 20)
         # What is older than the interval is on disk, and nobody has asked for that.
         record.wait_until(
             lambda: any(row["address"] == victim for row in computed(tmp_path)), every=0.1
         )
-        time.sleep(choose.uniform(0.0, 1.0))
+        time.sleep(choose.uniform(0.0, 0.5))
         killed_at = time.time()
         os.kill(pid, signal.SIGKILL)
-        assert client.gather(futures) == [i * i for i in range(1500)]
+        assert client.gather(futures) == [i * i for i in range(800)]
         two_workers(client)
         (new,) = set(addresses(client)) - set(before)
         assert client.submit(work, 3, key=f"on-the-new-{seed}", workers=[new]).result() == 9
@@ -221,17 +221,19 @@ def test_retired_workers_have_everything_on_disk(tmp_path: Path) -> None:
     with new_client(n_workers=1, threads_per_worker=1) as client:
         record.install(client)
         run = dasfprof.register_default_profiler(client, directory=tmp_path, **options)
-        squares(client, "retired", 300)
+        squares(client, "retired", 100)
         done = memory_runs(client)
         client.retire_workers(addresses(client), close_workers=True)
         assert_same_runs(run, done)
-        assert len(facts(run, "SchedulerPlugin", "Task Run")) == 300
+        assert len(facts(run, "SchedulerPlugin", "Task Run")) == 100
         for path in run.files():
             file = read(path)
             assert file.end is not None or writer_of(file.header) is Writer.ALIVE
         client.close()
     run.stop()
     assert "stopped" in repr(run)
+    # What the client recorded is closed by a thread of its own, late on a busy machine.
+    record.wait_until(lambda: all(TraceFile(path).is_closed() for path in run.files()))
     assert_whole(run)
 
 
@@ -242,7 +244,7 @@ LEFT = """
 
     if __name__ == "__main__":
         processes = sys.argv[2] == "processes"
-        cluster = LocalCluster(n_workers=2, processes=processes, dashboard_address=None)
+        cluster = LocalCluster(n_workers=1, processes=processes, dashboard_address=None)
         client = Client(cluster)
         dasfprof.register_default_profiler(client, directory=sys.argv[1], flush_interval="1h")
         assert sum(client.gather(client.map(abs, range(50), key=[f"t-{i}" for i in range(50)])))
@@ -263,7 +265,7 @@ def test_script_that_closes_nothing(tmp_path: Path, where: str) -> None:
     )
     assert "dasfprof" not in done.stderr
     assert {row["key"] for row in computed(traces)} == {f"t-{i}" for i in range(50)}
-    assert len(facts(traces, "SchedulerPlugin", "Worker Removed")) == 2
+    assert len(facts(traces, "SchedulerPlugin", "Worker Removed")) == 1
     for path in traces.iterdir():
         file = read(path)
         assert file.end is not None, path
@@ -306,7 +308,7 @@ def test_two_clusters_into_one_directory(tmp_path: Path) -> None:
                 )
             )
         for name, client in (("first", first), ("second", second), ("both", first)):
-            squares(client, name)
+            squares(client, name, 20)
         for client, run in zip((first, second), runs, strict=True):
             run.stop()
             done.append(memory_runs(client))

@@ -27,7 +27,7 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     path = tmp_path_factory.mktemp("hdf5") / "data.h5"
     data = np.random.default_rng(0).integers(0, 1000, SHAPE).astype("f8")
     with h5py.File(path, "w") as opened:
-        opened.create_dataset("x", data=data, chunks=STORED, compression="gzip")
+        opened.create_dataset("x", data=data, chunks=STORED, compression="gzip", compression_opts=1)
     yield path
 
 

@@ -53,7 +53,7 @@ def work(i: int) -> int:
     return i * i
 
 
-def square_all(client: Client, name: str, count: int = 300, **options: Any) -> None:
+def square_all(client: Client, name: str, count: int = 100, **options: Any) -> None:
     keys = [f"{name}-{i}" for i in range(count)]
     futures = client.map(work, range(count), key=keys, **options)
     assert client.gather(futures) == [i * i for i in range(count)]

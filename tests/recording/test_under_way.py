@@ -512,7 +512,7 @@ def test_threads_that_end_between_two_looks(client: Client, tmp_path: Path) -> N
     looker = threading.Thread(target=look)
     looker.start()
     try:
-        for number in range(100):  # each leaves its thread, whose place a new one takes
+        for number in range(40):  # each leaves its thread, whose place a new one takes
             keys = [("leaves", number, i) for i in range(4)]
             client.gather(client.map(leave, range(4), key=keys, workers=[worker.address]))
     finally:
