@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -171,28 +170,6 @@ def test_what_was_serialised(tmp_path: Path) -> None:
             assert seconds["n2"].to_dict() == {"load": 0.0}
         else:
             assert seconds.isna().all()
-
-
-def test_tuple_keys_make_the_same_tables_as_their_text(tmp_path: Path, write: Write) -> None:
-    tuples_of_texts = {
-        f"('{name}', {n})": (name, n) for name in (f"load-{A}", f"sum-{B}") for n in (0, 1)
-    }
-
-    def with_tuples(event: Event) -> Event:
-        if event.name != "Compute":
-            return event
-        key, dependencies = event.args["key"], event.args["dependencies"]
-        changed = {
-            "key": tuples_of_texts.get(key, key),
-            "dependencies": [tuples_of_texts.get(key, key) for key in dependencies],
-        }
-        return dataclasses.replace(event, args=event.args | changed)
-
-    texts = TraceAnalyser(write(tmp_path / "texts", TUTORIAL))
-    tuples = TraceAnalyser(write(tmp_path / "tuples", [with_tuples(event) for event in TUTORIAL]))
-
-    assert_frame_equal(tuples.per_function_bottleneck(), texts.per_function_bottleneck())
-    assert_frame_equal(tuples.per_task_bottleneck(), texts.per_task_bottleneck())
 
 
 def test_inputs_of_unknown_size_are_not_zero(tmp_path: Path, write: Write) -> None:

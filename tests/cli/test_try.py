@@ -115,20 +115,20 @@ def test_no_gain_is_claimed_where_there_is_none(tmp_path: Path) -> None:
 
 
 def test_programs_that_fail(tmp_path: Path) -> None:
-    program(tmp_path, end="raise ValueError('no such file')")
+    program(tmp_path, count=1, end="raise ValueError('no such file')")
     done = shell("dasfprof", "try", "program.py", cwd=tmp_path)
     assert done.returncode == 1
     assert "fails without a change (exit code 1), so nothing was tested" in done.stderr
     assert "no such file" in done.stderr
 
-    program(tmp_path, end="print(total, flush=True); __import__('os')._exit(0)")
+    program(tmp_path, count=1, end="print(total, flush=True); __import__('os')._exit(0)")
     done = shell("dasfprof", "try", "program.py", cwd=tmp_path)
     assert done.returncode == 1
     assert "ended its own process (for example with os._exit)" in done.stderr
 
     behind = "__import__('subprocess').Popen(['sleep', '3600'])"
     fails = "sys.exit(3 if sum(client.nthreads().values()) > 1 else 0)"
-    program(tmp_path, end=f"{behind}; {fails}")
+    program(tmp_path, count=1, end=f"{behind}; {fails}")
     change = ("--change", "threads_per_worker=2", "program.py")
     (trial,), _ = tried(*change, cwd=tmp_path, code=1)
     assert trial["verdict"] == "no result"
@@ -136,7 +136,7 @@ def test_programs_that_fail(tmp_path: Path) -> None:
     (left,) = [note for note in trial["notes"] if "left processes behind" in note]
     assert "left processes behind: sleep 3600. They were stopped" in left
 
-    program(tmp_path, end="open('made', 'x').close()")
+    program(tmp_path, count=1, end="open('made', 'x').close()")
     (trial,), _ = tried(*change, cwd=tmp_path, code=1)
     assert (
         "The program without a change failed (exit code 1), but had not failed" in trial["obstacle"]
@@ -170,14 +170,14 @@ def test_a_program_that_never_ends(end: str, limit: str, words: str, tmp_path: P
 
 def test_changes_that_never_reach_a_cluster(tmp_path: Path) -> None:
     with LocalCluster(n_workers=1, processes=False, dashboard_address=None, protocol="tcp") as here:
-        program(tmp_path, client=f"Client({here.scheduler_address!r})")
+        program(tmp_path, count=1, client=f"Client({here.scheduler_address!r})")
         arguments = ("--change", "threads_per_worker=6", "program.py")
         (trial,), _ = tried(*arguments, cwd=tmp_path, code=1)
     assert trial["verdict"] == "no result"
     assert trial["obstacle"].startswith("The change had no effect: the program creates no")
 
     client = f"__import__('os').environ.update(OMP_NUM_THREADS='4') or {CLIENT}"
-    program(tmp_path, client=client)
+    program(tmp_path, count=1, client=client)
     arguments = ("--change", "OMP_NUM_THREADS=1", "program.py")
     (trial,), _ = tried(*arguments, cwd=tmp_path, code=1)
     assert "had no effect: the program sets OMP_NUM_THREADS" in trial["obstacle"]
@@ -245,18 +245,6 @@ def fetches(client: Client) -> Any:
         return number / 7
 
     return np.array(client.gather(client.map(fetch, range(12))))
-
-
-def test_a_function() -> None:
-    cluster = {"n_workers": 1, "threads_per_worker": 1, "processes": False}
-    trial = dasfprof.try_(fetches, {"threads_per_worker": 6}, cluster=cluster)
-
-    assert trial.kind == "gained"
-    assert trial.gain is not None
-    assert 1.0 < trial.gain.seconds < trial.gain.before
-    assert trial.results is not None
-    assert trial.results.kind == "equal"
-    assert str(trial).startswith("threads_per_worker=6: Saved ")
 
 
 def waits_beside_another(client: Client) -> int:

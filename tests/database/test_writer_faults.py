@@ -256,26 +256,6 @@ def test_a_disk_on_which_no_room_can_be_reserved(
     assert_told(database, 1000, database.writer.losses.dropped)
 
 
-def test_a_disk_that_becomes_read_only(small_disk: Path, messages: list[str]) -> None:
-    database = FileDatabase(small_disk / "t.msgpack")
-    record(database, range(5))
-    database.commit()
-    remount(small_disk, "ro")
-    record(database, range(5, 10))
-    database.commit()
-    remount(small_disk, "rw")
-    record(database, range(10, 15))
-    database.close()
-    assert numbers_in(database) == [*range(5), *range(10, 15)]
-    assert database.writer.losses.dropped == 5
-    assert len(messages) == 2
-    assert "Read-only file system" in messages[0]
-
-
-def remount(directory: Path, how: str) -> None:
-    subprocess.run(["mount", "-o", f"remount,{how}", str(directory)], check=True)
-
-
 @pytest.mark.parametrize("small_disk", ["64k"], indirect=True)
 @pytest.mark.parametrize(
     ("size", "kept"),

@@ -70,13 +70,3 @@ def test_a_worker_has_one_colour_in_all_charts(page: OpenedPage) -> None:
                 assert colour == lanes[name], name
                 told += 1
     assert told > WORKERS
-
-
-def test_workers_are_listed_by_their_number(open_page: Opener, tmp_path: Path) -> None:
-    tasks = [Task(f"load-{at}", at, 0.0, 1.0) for at in range(12)]
-    analyser = Plan(tasks, workers=12, threads=1).write(tmp_path / "traces")
-    page = open_page(analyser.report(tmp_path / "run.html"))
-    names = [f"worker-node1-{at}" for at in range(12)]
-    assert page.texts("#only-worker option")[1:] == names
-    bars = page.texts("#accounting .bars > span")
-    assert [text for text in bars if text in names] == names

@@ -54,15 +54,3 @@ def test_each_table_is_in_the_list(open_page: Opener, report: Path) -> None:
     page.tab.select_option("#contents select", str(last))
     heading = page.tab.locator("#tables h2").nth(last)
     page.until(lambda: 0 < heading.bounding_box()["y"] < 700)
-
-
-def test_a_table_tells_that_columns_go_on(open_page: Opener, report: Path) -> None:
-    narrow = open_page(report, viewport={"width": 700, "height": 700})
-    edge = narrow.tab.locator("#task-table")
-    narrow.until(lambda: "goes-on" in str(edge.get_attribute("class")))
-    narrow.tab.evaluate("document.querySelector('#task-table .table').scrollLeft = 100_000")
-    narrow.until(lambda: "goes-on" not in str(edge.get_attribute("class")))
-    # No heading is cut.
-    cut = """[...document.querySelectorAll(".head button")].filter(
-        (one) => one.scrollHeight > one.parentElement.clientHeight).map((one) => one.textContent)"""
-    assert narrow.tab.evaluate(cut) == []

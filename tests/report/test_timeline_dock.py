@@ -82,30 +82,6 @@ def test_a_match_below_the_fold_is_brought_into_sight(open_page: Opener, report:
         assert bars["y"] + bars["height"] < y < height
 
 
-def test_a_double_click_zooms_to_what_the_first_click_selected(
-    open_page: Opener, report: Path
-) -> None:
-    """The first click opens the panel, so that the chart beneath the pointer is another one."""
-    for x in (3.0, 19.5):
-        for _ in range(5):
-            page = open_page(report, "#view=flatten", viewport={"width": 1300, "height": 900})
-            page.tab.locator("#timeline").scroll_into_view_if_needed()
-            page.tab.evaluate(
-                "window.presses = [];"
-                'addEventListener("pointerdown", (e) => presses.push(e.timeStamp), true)'
-            )
-            page.tab.mouse.dblclick(*bar_of(page, x, 31))
-            first, second = page.tab.evaluate("presses")
-            # On a busy machine the presses may be too far apart for a double click.
-            if second - first < 400:
-                break
-        key = {3.0: "load-7-3", 19.5: "last-1"}[x]
-        page.until(lambda p=page, k=key: p.details().get("Key") == k)
-        begin, end = {3.0: (1.0, 9.0), 19.5: (19.0, 20.0)}[x]
-        page.until(lambda p=page, e=end: p.window()[1] - p.window()[0] < 14.0)
-        assert page.window()[0] <= begin < end <= page.window()[1] + 0.01
-
-
 def test_who_goes_through_the_table_stays_there(page: OpenedPage) -> None:
     page.tab.locator("#task-table .table").focus()
     before = box(page, "#task-table")["y"]

@@ -125,17 +125,6 @@ def test_it_is_said_why_nothing_is_told(
     assert "without 3 shorter calls" in page.text("#details .absent")
 
 
-def test_in_a_folded_lane_the_shortest_gap_is_told(open_page: Opener, tmp_path: Path) -> None:
-    tasks = [Task("a-1", 0, 0.0, 4.0), Task("b-1", 0, 0.0, 6.0, thread=2)]
-    tasks += [Task("c-1", 0, 12.0, 16.0), Task("d-1", 0, 13.0, 16.0, thread=2)]
-    path = Plan(tasks, workers=1, threads=2).write(tmp_path / "two").report(tmp_path / "two.html")
-    page = open_page(path, "#view=flatten")
-    page.tab.click("#fold-all")
-    click(page, 8.0)
-    page.until(lambda: page.text("#details h3") == "7 s without a task")
-    assert page.details()["Start"].startswith("6.000 s")
-
-
 async def naps(seconds: float) -> None:
     await asyncio.sleep(seconds)
 
