@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 from collections.abc import Awaitable, Callable
+from multiprocessing.context import ForkServerContext
 
 import dask
 import pytest
@@ -24,20 +25,14 @@ DASK_INTERNALS = {
 #: The longest files come first: several processes share the suite by whole files, and one of these
 #: that came last would leave the others with nothing to do.
 LONGEST = (
-    *(
-        "notebooks",
-        "unfinished_runs",
-        "stuck",
-        "watch_command",
-        "under_way_after_death",
-        "run_script",
-    ),
-    *("try", "tune", "shipping", "gpu_cluster", "planted_causes"),
-    *("growing_memory", "ends_by_itself"),
-    *("lost_processes", "durability", "under_way", "comparison", "workloads", "diagnosis_rules"),
-    *("stack_samples", "cluster_choice", "dask_internals", "critical_path", "registration"),
-    *("large_runs", "lost_files", "recorded_lines", "metrics", "client_calls", "recorded_steps"),
-    *("nvtx_ranges", "held_memory", "diagnosis", "processed_tasks"),
+    *("try", "notebooks", "tune", "shipping", "stuck", "run_script", "watch_command"),
+    *("try_code", "unfinished_runs", "under_way_after_death", "gpu_cluster", "planted_causes"),
+    *("growing_memory", "ends_by_itself", "lost_processes", "regular_deaths", "storage"),
+    *("diagnosis_rules", "durability", "comparison", "recorded_lines", "lost_files"),
+    *("large_runs", "workloads", "under_way", "diagnosis", "recorded_steps", "critical_path"),
+    *("client_calls", "hdf5_storage", "estimate", "client_rules", "registration"),
+    *("resource_monitor", "stack_samples", "dask_internals", "metrics", "nvtx_ranges"),
+    *("local_schedulers", "cluster_changes", "held_memory", "processed_tasks"),
 )
 
 QUIET = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
@@ -65,12 +60,22 @@ def pytest_configure(config: pytest.Config) -> None:
     # Workers are forked from a process that has imported Dask, as in Dask's own tests: it takes a
     # tenth of the CPU seconds. Clusters of scripts and commands are spawned, as Dask does it.
     dask.config.set({"distributed.worker.multiprocessing-method": "forkserver"})
+    ForkServerContext.set_forkserver_preload = _preload_more  # type: ignore[method-assign]
     AsyncProcess.kill = _kill_and_wait
     # What runs in a shell's background ignores it, and so would the programs that tests start.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     if hasattr(config.option, "loadscopereorder"):  # of pytest-xdist, which counts tests
         config.option.loadscopereorder = False
+
+
+def _preload_more(
+    context: ForkServerContext,
+    names: list[str],
+    preload: Callable[..., None] = ForkServerContext.set_forkserver_preload,
+) -> None:
+    """Preload what Dask names, and what workers would import with the modules of tests."""
+    preload(context, [*names, "dask.array", "dask.dataframe", "pytest"])
 
 
 async def _kill_and_wait(
