@@ -128,7 +128,7 @@ def with_more(trace: Run, rng: random.Random) -> Run:
     return dataclasses.replace(trace, tasks=tasks, managed_memory=memory, workers=workers)
 
 
-@examples(8, long=42)
+@examples(5, long=42)
 @given(st.integers(0, 2**32), st.lists(st.integers(0, 80), max_size=8))
 def test_random_runs_in_windows_of_few_seconds(seed: int, edges: list[int]) -> None:
     trace = made_trace(**random_run(seed))

@@ -274,7 +274,7 @@ def assert_contiguous(trace: Trace, path: pd.DataFrame) -> None:
     assert lengths.sum() == pytest.approx(last - first, abs=1e-9)
 
 
-@examples(16, long=102)
+@examples(10, long=102)
 @given(ANY_RUNS, st.booleans())
 def test_the_path_has_no_gap_whatever_the_times(
     runs: list[dict[str, Any]], scheduler: bool
@@ -360,7 +360,7 @@ def assert_critical(seed: int) -> None:
             assert before in made.follows(after)
 
 
-@examples(16, long=3000)
+@examples(10, long=3000)
 @given(st.integers(0, 2**32))
 def test_path_against_brute_force(seed: int) -> None:
     assert_critical(seed)

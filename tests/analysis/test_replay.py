@@ -423,14 +423,14 @@ def assert_bounded(seed: int) -> None:
         assert outcome.wall >= max(work, made.chain()) - 1e-9
 
 
-@examples(16, long=3000)
+@examples(10, long=3000)
 @given(st.integers(0, 2**32))
 def test_a_recorded_schedule_is_reproduced(seed: int) -> None:
     assert_reproduced(seed)
     assert_bounded(seed)
 
 
-@examples(16, long=102)
+@examples(10, long=102)
 @given(ANY_RUNS, st.booleans())
 def test_whatever_the_times_nothing_is_negative(
     runs: list[dict[str, Any]], scheduler: bool

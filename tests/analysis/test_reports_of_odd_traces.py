@@ -126,7 +126,7 @@ def written(directory: Path, facts: dict[Any, list[Any]]) -> Path:
 
 # Such large examples would be shrunk for minutes. An answer that never comes fails, too.
 @pytest.mark.timeout(300)
-@examples(4)
+@examples(3)
 @given(_traces)
 def test_no_report_fails_or_is_negative(facts: dict[Any, list[Any]]) -> None:
     if not any(facts.values()):
@@ -170,7 +170,7 @@ def sane(value: Any) -> Any:
 
 
 @pytest.mark.timeout(300)
-@examples(5)
+@examples(3)
 @given(_traces)
 def test_the_diagnosis_holds(facts: dict[Any, list[Any]]) -> None:
     if not any(facts.values()):

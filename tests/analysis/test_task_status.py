@@ -183,7 +183,7 @@ def assert_whole(runs: list[dict[str, Any]], scheduler: bool, same_boot: bool) -
     assert functions["Task Runs"].sum() == len(runs)
 
 
-@examples(16, long=5000)
+@examples(10, long=5000)
 @given(ANY_RUNS, st.booleans(), st.booleans())
 def test_statuses_sum_to_the_total_whatever_the_times(
     runs: list[dict[str, Any]], scheduler: bool, same_boot: bool
