@@ -22,16 +22,22 @@ from dasfprof.text import (
     format_duration,
     format_size,
     job_words,
+    name_first,
 )
 
 if TYPE_CHECKING:
+    from dasfprof.analysis.trace.gaps import Note
     from dasfprof.cli.contents import FileContents
-    from dasfprof.database import MultiEventDatabase
     from dasfprof.database.runs import Run
+    from dasfprof.handles.analyser import TraceAnalyser
 
 _MAX_VALUE = 400
-#: Maximum number of missing byte ranges of a file that are listed.
-_MOST_STRETCHES = 3
+#: Kinds of notes about lost data, and those of them about files that are missing.
+_LOSSES = (
+    *("header-lost", "damaged-file", "unknown-events", "dropped-facts", "caught-errors"),
+    *("not-closed", "lost-events", "segment-missing", "lost-task-runs"),
+)
+_ABSENT = ("file-missing", "no-worker-files", "no-scheduler-file")
 #: Packages whose versions are listed first.
 _PACKAGES = ("dasfprof", "dask", "distributed", "python")
 
@@ -80,13 +86,24 @@ def info(source: str, name: str | None, *, as_json: bool) -> None:
             echo()
     database = open_source(source)
     contents = read_all_contents(database.databases)
-    cost, of_client = _cost(database, name), None if name is None else _of_client(database, name)
+    from dasfprof.handles.analyser import TraceAnalyser
+
+    analyser = TraceAnalyser(database, client=name, progress=False)
+    is_directory = not directory.is_file()
+    notes = [note for note in analyser.in_memory.notes if is_directory or note.kind not in _ABSENT]
+    cost = _cost(analyser)
     if as_json:
-        _run_as_json(contents, cost)
+        _run_as_json(contents, notes, cost)
         return
-    _print_run(source, contents, is_directory=not directory.is_file())
-    if of_client is not None:
-        _entry("client", of_client)
+    # The scheduler's process may still be running although its file was truncated.
+    unclosed = {note.subject for note in notes if note.kind == "not-closed"}
+    for file in contents:
+        if file.goes_on and file.path.name in unclosed:
+            file.state = "not closed"
+    _print_run(source, contents)
+    _print_notes(notes, _without_files(analyser) if is_directory else [])
+    if name is not None:
+        _entry("client", _of_client(analyser, name))
     if cost is not None:
         from dasfprof.report.run_summary import cost_in_words
 
@@ -95,25 +112,17 @@ def info(source: str, name: str | None, *, as_json: bool) -> None:
         _print_file(file)
 
 
-def _of_client(database: MultiEventDatabase, name: str) -> str:
+def _of_client(analyser: TraceAnalyser, name: str) -> str:
     """Return a text with the numbers of attempts and of failed attempts at tasks of a client."""
-    from dasfprof.handles.analyser import TraceAnalyser
-
-    run = TraceAnalyser(database, client=name, progress=False).processed_tasks("function")
+    run = analyser.processed_tasks("function")
     attempts, failed = int(run["Total"].sum()), int(run["Failed"].sum())
     return f"{name}: {count_of(attempts, 'attempt')} at tasks, {failed} of them failed"
 
 
-def _cost(database: MultiEventDatabase, client: str | None) -> dict[str, Any] | None:
-    """Return the cost of a run, or None if there is no price. Without one, nothing is analysed."""
-    from dasfprof.config import setting
-
-    if setting("price") is None:
-        return None
-    from dasfprof.handles.analyser import TraceAnalyser
+def _cost(analyser: TraceAnalyser) -> dict[str, Any] | None:
+    """Return the cost of a run, or None if it has no price."""
     from dasfprof.report.run_summary import run_cost
 
-    analyser = TraceAnalyser(database, client=client, progress=False)
     return None if analyser.is_in_parts else run_cost(analyser.run)
 
 
@@ -136,8 +145,8 @@ def _list_runs(source: str, runs: Sequence[Run]) -> None:
     echo(f"\nTo see one of them: dasfprof info {elide(example, _MAX_VALUE)}")
 
 
-def _print_run(source: str, contents: list[FileContents], is_directory: bool) -> None:
-    """Print what is known about a run. If only one file is read, missing files are not listed."""
+def _print_run(source: str, contents: list[FileContents]) -> None:
+    """Print what the headers and events of a run's files show."""
     names = sorted({str(file.fact("run")) for file in contents if file.fact("run")})
     title = f"Run {', '.join(names) or source}"
     heading(elide(title, terminal_width()))
@@ -145,11 +154,6 @@ def _print_run(source: str, contents: list[FileContents], is_directory: bool) ->
     servers = [file for file in contents if file.owner()]
     for text in _owners(servers, lambda file: str(file.fact("host"))):
         _entry("host", text)
-    local = sorted({str(file.fact("local_scheduler") or "") for file in contents} - {""})
-    if local:
-        from dasfprof.analysis.trace.gaps import of_local
-
-        _entry("no cluster", of_local(local).text.removeprefix("no cluster: "))
     for command in sorted({str(file.fact("command") or "") for file in contents} - {""}):
         _entry("command", elide(command, _MAX_VALUE))
     for text in _owners(contents, lambda file: job_words(file.fact("job"))):
@@ -164,12 +168,31 @@ def _print_run(source: str, contents: list[FileContents], is_directory: bool) ->
     if open_files:
         words = f"{count_of(open_files, 'file')} of {len(contents)} still being written"
         _entry("in progress", f"{words}; dasfprof watch {clean(source)}")
-    from dasfprof.cli.contents import absences
 
-    absent = list(absences(contents)) if is_directory else []
-    for words in absent:
-        _entry("no file", words)
-    _entry("lost", _lost(contents, is_absent=bool(absent)))
+
+def _print_notes(notes: list[Note], without_files: list[str]) -> None:
+    """Print what a run lost, and then the other notes about missing data.
+
+    `without_files` has the addresses of workers that have no file.
+    """
+    lost = [note.text for note in notes if note.kind in (*_LOSSES, *_ABSENT)]
+    if without_files:
+        lost.append(
+            f"{count_of(len(without_files), 'worker')} without a file: {name_first(without_files)}."
+            " They were not recorded, or their files are on their own disks or were deleted."
+        )
+    for text in lost or ["nothing"]:
+        _entry("lost", text)
+    for note in notes:
+        if note.kind not in (*_LOSSES, *_ABSENT, "goes-on"):
+            _entry("note", note.text)
+
+
+def _without_files(analyser: TraceAnalyser) -> list[str]:
+    """Return the addresses of workers that only the scheduler's file names."""
+    workers = analyser.in_memory.workers
+    named = zip(workers["worker"], workers["address"], strict=True)
+    return sorted(str(address) for label, address in named if address and label == address)
 
 
 def _owners(contents: list[FileContents], group_of: Callable[[FileContents], str]) -> Iterator[str]:
@@ -185,73 +208,23 @@ def _owners(contents: list[FileContents], group_of: Callable[[FileContents], str
         yield f"{group}: {', '.join(parts)}"
 
 
-def _lost(contents: list[FileContents], is_absent: bool) -> str:
-    """Return a text that says how much of a run is lost, as far as its files show this."""
-    from dasfprof.cli.contents import lost_task_runs
-
-    losses = []
-    gone = sum(file.gone for file in contents)
-    if gone:
-        losses.append(f"{count_of(gone, 'event')} of deleted, truncated or damaged files")
-    runs, lost_runs = lost_task_runs(contents)
-    if lost_runs and len(contents) > 1:
-        losses.append(
-            f"{lost_runs:,} of {count_of(runs, 'task run')} are missing from the workers' files"
-        )
-    lost = [file for file in contents if file.losses or not (file.goes_on or file.is_closed)]
-    if lost:
-        losses.append(f"see {count_of(len(lost), 'file')} below")
-    elif is_absent:
-        losses.append("events in files that are not here")
-    return "; ".join(losses) or "nothing"
-
-
 def _print_file(file: FileContents) -> None:
+    from dasfprof.cli.contents import CONTINUED
+
     echo(f"\n{elide(file.path.name, terminal_width())}")
     about = [format_size(file.size), file.state]
-    if file.continues or file.fact("segment"):
+    if file.state == CONTINUED or file.fact("segment"):
         about.insert(1, f"segment {file.fact('segment') or 1}")
     if file.fact("plugin"):
         about.insert(0, str(file.fact("plugin")))
     if file.fact("pid"):
         about.append(f"process {file.fact('pid')} on {file.fact('host')}")
     _entry(file.owner() or "file", ", ".join(about))
-    from dasfprof.database.losses import describe_unknown_events
-
-    arrival = _arrival(file)
-    if arrival:
-        _entry("came", arrival)
     counts = ", ".join(f"{name} {count:,}" for name, count in file.events.most_common())
     _entry("events", counts or "none")
     for title, args in file.gpu_events:
         known = [f"{name}: {value}" for name, value in args.items() if value not in (None, [])]
         _entry(title, ", ".join(known))
-    if file.losses:
-        _entry("lost", "; ".join(file.losses))
-    if file.unknown:
-        _entry("unknown", describe_unknown_events(file.unknown))
-    missing = file.fact("missing")
-    for path, loss in missing.items() if isinstance(missing, dict) else ():
-        _entry("missing", f"this version of Dask has no {path}: {loss}")
-
-
-def _arrival(file: FileContents) -> str:
-    """Return how the file came to the scheduler or a storage, or an empty text if it did not."""
-    from dasfprof.database.multi import was_received
-    from dasfprof.database.storage import stored_file
-
-    stored = stored_file(file.path)
-    if stored is not None:
-        came = f"in {count_of(len(stored.pieces()), 'piece')} from the storage"
-        for begin, end in stored.missing()[:_MOST_STRETCHES]:
-            came += f", where bytes {begin:,} to {end:,} are missing"
-    elif was_received(file.path):
-        came = "the worker sent each block to the scheduler when it was written"
-    else:
-        return ""
-    if file.is_closed or file.last is None:
-        return came
-    return f"{came}. Events that it recorded after {format_date(file.last)} UTC were not received"
 
 
 def _entry(name: str, text: str) -> None:
@@ -286,7 +259,9 @@ def _runs_as_json(_source: str, runs: Sequence[Run]) -> None:
     click.echo(json_of({"schema": schema_of("info"), "runs": listed, "files": []}))
 
 
-def _run_as_json(contents: list[FileContents], cost: dict[str, Any] | None) -> None:
+def _run_as_json(
+    contents: list[FileContents], notes: list[Note], cost: dict[str, Any] | None
+) -> None:
     """Print what is known about a run and each of its files as JSON."""
     firsts = [file.first for file in contents if file.first is not None]
     lasts = [file.last for file in contents if file.last is not None]
@@ -297,6 +272,7 @@ def _run_as_json(contents: list[FileContents], cost: dict[str, Any] | None) -> N
         "files": len(contents),
         "versions": next((file.fact("versions") for file in contents if _versions(file)), None),
         "cost": cost,
+        "notes": [note.text for note in notes],
     }
     files = [
         {
@@ -310,7 +286,7 @@ def _run_as_json(contents: list[FileContents], cost: dict[str, Any] | None) -> N
             "state": file.state,
             "closed": file.is_closed,
             "events": dict(file.events),
-            "lost": file.losses,
+            "lost": [note.text for note in notes if note.subject == file.path.name],
         }
         for file in contents
     ]

@@ -239,15 +239,8 @@ class StoredFile:
         self.sizes[part] = len(data)
 
 
-#: Files that this process has copied, by path of the local copy.
-_copied: dict[Path, StoredFile] = {}
 #: Runs that this process has found in storages, by URL and directory.
 _runs: dict[tuple[str, str], StoredRun] = {}
-
-
-def stored_file(path: Path) -> StoredFile | None:
-    """Return the `StoredFile` of a local copy, or None if the file is not such a copy."""
-    return _copied.get(path)
 
 
 class StoredRun(Run):
@@ -265,8 +258,9 @@ class StoredRun(Run):
         super().__init__(*(runs.parse_run(directory) or (directory,)))
         self.directory = directory
         self._storage = storage
-        self._files: dict[str, StoredFile] = {}
-        self._copies: Path | None = None
+        #: The files that were found in the storage, by name of their directory.
+        self.copies: dict[str, StoredFile] = {}
+        self._local: Path | None = None
         self._lock = threading.Lock()
 
     def fetch(self) -> list[Path]:
@@ -303,7 +297,7 @@ class StoredRun(Run):
                     for (_, file, part), data in zip(batch, contents, strict=True):
                         if data is not None:
                             file.write(part, data)
-            self.files = [file.path for file in self._files.values() if file.pieces()]
+            self.files = [file.path for file in self.copies.values() if file.pieces()]
             return self.files
 
     def _get(self, path: str) -> bytes | None:
@@ -317,12 +311,11 @@ class StoredRun(Run):
             raise TraceError(f"{url} cannot be read: {reason(error)}") from error
 
     def _file(self, directory: str, stem: str) -> StoredFile:
-        if directory not in self._files:
-            if self._copies is None:
-                self._copies = Path(tempfile.mkdtemp(dir=_directory_of_copies()))
-            path = create_exclusively(self._copies / f"{stem}.msgpack")
-            self._files[directory] = _copied[path] = StoredFile(path)
-        return self._files[directory]
+        if directory not in self.copies:
+            if self._local is None:
+                self._local = Path(tempfile.mkdtemp(dir=_directory_of_copies()))
+            self.copies[directory] = StoredFile(create_exclusively(self._local / f"{stem}.msgpack"))
+        return self.copies[directory]
 
 
 def find_stored_runs(url: str) -> list[StoredRun]:
@@ -389,13 +382,14 @@ def open_stored(url: str) -> list[Path]:
             f"run {run.name!r} in {shown(directory)} has no files yet. Each process uploads new "
             "events every 30 s, at run.flush() and at the end."
         )
-    for path in files:
-        gaps = _copied[path].missing()
-        if gaps:
+    for copy in run.copies.values():
+        gaps = copy.missing()
+        if gaps and copy.pieces():
             size = sum(end - begin for begin, end in gaps)
+            pieces = count_of(len(gaps), "piece")
             warnings.warn(
-                f"{path.name} lacks at least {count_of(len(gaps), 'piece')} in {shown(directory)} "
-                f"({size:,} bytes). The remainder is used.",
+                f"{copy.path.name} lacks at least {pieces} in {shown(directory)} ({size:,} bytes). "
+                "The remainder is used.",
                 stacklevel=3,
             )
     return files

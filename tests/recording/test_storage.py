@@ -104,8 +104,7 @@ def test_a_run_goes_to_a_storage_and_comes_back(
     told = info(url)
     assert "6 files" in told
     assert "lost nothing" in told
-    assert told.count("from the storage") == 6
-    assert "were not received" not in told
+    assert told.count("closed cleanly") == 6
     directory = objects[0].partition("/traces/")[2].partition("/")[0]
     for one in (url, source, f"{url}/run", f"{url}/{directory}"):
         assert len(open_run(one).databases) == 6
@@ -143,8 +142,7 @@ def test_a_script_whose_cluster_is_gone_before_it_ends(s3: S3Server, tmp_path: P
     assert f"dasfprof recorded {S3}/script-" in outcome.stderr
     told = info(S3)
     assert "6 files" in told
-    assert "no file" not in told
-    assert "were not received" not in told
+    assert "lost nothing" in told
     assert len([event for event in open_run(S3) if event.name == "Compute"]) == 300
 
 
@@ -236,7 +234,7 @@ def test_a_storage_that_denies_for_a_while(s3: S3Server, caplog: pytest.LogCaptu
     told_of = {run.database.path.name: run.sender.trouble}
     record.wait_until(lambda: files_to_upload(run.settings.uuid) == told_of)
     assert run.database.path.exists()
-    assert "were not received" in info(run.settings.source)
+    assert "still being written" in info(run.settings.source)
     s3.allow()
     run.wait()
     run.assert_there()
@@ -357,8 +355,7 @@ def test_a_piece_that_is_missing_costs_its_events_alone(kind: str, tmp_path: Pat
     found = [event.name for event in database]
     assert found == [f"event-{i}" for i in range(50) if not 20 <= i < 40]
     told = info(settings.source)
-    assert "in 4 pieces from the storage, where bytes" in told
-    assert f"{size:,} corrupt bytes in 1 places" in told
+    assert f"{size} corrupt bytes" in told
     # The first one has the header.
     files.rm(names[0])
     open_again = dict.fromkeys(event.name for event in fresh(settings))
