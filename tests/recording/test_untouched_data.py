@@ -17,7 +17,6 @@ from distributed import Client, LocalCluster, wait
 from recorded_facts import assert_whole, computed
 
 import dasfprof
-from dasfprof.recording.dask_internals import names
 
 #: Managed bytes of a worker above which it spills.
 TARGET = 300_000
@@ -50,13 +49,7 @@ def stored(cluster: LocalCluster) -> tuple[list[Any], list[Any], dict[Any, Any]]
     return list(data.fast.order), sorted(data.slow), counts
 
 
-@pytest.mark.parametrize("metered", [True, False])
-def test_spilled_results_stay_where_they_are(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, metered: bool
-) -> None:
-    if not metered:
-        monkeypatch.setattr(names.METERING, "paths", ("distributed.worker:Worker._future",))
-
+def test_spilled_results_stay_where_they_are(tmp_path: Path) -> None:
     def fill(client: Client) -> None:
         kept.append(arrays := [])
         for i in range(12):
@@ -84,9 +77,9 @@ def test_spilled_results_stay_where_they_are(
     assert_whole(run)
     rows = {row["key"]: row for row in computed(run)}
     assert len(rows) == 13
-    if metered:  # a result is described as it is made, so also where it was spilled at once
-        assert all(rows["filled", i]["shape"] is not None for i in range(12))
-        assert rows["uses-a-spilled-one"]["disk_read_size"] > 0
+    # A result is described as it is made, so also where it was spilled at once.
+    assert all(rows["filled", i]["shape"] is not None for i in range(12))
+    assert rows["uses-a-spilled-one"]["disk_read_size"] > 0
 
 
 def test_store_that_does_not_take_a_result(tmp_path: Path) -> None:

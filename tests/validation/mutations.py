@@ -99,12 +99,6 @@ MUTATIONS = [
         "recording/test_task_observers.py",
     ),
     Mutation(
-        "failed runs have the size of a result",
-        "task.nbytes or 0 if is_stored else 0",
-        "task.nbytes or 0",
-        "recording/test_public_hook.py",
-    ),
-    Mutation(
         "unsent tasks wait since the last of them came",
         "groups[kind] = min(start, since), first, count + 1",
         "groups[kind] = max(start, since), first, count + 1",

@@ -304,8 +304,10 @@ class TraceBuilder:
         )
         lengths = worker.pop("dependencies").astype(np.int32)
         items = facts["Compute"].list_items("dependencies", self._ids)
-        plugins = self._reader.plugins
-        alone = not len(lengths) and TASKS not in plugins and len(scheduler["sent"]) > 0
+        plugins, headers = self._reader.plugins, self._reader.headers
+        recorders = [header for header in headers if header.get("plugin") == TASKS]
+        recorded = any(header.get("unmetered") is not True for header in recorders)
+        alone = not len(lengths) and not recorded and len(scheduler["sent"]) > 0
         if alone:
             ran = np.isfinite(scheduler["scheduler_start"])
             seen = task_runs.take(scheduler, np.flatnonzero(ran))

@@ -118,7 +118,7 @@ _FRAMES, _ARRAYS = "dask.dataframe.dask_expr", "dask.array._array_expr"
 # --- task runs and transfers ---------------------------------------------------------------------
 
 METERING = Names(
-    "no seconds of CPU, network, disk and (de)serialisation of task runs, and no transfers",
+    "no transfers, and only those task runs that the scheduler records",
     f"{_WORKER}._finalize_metrics",
     f"{_MACHINE}:ExecuteSuccessEvent",
     f"{_MACHINE}:ExecuteFailureEvent",
@@ -202,7 +202,7 @@ SPILLING = Names(
     plugins=(MONITOR,),
 )
 RESULTS_IN_MEMORY = Names(
-    "no dtype and shape of results if outcomes are not metered", f"{_SPILL}.fast"
+    "no dtype and shape of arguments that are results of other tasks", f"{_SPILL}.fast"
 )
 
 # --- work in progress ----------------------------------------------------------------------------

@@ -191,6 +191,11 @@ GatherDepSuccessEvent = _outcome(names.TRANSFERS, "GatherDepSuccessEvent")
 GatherDepBusyEvent = _outcome(names.TRANSFERS, "GatherDepBusyEvent")
 
 
+def has_metering() -> bool:
+    """Return whether this version of Dask has the method and the classes of outcomes."""
+    return names.METERING.exist()
+
+
 def listen(worker: Any, observe: Callable[[Any, Any], None], guard: HookGuard) -> Patch | None:
     """Call `observe` with each outcome and its ledger, before the worker's metering handles them.
 
@@ -201,10 +206,9 @@ def listen(worker: Any, observe: Callable[[Any, Any], None], guard: HookGuard) -
     -------
     Patch or None
         The patch, which the caller removes at the end. None if this version of Dask lacks the
-        method or a class of outcomes of task runs. In that case, the caller uses the public hook
-        `transition`.
+        method or a class of outcomes of task runs.
     """
-    if not names.METERING.exist():
+    if not has_metering():
         return None
 
     def wrap(original: Any, patch: Patch) -> Any:

@@ -1,9 +1,9 @@
 """`WorkerTaskPlugin`: records each task run and each transfer on its worker.
 
-The plugin uses the worker's metering if the installed version of Dask has metering. After each
-execution and transfer, the metering provides the outcome with the result, and the seconds of CPU,
-disk, network and deserializing (see `dasfprof.recording.dask_internals.worker_calls`). If there is
-no metering, the plugin uses the public hook `transition`, which does not provide these seconds.
+The plugin uses the worker's metering. After each execution and transfer, the metering provides the
+outcome with the result, and the seconds of CPU, disk, network and deserializing (see
+`dasfprof.recording.dask_internals.worker_calls`). If the installed version of Dask has no metering,
+no task runs are recorded here, and the analysis uses those that the scheduler recorded.
 
 Hooks run on the worker's event loop. They store the times of unfinished tasks, and append a note
 when a task run ends. In the writer's thread, `TaskNotes` converts notes into rows. A note is a flat
@@ -44,13 +44,7 @@ from dasfprof.recording.task_runs.arguments import LEAST, TaskArguments
 from dasfprof.recording.task_runs.function_code import FunctionCode
 from dasfprof.recording.task_runs.hidden_tasks import HiddenTasks, hide_rows, hiding_runs
 from dasfprof.recording.task_runs.logs import Tracebacks, watch_logs
-from dasfprof.recording.task_runs.outcomes import (
-    STATES,
-    ends_here,
-    failed_run,
-    run_by_state,
-    transfer,
-)
+from dasfprof.recording.task_runs.outcomes import failed_run, transfer
 from dasfprof.recording.task_runs.results import ResultDescriber
 from dasfprof.recording.task_runs.task_notes import RUN, UNKNOWN, ClockCorrections, TaskNotes
 from dasfprof.recording.task_runs.task_storage import TaskStorage
@@ -68,9 +62,13 @@ from dasfprof.schema.profiles import LOOP_SAMPLE, TASK_SAMPLE
 from dasfprof.schema.tasks import ACTOR_CALL, CLOCK, SHUFFLE_MESSAGE, TRANSFER, WORKER_FUNCTION
 
 _READY = ("ready", "constrained")
-#: States of ended tasks. `transition` ignores them if there is metering, which reports more detail.
+#: States of ended tasks. `transition` ignores them, because the metering reports more detail.
 _ENDS = frozenset(("memory", "error", "forgotten"))
 _NEVER_RAN = frozenset(("waiting", "ready", "constrained"))
+
+
+def _ignore(*_: Any, **__: Any) -> None:
+    """Do nothing. This function replaces `WorkerTaskPlugin.transition` if Dask has no metering."""
 
 
 class WorkerTaskPlugin(RecordingPart):
@@ -88,8 +86,6 @@ class WorkerTaskPlugin(RecordingPart):
         super().__init__(settings)
         self._note: Callable[[tuple[Any, ...]], None] = discard
         self._append: Callable[[SchemaRow], object] = discard
-        self._by_state = False
-        self._ignored = _ENDS
         #: For unfinished tasks, by key: the time at which each entered a state on this worker.
         self._received: dict[Any, float] = {}
         self._ready: dict[Any, float] = {}
@@ -109,9 +105,13 @@ class WorkerTaskPlugin(RecordingPart):
 
     def _start(self, worker: Any) -> None:
         """Open the file and place the hooks."""
-        self._worker, self._data = with_correction(worker), worker.data
+        self._worker = with_correction(worker)
         header = {"run_queue": availability(), "actor_calls": worker_calls.can_observe(worker)}
         header["serialising"] = serialising.can_observe(worker)
+        if not worker_calls.has_metering():
+            # Nothing would remove the stored times of tasks that have ended.
+            self.transition = _ignore  # type: ignore[method-assign]
+            header["unmetered"] = True
         database, constants = self._open_database(worker, **header)
         self._writer = database.writer
         notes = TaskNotes(self._guard, self._clock.by_number)
@@ -147,8 +147,6 @@ class WorkerTaskPlugin(RecordingPart):
             self._readings = run_queue.readings
             leave = observe(worker, run_queue.wrap)
             self._undo += [run_queue.stop] if leave is None else [run_queue.stop, leave]
-        else:
-            self._by_state, self._ignored = True, frozenset()
         self._watch(worker, constants, rows)
         if self.settings.record_code:
             self._code = FunctionCode(self._writer, constants, self._guard)
@@ -193,12 +191,11 @@ class WorkerTaskPlugin(RecordingPart):
     def _stop_noting(self) -> None:
         """Discard notes and rows from now on, because they would no longer be written."""
         self._note = self._append = discard
-        self._by_state = False
 
     def transition(self, key: Any, start: str, finish: str, **kwargs: Any) -> None:
-        """Store the time of a task's transition. If there is no metering, also append notes."""
+        """Store the time of a task's transition."""
         try:
-            if finish in self._ignored:
+            if finish in _ENDS:
                 return
             if finish == "executing":
                 if self._worker.scheduler_delay != self._clock.current:
@@ -216,8 +213,6 @@ class WorkerTaskPlugin(RecordingPart):
             elif finish == "released" and start in _NEVER_RAN:
                 self._received.pop(key, None)
                 self._ready.pop(key, None)
-            elif self._by_state and finish in STATES:
-                self._finished_by_state(key, start, finish)
             elif finish == "rescheduled":
                 self._rescheduled = self._tasks[key]
         except Exception:
@@ -361,16 +356,3 @@ class WorkerTaskPlugin(RecordingPart):
             None,  # No line raised it: Dask could not store the result.
         )
         self._note_run(facts, ledger.metrics)
-
-    def _finished_by_state(self, key: Any, start: str, finish: str) -> None:
-        """Record a task run that has ended, without metering.
-
-        Its facts come from public attributes, so the seconds of CPU, disk and network are unknown.
-        """
-        task = self._tasks[key]
-        if not ends_here(task, start, finish, key in self._executing):
-            return
-        if finish == "error":
-            self._tracebacks.record(key, task.run_id, task.traceback_text)
-        facts = run_by_state(task, start, finish, self._data, self._describe)
-        self._note_run(facts, ())

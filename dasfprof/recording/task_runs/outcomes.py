@@ -7,19 +7,14 @@ from time import perf_counter, time
 from typing import Any
 
 from dasfprof.recording.dask_internals.inspection.views import restrictions
-from dasfprof.recording.dask_internals.undocumented import value_in_memory
 from dasfprof.recording.dask_internals.worker_calls import (
     ExecuteFailureEvent,
     GatherDepBusyEvent,
     GatherDepSuccessEvent,
 )
 from dasfprof.recording.task_runs.logs import raised_at
-from dasfprof.recording.task_runs.results import ResultDescriber, type_name
 from dasfprof.recording.task_runs.task_notes import FACTS
 from dasfprof.schema.steps import ANNOTATION
-
-_RUNNING = ("executing", "long-running")
-STATES = {"memory": "memory", "error": "erred", "rescheduled": "rescheduled"}
 
 
 def failed_run(event: Any, task: Any) -> tuple[Any, ...]:
@@ -34,59 +29,6 @@ def failed_run(event: Any, task: Any) -> tuple[Any, ...]:
         facts["raised_at"] = raised_at(event.traceback_text)
     else:
         facts["run_id"] = getattr(task, "run_id", None)
-    return tuple(map(facts.get, FACTS))
-
-
-def ends_here(task: Any, start: str, finish: str, executing: bool) -> bool:
-    """Return whether a change of a task's state ends a task run on this worker.
-
-    Parameters
-    ----------
-    task
-        The worker's task.
-    start, finish
-        The states before and after the change. `finish` is one of `STATES`.
-    executing
-        Whether the task started on this worker since recording started.
-    """
-    if start in _RUNNING:
-        # If the worker could not store the result, a change to "error" follows.
-        return finish != "memory" or task.state == "memory"
-    return executing
-
-
-def run_by_state(
-    task: Any, start: str, finish: str, data: Any, describe: ResultDescriber
-) -> tuple[Any, ...]:
-    """Return the `FACTS` of a task run that ended, from the task's public attributes and states.
-
-    Parameters
-    ----------
-    task
-        The worker's task.
-    start, finish
-        The states before and after the change. `finish` is one of `STATES`.
-    data
-        The worker's mapping of results.
-    describe
-        Returns the type, dtype and shape of a result.
-    """
-    state = "cancelled" if (start, finish) == ("cancelled", "memory") else STATES[finish]
-    is_stored = state == "memory"
-    span: dict[str, Any] = next(
-        (s for s in reversed(task.startstops) if s["action"] == "compute"), {}
-    )
-    if finish == "rescheduled":
-        span = {}  # Dask has no span for this task run. Any span belongs to an earlier task run.
-    _, dtype, shape = describe(value_in_memory(data, task.key) if is_stored else None)
-    facts = {"key": task.key, "prefix": task.prefix, "run_id": task.run_id, "state": state}
-    facts |= {"size": task.nbytes or 0 if is_stored else 0, "dtype": dtype, "shape": shape}
-    facts |= {"start": span.get("start"), "stop": span.get("stop"), **_inputs(task)}
-    if is_stored:
-        facts["type"] = type_name(task.type)
-    if state == "erred":
-        facts["exception"] = task.exception_text or None
-        facts["raised_at"] = raised_at(task.traceback_text)
     return tuple(map(facts.get, FACTS))
 
 
