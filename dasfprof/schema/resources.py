@@ -153,8 +153,8 @@ class GpuAvailability(str, Enum):
     LOST = "lost"
     """It fell off the bus or needs a reset. It was sampled until then."""
     ORDER_UNKNOWN = "order unknown"
-    """It was selected by number among different GPUs, whose order only CUDA knows, and this process
-    has not initialized CUDA. Another row follows when it does."""
+    """It was selected by number among different GPUs, whose order only CUDA knows. If
+    CUDA_DEVICE_ORDER=PCI_BUS_ID is set, or UUIDs select the GPUs, the order is known."""
     HIDDEN = "hidden"
     """CUDA_VISIBLE_DEVICES hides all devices from this worker."""
     NOT_FOUND = "not found"
@@ -188,8 +188,6 @@ class GpuMatch(str, Enum):
     """By number, with the order on the bus, because CUDA_DEVICE_ORDER=PCI_BUS_ID is set."""
     ALIKE = "alike"
     """By number, with the order on the bus, which CUDA uses for GPUs of one model."""
-    CUDA = "cuda"
-    """CUDA reported their UUIDs after it was initialized in this process."""
 
 
 GPU_DEVICES = event_kind(

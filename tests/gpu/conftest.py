@@ -24,14 +24,6 @@ def driver_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory
 
 
-@pytest.fixture(scope="session")
-def cuda_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The stand-in for CUDA is apart: dask-cuda would take it for the real one."""
-    directory = tmp_path_factory.mktemp("cuda")
-    build_library("cuda.c", directory / "libcuda.so.1")
-    return directory
-
-
 @pytest.fixture
 def driver(driver_directory: Path, tmp_path: Path) -> Driver:
     return Driver(driver_directory, tmp_path / "nvml.txt")

@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 from stand_ins import uuid_of
 
-from dasfprof.recording.probes.nvml import Device, devices_of_cuda, visible_devices
+from dasfprof.recording.probes.nvml import Device, visible_devices
 
 
 def gpu(letter: str, index: int, bus: int, name: str = "A100", parts: str = "") -> Device:
@@ -100,18 +100,3 @@ def test_order_on_the_bus_makes_numbers_of_unlike_devices_certain() -> None:
     assert letters(visible.devices) == "ca"
     assert visible.match is not None
     assert visible.match.value == "pci"
-
-
-def test_cuda_has_the_last_word() -> None:
-    bare = [uuid_of(letter).removeprefix("GPU-") for letter in "cb"]
-    visible = devices_of_cuda(UNLIKE, bare)
-    assert letters(visible.devices) == "cb"
-    assert visible.match is not None
-    assert visible.match.value == "cuda"
-
-
-def test_cuda_names_mig_instances_by_their_own_uuids() -> None:
-    bare = uuid_of("e", "MIG").removeprefix("MIG-")
-    visible = devices_of_cuda(SOME_IN_MIG_MODE, [bare])
-    assert letters(visible.devices) == "e"
-    assert visible.availability.value == "MIG"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,7 +23,7 @@ from dasfprof.recording.probes import nvml as gpu_reader
 PROGRAM = """
 dask.config.refresh()  # of the variables of this process
 ticks, seconds, duties, before, share = argument
-gpu.OTHERS_AFTER = gpu.CUDA_INTERVAL = gpu_reader.SLOW_INTERVAL = 0.0
+gpu.OTHERS_AFTER = gpu_reader.SLOW_INTERVAL = 0.0
 gpu.CPU_SHARE = share or float("inf")
 
 class Duty:
@@ -289,29 +288,11 @@ def test_without_the_binding_there_is_a_reason_and_no_error(driver: Driver) -> N
     assert [row["availability"] for row in rows["GPU Devices"]] == ["no pynvml"]
 
 
-def test_cuda_is_asked_once_it_is_up_and_never_started(
-    driver: Driver, cuda_directory: Path
-) -> None:
-    """Unlike devices by number: only CUDA knows the order; here it says b, a."""
+def test_unlike_devices_by_number_are_all_read_and_none_is_the_worker_s(driver: Driver) -> None:
+    """Only CUDA knows their order."""
     driver.answer(device("a", "41", "name Small") + device("b", "42", "name Large"))
-    start = """
-if tick == 1:
-    cuda = ctypes.CDLL('libcuda.so.1')  # loaded, as by a library that has not used it yet
-if tick == 3:
-    ctypes.CDLL('libcuda.so.1').cuInit(0)
-"""
-    rows = sample(
-        driver,
-        ticks=5,
-        before=start,
-        LD_LIBRARY_PATH=f"{driver.directory}:{cuda_directory}",
-        CUDA_VISIBLE_DEVICES="0,1",
-        DASFPROF_TEST_CUDA="ba",
-    )
-    first, second = rows["GPU Devices"]
-    assert (first["availability"], first["uuid"]) == ("order unknown", None)
-    assert (second["tick"], second["availability"], second["match"]) == (3, "available", "cuda")
-    assert second["visible_uuids"] == [uuid_of("b"), uuid_of("a")]
-    assert rows["own"] == [[None] * 4] * 3 + [[1, 50, 3e9, None]] * 2
-    # Meanwhile all were read: the own device is among them.
+    rows = sample(driver, ticks=2, CUDA_VISIBLE_DEVICES="0,1")
+    (about,) = rows["GPU Devices"]
+    assert (about["availability"], about["uuid"]) == ("order unknown", None)
+    assert rows["own"] == [[None] * 4] * 2
     assert [row["uuid"][4] for row in rows["GPU Usage"] if row["tick"] == 0] == ["a", "b"]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import chain
 from time import monotonic, perf_counter, thread_time, time
@@ -23,8 +23,6 @@ from dasfprof.recording.probes.nvml import (
     Device,
     GpuReader,
     VisibleDevices,
-    ask_cuda,
-    devices_of_cuda,
     reason_of,
     visible_devices,
     with_instances,
@@ -41,9 +39,6 @@ from dasfprof.schema.resources import (
 #: Seconds after which a worker also reads those of its visible devices that no other worker reads.
 #: By then, each worker has taken the duty to read the device that it uses itself.
 OTHERS_AFTER = 1.0
-
-#: Seconds between two checks whether CUDA has been initialized in this process.
-CUDA_INTERVAL = 1.0
 
 #: Maximum fraction of a core that readings may take. After each reading, the next one is delayed
 #: accordingly, because the cost of calls of the driver differs by a factor of ten between devices.
@@ -68,7 +63,6 @@ class GpuProbe:
     def __init__(self, elect: Callable[[str], Any]) -> None:
         self._elect = elect
         self._nvml: Any = None
-        self._installed: list[Device] = []
         self._visible: VisibleDevices | None = None
         self._readers: dict[str, tuple[GpuReader, Any]] = {}
         #: Values of the worker's device in this sample: NVML index, utilization in %, used bytes,
@@ -76,8 +70,6 @@ class GpuProbe:
         self.device_usage: tuple[Any, ...] = _NOTHING
         self._due = 0.0
         self._others_due = 0.0
-        self._cuda_due = 0.0
-        self._cuda_asked = False
 
     def sample(self, host_duty: bool) -> Iterator[tuple[Schema, tuple[Any, ...]]]:
         """Yield rows of the devices that this worker has the duty to read.
@@ -88,9 +80,6 @@ class GpuProbe:
         if self._visible is None:
             self._others_due = now + OTHERS_AFTER
             yield self._connect()
-        if self._installed and not self._cuda_asked and now >= self._cuda_due:
-            self._cuda_due = now + CUDA_INTERVAL
-            yield from self._consult_cuda()
         self.device_usage = _NOTHING
         if now >= self._due:
             begin = thread_time()
@@ -143,42 +132,19 @@ class GpuProbe:
         try:
             pynvml.nvmlInit()
             self._nvml = pynvml
-            self._installed, refusal = list_devices(pynvml)
+            installed, refusal = list_devices(pynvml)
         except Exception as error:
             return self._describe(reason_of(error), str(error))
-        if not self._installed and refusal is None:
+        if not installed and refusal is None:
             return self._describe(GpuAvailability.NO_DEVICE)
-        self._show(visible_devices(self._installed))
+        self._visible = visible = visible_devices(installed)
+        # If it is unknown which of the installed devices the worker uses, all of them are read.
+        order_unknown = visible.availability is GpuAvailability.ORDER_UNKNOWN
+        for device in with_instances(installed) if order_unknown else visible.devices:
+            self._readers[device.uuid] = GpuReader(pynvml, device), self._elect(device.uuid)
         if refusal is not None and self._worker_device is None:
             return self._describe(reason_of(refusal), str(refusal))
-        return self._describe(self._visible.availability)
-
-    def _consult_cuda(self) -> Iterator[tuple[Schema, tuple[Any, ...]]]:
-        """Use the devices that CUDA reports, if the program has initialized CUDA in this process.
-
-        Yield a row of "GPU Devices" if these are not the devices that were assumed before.
-        """
-        uuids = ask_cuda()
-        if uuids is None:
-            return
-        self._cuda_asked = True
-        before = self._visible
-        self._show(devices_of_cuda(self._installed, uuids))
-        if self._visible is not None and self._visible != before:
-            yield self._describe(self._visible.availability)
-
-    def _show(self, visible: VisibleDevices) -> None:
-        self._visible = visible
-        devices: Sequence[Device] = visible.devices
-        if visible.availability is GpuAvailability.ORDER_UNKNOWN:
-            # Read all installed devices, because it is not yet known which of them the worker uses.
-            devices = with_instances(self._installed)
-        shown = {device.uuid: device for device in devices}
-        for uuid in self._readers.keys() - shown.keys():
-            self._readers.pop(uuid)[1].release()
-        for uuid, device in shown.items():
-            if uuid not in self._readers:
-                self._readers[uuid] = GpuReader(self._nvml, device), self._elect(uuid)
+        return self._describe(visible.availability)
 
     def _describe(
         self, availability: GpuAvailability, detail: str | None = None

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
-import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from time import monotonic, time
@@ -17,11 +15,9 @@ from dasfprof.schema.resources import GpuAvailability, GpuMatch
 # CUDA orders the GPUs that a process may use by speed (``CUDA_DEVICE_ORDER=FASTEST_FIRST``, the
 # default) or by their position on the bus. NVML has another order. ``CUDA_VISIBLE_DEVICES`` selects
 # and reorders devices, by CUDA's numbers or by UUID. CUDA's devices are matched with NVML's devices
-# by UUID, or by the position on the bus if that is sufficient, or by asking CUDA. Otherwise the
-# match is unknown.
-#
-# No function of this module initializes CUDA. Initialization would take memory on a device, and
-# would fix CUDA's view of the environment before the user's code is ready.
+# by UUID, or by the position on the bus if that is sufficient. Otherwise the match is unknown,
+# because CUDA is not asked. Initializing CUDA would take memory on a device, and would fix CUDA's
+# view of the environment before the user's code is ready.
 
 
 @dataclass(frozen=True)
@@ -91,39 +87,6 @@ def visible_devices(
     return _visible(numbered, match, GpuAvailability.NOT_FOUND)
 
 
-def devices_of_cuda(installed: Sequence[Device], uuids: Sequence[str]) -> VisibleDevices:
-    """Return the devices whose UUIDs CUDA reports. `uuids` is the result of `ask_cuda`."""
-    all_devices = with_instances(installed)
-    by_uuid = {device.uuid.partition("-")[2].lower(): device for device in all_devices}
-    devices = [by_uuid[bare] for bare in uuids if bare in by_uuid]
-    if len(devices) < len(uuids):
-        return VisibleDevices((), GpuAvailability.NOT_FOUND)
-    return _visible(devices, GpuMatch.CUDA, GpuAvailability.HIDDEN)
-
-
-def ask_cuda() -> list[str] | None:
-    """Return the UUIDs of this process's devices, without prefix, in CUDA's order.
-
-    Return None as long as no library of this process has initialized CUDA. The driver is called
-    only if this process has loaded it, and the calls do not initialize CUDA.
-    """
-    try:
-        cuda = ctypes.CDLL("libcuda.so.1", mode=getattr(os, "RTLD_NOLOAD", 0))
-        describe = getattr(cuda, "cuDeviceGetUuid_v2", cuda.cuDeviceGetUuid)
-    except (OSError, AttributeError):
-        return None
-    count = ctypes.c_int()
-    if cuda.cuDeviceGetCount(ctypes.byref(count)) != 0:
-        return None
-    uuids = []
-    for ordinal in range(count.value):
-        device, identity = ctypes.c_int(), ctypes.create_string_buffer(16)
-        if cuda.cuDeviceGet(ctypes.byref(device), ordinal) or describe(identity, device):
-            return None
-        uuids.append(str(uuid.UUID(bytes=identity.raw)))
-    return uuids
-
-
 def with_instances(installed: Sequence[Device]) -> list[Device]:
     """Return a list of all GPUs, each followed by its MIG instances."""
     return [part for device in installed for part in (device, *device.instances)]
@@ -156,7 +119,7 @@ def _in_cuda_order(
 ) -> tuple[Sequence[Device], GpuMatch | None]:
     """Return all devices in CUDA's order, and how this function determined the order.
 
-    If the order can only be learned from CUDA, return an empty sequence and None.
+    If only CUDA knows the order, return an empty sequence and None.
     """
     on_bus = sorted(installed, key=lambda device: device.position)
     if len(on_bus) == 1:
