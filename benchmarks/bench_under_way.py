@@ -25,7 +25,7 @@ from measure import Result, percentile
 from native import run_apart
 
 import dasfprof
-from dasfprof.recording.under_way.loop import INTERVAL, ClientUnderWay, LoopWatch
+from dasfprof.recording.under_way.loop import INTERVAL, ClientUnderWay
 from dasfprof.recording.under_way.scheduler import SchedulerUnderWay
 from dasfprof.recording.under_way.tasks import TasksUnderWay
 
@@ -88,9 +88,8 @@ def _timed(owner: type, method: str) -> Iterator[list[float]]:
 def worker_looks(seconds: float, wait: bool) -> dict[str, list[float]]:
     """Give the costs of a worker's looks, and of those of its client."""
     with (
-        _timed(TasksUnderWay, "look") as tasks,
-        _timed(LoopWatch, "look") as loop,
-        _timed(ClientUnderWay, "look") as of_client,
+        _timed(TasksUnderWay, "sample") as tasks,
+        _timed(ClientUnderWay, "sample") as of_client,
     ):
         client = _client()
         futures = client.map(deep, [DEPTH] * THREADS, [wait] * THREADS, pure=False)
@@ -98,7 +97,7 @@ def worker_looks(seconds: float, wait: bool) -> dict[str, list[float]]:
         time.sleep(1.5)
         with dasfprof.profile(client, directory=tempfile.mkdtemp()):
             time.sleep(seconds)
-    return {"worker": tasks, "event loop": loop, "client": of_client}
+    return {"worker": tasks, "client": of_client}
 
 
 def _executing(client: Client) -> int:

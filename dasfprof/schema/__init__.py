@@ -6,7 +6,7 @@ from dasfprof.schema import profiles, resources, steps, tasks, under_way
 from dasfprof.schema.events import EventKind
 
 #: Names of events that only earlier versions recorded. No table contains these events.
-FORMER_EVENTS = frozenset(("Task Unpickled",))
+FORMER_EVENTS = frozenset(("Loop Blocked", "Task Unpickled"))
 #: All kinds of events that dasfprof records, by phase and name.
 KINDS: dict[tuple[str, str], EventKind] = {
     (kind.phase, kind.name): kind

@@ -11,7 +11,7 @@ from dasfprof.schema.events import event_kind
 #: Dask's names for the states of unfinished tasks on the scheduler.
 UNFINISHED = ("waiting", "no-worker", "queued", "processing")
 
-#: Columns about the state of a thread. The events about tasks, clients and event loops have them.
+#: Columns about the state of a thread. The events about tasks and clients have them.
 _OF_A_THREAD = """
 thread_state    text     text     the kernel's state of the thread: running (also runnable, or over
     5 % of a core since the last snapshot), sleeping, disk or stopped, or None if unknown
@@ -70,20 +70,6 @@ limit           int      count    maximum number of simultaneous holders
 since           time     time     when the task acquired it
 waited          float32  seconds  time of waiting before that
 """,
-)
-
-LOOP_BLOCKED = event_kind(
-    "Loop Blocked",
-    "The event loop of a worker or of the scheduler was blocked for over a second. Written again "
-    "after 1, 2, 4 ... 60 s while it is blocked, when its stack changes, and at the end. If no "
-    "thread could run, for example because C code held the GIL, it is only written at the end.",
-    recorder="TracePlugin",
-    columns="""
-since           time     time     when it was blocked, with an error of up to a second if the stack
-    is unknown
-until           time     time     when it continued, or None if it is still blocked
-"""
-    + _OF_A_THREAD,
 )
 
 SCHEDULER_STATE = event_kind(

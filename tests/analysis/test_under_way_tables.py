@@ -9,10 +9,10 @@ from traces import Plan, Plugin, T, Task, row
 from dasfprof import TraceAnalyser
 from dasfprof.analysis.trace import Trace
 from dasfprof.database.ends import RecordingEnd
+from dasfprof.schema.profiles import LOOP_SAMPLE
 from dasfprof.schema.tasks import COMPUTE, TASK_RUN
 from dasfprof.schema.under_way import (
     CLIENT_UNDER_WAY,
-    LOOP_BLOCKED,
     SCHEDULER_STATE,
     STACK,
     TASK_UNDER_WAY,
@@ -114,7 +114,7 @@ def test_last_row_of_each_run_that_has_not_ended(tmp_path: Path) -> None:
                 row(COMPUTE, timestamp=T, duration=2.0, key="again-1", run_id=4, state="memory"),
             ],
         ),
-        (LOOP_BLOCKED, [row(LOOP_BLOCKED, timestamp=T + 9, since=T + 4, stack=-1)]),
+        (LOOP_SAMPLE, [row(LOOP_SAMPLE, timestamp=T + 9, since=T + 4, stack=-1, interval=0.05)]),
     )
     trace = Trace.from_database(tmp_path)
     table = trace.under_way
@@ -123,7 +123,7 @@ def test_last_row_of_each_run_that_has_not_ended(tmp_path: Path) -> None:
     assert trace.keys.texts(list(table["waits_keys"][1])).tolist() == ["a-1", "b-1"]
     assert table["waits_keys"][0] == ()
     assert len(trace.under_way_history) == 4
-    assert trace.loops_blocked["since"].tolist() == [T + 4]
+    assert trace.loop_samples["since"].tolist() == [T + 4]
     assert trace.end == T + 9
 
 

@@ -29,7 +29,7 @@ from dasfprof.database.reader import TraceFile
 from dasfprof.recording.dask_internals.held_locks import held_by
 from dasfprof.recording.dask_internals.inspection import views
 from dasfprof.recording.rows import FileRows
-from dasfprof.recording.under_way.loop import Busy, ClientUnderWay, LoopWatch, Repeats
+from dasfprof.recording.under_way.loop import Busy, ClientUnderWay, Repeats
 from dasfprof.recording.under_way.scheduler import SchedulerUnderWay
 from dasfprof.recording.under_way.tasks import TasksUnderWay
 
@@ -235,46 +235,6 @@ def test_what_was_not_acquired_is_not_held(client: Client, run: Any) -> None:
 
     with Lock("taken"):
         assert client.submit(tries, key="tries").result() == (False, [])
-
-
-# --- event loops ----------------------------------------------------------------------------------
-
-
-async def block(seconds: float) -> None:
-    time.sleep(seconds)
-
-
-def test_a_loop_that_is_blocked(client: Client, run: Any) -> None:
-    address = next(iter(client.nthreads()))
-    before = time.time()
-    client.run(block, 6.0, workers=[address])
-    after = time.time()
-    end = ended_block(run, 5.5, address)
-    # The workers and the scheduler share one loop here, and each of them tells.
-    rows = [row for row in facts(run, "TracePlugin", "Loop Blocked") if row["address"] == address]
-    # A slow machine may block it before and after, too.
-    blocked = [row for row in rows if row["since"] == end["since"] and row["until"] is None]
-    assert len(blocked) >= 2
-    for row in blocked:
-        assert row["thread_state"] == "sleeping"
-        assert frames_of(run, "TracePlugin", row)[-1][0] == "block"
-    assert end["since"] <= after - 5.5
-    assert before + 5.5 <= end["until"]
-    assert facts(run, "SchedulerPlugin", "Loop Blocked")
-
-
-def ended_block(run: Any, seconds: float, address: str) -> dict[str, Any]:
-    """Wait for the end of a worker's loop being blocked for so long at least."""
-
-    def found() -> dict[str, Any] | None:
-        for row in facts(run, "TracePlugin", "Loop Blocked"):
-            is_over = row["address"] == address and row["until"] is not None
-            if is_over and row["until"] - row["since"] >= seconds:
-                return row
-        return None
-
-    row: dict[str, Any] = wait_until(found, every=0.1)
-    return row
 
 
 # --- the scheduler --------------------------------------------------------------------------------
@@ -531,7 +491,6 @@ def leave(_: int) -> None:
     ("owner", "method"),
     [
         (TasksUnderWay, "sample"),
-        (LoopWatch, "sample"),
         (ClientUnderWay, "sample"),
         (SchedulerUnderWay, "_write"),
         (FileRows, "write"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import signal
 import textwrap
 import time
@@ -191,31 +190,3 @@ def test_a_task_that_waits_for_its_inputs(client: Client, run: Any, tmp_path: Pa
     assert "type-2" not in {one["key"] for one in computed(run)}
     rows = facts(run, "TracePlugin", "Task Under Way")
     assert [one["state"] for one in rows if one["key"] == "type-1"].count("released") == 0
-
-
-def hold_interpreter(seconds: int) -> float:
-    time.sleep(6.0)  # it is seen meanwhile
-    begin = time.time()
-    ctypes.PyDLL(None).sleep(seconds)
-    return begin
-
-
-def test_c_code_that_holds_the_interpreter(client: Client, run: Any) -> None:
-    """No thread of the worker can look, but the next look tells since when."""
-    address = next(iter(client.nthreads()))
-    begin = client.submit(hold_interpreter, 4, key="gil", workers=[address]).result()
-    end = begin + 4
-
-    def blocked() -> list[dict[str, Any]]:
-        # A busy host delays loops at other times too.
-        rows = [row for row in facts(run, "TracePlugin", "Loop Blocked") if row["since"] < end]
-        return [row for row in rows if row["timestamp"] >= end and row["address"] == address]
-
-    row = record.wait_until(lambda: next((row for row in blocked() if row["until"]), None))
-    # The look before it was a second old or, on a busy host, some more.
-    assert begin - 5 <= row["since"] <= begin + 0.5
-    assert end <= row["until"]
-    # Where the loop waits for the interpreter's lock is no cause.
-    assert blocked()[0]["stack"] == -1
-    # Before, the task was seen to execute.
-    assert last(run, "TracePlugin", "Task Under Way", key="gil")

@@ -94,7 +94,7 @@ def slow_dispatch(said: Said, evidence: Evidence) -> Iterator[str]:
     if not is_most(str(said.function), sums):
         yield f"most of it are not tasks of {said.function}"
     lags = evidence.rows("Managed Memory").values("loop_lag")
-    blocked = len(evidence.rows("Loop Blocked")) or any(lag is None or lag > 0 for lag in lags)
+    blocked = len(evidence.rows("Loop Sample")) or any(lag is None or lag > 0 for lag in lags)
     if said["blocked"] > 0 and not blocked:
         yield "no loop was late"
 

@@ -127,7 +127,7 @@ TABLES_OF_EVENTS = {
     **{"gpu_devices": resources.GPU_DEVICES, "gpu_usage": resources.GPU_USAGE},
     **{"graphs": tasks.GRAPH, "graphs_sent": steps.GRAPH_SENT, "logs": tasks.LOG_RECORD},
     **{"host_processes": resources.HOST_PROCESS, "locks_held": under_way.LOCK_HELD},
-    **{"loop_samples": profiles.LOOP_SAMPLE, "loops_blocked": under_way.LOOP_BLOCKED},
+    **{"loop_samples": profiles.LOOP_SAMPLE},
     **{"managed_memory": resources.MANAGED_MEMORY, "releases": tasks.RESULT_RELEASED},
     **{"samples": resources.RESOURCE_USAGE, "scheduler_states": under_way.SCHEDULER_STATE},
     **{"sent_values": steps.SENT_VALUE, "serialised": tasks.RESULT_SERIALISED},

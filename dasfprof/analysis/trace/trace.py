@@ -179,8 +179,6 @@ class Trace:
     under_way: pd.DataFrame
     #: All records of this form, sorted by time, including those of task runs that ended later.
     under_way_history: pd.DataFrame = field(metadata=_of_events("Task Under Way", by_time=True))
-    #: Times in which event loops were blocked: ``time, worker_id, since, thread_state, stack``.
-    loops_blocked: pd.DataFrame = field(metadata=_of_events("Loop Blocked", by_time=True))
     #: Snapshots of the scheduler's unfinished work. See ``SCHEDULER_STATE``.
     scheduler_states: pd.DataFrame = field(metadata=_of_events("Scheduler State", by_time=True))
     #: Snapshots of the main threads of clients. See ``CLIENT_UNDER_WAY``.

@@ -217,7 +217,7 @@ def _blocked(run: Run, who: int | None, time: float) -> tuple[float, int]:
 
     `who` is a worker's row, or None for the scheduler.
     """
-    loops = run.loops_blocked
+    loops = run.loop_samples
     ids = [who] if who is not None else np.flatnonzero(run.workers["kind"] == "scheduler")
     blocks = loops[np.isin(loops["worker_id"], ids) & (loops["time"] <= time).to_numpy()]
     if not len(blocks) or np.isfinite(blocks["until"].iloc[-1]):

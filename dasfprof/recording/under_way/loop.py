@@ -1,4 +1,4 @@
-"""Snapshots of blocked event loops and of a client's main thread."""
+"""`Pulse` and `Repeats`, for snapshots in a thread, and snapshots of a client's main thread."""
 
 from __future__ import annotations
 
@@ -10,11 +10,10 @@ from time import monotonic, time
 from typing import Any
 
 from dasfprof.recording.dask_internals.inspection import stacks
-from dasfprof.recording.dask_internals.undocumented import last_turn, turn_interval
 from dasfprof.recording.guard import HookGuard
 from dasfprof.recording.probes.process import resident_memory
 from dasfprof.recording.rows import FileRows
-from dasfprof.schema.under_way import CLIENT_UNDER_WAY, LOOP_BLOCKED
+from dasfprof.schema.under_way import CLIENT_UNDER_WAY
 from dasfprof.system import thread_cpu
 
 #: Seconds between two snapshots.
@@ -178,69 +177,7 @@ class Busy:
         return self._state
 
 
-# --- Event loops, and the main thread of the client -----------------------------------------------
-
-#: Threshold (seconds without an iteration) from which an event loop counts as blocked.
-LIMIT = 1.0
-
-
-class LoopWatch:
-    """Writes rows about an event loop while it is blocked.
-
-    The object must be created on the event loop. Its method is called in another thread.
-
-    Parameters
-    ----------
-    server
-        The worker or the scheduler that runs on the loop. Its state is not changed.
-    rows
-        Writes rows into the trace file.
-    """
-
-    def __init__(self, server: Any, rows: FileRows) -> None:
-        self._server = server
-        self._rows = rows
-        self._thread = threading.get_ident()
-        self._limit = LIMIT + turn_interval()
-        self._turned = last_turn(server)
-        self._sampled = monotonic()
-        #: While the loop is blocked: the time of its last iteration, and the decision when a row is
-        #: due.
-        self._since: float | None = None
-        self._repeats = Repeats(0.0)
-
-    def sample(self) -> None:
-        """Write a row if the loop is or was blocked and a row is due."""
-        before, sampled = self._turned, self._sampled
-        # Read all three in one line, because C code may hold the GIL after any line.
-        turned, now, clock = last_turn(self._server), monotonic(), time()
-        self._turned, self._sampled = turned, now
-        if turned is None or before is None:
-            return
-        # If this is true, no Python thread ran, not even this one: C code held the GIL, or the
-        # process was stopped. The loop's stack would not show the cause.
-        stalled = now - sampled > INTERVAL + self._limit
-        blocked = clock - turned > self._limit
-        if self._since is not None and turned != self._since:
-            self._rows.write(LOOP_BLOCKED, {"since": self._since, "until": turned})
-            self._since = None
-        elif stalled and not blocked:
-            self._rows.write(LOOP_BLOCKED, {"since": before, "until": turned})
-        if blocked:
-            self._note_block(turned, now, with_stack=not stalled)
-
-    def _note_block(self, since: float, now: float, with_stack: bool) -> None:
-        if self._since is None:
-            self._since, self._repeats = since, Repeats(now)
-        stack: stacks.Stack = ()
-        state = None
-        if with_stack:
-            frame = stacks.current_frames().get(self._thread)
-            stack = stacks.stack_of(stacks.frames_of_thread(frame, None))
-            state = stacks.Threads().state(self._thread)
-        if self._repeats.is_due(now, stack, state):
-            self._rows.write(LOOP_BLOCKED, {"since": since, "thread_state": state}, stack)
-
+# --- The main thread of the client ----------------------------------------------------------------
 
 #: Threshold (bytes) from which a change in the memory of a client's process makes a row due.
 _CHANGE = 1 << 24

@@ -23,7 +23,7 @@ from dasfprof.recording.dask_internals.undocumented import fingerprint, observe_
 from dasfprof.recording.guard import HookGuard
 from dasfprof.recording.probes.process import resident_memory
 from dasfprof.recording.rows import FileRows
-from dasfprof.recording.under_way.loop import INTERVAL, LoopWatch, Pulse
+from dasfprof.recording.under_way.loop import INTERVAL
 from dasfprof.schema.tasks import COPY_DROPPED
 from dasfprof.schema.under_way import SCHEDULER_STATE
 
@@ -70,7 +70,6 @@ class SchedulerUnderWay:
         self._rows = rows
         self._guard = guard
         self._loop = asyncio.get_running_loop()
-        self._pulse = Pulse("under-way scheduler", [LoopWatch(scheduler, self._rows).sample], guard)
         self._can_record = names.SCHEDULER_STATE.exist()
         #: Tasks that had finished before recording started.
         self._before: Finished = finished_tasks(scheduler, {}) if self._can_record else {}
@@ -82,16 +81,14 @@ class SchedulerUnderWay:
         self._due = self._pause_until = 0.0
 
     def start(self) -> None:
-        """Start snapshots on the event loop, and a thread that watches the event loop."""
+        """Start snapshots on the event loop."""
         self._loop.call_later(INTERVAL, self._tick)
         self._stop_observing = observe_dropped_copies(self._scheduler, self._drop, self._guard)
-        self._pulse.start()
 
     def stop(self) -> None:
-        """Stop taking snapshots, and stop the thread that watches the event loop."""
+        """Stop taking snapshots."""
         self._stopped = True
         self._stop_observing()
-        self._pulse.stop()
 
     def _drop(self, address: str, keys: list[Any]) -> None:
         for key in keys:

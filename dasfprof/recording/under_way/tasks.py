@@ -12,7 +12,7 @@ from dasfprof.recording.dask_internals.held_locks import held_by, watch_locks
 from dasfprof.recording.dask_internals.inspection.views import tasks_under_way
 from dasfprof.recording.guard import HookGuard
 from dasfprof.recording.rows import FileRows
-from dasfprof.recording.under_way.loop import Busy, LoopWatch, Pulse, Repeats
+from dasfprof.recording.under_way.loop import Busy, Pulse, Repeats
 from dasfprof.schema.under_way import LOCK_HELD, TASK_UNDER_WAY
 
 #: Threshold (seconds since a task's start) from which snapshots of the task are written.
@@ -41,13 +41,12 @@ def watch_worker(
         List to which this function appends functions that end the recording. They must be called
         from last to first.
     """
-    calls = [LoopWatch(worker, rows).sample]
     if names.UNDER_WAY.exist():
-        calls.append(TasksUnderWay(worker, received, rows).sample)
         undo.append(watch_locks(worker, partial(rows.write, LOCK_HELD)))
-    pulse = Pulse(f"under-way {worker.name}", calls, guard)
-    pulse.start()
-    undo.append(pulse.stop)
+        looks = [TasksUnderWay(worker, received, rows).sample]
+        pulse = Pulse(f"under-way {worker.name}", looks, guard)
+        pulse.start()
+        undo.append(pulse.stop)
 
 
 class _Task:
