@@ -97,6 +97,12 @@ class Worker:
             return "scheduler"
         return "worker" if self.label else "host"
 
+    def add_process(self, header: dict[str, Any]) -> None:
+        """Add what the header of one of its files contains about its process."""
+        pid = header.get("pid")
+        self.boot_id, self.pid = header.get("boot_id"), pid if isinstance(pid, int) else None
+        self.job = job_in(header)
+
 
 #: Fields of `Worker` that are columns of `Trace.workers`.
 _FIELDS = [
@@ -137,9 +143,7 @@ class WorkerRegister:
         facts, host = header.get("worker"), str(header.get("host", ""))
         if not isinstance(facts, dict):
             if header.get("plugin") == "SchedulerPlugin":
-                scheduler = self.workers[self.id_of(host, "scheduler")]
-                scheduler.boot_id, scheduler.pid = header.get("boot_id"), header.get("pid")
-                scheduler.job = job_in(header)
+                self.workers[self.id_of(host, "scheduler")].add_process(header)
             return None
         label, address = facts.get("label"), facts.get("address")
         number = self.id_of(host, _text(label), None if address is None else str(address))
@@ -159,8 +163,7 @@ class WorkerRegister:
             worker.group_limit = facts.get("group_limit", worker.group_limit)
         if isinstance(facts.get("cpu_quota"), int | float) and facts["cpu_quota"] > 0:
             worker.cpu_quota = float(facts["cpu_quota"])
-        worker.boot_id, worker.pid = header.get("boot_id"), header.get("pid")
-        worker.job = job_in(header)
+        worker.add_process(header)
         worker.plugins.add(str(header.get("plugin", "")))
         worker.actor_calls |= header.get("actor_calls") is True
         worker.serialising |= header.get("serialising") is True
