@@ -107,7 +107,7 @@ def start_run(pipeline: object, settings: RunSettings) -> ProfiledRun:
     if pipeline is None and not has_client():
         return LocalRun(settings)
     client, owned = find_client(pipeline)
-    steps = StepRecorder(settings, client, pipeline)
+    steps = StepRecorder(settings, client)
     return client.sync(_register, client, settings, owned, steps)
 
 

@@ -22,7 +22,6 @@ import pytest
 from clusters import client_of, wait_until
 from distributed import Client, wait, worker_client
 from lined_programs import PROGRAMS, marked_lines, take_notes
-from test_pipeline_steps import Pipeline
 
 import dasfprof
 from dasfprof import MultiEventDatabase, TraceAnalyser
@@ -252,26 +251,6 @@ def test_the_text_of_a_line(client: Client, tmp_path: Path) -> None:
     ):
         assert pd.isna(lines.loc[name, "text"])
         assert lines.loc[name, "missing"] == why
-
-
-def test_nodes_of_a_pipeline_have_their_lines(client: Client, tmp_path: Path) -> None:
-    def load(_: Any) -> Any:
-        return dask.delayed(lined_programs.cost)(1, "loaded")  # at: loaded
-
-    def fit(x: Any) -> Any:
-        return dask.delayed(lined_programs.cost)(x, "fitted").compute()  # at: fitted
-
-    client.run(take_notes)
-    pipeline = Pipeline(client, ("load", load), ("fit", fit))
-    with dasfprof.profile(pipeline, directory=tmp_path) as run:
-        pipeline.run()
-    notes = [note for own in client.run(take_notes).values() for note in own]
-    analyser = run.analyser(progress=False)
-    whole, right, wrong = seconds_of(analyser, notes, marked_lines(__file__))
-    assert [name for _, name, _ in notes] == ["loaded", "fitted"]
-    assert wrong == 0
-    assert right == whole > 0
-    assert_sums(analyser)
 
 
 def test_lines_of_what_is_never_sent_are_written_as_the_run_ends(

@@ -33,7 +33,7 @@ from dasfprof.recording.stack_samples.sampled_threads import ClientThread, Subje
 from dasfprof.recording.stack_samples.sampler import SampleFile
 from dasfprof.recording.steps import step as steps
 from dasfprof.recording.steps.line import Line, RecordedLines, place_of
-from dasfprof.recording.steps.step import ClientCall, OpenStep, Submission, watch_pipeline
+from dasfprof.recording.steps.step import ClientCall, OpenStep, Submission
 from dasfprof.recording.task_runs.function_code import SentFunctions
 from dasfprof.recording.under_way.loop import ClientUnderWay, Pulse
 from dasfprof.schema.profiles import CLIENT_SAMPLE
@@ -108,8 +108,6 @@ class StepRecorder:
     client
         A client of the cluster, or None if the run has no cluster. After the cluster has closed or
         the scheduler has ended, the run is over, even if `stop` was not called.
-    pipeline
-        The object that was registered. The nodes of a DASF ``Pipeline`` become steps.
     subject
         A function that returns the `Subject` for the main thread. By default, the subject is a
         `ClientThread` of the client.
@@ -119,17 +117,14 @@ class StepRecorder:
         self,
         settings: RunSettings,
         client: Client | None,
-        pipeline: Any = None,
         *,
         subject: Callable[..., Subject] | None = None,
     ) -> None:
         self.settings = settings
         self._client = client
         self._subject = subject or partial(ClientThread, client)
-        self._pipeline = pipeline
         self._cluster: Any = None
         self._watch: SchedulerWatch | None = None
-        self._forget_pipeline: Callable[[], None] | None = None
         self._lock = threading.Lock()
         self._recorded_steps: set[int] = set()
         self._constants = {"process_id": socket.gethostname(), "thread_id": "client"}
@@ -161,7 +156,6 @@ class StepRecorder:
         self._since = time()
         _recorders.append(self)
         steps.add_observer(self)
-        self._forget_pipeline = watch_pipeline(self._pipeline)
         try:
             if check_process(self.settings.directory, self.settings.storage) is None:
                 self._watch_main_thread()
@@ -210,8 +204,6 @@ class StepRecorder:
         if self._watch is not None:
             self._watch.stop()
         steps.remove_observer(self)
-        if self._forget_pipeline is not None:
-            self._forget_pipeline()
         if self in _recorders:
             _recorders.remove(self)
             remove_hooks()

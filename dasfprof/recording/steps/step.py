@@ -14,7 +14,6 @@ import inspect
 import itertools
 import logging
 import os
-import sys
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -221,86 +220,3 @@ def _clean(name: Any) -> str:
     except Exception:
         text = type(name).__name__
     return text.encode("utf-8", "replace").decode()
-
-
-# --- Steps for the nodes of a DASF Pipeline, through the pipeline's callbacks ---------------------
-
-
-class PipelineSteps:
-    """A DASF ``PipelinePlugin`` whose callbacks turn each node into a step with the node's name.
-
-    If two nodes have the same name, for example methods of two objects, the step of the second node
-    is called ``name (2)``.
-    """
-
-    def __init__(self) -> None:
-        self._open: step | None = None
-        self._names: dict[Any, str] = {}
-
-    def on_pipeline_start(self, fn_keys: Any) -> None:
-        """Forget the names of nodes."""
-        self._names.clear()
-
-    def on_pipeline_end(self) -> None:
-        """Leave the step of the last node, if DASF has not reported the end of that node."""
-        self._leave()
-
-    def on_task_start(self, func: Any, params: Any, name: str) -> None:
-        """Enter the step of the node that starts."""
-        self._leave()
-        self._open = step(self._name(func, name))
-        self._open.__enter__()
-
-    def on_task_end(self, func: Any, params: Any, name: str, ret: Any) -> None:
-        """Leave the step of the node that has ended."""
-        self._leave()
-
-    def on_task_error(self, func: Any, params: Any, name: str, exception: Any) -> None:
-        """Leave the step of the node that has failed."""
-        self._leave()
-
-    def _leave(self) -> None:
-        if self._open is not None:
-            self._open.__exit__(None, None, None)
-            self._open = None
-
-    def _name(self, func: Any, name: str) -> str:
-        try:
-            if func not in self._names:
-                used, count, unique = set(self._names.values()), 1, str(name)
-                while unique in used:
-                    count += 1
-                    unique = f"{name} ({count})"
-                self._names[func] = unique
-            return self._names[func]
-        except TypeError:  # `func` is a method of an object that is not hashable.
-            return str(name)
-
-
-def watch_pipeline(pipeline: Any) -> Callable[[], None] | None:
-    """Record the nodes of a DASF ``Pipeline`` as steps.
-
-    Returns
-    -------
-    Callable or None
-        A function that restores the pipeline. None if `pipeline` is not a DASF pipeline.
-    """
-    try:
-        modules = [sys.modules.get(base.__module__) for base in type(pipeline).__mro__]
-        classes = (getattr(module, "PipelinePlugin", None) for module in modules)
-        # Find DASF's class of callbacks without importing DASF.
-        plugin_class = next((each for each in classes if isinstance(each, type)), None)
-        if plugin_class is None or not callable(getattr(pipeline, "register_plugin", None)):
-            return None
-        plugin = type("PipelineSteps", (PipelineSteps, plugin_class), {})()
-        pipeline.register_plugin(plugin)
-    except Exception:
-        logger.warning("the nodes of %r are not recorded as steps", pipeline, exc_info=True)
-        return None
-
-    def restore() -> None:
-        callbacks = getattr(pipeline, "_callbacks", None)
-        if isinstance(callbacks, list) and plugin in callbacks:
-            callbacks.remove(plugin)
-
-    return restore
