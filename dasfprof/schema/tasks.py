@@ -198,6 +198,8 @@ helpers_cpu     float32  seconds  CPU time of threads that the run started by as
     Zarr does to decompress, at most the time with such threads, divided as waiting
 helpers_queue   float32  seconds  time for which these threads waited for a CPU core, at most the
     remainder of that time
+used            int      bytes    bytes that reads of fsspec's files and Zarr's arrays returned to
+    the task, in memory, or -1 if any of its read requests were made otherwise
 items           text     text     hashes of the first 16 objects or ranges of objects that it read
     from all stores, without metadata of Zarr. Hashes of stored chunks of HDF5 begin with h, and are
     recorded if the cache of the dataset cannot hold what was read. Those of CSV files, Parquet

@@ -771,6 +771,17 @@ finds("io-bound", "tasks that wait in calls of storage", in_storage(0.8), alone=
     in_storage=0.8, on_cpu=0.1, settings=MORE_THREADS)
 finds("io-bound", "a storage that turns calls down is not asked by more threads", in_storage(0.8,
     refused=4), failed=0.25, settings=[])
+# 16 tasks use 160 kB of 80 MB, in blocks: 160 kB / 16 is less than the smallest block size.
+finds("io-bound", "files that are read in blocks of which little is used", requesting(1, 5_000_000,
+    used=10_000), read=8e7, used=1.6e5, requests=16, each=5e6, block_size=2**16)
+finds("io-bound", "files of which a third is used", requesting(1, 5_000_000, used=1_700_000),
+    read=None, used=None)
+finds("io-bound", "files of which it is unknown how much is used", requesting(1, 5_000_000),
+    read=None, used=None)
+# What one task reads, all others take from the cache of the file.
+finds("io-bound", "a file whose blocks other tasks use", Plan([replace(task, reads=int(at == 0),
+    read_size=80_000_000 * (at == 0)) for at, task in enumerate(requesting(1, 0, used=5_000_000)
+    .tasks)]), read=None, used=None)
 # 160 requests in 14.4 s; chunks 20 times as large leave two of them to each of four threads.
 finds("small-requests", "many small requests", requesting(10, 100_000), requests=160, size=1e4,
     each=0.09, at_a_time=1.0, times=20.0, more=None, settings=MORE_THREADS)
@@ -781,6 +792,11 @@ finds("chunk-mismatch", "chunks that match no stored ones", reading_chunks(4), t
     times=4.0, moved=1.6e8, once=4e7)
 finds("chunk-mismatch", "two stored chunks that most tasks read, and nothing else",
     reading_chunks(10, ""), tasks=16, chunks=2, times=8.0, moved=1.6e8, once=2e7)
+# Chunks of 5 MB, of which each of 16 tasks selects 10 kB.
+finds("chunk-mismatch", "stored chunks of which little is used", Plan(requesting(1, 5_000_000,
+    used=10_000).tasks, stands={"load": [("load", "/home/me/load.py", 3), ("sync",
+    "/x/site-packages/zarr/core/sync.py", 9)]}), read=8e7, used=1.6e5, requests=16, inside=1.0,
+    chunks=None)
 # Without 15 of 16 reads, each of four threads has 0.25 s of work instead of 4 s.
 finds("repeated-reads", "a file that all tasks read", reading_tables("w1 3"), sources=1, times=16,
     inside=1.0, seconds=3.75, severity="high", absent={"chunk-mismatch"})

@@ -101,3 +101,34 @@ def test_requests_of_a_python_file_are_counted_instead_of_what_is_read(
     heard = heard_of(read)
     assert {(store, is_write) for store, is_write, _ in heard.calls} == {("http", False)}
     assert sum(size or 0 for _, _, size in heard.calls) == server.sent >= 800_000
+
+
+def test_bytes_that_a_python_file_returns(tmp_path: Path, server: Server) -> None:  # noqa: F811
+    """Whatever blocks the file reads. What is read without a file is not known to be used."""
+    import fsspec
+
+    server.content = np.arange(SIZE // 8).tobytes()
+
+    def read(places: list[int], other: bool = False) -> None:
+        with fsspec.open(server.url, block_size=BLOCK) as remote:
+            for place in places:
+                remote.seek(place)
+                assert remote.read(80) == server.content[place : place + 80]
+        if other:
+            fsspec.filesystem("http").cat_file(server.url, 0, 100)
+
+    (row,) = heard_of(lambda: read([0, 500_000, 8])).close()
+    assert (row["used"], row["read_size"]) == (240, server.sent)
+    assert row["read_size"] > 3 * BLOCK
+    (row,) = heard_of(lambda: read([0], other=True)).close()
+    assert row["used"] == -1
+
+    def fail() -> None:
+        with fsspec.open(server.url, block_size=BLOCK) as remote:
+            remote.read(80)
+            remote.close()
+            with pytest.raises(ValueError):
+                remote.read(80)
+
+    (row,) = heard_of(fail).close()
+    assert row["used"] == -1

@@ -197,6 +197,24 @@ def test_tasks_that_read_slowly_wait_for_storage(
     assert "blocked-tasks" not in set(analyser.diagnose()["Rule"])
 
 
+@pytest.mark.parametrize("kind", ["local", "files", "fsspec", "obstore"])
+def test_bytes_that_arrays_return(tmp_path: Path, kind: str) -> None:
+    if kind not in (found := stores(tmp_path)):
+        pytest.skip("obstore is not installed")
+    store, name = found[kind]
+    array = new_array(store)
+    array = zarr.open_array(store, path="data", mode="r")
+
+    def read() -> None:
+        assert array[0, :10].tolist() == list(range(10))
+        assert array.oindex[[1, 2], 0].tolist() == [VALUES, 2 * VALUES]
+        assert array.vindex[[3], [1]].tolist() == [3 * VALUES + 1]
+
+    (row,) = heard_of(read).close()
+    assert (row["protocol"], row["reads"], row["read_size"]) == (name, 4, 4 * VALUES * 8)
+    assert row["used"] == (10 + 2 + 1) * 8
+
+
 def test_requests_side_by_side_are_waited_for_once(
     client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

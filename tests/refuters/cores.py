@@ -160,6 +160,7 @@ def io_bound(said: Said, evidence: Evidence) -> Iterator[str]:
     yield from _failures(said, evidence)
     if said["in_storage"] is not None:
         yield from _in_storage(said, evidence)
+        yield from _unused(said, evidence)
         return
     if said["sampled"] is not None:
         stacks = stacks_of(evidence.functions.get(str(said.function), Rows([])), evidence)
@@ -193,6 +194,20 @@ def _in_storage(said: Said, evidence: Evidence) -> Iterator[str]:
     )
 
 
+def _unused(said: Said, evidence: Evidence) -> Iterator[str]:
+    """Compare what is said to be read and used with what files and arrays returned to tasks."""
+    if said["used"] is None:
+        return
+    rows = [row for row, _ in _storage_rows(said, evidence) if row["used"] >= 0]
+    yield from differs(said["read"], sum(row["read_size"] for row in rows), "bytes that it read")
+    yield from differs(said["requests"], sum(row["reads"] for row in rows), "its requests")
+    returned = sum(row["used"] for row in rows)
+    if said["used"] < returned or said["used"] > sum(
+        max(row["used"], 0) for row in evidence.rows("Storage")
+    ):
+        yield f"{said['used']:.3g} bytes were used, and {returned:.3g} were returned"
+
+
 def _storage_rows(said: Said, evidence: Evidence) -> list[tuple[dict[str, Any], dict[str, Any]]]:
     """Return what runs of the function read, each with the run."""
     own = evidence.functions.get(str(said.function), Rows([]))
@@ -220,6 +235,9 @@ def small_requests(said: Said, evidence: Evidence) -> Iterator[str]:
 @refuter("chunk-mismatch")
 def chunk_mismatch(said: Said, evidence: Evidence) -> Iterator[str]:
     """Compare with which keys of a collection read which objects, and which read nothing else."""
+    if said["used"] is not None:
+        yield from _unused(said, evidence)
+        return
     readers: dict[Any, dict[str, set[str]]] = {}
     for row, run in _storage_rows(said, evidence):
         if isinstance(run["key"], tuple):

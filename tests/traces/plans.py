@@ -94,6 +94,8 @@ class Task:
     reads: int = 1
     read_size: int = 1000
     items: str = ""
+    #: Bytes that the task got from its reads; -1: unknown.
+    used: int = -1
     #: Dask's, such as its resources.
     annotations: dict[str, Any] | None = None
     #: Whether a client held a future of it as it ended, and when the scheduler let its result go.
@@ -388,6 +390,7 @@ class Plan:
             if task.worker == worker and (task.storage or task.items):
                 facts = {"key": task.key, "run_id": number, "protocol": "s3", "unsized": 0}
                 facts |= {"reads": task.reads, "read_size": task.read_size, "items": task.items}
+                facts |= {"used": task.used}
                 facts |= {"helpers_cpu": 0.0, "helpers_queue": 0.0, "reading": task.storage}
                 facts |= {"writes": 0, "write_size": 0, "writing": 0.0, "waiting": task.storage}
                 yield row(STORAGE, timestamp=T + task.stop, **facts)

@@ -13,13 +13,24 @@ from dasfprof.analysis.diagnosis.registry import Finding, Places, rule
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
 from dasfprof.analysis.model.attempts import WORKER_LOST
 from dasfprof.analysis.model.call_spans import call_spans, function_spans
-from dasfprof.analysis.model.client_time import ClientTime, find_calls, meanwhile
+from dasfprof.analysis.model.client_time import (
+    ClientTime,
+    find_calls,
+    find_sent,
+    meanwhile,
+    taken_up,
+)
 from dasfprof.analysis.model.critical_path import SegmentKind
 from dasfprof.analysis.model.degradation import FEWEST, LAST_BY_FIRST, find_trends
 from dasfprof.analysis.model.thread_time import ThreadTime
 from dasfprof.analysis.numeric.intervals import open_spans, overlap, union
-from dasfprof.analysis.stack_samples.places import client_meanwhile, hottest_line, library_of
-from dasfprof.analysis.wording import Count, Factor, Figures, Seconds, Share
+from dasfprof.analysis.stack_samples.places import (
+    client_fraction,
+    client_meanwhile,
+    hottest_line,
+    library_of,
+)
+from dasfprof.analysis.wording import Bytes, Count, Factor, Figures, Seconds, Share
 from dasfprof.database.columns import Array
 
 #: Thresholds of waits for the client: fraction of thread time, and fraction of the critical path.
@@ -29,6 +40,12 @@ _GAP_PATH = 0.05
 _WAITS = 0.5
 #: Minimum seconds of a wait for the client.
 _GAP = 0.01
+#: Thresholds of graphs of which little is computed: seconds per task in which the scheduler
+#: prepares them, and bytes of a graph per task; all of these seconds as a fraction of waits for the
+#: client, and the tasks' time as such a fraction.
+_PREPARED, _PICKLED = 0.02, 20_000
+_PREPARES, _FEW_TASKS = 0.3, 0.5
+_XARRAY = re.compile(r"/xarray/")
 #: Seconds between two checks of the scheduler whether enough workers have joined after a restart.
 _RESTART_POLL = 0.2
 #: Threshold (fraction of wall time): time lost because functions get slower.
@@ -99,6 +116,21 @@ def client_bound(run: RunFigures) -> Iterator[Finding]:
             "include the time in which these calls were in transit. "
         )
     sampled = len(run.trace.client_samples) > 0
+    prepared, size = _graph_costs(run)
+    tasks, count = float(run.trace.graphs["tasks"].median()), len(run.trace.graphs)
+    unused = prepared >= _PREPARED * tasks and size >= _PICKLED * tasks
+    unused &= run.lasted.sum() <= _FEW_TASKS * seconds and count >= _ROUNDS
+    unused &= prepared * count >= _PREPARES * seconds
+    direct = unused and client_fraction(run.trace, *spans, files=_XARRAY) > 0
+    of_graphs = (
+        "The scheduler takes {prepared} to prepare a graph of {pickled}, of which it runs only "
+        "{_tasks:task}. These bytes are not large values, so they seem to describe many chunks "
+        "that are not needed. "
+    )
+    in_xarray = (
+        ": with chunks=None in xarray.open_zarr() or open_dataset(), xarray reads only what you "
+        "select, in your program."
+    )
     unknown = "" if client or waits else _NOT_CLEAR if sampled else _NOT_SAMPLED
     yield Finding.of(
         "client-bound",
@@ -107,10 +139,15 @@ def client_bound(run: RunFigures) -> Iterator[Finding]:
         if waits
         else "The cluster waits for the client: for {waited} ({share} of the run, in "
         "{gaps:gap}), no task was submitted.",
-        f"The longest gap, {{longest}}, is before {{function}}. {{client}}{unknown}{calls}See "
+        f"The longest gap, {{longest}}, is before {{function}}. {of_graphs if unused else ''}"
+        f"{{client}}{unknown}{calls}See "
         "critical_path(), client_activity() and time_accounting().",
-        "Keep large objects out of graphs (client.scatter() them once, or load them in tasks), "
-        "and make fewer, larger tasks. During the gaps, the graphs were in transit or the "
+        "Make graphs that describe fewer chunks: compute many selections with one dask.compute(), "
+        "open the data with larger chunks, or open it without Dask"
+        f"{in_xarray if direct else '.'}"
+        if unused
+        else "Keep large objects out of graphs (client.scatter() them once, or load them in "
+        "tasks), and make fewer, larger tasks. During the gaps, the graphs were in transit or the "
         "scheduler was unpacking them."
         if waits
         else "Submit more at once, with dask.compute(a, b, c) and persist(), if your program does "
@@ -125,12 +162,26 @@ def client_bound(run: RunFigures) -> Iterator[Finding]:
         client=client,
         waits=waits,
         sampled=sampled,
+        prepared=Seconds(prepared) if unused else None,
+        pickled=Bytes(size) if unused else None,
+        _tasks=Count(tasks if unused else 0),
         **actors,
         seconds=seconds,
         start=begin,
         stop=begin + float(path.length[longest]),
         places=_times(begins, ends),
     )
+
+
+def _graph_costs(run: RunFigures) -> tuple[float, float]:
+    """Return for a graph the median seconds of its preparation on the scheduler, and mean bytes.
+
+    Both are NaN if unknown. The bytes do not include large values, which tasks need.
+    """
+    graphs, sent = run.trace.graphs.to_dict("records"), run.trace.graphs_sent["size"]
+    values = float(find_sent(run.trace)["total"].sum())
+    seconds = [graph["time"] - taken_up(run.trace, graph) for graph in graphs] or [np.nan]
+    return float(np.median(seconds)), (float(sent.sum()) - values) / max(len(sent), 1)
 
 
 def _times(begins: Array, ends: Array) -> Places:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from dasfprof.analysis.diagnosis.cores import sampled_libraries
+from dasfprof.analysis.diagnosis.cores import most_of, sampled_libraries
 from dasfprof.analysis.diagnosis.registry import MORE, Advice, Change, Finding, rule
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
 from dasfprof.analysis.stack_samples.places import seconds_by
@@ -29,8 +31,13 @@ _LARGE = 8e6
 _SIDE_BY_SIDE = 4.0
 #: Thresholds: number of stored chunks, and fraction of thread time for reading them repeatedly.
 _FEWEST, _AGAIN = 2, 0.05
+#: Thresholds of unused bytes: read bytes as a multiple of the used ones, and minimum difference.
+_TIMES_USED, _UNUSED = 3.0, 1e7
+#: Smallest and largest block size that is advised for files of fsspec.
+_BLOCKS = 2**16, 2**22
 #: Functions that read tables, and minimum number of samples to estimate how long reading takes.
 _READ_TABLES, _FEWEST_SAMPLES = {"read_csv", "read_table", "read_parquet"}, 20
+_ARRAYS = re.compile(r"/(?:h5py|zarr)/")
 
 
 def _reads(run: RunFigures, rows: Array) -> tuple[int, float, float]:
@@ -40,6 +47,33 @@ def _reads(run: RunFigures, rows: Array) -> tuple[int, float, float]:
     table = table[np.isin(table["key_id"], keys) & (table["unsized"] == 0) & (table["reads"] > 0)]
     count, size, seconds = table[["reads", "read_size", "reading"]].astype(float).sum()
     return int(count), size, seconds
+
+
+def unused_reads(run: RunFigures, name: str) -> dict[str, Any] | None:
+    """Return figures of what a function's tasks read and used, or None if they used much of it.
+
+    The result is also None if the used bytes are unknown for most of the read bytes. Other
+    functions may use bytes that this function has read, from the cache of a file. So the bytes that
+    these use and do not read count as used. `block_size` is a suitable one for files of fsspec.
+    """
+    table = run.trace.storage
+    size, used = (table[column].to_numpy(dtype=float) for column in ("read_size", "used"))
+    reads, keys = table["reads"].to_numpy(dtype=float), run.trace.tasks["key_id"].to_numpy()
+    is_own = np.isin(table["key_id"].to_numpy(), keys[run.rows_of(name)])
+    own, others = is_own & (used >= 0), np.maximum(used - size, 0.0)[~is_own].sum()
+    read, needed = size[own].sum(), used[own].sum() + others
+    if read - needed < _UNUSED or read < _TIMES_USED * needed:
+        return None
+    if read < _MOSTLY * size[is_own & (reads > 0)].sum():
+        return None
+    exponent = round(np.log2(max(needed, 1.0) / max(np.count_nonzero(used[own]), 1)))
+    return {
+        "read": Bytes(read),
+        "used": Bytes(needed),
+        "requests": Count(reads[own].sum()),
+        "each": Bytes(read / max(reads[own].sum(), 1.0)),
+        "block_size": int(min(max(2.0**exponent, _BLOCKS[0]), _BLOCKS[1])),
+    }
 
 
 @rule("small-requests", explains="io-bound dominant-function blocked-tasks")
@@ -108,6 +142,11 @@ def small_requests(run: RunFigures) -> Iterator[Finding]:
 
 @rule("chunk-mismatch", explains="small-requests io-bound dominant-function blocked-tasks")
 def chunk_mismatch(run: RunFigures) -> Iterator[Finding]:
+    """Find tasks that read the same stored chunks, or use little of the stored chunks they read."""
+    yield from list(_shared_chunks(run)) or _unused_parts(run)
+
+
+def _shared_chunks(run: RunFigures) -> Iterator[Finding]:
     """Find the layer that loses most time by reading the same stored chunks several times."""
     pairs = _read_items(run)
     if not len(pairs):
@@ -156,6 +195,34 @@ def chunk_mismatch(run: RunFigures) -> Iterator[Finding]:
     )
 
 
+def _unused_parts(run: RunFigures) -> Iterator[Finding]:
+    """Find the function that reads stored chunks of Zarr and uses only small parts of them."""
+    rows = np.flatnonzero(run.storage > 0)
+    if not len(rows):
+        return
+    name = most_of(run, rows)
+    unused, inside = unused_reads(run, name), _time_in_reads(run, name)
+    cost = inside * float(run.lasted[run.rows_of(name)].sum()) / run.threads
+    if unused is None or cost < _AGAIN * run.wall or "zarr" not in sampled_libraries(run, name):
+        return
+    yield Finding.of(
+        "chunk-mismatch",
+        "Tasks read complete stored chunks and use little of them: {function} reads {read} from "
+        "storage to select {used} of data.",
+        "{requests:request} read {each} each (the mean). {function} spends {inside} of its time "
+        "reading, as samples show. See storage().",
+        "Select more from each stored chunk that a task of {function} reads: for example, compute "
+        "many points or time steps together. If you read the data often, store a copy in "
+        "chunks that are long along the axes that you select completely, with rechunk() and "
+        "to_zarr().",
+        function=name,
+        inside=Share(inside),
+        costs=cost * (1.0 - unused["used"] / unused["read"]),
+        at_least="medium",
+        **unused,
+    )
+
+
 @rule("repeated-reads", explains="io-bound dominant-function blocked-tasks stragglers")
 def repeated_reads(run: RunFigures) -> Iterator[Finding]:
     """Find the function whose tasks read a complete file or dataset that other tasks have read."""
@@ -201,14 +268,14 @@ def repeated_reads(run: RunFigures) -> Iterator[Finding]:
 
 
 def _time_in_reads(run: RunFigures, function: str) -> float:
-    """Return the fraction of its time in which a function reads tables or HDF5, or 0 if unknown."""
+    """Return the fraction of its time in which a function reads tables, HDF5 or Zarr, or 0."""
     samples, _ = samples_of(run.trace, function)
     if len(samples) < _FEWEST_SAMPLES:
         return 0.0
 
     def reads(stack: Stack) -> bool:
         return any(
-            frame.function.rpartition(".")[2] in _READ_TABLES or "/h5py/" in frame.file
+            frame.function.rpartition(".")[2] in _READ_TABLES or _ARRAYS.search(frame.file)
             for frame in stack
         )
 

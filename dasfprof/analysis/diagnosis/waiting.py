@@ -11,11 +11,13 @@ from dasfprof.analysis.diagnosis.cores import (
     cpu_share,
     most_of,
     processes_in_place_of_threads,
+    sampled_libraries,
     threads_per_worker,
     without_waiting,
 )
 from dasfprof.analysis.diagnosis.registry import MORE, Advice, Change, Finding, rule
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
+from dasfprof.analysis.diagnosis.storage import unused_reads
 from dasfprof.analysis.model.attempts import WORKER_CLOSED, WORKER_LOST
 from dasfprof.analysis.model.links import find_turn
 from dasfprof.analysis.model.processes import other_threads_cpu
@@ -187,9 +189,20 @@ def _for_storage(
     """Return the finding about functions that wait for requests, a reading library, or files."""
     name = most_of(run, rows[run.storage[rows] > 0] if in_calls else rows)
     failed, moved = _share_failed(run, name), float(run.file_bytes.sum())
+    unused = None
+    if in_calls and "zarr" not in sampled_libraries(run, name):
+        unused = unused_reads(run, name)
+    if unused:
+        figures |= unused
     name_rows = run.rows_of(name)
     cause, more = (
         (
+            "and reads {read} although it uses only {used} of these.",
+            "{requests:request} read {each} each (the mean), since files of fsspec request "
+            "complete blocks, and may request them again. {hottest}See storage().",
+        )
+        if unused
+        else (
             "and spends {in_storage} of its time waiting for requests to storage.",
             "See storage() for the stores, and for the number and bytes of requests.",
         )
@@ -210,8 +223,12 @@ def _for_storage(
         f"Tasks wait for storage: {{function}} uses the CPU for {{on_cpu}} of its time, {cause}",
         f"Threads spend {{waiting}} of their time waiting for storage. {more}",
         [
-            "Make {function} read only the columns and rows that it needs. Store the data in a "
-            "compressed format with larger chunks (Parquet, Zarr), on a local or faster disk.",
+            "Pass cache_type='blockcache' and block_size={block_size} where the files of "
+            "{function} are opened, for example with fsspec.open(). A file then reads only the "
+            "blocks that contain what is asked for, and keeps 32 of them."
+            if unused
+            else "Make {function} read only the columns and rows that it needs. Store the data in "
+            "a compressed format with larger chunks (Parquet, Zarr), on a local or faster disk.",
             _more_threads("Alternatively, run more threads per worker.")
             if failed is None
             else _TURNED_DOWN,
@@ -222,7 +239,7 @@ def _for_storage(
         if in_calls
         else None,
         sampled=Share(sampled) if sampled else None,
-        hottest=hottest_line(run.trace, name) if sampled else "",
+        hottest=hottest_line(run.trace, name) if sampled or unused else "",
         failed=failed,
         moved=Bytes(moved),
         rate=Rate(moved / run.wall),

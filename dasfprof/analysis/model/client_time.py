@@ -104,8 +104,8 @@ def _of_the_client(run: Run, graph: dict[Any, Any], stages: dict[Stage, float]) 
     float
         Start of recording by the scheduler's clock, or NaN if unknown.
     """
-    known, taken_up = float(graph["time"]), _taken_up(run, graph)
-    stages[Stage.SCHEDULER] = known - taken_up
+    known, received = float(graph["time"]), taken_up(run, graph)
+    stages[Stage.SCHEDULER] = known - received
     clients = run.graphs_sent["client"].tolist()
     if graph["client"] not in clients:
         return np.nan
@@ -117,8 +117,8 @@ def _of_the_client(run: Run, graph: dict[Any, Any], stages: dict[Stage, float]) 
     since, start, ended = (float(sent[name]) for name in ("since", "start", "time"))
     if same_clock:
         # The scheduler may handle the graph before the client's call has returned.
-        ended = max(min(ended, taken_up if np.isfinite(taken_up) else known), start)
-        stages[Stage.SENDING] = taken_up - ended
+        ended = max(min(ended, received if np.isfinite(received) else known), start)
+        stages[Stage.SENDING] = received - ended
     optimising = float(np.nan_to_num(sent["optimising"]))
     stages[Stage.PROMPT] = at_a_prompt(run, since, start - optimising)
     stages[Stage.PROGRAM] = max(start - optimising - since - stages[Stage.PROMPT], 0.0)
@@ -127,7 +127,7 @@ def _of_the_client(run: Run, graph: dict[Any, Any], stages: dict[Stage, float]) 
     return since if same_clock else np.nan
 
 
-def _taken_up(run: Run, graph: dict[Any, Any]) -> float:
+def taken_up(run: Run, graph: dict[Any, Any]) -> float:
     """Return the time in the stimulus id of a graph, at which the scheduler received it, or NaN."""
     text = str(run.stimuli.texts(np.array([graph["stimulus"]]))[0])
     try:

@@ -64,6 +64,11 @@ class RunStorage:
         self._helpers_cpu = self._helpers_queue = 0.0
         #: By store: the counts with the names in `_NOTHING`.
         self._sums: dict[str, dict[str, Any]] = {}
+        #: Whether the task run is reading from a file of fsspec or an array of Zarr.
+        self.in_read = False
+        #: By store: bytes that these reads returned. Then stores with requests outside such reads.
+        self._used: dict[str, int] = {}
+        self._outside: set[str] = set()
         #: Hashes of the objects, or ranges of objects, that were read.
         self._items: dict[str, None] = {}
 
@@ -80,6 +85,8 @@ class RunStorage:
         with self._lock:
             request.begin = self._turn()
             self._open.add(request)
+            if not self.in_read and not is_write:
+                self._outside.add(store)
             self.read(item)
             if in_thread and threading.get_ident() not in self._helpers:
                 request.cpu = thread_time()
@@ -93,6 +100,21 @@ class RunStorage:
         with self._lock:
             if item is not None and len(self._items) < MOST_ITEMS:
                 self._items[item] = None
+
+    def end_read(self, store_of: Callable[[Any], str | None], source: Any, result: Any) -> None:
+        """Record that a read from a file or an array has ended. `result` is None if it failed."""
+        try:
+            self.in_read, store = False, store_of(source)
+            if store is None:
+                return
+            size = len(result) if isinstance(result, bytes) else getattr(result, "nbytes", None)
+            with self._lock:
+                if size is None:
+                    self._outside.add(store)
+                self._sums.setdefault(store, dict(_NOTHING))
+                self._used[store] = self._used.get(store, 0) + (size or 0)
+        except Exception:
+            self.caught()
 
     def end(self, request: Request, size: int | None) -> None:
         """Record that a request has ended. `size` is its number of bytes, or None if unknown."""
@@ -169,6 +191,7 @@ class RunStorage:
                     "waiting": waiting * share,
                     "helpers_cpu": cpu * share,
                     "helpers_queue": queue * share,
+                    "used": -1 if store in self._outside else self._used.get(store, -1),
                     "items": " ".join(self._items),
                 }
                 for (store, sums), share in zip(self._sums.items(), shares, strict=True)

@@ -95,7 +95,8 @@ class _Calls(SharedListeners[Find]):
             self._imports.stop()
 
     def _hooks_now(self) -> Iterator[Hook]:
-        placed = list(hooks(partial(partial, self._around_request), self._around_new))
+        requests, reads = (partial(partial, w) for w in (self._around_request, self._around_read))
+        placed = list(hooks(requests, reads, self._around_new))
         if placed:
             yield asyncio, "run_coroutine_threadsafe", self._around_start
             yield asyncio, "to_thread", self._around_thread
@@ -144,6 +145,24 @@ class _Calls(SharedListeners[Find]):
                 return await original(run.help, *args, **kwargs)
 
         return to_thread
+
+    def _around_read(
+        self, store_of: Callable[[Any], str | None], original: Any, patch: Patch
+    ) -> Any:
+        """Return a wrapper of a method that returns data to the task, and may make requests."""
+
+        def read(*args: Any, **kwargs: Any) -> Any:
+            run = self._run() if patch.active else None
+            if run is None or run.in_read:
+                return original(*args, **kwargs)
+            run.in_read, result = True, None
+            try:
+                result = original(*args, **kwargs)
+                return result
+            finally:
+                run.end_read(store_of, args[0], result)
+
+        return read
 
     def _around_request(self, kind: RequestKind, original: Any, patch: Patch) -> Any:
         async def request(*args: Any, **kwargs: Any) -> Any:

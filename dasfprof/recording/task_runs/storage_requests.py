@@ -8,6 +8,9 @@ of this host, and file systems that pass requests on to another file system, are
 In Zarr 3, the hooks are on the methods of stores. Stores that pass requests on to another store, or
 to a remote file system of fsspec, are left out.
 
+Hooks on the reads of fsspec's files and of Zarr's arrays count the bytes that the reader gets,
+which may be fewer than the bytes that the requests transfer.
+
 In h5py, the hooks are on the functions that read and write datasets. The bytes of a request are the
 bytes of the array in memory. If the file is a Python file object, such as a file of fsspec, the
 requests of that object are counted instead.
@@ -24,7 +27,7 @@ import math
 import os
 import sys
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from types import MethodType
 from typing import Any, NamedTuple, TypeAlias
 
@@ -35,7 +38,7 @@ from dasfprof.schema.tasks import COMPLETE, STORED_CHUNK
 #: Zarr's stores exist.
 MODULES = (
     *("fsspec.spec", "fsspec.asyn", "zarr.abc.store", "zarr.storage", "h5py._hl.dataset"),
-    *("pandas.io.parsers.readers", "pyarrow.parquet.core"),
+    *("pandas.io.parsers.readers", "pyarrow.parquet.core", "zarr.core.array"),
 )
 #: Protocols of file systems that are on this host or pass requests on to another file system.
 _NOT_REMOTE = frozenset(
@@ -81,7 +84,7 @@ class RequestKind(NamedTuple):
 
 
 #: Returns, for a kind of request, the function that wraps a method with requests of this kind.
-Around: TypeAlias = Callable[[RequestKind], Callable[[Any, Patch], Any]]
+Around: TypeAlias = Callable[[Any], Callable[[Any, Patch], Any]]
 
 
 def _argument(position: int, name: str, args: _Args, kwargs: _Kwargs) -> Any:
@@ -107,25 +110,30 @@ def family(base: type) -> Iterator[type]:
         seen.update(derived)
 
 
-def hooks(around: Around, new: Callable[..., Any]) -> Iterator[Hook]:
+def hooks(around: Around, around_read: Around, new: Callable[..., Any]) -> Iterator[Hook]:
     """Yield the hooks on the libraries that the program has imported.
 
-    `around(kind)` returns a function that wraps requests of this kind. `new` wraps functions that
-    create objects or classes.
+    `around(kind)` returns a function that wraps requests of this kind. `around_read` does so for
+    reads that return data of a store; its argument returns the store's name for an object, or None.
+    `new` wraps functions that create objects or classes.
     """
     modules: list[Any] = [sys.modules.get(name) for name in MODULES]
-    spec, asyn, stores, _, hdf5, text, parquet = modules
+    spec, asyn, stores, _, hdf5, text, parquet, arrays = modules
     if hasattr(spec, "AbstractBufferedFile"):
         yield type(spec.AbstractFileSystem), "__init__", new
         yield spec.AbstractBufferedFile, "__init__", new
         abstract = getattr(asyn, "AsyncFileSystem", None)
         yield from _on_methods(spec.AbstractFileSystem, _OF_SYSTEMS, around, abstract)
         yield from _on_methods(spec.AbstractBufferedFile, _OF_FILES, around)
+        yield from _on_methods(spec.AbstractBufferedFile, {"read": _protocol_of_file}, around_read)
     if hasattr(asyn, "sync"):
         yield asyn, "sync", _around_sync
     if hasattr(stores, "Store"):
         yield stores.Store, "__init__", new
         yield from _on_methods(stores.Store, _OF_STORES, around, stores.Store)
+    if hasattr(arrays, "Array"):
+        for kind in ("basic", "orthogonal", "coordinate", "mask", "block"):
+            yield arrays.Array, f"get_{kind}_selection", around_read(_store_of_array)
     if hasattr(hdf5, "Dataset"):
         for name, request in _OF_DATASETS.items():
             yield hdf5.Dataset, name, around(request)
@@ -136,7 +144,7 @@ def hooks(around: Around, new: Callable[..., Any]) -> Iterator[Hook]:
 
 
 def _on_methods(
-    base: type, methods: dict[str, RequestKind], around: Around, abstract: type | None = None
+    base: type, methods: Mapping[str, Any], around: Around, abstract: type | None = None
 ) -> Iterator[Hook]:
     """Yield hooks on the methods that a class and its derived classes declare.
 
@@ -276,6 +284,15 @@ def _store(store: Any) -> str | None:
         kind = type(store.store)
     name = kind.__name__.removesuffix("Store").lower()
     return _ZARR_NAMES.get(kind.__name__) or name or "zarr"
+
+
+def _store_of_array(array: Any) -> str | None:
+    """Return the name under which the requests of an array are counted, or None if unknown."""
+    store = array.store
+    while hasattr(store, "_store") and hasattr(store, "_with_store"):
+        store = store._store
+    files = getattr(store, "fs", None)
+    return _store(store) or _protocol(getattr(files, "sync_fs", files))
 
 
 def _chunk(_args: _Args, _kwargs: _Kwargs) -> BytesOf:

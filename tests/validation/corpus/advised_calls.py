@@ -29,6 +29,7 @@ import dask
 import dask.array as da
 import dask.bag as db
 import dask.dataframe as dd
+import fsspec
 import joblib
 import numpy as np
 import pandas as pd
@@ -36,6 +37,7 @@ import xarray as xr
 from dateutil import parser as dates
 from distributed import Client, LocalCluster, as_completed
 from distributed import wait as wait_for
+from fsspec.spec import AbstractBufferedFile
 from scipy.ndimage import generic_filter, maximum_filter
 
 import dasfprof
@@ -464,6 +466,41 @@ def waits_for_a_service(client: Client, _: bool) -> Any:
     return client.gather(client.map(pause, range(40), seconds=0.15))
 
 
+@follows("io-bound", "cache_type=", "block_size=", "fsspec.open()")
+def reads_pieces_of_files(client: Client, advised: bool) -> Any:
+    options = {"cache_type": "blockcache", "block_size": 2**16} if advised else {}
+    return client.gather(client.map(sum_of_pieces, range(8), options=options))
+
+
+class SlowSystem(fsspec.AbstractFileSystem):
+    """Files of 60 MB, which are read at 100 MB/s after 0.03 s."""
+
+    protocol = "slow-pieces"
+
+    def _open(self, path: str, mode: str = "rb", **options: Any) -> Any:
+        return SlowFile(self, path, mode, size=60_000_000, **options)
+
+
+class SlowFile(AbstractBufferedFile):
+    """A file of zeros."""
+
+    def _fetch_range(self, start: int, end: int) -> bytes:
+        time.sleep(0.03 + (end - start) / 100e6)
+        return bytes(end - start)
+
+
+def sum_of_pieces(number: int, options: dict[str, Any]) -> int:
+    """Read pieces of a file that lie far apart, from both of its ends."""
+    total = number
+    fsspec.register_implementation("slow-pieces", SlowSystem, clobber=True)
+    with fsspec.open("slow-pieces://x", **options) as file:
+        for place in range(0, 30_000_000, 3_000_000):
+            for start in (place, 59_000_000 - place):
+                file.seek(start)
+                total += sum(file.read(1000))
+    return total
+
+
 @follows("data-skew", "broadcast=")
 def merges_a_hot_key(_: Client, advised: bool) -> Any:
     random, rows = np.random.default_rng(0), 1_500_000
@@ -581,7 +618,7 @@ WITHOUT: dict[str, set[str]] = {
         "torch.set_num_threads()",
     },
     "garbage-collection": {"client.run()"},
-    "chunk-mismatch": {"chunks=", "rechunk()"},
+    "chunk-mismatch": {"chunks=", "rechunk()", "to_zarr()"},
     "small-requests": {"block_size=", "cache_type=", "chunks=", "fsspec.open()"},
     "cpu-quota": {"threads_per_worker="},
     "exploding-join": {"on="},
