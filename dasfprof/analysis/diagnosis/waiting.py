@@ -320,7 +320,12 @@ def _blocked(run: RunFigures, name: str, rows: Array, name_rows: Array, share: S
             "If they only wait, you can start more of them than there are cores. If they compute, "
             "there should be at most one per core."
         )
-        suggestion = [limit if of_others else unknown]
+        alone = (
+            "Check in processes_resource_usage() whether these threads use the cores. If they do, "
+            "there is nothing to change: only one task runs at a time, so its threads do not "
+            "compete with those of other tasks."
+        )
+        suggestion = [unknown if not of_others else alone if run.threads <= 1 else limit]
     elif advised:
         words = (
             "Run more of these tasks in parallel while they wait: set threads_per_worker to "

@@ -579,7 +579,13 @@ WITHOUT: dict[str, set[str]] = {
     "tasks-too-small": {"pickle.dumps()", "scatter()"},
     "slow-dispatch": {"client.scatter()"},
     "slow-deserialization": {"broadcast=", "client.scatter()"},
-    "client-bound": {"client.scatter()", "persist()"},
+    "client-bound": {
+        "chunks=",
+        "client.scatter()",
+        "open_dataset()",
+        "persist()",
+        "xarray.open_zarr()",
+    },
     "work-outside-tasks": {
         "client.map()",
         "client.run()",

@@ -63,7 +63,13 @@ if __name__ == "__main__":
         with h5py.File(path, "w") as file:
             for n in range(32):
                 values = np.random.default_rng(n).normal(size=(60, 50, 50)).astype("f4")
-                file.create_dataset(f"months/{n}", data=values, chunks=(10, 50, 50), compression="gzip", compression_opts=1)
+                file.create_dataset(
+                    f"months/{n}",
+                    data=values,
+                    chunks=(10, 50, 50),
+                    compression="gzip",
+                    compression_opts=1,
+                )
         url = serve() + path
         with Client(n_workers=2, threads_per_worker=1, dashboard_address=":0") as client:
             means = client.map(mean, [url] * 32, range(32), [OPTIONS] * 32)
