@@ -98,6 +98,85 @@ SANE: dict[str, Program] = {
 }
 
 
+# --- Programs as users of Dask describe them in their reports -------------------------------------
+
+
+def cells(rows: int = 240, size: int = 60, chunk: int = 10) -> Any:
+    """Return daily values on a grid, chunked in time, with coordinates."""
+    import xarray as xr
+
+    values = da.random.random((rows, size, size), chunks=(chunk, size, size))
+    times = pd.date_range("2001-01-01", periods=rows)
+    return xr.DataArray(values, {"t": times, "y": range(size), "x": range(size)}, name="v")
+
+
+def masked(_: Path) -> Any:
+    """Select a part of an array, and then every second row by a mask."""
+    part = da.random.random((250, 8, 40, 40), chunks=(1, 8, 40, 40))[100:180]
+    return part[np.arange(80) % 2 == 0].sum()
+
+
+def reindexed(_: Path) -> Any:
+    """Extend a grid to one with four times as many cells."""
+    return cells().reindex(y=range(120), x=range(120)).mean("t")
+
+
+def climatology(_: Path) -> Any:
+    return cells().groupby("t.month").mean("t")
+
+
+def anomaly(_: Path) -> Any:
+    x = cells()
+    return (x.groupby("t.month") - x.groupby("t.month").mean("t")).std("t")
+
+
+def particles(_: Path) -> Any:
+    """Pass a complete raster to one function, which cannot work with parts of it."""
+    raster = da.random.random((2000, 2000), chunks=500)
+    return raster.rechunk(-1).map_blocks(np.sqrt)
+
+
+def focal(_: Path) -> Any:
+    """Compute the mean of each cell's neighbours, with the borders of the next chunks."""
+    from scipy.ndimage import uniform_filter
+
+    raster = da.random.random((2000, 2000), chunks=500)
+    return raster.map_overlap(uniform_filter, depth=2, size=5).max()
+
+
+def basins(_: Path) -> Any:
+    """Scale many small datasets, in one graph with the scales."""
+    import xarray as xr
+
+    x = xr.concat([cells(120, 20, 30) for _ in range(12)], "basin")
+    return (x - x.mean(["basin", "t"])) / x.std(["basin", "t"])
+
+
+def stacked(_: Path) -> Any:
+    """Loop over the slices of an array, and stack the results."""
+    x = da.random.random((60, 200, 200), chunks=(10, 200, 200))
+    return da.stack([np.sqrt(x[number]) for number in range(60)]).mean(axis=0)
+
+
+def catalogue(place: Path) -> Any:
+    """Filter with a query after the read."""
+    return table(place).query("k == 3")[["k", "v", "w"]]
+
+
+def words(_: Path) -> Any:
+    lines = db.from_sequence(["to be or not to be"] * 4000, npartitions=16)
+    return lines.map(str.split).flatten().frequencies().topk(3, key=1)
+
+
+REPORTED: dict[str, Program] = {
+    program.__name__: program
+    for program in (
+        *(masked, reindexed, climatology, anomaly, particles),
+        *(focal, basins, stacked, catalogue, words),
+    )
+}
+
+
 class Stored:
     """An array in a file, with chunks of 100 rows, as Zarr and h5py have it."""
 
