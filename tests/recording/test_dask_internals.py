@@ -218,9 +218,24 @@ def test_patches_leave_in_any_order() -> None:
     first.remove()
     calls.clear()
     assert target.method(1, 2) == (1, 2, None)
-    assert calls == [True, False, False]
+    assert calls == [True]
     third.remove()
     assert vars(target) == {}
+
+
+def test_patches_that_follow_each_other_form_no_chain() -> None:
+    """Each is removed after the next one has been placed, as in runs that follow each other."""
+    for owner, name in ((Target(), "method"), (Target, "of_class")):
+        before = vars(owner).get(name)
+        patch = Patch(owner, name, passing_on)
+        for _ in range(20):
+            earlier, patch = patch, Patch(owner, name, passing_on)
+            earlier.remove()
+        calls.clear()
+        assert getattr(owner, name)(1, ledger=2)
+        assert calls == [True]
+        patch.remove()
+        assert vars(owner).get(name) is before
 
 
 def test_a_patch_below_somebody_else_s_stays_and_passes_on() -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import inspect
+import os
 import sys
 import threading
 from collections.abc import Callable, Iterable
@@ -21,6 +22,19 @@ _ABSENT = object()
 _PATCH = "_dasfprof_patch"
 
 Listener = TypeVar("Listener")
+
+#: Held while patches are placed or removed.
+_changing = threading.RLock()
+
+
+def _renew_lock() -> None:
+    """Replace the lock in a forked child, because another thread of the parent may hold it."""
+    global _changing  # noqa: PLW0603
+    _changing = threading.RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew_lock)
 
 
 class Patch:
@@ -44,39 +58,59 @@ class Patch:
         If the owner has no such attribute.
     """
 
-    __slots__ = ("_before", "_name", "_ours", "_owner", "_was_declared", "active")
+    __slots__ = ("_before", "_name", "_ours", "_owner", "_was_declared", "_wrap", "active")
 
     def __init__(self, owner: Any, name: str, wrap: Callable[[Any, Patch], Any]) -> None:
         self.active = True
-        self._owner, self._name = owner, name
-        before = _declared(owner, name)
-        self._was_declared = before is not _ABSENT
-        self._before = before if self._was_declared else getattr(owner, name)
-        if isinstance(before, classmethod | staticmethod):
-            self._ours: Any = type(before)(self._wrapper(before.__func__, wrap))
-        else:
-            self._ours = self._wrapper(self._before, wrap)
-        setattr(owner, name, self._ours)
+        self._owner, self._name, self._wrap = owner, name, wrap
+        with _changing:
+            before = _declared(owner, name)
+            is_declared = before is not _ABSENT
+            self._place_around(before if is_declared else getattr(owner, name), is_declared)
+            setattr(owner, name, self._ours)
 
-    def _wrapper(self, original: Any, wrap: Callable[[Any, Patch], Any]) -> Any:
-        wrapper = functools.update_wrapper(wrap(original, self), original)
+    def _place_around(self, before: Any, was_declared: bool) -> None:
+        """Create the wrapper around a value, which the owner itself may have declared."""
+        self._before, self._was_declared = before, was_declared
+        if was_declared and isinstance(before, classmethod | staticmethod):
+            self._ours: Any = type(before)(self._wrapper(before.__func__))
+        else:
+            self._ours = self._wrapper(before)
+
+    def _wrapper(self, original: Any) -> Any:
+        wrapper = functools.update_wrapper(self._wrap(original, self), original)
         setattr(wrapper, _PATCH, self)
         return wrapper
 
     def remove(self) -> None:
-        """Restore the original value, unless other code has wrapped our wrapper. Idempotent."""
-        if not self.active:
-            return
-        self.active = False
-        if _declared(self._owner, self._name) is not self._ours:
-            return
-        bottom = self
-        while (below := _patch_of(bottom._before)) is not None and not below.active:
-            bottom = below  # This patch was removed while our wrapper was wrapped around its own.
-        if bottom._was_declared:
-            setattr(self._owner, self._name, bottom._before)
-        else:
-            delattr(self._owner, self._name)
+        """Remove our wrapper, unless other code has wrapped it. Idempotent.
+
+        If other patches have wrapped it, they are placed again without it. Otherwise the wrappers
+        of runs that follow each other would form a chain that grows.
+        """
+        with _changing:
+            if not self.active:
+                return
+            self.active = False
+            around: list[Patch] = []
+            value = _declared(self._owner, self._name)
+            while value is not self._ours:
+                patch = _patch_of(value)
+                if patch is None:
+                    return
+                around.append(patch)
+                value = patch._before
+            bottom = self
+            while (below := _patch_of(bottom._before)) is not None and not below.active:
+                bottom = below  # It was removed while other code had wrapped it.
+            value, was_declared = bottom._before, bottom._was_declared
+            for patch in reversed(around):
+                patch._place_around(value, was_declared)
+                value, was_declared = patch._ours, True
+            if was_declared:
+                setattr(self._owner, self._name, value)
+            else:
+                delattr(self._owner, self._name)
 
 
 def _declared(owner: Any, name: str) -> Any:
