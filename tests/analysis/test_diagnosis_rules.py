@@ -948,6 +948,33 @@ def test_a_loop_in_a_library(
     assert_found(plan, tmp_path, "row-wise", **expected, caller=caller)
 
 
+SMOOTHS = """\
+def smooth(block):
+    for row in range(9):
+        for column in range(9):
+            block[row, column] /= 2
+        block.sort()
+    return sum([value for line in block for value in line])
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "is_nested"), [(10, False), (13, True), (14, False), (15, True), (16, False)]
+)
+def test_nested_loops_of_python_code(tmp_path: Path, line: int, is_nested: bool) -> None:
+    """Four threads smooth for 4 s each, at a line of a function whose first line is 10."""
+    file = "/home/me/image.py"
+    plan = Plan(filled(["smooth"], 1.0, count=16))
+    plan.stands["smooth"] = [("smooth", file, line)]
+    code = {"name": "smooth", "function": "image.smooth", "file": file, "line": 10}
+    plan.sources = [{**code, "source": SMOOTHS}]
+    if is_nested:
+        expected = {"severity": "high", "seconds": 4.0, "nested": 1.0, "by_value": None}
+        assert_found(plan, tmp_path, "row-wise", **expected, line=f"{file}:{line} smooth")
+    else:
+        assert "row-wise" not in found(plan, tmp_path)
+
+
 # --- Dask itself, GPUs ---------------------------------------------------------------------------
 
 
@@ -1036,6 +1063,25 @@ finds("failed-tasks", "errors", RAISED, severity="high", function="parse", tasks
 finds("recomputation", "recomputation", Plan(RECOMPUTED), alone=True, function="load", seconds=1.0,
     tasks=4, lost=4.0, settings=[{"persist": "load"}])
 # fmt: on
+
+
+@pytest.mark.parametrize(
+    ("phase", "handling"), [("optimising", 2.0), ("waiting", 2.0), ("program", None)]
+)
+def test_a_graph_that_only_repeats_work_is_not_needed(
+    tmp_path: Path, phase: str, handling: float | None
+) -> None:
+    """A task of 1 s runs again, 2 s later. Meanwhile the client is in this phase."""
+    tasks = [
+        Task("load-1", 0, at, at + 1.0, arrival=at, graph=f"update-graph-{number}")
+        for number, at in enumerate((0.0, 3.0))
+    ]
+    plan = Plan(tasks, workers=1, threads=1, graphs=(0.0, 3.0), clients=("c", "c"))
+    plan.client_phases = [(1.0, 3.0, phase)]
+    seconds = 1.0 + (handling or 0.0)
+    assert_found(plan, tmp_path, "recomputation", seconds=seconds, handling=handling)
+
+
 # The second of them began with another one and failed before that.
 SEVERAL = raising(*(f"{kind}Error('no')" for kind in ("OS", "Key", "OS", "Type", "Value")))
 SEVERAL.tasks[3].stop -= 0.1

@@ -147,5 +147,7 @@ def row_wise(said: Said, evidence: Evidence) -> Iterator[str]:
         )
         for stack in stacks
     )
-    if shown < 0.5 * (said["by_row"] or said["by_value"]) * len(stacks):
+    if said["nested"]:
+        shown = sum("-packages/" not in stack[-1][1] for stack in stacks)
+    if shown < 0.5 * (said["nested"] or said["by_row"] or said["by_value"]) * len(stacks):
         yield f"rows are handled in {shown} of {len(stacks)} samples"

@@ -12,7 +12,7 @@ from typing import Any
 
 from dasfprof import TraceAnalyser
 from dasfprof.schema.events import Schema
-from dasfprof.schema.profiles import TASK_SAMPLE
+from dasfprof.schema.profiles import CLIENT_SAMPLE, TASK_SAMPLE
 from dasfprof.schema.resources import (
     DISK_USAGE,
     GPU_DEVICES,
@@ -25,6 +25,7 @@ from dasfprof.schema.steps import CLIENT_CALLS, GRAPH_SENT, SENT_VALUE
 from dasfprof.schema.tasks import (
     ACTOR_CALL,
     COMPUTE,
+    FUNCTION_CODE,
     GRAPH,
     RESULT_RELEASED,
     RESULT_SERIALISED,
@@ -135,6 +136,8 @@ class Plan:
     #: What the client called: begin, end, name and more of each row; and what its graphs held.
     client_calls: Sequence[tuple[float, float, str, dict[str, Any]]] = ()
     sent_values: Sequence[dict[str, Any]] = ()
+    #: Begin, end and phase of what ten samples a second find the client doing.
+    client_phases: Sequence[tuple[float, float, str]] = ()
     #: Worker, start, stop, bytes and keys of transfers from the other worker.
     transfers: list[tuple[int, float, float, int, list[str]]] = field(default_factory=list)
     #: Worker, time, key and seconds of results that were serialised for the other worker.
@@ -148,6 +151,8 @@ class Plan:
     sampled: list[tuple[int, int, float, dict[str, Any]]] = field(default_factory=list)
     #: Of functions, the frames in which ten samples a second find their tasks waiting.
     stands: dict[str, list[tuple[str, str, int]]] = field(default_factory=dict)
+    #: Functions that tasks call: rows without their time.
+    sources: Sequence[dict[str, Any]] = ()
     #: Worker, name of a lock, and since when it was asked for, held, and given back.
     locks: list[tuple[int, str, float, float, float]] = field(default_factory=list)
     #: Worker, time and values of readings of its host's disk for spilling.
@@ -211,18 +216,21 @@ class Plan:
                 (LOCK_HELD, [self._lock(*one[1:]) for one in self.locks if one[0] == number]),
                 (STACK, [(T, n, [[*one] for one in at], -1) for n, at in self._stacks()]),
                 (TASK_SAMPLE, [*self._samples(number)]),
+                (FUNCTION_CODE, [row(FUNCTION_CODE, timestamp=T, **each) for each in self.sources]),
                 close=number not in self.killed,
             )
             if self.resources:
                 self._write_resources(directory, number)
         if self.scheduler:
             self._write_scheduler(directory)
-        if self.graphs_sent or self.client_calls or self.sent_values or self.client_memory:
+        noted = self.graphs_sent, self.client_calls, self.sent_values, self.client_memory
+        if any(noted) or self.client_phases:
             looks = [(at, {"memory": size}) for at, size in self.client_memory]
             Plugin(directory, "StepRecorder", pid=20, **self._header()).write(
                 (GRAPH_SENT, [self._graph_sent(**sent) for sent in self.graphs_sent]),
                 (CLIENT_CALLS, [self._client_calls(*calls) for calls in self.client_calls]),
                 (SENT_VALUE, [row(SENT_VALUE, timestamp=T, **sent) for sent in self.sent_values]),
+                (CLIENT_SAMPLE, [*self._client_samples()]),
                 (CLIENT_UNDER_WAY, _rows(CLIENT_UNDER_WAY, looks, host="node1", pid=20)),
             )
 
@@ -247,6 +255,13 @@ class Plan:
             for look in range(int((task.stop - task.start) / 0.1)):
                 at = T + task.start + 0.05 + look * 0.1
                 yield row(TASK_SAMPLE, timestamp=at, **where, **facts)
+
+    def _client_samples(self) -> Iterable[tuple[Any, ...]]:
+        facts = {"stack": -1, "interval": 0.1}
+        for begin, end, phase in self.client_phases:
+            for look in range(round((end - begin) / 0.1)):
+                at = T + begin + 0.05 + look * 0.1
+                yield row(CLIENT_SAMPLE, timestamp=at, phase=phase, **facts)
 
     def _plugin(self, directory: Path, name: str, number: int) -> Plugin:
         host = self.hosts[number] if self.hosts else "node1"

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from dasfprof.analysis.diagnosis.registry import Finding, rule
-from dasfprof.analysis.diagnosis.run_figures import RunFigures
+from dasfprof.analysis.diagnosis.run_figures import GAP, RunFigures
 from dasfprof.analysis.model.client_time import (
     LARGE,
     ClientTime,
@@ -37,8 +37,6 @@ from dasfprof.text import elide
 
 #: Threshold (fraction of wall time): a problem is reported if the client spends this much on it.
 _SHARE = 0.05
-#: Minimum duration (seconds) of a gap between tasks that counts as caused by the client.
-_GAP = 0.01
 #: Minimum total bytes of large results.
 _MUCH = 50_000_000
 #: Types whose items scatter() sends separately.
@@ -204,14 +202,9 @@ def _handed_by(run: RunFigures, calls: pd.DataFrame) -> str:
 )
 def large_objects_in_graph(run: RunFigures) -> Iterator[Finding]:
     """Find large functions and arguments that are embedded in each of many tasks."""
-    table = find_carried(run.trace)
-    if not len(table):
-        return
-    calls = find_calls(run.trace).merge(table[["file", "line"]].drop_duplicates())
-    pickling, hashing = float(calls["pickling"].sum()), _not_beside_tasks(run, calls)
-    transit = _in_transit(run, int(table["graphs"].sum()))
+    table, (pickling, hashing, transit) = find_carried(run.trace), client_costs_of_carrying(run)
     seconds = run.carrying + pickling + hashing + transit
-    if not seconds > _SHARE * run.wall:
+    if not len(table) or not seconds > _SHARE * run.wall:
         return
     largest = table.iloc[0]
     a_function, held = largest["kind"] == "function", str(largest["held"] or "")
@@ -263,13 +256,21 @@ def large_objects_in_graph(run: RunFigures) -> Iterator[Finding]:
     )
 
 
+def client_costs_of_carrying(run: RunFigures) -> tuple[float, float, float]:
+    """Return the seconds for which clients pickle, hash, and send large objects in graphs."""
+    table = find_carried(run.trace)
+    calls = find_calls(run.trace).merge(table[["file", "line"]].drop_duplicates())
+    transit = _in_transit(run, int(table["graphs"].sum())) if len(table) else 0.0
+    return float(calls["pickling"].sum()), _not_beside_tasks(run, calls), transit
+
+
 def _in_transit(run: RunFigures, graphs: int) -> float:
     """Return the seconds of gaps between tasks in which clients waited and sent large graphs.
 
     If only some graphs (`graphs`) have large values, the seconds are reduced in proportion.
     """
     path = run.path_segments
-    gaps = np.flatnonzero((path.kind == SegmentKind.CLIENT) & (path.length >= _GAP))
+    gaps = np.flatnonzero((path.kind == SegmentKind.CLIENT) & (path.length >= GAP))
     begins = run.trace.begin + path.begin[gaps]
     waiting = meanwhile(run.trace, *union(begins, begins + path.length[gaps]))
     share = graphs / max(len(run.trace.graphs), 1)

@@ -8,13 +8,14 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 import pandas as pd
 
-from dasfprof.analysis.diagnosis.registry import Change, Finding, rule
+from dasfprof.analysis.diagnosis.registry import NEGLIGIBLE, Change, Finding, rule
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
 from dasfprof.analysis.model.attempts import CANCELLED, WORKER_LOST
+from dasfprof.analysis.model.critical_path import SegmentKind
 from dasfprof.analysis.model.departures import departures_of
 from dasfprof.analysis.model.memory_kills import Reason, memory_kills
 from dasfprof.analysis.model.steps import NO_LINES, has_lines, line_groups, line_words
-from dasfprof.analysis.numeric.groups import Groups
+from dasfprof.analysis.numeric.groups import Groups, ratio
 from dasfprof.analysis.run.open_runs import RELEASED, left_unasked
 from dasfprof.analysis.run.run_end import (
     RESTARTED,
@@ -321,11 +322,15 @@ def recomputation(run: RunFigures) -> Iterator[Finding]:
         else "{tasks_of_function:task} of {function} ran again after their results had been "
         "released"
     )
+    part = np.nan_to_num(ratio(repeated, seconds))
+    handling = _handling(run, repeated, part)
+    around = "Dask needs {handling} for the graphs of these tasks and for handling them. "
     yield Finding.of(
         "recomputation",
         "Results are computed more than once: {tasks:task}, {lost} of thread time, most of it in "
         "the function {function}.",
-        f"{how}. This is {{share}} of the thread time of all tasks. See "
+        f"{how}. This is {{share}} of the thread time of all tasks. "
+        f"{around if handling >= NEGLIGIBLE else ''}See "
         'processed_tasks("function").',
         f"Call persist() on {what} before you use it several times, or pass everything that "
         f"needs it to one dask.compute().{unknown}",
@@ -337,9 +342,31 @@ def recomputation(run: RunFigures) -> Iterator[Finding]:
         fused=fused,
         built=built,
         _lines=" and ".join(built),
-        seconds=run.saved(lost / run.threads, running=once),
+        handling=Seconds(handling) if handling >= NEGLIGIBLE else None,
+        seconds=run.saved(run.path_seconds_of(part), running=once) + handling,
         settings=[Change({"persist": function}, function=function)],
     )
+
+
+def _handling(run: RunFigures, repeated: Array, part: Array) -> float:
+    """Return the seconds in which the cluster waited for graphs and handled tasks only to repeat.
+
+    If a graph has other tasks too, its seconds are reduced to the fraction of repeated work, and
+    those of a task on the critical path to its fraction in `part`.
+    """
+    path, (waits, rows) = run.path_segments, run.waits_for_graphs
+    known = path.rows < len(part)
+    known &= ~np.isin(path.kind, (SegmentKind.CLIENT, SegmentKind.COMPUTE))
+    handling = float((path.length[known] * part[path.rows[known]]).sum())
+    if "graph" not in run.trace.tasks:
+        return handling
+    of_tasks = rows < len(part)
+    codes, graphs_of_tasks = pd.factorize(run.trace.tasks["graph"])
+    graphs = Groups(codes, len(graphs_of_tasks))
+    share = np.nan_to_num(ratio(graphs.sum(repeated), graphs.sum(run.slot_seconds)))
+    # The last item is for tasks whose graph is unknown.
+    of_graphs = np.append(share, 0.0)[graphs.codes[rows[of_tasks]]]
+    return handling + float((waits[of_tasks] * of_graphs).sum())
 
 
 def _computed_inside(run: RunFigures, first: Array) -> tuple[Array, list[str]]:

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from dasfprof.analysis.diagnosis.client import line_of
+from dasfprof.analysis.diagnosis.client import client_costs_of_carrying, line_of
 from dasfprof.analysis.diagnosis.cores import idle_share
 from dasfprof.analysis.diagnosis.registry import Finding, Places, rule
-from dasfprof.analysis.diagnosis.run_figures import RunFigures
+from dasfprof.analysis.diagnosis.run_figures import GAP, RunFigures
 from dasfprof.analysis.model.attempts import WORKER_LOST
 from dasfprof.analysis.model.call_spans import call_spans, function_spans
 from dasfprof.analysis.model.client_time import (
@@ -25,12 +25,7 @@ from dasfprof.analysis.model.critical_path import SegmentKind
 from dasfprof.analysis.model.degradation import FEWEST, LAST_BY_FIRST, find_trends
 from dasfprof.analysis.model.thread_time import ThreadTime
 from dasfprof.analysis.numeric.intervals import open_spans, overlap, union
-from dasfprof.analysis.stack_samples.places import (
-    client_fraction,
-    client_meanwhile,
-    hottest_line,
-    library_of,
-)
+from dasfprof.analysis.stack_samples.places import client_fraction, client_meanwhile, hottest_line
 from dasfprof.analysis.wording import Bytes, Count, Factor, Figures, Seconds, Share
 from dasfprof.database.columns import Array
 
@@ -39,8 +34,6 @@ _GAP_LANES = 0.1
 _GAP_PATH = 0.05
 #: Threshold (fraction of the time of these waits): the client itself waits for results.
 _WAITS = 0.5
-#: Minimum seconds of a wait for the client.
-_GAP = 0.01
 #: Thresholds of graphs of which little is computed: seconds per task in which the scheduler
 #: prepares them, and bytes of a graph per task; all of these seconds as a fraction of waits for the
 #: client, and the tasks' time as such a fraction.
@@ -62,7 +55,8 @@ _FEW, _ROUNDS, _MOSTLY = 0.3, 5, 0.8
 #: Advice to submit more tasks at a time, for users of joblib and for users of Dask.
 _BY_JOBLIB = (
     "Leave pre_dispatch out of GridSearchCV() or Parallel(), or set pre_dispatch='all'. It "
-    "limits how many tasks joblib submits at a time; the default is '2*n_jobs'."
+    "limits how many tasks joblib submits at a time; the default is '2*n_jobs'. If your script "
+    "calls Parallel() several times, pass all of their work to one Parallel()."
 )
 _TOGETHER = (
     "Submit all independent work first, then wait for all of it: use client.map and "
@@ -87,7 +81,7 @@ _NOT_SAMPLED = (
 def client_bound(run: RunFigures) -> Iterator[Finding]:
     """Find times when the cluster had no tasks because the client had not yet submitted more."""
     idle, path = run.seconds_of(ThreadTime.NOTHING_SUBMITTED), run.path_segments
-    gaps = np.flatnonzero((path.kind == SegmentKind.CLIENT) & (path.length >= _GAP))
+    gaps = np.flatnonzero((path.kind == SegmentKind.CLIENT) & (path.length >= GAP))
     gaps = gaps[_of_a_known_client(run, path.rows[gaps], path.begin[gaps])]
     begins, ends = path.begin[gaps], path.begin[gaps] + path.length[gaps]
     # If there are no workers, the client may be waiting for workers to join.
@@ -95,7 +89,7 @@ def client_bound(run: RunFigures) -> Iterator[Finding]:
     lengths = path.length[gaps] - overlap(begins, ends, *union(*map(np.concatenate, absent)))
     outside = zip(call_spans(run.trace), function_spans(run.trace), strict=True)
     lengths = lengths - overlap(begins, ends, *union(*map(np.concatenate, outside)))
-    gaps, lengths = gaps[lengths >= _GAP], lengths[lengths >= _GAP]
+    gaps, lengths = gaps[lengths >= GAP], lengths[lengths >= GAP]
     seconds = float(lengths.sum())
     if not len(gaps) or idle < _GAP_LANES * run.wall or seconds < _GAP_PATH * run.wall:
         return
@@ -147,6 +141,8 @@ def client_bound(run: RunFigures) -> Iterator[Finding]:
         "open the data with larger chunks, or open it without Dask"
         f"{in_xarray if direct else '.'}"
         if unused
+        else _BY_JOBLIB
+        if _uses_joblib(run)
         else "Keep large objects out of graphs (client.scatter() them once, or load them in "
         "tasks), and make fewer, larger tasks. During the gaps, the graphs were in transit or the "
         "scheduler was unpacking them."
@@ -252,6 +248,13 @@ def sequential_submission(run: RunFigures) -> Iterator[Finding]:
     if seconds < _FEW * run.wall or rounds < max(_ROUNDS, _MOSTLY * len(run.trace.graphs)):
         return
     called = _longest_calls(run)
+    # If the run cannot be replayed, assume that the work of these tasks is spread over all threads.
+    # If the client, the scheduler and workers share cores, only idle cores help.
+    estimate = max(seconds - float(run.lasted.sum()) / run.threads, 0.0)
+    saved = min(run.saved(estimate, together=True), idle_share(run) * run.wall)
+    if called is None or called.call != "compute":  # Each graph still has its large objects.
+        remains = saved - run.carrying - sum(client_costs_of_carrying(run))
+        saved = remains if remains >= 0.5 * saved else float("nan")
     waits = "The client waits in {called.number:call} of {called.call}, at {called.line}. "
     yield Finding.of(
         "sequential-submission",
@@ -260,20 +263,23 @@ def sequential_submission(run: RunFigures) -> Iterator[Finding]:
         "run in parallel than there are threads ({threads}).",
         f"{waits if called else ''}Additional threads or workers would have no task to run. See "
         "critical_path() and client_activity().",
-        _BY_JOBLIB if called is not None and called.library == "joblib" else _TOGETHER,
+        _BY_JOBLIB if _uses_joblib(run) else _TOGETHER,
         graphs=Count(rounds),
         tasks=Count(len(times)),
         few=Seconds(seconds),
         share=Share(seconds / run.wall),
         threads=Count(round(run.threads)),
         called=called,
-        # If the run cannot be replayed, assume that the work of these tasks is spread over all
-        # threads. If the client, the scheduler and workers share cores, only idle cores help.
-        seconds=min(
-            run.saved(max(seconds - float(run.lasted.sum()) / run.threads, 0.0), together=True),
-            idle_share(run) * run.wall,
-        ),
+        seconds=saved,
+        costs=seconds,
+        at_most="low" if np.isnan(saved) else "high",
     )
+
+
+def _uses_joblib(run: RunFigures) -> bool:
+    """Return whether the client was in calls of joblib for most of the run."""
+    begin = np.array([run.trace.begin + run.begin])
+    return client_fraction(run.trace, begin, begin + run.wall, files=re.compile("/joblib/")) > 0.5
 
 
 def _longest_calls(run: RunFigures) -> Figures | None:
@@ -282,8 +288,7 @@ def _longest_calls(run: RunFigures) -> Figures | None:
     if not len(calls) or calls["calls"].iloc[0] < _ROUNDS:
         return None
     number, call = Count(calls["calls"].iloc[0]), str(calls["call"].iloc[0])
-    library = library_of(str(calls["file"].iloc[0]))
-    return Figures(number=number, call=call, line=line_of(run, calls), library=library)
+    return Figures(number=number, call=call, line=line_of(run, calls))
 
 
 @rule(

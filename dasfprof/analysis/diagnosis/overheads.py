@@ -8,7 +8,7 @@ import numpy as np
 
 from dasfprof.analysis.diagnosis.chunk_arguments import Blocks, larger_chunks_in
 from dasfprof.analysis.diagnosis.cores import fewer_threads
-from dasfprof.analysis.diagnosis.registry import Advice, Change, Edit, Finding, rule
+from dasfprof.analysis.diagnosis.registry import NEGLIGIBLE, Advice, Change, Edit, Finding, rule
 from dasfprof.analysis.diagnosis.run_figures import HANDLING, RunFigures
 from dasfprof.analysis.model.client_time import single_calls
 from dasfprof.analysis.model.critical_path import SegmentKind
@@ -38,8 +38,9 @@ _LATE = 0.1
 _BLOCKED = 0.5
 #: Threshold (calls per task): the client fetches the results of most tasks one by one.
 _EACH = 0.5
-#: Minimum factor by which tasks can become larger for this to be advised.
-_WORTH_IT = 1.5
+#: Minimum factor by which tasks can become larger for this to be advised, and for this to be
+#: severe.
+_WORTH_IT, _FEW = 1.5, 4.0
 #: Advice if tasks arrive late although no large values were sent with them.
 _NO_LARGE_VALUES = (
     "Make fewer, larger tasks, which need fewer messages. No large values were sent with these "
@@ -88,11 +89,16 @@ def tasks_too_small(run: RunFigures) -> Iterator[Finding]:
     name, costly = str(costs["function"][most]), bool(costs["overhead"][most] > _COSTLY)
     advice = _larger_chunks(run, most)
     besides = Seconds(costs["overhead"][most])
+    # Graphs with fewer tasks are built, sent and unpacked in less time, unless they are large
+    # because of the values that they contain.
+    fewer = 0.0 if run.sent_large else 1.0 - 1.0 / _factor(advice)
+    graphs = fewer * float(run.waits_for_graphs[0].sum())
     suggestion, settings = (_costly(run), []) if costly else _larger_tasks(run, advice)
     of_results = (
         "The client fetches their results one at a time, which takes {fetching} after the tasks "
         "have finished. "
     )
+    of_graphs = "Dask needs {graphs} longer to build, send and unpack graphs of so many tasks. "
     of_shuffles = (
         "This includes P2P shuffles of small partitions, which take {shuffling} of thread time. "
     )
@@ -103,7 +109,8 @@ def tasks_too_small(run: RunFigures) -> Iterator[Finding]:
         f"Overhead takes {'{overhead}' if compute > 0 else 'many'} times as long as the "
         "computation of the tasks. A task of {function} has {besides} of overhead, and computes "
         f"for {{own}} (means, not counting CPU wait). {of_shuffles if shuffling > 0 else ''}"
-        f"{of_results if of_each else ''}See chunk_sizing() and time_accounting().",
+        f"{of_results if of_each else ''}{of_graphs if graphs >= NEGLIGIBLE else ''}"
+        "See chunk_sizing() and time_accounting().",
         suggestion,
         function=name,
         tasks=Count(len(durations)),
@@ -115,13 +122,14 @@ def tasks_too_small(run: RunFigures) -> Iterator[Finding]:
         costly=costly,
         fetching=Seconds(fetching) if of_each else None,
         shuffling=Share(run.share(shuffling)) if shuffling > 0 else None,
+        graphs=Seconds(graphs) if graphs >= NEGLIGIBLE else None,
         sent_large=run.sent_large,
         advice=advice,
         settings=settings,
-        seconds=float("nan") if costly else overhead + of_each * fetching,
-        of_client=of_each,
+        seconds=float("nan") if costly else overhead + of_each * fetching + graphs,
+        of_client=of_each or graphs > 0,
         at_least="medium" if costly else "info",
-        at_most="medium" if costly else "high",
+        at_most="medium" if costly else "low" if 1 < _factor(advice) < _FEW else "high",
     )
 
 
@@ -199,8 +207,7 @@ def _larger_tasks(run: RunFigures, f: Figures) -> tuple[list[str | Advice], list
             "{advice.width:task} of {advice.function}.",
             Advice("fewer-threads", fewer, changes=fewer_threads(run)),
         ], []
-    factor = f.inputs if f.how == "batches" else vars(f).get("factor")
-    where, edit = _where_chunks_are_set(run, f.function, factor)
+    where, edit = _where_chunks_are_set(run, f.function, _factor(f))
     if f.how == "more-work":
         words = "Put more work into each task of {advice.function}: batch inputs, or fuse it with "
         return [where or f"{words}other tasks."], []
@@ -221,15 +228,18 @@ def _larger_tasks(run: RunFigures, f: Figures) -> tuple[list[str | Advice], list
     ], [Change({"chunks": chunks}, function=f.function, times=float(f.factor), edit=edit)]
 
 
-def _where_chunks_are_set(
-    run: RunFigures, function: str, factor: float | None
-) -> tuple[str, Edit | None]:
+def _factor(f: Figures) -> float:
+    """Return the factor by which tasks should become larger, or 1 if it is unknown."""
+    return float(f.inputs if f.how == "batches" else vars(f).get("factor") or 1)
+
+
+def _where_chunks_are_set(run: RunFigures, function: str, factor: float) -> tuple[str, Edit | None]:
     """Return a template of the instruction to set larger chunks, and the edit that does this.
 
     The instruction is empty if it is unknown where chunks are set.
     """
     lines = run.trace.lines
-    if not len(lines) or factor is None:
+    if not len(lines) or factor == 1:
         return "", None
     alone = lines[lines["fused"].str.len() == 0]
     places = zip(alone["file"], alone["number"], strict=True)
@@ -252,7 +262,7 @@ def _where_chunks_are_set(
         {part for line in lines_of_function for part in parts[line]},
         arrays,
         int(chunks.width[of_function]),
-        float(factor),
+        factor,
     )
     edit = None
     if larger.text:

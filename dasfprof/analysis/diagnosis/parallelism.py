@@ -20,6 +20,7 @@ from dasfprof.analysis.stack_samples.calls import (
     PYTHON_PARSER,
     time_by_row,
     time_by_value,
+    time_in_nested_loops,
     time_one_by_one,
 )
 from dasfprof.analysis.stack_samples.places import (
@@ -54,6 +55,8 @@ _MOST_ROW_WISE, _ROW_WISE = 5, 0.05
 #: Thresholds at which calls of Python code take much of a function's time: CPU seconds per value,
 #: and the fraction of the time in the loop that makes the calls. Bytes of a value in an array.
 _BRIEF_VALUE, _IN_LOOP, _VALUE_BYTES = 3e-5, 0.1, 8
+#: Threshold (fraction of a function's time): nested loops in the user's code.
+_NESTED = 0.5
 #: Advice about libraries that handle elements one by one. Their Python code is about ten times
 #: slower than the alternatives in the advice.
 _FOR_ARRAYS = (
@@ -130,7 +133,9 @@ def too_few_tasks(run: RunFigures) -> Iterator[Finding]:
     if run.threads < 2 or run.share_of(ThreadTime.NO_RUNNABLE_TASK) < _NOTHING_RUNNABLE:
         return
     on_path, lasted, alone, idle = _path_without_slow_tasks(run)
-    serial = alone > 0.5 * lasted
+    # Unlike the tasks of a chain, a few tasks without inputs can be split.
+    few = run.functions.sizes[run.functions.codes[on_path]] < run.threads
+    serial = (alone > 0.5 * lasted) & ~(few & (run.trace.task_dependencies[0][on_path] == 0))
     mine = ~serial if np.count_nonzero(serial) >= _CHAIN else np.ones(len(serial), dtype=bool)
     seconds = float(idle[mine].sum())
     if seconds < 0.1 * run.wall:
@@ -201,7 +206,7 @@ def dominant_function(run: RunFigures) -> Iterator[Finding]:
     uneven = " (mean: {mean})" if mean > _UNEVEN * median else ""
     compared = ". Tasks of other functions take {others} on average" if others_count else ""
     p2p = bool(p2p_runs(run.trace)[of_function].any())
-    faster = run.saved(0.5 * run.path_seconds_of(code), speedup={name: 2.0})
+    faster = run.saved(0.5 * run.path_seconds_of(of_function), speedup={name: 2.0})
     if faster < MEDIUM * run.wall:
         return
     yield Finding.of(
@@ -248,15 +253,24 @@ def row_wise(run: RunFigures) -> Iterator[Finding]:
         of_array = caller in (*BY_SLICE, *BY_VALUE)
         each = by_value * _seconds_per_value(run, rows, code, caller)
         is_brief = by_value > 0 and (each < _BRIEF_VALUE or in_loop >= _IN_LOOP)
-        if not (by_row > 0 or is_brief):
+        line, nested = time_in_nested_loops(run.trace, name)
+        nested = nested if nested >= _NESTED and not (by_row > 0 or is_brief) else 0.0
+        if not (by_row > 0 or is_brief or nested):
             continue
         library_code = _LIBRARY_CODE * in_loop if caller and not of_array else 1.0
-        share = by_row or by_value * library_code
+        share = nested or by_row or by_value * library_code
         left = run.with_durations(rows, (1 - share) * run.working[rows] + run.core_wait[rows])
-        seconds = run.saved(share * run.path_seconds_of(code), running=left)
+        seconds = run.saved(share * run.path_seconds_of(run.functions.codes == code), running=left)
         if seconds < _ROW_WISE * run.wall:
             continue
-        if by_row > 0:
+        if nested:
+            text = "{function} runs nested Python loops for {nested} of its time, mostly at {line}."
+            evidence = "Stack samples of {tasks:task} show these loops. "
+            advice = (
+                "Replace the loops at {line} by operations on whole arrays, or compile them with "
+                "Numba (@numba.njit)."
+            )
+        elif by_row > 0:
             text = (
                 "{function} handles tables row by row: for {by_row} of its time, pandas runs "
                 "Python code for single rows."
@@ -301,17 +315,19 @@ def row_wise(run: RunFigures) -> Iterator[Finding]:
             f"{evidence}{{hottest}}See hot_lines().",
             advice,
             function=name,
+            nested=Share(nested) if nested else None,
+            line=line if nested else None,
             by_row=Share(by_row) if by_row > 0 else None,
             values=Share(values) if by_row > 0 else None,
-            by_value=None if by_row > 0 else Share(by_value),
-            each=None if by_row > 0 or np.isnan(each) else Seconds(each),
-            caller=caller or None,
-            in_loop=Share(in_loop) if caller else None,
+            by_value=None if by_row > 0 or nested else Share(by_value),
+            each=None if by_row > 0 or nested or np.isnan(each) else Seconds(each),
+            caller=None if nested else caller or None,
+            in_loop=Share(in_loop) if caller and not nested else None,
             tasks=Count(len(rows)),
             hottest=hottest_line(run.trace, name),
             seconds=seconds,
             # The function may do something for which a column has no method.
-            at_most="high" if by_row > 0 or caller else "medium",
+            at_most="high" if nested or by_row > 0 or caller else "medium",
         )
 
 

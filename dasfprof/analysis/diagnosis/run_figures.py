@@ -12,7 +12,14 @@ import pandas as pd
 
 from dasfprof.analysis.diagnosis.task_figures import TaskFigures
 from dasfprof.analysis.model.attempts import find_attempts
-from dasfprof.analysis.model.client_time import find_carried, seconds_of_carrying, single_calls
+from dasfprof.analysis.model.client_time import (
+    ClientTime,
+    find_carried,
+    find_first_task,
+    meanwhile,
+    seconds_of_carrying,
+    single_calls,
+)
 from dasfprof.analysis.model.critical_path import PathSegments, SegmentKind, path_segments
 from dasfprof.analysis.model.sizing import chunk_costs
 from dasfprof.analysis.model.stragglers import (
@@ -29,6 +36,7 @@ from dasfprof.analysis.run.run_end import RESTARTED, cancelled_runs
 from dasfprof.analysis.simulation import gain
 from dasfprof.analysis.simulation.replay import MOST_WAITING
 from dasfprof.analysis.stack_samples.loop_blocks import imports_on_the_way
+from dasfprof.analysis.stack_samples.places import all_stacks, import_of
 from dasfprof.analysis.under_way.from_trace import state_from_trace
 from dasfprof.analysis.under_way.state import ClusterState
 from dasfprof.analysis.wording import Share
@@ -157,6 +165,8 @@ class UnusualRuns(TaskFigures):
 HANDLING = (ThreadTime.SCHEDULER_LATENCY, ThreadTime.WORKER_LATENCY, ThreadTime.TASK_OVERHEAD)
 #: Maximum number of tasks in a run that is replayed. A replay takes about 10 us per task.
 _MOST_REPLAYED = 50_000
+#: Minimum seconds of a gap between tasks in which the cluster waits for the client.
+GAP = 0.01
 
 
 class RunFigures(UnusualRuns):
@@ -224,6 +234,37 @@ class RunFigures(UnusualRuns):
         lost = np.fmin(calls["in_vain"].to_numpy(dtype=float), idle)
         return int(calls["calls"].sum()), float(lost.sum())
 
+    @cached_property
+    def waits_for_graphs(self) -> tuple[Array, Array]:
+        """Seconds of each gap in which Dask prepared a graph, and the task run that ended the gap.
+
+        Gaps are times without tasks: before the first task, and on the critical path. Dask prepares
+        a graph while the client builds, optimizes, pickles or sends the graph, or waits for the
+        scheduler. The program's own code, imports and hashing do not count. Task runs are rows of
+        `TaskSlots`.
+        """
+        trace, path, first = self.trace, self.path_segments, find_first_task(self.trace)
+        gaps = np.flatnonzero((path.kind == SegmentKind.CLIENT) & (path.length >= GAP))
+        late = 0.0 if first is None else first.late
+        begins = trace.begin + np.append(self.begin - late, path.begin[gaps])
+        lengths = np.append(late, path.length[gaps])
+        rows = np.append(path.rows[:1], path.rows[gaps])[-len(lengths) :]
+        table, stacks = trace.client_samples, all_stacks(trace)
+        imports = np.array([*(import_of(stack) is not None for stack in stacks), False])
+        prepares = ~table["phase"].isin(("program", "hashing")).to_numpy()
+        prepares &= ~imports[table["stack"].to_numpy(dtype=np.int64)]
+        time = table["time"].to_numpy(dtype=float)
+        gap = np.searchsorted(begins, time, "right") - 1
+        inside = (gap >= 0) & (time <= (begins + lengths)[np.maximum(gap, 0)])
+        counts = np.bincount(gap[inside], minlength=len(begins))
+        prepared = np.bincount(gap[inside], prepares[inside], len(begins))
+        # Gaps that are too short for a sample count like all later gaps together.
+        usual = prepared[1:].sum() / max(counts[1:].sum(), 1)
+        shares = np.where(counts > 0, prepared / np.maximum(counts, 1), usual)
+        # Samples do not show when results were received.
+        received = meanwhile(trace, *union(begins, begins + lengths)).get(ClientTime.RECEIVING, 0.0)
+        return shares * lengths * (1 - received / max(lengths.sum(), received, 1e-9)), rows
+
     @property
     def has_process_pools(self) -> bool:
         """Whether tasks ran in the processes of Dask's local scheduler, without a cluster."""
@@ -287,13 +328,14 @@ class RunFigures(UnusualRuns):
         others[rows] = np.clip(seconds, 0.0, durations[rows])
         return np.where(self.held < 1, durations, others)
 
-    def path_seconds_of(self, function: int) -> float:
-        """Return the seconds of the critical path in which a function ran."""
+    def path_seconds_of(self, shares: Array) -> float:
+        """Return the seconds of the critical path in which functions ran.
+
+        The seconds of each task run are multiplied by its fraction in `shares`.
+        """
         path = self.path_segments
-        of_function = (path.kind == SegmentKind.COMPUTE) & (
-            self.slots.function[path.rows] == function
-        )
-        return float(path.length[of_function].sum())
+        ran = (path.kind == SegmentKind.COMPUTE) & (path.rows < len(shares))
+        return float((path.length[ran] * shares[path.rows[ran]]).sum())
 
     # --- the cluster -----------------------------------------------------------------------------
 

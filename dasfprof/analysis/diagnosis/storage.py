@@ -151,7 +151,6 @@ def _shared_chunks(run: RunFigures) -> Iterator[Finding]:
     pairs = _read_items(run)
     if not len(pairs):
         return
-    lost = run.storage + run.cpu + run.core_wait
     pairs["alone"] = pairs.groupby(["layer", "key_id"])["item"].transform("size") == 1
     layers: list[tuple[float, Array, pd.Series[int]]] = []
     for layer, of_layer in pairs.groupby("layer"):
@@ -163,7 +162,7 @@ def _shared_chunks(run: RunFigures) -> Iterator[Finding]:
         if len(readers) >= _FEWEST and readers.median() >= 2:
             rows = np.flatnonzero(run.layers.codes == layer)
             again = 1.0 - len(readers) / readers.sum()
-            layers.append((again * float(lost[rows].sum()) / run.threads, rows, readers))
+            layers.append((again * float(run.lasted[rows].sum()) / run.threads, rows, readers))
     if not layers:
         return
     cost, rows, readers = max(layers, key=lambda candidate: candidate[0])
@@ -173,7 +172,7 @@ def _shared_chunks(run: RunFigures) -> Iterator[Finding]:
     moved = _reads(run, rows)[1]
     tasks = len(np.unique(run.trace.tasks["key_id"].to_numpy()[rows]))
     passes = len(rows) / tasks * float(readers.mean())
-    once = run.task_column("duration")[rows] - lost[rows] * (1.0 - len(readers) / readers.sum())
+    once = run.task_column("duration")[rows] * (len(readers) / readers.sum())
     yield Finding.of(
         "chunk-mismatch",
         "Chunks do not match the stored chunks: {tasks:task} of {function} read {chunks} stored "
@@ -189,8 +188,7 @@ def _shared_chunks(run: RunFigures) -> Iterator[Finding]:
         times=Factor(float(readers.mean())),
         moved=Bytes(moved),
         once=Bytes(moved / passes),
-        seconds=run.saved(float("nan"), running=run.with_durations(rows, once)),
-        costs=cost,
+        seconds=run.saved(cost, running=run.with_durations(rows, once)),
         at_least="medium",
     )
 
@@ -261,8 +259,7 @@ def repeated_reads(run: RunFigures) -> Iterator[Finding]:
         sources=Count(len(readers)),
         times=Factor(float(readers.mean())),
         inside=Share(inside),
-        seconds=run.saved(float("nan"), running=run.with_durations(rows, once)),
-        costs=cost,
+        seconds=run.saved(cost, running=run.with_durations(rows, once)),
         at_least="medium",
     )
 

@@ -428,6 +428,24 @@ def largest(window: Any) -> float:
     return float(window.max())
 
 
+@follows("row-wise")
+def smooths_in_loops(_: Client, advised: bool) -> Any:
+    image = da.from_array(np.random.default_rng(0).random((1600, 2000)), chunks=(400, 1000))
+    smoothed = image.map_blocks(smooth, advised=advised)
+    return round(float(smoothed.sum().compute()), 6)
+
+
+def smooth(block: Any, advised: bool) -> Any:
+    """Return the mean of each value and its left neighbour."""
+    if advised:
+        return (block + np.roll(block, 1, axis=1)) / 2
+    means = np.empty_like(block)
+    for row in range(block.shape[0]):
+        for column in range(block.shape[1]):
+            means[row, column] = (block[row, column] + block[row, column - 1]) / 2
+    return means
+
+
 @follows("row-wise", "apply_ufunc()", "vectorize=")
 def slopes_by_pixel(_: Client, advised: bool) -> Any:
     values = da.from_array(np.random.default_rng(0).random((200, 200, 30)), chunks=(50, 100, 30))
@@ -584,6 +602,7 @@ WITHOUT: dict[str, set[str]] = {
         "client.scatter()",
         "open_dataset()",
         "persist()",
+        "pre_dispatch=",
         "xarray.open_zarr()",
     },
     "work-outside-tasks": {
