@@ -372,6 +372,9 @@ HEALTHY = {
     "sleeping": _healthy(many(slow, 2, 1, HONEST)),
     "computing": _healthy(many(busy, 2, 1, HONEST)),
     "set-later": _healthy(both((wait_for_setter, ()), (set_later, (HONEST,)))),
+    "sleeping-beside": _healthy(
+        both((slow, (1, HONEST)), (wait_for_setter, ()), (set_later, (HONEST,))), threads=2
+    ),
     "in-turn": _healthy(many(locked_sleep, 4, HONEST / 4)),
     "filled": _healthy(both((get_filled, ()), (put_later, (HONEST,)))),
     "nested": _healthy(many(nested, 2, HONEST / 4)),

@@ -57,7 +57,7 @@ def recorded_once(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, float
         Client(cluster) as client,
         dasfprof.profile(client, name="recorded", directory=directory / "traces"),
     ):
-        array = da.random.random((1000, 1000), chunks=(200, 200))
+        array = da.random.random((800, 800), chunks=(200, 200))
         (array @ array.T).sum().compute()
         client.gather(client.map(fails_once, range(40), retries=2, pure=False))
         wait(client.map(fails, range(5)))
@@ -65,6 +65,24 @@ def recorded_once(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, float
             (array + 1).mean().compute()
         client.submit(sum, (1, 2), key=("odd", 2.5, "key")).result()
     return directory / "traces", time.monotonic() - begin
+
+
+def in_few_parts(directory: Path) -> TraceAnalyser:
+    """Open a run in five windows, however long it took and however large its files are."""
+    size = sum(path.stat().st_size for path in directory.glob("*.msgpack"))
+    analyser = in_parts(directory, f"{large_run.GROWTH * size - 1}B")
+    assert analyser._large is not None
+    analyser._large._least = 5
+    return analyser
+
+
+@pytest.fixture(scope="module")
+def planned(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small run of two workers, planned."""
+    directory = tmp_path_factory.mktemp("planned")
+    tasks = [Task(f"f-{row}", row % 2, 3 * row + 0.1, 3 * row + 0.6) for row in range(100)]
+    Plan(tasks).write_files(directory)
+    return directory
 
 
 @pytest.fixture
@@ -76,8 +94,9 @@ def recorded(recorded_once: tuple[Path, float], monkeypatch: pytest.MonkeyPatch)
 
 
 def test_all_tables_of_a_recorded_run(recorded: Path) -> None:
-    whole, parts = TraceAnalyser(recorded), in_parts(recorded)
-    assert len(whole.trace.tasks) > 300
+    whole, parts = TraceAnalyser(recorded), in_few_parts(recorded)
+    assert len(parts._large.windows) == 5  # type: ignore[union-attr]
+    assert len(whole.trace.tasks) > 150
     assert len(whole.trace.transfers) > 10
     assert_same_answers(whole, parts)
 
@@ -86,7 +105,7 @@ def test_files_without_the_schedulers(recorded: Path, tmp_path: Path) -> None:
     for path in recorded.glob("*.msgpack"):
         if "SchedulerPlugin" not in path.name:
             shutil.copy(path, tmp_path)
-    assert_same_answers(TraceAnalyser(tmp_path), in_parts(tmp_path))
+    assert_same_answers(TraceAnalyser(tmp_path), in_few_parts(tmp_path))
 
 
 def test_the_schedulers_file_alone(recorded: Path, tmp_path: Path) -> None:
@@ -105,7 +124,7 @@ def test_a_file_that_is_damaged_in_its_middle(recorded: Path, tmp_path: Path) ->
     middle = content.index(MARKER, len(content) // 3) + 40
     content[middle : middle + 20] = bytes(20)
     path.write_bytes(content)
-    whole, parts = TraceAnalyser(tmp_path), in_parts(tmp_path)
+    whole, parts = TraceAnalyser(tmp_path), in_few_parts(tmp_path)
     told = [note.text for note in whole.trace.notes if note.kind == "damaged-file"]
     assert told
     assert told == [note.text for note in parts.in_memory.notes if note.kind == "damaged-file"]
@@ -188,20 +207,19 @@ def test_a_window_of_a_run(recorded: Path) -> None:
         assert_same_answers(expected, parts)
 
 
-def test_the_first_rows_alone_are_listed_and_that_is_said(recorded: Path, monkeypatch: Any) -> None:
+def test_the_first_rows_alone_are_listed_and_that_is_said(planned: Path, monkeypatch: Any) -> None:
     from dasfprof.analysis.tables import columns
 
     monkeypatch.setattr(columns, "LISTED", 10)
-    parts = in_parts(recorded)
+    parts = in_parts(planned, "60KB")
     with pytest.warns(UserWarning, match=r"first 10 rows of"):
         table = parts.per_task_bottleneck()
-    pd.testing.assert_frame_equal(table, TraceAnalyser(recorded).per_task_bottleneck().head(10))
+    pd.testing.assert_frame_equal(table, TraceAnalyser(planned).per_task_bottleneck().head(10))
 
 
-def test_what_needs_the_whole_run_is_answered_where_it_fits(recorded: Path) -> None:
-    parts = in_parts(recorded)
-    expected = TraceAnalyser(recorded).critical_path()
-    pd.testing.assert_frame_equal(parts.critical_path(), expected)
+def test_what_needs_the_whole_run_is_answered_where_it_fits(planned: Path) -> None:
+    expected = TraceAnalyser(planned).critical_path()
+    pd.testing.assert_frame_equal(in_parts(planned, "60KB").critical_path(), expected)
 
 
 def test_what_needs_the_whole_run_is_refused_where_it_does_not_fit() -> None:
@@ -210,30 +228,30 @@ def test_what_needs_the_whole_run_is_refused_where_it_does_not_fit() -> None:
 
 
 @pytest.mark.parametrize("wrong", ["much", "-1GB", 0, [1]])
-def test_a_setting_that_is_no_size(recorded: Path, wrong: Any) -> None:
+def test_a_setting_that_is_no_size(planned: Path, wrong: Any) -> None:
     with (
         dask.config.set({"dasfprof.analysis-memory": wrong}),
         pytest.raises(InvalidArgumentError, match="such as 4GB"),
     ):
-        TraceAnalyser(recorded)
+        TraceAnalyser(planned)
 
 
 @pytest.mark.parametrize(
     "wrong",
     ["processed_tasks('host')", "imbalance(by='worker')", "transfers('host', interval=1.0)"],
 )
-def test_arguments_that_make_no_sense_are_refused_as_in_memory(recorded: Path, wrong: str) -> None:
+def test_arguments_that_make_no_sense_are_refused_as_in_memory(planned: Path, wrong: str) -> None:
     messages = list[str]()
-    for analyser in (TraceAnalyser(recorded), in_parts(recorded)):
+    for analyser in (TraceAnalyser(planned), in_parts(planned, "60KB")):
         with pytest.raises(InvalidArgumentError) as caught:
             questions.parse(wrong).table(analyser)
         messages.append(str(caught.value))
     assert messages[0] == messages[1]
 
 
-def test_the_command_says_that_it_looks_at_parts(recorded: Path) -> None:
-    with dask.config.set({"dasfprof.analysis-memory": "400KB"}):
-        done = CliRunner().invoke(cli, ["analyse", "--head", "3", str(recorded)])
+def test_the_command_says_that_it_looks_at_parts(planned: Path) -> None:
+    with dask.config.set({"dasfprof.analysis-memory": "60KB"}):
+        done = CliRunner().invoke(cli, ["analyse", "--head", "3", str(planned)])
     assert done.exit_code == 0
     assert "analysed in time windows" in done.output
     assert "Functions that took the most time" in done.output

@@ -48,10 +48,7 @@ print(dask.config.get('from.script'))
 
 SCRIPTS = {
     "surroundings": FACTS + SURROUNDINGS,
-    "exit code": "import sys; sys.exit(7)",
-    "exit without code": "raise SystemExit",
     "exit with text": "import sys; sys.exit('no input')",
-    "error": "def f():\n    raise ValueError('no')\n\nf()",
     "chained error": "try:\n    1 / 0\nexcept ZeroDivisionError as e:\n    raise OSError from e",
     "syntax error": "print(1)\nprint(1",
     "interrupted": "raise KeyboardInterrupt",
@@ -400,32 +397,6 @@ def test_a_cluster_of_others_is_left_as_it_was(tmp_path: Path) -> None:
         assert computed(run) == {"abs": 1}
 
 
-REGISTERS = """
-import sys
-import dasfprof
-from distributed import Client, LocalCluster
-if __name__ == "__main__":
-    with LocalCluster(n_workers=1, processes=False, dashboard_address=None) as cluster:
-        with Client(cluster) as client:
-            client.submit(abs, -1).result()
-            with dasfprof.profile(client, name="own", directory=sys.argv[1]):
-                client.submit(abs, -2).result()
-            client.submit(abs, -3).result()
-"""
-
-
-def test_a_script_that_records_a_part_of_itself(tmp_path: Path) -> None:
-    """Its run and that of the command stand beside each other."""
-    (tmp_path / "script.py").write_text(REGISTERS)
-    done = shell("dasfprof", "run", "--name", "whole", "script.py", "own", cwd=tmp_path)
-    assert done.returncode == 0
-    assert "stopped" not in done.stderr
-    (whole,) = find_runs(tmp_path)
-    (own,) = find_runs(tmp_path / "own")
-    assert computed(whole) == {"abs": 3}
-    assert computed(own) == {"abs": 1}
-
-
 def test_a_cluster_that_cannot_be_recorded(tmp_path: Path) -> None:
     (tmp_path / "script.py").write_text(
         "import os; os.rmdir('traces'); open('traces', 'w').close()\n" + VISITOR
@@ -438,27 +409,3 @@ def test_a_cluster_that_cannot_be_recorded(tmp_path: Path) -> None:
     assert "was not recorded" in done.stderr
     assert "cannot be written" in done.stderr
     assert "Traceback" not in done.stderr
-
-
-def test_what_a_script_calls_and_sends(tmp_path: Path) -> None:
-    (tmp_path / "calls.py").write_text(
-        "from distributed import Client\n"
-        "TABLE = list(map(str, range(20_000)))\n"
-        "def find(number):\n"
-        "    return TABLE[number]\n"
-        "if __name__ == '__main__':\n"
-        "    with Client(n_workers=1, threads_per_worker=1, dashboard_address=None) as client:\n"
-        "        futures = client.map(find, range(5))\n"
-        "        print([future.result() for future in futures])\n"
-    )
-    done = shell("dasfprof", "run", "calls.py", cwd=tmp_path)
-    assert (done.returncode, done.stdout) == (0, "['0', '1', '2', '3', '4']\n")
-    analyser = TraceAnalyser(tmp_path, progress=False)
-    calls = analyser.client_calls()
-    lines = dict(zip(calls["Call"], zip(calls["Line"], calls["Calls"], strict=True), strict=True))
-    assert (lines["map"], lines["result"]) == ((7, 1), (8, 5))
-    (sent,) = analyser.sent_values().to_dict("records")
-    assert (sent["Name"], sent["By Value"], sent["Line"]) == ("__main__.find", "of __main__", 7)
-    assert (sent["Holds"], sent["Tasks"]) == ("global TABLE: list", 5)
-    (code,) = analyser.function_code("find").to_dict("records")
-    assert (Path(code["File"]).name, code["Line"], code["Missing"]) == ("calls.py", 3, "")

@@ -17,12 +17,14 @@ from threading import Thread
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 from clusters import wait_until
 from distributed import Client, Event, LocalCluster
 from shell import BIN, DEADLINE, environment, shell
 
 import dasfprof
 from dasfprof.analysis.live import LiveRun, RunState
+from dasfprof.cli.main import cli
 
 pytestmark = pytest.mark.whole_program
 
@@ -120,10 +122,10 @@ def test_a_state_as_json_while_the_run_goes_on(client: Client, tmp_path: Path) -
         assert all(worker["memory"] > 1e6 for worker in told["workers"])
         assert waiting.result()
         assert failed.status == "error"
-        told = shell("dasfprof", "analyse", ".", cwd=tmp_path).stdout
+        told = CliRunner().invoke(cli, ["analyse", str(tmp_path)]).stdout
         assert told.splitlines()[0].endswith(", in progress")
         assert "ended without closing" not in told
-        about = shell("dasfprof", "info", ".", cwd=tmp_path).stdout
+        about = CliRunner().invoke(cli, ["info", str(tmp_path)]).stdout
         assert re.search(r"in progress +\d files of \d still being written", about)
         assert re.search(r"lost +nothing", about)
 
@@ -224,7 +226,8 @@ def test_an_ended_run_is_summed_up(client: Client, tmp_path: Path) -> None:
     assert done.returncode == 0
     assert f"Run {run.name} has ended." in done.stdout
     assert "1 task run of 1 function" in done.stdout
-    documents = shell("dasfprof", "watch", "--json", run.name, cwd=tmp_path).stdout.splitlines()
+    source = str(tmp_path / run.name)
+    documents = CliRunner().invoke(cli, ["watch", "--json", source]).stdout.splitlines()
     assert [json.loads(line)["goes_on"] for line in documents] == [False]
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from clusters import client_of, wait_until
 from distributed import Client
 from recorded_facts import facts
-from refuters import refute
+from unrefuted import unrefuted
 
 import dasfprof
 from dasfprof import TraceAnalyser
@@ -42,8 +42,7 @@ def test_a_restart_is_told_as_such(client: Client, tmp_path: Path) -> None:
     assert set(restart["workers"]) == addresses
 
     analyser = TraceAnalyser(tmp_path, progress=False)
-    findings = analyser.diagnose()
-    assert not refute(tmp_path, analyser.findings())
+    findings = unrefuted(analyser, tmp_path)
     assert "lost-workers" not in set(findings["Rule"])
     (text,) = findings["Finding"][findings["Rule"] == "cancelled-tasks"]
     assert "32 tasks were unfinished" in text
@@ -62,8 +61,7 @@ def test_a_restart_that_ends_a_run(client: Client, tmp_path: Path) -> None:
         client.restart(timeout=120)
     del futures
     analyser = TraceAnalyser(tmp_path, progress=False)
-    findings = analyser.diagnose()
-    assert not refute(tmp_path, analyser.findings())
+    findings = unrefuted(analyser, tmp_path)
     texts = dict(zip(findings["Rule"], findings["Finding"], strict=True))
     assert {"lost-workers", "unfinished-run"}.isdisjoint(texts)
     assert "while 32 tasks were unfinished" in texts["cancelled-tasks"]

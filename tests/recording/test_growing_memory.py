@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from clusters import client_of
 from distributed import Client, wait
-from refuters import refute
+from unrefuted import unrefuted
 
 import dasfprof
 from dasfprof import TraceAnalyser
@@ -63,8 +63,7 @@ def rising(analyser: TraceAnalyser) -> dict[str, Any]:
 
 
 def found(analyser: TraceAnalyser, directory: Path) -> list[dict[str, Any]]:
-    findings = analyser.diagnose()
-    assert not refute(directory, analyser.findings())
+    findings = unrefuted(analyser, directory)
     return [
         {str(k): v for k, v in row.items()}
         for row in findings[findings["Rule"] == "memory-growth"].to_dict("records")

@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from click.testing import CliRunner
 from clusters import client_of
 from distributed import Client
 from recorded_facts import trace_files
-from refuters import refute
+from unrefuted import unrefuted
 
 import dasfprof
 from dasfprof import TraceAnalyser
@@ -40,16 +41,13 @@ def info(directory: Path) -> str:
     return " ".join(result.stdout.split())
 
 
-def notes(directory: Path, kind: str) -> list[str]:
-    trace = TraceAnalyser(directory, progress=False).trace
-    return [note.text for note in trace.notes if note.kind == kind]
+def notes(analyser: TraceAnalyser, kind: str) -> list[str]:
+    return [note.text for note in analyser.trace.notes if note.kind == kind]
 
 
-def finding(directory: Path) -> str:
+def finding(analyser: TraceAnalyser, directory: Path) -> str:
     """What the diagnosis says of the trace itself, and no refuter contradicts."""
-    analyser = TraceAnalyser(directory, progress=False)
-    findings = analyser.diagnose()
-    assert not refute(directory, analyser.findings())
+    findings = unrefuted(analyser, directory)
     own = findings[findings["Rule"] == "incomplete-trace"]
     return " ".join([*own["Finding"], *own["Evidence"], *own["Suggestion"]])
 
@@ -59,25 +57,26 @@ def test_a_directory_that_is_moved_while_it_is_recorded(
 ) -> None:
     traces, moved = tmp_path / "traces", tmp_path / "moved"
     with dasfprof.profile(client, name="mine", directory=traces) as run:
-        run_tasks(client, "early", 200)
+        run_tasks(client, "early", 100)
         run.flush()
         traces.rename(moved)
-        run_tasks(client, "late", 400)
+        run_tasks(client, "late", 50)
     files = sorted(moved.glob("*.msgpack"))
     gone = sum(map(events_in, files))
-    assert gone > 400  # of a task its worker and the scheduler record at least one
+    assert gone > 200  # of a task its worker and the scheduler record at least one
     words = f"{gone:,} events"
     told = info(traces)
     assert f" lost {words} that had been written are missing" in told
     assert "It was removed, moved or unmounted while the run was recorded." in told
-    assert notes(traces, "lost-events")[0].startswith(f"{words} that had been written")
-    said = finding(traces)
+    analyser = TraceAnalyser(traces, progress=False)
+    assert notes(analyser, "lost-events")[0].startswith(f"{words} that had been written")
+    said = finding(analyser, traces)
     assert words in said
     assert "moved can be put back" in said
     assert (
         "was removed, moved, truncated or unmounted" in caplog.text
     )  # the scheduler is in this process
-    assert not notes(traces, "not-closed")
+    assert not notes(analyser, "not-closed")
     # Each file says what was before.
     for path in files:
         (later,) = traces.glob(f"{path.stem}.segment0002.msgpack")
@@ -89,7 +88,7 @@ def test_a_directory_that_is_moved_while_it_is_recorded(
     assert " lost nothing " in info(traces)
     assert "continued in the next segment" in info(traces)
     trace = TraceAnalyser(traces, progress=False).trace
-    assert len(trace.tasks) == 600
+    assert len(trace.tasks) == 150
     kinds = {note.kind for note in trace.notes}
     assert kinds.isdisjoint({"lost-events", "segment-missing", "not-closed", "file-missing"})
 
@@ -97,7 +96,7 @@ def test_a_directory_that_is_moved_while_it_is_recorded(
 @pytest.mark.parametrize("how", ["removed", "cut", "replaced"])
 def test_a_file_that_is_lost_while_it_is_recorded(client: Client, tmp_path: Path, how: str) -> None:
     with dasfprof.profile(client, name="mine", directory=tmp_path) as run:
-        run_tasks(client, f"early-{how}", 200)
+        run_tasks(client, f"early-{how}", 100)
         run.flush()
         victim = trace_files(tmp_path, "TracePlugin")[0].path
         before, size = events_in(victim), victim.stat().st_size
@@ -108,7 +107,7 @@ def test_a_file_that_is_lost_while_it_is_recorded(client: Client, tmp_path: Path
             victim.write_bytes(bytes(size + 1))
         else:
             os.truncate(victim, size // 2)
-        run_tasks(client, f"late-{how}", 400)
+        run_tasks(client, f"late-{how}", 50)
     if how == "replaced":
         assert victim.read_bytes() == bytes(size + 1)
         victim.unlink()
@@ -117,21 +116,22 @@ def test_a_file_that_is_lost_while_it_is_recorded(client: Client, tmp_path: Path
     words = f"{gone:,} events"
     told = info(tmp_path)
     assert f" lost {words} that had been written are missing" in told
-    assert notes(tmp_path, "lost-events")[0].startswith(words)
-    (note,) = notes(tmp_path, "segment-missing")
+    analyser = TraceAnalyser(tmp_path, progress=False)
+    assert notes(analyser, "lost-events")[0].startswith(words)
+    (note,) = notes(analyser, "segment-missing")
     assert words in note
     cause = "it was truncated before" if how == "cut" else "It was removed, moved or unmounted"
     assert cause in note
-    assert words in finding(tmp_path)
+    assert words in finding(analyser, tmp_path)
     lost = re.findall(r"(\d+) task runs? \([\d.]+ s\) that the scheduler recorded", told)
-    expected = 600 - len(TraceAnalyser(tmp_path, progress=False).trace.tasks)
+    expected = 150 - len(analyser.trace.tasks)
     assert sum(map(int, lost)) == expected
 
 
-@pytest.mark.parametrize("plugin", ["TracePlugin", "ResourceMonitor", "both", "SchedulerPlugin"])
+@pytest.mark.parametrize("plugin", ["TracePlugin", "both", "SchedulerPlugin"])
 def test_a_whole_file_that_is_missing(client: Client, tmp_path: Path, plugin: str) -> None:
     with dasfprof.profile(client, name="mine", directory=tmp_path):
-        run_tasks(client, f"one-{plugin}", 400)
+        run_tasks(client, f"one-{plugin}", 80)
     assert " lost nothing " in info(tmp_path)
     victim = trace_files(tmp_path, plugin if plugin != "both" else "TracePlugin")[0].path
     label = TraceFile(victim).read_header().get("worker", {}).get("label")
@@ -151,75 +151,69 @@ def test_a_whole_file_that_is_missing(client: Client, tmp_path: Path, plugin: st
     elif plugin == "SchedulerPlugin":
         assert "lost no scheduler's file: queueing" in told
     else:
-        (note,) = notes(tmp_path, "file-missing")
+        analyser = TraceAnalyser(tmp_path, progress=False)
+        (note,) = notes(analyser, "file-missing")
         assert note in told
         assert f"{label}: its process also has a file of {plugin}," in note
-        assert f"also has a file of {plugin}" in finding(tmp_path)
+        assert f"also has a file of {plugin}" in finding(analyser, tmp_path)
+
+
+def work(number: int) -> int:
+    time.sleep(0.015)
+    return number
+
+
+def assert_said_of_cuts(traces: Path, *shares: float) -> None:
+    """Cut the scheduler's file; workers' whole files hold the ends of all 400 tasks."""
+    assert " lost nothing " in info(traces)
+    (file,) = trace_files(traces, "SchedulerPlugin")
+    whole = file.path.read_bytes()
+    counts = set()
+    for share in shares:
+        file.path.write_bytes(whole[: int(len(whole) * share)])
+        counts |= {unfinished_in(file.path)}
+        analyser = TraceAnalyser(traces, progress=False)
+        assert len(analyser.trace.tasks) == 400
+        findings = unrefuted(analyser, traces)
+        said = " ".join([*findings["Finding"], *findings["Evidence"]])
+        assert "unfinished" not in said, share
+        assert "goes on" not in said, share
+        assert file.path.name in said
+        told = info(traces)
+        assert "still being written," not in told
+        assert "lost nothing" not in told
+    assert max(counts) > 0, "no cut of the file says that tasks were unfinished"
+
+
+def test_a_file_of_a_scheduler_that_is_alive_is_cut(client: Client, tmp_path: Path) -> None:
+    """None of the tasks is said to be unfinished, and the run is not said to go on."""
+    with dasfprof.profile(client, name="mine", directory=tmp_path):
+        assert len(client.gather(client.map(work, range(400), pure=False))) == 400
+    assert_said_of_cuts(tmp_path, 0.5)
 
 
 PROGRAM = """
-import sys, time
+import sys
 import dasfprof
 from distributed import Client, LocalCluster
-
-def work(number):
-    time.sleep(0.015)
-    return number
+from test_lost_files import work
 
 if __name__ == "__main__":
     with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster:
         with Client(cluster) as client:
             with dasfprof.profile(client, name="mine", directory=sys.argv[1]):
                 assert len(client.gather(client.map(work, range(400)))) == 400
-            print("recorded", flush=True)
-            sys.stdin.readline()
 """
 
 
-@pytest.mark.parametrize(
-    ("is_alive", "shares"),
-    [
-        (True, (0.5,)),
-        pytest.param(False, (0.4, 0.8), marks=pytest.mark.whole_program),
-    ],
-)
-def test_a_scheduler_s_file_that_is_cut(
-    tmp_path: Path, is_alive: bool, shares: tuple[float, ...]
-) -> None:
-    """Workers' whole files hold the ends of all tasks: none was unfinished, and no run goes on."""
+@pytest.mark.whole_program
+def test_a_scheduler_s_file_that_is_cut(tmp_path: Path) -> None:
     script, traces = tmp_path / "program.py", tmp_path / "traces"
     script.write_text(PROGRAM)
-    with subprocess.Popen(
-        [sys.executable, "-W", "ignore", str(script), str(traces)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-    ) as program:
-        assert program.stdin is not None
-        assert program.stdout is not None
-        assert program.stdout.readline() == b"recorded\n"
-        if not is_alive:
-            program.communicate(b"\n", timeout=240)
-        assert " lost nothing " in info(traces)
-        (file,) = trace_files(traces, "SchedulerPlugin")
-        whole = file.path.read_bytes()
-        counts = set()
-        for share in shares:
-            file.path.write_bytes(whole[: int(len(whole) * share)])
-            counts |= {unfinished_in(file.path)}
-            analyser = TraceAnalyser(traces, progress=False)
-            assert len(analyser.trace.tasks) == 400
-            findings = analyser.diagnose()
-            said = " ".join([*findings["Finding"], *findings["Evidence"]])
-            assert "unfinished" not in said, share
-            assert "goes on" not in said, share
-            assert file.path.name in said
-            told = info(traces)
-            assert "still being written," not in told
-            assert "lost nothing" not in told
-            assert not refute(traces, analyser.findings())
-        assert max(counts) > 0, "no cut of the file says that tasks were unfinished"
-        if is_alive:
-            program.communicate(b"\n", timeout=240)
+    path = os.pathsep.join([str(Path(__file__).parent), str(Path(__file__).parents[1])])
+    command = [sys.executable, "-W", "ignore", str(script), str(traces)]
+    subprocess.run(command, env={**os.environ, "PYTHONPATH": path}, timeout=240, check=True)
+    assert_said_of_cuts(traces, 0.4, 0.8)
 
 
 def unfinished_in(path: Path) -> int:

@@ -22,7 +22,7 @@ from clusters import new_client, wait_until
 from distributed import Client, Lock, wait
 from distributed.scheduler import KilledWorker
 from recorded_facts import facts
-from refuters import refute
+from unrefuted import unrefuted
 
 import dasfprof
 from dasfprof import TraceAnalyser
@@ -72,10 +72,7 @@ def recorded(directory: Path, memory_limit: str = "2GiB", **config: Any) -> Iter
 def ended(directory: Path) -> tuple[TraceAnalyser, pd.DataFrame]:
     """Return the run and its findings, of which the events contradict none."""
     analyser = TraceAnalyser(directory, progress=False)
-    findings = analyser.diagnose()
-    against = refute(directory, analyser.findings())
-    assert not against, "\n".join(against)
-    return analyser, findings
+    return analyser, unrefuted(analyser, directory)
 
 
 def words(findings: pd.DataFrame) -> str:
