@@ -60,7 +60,7 @@ def end(processes: list[subprocess.Popen[bytes]]) -> None:
     ("nanny", "scheduler_preload", "worker_preload"),
     [
         ("--nanny", PRELOAD, PRELOAD),
-        ("--no-nanny", PRELOAD, ()),
+        pytest.param("--no-nanny", PRELOAD, (), marks=pytest.mark.slow),
         ("--no-nanny", (), PRELOAD),
     ],
     ids=["both, nanny", "scheduler, no nanny", "workers, no nanny"],

@@ -32,6 +32,7 @@ def test_the_readme_shows_watch() -> None:
     assert len(content) < 50_000
 
 
+@pytest.mark.slow
 def test_it_takes_a_picture(tmp_path: Path) -> None:
     pytest.importorskip("playwright", reason="needs Playwright: pip install 'dasfprof[test]'")
     if shutil.which("chromium") is None:

@@ -102,6 +102,7 @@ def test_nothing_is_written_to_standard_error(executed: Executed) -> None:
     assert all("%|" in line or " - distributed." in line for line in lines), text
 
 
+@pytest.mark.slow
 def test_tutorial_where_there_is_no_gpu(executed: Executed) -> None:
     cells = executed("tutorial_gpu")
     assert output(cells, "k_means(").count("[") == 4

@@ -114,7 +114,7 @@ def last_state(traces: Path) -> dict[str, Any] | None:
     return last(traces, "SchedulerPlugin", "Scheduler State", **wanted)
 
 
-@pytest.mark.parametrize("cause", ["SIGINT", "SIGKILL"])
+@pytest.mark.parametrize("cause", [pytest.param("SIGINT", marks=pytest.mark.slow), "SIGKILL"])
 def test_the_client_dies_and_its_cluster_does_not(processes: Processes, cause: str) -> None:
     processes.cluster(False, False)
     process, script, traces = start(processes)
