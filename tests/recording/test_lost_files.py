@@ -180,7 +180,7 @@ def assert_said_of_cuts(traces: Path, *shares: float) -> None:
         assert "goes on" not in said, share
         assert file.path.name in said
         told = info(traces)
-        assert "still being written," not in told
+        assert "still being written" not in told
         assert "lost nothing" not in told
     assert max(counts) > 0, "no cut of the file says that tasks were unfinished"
 
