@@ -37,8 +37,8 @@ def test_a_plain_loop_loses_nothing(tmp_path: Path) -> None:
 def many_names() -> list[Event]:
     """Events most of which have names of their own, and a few of those that dasfprof uses."""
     events: list[Event] = []
-    for number in range(6000):
-        name = "Compute" if number in (20, 3000) else f"step {number}"
+    for number in range(2000):
+        name = "Compute" if number in (20, 1000) else f"step {number}"
         time, loss = 1.7e9 + number, {"loss": number / 2}
         if number % 3:
             events.append(CompleteEvent(name, time, 0.5, thread_id=number % 7, args=loss))
@@ -61,7 +61,7 @@ def test_events_with_names_of_their_own_share_blocks(tmp_path: Path) -> None:
     assert [*database.get_traces()] == events
 
     read = trace_by_format.read(database.path.read_bytes())
-    assert len(read.frames) < 60
+    assert len(read.frames) < 30
     assert [name for _, _, name, _, _ in read.events] == [event.name for event in events]
     assert [position for position, *_ in read.events] == [*range(len(events))]
 
@@ -74,7 +74,7 @@ def test_events_with_names_of_their_own_share_blocks(tmp_path: Path) -> None:
     assert [by_position[position] for position in range(len(events))] == events
 
     counts = read_contents(FileDatabase(database.path)).events
-    assert (counts["often"], counts["Compute"], counts["step 7"]) == (600, 2, 1)
+    assert (counts["often"], counts["Compute"], counts["step 7"]) == (200, 2, 1)
     analyser = TraceAnalyser(FileDatabase(database.path))
     own = [event for event in events if (event.name, event.phase) != ("Compute", "X")]
     assert [*analyser.trace.events["name"]] == [event.name for event in own]
@@ -100,7 +100,7 @@ for number in range(10**9):
 """
 
 
-@pytest.mark.parametrize(("rate", "end"), [(30_000, "kill"), (1e9, "kill"), (1e9, "exit")])
+@pytest.mark.parametrize(("rate", "end"), [(30_000, "kill"), (1e9, "exit")])
 def test_a_process_that_dies_loses_at_most_the_last_5000(
     tmp_path: Path, rate: float, end: str
 ) -> None:
