@@ -63,8 +63,8 @@ class Note:
 NO_WORKER_FILES = Note(
     "no-worker-files",
     "",
-    "no worker's file: task runs are those that the scheduler recorded, without failed attempts, "
-    "inputs and CPU seconds.",
+    "no task runs in files of workers: those that the scheduler recorded are used, without failed "
+    "attempts, inputs and CPU seconds.",
 )
 
 NO_SCHEDULER_FILE = Note(
