@@ -42,8 +42,7 @@ client_option = click.option(
     "name",
     metavar="NAME",
     help="Analyse only the tasks of the client with this name, such as ann if it was created by "
-    "Client(name='ann'). Tasks of other clients count as busy thread time, but their names are "
-    "hidden.",
+    "Client(name='ann'). Other clients' tasks appear only as busy thread time, without names.",
 )
 
 

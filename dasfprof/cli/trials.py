@@ -45,7 +45,7 @@ def trial_options(time_limit: str) -> Callable[[Any], Any]:
             default=1e-6,
             show_default=True,
             help="Relative difference allowed between floating-point numbers that the script "
-            "prints. Integers must be equal.",
+            "prints or writes. Integers must be equal.",
         ),
         click.option("--json", "as_json", is_flag=True, help="Print one JSON document."),
         recording_flags(name="the script's name", directory="none, the traces are not kept"),

@@ -81,7 +81,7 @@ def try_(
     compared.
 
     The script runs several times, in the working directory and with empty standard input. It
-    writes its files each time. With --patch, both sides run in copies of that directory.
+    writes its files each time. With --patch, each side runs in a copy of the files.
 
     The JSON document has "schema", "program", "tried" (for each change "verdict", "change", "rule",
     "promised", "gain", "gain_of_program", "results", "findings", "obstacle", "sentences", "notes",

@@ -55,12 +55,12 @@ def tune(
 
     You do not need to change the script. dasfprof runs it, and overrides the options that it passes
     to LocalCluster() or Client(). It records an unchanged run, and another run for each value
-    of each script parameter. It then simulates these runs to predict the time with each combination
-    of workers and threads that fits on this host. If the time with a setting cannot be predicted,
-    the script runs once with that setting. The script then runs several times in turn: unchanged,
-    with each of the three best settings, and with each change that the findings suggest. This is
-    repeated three to nine times, until it is certain which is best. The script must print the same
-    output each time.
+    that you pass with --parameter. It then simulates these runs to predict the time with each
+    combination of workers and threads that fits on this host. If the time with a setting cannot be
+    predicted, the script runs once with that setting. The script then runs several times in turn:
+    unchanged, with each of the three best settings, and with each change that the findings suggest.
+    This is repeated three to nine times, until it is certain which is best. The script must print
+    the same output each time.
 
     dasfprof tune prints a line of code to paste into your script, such as
     LocalCluster(n_workers=4), and the reason. It also writes a resource profile (-o): a Dask

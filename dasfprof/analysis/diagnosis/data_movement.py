@@ -180,8 +180,8 @@ def spilling(run: RunFigures) -> Iterator[Finding]:
         "spilling",
         "Workers run out of memory and spill to disk: {written} were written and {read} were "
         "read back.",
-        "Spilling takes {spilling} of thread time. Other overhead before and after the functions "
-        "of tasks takes {around}. One worker held up to {held} of "
+        "Spilling takes {spilling} of thread time. The rest of the overhead before and after the "
+        "functions of tasks takes {around}. One worker held up to {held} of "
         f"results{on_disk}"
         f"{'. The process of one worker used up to {process}' if np.isfinite(process) else ''}. "
         f'{needed}See time_accounting("worker") and node_disk_usage().',

@@ -54,7 +54,7 @@ def gpu_idle(run: RunFigures) -> Iterator[Finding]:
     if len(unused):
         yield Finding.of(
             "gpu-idle",
-            "No task used {unused} of the {devices} GPUs of the workers.",
+            "{unused} of the {devices} GPUs of the workers were used by no task.",
             "The workers with these GPUs ran tasks for up to {tasks_ran}. See "
             "per_gpu_utilisation().",
             "Run these tasks on workers without a GPU, or use libraries that compute on the GPU "

@@ -142,8 +142,8 @@ def lost_workers(run: RunFigures) -> Iterator[Finding]:
             else ""
         )
         + (
-            f"While the remaining workers ran tasks, {'its' if alone else 'their'} threads were "
-            "missing for {missed} of thread time. "
+            f"The threads of the lost worker{'' if alone else 's'} were missing for {{missed}} of "
+            "thread time while the others ran tasks. "
             if gone > 0
             else ""
         )

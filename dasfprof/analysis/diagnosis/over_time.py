@@ -119,12 +119,12 @@ def client_bound(run: RunFigures) -> Iterator[Finding]:
     direct = unused and client_fraction(run.trace, *spans, files=_XARRAY) > 0
     of_graphs = (
         "The scheduler takes {prepared} to prepare a graph of {pickled}, of which it runs only "
-        "{_tasks:task}. These bytes are not large values, so they seem to describe many chunks "
-        "that are not needed. "
+        "{_tasks:task}. The graph contains no large values, so it probably describes many "
+        "chunks that are not needed. "
     )
     in_xarray = (
-        ": with chunks=None in xarray.open_zarr() or open_dataset(), xarray reads only what you "
-        "select, in your program."
+        ": with chunks=None in xarray.open_zarr() or open_dataset(), your program itself reads "
+        "what you select, and nothing else."
     )
     unknown = "" if client or waits else _NOT_CLEAR if sampled else _NOT_SAMPLED
     yield Finding.of(
@@ -394,13 +394,15 @@ def slowing_functions(run: RunFigures) -> Iterator[Finding]:
             "starts": trends.count_change,
         }
         changes = {n: Factor(by[place]) for n, by in named.items() if np.isfinite(by[place])}
-        by_name = ", ".join(f"{quantity} {times}" for quantity, times in changes.items())
+        by_name = ", ".join(
+            f"{quantity} by a factor of {times}" for quantity, times in changes.items()
+        )
         yield Finding.of(
             "slowing-functions",
             "{function} gets slower during the run: its last tasks take {times} times as long "
             "as its first.",
-            f"From the first to the last third of {{attempts:attempt}}, these changed by a factor "
-            f"of: {by_name}. Either later tasks have more to do, or something grows from call to "
+            f"From the first to the last third of {{attempts:attempt}}, these changed: {by_name}. "
+            "Either later tasks have more to do, or something grows from call to "
             "call. {hottest}See degradation() and task_arguments().",
             "Run some of the last tasks first. If they are just as slow, their inputs are the "
             "reason and {function} itself is not slowing down. If they are fast, check {function} "

@@ -100,7 +100,8 @@ def tasks_too_small(run: RunFigures) -> Iterator[Finding]:
     )
     of_graphs = "Dask needs {graphs} longer to build, send and unpack graphs of so many tasks. "
     of_shuffles = (
-        "This includes P2P shuffles of small partitions, which take {shuffling} of thread time. "
+        "The overhead includes P2P shuffles of small partitions, which take {shuffling} of thread "
+        "time. "
     )
     yield Finding.of(
         "tasks-too-small",

@@ -299,7 +299,7 @@ def _assigned_early(
         "poor-placement",
         "Tasks wait behind others on their workers while threads of other workers are idle: "
         "{idle} of thread time. They could have run on any worker.",
-        f"{queues}Few of these tasks have inputs, or must run on certain workers. "
+        f"{queues}Most of these tasks have no inputs and may run on any worker. "
         f'{by_loop if is_blocked else ""}See time_accounting("worker").',
         f"{release if is_blocked else ''}{saturation if queued else stealing} Submit the longest "
         "tasks first.",

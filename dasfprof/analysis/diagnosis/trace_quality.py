@@ -25,7 +25,7 @@ _OF_THE_DEAD: frozenset[NoteKind] = frozenset(("not-closed", "lost-task-runs"))
 _MOST_NOTES = 5
 #: Advice by kind of note, most important kind first.
 _ADVICE: dict[NoteKind, str] = {
-    "client-gone": "Keep the program that starts a run alive until run.stop() has returned. "
+    "client-gone": "Do not let the program that starts a run end before run.stop() has returned. "
     "dasfprof.orphan-timeout sets how long recording continues without the program. A scheduler "
     "that is started with --preload dasfprof.preload records without a client.",
     "caught-errors": "Report this as a bug in dasfprof, with the errors in the logs of these "

@@ -40,7 +40,7 @@ _MOMENTS = ("loop-blocked", "scheduler-blocked", "worker-silent")
 #: Clauses about the end of a run with unfinished tasks, by the figure ``when``.
 _WHEN = {
     "left": "when the client left",
-    "cut": "at the end of the run's files, which the process did not close",
+    "cut": "when the recording broke off (a process did not close its files)",
     "closed": "when recording ended",
     "broken up": "when all workers left together",
     "only worker left": "when the only worker left, just before recording ended (whether it died "
@@ -232,7 +232,7 @@ def _states_in_words(left: dict[str, Any]) -> str:
     """Return a sentence with the number of tasks per state."""
     states = ", ".join(f"{number} {name}" for name, number in left["states"].items())
     quiet = left["quiet"]
-    ended = "" if quiet is None else f"the last start or end of a task was {quiet} earlier"
+    ended = "" if quiet is None else f"no task had started or ended for {quiet}"
     words = "; ".join(filter(None, [f"Tasks: {states}" if states else "", ended]))
     return f"{words}." if words else ""
 

@@ -198,8 +198,8 @@ def _for_storage(
     cause, more = (
         (
             "and reads {read} although it uses only {used} of these.",
-            "{requests:request} read {each} each (the mean), since files of fsspec request "
-            "complete blocks, and may request them again. {hottest}See storage().",
+            "{requests:request} read {each} each (the mean), since fsspec reads files in complete "
+            "blocks, and may read a block again. {hottest}See storage().",
         )
         if unused
         else (
