@@ -218,6 +218,21 @@ def test_larger_chunks_are_set_at_the_line_that_sets_them(
 
 
 @pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("b = db.from_sequence(x, npartitions=1)", "Set npartitions=6 instead of 1 at a.py:0."),
+        (
+            "t = dd.read_csv(p, blocksize='64MB')",
+            "Set blocksize='11MB' instead of '64MB' at a.py:0.",
+        ),
+        ("b = db.from_sequence(x, npartitions=n)", ""),
+    ],
+)
+def test_smaller_chunks_are_set_by_a_factor_below_one(text: str, words: str) -> None:
+    assert larger_chunks_in([("a.py:0", text)], {"a.py:0"}, {}, 1, 1 / 6).words == words
+
+
+@pytest.mark.parametrize(
     ("text", "edited"),
     [
         (

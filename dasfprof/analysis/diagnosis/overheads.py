@@ -208,7 +208,7 @@ def _larger_tasks(run: RunFigures, f: Figures) -> tuple[list[str | Advice], list
             "{advice.width:task} of {advice.function}.",
             Advice("fewer-threads", fewer, changes=fewer_threads(run)),
         ], []
-    where, edit = _where_chunks_are_set(run, f.function, _factor(f))
+    where, edit = where_chunks_are_set(run, f.function, _factor(f))
     if f.how == "more-work":
         words = "Put more work into each task of {advice.function}: batch inputs, or fuse it with "
         return [where or f"{words}other tasks."], []
@@ -234,10 +234,11 @@ def _factor(f: Figures) -> float:
     return float(f.inputs if f.how == "batches" else vars(f).get("factor") or 1)
 
 
-def _where_chunks_are_set(run: RunFigures, function: str, factor: float) -> tuple[str, Edit | None]:
+def where_chunks_are_set(run: RunFigures, function: str, factor: float) -> tuple[str, Edit | None]:
     """Return a template of the instruction to set larger chunks, and the edit that does this.
 
-    The instruction is empty if it is unknown where chunks are set.
+    The instruction is empty if it is unknown where chunks are set. If the factor is less than 1,
+    only the lines that built the function's tasks are searched.
     """
     lines = run.trace.lines
     if not len(lines) or factor == 1:
@@ -258,9 +259,11 @@ def _where_chunks_are_set(run: RunFigures, function: str, factor: float) -> tupl
             arrays.setdefault(parts[line][-1], []).append(blocks)
     of_function = int(run.functions.codes[run.rows_of(function)[0]])
     lines_of_function = built["line"][built["code"] == of_function]
+    built_by = {part for line in lines_of_function for part in parts[line]}
+    searched = alone if factor > 1 else alone[alone["line"].isin(built_by)]
     larger = larger_chunks_in(
-        alone[["line", "text"]].dropna().itertuples(index=False),
-        {part for line in lines_of_function for part in parts[line]},
+        searched[["line", "text"]].dropna().itertuples(index=False),
+        built_by,
         arrays,
         int(chunks.width[of_function]),
         factor,

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from dasfprof.analysis.diagnosis.overheads import where_chunks_are_set
 from dasfprof.analysis.diagnosis.registry import MEDIUM, Finding, needs_cores, rule
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
 from dasfprof.analysis.model.critical_path import find_path
@@ -150,13 +151,15 @@ def too_few_tasks(run: RunFigures) -> Iterator[Finding]:
     times = Count(max(int(np.ceil(3 * run.threads / max(runs, 1))), 2))
     sized = f", chunks of {Bytes(usual / times)} instead of {{chunk}}" if usual > _CHUNK else ""
     begins, waits = not run.trace.task_dependencies[0][of_function].any(), run.waits_for_cores
+    where = where_chunks_are_set(run, name, 1 / times)[0] if begins else ""
+    where = f"{where} " if where.startswith("Set ") else ""
     yield Finding.of(
         "too-few-tasks",
         "There are too few tasks for {threads:thread}: idle threads cost {lost} of the run's "
         "{wall}, mostly while {tasks:task} of {function} run.",
         f"Threads had no runnable task for {{idle}} of their time. {needs_cores(waits)}See "
         "time_accounting() and critical_path_summary().",
-        "Split the work of {function} into {times} times as many partitions "
+        f"{where}Split the work of {{function}} into {{times}} times as many partitions "
         f"({Count(runs * times):task}{sized}), so that there are three per thread, or run it on "
         "fewer workers."
         + (
