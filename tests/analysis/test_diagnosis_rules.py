@@ -701,6 +701,16 @@ def one_by_one(graphs: int, gap: float = 0.0) -> Plan:
     return Plan(tasks, threads=1, graphs=[task.arrival for task in tasks[::size]])
 
 
+def preparing(size: int) -> Plan:
+    """Plan 12 graphs of one task and so many bytes; the scheduler prepares each for 1.5 s."""
+    plan = one_by_one(12, gap=3.0)
+    graphs = [
+        {"since": at - 2, "start": at - 2, "at": at - 1.6, "size": size} for at in plan.graphs
+    ]
+    taken_up = [arrival - 1.5 for arrival in plan.graphs]
+    return replace(plan, graphs_sent=graphs, taken_up=taken_up)
+
+
 def in_rounds(width: int) -> Plan:
     """Plan 12 graphs on four threads, each when the one before has ended: tasks, and their sum.
 
@@ -764,6 +774,13 @@ finds("sequential-submission", "a point at a time", in_rounds(1), tasks=24, grap
     share=1.0, seconds=18.0)
 finds("client-bound", "gaps that take longer than the tasks", one_by_one(12, gap=2.0),
     absent={"sequential-submission"})
+# Of each graph of 304 kB, a task runs, after the scheduler has prepared it for 1.5 s.
+finds("client-bound", "large graphs of which one task runs", preparing(304_000), prepared=1.5,
+    pickled=304_000)
+finds("client-bound", "small graphs that a busy scheduler prepares slowly", preparing(2_000),
+    prepared=None, pickled=None)
+finds("client-bound", "graphs that are large by what tasks need", replace(preparing(304_000),
+    sent_values=[{"tasks": 1, "size": 300_000, "kind": "argument"}] * 12), pickled=None)
 finds("io-bound", "tasks that wait for storage", Plan(four_lanes("read", 1.0, 4, cpu=0.1),
     used=READ), alone=True, moved=8e8, rate=2e8)
 # Their calls are measured, whatever files their processes move.

@@ -26,6 +26,9 @@ def client_bound(said: Said, evidence: Evidence) -> Iterator[str]:
     if said["waits"]:
         asked = evidence.rows("Client Calls").where(lambda row: row["main"])
         yield from exceeds(0.5 * said["waited"], asked.numbers("waiting").sum(), "waits of clients")
+    if said["pickled"] is not None:
+        sizes = evidence.rows("Graph Sent").numbers("size")
+        yield from exceeds(said["pickled"], float(np.mean(sizes)), "bytes of a graph")
     yield from _calls(said, evidence, calls.integral(begin, end))
     yield from _between_clients(evidence, said["longest"])
 

@@ -27,7 +27,7 @@ import math
 import os
 import sys
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from types import MethodType
 from typing import Any, NamedTuple, TypeAlias
 
@@ -125,7 +125,10 @@ def hooks(around: Around, around_read: Around, new: Callable[..., Any]) -> Itera
         abstract = getattr(asyn, "AsyncFileSystem", None)
         yield from _on_methods(spec.AbstractFileSystem, _OF_SYSTEMS, around, abstract)
         yield from _on_methods(spec.AbstractBufferedFile, _OF_FILES, around)
-        yield from _on_methods(spec.AbstractBufferedFile, {"read": _protocol_of_file}, around_read)
+        for kind in family(spec.AbstractBufferedFile):
+            read = vars(kind).get("read")
+            if inspect.isfunction(read) and not inspect.iscoroutinefunction(read):
+                yield kind, "read", around_read(_protocol_of_file)
     if hasattr(asyn, "sync"):
         yield asyn, "sync", _around_sync
     if hasattr(stores, "Store"):
@@ -144,7 +147,7 @@ def hooks(around: Around, around_read: Around, new: Callable[..., Any]) -> Itera
 
 
 def _on_methods(
-    base: type, methods: Mapping[str, Any], around: Around, abstract: type | None = None
+    base: type, methods: dict[str, RequestKind], around: Around, abstract: type | None = None
 ) -> Iterator[Hook]:
     """Yield hooks on the methods that a class and its derived classes declare.
 
