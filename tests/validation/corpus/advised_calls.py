@@ -645,6 +645,9 @@ WITHOUT: dict[str, set[str]] = {
     "garbage-collection": {"client.run()"},
     "chunk-mismatch": {"chunks=", "rechunk()", "to_zarr()"},
     "small-requests": {"block_size=", "cache_type=", "chunks=", "fsspec.open()"},
+    # These two share their function with io-bound.
+    "blocked-tasks": {"block_size=", "cache_type=", "fsspec.open()"},
+    "shared-bottleneck": {"block_size=", "cache_type=", "fsspec.open()"},
     "cpu-quota": {"threads_per_worker="},
     "exploding-join": {"on="},
     "unused-columns": {"columns=", "persist()", "read_csv()", "read_parquet()", "usecols="},
