@@ -135,8 +135,8 @@ def hooks(around: Around, around_read: Around, new: Callable[..., Any]) -> Itera
         yield stores.Store, "__init__", new
         yield from _on_methods(stores.Store, _OF_STORES, around, stores.Store)
     if hasattr(arrays, "Array"):
-        for kind in ("basic", "orthogonal", "coordinate", "mask", "block"):
-            yield arrays.Array, f"get_{kind}_selection", around_read(_store_of_array)
+        for name in ("basic", "orthogonal", "coordinate", "mask", "block"):
+            yield arrays.Array, f"get_{name}_selection", around_read(_store_of_array)
     if hasattr(hdf5, "Dataset"):
         for name, request in _OF_DATASETS.items():
             yield hdf5.Dataset, name, around(request)
