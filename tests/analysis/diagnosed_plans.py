@@ -13,6 +13,7 @@ from refuters import refute
 from refuters.figures import without_units
 from traces import Plan
 
+from dasfprof.analysis.diagnosis import RULES, find
 from dasfprof.analysis.diagnosis.ranking import FAILED
 
 #: Settings, and a word without which no suggestion speaks of them. Others are said as they are.
@@ -39,14 +40,13 @@ COLUMNS = {
 }
 
 
-def found(plan: Plan, directory: Path) -> dict[str, dict[str, Any]]:
-    """Diagnose a planned run, in which no rule may fail; return the findings by rule.
+def found(plan: Plan, directory: Path, *rules: str) -> dict[str, dict[str, Any]]:
+    """Diagnose a planned run by these rules or all; none may fail. Return the findings by rule.
 
     ``Costs (s)`` are the seconds by which a finding is ranked where it promises none; ``Changes``
     are what it says to set, of which its words have to say each.
     """
-    analyser = plan.write(directory)
-    told = analyser.findings()
+    told = find(plan.write(directory).run, {rule: RULES[rule] for rule in rules} or RULES)
     against = refute(directory, told)
     assert not against, "\n".join(against)
     findings: dict[str, dict[str, Any]] = {}

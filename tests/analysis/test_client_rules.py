@@ -133,7 +133,7 @@ def test_a_fault_is_found(plan: Plan, rule: str, expected: dict[str, Any], tmp_p
 
 @pytest.mark.parametrize(("plan", "rule"), ABSENT)
 def test_what_looks_alike_is_not_found(plan: Plan, rule: str, tmp_path: Path) -> None:
-    assert rule not in found(plan, tmp_path)
+    assert not found(plan, tmp_path, rule)
 
 
 def test_small_tasks_beside_single_gathers(tmp_path: Path) -> None:

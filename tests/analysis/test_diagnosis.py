@@ -656,7 +656,7 @@ def test_calls_of_actors_are_no_gaps(
 ) -> None:
     plan = parts(0.0, 5.0, calls=calls)
     if facts is None:
-        assert "client-bound" not in found(plan, tmp_path)
+        assert not found(plan, tmp_path, "client-bound")
     else:
         assert_found(plan, tmp_path, "client-bound", **facts)
 

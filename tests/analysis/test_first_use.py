@@ -47,7 +47,7 @@ def test_a_function_that_takes_long_now_and_then_has_no_first_use(tmp_path: Path
                 task.start, task.stop = task.start + 3.9, task.stop + 3.9
             own[n].stop += 3.9
 
-    assert "warm-up" not in found(Plan(tasks), tmp_path)
+    assert not found(Plan(tasks), tmp_path, "warm-up")
 
 
 def test_a_first_partition_that_is_larger_is_no_first_use(tmp_path: Path) -> None:

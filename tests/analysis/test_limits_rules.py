@@ -93,7 +93,7 @@ def changed(plan: Plan, **more: Any) -> Plan:
     ],
 )
 def test_what_looks_alike_is_not_found(plan: Plan, rule: str, tmp_path: Path) -> None:
-    assert rule not in found(plan, tmp_path)
+    assert not found(plan, tmp_path, rule)
 
 
 def throttled(seconds: float, quota: float = 1.0) -> Plan:

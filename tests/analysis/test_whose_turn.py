@@ -44,7 +44,7 @@ def test_one_client_that_submits_late(tmp_path: Path) -> None:
 
 
 def test_another_client_s_turn_is_no_gap(tmp_path: Path) -> None:
-    assert "client-bound" not in found(two_turns("a", "b"), tmp_path)
+    assert not found(two_turns("a", "b"), tmp_path, "client-bound")
 
 
 def test_a_client_that_waits_for_workers_makes_no_gap(tmp_path: Path) -> None:
@@ -67,7 +67,7 @@ def test_a_run_without_workers_for_a_time(tmp_path: Path) -> None:
 
 
 def test_a_time_without_workers_and_without_tasks_costs_nothing(tmp_path: Path) -> None:
-    assert "no-workers" not in found(two_turns("a", "a", joined=6.0), tmp_path)
+    assert not found(two_turns("a", "a", joined=6.0), tmp_path, "no-workers")
 
 
 @pytest.mark.parametrize("inputs", [True, False])
