@@ -8,7 +8,6 @@ import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from glob import escape
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -112,8 +111,8 @@ class Rotation:
 
 def _size_of(settings: RunSettings) -> int:
     """Return the size of a run's files in bytes."""
-    files = Path(settings.directory).glob(f"{escape(settings.name)}-*")
-    return sum(path.stat().st_size for path in files)
+    files = Path(settings.directory).iterdir()
+    return sum(path.stat().st_size for path in files if path.name.startswith(f"{settings.name}-"))
 
 
 class _EndedRun(NamedTuple):

@@ -205,22 +205,18 @@ def list_with_profiles(directory: str, run_uuid: str) -> list[tuple[str, int, st
     Return the name, the size in bytes, and the identity of each file. Copies of a file have the
     same identity. The list is empty on a worker without dasfprof, because it writes no files.
     """
-    from glob import escape
     from pathlib import Path
 
     try:
         from dasfprof.database.multi import headers_of_run, identity_of
+        from dasfprof.recording.shipping.file_tails import profiles_of
     except ImportError:
         return []
     identities = {
         trace: identity_of(header) or trace.name
         for trace, header in headers_of_run(Path(directory), run_uuid)
     }
-    profiles = {
-        path: path.name
-        for trace in identities
-        for path in Path(directory).glob(f"{escape(trace.stem)}.*.pstats")
-    }
+    profiles = {path: path.name for trace in identities for path in profiles_of(trace)}
     files = {**identities, **profiles}
     return [(path.name, path.stat().st_size, identity) for path, identity in files.items()]
 

@@ -11,7 +11,6 @@ import shutil
 from collections.abc import Container, Iterator
 from contextlib import contextmanager
 from functools import partial
-from glob import escape
 from pathlib import Path
 from time import monotonic
 from typing import Any, NamedTuple
@@ -25,6 +24,7 @@ from dasfprof.recording.cluster.calls import aside, list_with_profiles, read_chu
 from dasfprof.recording.cluster.link import GONE, SCHEDULER, ClusterLink, error_text
 from dasfprof.recording.guard import in_thread
 from dasfprof.recording.settings import RunSettings, place_mark, remove_mark, sees_mark
+from dasfprof.recording.shipping.file_tails import profiles_of
 from dasfprof.recording.shipping.sender import files_to_upload
 from dasfprof.text import name_first
 
@@ -192,7 +192,7 @@ class Home:
                 copy = create_exclusively(copy)
             shutil.copyfile(path, copy)
             copies.append(copy)
-            for profile in path.parent.glob(f"{escape(path.stem)}.*.pstats"):
+            for profile in profiles_of(path):
                 shutil.copyfile(profile, destination / profile.name)
         return copies
 

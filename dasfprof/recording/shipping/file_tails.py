@@ -8,7 +8,6 @@ import threading
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from glob import escape
 from pathlib import Path
 
 from dasfprof.database import FileDatabase, frames
@@ -128,7 +127,9 @@ class FileTail:
 
 def profiles_of(path: Path) -> list[Path]:
     """Return the paths of the call profiles that belong to a trace file."""
-    return sorted(path.parent.glob(f"{escape(path.stem)}.*.pstats"))
+    # Python remembers patterns, so the pattern does not contain the name of the run.
+    profiles = path.parent.glob("*.pstats")
+    return sorted(profile for profile in profiles if profile.name.startswith(f"{path.stem}."))
 
 
 def _id_of(path: Path, inode: int) -> str:
