@@ -5,9 +5,11 @@
 
 from __future__ import annotations
 
+import gc
 import pickle
 import warnings as python_warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from math import nan
 from typing import TYPE_CHECKING, Any
@@ -259,6 +261,19 @@ def _of_collection(
     return result
 
 
+@contextmanager
+def _without_garbage_collection() -> Iterator[None]:
+    """Pause Python's garbage collector, which would traverse all tasks of a graph many times."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+@_without_garbage_collection()
 def estimate_graph(
     graph: Any,
     keys: Any,
