@@ -7,9 +7,11 @@ is tells how long the loop stood. Threads and descriptors are counted once recor
 
 ``--runs 200`` instead lets 200 clients, one after the other, connect to a cluster that was started
 with Dask's commands and whose scheduler has the preload. Each client records a separate run.
-Another cluster, without dasfprof, has the same clients. Each worker has a separate disk where users
-may mount disks. What processes hold after the first clients is compared with what they hold at the
-end. Memory is resident memory, after Python's collector and malloc_trim have freed what they can.
+Another cluster, without dasfprof, has the same clients, which send as many messages. Each worker
+has a separate disk where users may mount disks. What processes hold after the first clients is
+compared with what they hold at the end. Memory is resident memory, after Python's collector and
+malloc_trim have freed what they can. On both clusters, Dask's profile of its event loops is off,
+and malloc has two arenas, because both grow for a while and then stay.
 """
 
 from __future__ import annotations
@@ -122,9 +124,11 @@ def growth(values: list[int]) -> float:
 
 
 #: Clients until what processes hold is first looked at: libraries are loaded, connections made.
-WARM_UP = 10
+WARM_UP = 20
 #: Limits of the preload's runs.
 LENGTH, KEEP = "20s", 1_000_000
+#: Calls of the scheduler and of all workers for each client that records.
+CALLS = 14, 2
 #: Mounts an empty disk at a path, and runs a program.
 MOUNT = 'mount -t tmpfs none "$0" && exec "$@"'
 
@@ -158,6 +162,8 @@ class Shared:
             **os.environ,
             "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path]),
             "DASK_DASFPROF__DIRECTORY": str(self.traces / "preload"),
+            "DASK_DISTRIBUTED__WORKER__PROFILE__ENABLED": "False",
+            "MALLOC_ARENA_MAX": "2",
         }
         limits = ("--run-length", LENGTH, "--keep-size", str(KEEP))
         options = ("--preload", "dasfprof.preload", *limits) if recorded else ()
@@ -187,6 +193,11 @@ class Shared:
             recording: Any = nullcontext()
             if self.recorded:
                 recording = dasfprof.profile(client, name=f"run{number}-", directory=directory)
+            else:
+                for _ in range(CALLS[0]):
+                    client.run_on_scheduler(held)
+                for _ in range(CALLS[1]):
+                    client.run(held)
             with recording:
                 tasks = client.map(abs, range(-100, 0), pure=False)
                 assert client.gather(tasks) == [*range(100, 0, -1)]

@@ -31,6 +31,7 @@ BENCHMARKS = {
     "bench_report": ["--rounds", "1", "--tasks", "10000"],
     "bench_export": ["--rounds", "1", "--tasks", "10000"],
     "bench_building": ["--rounds", "2"],
+    "bench_estimate": ["--tasks", "10000"],
     "bench_import": ["--rounds", "2"],
     "bench_local": ["--rounds", "2", "--tasks", "1000"],
     "bench_nvtx": ["--rounds", "5"],
