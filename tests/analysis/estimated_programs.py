@@ -207,7 +207,7 @@ def many_tasks(_: Path) -> Any:
 
 
 def tiny_chunks(_: Path) -> Any:
-    x = da.ones((1000, 1000), chunks=500)
+    x = da.ones((400, 400), chunks=200)
     return x.rechunk(10).sum()  # planted
 
 
@@ -245,7 +245,7 @@ PLANTED: dict[str, tuple[Program, str]] = {
     "large_chunk": (large_chunk, "A chunk of 'add' has 3.2 GB"),
     "outer_product": (outer_product, "20,000 times as many values"),
     "many_tasks": (many_tasks, "tasks for 100 chunks"),
-    "tiny_chunks": (tiny_chunks, "makes 10,000 chunks of 4"),
+    "tiny_chunks": (tiny_chunks, "makes 1,600 chunks of 4"),
     "embedded": (embedded, "embeds 3.2 MB of objects of type ndarray"),
     "misaligned": (misaligned, "reads 40 times from 10 stored chunks"),
     "late_filter": (late_filter, "needs 1 of 8 row groups"),

@@ -76,5 +76,6 @@ def test_any_run_can_be_shown(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     for source in (run.directory, run.database(), run.analyser()):
-        assert show(source).report.read_bytes().startswith(b"<!doctype html>")
-        assert "1 task run of 1 function" in repr(show(source))
+        shown = show(source)
+        assert shown.report.read_bytes().startswith(b"<!doctype html>")
+        assert "1 task run of 1 function" in repr(shown)
