@@ -225,6 +225,11 @@ def late_filter(place: Path) -> Any:
     return frame[frame.w > 180_000].v.sum()  # planted
 
 
+def late_query(place: Path) -> Any:
+    frame = table(place)
+    return frame.query("(w > 180_000) & (k < 40)").v.sum()  # planted
+
+
 def late_columns(place: Path) -> Any:
     return table(place).sample(frac=0.5).v.sum()  # planted
 
@@ -249,6 +254,7 @@ PLANTED: dict[str, tuple[Program, str]] = {
     "embedded": (embedded, "embeds 3.2 MB of objects of type ndarray"),
     "misaligned": (misaligned, "reads 40 times from 10 stored chunks"),
     "late_filter": (late_filter, "needs 1 of 8 row groups"),
+    "late_query": (late_query, "needs 1 of 8 row groups"),
     "late_columns": (late_columns, "All 3 columns are read by read_parquet"),
     "product": (product, "A merge of 200,000 and 200,000 rows has at most 50 different keys."),
     "called_twice": (called_twice, "'fetch' is called with the same arguments"),

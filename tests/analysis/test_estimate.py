@@ -20,7 +20,7 @@ from clusters import client_of
 from dask.utils import key_split
 from distributed import Client
 from distributed.diagnostics.plugin import SchedulerPlugin
-from estimated_programs import PLANTED, SANE, Stored, labelled
+from estimated_programs import PLANTED, SANE, Stored, labelled, table
 from jsonschema import Draft202012Validator
 
 import dasfprof
@@ -113,6 +113,17 @@ def test_planted_explosions_are_named_with_their_lines(name: str, place: Path) -
     found = dasfprof.estimate(lambda: program(place), workers=[4], memory_limit=limit)
     rows = found.warnings[found.warnings["Finding"].str.contains(finding, regex=False)]
     assert rows["Line"].tolist() == [f"estimated_programs.py:{number}"], found.warnings.to_string()
+
+
+def test_filters_in_the_text_of_a_query(place: Path) -> None:
+    def suggestions(text: str) -> list[str]:
+        estimate = dasfprof.estimate(lambda: table(place).query(text), workers=[1])
+        return list(estimate.warnings["Suggestion"])
+
+    (suggestion,) = suggestions("k < 40 and (w > 180_000) & (v <= 2.0)")
+    assert "filters=[('k', '<', 40), ('w', '>', 180000), ('v', '<=', 2.0)]" in suggestion
+    for text in ("w > 180_000 or k < 40", "w > v", "-w < -180_000", "w > 0"):
+        assert not suggestions(text), text
 
 
 def test_bytes_by_hand() -> None:

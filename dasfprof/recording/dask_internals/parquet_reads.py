@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 from dasfprof.recording.dask_internals.built_lines import is_expression
 from dasfprof.recording.dask_internals.layer_sizes import row_groups
 
-#: By the name of an expression that compares a column with a constant: the operator in the argument
-#: ``filters`` of `read_parquet`.
+#: By the name of an expression, or of a class of `ast`, that compares a column with a constant: the
+#: operator in the argument ``filters`` of `read_parquet`.
 _COMPARISONS = {"GT": ">", "GE": ">=", "LT": "<", "LE": "<=", "EQ": "=="}
+_COMPARISONS |= {"Gt": ">", "GtE": ">=", "Lt": "<", "LtE": "<=", "Eq": "=="}
 #: Threshold (fraction): a filter is reported if the read could skip at least this fraction of the
 #: row groups.
 _SKIPPED = 0.5
@@ -33,9 +35,13 @@ def skippable_reads(expressions: Iterable[Any]) -> Iterator[tuple[str, _Filters,
     of row groups that the read would skip, and the number of all row groups.
     """
     for part in expressions:
-        if type(part).__name__ != "Filter":
+        if type(part).__name__ == "Filter":
+            filters = _comparisons(part.operands[1])
+        elif type(part).__name__ == "Query":
+            filters = _comparisons_in_text(part.operand("_expr"))
+        else:
             continue
-        read, filters = part.operands[0], _comparisons(part.operands[1])
+        read = part.operands[0]
         while type(read).__name__ in ("Projection", *_FUSED):
             read = read.operands[0]
         if not filters or not _is_read(read) or read.operand("filters"):
@@ -93,6 +99,26 @@ def _comparisons(predicate: Any) -> _Filters:
     name = column.operand("columns") if type(column).__name__ == "Projection" else None
     is_constant = not is_expression(value) and not hasattr(value, "__len__")
     return [(name, _COMPARISONS[kind], value)] if isinstance(name, str) and is_constant else []
+
+
+def _comparisons_in_text(text: str) -> _Filters:
+    """Return the comparisons in the text of a query, or an empty list for other operations."""
+    try:
+        terms = [ast.parse(text.strip(), mode="eval").body]
+    except SyntaxError:  # Such as a name with an @ sign, which is a variable of the program.
+        return []
+    filters = []
+    for term in terms:
+        match term:
+            case ast.BoolOp(ast.And(), sides):
+                terms += sides
+            case ast.BinOp(left, ast.BitAnd(), right):
+                terms += [left, right]
+            case ast.Compare(ast.Name(name), [comparison], [ast.Constant(value)]):
+                filters.append((name, _COMPARISONS.get(type(comparison).__name__, ""), value))
+            case _:
+                return []
+    return filters if all(operator for _, operator, _ in filters) else []
 
 
 def _excludes(group: Any, name: str, operator: str, value: Any) -> bool:
