@@ -322,8 +322,7 @@ def recomputation(run: RunFigures) -> Iterator[Finding]:
         else "{tasks_of_function:task} of {function} ran again after their results had been "
         "released"
     )
-    part = np.nan_to_num(ratio(repeated, seconds))
-    handling = _handling(run, repeated, part)
+    handling, part = _handling(run, repeated, again), np.nan_to_num(ratio(repeated, seconds))
     around = "Dask needs {handling} for the graphs of these tasks and for handling them. "
     yield Finding.of(
         "recomputation",
@@ -348,19 +347,19 @@ def recomputation(run: RunFigures) -> Iterator[Finding]:
     )
 
 
-def _handling(run: RunFigures, repeated: Array, part: Array) -> float:
+def _handling(run: RunFigures, repeated: Array, again: Array) -> float:
     """Return the seconds in which the cluster waited for graphs and handled tasks only to repeat.
 
-    If a graph has other tasks too, its seconds are reduced to the fraction of repeated work, and
-    those of a task on the critical path to its fraction in `part`.
+    If a graph has other tasks too, its seconds are reduced to the fraction of repeated work. Tasks
+    that are not completely repeated (`again`) have to be handled anyway.
     """
     path, (waits, rows) = run.path_segments, run.waits_for_graphs
-    known = path.rows < len(part)
+    known = path.rows < len(again)
     known &= ~np.isin(path.kind, (SegmentKind.CLIENT, SegmentKind.COMPUTE))
-    handling = float((path.length[known] * part[path.rows[known]]).sum())
+    handling = float(path.length[known][again[path.rows[known]]].sum())
     if "graph" not in run.trace.tasks:
         return handling
-    of_tasks = rows < len(part)
+    of_tasks = rows < len(again)
     codes, graphs_of_tasks = pd.factorize(run.trace.tasks["graph"])
     graphs = Groups(codes, len(graphs_of_tasks))
     share = np.nan_to_num(ratio(graphs.sum(repeated), graphs.sum(run.slot_seconds)))
