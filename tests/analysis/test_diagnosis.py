@@ -381,6 +381,20 @@ def test_a_chain(tmp_path: Path) -> None:
     assert findings.keys() - {"serial-chain"} <= {"load-imbalance"}
 
 
+def test_computes_one_after_another_with_one_long_task_each_are_no_chain(tmp_path: Path) -> None:
+    tasks = []
+    for n in range(6):
+        read, apply, total = f"read-{n}", f"apply-{n}", f"sum-{n}"
+        start = 4.0 * n
+        tasks += [
+            Task(read, 0, start, start + 0.4, arrival=start),
+            Task(apply, 0, start + 0.4, start + 3.6, arrival=start, dependencies=[read]),
+            Task(total, 0, start + 3.6, start + 4.0, arrival=start, dependencies=[apply]),
+        ]
+    plan = Plan(tasks, graphs=tuple(4.0 * n for n in range(6)))
+    assert_found(plan, tmp_path, "too-few-tasks", absent={"serial-chain"}, function="apply")
+
+
 def test_too_few_tasks(tmp_path: Path) -> None:
     # Two tasks at a time on four threads: half of the threads idle for 6 s.
     tasks = [

@@ -10,6 +10,7 @@ from dasfprof.analysis.diagnosis.overheads import where_chunks_are_set
 from dasfprof.analysis.diagnosis.registry import MEDIUM, Finding, needs_cores, rule
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
 from dasfprof.analysis.model.critical_path import find_path
+from dasfprof.analysis.model.links import dependency_rows
 from dasfprof.analysis.model.sizing import find_chunks
 from dasfprof.analysis.model.thread_time import ThreadTime
 from dasfprof.analysis.model.transfers import p2p_runs
@@ -89,7 +90,7 @@ def serial_chain(run: RunFigures) -> Iterator[Finding]:
     on_path, lasted, alone, idle = _path_without_slow_tasks(run)
     # A task without inputs does not wait for other tasks. Its client submitted it late.
     linked = run.trace.task_dependencies[0][on_path] > 0
-    mine = (alone > 0.5 * lasted) & linked
+    mine = (alone > 0.5 * lasted) & linked & _in_chains(run, on_path, alone)
     seconds = float(alone[mine].sum())
     if seconds < _SERIAL * run.wall or np.count_nonzero(mine) < _CHAIN:
         return
@@ -137,6 +138,7 @@ def too_few_tasks(run: RunFigures) -> Iterator[Finding]:
     # Unlike the tasks of a chain, a few tasks without inputs can be split.
     few = run.functions.sizes[run.functions.codes[on_path]] < run.threads
     serial = (alone > 0.5 * lasted) & ~(few & (run.trace.task_dependencies[0][on_path] == 0))
+    serial &= _in_chains(run, on_path, alone)
     mine = ~serial if np.count_nonzero(serial) >= _CHAIN else np.ones(len(serial), dtype=bool)
     seconds = float(idle[mine].sum())
     if seconds < 0.1 * run.wall:
@@ -349,6 +351,23 @@ def _seconds_per_value(run: RunFigures, rows: Array, code: int, caller: str) -> 
         shape[0] if isinstance(shape, tuple) and shape else np.nan for shape in tasks["shape"]
     ]
     return cpu / max(float(np.sum(lengths)), 1.0)
+
+
+def _in_chains(run: RunFigures, on_path: Array, alone: Array) -> Array:
+    """Return which tasks of the critical path belong to a chain of tasks that use each other.
+
+    If one task has most of a chain's time alone, the others hardly wait for each other: more of
+    such tasks could run at the same time.
+    """
+    if not len(on_path):
+        return np.zeros(0, dtype=bool)
+    users, producers = dependency_rows(run.trace)
+    rows = len(run.trace.tasks)
+    linked = np.isin(on_path[1:] * rows + on_path[:-1], users * rows + producers)
+    chain = np.cumsum(np.append(False, ~linked))
+    longest = np.zeros(chain[-1] + 1)
+    np.maximum.at(longest, chain, alone)
+    return (longest <= 0.5 * np.bincount(chain, weights=alone))[chain]
 
 
 def _path_without_slow_tasks(run: RunFigures) -> tuple[Array, Array, Array, Array]:
