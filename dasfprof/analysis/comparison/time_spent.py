@@ -110,7 +110,7 @@ def thread_parts(trace: Run, by: By, evidence: Evidence) -> Parts:
 
 
 def _split_running(trace: Run, first: int) -> tuple[list[Array], list[Array]]:
-    """Divide path segments in which functions ran by activity.
+    """Divide, by activity, the path segments in which functions ran.
 
     The activities have codes from `first` upwards. Segments of unknown activity stay unchanged.
     """

@@ -64,7 +64,8 @@ def relative_spread(trace: Run) -> float:
 def _spread_of_speed(start: Array, relative: Array) -> float:
     """Return how much the duration of a typical task varies between parts of a run.
 
-    Medians of few tasks also vary by chance (by 1.25 standard errors), which is subtracted.
+    Medians of few tasks also vary by chance (by 1.25 standard errors). This variation is
+    subtracted.
     """
     edges = np.linspace(start.min(), start.max(), _PARTS + 1)[1:-1]
     parts = Groups(np.searchsorted(edges, start, side="right"), _PARTS)
