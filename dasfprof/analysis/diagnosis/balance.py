@@ -140,9 +140,10 @@ def data_skew(run: RunFigures) -> Iterator[Finding]:
 
 
 def _by_shuffles(run: RunFigures, rows: Array) -> tuple[set[str], bool]:
-    """Return the shuffle functions that made these partitions, and whether they shuffle by key.
+    """Return the shuffle functions that made some partitions, and whether they shuffle by key.
 
-    A rechunk does not shuffle by key.
+    These partitions are inputs or results of the task runs `rows`. A rechunk does not shuffle by
+    key.
     """
     outputs = p2p_outputs(run.trace)
     made = outputs & run.inputs_of(rows)
@@ -152,7 +153,7 @@ def _by_shuffles(run: RunFigures, rows: Array) -> tuple[set[str], bool]:
 
 
 def _transfers_of_joins(run: RunFigures, rows: Array) -> tuple[Array, float]:
-    """Return the transfer task runs of the P2P joins, and the bytes of the joins' smaller side.
+    """Return the transfer task runs of the P2P joins in `rows`, and the bytes of the smaller side.
 
     The bytes are infinite unless exactly two sides were shuffled and the sizes of both are known.
     """
@@ -268,7 +269,10 @@ def slow_worker(run: RunFigures) -> Iterator[Finding]:
 
 
 def _slow_places(run: RunFigures, excess: Array) -> list[Array]:
-    """Return arrays of indices of slow workers, slowest first. One array has all of a slow host."""
+    """Return arrays with the indices of slow workers, slowest first.
+
+    Each array contains one worker, or all workers of a slow host.
+    """
     hosts, worked = run.workers.hosts, np.unique(run.slowness.place)
     places: dict[object, list[int]] = {}
     for number in np.flatnonzero(excess > 0).tolist():
@@ -368,9 +372,10 @@ def _gain(
 def _slow_gain(run: RunFigures, numbers: Array, excess: float) -> float:
     """Estimate the wall seconds that the slowness of some workers costs.
 
-    If the run cannot be replayed, the estimate is at least the workers' excess seconds divided by
-    the number of all threads. It can reach the excess seconds divided by the number of the slow
-    workers' threads, but exceeds the minimum by no more than the idle time of threads.
+    If the run cannot be replayed, the estimate is between two bounds. The lower one is the workers'
+    excess seconds divided by the number of all threads. The upper one is the excess seconds divided
+    by the number of the slow workers' threads. Within these bounds, the estimate is the lower one
+    plus the idle time of threads.
     """
     lives, slowness = run.accounts.lives, run.slowness
     slow_threads = float(lives.threads[np.isin(run.workers.of_lives[lives.ids], numbers)].sum())

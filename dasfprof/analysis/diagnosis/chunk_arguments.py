@@ -65,12 +65,12 @@ def larger_chunks_in(
     width: int,
     factor: float,
 ) -> LargerChunks:
-    """Return how to set larger chunks of tasks that are too small.
+    """Return how to set larger chunks, for tasks that are too small.
 
     Parameters
     ----------
     lines
-        Names and texts of the lines of the program. An unknown text is not a string.
+        Name and text of each line of the program. If the text is unknown, it is not a string.
     built_by
         The lines that built the tasks that are too small.
     arrays

@@ -265,9 +265,10 @@ def client_costs_of_carrying(run: RunFigures) -> tuple[float, float, float]:
 
 
 def _in_transit(run: RunFigures, graphs: int) -> float:
-    """Return the seconds of gaps between tasks in which clients waited and sent large graphs.
+    """Return the seconds for which clients waited between tasks while large graphs were in transit.
 
-    If only some graphs (`graphs`) have large values, the seconds are reduced in proportion.
+    `graphs` is the number of graphs with large values. If other graphs have none, the seconds are
+    reduced in proportion.
     """
     path = run.path_segments
     gaps = np.flatnonzero((path.kind == SegmentKind.CLIENT) & (path.length >= GAP))

@@ -226,10 +226,11 @@ def _beyond_tasks(run: RunFigures, task_cpu: float) -> float:
 
 
 def _unlimited(run: RunFigures) -> tuple[str, ...] | None:
-    """Return environment variables that some worker with tasks does not set to 1, or None.
+    """Return the environment variables that some worker with tasks does not set to 1.
 
-    These are the variables of the libraries with thread pools in which tasks were sampled, or
-    `LIMITS` if there are no such libraries. None means that the variables were not recorded.
+    If tasks were sampled in libraries that have thread pools, only the variables of these libraries
+    are checked, and otherwise `LIMITS`. The result is None if the variables of some worker with
+    tasks were not recorded.
     """
     libraries = sampled_libraries(run)
     wanted = [name for library, name in _POOLS.items() if library in libraries] or LIMITS

@@ -44,7 +44,7 @@ _EVEN, _FEW, _MOSTLY, _NEAR = 2, 4, 0.75, 1.25
 def find_rhythm(run: RunFigures, departures: Mapping[int, Departure]) -> Figures | None:
     """Return figures about workers that were lost at regular intervals, or None.
 
-    The reason is unknown.
+    Only workers that were lost for an unknown reason count.
     """
     lives = [life for life, departure in departures.items() if departure.why is Why.UNKNOWN]
     gaps = np.diff(np.sort(run.trace.workers["left"].to_numpy(dtype=float)[lives]))
@@ -348,10 +348,11 @@ def recomputation(run: RunFigures) -> Iterator[Finding]:
 
 
 def _handling(run: RunFigures, repeated: Array, again: Array) -> float:
-    """Return the seconds in which the cluster waited for graphs and handled tasks only to repeat.
+    """Return the seconds, besides computing, that repeated work cost the cluster.
 
-    If a graph has other tasks too, its seconds are reduced to the fraction of repeated work. Tasks
-    that are not completely repeated (`again`) have to be handled anyway.
+    These are the waits for graphs, and the handling of tasks on the critical path. A wait counts by
+    the fraction of repeated work in its graph. The handling of a task counts only if the task is
+    completely repeated (`again`), because it is needed otherwise.
     """
     path, (waits, rows) = run.path_segments, run.waits_for_graphs
     known = path.rows < len(again)
@@ -371,9 +372,10 @@ def _handling(run: RunFigures, repeated: Array, again: Array) -> float:
 def _computed_inside(run: RunFigures, first: Array) -> tuple[Array, list[str]]:
     """Return the seconds that each task run spent on fused layers that had been computed before.
 
-    Dask may fuse the same layer into tasks of several other layers. Also return the line that built
-    most of these layers. Two task runs compute the same chunk if their keys have equal indices.
-    That no longer holds after a layer that selects chunks.
+    The second value is a list with the line that built most of these layers, or an empty list. Dask
+    may fuse the same layer into tasks of several other layers. Two of these tasks compute the same
+    chunk of the fused layer if their keys have equal indices. This does not hold after a layer that
+    selects chunks.
     """
     layers, tasks, keys = run.trace.fused_layers, run.trace.tasks, run.trace.keys
     seconds, key_ids = np.zeros(len(tasks)), tasks["key_id"].to_numpy()
@@ -427,11 +429,11 @@ def _built(run: RunFigures, seconds: Array) -> list[str]:
 
 
 def _computed_again(run: RunFigures) -> tuple[Array, Array]:
-    """Return masks of task runs that recomputed results for a client, and of those after a loss.
+    """Return two masks of task runs: recomputed for a client, and recomputed after a loss.
 
-    If the stimulus is unknown, a task run counts as requested, unless workers were lost. If two
-    clients each request a result once, the second task run does not count, because no client knows
-    the results of another.
+    If the stimulus is unknown, a task run counts as requested by a client, unless workers were
+    lost. If two clients each request a result once, the second task run does not count, because no
+    client knows the results of another.
     """
     tasks = run.trace.tasks
     start = run.slots.times.start[: len(tasks)]

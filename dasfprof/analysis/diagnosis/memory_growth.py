@@ -236,9 +236,9 @@ def _stays(run: RunFigures) -> Iterator[Finding]:
 def _quiet(held: pd.DataFrame, life: int) -> tuple[float, float, float] | None:
     """Return the last long time range after a worker's last task in which its results stayed.
 
-    Return its start, its end and the bytes of the results, or None if there is no such time range.
-    If results were released, as at the end of the program, memory may be released as well, so
-    another time range begins.
+    The result contains the start, the end and the bytes of the worker's results. It is None if
+    there is no such time range. If results are released, as at the end of the program, memory may
+    be released as well. Therefore another time range begins.
     """
     of_worker = held[(held["worker_id"] == life).to_numpy(dtype=bool)]
     times = of_worker["time"].to_numpy(dtype=float)

@@ -171,7 +171,7 @@ def client_bound(run: RunFigures) -> Iterator[Finding]:
 
 
 def _graph_costs(run: RunFigures) -> tuple[float, float]:
-    """Return for a graph the median seconds of its preparation on the scheduler, and mean bytes.
+    """Return the median seconds for which the scheduler prepared a graph, and a graph's mean bytes.
 
     Both are NaN if unknown. The bytes do not include large values, which tasks need.
     """
@@ -338,7 +338,7 @@ def no_workers(run: RunFigures) -> Iterator[Finding]:
 def _restarts(run: RunFigures) -> tuple[Array, Array]:
     """Return the starts and ends of restarts.
 
-    A restart lasts until as many workers have joined again.
+    A restart ends when as many workers have joined as were restarted.
     """
     changes = run.trace.cluster_changes
     restarts = changes[(changes["action"] == "restart").to_numpy(dtype=bool)]

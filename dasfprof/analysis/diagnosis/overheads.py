@@ -372,13 +372,19 @@ def slow_deserialization(run: RunFigures) -> Iterator[Finding]:
 
 
 def _blocked_share(run: RunFigures) -> float:
-    """Return the fraction of the tasks' time in transit for which the worker's loop was blocked."""
+    """Return the fraction of time in transit in which the loop of a task's worker was blocked.
+
+    The time in transit is summed over all task runs.
+    """
     way = float(run.slots.on_its_way.sum())
     return float(blocked_on_the_way(run.trace).sum()) / way if way > 0 else 0.0
 
 
 def _larger_chunks(run: RunFigures, most: int) -> Figures:
-    """Return figures that describe how the tasks of a function can be made larger."""
+    """Return figures that describe how the tasks of a function can be made larger.
+
+    `most` is the code of the function.
+    """
     costs, chunks = run.chunk_costs, find_chunks(run.trace)
     name, chunk = str(costs["function"][most]), float(costs["chunk"][most])
     larger, width = float(costs["times_larger"][most]), int(chunks.width[most])
@@ -431,9 +437,9 @@ def _chunks_are_chosen_in(run: RunFigures, most: int, wanted: float) -> int:
 
 
 def _cut_as_finely(run: RunFigures, most: int) -> int | None:
-    """Return a function that creates at least as many chunks as another function handles.
+    """Return a function that creates at least as many chunks as the function `most` handles.
 
-    Return None if there is no such function, or if the other function itself creates them. A
+    Return None if there is no such function, or if the function `most` itself creates its chunks. A
     function that handles chunks one by one has no inputs that the user could batch in a list.
     """
     chunks = find_chunks(run.trace)

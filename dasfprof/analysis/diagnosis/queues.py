@@ -173,10 +173,10 @@ _CHANGES = ((1, 0, 0), (-1, 0, 0), (0, 1, -1), (0, -1, 0), (0, 0, 1))
 
 
 def _idle_beside(run: RunFigures, rows: Array) -> tuple[float, int]:
-    """Return the idle thread-seconds while as many of these task runs as possible were executing.
+    """Return the idle thread-seconds while as many task runs of `rows` as possible were executing.
 
     An idle thread counts only while further tasks are ready on its worker. The second value is the
-    maximum number of concurrent task runs on a worker.
+    maximum number of task runs of `rows` that a worker executed at the same time.
     """
     times, count = run.slots.times, len(run.trace.tasks)
     worker = run.trace.tasks["worker_id"].to_numpy()

@@ -147,9 +147,10 @@ def _part(share: Share) -> str:
 
 
 def _most(function: str, run: RunFigures, codes: Array, names: Sequence[str]) -> tuple[str, Share]:
-    """Return the group that has most of a function's seconds, and the group's fraction of these.
+    """Return the name with most of a function's seconds, and its fraction of these seconds.
 
-    The name is empty if the function has no seconds.
+    `codes` are the indices of the task runs' names in `names`. The name is empty if the function
+    has no seconds.
     """
     rows = run.rows_of(function)
     seconds = np.bincount(codes[rows], weights=run.working[rows], minlength=len(names))
@@ -162,10 +163,10 @@ def _most(function: str, run: RunFigures, codes: Array, names: Sequence[str]) ->
 def without_general(findings: Sequence[Finding], wall: float) -> list[Finding]:
     """Leave out findings of general rules if other findings give the reason.
 
-    A general finding about a function is left out if another finding explains it: one of medium or
-    high severity, whose rule explains the general rule, and which is about the same function or
-    about none. A general finding about idle threads is left out if there is any other finding that
-    is not about the recording.
+    A general finding about a function is left out if the rule of another finding explains its rule.
+    The other finding must have medium or high severity, and must be about the same function or
+    about none. A general finding about idle threads is left out if there is any finding that is
+    neither general nor about the recording.
     """
     others = [
         finding
@@ -190,7 +191,7 @@ def _is_general(finding: Finding) -> bool:
 
 
 def _priced(finding: Finding) -> Finding:
-    """Add to a finding without potential savings that measured seconds determine its rank."""
+    """State in a finding without potential savings that measured seconds determine its rank."""
     if finding.rule in FIRST or not np.isnan(finding.seconds) or np.isnan(finding.costs):
         return finding
     measured = Seconds(finding.costs)
@@ -316,7 +317,7 @@ def _causes(cause: Finding, finding: Finding, earlier: bool) -> bool:
 
 
 def _line(place: int, above: Mapping[int, Sequence[int]]) -> Iterator[int]:
-    """Yield a finding, its cause, the cause's cause, and so on."""
+    """Yield the index of a finding, then of its cause, then of the cause's cause, and so on."""
     yield place
     while place in above:
         place = above[place][0]

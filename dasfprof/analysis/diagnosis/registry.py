@@ -210,7 +210,8 @@ class Finding:
     def beneath(self, cause: Finding, causes: Sequence[str], explained: bool = False) -> Finding:
         """Return the finding as a symptom of other findings, with low severity.
 
-        If `cause` explains the finding, its own advice is replaced by that of the cause.
+        If `explained`, the finding's advice is replaced by the advice to follow that of `cause`
+        first.
         """
         words = f"This may be a consequence of {', '.join(causes)}."
         symptom = self.adding(words, may_follow_from=tuple(causes))
@@ -325,7 +326,7 @@ def rule(
     """Return a decorator that registers a function which yields findings with this slug.
 
     A function can be decorated with several rules. `explains` and `causes` are names of rules, and
-    `refutes` are kinds of advice. Both are separated by spaces.
+    `refutes` are kinds of advice, all separated by spaces. See `Rule` for their meaning.
     """
 
     def register(find: Find) -> Find:

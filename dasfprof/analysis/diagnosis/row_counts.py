@@ -22,7 +22,7 @@ _SELECTS, _COLUMNS, _USED = "getitem", 4, 0.5
 
 
 def _layers(run: RunFigures, names: tuple[str, ...]) -> Iterator[tuple[str, Array]]:
-    """Yield the function and its successful task runs for each layer of the functions `names`."""
+    """For each layer of the functions `names`, yield the function and its successful task runs."""
     frames = frames_of(run.trace)
     for code in np.flatnonzero(np.isin(run.function_names.astype(str), names)).tolist():
         rows = np.flatnonzero((run.functions.codes == code) & np.isfinite(frames.rows))

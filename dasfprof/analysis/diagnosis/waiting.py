@@ -440,9 +440,10 @@ def _waiting_rows(run: RunFigures) -> tuple[Array, float]:
 
 
 def _waits_for_files(run: RunFigures, rows: Array) -> bool:
-    """Return whether waiting coincides with file access: all workers read or write enough.
+    """Return whether task runs wait while their workers read or write files.
 
-    If only one worker reads, it may be importing a library while tasks wait on all workers.
+    This is so if nearly all of the waiting is on workers that read or write enough. If only one
+    worker reads, it may be importing a library while tasks wait on all workers.
     """
     worker = run.trace.tasks["worker_id"].to_numpy()[rows]
     waits = np.bincount(
