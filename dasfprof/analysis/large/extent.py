@@ -110,7 +110,7 @@ class WindowSummary(NamedTuple):
 
 
 def begins_of(run: Run, *, sent: bool = False) -> tuple[Array, Array, Array]:
-    """Return the starts of task runs, of task runs that only the scheduler recorded, and transfers.
+    """Return the starts of task runs, of task runs that only the scheduler has, and of transfers.
 
     If the start of a function is unknown, the time of its end is returned or, if `sent`, the time
     of its assignment.
@@ -260,8 +260,8 @@ class Extent:
     def with_end(self, frame: Run, windows: Sequence[WindowSummary]) -> Extent:
         """Return the extent with facts about the end of the run.
 
-        `windows` are summaries of windows that already know the unfinished task runs of all
-        windows.
+        `windows` are the summaries from reading all windows a second time, with this extent. Only
+        then does each of them account for the task runs of the full run that did not finish.
         """
         endings = Endings.merged([window.endings for window in windows])
         return dataclasses.replace(
@@ -318,13 +318,19 @@ class Extent:
         return started
 
     def of_window(self, index: int) -> Extent:
-        """Return the extent that a window needs, without its own and earlier `early` runs."""
+        """Return the extent without the `early` task runs of a window and of the windows before it.
+
+        A window needs only those of later windows.
+        """
         nothing = (pd.DataFrame(), pd.DataFrame())
         early = [nothing] * min(index + 1, len(self.early))
         return dataclasses.replace(self, early=[*early, *self.early[index + 1 :]])
 
     def _known(self, run: Run, bounds: Bounds | None) -> Run:
-        """Set the known facts about the full run as results of analyses, and return the run."""
+        """Set facts about the full run as the results of analyses of `run`, and return `run`.
+
+        Facts that are still unknown are left out.
+        """
         if bounds is not None:
             set_result(run, message_bounds, bounds)
         if self.interrupted is not None:

@@ -54,8 +54,8 @@ class WindowedFile:
     source
         The file, after it was read.
     other_batches
-        All batches except task runs and transfers. Before them, batches without rows, which name
-        all workers.
+        All batches except those of task runs and transfers. They come after batches without rows,
+        which name all workers.
     stretches
         Start and end of each byte range that contains task runs or transfers.
     spans
@@ -200,7 +200,7 @@ class _Workers:
     def named(self) -> Iterator[Batch]:
         """Yield batches without rows that name all workers.
 
-        If every window begins with them, workers get the same ids in all windows.
+        If every window begins with these batches, workers get the same ids in all windows.
         """
         none = np.empty(0, dtype=np.int64)
         times = dict.fromkeys(("timestamp", "duration"), NumberColumn(np.empty(0)))
@@ -216,7 +216,10 @@ class _Workers:
 
 
 def _entries(column: Column | None) -> list[Any]:
-    """Return the values of a column. Each category occurs only once."""
+    """Return the entries of a dictionary column, or the value of each row of another column.
+
+    The entries are distinct. If there is no column, the only value is None.
+    """
     if column is None:
         return [None]
     return column.entries if isinstance(column, DictionaryColumn) else column.to_list()
