@@ -33,7 +33,7 @@ from dasfprof.database.columns import Array
 
 @dataclass(frozen=True)
 class IdleCells:
-    """The idle threads of one worker instance over time."""
+    """The idle threads of one worker instance over time, which is divided into cells."""
 
     #: Row of `Trace.workers`.
     worker: int
@@ -119,7 +119,7 @@ def idle_cells(
 def _pool_until(
     times: Array, threads: idle_time.IdleThreads, until_times: Array, worker_times: Array
 ) -> Array:
-    """Return the cumulative seconds of a worker's threads in the pool that one cause explains.
+    """Return the cumulative thread-seconds in the pool that one cause explains, for one worker.
 
     The result has one value for each of `times`.
 

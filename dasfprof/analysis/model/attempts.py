@@ -267,7 +267,7 @@ NONE: Steps = (np.empty(0), np.empty(0, dtype=np.int64))
 
 @once_per_trace
 def live_at_counts(run: Run) -> Array:
-    """Return how many unfinished tasks have rows, at each time of `_counted`."""
+    """Return how many of the recorded task runs were unfinished, at each time of `_counted`."""
     at = _counted(run)
     if not len(at):
         return np.empty(0, dtype=np.int64)
@@ -282,13 +282,15 @@ def live_at_counts(run: Run) -> Array:
 
 
 def unlisted_tasks(run: Run) -> Steps:
-    """Return the number of the scheduler's unfinished tasks that have no rows.
+    """Return how many of the scheduler's unfinished tasks have no recorded task run, over time.
 
     Returns
     -------
     times, counts
-        The scheduler's counts minus the unfinished tasks with rows. Between two counts of the
-        scheduler, it is the smaller one, beginning with the arrival of a graph.
+        Times at which the number changes, and the number from each time onwards. It is the
+        scheduler's count minus the unfinished task runs that were recorded. Between two counts of
+        the scheduler, it is the smaller of both numbers. A higher number begins with the last graph
+        that arrived before its count.
     """
     states = run.scheduler_states
     if not len(states):

@@ -97,7 +97,7 @@ def find_first_task(run: Run) -> FirstTask | None:
 
 
 def _of_the_client(run: Run, graph: dict[Any, Any], stages: dict[Stage, float]) -> float:
-    """Add the stages before the scheduler knew a graph to `stages`.
+    """Add to `stages` the stages before the scheduler knew a graph.
 
     Returns
     -------
@@ -128,7 +128,7 @@ def _of_the_client(run: Run, graph: dict[Any, Any], stages: dict[Stage, float]) 
 
 
 def taken_up(run: Run, graph: dict[Any, Any]) -> float:
-    """Return the time in the stimulus id of a graph, at which the scheduler received it, or NaN."""
+    """Return when the scheduler received a graph, from the stimulus id of the graph, or NaN."""
     text = str(run.stimuli.texts(np.array([graph["stimulus"]]))[0])
     try:
         time = float(text.removeprefix(_UPDATE))
@@ -245,7 +245,10 @@ def meanwhile(run: Run, begins: Array, ends: Array) -> dict[ClientTime, float]:
 
 
 def _within(start: Array, stop: Array, begins: Array, ends: Array) -> Array:
-    """Return the seconds of each ``start`` to ``stop`` that lie within sorted, disjoint ranges."""
+    """Return the seconds of each range `start` to `stop` that lie within other ranges.
+
+    The other ranges (`begins` to `ends`) are sorted and disjoint.
+    """
     first, last = np.fmax(start, -np.inf), np.fmax(np.where(np.isnan(stop), np.inf, stop), start)
     return overlap(first, last, begins, ends)
 

@@ -123,11 +123,11 @@ def find_path(run: Run) -> CriticalPath:
 
 
 def _lost_before(run: Run, asked: Array) -> dict[str, Array]:
-    """Return three times of the last attempt or result that each run's key lost before the run.
+    """Return, for each task run, when an earlier attempt or result of its key was lost.
 
-    These are its ``arrival``, its ``first_sent`` (assignment), and ``lost``, when its worker left.
-    If nothing was lost, or if a client requested the key again, all three are the arrival of the
-    run itself.
+    The result has the ``arrival`` and the assignment (``first_sent``) of the last attempt that was
+    lost, and the time at which its worker left (``lost``). If nothing was lost, or if a client
+    requested the key again, all three are the arrival of the task run itself.
     """
     slots, only = run.slots, run.scheduler_only
     arrival = slots.times.arrival.copy()

@@ -146,7 +146,7 @@ class GpuSamples:
     def integrals(
         self, tasks: pd.DataFrame, *, progress: bool = False
     ) -> dict[str, tuple[Array, Array]]:
-        """Return the integrals over each task run of the samples of its worker's GPU.
+        """Integrate the samples of each task run's GPU over the time of the task run.
 
         Returns
         -------
@@ -269,7 +269,7 @@ def gpu_utilisation(
 
 
 def _moved(samples: pd.DataFrame, edges: Array) -> dict[str, Array]:
-    """Return the bytes that dask-cuda moved in each direction, and the seconds, by time window.
+    """Return how much dask-cuda moved in each direction, and for how long, by time window.
 
     The samples must be sorted by time. If there are none, all values are NaN.
     """

@@ -164,7 +164,10 @@ class _Dependents:
         self._known = np.append(times.known[ran], known)
 
     def waiting(self, time: float) -> Array:
-        """Return the start of each key's attempt that was known but not running, or NaN."""
+        """Return the start of each key's attempt that was waiting at `time`, or NaN.
+
+        Such an attempt was known, but not running.
+        """
         return self._latest((self._arrival <= time) & (self._begin > time), self._begin)
 
     def running(self, time: float) -> Array:

@@ -161,7 +161,8 @@ def idle_threads(explained: WorkerCauses) -> IdleThreads:
 def _count(order: Array, ends: Array, first: int, second: int) -> Array:
     """Return how many ranges have begun but not ended, after each of the sorted edges.
 
-    A range begins at an edge of group `first` and ends at an edge of group `second`.
+    Before they were sorted by `order`, the edges of group ``i`` were ``ends[i - 1]`` to
+    ``ends[i]``. A range begins at an edge of group `first` and ends at an edge of group `second`.
     """
     step = np.zeros(int(ends[-1]), dtype=np.int32)
     step[ends[first - 1] : ends[first]] = 1

@@ -105,7 +105,7 @@ def find_plan(run: Run) -> Plan:
 
 
 def _computations(run: Run, arrival: Array, known: Array) -> Array:
-    """Return the number of the computation of each task run, from 0.
+    """Return the index of each task run's computation, from 0.
 
     A graph begins a new computation if all earlier work has ended when the graph arrives.
     """

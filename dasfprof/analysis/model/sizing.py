@@ -74,7 +74,7 @@ def larger_shape(shape: tuple[int, ...], blocks: tuple[int, ...], factor: float)
 
 
 def _distinct_share(run: Run, groups: Groups, succeeded: Array) -> Array:
-    """Return the fraction of its input bytes that each function counts.
+    """Return, for each function, the fraction of its input bytes that counts for its chunk size.
 
     If several task runs share an input, each of them counts only a part of it.
     """
@@ -117,9 +117,9 @@ def _usual_shapes(groups: Groups, codes: Array, shapes: Array) -> list[tuple[int
 def _in_blocks(
     run: Run, shape: tuple[int, ...] | None, head: int
 ) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
-    """Return a shape with the number of blocks in each dimension.
+    """Return a shape, and the number of blocks in each dimension, which is taken from keys.
 
-    The number of blocks is taken from the keys with this head. The result is None if it is unknown.
+    `head` is the head of these keys. The result is None if the shape or the number is unknown.
     """
     if shape is None or head < 0:
         return None

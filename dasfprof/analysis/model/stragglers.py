@@ -90,7 +90,10 @@ def _median_of_others(groups: Array, values: Array, count: int) -> Array:
     others = grouped.sizes[groups] - 1
 
     def other(number: Array) -> Array:
-        """Return, for each row, the value at an index after its own value is removed."""
+        """Return, for each row, one of the other values in its group.
+
+        `number` is the index of this value among the sorted other values.
+        """
         return ordered[begins + number + (number >= places)]
 
     alone = others == 0
@@ -281,7 +284,7 @@ class _Runs:
 
     @cached_property
     def _slow_places(self) -> tuple[Array, Array]:
-        """Two masks: task runs on workers, and on hosts, that are slow for the run's function."""
+        """Masks of the task runs whose function is slow on their worker, and on their host."""
         hosts = pd.factorize(self.workers.hosts)[0]
         on_workers = measure_slowness(self.groups.codes, self.worker, self.seconds)
         on_hosts = measure_slowness(self.groups.codes, hosts[self.worker], self.seconds)
@@ -295,11 +298,15 @@ class _Runs:
         return on_workers.slow[on_workers.of_run], slow_hosts[on_hosts.of_run]
 
     def _is_due(self, seconds: Array, rows: Array) -> Array:
-        """Return whether the excess of `seconds` over their median explains that of the runs."""
+        """Return whether one part of their time explains why the task runs took longer than usual.
+
+        `seconds` is this part for each task run. It explains the excess of a task run if its own
+        excess over the median of the layer is large enough.
+        """
         return (seconds - self._usual(seconds))[rows] >= _EXPLAINS * self.excess[rows]
 
     def _first(self, rows: Array) -> Array:
-        """Return whether no run of its function had ended on its worker when each run started."""
+        """Return whether each run began before any run of its function ended on its worker."""
         lives = self.tasks["worker_id"].to_numpy().astype(np.int64)
         cells, distinct = pd.factorize(lives + self.function * (int(lives.max(initial=0)) + 1))
         places = Groups(cells, len(distinct))

@@ -326,7 +326,7 @@ def running_seconds(tasks: pd.DataFrame) -> RunningSeconds:
 def _split_running(
     seconds: Array, cpu: Array, core_wait: Array, storage: Array
 ) -> tuple[Array, Array, Array, Array]:
-    """Divide seconds in functions into: on a core, waiting for CPU or storage, and blocked.
+    """Divide seconds in functions into time on a core, CPU wait, storage wait, and blocked time.
 
     CPU wait during storage requests is part of both recorded waits. It counts as CPU wait, as far
     as the total allows.

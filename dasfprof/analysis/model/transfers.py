@@ -123,7 +123,7 @@ def p2p_outputs(run: Run) -> Array:
 
 
 def _p2p_parts(run: Run) -> tuple[Array, Array, Array]:
-    """Return three masks of task runs: barriers of shuffles, readers, and runs that pass data."""
+    """Return three masks of task runs: barriers of P2P shuffles, their readers, their feeders."""
     barrier = (run.tasks["function"] == P2P_BARRIER).to_numpy(dtype=bool)
     if not barrier.any():
         return barrier, barrier, barrier
