@@ -1,4 +1,4 @@
-"""Predictions for other numbers of workers on the host of a recorded run, which share its cores."""
+"""Predictions for other numbers of workers that share the cores of a recorded run's host."""
 
 from __future__ import annotations
 

@@ -271,9 +271,9 @@ class ReplayCluster:
 def recorded_cluster(run: Run, lives: WorkerLives, slots: TaskSlots) -> ReplayCluster:
     """Return the cluster on which a run was recorded.
 
-    In the replay, a worker that left takes no more tasks after the start of its last recorded task:
-    it was closing, or further tasks were lost. This does not apply if it left after all tasks were
-    assigned.
+    In the replay, a worker that left takes no more tasks after the start of its last recorded task,
+    because it was closing, or because further tasks were lost. This does not apply if it left after
+    all tasks were assigned.
     """
     first = float(slots.times.arrival.min(initial=np.inf))
     last = float(slots.times.sent.max(initial=-np.inf))

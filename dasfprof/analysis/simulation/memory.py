@@ -298,10 +298,11 @@ _GUESS_MARGIN = 0.15
 def peak_before_run(
     inputs: ReplayInputs, low: Array, high: Array, wanted: Array, threads: Array
 ) -> tuple[float, float, int]:
-    """Return bounds of the bytes of results that the fullest worker would hold, and a layer.
+    """Return bounds of the peak bytes of results on the fullest worker, and the index of a layer.
 
-    Several replays are made, with durations that are guessed in different ways. The layer has most
-    bytes at the peak, in the replay with the lowest peak.
+    The bounds are from several replays, with both bounds of the sizes and with durations that are
+    guessed in different ways, and include a margin. In the replay with the lowest peak, this layer
+    has the most bytes on the fullest worker at the peak.
 
     Parameters
     ----------
@@ -333,7 +334,10 @@ def peak_before_run(
 def _results_at_peak(
     inputs: ReplayInputs, outcome: Outcome, held: Array, wanted: Array
 ) -> tuple[float, int]:
-    """Return the peak bytes of results on the fullest worker, and the layer with most of them."""
+    """Return the peak bytes of results on the fullest worker, and the layer with most of them.
+
+    The layer is given by its index.
+    """
     done = outcome.begun + held
     goes = np.where(wanted, outcome.wall + 1.0, _last_needed(inputs, outcome.known))
     copied, at, since = _copies(inputs, outcome)

@@ -186,9 +186,10 @@ class Placement:
         return best
 
     def _beside(self, row: int) -> int:
-        """Return the worker of the group's previous task run, or another one if it has its share.
+        """Return the worker of the group's previous task run, until this worker has its share.
 
-        Its share is the number of task runs of the group that each worker should get.
+        After that, or if it has left, return another worker. The share is the number of task runs
+        of the group that the worker should get.
         """
         group, size = self._group[row], self._root_size[row]
         worker, left = self._last_of_group.get(group, (-1, 0))
