@@ -58,10 +58,10 @@ _BY_VALUE = 0.2
 
 
 def time_by_row(run: Run, function: str) -> tuple[float, float]:
-    """Return the fractions of its time in which a function processes rows, and pandas handles them.
+    """Return two fractions of a function's time: code for single rows, and pandas' part of it.
 
-    In the second fraction, pandas creates rows and gets their values. It is a part of the first.
-    Both are 0 if there are few samples, or if the samples do not show such code.
+    In its part, pandas creates rows and gets their values. Both fractions are 0 if there are few
+    samples, or if the samples do not show such code.
     """
     samples, _ = samples_of(run, function)
     if len(samples) < _FEWEST_SAMPLES:
@@ -115,10 +115,11 @@ def time_one_by_one(run: Run, function: str) -> tuple[str, float, float]:
 
 
 def time_in_nested_loops(run: Run, function: str) -> tuple[str, float]:
-    """Return the hottest line of nested loops of the user's code, and a fraction.
+    """Return the hottest line of nested loops in the user's code, and the fraction of such lines.
 
-    This is the fraction of the function's time in lines of nested loops. Time in Python functions
-    that these lines call does not count. Both are empty if there are few samples.
+    The fraction is the part of the function's time in lines of nested loops. Time in Python
+    functions that these lines call does not count. If there are few samples or no such lines, the
+    line is empty and the fraction is 0.
     """
     samples, _ = samples_of(run, function)
     lines = _nested_lines(run)
@@ -162,7 +163,7 @@ def _library_calls(stack: Stack) -> tuple[tuple[str, str], ...]:
 
 
 def _row_calls(calls: tuple[tuple[str, str], ...], loops: bool) -> tuple[bool, bool]:
-    """Return whether pandas passes single rows in a stack, and whether pandas creates or reads one.
+    """Return whether pandas passes single rows in a stack, and whether it creates or reads a row.
 
     Masks and slices of a column are read in the same way as items, but they are not slow. If a
     function loops over rows, attributes count as values of rows.

@@ -35,7 +35,7 @@ class Name(NamedTuple):
 class FlameTree:
     """Calls with their seconds. Each call is followed by the calls that it makes, longest first.
 
-    The outermost level contains the groups.
+    The outermost level contains the groups of samples (see `flame_tree`), and not calls.
     """
 
     #: Depth of each call (0 for groups), and the index of its function in `names`.
@@ -112,7 +112,10 @@ class StackTree:
         return int(self._lengths.max())
 
     def at(self, stacks: Array, depth: int) -> tuple[Array, Array]:
-        """Return the indices of stacks that reach a depth, and each stack's place at this depth."""
+        """Return the indices of stacks that reach a depth, and each stack's place at this depth.
+
+        A place is a line of a call. It is an index of `lines` and `calls`.
+        """
         deep = np.flatnonzero(self._lengths[stacks] > depth)
         return deep, self._ways[self._begins[stacks[deep]] + depth]
 
@@ -182,7 +185,10 @@ def flame_tree(
 def _lines(
     tree: StackTree, groups: Array, stacks: Array, parts: Parts
 ) -> tuple[Array, Parts, Array]:
-    """Return the lines of calls in each group, with their time, and their call in the group."""
+    """Return the place, the time and the call of each line in each group.
+
+    The place is an index of the lines of the tree. The code of the call includes the group.
+    """
     parts_of, sums = [np.empty(0, dtype=np.int64)], [parts.take(np.empty(0, dtype=np.int64))]
     for depth in range(tree.depth):
         rows, places = tree.at(stacks, depth)

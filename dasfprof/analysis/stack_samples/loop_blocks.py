@@ -117,7 +117,7 @@ def blocked_on_the_way(run: Run) -> Array:
 
 
 def imports_on_the_way(run: Run) -> tuple[Array, dict[str, float]]:
-    """Return, for each task run, the seconds in transit in which its worker's loop imported.
+    """Return, for each task run, the seconds in transit in which its worker's loop was importing.
 
     The rows are those of `TaskSlots`. The second value is the seconds of these imports by library.
     """

@@ -69,7 +69,7 @@ def import_of(stack: Stack) -> str | None:
 
 
 def is_in_pool(stack: Stack) -> bool:
-    """Return whether a stack ends with frames of a pool's thread for which its task waits."""
+    """Return whether a stack ends with frames of a pool's thread, for which the task waits."""
     return any(
         frame.function in _FIRST_IN_POOL and _POOLS.search(frame.file.replace("\\", "/"))
         for frame in stack
@@ -111,7 +111,10 @@ class Places:
         self._codes[self._codes < 0] = len(numbers)
 
     def codes(self, stacks: Array) -> Array:
-        """Return the code of the name for each row of stacks. For row -1, the name is unknown."""
+        """Return the code of the name of each stack, given rows of `Trace.stacks`.
+
+        For row -1, the name is unknown.
+        """
         return self._codes[stacks]
 
 
@@ -186,7 +189,7 @@ def hot_places(
 
 
 def _inside(run: Run, samples: Samples) -> dict[Hashable, tuple[str, float]]:
-    """Return, for each line, the library's call with most of the line's time, and its fraction."""
+    """Return, by line, the library's call with most of the line's time, and the call's fraction."""
     calls: defaultdict[Hashable, dict[str, float]] = defaultdict(dict)
     seconds = seconds_by(run, samples, lambda stack: line_of(stack) if stack else None)
     for name, each in seconds.items():
@@ -428,7 +431,8 @@ def client_fraction(
     begins, ends
         Sorted, disjoint time ranges in Unix seconds.
     phase, files
-        The phase. Or a pattern: samples whose stack contains a matching file count.
+        The phase, or a pattern of files. With a pattern, a sample counts if its stack contains a
+        matching file.
     """
     table, stacks = run.client_samples, [*all_stacks(run), ()]
     time = table["time"].to_numpy(dtype=float)

@@ -282,7 +282,7 @@ def spent(samples: Samples, groups: Array, count: int, domains: Array) -> Spent:
     samples
         The samples.
     groups, count
-        The group of each sample, such as its line, or -1 if it has none. The number of groups.
+        Group of each sample, such as its line (-1 for none), and number of groups.
     domains
         See `parts_of`.
     """
@@ -299,7 +299,7 @@ def spent(samples: Samples, groups: Array, count: int, domains: Array) -> Spent:
 
 
 def parts_of(samples: Samples, domains: Array) -> Parts:
-    """Return figures about the time of each sample that can be added up.
+    """Return additive figures about the time of each sample.
 
     The kernel counts a thread's time on a core and its CPU wait, both in each task run and between
     two samples of a task run. A thread may execute several lines between two samples, so these
@@ -406,7 +406,8 @@ def _uncertain(parts: Parts) -> Array:
 
     The margin is 0 for all samples of a function. In some of a function's samples, a rare category
     may have twice its fraction of the function's time, as measured by ``hot_lines_rates.py``. If a
-    group contains several functions, all but one count as complete.
+    group has samples of several functions, it is assumed to have all samples of all but one of
+    them.
     """
     functions = parts.active_share
     others = np.maximum(np.ceil(functions - _ROUNDING) - functions, 0.0)
