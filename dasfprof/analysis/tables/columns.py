@@ -79,9 +79,9 @@ def flags(values: Array, known: Array) -> pd.Series:
 
 
 def of_function(run: Run, events: pd.DataFrame, function: str | None) -> tuple[pd.DataFrame, Array]:
-    """Return events sorted by time, with their functions.
+    """Return the events of a function, sorted by time, and the function of each event.
 
-    None selects the events of all functions.
+    If `function` is None, these are the events of all functions.
     """
     codes, names = run.keys.functions()
     table = events.sort_values("time", kind="stable")
@@ -139,7 +139,7 @@ Listed = tuple[pd.DataFrame, int]
 
 
 def folded(parts: Sequence[Listed], order: Callable[[pd.DataFrame], Array]) -> Listed:
-    """Return the first rows of several time windows, sorted by `order`, and the total of rows."""
+    """Return the first rows of all time windows, sorted by `order`, and the number of all rows."""
     # Leave out tables without rows, because their columns may have other types.
     tables = [table for table, count in parts if count] or [parts[0][0]]
     table = pd.concat(tables, ignore_index=True)

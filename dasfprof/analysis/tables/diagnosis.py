@@ -45,10 +45,10 @@ def diagnose(run: Run, least: float = 0.1) -> pd.DataFrame:
     `TraceAnalyser.findings` returns the same findings as objects. Their `to_dict` has the figures
     with units, and the suggested settings.
 
-    A finding that another one causes is ``low``, if the other one has at least the same potential
-    savings. A function that merely takes long or waits is ``medium`` at most, since that may be
-    necessary. A rule without the evidence that it needs reports nothing. A rule that fails is
-    reported as ``rule-failed``.
+    A finding is ``low`` if another finding with at least the same potential savings causes it.
+    A function that merely takes long or waits is ``medium`` at most, since that may be necessary. A
+    rule without the evidence that it needs reports nothing. A rule that fails is reported as
+    ``rule-failed``.
 
     Percentages of thread time refer to the time from the first task's arrival to the end of the
     last task. `time_accounting` covers the workers' full lifetimes, so its percentages are smaller.

@@ -241,7 +241,7 @@ def _is_idle(run: Run, times: Array) -> Array:
 def _imports(run: Run, stacks: Array, groups: Array, count: int) -> list[str]:
     """Return the library that each group of stacks imports, or "" if none does.
 
-    If stacks import different libraries, the first such stack counts.
+    If the stacks of a group import different libraries, the first stack with an import counts.
     """
     frames = all_stacks(run)
     libraries = [""] * count

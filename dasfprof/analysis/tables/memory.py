@@ -107,8 +107,8 @@ def gpu_memory(run: Run) -> pd.DataFrame:
           not report it
         - ``Results There (MB)``, ``Results in Host Memory (MB)``, ``Results on Disk`` (their
           number): results that dask-cuda held on the device, in host memory and on disk, in the
-          sample nearest to that time. If the device was not sampled, when most results were there.
-          NA for workers without dask-cuda
+          sample nearest to that time. If the device was not sampled, in the sample with most
+          results there. NA for workers without dask-cuda
         - ``Moved Out (MB)``, ``Moved Back (MB)``: from the device to host memory and back
         - ``To Disk (MB)``: from host memory to disk
 
@@ -198,8 +198,8 @@ def died_of_memory(run: Run) -> pd.DataFrame:
         - ``Group (MB)``, ``Group Limit (MB)``: total of the last samples of all workers in its
           control group (such as a Slurm job or a pod), and the limit of that group. The kernel also
           counts other memory of the group
-        - ``Group Workers``: number of these workers. The first two are NA, and this is 0, if the
-          group has no limit or was not recorded
+        - ``Group Workers``: number of these workers. The previous two columns are NA, and this
+          is 0, if the group has no limit or was not recorded
         - ``Results (MB)``: results in memory at the time
         - ``Before (MB)``: memory of the process when the first of the running tasks started
         - ``Tasks``: tasks that ran there, for how long, and the usual memory of such a task run

@@ -261,7 +261,7 @@ def _remainder(
 
 
 def _unmanaged(run: Run, lives: Array, time: float) -> float:
-    """Return the minimum unmanaged memory of a process in the last 30 s, or infinity."""
+    """Return the minimum unmanaged memory of a process in the 30 s before `time`, or infinity."""
     least = np.inf
     for process in memory_of_processes(run):
         if np.isin(process.lives, lives).any():

@@ -41,7 +41,11 @@ _START = "start"
 
 
 def _of_part(run: Run, by: By = "task") -> Any:
-    """Return the first attempts of a time window and their total number, or sums by group."""
+    """Return the attempts of a time window: the first ones, or sums by group.
+
+    By task, the result contains a table of the first attempts, the number of all attempts, and
+    `sent_tasks`. By function or step, it contains the sums of attempts.
+    """
     attempts = find_attempts(run)
     if by != "task":
         return _sums(attempts, by)
@@ -319,7 +323,7 @@ _CELL = ["interval", "rank", "status"]
 
 
 def _interval_counts(run: Run, interval: float | None = None) -> pd.DataFrame:
-    """Count attempts, and how many of them are not first ones, by interval, worker and status."""
+    """Count attempts, and attempts that repeat a task, by interval, worker and status."""
     attempts = find_attempts(run)
     attempts = attempts[np.isfinite(attempts["start"])]
     intervals = Intervals.of_span(run.begin, run.end, interval)

@@ -140,7 +140,7 @@ def node_disk_usage(run: Run) -> pd.DataFrame:
 def _sampled(
     run: Run, samples: pd.DataFrame, columns: Columns
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Return samples that have a time and any of these values, and a table of the values."""
+    """Return the samples with a time and a value of any of `columns`, and a table of the values."""
     wanted = samples.reindex(columns=[name for name, _ in columns.values()])
     known = wanted.notna().to_numpy().any(axis=1) & np.isfinite(samples["time"].to_numpy())
     samples, wanted = samples[known], wanted[known]

@@ -249,8 +249,8 @@ def chunk_sizing(run: Run, overhead: float = 0.005) -> pd.DataFrame:
           threads of the run
         - ``Chunk Size (MB)``: mean size of its result or of its part of the inputs, whichever is
           larger
-        - ``Times Larger``: factor between chunk sizes. 1 means large enough. At most the number of
-          its tasks in one layer
+        - ``Times Larger``: ratio of the wanted to the recorded chunk size. 1 means large enough. At
+          most the number of its tasks in one layer
         - ``Wanted Chunk Size (MB)``, ``Task Runs Then``
         - ``Advice``
 

@@ -37,7 +37,7 @@ Partial = tuple[pd.DataFrame, int, GroupSums]
 
 
 def _part(run: Run) -> Partial:
-    """Return the partial result of a time window."""
+    """Return the longest task runs of a time window, their full number, and seconds by worker."""
     run = run.whole
     workers, tasks = run.named, run.tasks
     order = _order(workers, tasks)[:LISTED]

@@ -225,9 +225,9 @@ def transfers(run: Run, by: By = "worker") -> pd.DataFrame:
 
 
 def _others(run: Run, workers: NamedWorkers, column: pd.Series[Any]) -> tuple[Array, Array, Array]:
-    """Return hosts and labels of known and other workers, and the worker number of each row.
+    """Return the hosts and labels of workers, and the index of the worker in each row of a column.
 
-    Workers that the trace does not list have their address as the label.
+    Workers that the trace does not list follow those that it lists. Their label is their address.
     """
     hosts, labels = list(workers.hosts), list(workers.labels)
     known = {
