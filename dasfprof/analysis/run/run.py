@@ -61,7 +61,7 @@ class Run(Trace):
         return float(time) - self.begin
 
     def on_one_clock(self, times: Any, lives: Any) -> Array:
-        """Convert Unix times that workers' clocks showed to seconds from the run's start.
+        """Convert Unix times of workers' clocks to seconds from the run's start.
 
         Parameters
         ----------

@@ -313,7 +313,10 @@ def _abandoned_tasks(trace: Trace, since: float) -> bool:
 
 
 def _ended(trace: Trace, end: RunEnd, aftermath: float = 0.0) -> int:
-    """Return how many task runs in the state of `end` ended by `end`, or `aftermath` later."""
+    """Return how many task runs in the state of `end` had ended by the time of `end`.
+
+    `aftermath` is a number of seconds that is added to this time.
+    """
     count, since, until = 0, float((end.state or {})["time"]), end.time + aftermath
     for runs in (trace.tasks, trace.scheduler_only):
         if "known" in runs:
@@ -325,10 +328,11 @@ def _ended(trace: Trace, end: RunEnd, aftermath: float = 0.0) -> int:
 
 
 def _ended_on_workers(trace: Trace, end: RunEnd) -> int:
-    """Return the number of tasks whose end after the state of `end` is only in workers' files.
+    """Return the number of tasks that ended after the state of `end`, but only in workers' files.
 
     The scheduler's file lacks these ends if it was truncated, or if the scheduler was killed. Tasks
-    that had ended just before the state and were reported later are not in the state either.
+    that had ended just before the state and were reported later are not in the state either, so
+    they count.
     """
     if end.how is not How.CUT:
         return 0

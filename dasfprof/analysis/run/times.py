@@ -67,8 +67,8 @@ def message_bounds(trace: Trace) -> tuple[Array, Array]:
 def ended_there(trace: Trace) -> Array:
     """Return a mask of `Trace.tasks` whose end was reported to the scheduler by their worker.
 
-    For other rows, ``known`` is the time at which the scheduler took the task run back. It may have
-    continued on its worker.
+    For other rows, ``known`` is the time at which the scheduler took the task run back. The task
+    run may have continued on its worker.
     """
     tasks = trace.tasks
     reported: Array = tasks["scheduler_state"].isin(["memory", "erred"]).to_numpy().copy()

@@ -117,7 +117,7 @@ class TaskClients:
         return make_categorical(codes.astype(np.int32), [", ".join(each) for each in self._codes])
 
     def _inherit(self, nested: Array, recorded: Columns) -> None:
-        """Assign graphs that tasks submitted to the client whose tasks were running.
+        """For graphs that tasks submitted, set the client whose tasks were running.
 
         This only works if a single client had tasks on workers at that time.
         """

@@ -34,7 +34,7 @@ _MOST_PLACES = 2
 
 
 def number_keys(head_ids: Array, tails: Array) -> tuple[Array, Array]:
-    """Number distinct rows (a head and a tail) in the order of their first use.
+    """Assign numbers to distinct rows (a head and a tail each) in the order of their first use.
 
     Returns
     -------
@@ -83,7 +83,7 @@ def _places(head_ids: Array, tails: Array) -> tuple[Array, int]:
 
 
 def _by_hash(head_ids: Array, tails: Array) -> Array:
-    """Number distinct rows from 0, using a 64-bit hash of each row."""
+    """Return a number for each row. Distinct rows are numbered from 0, using a 64-bit hash."""
     numbers: Array = pd.factorize(hashes_of(head_ids, tails))[0]
     ids, first = _in_order(numbers)
     for rows in _chunks(len(ids)):
@@ -363,7 +363,7 @@ class KeyCollector:
         return list(self._heads), head_ids, self._tails.finish(self._count, 0)
 
     def finish(self) -> tuple[KeyTable, Array]:
-        """Number the keys.
+        """Assign a key id to each key.
 
         Returns
         -------
@@ -420,7 +420,7 @@ def _all_letters(tails: Array) -> Array:
 
 
 def _alike(kind: int, text: Any) -> keys.Head:
-    """Return a cache key for the function name of a head: the head without its hash, if possible.
+    """Return the head without its hash, if possible, as a cache key for the name of its function.
 
     `key_split` ends a name before the first part that contains anything but letters. The hash can
     be left out if it is such a part, or follows one. In the text of a tuple, the part with the

@@ -155,7 +155,7 @@ class LayerSteps:
 def inherited_steps(
     derived: Mapping[int, Iterable[int]], built: dict[int, int], ran: set[int]
 ) -> dict[int, int]:
-    """Return the steps of layers that no step built, but into which layers of a step were fused.
+    """Return the step of each layer that no step built, if a layer of a step was fused into it.
 
     If Dask fuses layers, the fused tasks have the name of the last layer, and the earlier layers
     have no tasks.
@@ -282,7 +282,7 @@ class BuiltLayers:
     dependencies: Array
 
     def by_layer(self, identities: Array) -> dict[int, list[int]]:
-        """Return, by the identity of each layer, the identities of those on which it depends."""
+        """Return, for each layer, the layers on which it depends, all as identities of layers."""
         lengths = np.maximum(self.columns["dependencies"], 0)
         layers = np.repeat(identities[self.columns["layer"]], lengths).tolist()
         depends: defaultdict[int, list[int]] = defaultdict(list)

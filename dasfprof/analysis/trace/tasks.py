@@ -79,7 +79,7 @@ def as_worker_runs(scheduler: Columns) -> Columns:
 
 
 def join_runs(worker: Columns, scheduler: Columns, register: WorkerRegister) -> tuple[Array, Array]:
-    """Find the scheduler's row about the same task run for each of the workers' rows.
+    """Find, for each row of the workers, the scheduler's row about the same task run.
 
     Two rows match if key, run_id and worker are equal. If the address of the worker is unknown, key
     and run_id are enough, because Dask gives a different run_id to each attempt.
@@ -105,7 +105,7 @@ def join_runs(worker: Columns, scheduler: Columns, register: WorkerRegister) -> 
 
 
 def number_repeats(runs: Columns) -> None:
-    """Number task runs without a run_id (-1).
+    """Assign numbers to task runs without a run_id (-1).
 
     The task runs of each key are numbered from 0 in the order of their start.
     """
@@ -152,7 +152,7 @@ def add_input_sizes(runs: Columns, lengths: Array, dependencies: Array, keys: in
 def forget_shuffled_inputs(
     runs: Columns, lengths: Array, dependencies: Array, keys: KeyTable
 ) -> None:
-    """Set the input sizes of task runs that get data from a P2P shuffle to NaN.
+    """Set to NaN the input sizes of task runs that get data from a P2P shuffle.
 
     Dask does not count this data as input.
     """

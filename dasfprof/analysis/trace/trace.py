@@ -30,10 +30,10 @@ Source = Database | Iterable[Database | str | os.PathLike[str]] | str | os.PathL
 
 
 def _of_events(name: str, *, time: str = "time", by_time: bool = False) -> dict[str, Any]:
-    """Return metadata of a field of `Trace`: a table with one row per event of this name.
+    """Return the metadata of a field of `Trace`. The field is a table with one row per event.
 
-    `time` is the column that contains the time of the event. If `by_time`, the table is sorted by
-    time. Otherwise, its rows are in the order of the files.
+    Only events of this name have a row. `time` is the column that contains the time of the event.
+    If `by_time`, the table is sorted by time. Otherwise, its rows are in the order of the files.
     """
     return {"event": name, "time": time, "by_time": by_time}
 

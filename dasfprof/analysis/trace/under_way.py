@@ -75,7 +75,7 @@ class JoinedStacks:
         self._joined: dict[int, tuple[Any, ...]] = {-1: ()}
 
     def distinct(self, numbers: Array) -> tuple[Array, list[tuple[Any, ...]]]:
-        """Return the index of the stack for each number, and the distinct stacks.
+        """Return the index of each numbered stack in a list of distinct stacks, and this list.
 
         The index is -1 if a part of the stack is not in the file.
         """
@@ -138,7 +138,7 @@ class UnderWayTables:
 def places_not_ended(
     history: pd.DataFrame, tasks: pd.DataFrame, scheduler_only: pd.DataFrame
 ) -> Array:
-    """Return the index of the last row about each task run whose end is unknown.
+    """Return, for each task run whose end is unknown, the index of its last row in `history`.
 
     If a worker was killed, its file may lack an end that the scheduler has recorded.
     """
