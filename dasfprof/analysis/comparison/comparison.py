@@ -343,7 +343,7 @@ def changed_findings(
 def _by_status(
     before: Sequence[ComparedRun], after: Sequence[ComparedRun]
 ) -> Iterator[tuple[str, _What, list[Finding], list[Finding]]]:
-    """Yield each kind of finding with its status, and the findings of this kind in both groups."""
+    """Yield each kind of finding with its status, and its findings before and after the change."""
     first, second = _by_what(before), _by_what(after)
     for what in dict.fromkeys([*second, *first]):
         old, new = first.get(what, []), second.get(what, [])

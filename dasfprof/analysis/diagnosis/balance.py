@@ -394,7 +394,7 @@ def _function(run: RunFigures, row: int) -> str:
 
 
 def _in_layers(run: RunFigures, rows: Array) -> bool:
-    """Return whether any function of these task runs has several layers."""
+    """Return whether any function of the task runs `rows` has several layers."""
     return bool((run.layers_of_functions[run.functions.codes[rows]] > 1).any())
 
 

@@ -229,8 +229,8 @@ def _unlimited(run: RunFigures) -> tuple[str, ...] | None:
     """Return the environment variables that some worker with tasks does not set to 1.
 
     If tasks were sampled in libraries that have thread pools, only the variables of these libraries
-    are checked, and otherwise `LIMITS`. The result is None if the variables of some worker with
-    tasks were not recorded.
+    are checked. Otherwise, `LIMITS` are checked. The result is None if the variables of some worker
+    with tasks were not recorded.
     """
     libraries = sampled_libraries(run)
     wanted = [name for library, name in _POOLS.items() if library in libraries] or LIMITS
@@ -393,7 +393,7 @@ def _covered(run: RunFigures, groups: Groups) -> Array:
 
 
 def most_of(run: RunFigures, rows: Array) -> str:
-    """Return the function that has the most seconds of these task runs."""
+    """Return the function that has the most seconds of the task runs `rows`."""
     seconds = np.bincount(run.functions.codes[rows], weights=run.working[rows])
     return str(run.function_names[int(seconds.argmax())])
 

@@ -453,7 +453,7 @@ def _computed_again(run: RunFigures) -> tuple[Array, Array]:
 
 
 def _missing(run: RunFigures) -> tuple[float, float]:
-    """Return the thread-seconds missing due to lost workers, and the number of threads before.
+    """Return the missing thread-seconds of lost workers, and the number of threads before the loss.
 
     A worker counts as missing until it is replaced or the run ends, but only while other workers
     run tasks.

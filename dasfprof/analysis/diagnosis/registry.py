@@ -70,7 +70,10 @@ class Change:
 
     @classmethod
     def of_cluster(cls, **settings: Value) -> Change:
-        """Return a change of some cluster keywords that excludes changes of the others."""
+        """Return a change of some keywords of the cluster.
+
+        It excludes changes of the other keywords.
+        """
         return cls(settings, tuple(n for n in OF_CLUSTERS if n not in settings))
 
 
@@ -285,7 +288,7 @@ ADVICE = {
 
 @dataclass(frozen=True)
 class Rule:
-    """A rule: the slug of its findings, the function that finds them, and its relations."""
+    """A rule: the slug of its findings, the function that finds them, and its related rules."""
 
     slug: str
     find: Find

@@ -95,7 +95,7 @@ class UnusualRuns(TaskFigures):
 
     @cached_property
     def partitions(self) -> tuple[Array, Array]:
-        """Bytes of each straggler's partition, and the ratio of these to the median of the layer.
+        """Bytes of each straggler's partition, and their ratio to the median of the layer.
 
         The partition is the input or the result of the straggler, whichever has the higher ratio.
         """

@@ -52,10 +52,10 @@ def _reads(run: RunFigures, rows: Array) -> tuple[int, float, float]:
 def unused_reads(run: RunFigures, name: str) -> dict[str, Any] | None:
     """Return how much a function's tasks read and used, or None if they left little unused.
 
-    The result is also None if it is unknown for most of the read bytes how many were used. A file's
-    cache may pass bytes that this function read to other functions. Therefore, if other functions
-    used more bytes than they read, the difference counts as used. The entry ``block_size`` is the
-    block size to advise for files of fsspec.
+    The result is also None if it is unknown for most of the read bytes how many were used. Bytes
+    that this function read may stay in a file's cache, from which other functions use them.
+    Therefore, if other functions used more bytes than they read, the difference counts as used. The
+    entry ``block_size`` is the block size to advise for files of fsspec.
     """
     table = run.trace.storage
     size, used = (table[column].to_numpy(dtype=float) for column in ("read_size", "used"))

@@ -197,11 +197,11 @@ class GpuSamples:
 
     @cached_property
     def _sampled(self) -> list[int]:
-        """The numbers of the workers that have GPU samples."""
+        """The codes of the workers that have GPU samples, as in `NamedWorkers`."""
         return [number for number in range(len(self._workers)) if len(self.of_worker(number))]
 
     def _rows(self, tasks: pd.DataFrame) -> Iterator[tuple[int, Array]]:
-        """Yield the number of each worker with GPU samples, and the rows of its task runs."""
+        """Yield the code of each worker with GPU samples, and the rows of its task runs."""
         workers = Groups(self._workers.numbers(tasks), len(self._workers))
         for number in self._sampled:
             yield number, workers.rows(number)

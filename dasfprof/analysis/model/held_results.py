@@ -194,7 +194,10 @@ _IsHeld = Callable[[Array, Array, Array], Array]
 
 
 def _not_dropped(run: Run, time: float, of_key: Array) -> _IsHeld:
-    """Return a function that masks the copies that workers could still hold at `time`."""
+    """Return a function that masks copies of results. See `_IsHeld`.
+
+    The mask contains the copies that workers could still hold at `time`.
+    """
     table, count = run.copies_dropped, len(run.workers)
     at = run.since_begin(table["time"])
     indices = of_key[table["key_id"].to_numpy(dtype=np.int64)]
@@ -296,7 +299,11 @@ def results_at(run: Run, times: Array) -> dict[str, Array]:
 
 
 def _lives_of_results(run: Run) -> tuple[Array, Array, Array, Array]:
-    """Return the task runs with results: rows of `Trace.tasks`, bytes, and the times held."""
+    """Return four arrays about task runs with results.
+
+    They are rows of `Trace.tasks`, the bytes of the results, and when the results began and ceased
+    to be held.
+    """
     tasks = run.tasks
     size = tasks["size"].to_numpy(dtype=float)
     begin, life = run.times.done, tasks["worker_id"].to_numpy()

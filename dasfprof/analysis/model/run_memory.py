@@ -210,7 +210,7 @@ class Samples(NamedTuple):
 
     @classmethod
     def from_table(cls, run: Run, table: pd.DataFrame, *names: str, or_zero: str = "") -> Samples:
-        """Return those samples in a table in which no named value is missing.
+        """Return the samples of a table in which all of the named values are known.
 
         A missing value of the column `or_zero` counts as 0.
         """
@@ -336,10 +336,11 @@ class Readings(NamedTuple):
 
 @once_per_trace
 def memory_of_others(run: Run) -> dict[str, Readings]:
-    """Return the memory of the scheduler's and the client's process: ``scheduler``, ``client``.
+    """Return the memory of the processes of the scheduler and the client.
 
-    A process without samples has no entry. A process that also contains a worker has no entry
-    either. If the client and the scheduler share a process, there is no entry for the client.
+    The keys are ``scheduler`` and ``client``. A process without samples has no entry. A process
+    that also contains a worker has no entry either. If the client and the scheduler share a
+    process, there is no entry for the client.
     """
     workers, states, clients = run.workers, run.scheduler_states, run.clients_under_way
     known = {

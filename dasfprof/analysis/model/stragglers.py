@@ -317,7 +317,7 @@ class _Runs:
         return (first & some_later[cells])[rows]
 
     def _skewed(self, rows: Array) -> Array:
-        """Return whether the spread of durations in the layer makes such long task runs likely.
+        """Return whether the spread of durations in the layer makes task runs this long likely.
 
         Among n values of a normal distribution, the expected maximum is about ``sqrt(2 ln(n))``
         deviations above the mean. Logarithms of durations are assumed to have a normal

@@ -313,7 +313,7 @@ def _abandoned_tasks(trace: Trace, since: float) -> bool:
 
 
 def _ended(trace: Trace, end: RunEnd, aftermath: float = 0.0) -> int:
-    """Return how many task runs in the state of `end` had ended by the time of `end`.
+    """Return how many task runs were unfinished in the state of `end` and ended until its time.
 
     `aftermath` is a number of seconds that is added to this time.
     """
@@ -328,7 +328,7 @@ def _ended(trace: Trace, end: RunEnd, aftermath: float = 0.0) -> int:
 
 
 def _ended_on_workers(trace: Trace, end: RunEnd) -> int:
-    """Return the number of tasks that ended after the state of `end`, but only in workers' files.
+    """Return how many tasks ended after the state of `end`, according to workers' files alone.
 
     The scheduler's file lacks these ends if it was truncated, or if the scheduler was killed. Tasks
     that had ended just before the state and were reported later are not in the state either, so

@@ -243,7 +243,7 @@ def _last_needed(inputs: ReplayInputs, known: Array) -> Array:
 
 
 def _copies(inputs: ReplayInputs, outcome: Outcome) -> tuple[Array, Array, Array]:
-    """Return the results that other workers fetched, these workers, and the times."""
+    """Return the results that other workers fetched, these workers, and the times of fetching."""
     takers = np.repeat(np.arange(len(inputs)), np.diff(inputs.input_offsets))
     elsewhere = outcome.worker[takers] != outcome.worker[inputs.inputs]
     used, takers = inputs.inputs[elsewhere], takers[elsewhere]
@@ -255,7 +255,7 @@ def _copies(inputs: ReplayInputs, outcome: Outcome) -> tuple[Array, Array, Array
 
 
 def _peak_at(worker: Array, begin: Array, end: Array, size: Array) -> tuple[float, int, float]:
-    """Return the maximum bytes on any worker, the index of this worker, and the time."""
+    """Return the maximum bytes on any worker, the index of this worker, and the time of this."""
     at, change = np.append(begin, end), np.append(size, -size)
     who = np.append(worker, worker)
     # At the same time, releases count before additions.

@@ -115,11 +115,11 @@ def time_one_by_one(run: Run, function: str) -> tuple[str, float, float]:
 
 
 def time_in_nested_loops(run: Run, function: str) -> tuple[str, float]:
-    """Return the hottest line of nested loops in the user's code, and the fraction of such lines.
+    """Return the hottest line of nested loops in the user's code, and a fraction of time.
 
-    The fraction is the part of the function's time in lines of nested loops. Time in Python
-    functions that these lines call does not count. If there are few samples or no such lines, the
-    line is empty and the fraction is 0.
+    This is the part of the function's time in any lines of nested loops. Time in Python functions
+    that these lines call does not count. If there are few samples or no such lines, the line is
+    empty and the fraction is 0.
     """
     samples, _ = samples_of(run, function)
     lines = _nested_lines(run)
@@ -133,7 +133,10 @@ def time_in_nested_loops(run: Run, function: str) -> tuple[str, float]:
 
 @once_per_trace
 def _nested_lines(run: Run) -> set[tuple[str, int]]:
-    """Return the lines inside at least two loops, as file and number, of functions with source."""
+    """Return the lines that are inside at least two loops, in functions with source.
+
+    Each line is a file and a number.
+    """
     codes = pd.concat([run.function_code, run.functions_sent])[["file", "line", "source"]]
     lines: set[tuple[str, int]] = set()
 

@@ -37,7 +37,10 @@ Partial = tuple[pd.DataFrame, int, GroupSums]
 
 
 def _part(run: Run) -> Partial:
-    """Return the longest task runs of a time window, their full number, and seconds by worker."""
+    """Return the longest task runs of a time window.
+
+    The result also contains the number of all task runs, and their seconds by worker.
+    """
     run = run.whole
     workers, tasks = run.named, run.tasks
     order = _order(workers, tasks)[:LISTED]
@@ -112,7 +115,7 @@ def per_task_bottleneck(run: Run, *, progress: bool = False) -> pd.DataFrame:
 
 
 def _order(workers: NamedWorkers, tasks: pd.DataFrame) -> Array:
-    """Return the row numbers, sorted by duration in descending order."""
+    """Return the rows of `tasks`, sorted by duration in descending order."""
     duration, start = tasks["duration"].to_numpy(), tasks["start"].to_numpy()
     ranks = workers.ranks().astype(np.int32)[workers.numbers(tasks)]
     order = np.argsort(-duration)

@@ -228,7 +228,7 @@ class Surroundings:
 
 
 def _by_name(headers: list[Mapping[str, Any]], entry: str) -> dict[str, str]:
-    """Merge an entry of all headers that maps names to values, such as ``versions``.
+    """Merge one entry of all headers. The entry, such as ``versions``, maps names to values.
 
     If headers differ in a value, the different values are joined by slashes.
     """

@@ -388,7 +388,7 @@ class KeyCollector:
 
 
 def as_key_column(column: Column) -> KeyColumn:
-    """Convert a column of keys that was stored as text or numbers to a `KeyColumn`.
+    """Return a column of keys as a `KeyColumn`, even if it was stored as text or numbers.
 
     A `KeyColumn` is returned unchanged.
     """

@@ -225,7 +225,7 @@ def _signal_state(kind: str, primitive: Primitive | None) -> str:
 
 
 def _waiters(state: ClusterState, calls: tuple[str, ...]) -> dict[tuple[str, str], Waiters]:
-    """Return the tasks and clients that wait in these calls, by call and name of the primitive."""
+    """Return the tasks and clients that wait in `calls`, by call and name of the primitive."""
     waiters: dict[tuple[str, str], Waiters] = {}
     for task in state.tasks:
         if task.activity.waits_in in calls and (task.seconds is None or task.seconds >= _LONG):

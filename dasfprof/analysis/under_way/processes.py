@@ -272,7 +272,10 @@ def fetching_tasks(state: ClusterState) -> Iterator[Cause]:
 def _by_line(
     state: ClusterState, thread_state: str, older_than: float
 ) -> Iterable[list[TaskUnderWay]]:
-    """Group the tasks that do not wait in Dask's calls by the user's line that they execute."""
+    """Group tasks by the user's line that they execute.
+
+    Tasks that wait in Dask's calls are left out.
+    """
     by_line: dict[str | None, list[TaskUnderWay]] = {}
     for task in state.tasks:
         activity, long = task.activity, task.seconds is None or task.seconds >= older_than
@@ -394,7 +397,7 @@ _FILLED = (
 
 
 def advice(departure: Departure, function: str | None, *, fills: bool = False) -> str:
-    """Return advice about workers that ended in this way while they ran tasks of a function.
+    """Return advice about workers that ended as in `departure` while they ran tasks of a function.
 
     If `fills`, the results of the function filled the memory.
     """
