@@ -422,11 +422,12 @@ def _larger_chunks(run: RunFigures, most: int) -> Figures:
 
 
 def _chunks_are_chosen_in(run: RunFigures, most: int, wanted: float) -> int:
-    """Return the function whose chunk size determines the chunk size of another function.
+    """Return the function whose chunk size determines the chunk size of the function `most`.
 
-    Usually this is the same function. If a larger chunk would exceed every array or dataframe that
-    the run begins with, it is the function that creates the largest of these. For example, the
-    chunks of an intermediate array in a matrix product follow from those of both matrices.
+    Usually this is the same function. If a chunk of `wanted` bytes would exceed every array or
+    dataframe that the run begins with, it is the function that creates the largest of these. For
+    example, the chunks of an intermediate array in a matrix product follow from those of both
+    matrices.
     """
     chunks = find_chunks(run.trace)
     sources = np.flatnonzero(_begins(run) & chunks.divisible)

@@ -263,10 +263,10 @@ _A_PART = 0.25
 def with_causes(findings: Sequence[Finding]) -> list[Finding]:
     """Assign to each finding the most severe finding that causes it.
 
-    A finding is a cause if its rule explains the symptom's rule and it has at least a fraction of
-    the symptom's seconds. It is also a cause if its rule may cause the symptom's rule and it has at
-    least as many seconds as the symptom. Causes that explain come first. No chain of causes leads
-    back to the same finding.
+    A finding is a cause if its rule explains the symptom's rule, and if the finding has at least a
+    fraction of the symptom's seconds. It is also a cause if its rule may cause the symptom's rule,
+    and if the finding has at least as many seconds as the symptom. Causes that explain come first.
+    No chain of causes leads back to the same finding.
     """
     ranked = sorted(findings, key=lambda finding: -_seconds(finding))
     above: dict[int, list[int]] = {}

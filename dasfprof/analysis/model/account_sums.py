@@ -148,7 +148,7 @@ def accounts_of(run: Run, windows: Sequence[WindowAccount]) -> Accounts:
 
 
 def _of_cut(rows: pd.DataFrame, count: int) -> Array:
-    """Return the thread-seconds of task runs that extend over several windows, by use and group.
+    """Return the thread-seconds of task runs that extend over several windows, as `_uses` does.
 
     If a task run has rows in several windows, they are summed up.
     """
@@ -164,7 +164,7 @@ def _of_cut(rows: pd.DataFrame, count: int) -> Array:
 def _uses(
     codes: Array, count: int, used: Array, length: Array, costs: Mapping[str, Array]
 ) -> Array:
-    """Return the thread-seconds of groups of task runs.
+    """Return the thread-seconds of groups of task runs by category.
 
     There is one row per category of `USES`, then a row with all thread-seconds after functions.
     There is one column per group.
@@ -190,9 +190,9 @@ def _busy(run: Run, uses: Array, worker: Array) -> Array:
 
 
 def seconds_of_groups(run: Run, slots: TaskSlots, used: Array, codes: Array, count: int) -> Array:
-    """Return the busy thread-seconds of groups of task runs, one row per group.
+    """Return the busy thread-seconds of groups of task runs by category.
 
-    One column per category.
+    There is one row per group, and one column per category.
 
     Parameters
     ----------

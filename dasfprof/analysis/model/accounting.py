@@ -40,7 +40,7 @@ class IdleCells:
     threads: int
     #: Times since the start of the run, from the worker's start to its end.
     edges: Array
-    #: Thread-seconds by category, one row for each interval between two edges. See `by_class`.
+    #: Thread-seconds by category, one row per cell (between two edges). See `by_class`.
     seconds: Array
 
     def between(self, begin: float, end: float) -> Array:

@@ -50,9 +50,9 @@ class GpuSamples:
     """The GPU samples of a trace's workers.
 
     On each host, one worker samples all devices. If the trace contains the UUID of a worker's
-    device, the worker has the samples of this device. Otherwise they are the values in the worker's
-    own resource samples. In DASF's files, they may be in samples of the host that belong to no
-    worker.
+    device, the worker has the samples of this device. Otherwise, the worker has the values in its
+    own resource samples. In DASF's files, the values may be in samples of the host that belong to
+    no worker.
 
     Parameters
     ----------

@@ -248,7 +248,7 @@ class PoolDemand:
     calls: Spans
     #: When functions outside of tasks were requested, and when the requests were answered.
     functions: Spans
-    #: Number of additional unfinished tasks, which have no rows: times, and the number from each
+    #: Number of additional unfinished tasks without task runs: times, and the number from each
     #: time onwards.
     unlisted: Steps
 
