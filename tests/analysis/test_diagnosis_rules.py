@@ -848,6 +848,15 @@ def test_a_symptom_is_beneath_its_cause(
     assert_found(plan, tmp_path, symptom, cause=cause, settings=[])
 
 
+def test_threads_of_a_single_task_compete_with_no_others(tmp_path: Path) -> None:
+    """The threads of a library may use the cores that the only task leaves free."""
+    tasks = [Task(f"ask-{n}", 0, float(n), n + 1.0, cpu=0.01) for n in range(8)]
+    cpu = {"process_cpu_seconds": 0.0, "service_cpu_seconds": 0.0}
+    used = [(0, 0.0, cpu), (0, 8.0, {**cpu, "process_cpu_seconds": 12.0})]
+    plan = Plan(tasks, workers=1, threads=1, used=used)
+    assert "there is nothing to change" in found(plan, tmp_path)["blocked-tasks"]["Suggestion"]
+
+
 APPLIES = [
     ("FrameApply.apply_series_generator", "/x/site-packages/pandas/core/apply.py", 1000),
     ("risk", "/home/me/join.py", 5),
