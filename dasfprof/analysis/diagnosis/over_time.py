@@ -14,13 +14,7 @@ from dasfprof.analysis.diagnosis.registry import Finding, Places, rule
 from dasfprof.analysis.diagnosis.run_figures import GAP, RunFigures
 from dasfprof.analysis.model.attempts import WORKER_LOST
 from dasfprof.analysis.model.call_spans import call_spans, function_spans
-from dasfprof.analysis.model.client_time import (
-    ClientTime,
-    find_calls,
-    find_sent,
-    meanwhile,
-    taken_up,
-)
+from dasfprof.analysis.model.client_time import ClientTime, find_calls, graph_costs, meanwhile
 from dasfprof.analysis.model.critical_path import SegmentKind
 from dasfprof.analysis.model.degradation import FEWEST, LAST_BY_FIRST, find_trends
 from dasfprof.analysis.model.thread_time import ThreadTime
@@ -39,7 +33,6 @@ _WAITS = 0.5
 #: client, and the tasks' time as such a fraction.
 _PREPARED, _PICKLED = 0.02, 20_000
 _PREPARES, _FEW_TASKS = 0.3, 0.5
-_XARRAY = re.compile(r"/xarray/")
 #: Seconds between two checks of the scheduler whether enough workers have joined after a restart.
 _RESTART_POLL = 0.2
 #: Threshold (fraction of wall time): time lost because functions get slower.
@@ -111,20 +104,15 @@ def client_bound(run: RunFigures) -> Iterator[Finding]:
             "include the time in which these calls were in transit. "
         )
     sampled = len(run.trace.client_samples) > 0
-    prepared, size = _graph_costs(run)
+    prepared, size = graph_costs(run.trace)
     tasks, count = float(run.trace.graphs["tasks"].median()), len(run.trace.graphs)
     unused = prepared >= _PREPARED * tasks and size >= _PICKLED * tasks
     unused &= run.lasted.sum() <= _FEW_TASKS * seconds and count >= _ROUNDS
     unused &= prepared * count >= _PREPARES * seconds
-    direct = unused and client_fraction(run.trace, *spans, files=_XARRAY) > 0
     of_graphs = (
         "The scheduler takes {prepared} to prepare a graph of {pickled}, of which it runs only "
         "{_tasks:task}. The graph contains no large values, so it probably describes many "
         "chunks that are not needed. "
-    )
-    in_xarray = (
-        ": with chunks=None in xarray.open_zarr() or open_dataset(), your program itself reads "
-        "what you select, and nothing else."
     )
     unknown = "" if client or waits else _NOT_CLEAR if sampled else _NOT_SAMPLED
     yield Finding.of(
@@ -138,8 +126,8 @@ def client_bound(run: RunFigures) -> Iterator[Finding]:
         f"{{client}}{unknown}{calls}See "
         "critical_path(), client_activity() and time_accounting().",
         "Make graphs that describe fewer chunks: compute many selections with one dask.compute(), "
-        "open the data with larger chunks, or open it without Dask"
-        f"{in_xarray if direct else '.'}"
+        "open the data with larger chunks, or open it without Dask (in xarray with chunks=None), "
+        "so that your program itself reads what you select, and nothing else."
         if unused
         else _BY_JOBLIB
         if _uses_joblib(run)
@@ -167,17 +155,6 @@ def client_bound(run: RunFigures) -> Iterator[Finding]:
         stop=begin + float(path.length[longest]),
         places=_times(begins, ends),
     )
-
-
-def _graph_costs(run: RunFigures) -> tuple[float, float]:
-    """Return the median seconds for which the scheduler prepared a graph, and a graph's mean bytes.
-
-    Both are NaN if unknown. The bytes do not include large values, which tasks need.
-    """
-    graphs, sent = run.trace.graphs.to_dict("records"), run.trace.graphs_sent["size"]
-    values = float(find_sent(run.trace)["total"].sum())
-    seconds = [graph["time"] - taken_up(run.trace, graph) for graph in graphs] or [np.nan]
-    return float(np.median(seconds)), (float(sent.sum()) - values) / max(len(sent), 1)
 
 
 def _times(begins: Array, ends: Array) -> Places:

@@ -104,7 +104,7 @@ def _of_the_client(run: Run, graph: dict[Any, Any], stages: dict[Stage, float]) 
     float
         Start of recording by the scheduler's clock, or NaN if unknown.
     """
-    known, received = float(graph["time"]), taken_up(run, graph)
+    known, received = float(graph["time"]), _taken_up(run, graph)
     stages[Stage.SCHEDULER] = known - received
     clients = run.graphs_sent["client"].tolist()
     if graph["client"] not in clients:
@@ -127,7 +127,7 @@ def _of_the_client(run: Run, graph: dict[Any, Any], stages: dict[Stage, float]) 
     return since if same_clock else np.nan
 
 
-def taken_up(run: Run, graph: dict[Any, Any]) -> float:
+def _taken_up(run: Run, graph: dict[Any, Any]) -> float:
     """Return when the scheduler received a graph, from the stimulus id of the graph, or NaN."""
     text = str(run.stimuli.texts(np.array([graph["stimulus"]]))[0])
     try:
@@ -310,6 +310,16 @@ def find_carried(run: Run) -> pd.DataFrame:
     values = find_sent(run)
     heavy = (values["size"] >= _HEAVY) & (values["total"] >= _ALL_HEAVY) & (values["tasks"] > 1)
     return values[heavy.to_numpy()]
+
+
+def graph_costs(run: Run) -> tuple[float, float]:
+    """Return the median seconds for which the scheduler prepared a graph, and a graph's mean bytes.
+
+    Both are NaN if unknown. The bytes do not include large values, which tasks need.
+    """
+    seconds = [graph["time"] - _taken_up(run, graph) for graph in run.graphs.to_dict("records")]
+    sent, values = run.graphs_sent["size"], float(find_sent(run)["total"].sum())
+    return float(np.median(seconds or np.nan)), (float(sent.sum()) - values) / max(len(sent), 1)
 
 
 def seconds_of_carrying(run: Run, handling: float) -> float:
