@@ -299,7 +299,7 @@ def find_sent(run: Run) -> pd.DataFrame:
         size=("size", "mean"),
         seconds=("seconds", "mean"),
     )
-    values = values.reset_index()
+    values = values.reset_index().astype({"file": object})  # Even if no file is known.
     values["total"] = values["size"] * values["tasks"]
     return values.sort_values("total", ascending=False, kind="stable", ignore_index=True)
 
