@@ -33,6 +33,7 @@ WAVE = 1000
 FUNCTIONS = [f"function{i}" for i in range(20)]
 
 QUESTIONS: dict[str, Callable[[TraceAnalyser], Any]] = {
+    "per_task_status": lambda analyser: analyser.per_task_status(),
     "per_function_status": lambda analyser: analyser.per_function_status(),
     "time_accounting": lambda analyser: analyser.time_accounting(),
     "time_accounting(by='function')": lambda analyser: analyser.time_accounting("function"),

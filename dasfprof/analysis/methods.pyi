@@ -53,6 +53,9 @@ class Questions:
     def per_task_bottleneck(self) -> pd.DataFrame:
         """List the task runs, sorted by duration in descending order."""
 
+    def per_task_status(self) -> pd.DataFrame:
+        """Show what each task run waited for and did, from its arrival to its known outcome."""
+
     def per_function_status(self) -> pd.DataFrame:
         """Sum up what the task runs of each function waited for and did, and suggest what to do."""
 

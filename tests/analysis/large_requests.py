@@ -18,6 +18,7 @@ ANSWERED = {
     "per_task_bottleneck",
     "per_worker_task_balance",
     "processed_tasks",
+    "per_task_status",
     "per_function_status",
     "per_step_status",
     "transfers",

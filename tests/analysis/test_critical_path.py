@@ -15,7 +15,7 @@ from distributed import Client, LocalCluster
 from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
-from traces import ANY_RUNS, Plan, Task, compute, made_trace, record, task_statuses
+from traces import ANY_RUNS, Plan, Task, compute, made_trace, record
 
 import dasfprof
 from dasfprof import Trace, TraceAnalyser
@@ -268,7 +268,7 @@ def assert_contiguous(trace: Trace, path: pd.DataFrame) -> None:
     begins, lengths = path["Start (s)"].to_numpy(), path["Duration (s)"].to_numpy()
     assert (lengths > 0).all()
     assert (begins[1:] == (begins + lengths)[:-1]).all()
-    status = task_statuses(trace)
+    status = TraceAnalyser(trace).per_task_status()
     first = status["Arrival (s)"].min()
     last = (status["Arrival (s)"] + status["Total (s)"]).max()
     assert lengths.sum() == pytest.approx(last - first, abs=1e-9)

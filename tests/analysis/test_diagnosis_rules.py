@@ -149,7 +149,40 @@ def selecting(columns: int, function: str = "getitem") -> Plan:
     return Plan(tasks)
 
 
+def filtering(rows: int, dtype: str = "bool") -> Plan:
+    """Of two partitions of 100 rows, a filter leaves so many rows."""
+    tasks = []
+    for n in (0, 1):
+        read = Task(layer("read_parquet", n), n, 0.0, 1.0, shape=(100, 4), **FRAME)
+        mask = Task(layer("ge", n), n, 1.0, 2.0, shape=(100,), type="pandas.Series", dtype=dtype)
+        keep = Task(layer("getitem", n), n, 2.0, 6.0, shape=(rows, 4), **FRAME)
+        needs = [read.key, mask.key]
+        tasks += [read, replace(mask, dependencies=needs[:1]), replace(keep, dependencies=needs)]
+    return Plan(tasks)
+
+
+def dropping(rows: int) -> Plan:
+    """Two partitions of 100 rows have no duplicates; so many rows are left of both."""
+    tasks = []
+    for n in (0, 1):
+        read = Task(layer("read_parquet", n), n, 0.0, 1.0, shape=(100, 4), **FRAME)
+        drop = Task(layer("drop_duplicates", n), n, 1.0, 5.0, shape=(100, 4), **FRAME)
+        tasks += [read, replace(drop, dependencies=[read.key])]
+    needs = [tasks[1].key, tasks[3].key]
+    tree = Task(layer("dropduplicates-tree", 0), 0, 5.0, 9.0, shape=(rows, 4), **FRAME)
+    use = Task(layer("sum", 0), 0, 9.0, 9.5, dependencies=[tree.key])
+    return Plan([*tasks, replace(tree, dependencies=needs), use])
+
+
 # fmt: off
+# Eight thread-seconds, on four threads.
+finds("filter-without-effect", "a filter that keeps all rows", filtering(100), rows=200, tasks=2,
+    costs=2.0, function="getitem")
+spares("a filter that removes some rows", filtering(99), "filter-without-effect")
+spares("a selection by something else", filtering(100, "int64"), "filter-without-effect")
+finds("filter-without-effect", "duplicates that do not exist", dropping(200), rows=200, tasks=3,
+    costs=3.0, function="drop_duplicates")
+spares("duplicates in other partitions", dropping(150), "filter-without-effect")
 finds("exploding-join", "a join of keys that repeat", joining(5000), rows=10_000, taken=200,
     times=50.0, input_size=20_000, size=400_000, tasks=2, largest=5000)
 spares("a join with as many rows as one side", joining(100), "exploding-join")
@@ -1067,6 +1100,21 @@ def raising(*errors: str, first: int = 2) -> Plan:
     return Plan(tasks)
 
 
+def timing_out(seconds: float, again: bool) -> Plan:
+    """Sixteen that end well take 1 s each, two of them 1.5 s; two run into a limit."""
+    tasks = four_lanes("ask", 1.0, 4)
+    tasks[0].stop = tasks[1].stop = 1.5
+    for number in (16, 17):
+        late = Task(f"ask-{number}", 0, 4.0, 4.0 + seconds, state="erred", thread=number)
+        late.exception = "TimeoutError('no answer')"
+        tasks.append(late)
+        if again:
+            begin = 5.0 + seconds
+            tasks.append(Task(late.key, 0, begin, begin + 1, thread=number))
+            late.became = "released"
+    return Plan(tasks)
+
+
 RECOMPUTED = four_lanes("load", 1.0, 4)
 for task, before in zip(RECOMPUTED[12:], RECOMPUTED, strict=False):
     task.key = before.key  # the first turn is done again
@@ -1085,6 +1133,10 @@ finds("failed-tasks", "errors that are nobody's", with_last(state="erred", becam
     exception="KeyError('shard')", ended_by="client-releases-keys-7"), severity="low", nobodys=True)
 finds("failed-tasks", "errors", RAISED, severity="high", function="parse", tasks=1,
     kinds=["ValueError in parse"], key="parse-5", raised_at="/home/me/work.py:7 parse", start=1.0)
+finds("failed-tasks", "time-outs that are far above what others take", timing_out(10.0, False),
+    limit={"ran": 10.0, "took": 1.0, "most": 1.5})
+finds("retried-tasks", "time-outs of attempts, near what others take", timing_out(1.2, True),
+    limit={"ran": pytest.approx(1.2), "took": 1.0, "most": 1.5})
 # Four task runs of 1 s, on four threads.
 finds("recomputation", "recomputation", Plan(RECOMPUTED), alone=True, function="load", seconds=1.0,
     tasks=4, lost=4.0, settings=[{"persist": "load"}])
@@ -1244,6 +1296,13 @@ finds(
     rhythm={"workers": 4, "shortest": pytest.approx(2.9), "longest": pytest.approx(3.1)}
     | {"others": 0, "memory": 73e6, "limit": 2e9},
 )
+
+
+def test_a_limit_that_all_tasks_run_into_is_held_against_nothing(tmp_path: Path) -> None:
+    tasks = four_lanes("ask", 1.0, 2, state="erred", exception="requests.ReadTimeout('5 s')")
+    limit = facts_of(found(Plan(tasks), tmp_path)["failed-tasks"])["limit"]
+
+    assert limit == pytest.approx({"ran": 1.0, "took": NAN, "most": NAN}, nan_ok=True)
 
 
 def test_what_died_is_told_apart_from_what_could_not_be_recorded(tmp_path: Path) -> None:

@@ -96,15 +96,15 @@ def test_what_looks_alike_is_not_found(plan: Plan, rule: str, tmp_path: Path) ->
     assert not found(plan, tmp_path, rule)
 
 
-def throttled(seconds: float, quota: float = 1.0) -> Plan:
+def throttled(seconds: float, quota: float = 1.0, **more: Any) -> Plan:
     """Plan 16 tasks of 1 s that wait for cores, in a group that is throttled for so long."""
     tasks = [replace(task, run_queue=0.6) for task in filled(["sum"], 1.0, count=16)]
     used = [
-        (worker, at, {"throttled_seconds": 100.0 + seconds * at / 4})
+        (worker, at, {"throttled_seconds": 100.0 + seconds * at / 4, "num_fds": 90})
         for worker in (0, 1)
         for at in (0.0, 4.0)
     ]
-    return Plan(tasks, used=used, limits={"cpu_group": "/pod", "cpu_quota": quota})
+    return Plan(tasks, used=used, limits={"cpu_group": "/pod", "cpu_quota": quota, **more})
 
 
 def test_a_group_whose_cpu_quota_is_used_up(tmp_path: Path) -> None:
@@ -118,3 +118,12 @@ def test_what_a_group_is_throttled_for_is_a_sum_of_cores(tmp_path: Path) -> None
     expected = {"stopped": 1.0, "settings": []}
     assert_found(throttled(4.0, 4.0), tmp_path / "4", "cpu-quota", **expected)
     assert "cpu-quota" not in found(throttled(0.1), tmp_path / "rarely")
+
+
+@pytest.mark.parametrize(("limit", "is_told"), [(100, True), (1024, False), (None, False)])
+def test_open_files_near_their_limit(limit: int | None, is_told: bool, tmp_path: Path) -> None:
+    plan = throttled(0.0, descriptor_limit=limit)
+    if not is_told:
+        assert "descriptor-limit" not in found(plan, tmp_path)
+    else:
+        assert_found(plan, tmp_path, "descriptor-limit", files=90, limit=100, workers=2)

@@ -124,7 +124,11 @@ def test_every_table_groups_by_step(analyser: TraceAnalyser) -> None:
 
 
 def test_tables_of_task_runs_end_in_their_step(analyser: TraceAnalyser) -> None:
-    for table in (analyser.per_task_bottleneck(), analyser.processed_tasks()):
+    for table in (
+        analyser.per_task_status(),
+        analyser.per_task_bottleneck(),
+        analyser.processed_tasks(),
+    ):
         assert table.columns[-1] == "Step"
         assert table["Step"].value_counts(dropna=False).to_dict() == {
             "load": 4, "fit": 3, np.nan: 3

@@ -15,7 +15,7 @@ from distributed import Client, LocalCluster
 from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
-from traces import ANY_RUNS, TASK_TIMES, made_trace, task_statuses
+from traces import ANY_RUNS, TASK_TIMES, made_trace
 
 import dasfprof
 from dasfprof import Trace, TraceAnalyser
@@ -40,7 +40,7 @@ WHOLE = {
 
 
 def by_hand(*runs: dict[str, Any], **options: Any) -> pd.DataFrame:
-    return task_statuses(made_trace(runs, **options))
+    return TraceAnalyser(made_trace(runs, **options)).per_task_status()
 
 
 def test_each_stage_counts_for_its_status() -> None:
@@ -49,6 +49,7 @@ def test_each_stage_counts_for_its_status() -> None:
     assert table["Arrival (s)"].tolist() == [0.0]
     assert table[STATUSES].to_numpy().tolist() == [[1.0, 2.0 + 0.5 + 4.0, 1.0 + 0.25, 16.0, 0.75]]
     assert table["Total (s)"].tolist() == [25.5]
+    assert table["Dominant Status"].tolist() == ["Running"]
 
 
 def test_a_task_that_is_sent_at_once_was_runnable_then() -> None:
@@ -130,7 +131,7 @@ def test_a_clock_is_put_right_by_what_must_come_after_what() -> None:
     trace = made_trace([shifted(100.0)])
 
     assert clock_offsets(trace).tolist() == [100.0, 0.0]
-    assert task_statuses(trace)[STATUSES].equals(by_hand(WHOLE)[STATUSES])
+    assert TraceAnalyser(trace).per_task_status()[STATUSES].equals(by_hand(WHOLE)[STATUSES])
 
 
 def test_workers_of_one_boot_share_a_clock() -> None:
@@ -161,7 +162,8 @@ def test_one_bound_moves_a_clock_no_further_than_it_says() -> None:
 def test_an_empty_run_has_empty_tables(plugin: str) -> None:
     analyser = TraceAnalyser(made_trace([], scheduler=plugin == "SchedulerPlugin"))
 
-    assert len(analyser.per_function_status()) == 0
+    assert len(analyser.per_task_status()) == len(analyser.per_function_status()) == 0
+    assert list(TraceAnalyser([]).per_task_status()) == list(by_hand(WHOLE))
 
 
 # --- properties ----------------------------------------------------------------------------------
@@ -171,11 +173,12 @@ def assert_whole(runs: list[dict[str, Any]], scheduler: bool, same_boot: bool) -
     boot = "scheduler's" if same_boot else None
     workers = [{"boot_id": boot}, {"boot_id": "other"}]
     analyser = TraceAnalyser(made_trace(runs, workers=workers, scheduler=scheduler))
-    tasks, functions = task_statuses(analyser.trace), analyser.per_function_status()
+    tasks, functions = analyser.per_task_status(), analyser.per_function_status()
 
     assert (tasks[STATUSES].sum(axis=1) - tasks["Total (s)"]).abs().max() == 0
     assert not (tasks[STATUSES] < 0).any(axis=None)
     assert tasks["Total (s)"].notna().all()
+    assert tasks["Dominant Status"].notna().all()
     assert (functions[STATUSES].sum(axis=1) - functions["Total (s)"]).abs().max() <= 1e-9
     assert functions["Task Runs"].sum() == len(runs)
 
@@ -215,7 +218,7 @@ def real_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_real_task_runs_wait_as_planted(real_run: Path) -> None:
     trace = Trace.from_database(real_run)
-    table = task_statuses(trace).set_index("Task Key")
+    table = TraceAnalyser(trace).per_task_status().set_index("Task Key")
 
     assert len(table) == 7
     assert (table[STATUSES].sum(axis=1) - table["Total (s)"]).abs().max() == 0
@@ -226,6 +229,7 @@ def test_real_task_runs_wait_as_planted(real_run: Path) -> None:
     assert naps["Inqueue (s)"].sum() >= 5 * 0.5
     # All six naps take 1.5 s, and the last task arrives a little later than they.
     assert table.loc["last-0", "Not started (s)"] >= 0.5
+    assert table.loc["last-0", "Dominant Status"] == "Not started"
     # The total agrees with the scheduler's own two times.
     tasks = trace.tasks.set_index(pd.Index(trace.keys.texts(trace.tasks["key_id"].to_numpy())))
     whole = (tasks["known"] - tasks["scheduler_waiting"])[table.index]
@@ -267,7 +271,7 @@ def test_a_failed_run_that_nobody_wanted_any_more_ends_on_its_worker(tmp_path: P
             time.sleep(0.01)
     trace = Trace.from_database(tmp_path)
     runs = trace.tasks.assign(key=trace.keys.texts(trace.tasks["key_id"].to_numpy()))
-    table = task_statuses(trace)
+    table = TraceAnalyser(trace).per_task_status()
 
     # Its first two errors were told, and it was tried again.
     tried = runs[runs["key"] == "fail-0"]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from refuters import refute
 from refuters.figures import without_units
-from traces import Plan, T, Task, task_statuses
+from traces import Plan, T, Task
 from traces.hung import ADDRESS, ENDED, FIRST, PERSON, SIGINT, Hung, client, ended_in, hung
 
 from dasfprof import TraceAnalyser
@@ -293,7 +293,7 @@ def test_tasks_that_no_worker_had_are_listed(tmp_path: Path) -> None:
 
 def test_status_tables_and_task_table_have_the_rows(tmp_path: Path) -> None:
     analyser = hung(closed=False).write(tmp_path)
-    (task,) = task_statuses(analyser.trace).to_dict("records")
+    (task,) = analyser.per_task_status().to_dict("records")
     assert (task["Task Key"], task["State"]) == ("f-1", "running")
     assert abs(task["Running (s)"] - 20.0) < 0.01
     (task,) = analyser.per_task_bottleneck().to_dict("records")

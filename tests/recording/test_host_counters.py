@@ -6,6 +6,7 @@ Beside a cluster in this process, Dask's own monitor would read what is put in t
 from __future__ import annotations
 
 import os
+import resource
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -20,6 +21,7 @@ from dasfprof.recording.probes import process
 from dasfprof.recording.probes.gpu import GpuProbe
 from dasfprof.recording.probes.host import ResourceProbe
 from dasfprof.schema.resources import RESOURCE_USAGE
+from dasfprof.system import descriptor_limit
 
 
 def test_counters_that_go_back_leave_psutil_s_memory_alone(
@@ -194,6 +196,10 @@ def test_a_quota_of_the_kernel_is_read(quota_of_a_core: Path) -> None:
     command = [sys.executable, "-c", _THROTTLED_PROGRAM, str(quota_of_a_core / "cgroup.procs")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     assert done.stdout == "0.03\n", done.stderr
+
+
+def test_the_limit_of_open_files_is_the_system_s() -> None:
+    assert descriptor_limit() == resource.getrlimit(resource.RLIMIT_NOFILE)[0]
 
 
 def test_swap_in_use_is_what_the_kernel_tells() -> None:

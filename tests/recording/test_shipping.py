@@ -301,6 +301,7 @@ TABLES = (
     "per_function_bottleneck",
     "per_task_bottleneck",
     "per_worker_task_balance",
+    "per_task_status",
     "processes_resource_usage",
     "time_accounting",
     "transfers",

@@ -101,6 +101,9 @@ def test_the_first_error_of_each_task_run(client: Client, handler: Kept, tmp_pat
     assert (other["level"], other["exception"]) == ("WARNING", "ZeroDivisionError")
     rest = [(row["level"], row["message"]) for row in rows if not row["error"]]
     assert sorted(rest) == [("ERROR", "and again")] * 3 + [("WARNING", "only a warning")] * 3
+    table = TraceAnalyser(tmp_path, progress=False).diagnose()
+    (finding,) = table[table["Rule"] == "swallowed-errors"].to_dict("records")
+    assert finding["Finding"].startswith("3 of 3 task runs of swallow logged an error")
 
 
 def test_a_record_that_cannot_be_noted(

@@ -207,3 +207,19 @@ def unused_columns(said: Said, evidence: Evidence) -> Iterator[str]:
             kept[row["key"][0]] = (*row["shape"], 1)[1]
     if len(made) < said["tasks"] or sum(kept.values()) < said["used"]:
         yield f"{len(made)} results with {said['columns']} columns, of which {kept} are kept"
+
+
+@refuter("filter-without-effect")
+def filter_without_effect(said: Said, evidence: Evidence) -> Iterator[str]:
+    """Look for a layer of the function that took and returned as many rows."""
+    runs, layers = _tables(evidence), dict[Any, list[tuple[float, set[float]]]]()
+    for row in runs.values():
+        if key_split(row["key"]) == said.function and isinstance(row["key"], tuple):
+            taken = {_length(runs[repr(key)]) for key in row["dependencies"] if repr(key) in runs}
+            layers.setdefault(row["key"][0], []).append((_length(row), taken))
+    for layer in layers.values():
+        if sum(rows for rows, _ in layer) == said["rows"] and all(
+            taken == {rows} for rows, taken in layer
+        ):
+            return
+    yield f"no layer of {said.function} takes and returns {said['rows']} rows"

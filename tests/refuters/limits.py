@@ -64,11 +64,16 @@ def resource_limit(said: Said, evidence: Evidence) -> Iterator[str]:
     yield from exceeds(said["share"], said["idle"] / evidence.thread_seconds, "its share")
 
 
-@refuter("cpu-quota")
+@refuter("cpu-quota", "descriptor-limit")
 def limits_of_processes(said: Said, evidence: Evidence) -> Iterator[str]:
     """Compare with what the headers and the samples of workers say."""
     facts = [header.get("worker", {}) for header in evidence.headers]
     samples = evidence.rows("Resource Usage")
+    if said.rule == "descriptor-limit":
+        yield from exceeds(said["files"], samples.numbers("num_fds").max(), "open files")
+        if said["limit"] not in [each.get("descriptor_limit") for each in facts]:
+            yield "no worker has that limit"
+        return
     if said["quota"] not in [each.get("cpu_quota") for each in facts]:
         yield "no worker has that quota"
     counted = samples.numbers("throttled_seconds")

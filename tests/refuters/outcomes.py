@@ -43,10 +43,28 @@ def retried_tasks(said: Said, evidence: Evidence) -> Iterator[str]:
     # Whether what was taken back before it began was an attempt, the sentence leaves open.
     low, high = (len(failed) / max(len(all_), 1) for all_ in (every, evidence.runs))
     yield from lies(said["share"], low, high, "their share")
+    yield from _time_outs(said, evidence)
     if not is_most(str(said.function), most([row["function"] for row in failed])):
         yield f"most failed in another function than {said.function}"
     if not is_most(said["category"], most([category(row.get("exception")) for row in failed])):
         yield f"most did not fail with {said['category']}"
+
+
+def _time_outs(said: Said, evidence: Evidence) -> Iterator[str]:
+    """Compare the seconds of attempts that timed out with those of attempts that ended well."""
+    own = attempts(evidence).where(lambda row: row["function"] == said.function)
+    late = own.where(lambda row: "Timeout" in category(row.get("exception")))
+    well = own.where(lambda row: row["ended"] == "memory").numbers("duration")
+    told = said["limit"]
+    if not told:
+        return
+    middle = float(np.median(late.numbers("duration"))) if len(late) else float("nan")
+    yield from differs(told["ran"], middle, "seconds until the time-out")
+    if np.isfinite(told["most"]) != bool(len(well)):
+        yield f"{len(well)} ended well"
+    elif len(well):
+        yield from differs(told["took"], float(np.median(well)), "the median that ended well")
+        yield from differs(told["most"], float(well.max()), "the longest that ended well")
 
 
 @refuter("failed-tasks")
@@ -63,6 +81,7 @@ def failed_tasks(said: Said, evidence: Evidence) -> Iterator[str]:
         if row["ended"] == "erred" and ("noted" in row or not is_killed(row))
     ]
     yield from differs(said["tasks"], len(erred), "tasks that ended in an error")
+    yield from _time_outs(said, evidence)
     if said.function not in {row["function"] for row in erred}:
         yield f"no task of {said.function} ended in an error"
     scheduled = evidence.rows("Task Run").where(by_client)
@@ -216,3 +235,23 @@ def cancelled_tasks(said: Said, evidence: Evidence) -> Iterator[str]:
     )
     more = len(evidence.runs.where(lambda row: row["state"] in ("cancelled", "released")))
     yield from exceeds(said["tasks"], len(given_up) + more, "tasks that clients gave up")
+
+
+@refuter("swallowed-errors")
+def swallowed_errors(said: Said, evidence: Evidence) -> Iterator[str]:
+    """Count task runs that logged an error and have None as their result."""
+    logged = {
+        (repr(row["key"]), row["run_id"]) for row in evidence.rows("Log Record") if row["error"]
+    }
+    done = [
+        row
+        for row in evidence.runs
+        if row["state"] == "memory" and row["function"] == said.function
+    ]
+    silent = [
+        row
+        for row in done
+        if row["type"] == "NoneType" and (repr(row["key"]), row["run_id"]) in logged
+    ]
+    yield from differs(said["silent"], len(silent), "task runs that logged and returned None")
+    yield from differs(said["tasks"], len(done), "task runs of the function")

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import numpy as np
+
 from dasfprof.database.reader import TraceFile
 from dasfprof.text import format_duration
 from refuters.evidence import Evidence
-from refuters.figures import Said
+from refuters.figures import Said, exceeds, is_at_least
 from refuters.registry import refuter
 
 
@@ -54,6 +56,30 @@ def _client_gone(note: str, evidence: Evidence) -> Iterator[str]:
                 gone = format_duration(end["clock"][0] - end["since"])
                 if f"gone for {gone}." not in note:
                     yield f"the client was gone for {gone}"
+
+
+@refuter("clock-skew")
+def clock_skew(said: Said, evidence: Evidence) -> Iterator[str]:
+    """Compare with what messages between workers and the scheduler allow."""
+    delays = np.abs(evidence.rows("Clock").numbers("scheduler_delay"))
+    runs = evidence.runs
+    seen = np.concatenate(
+        [
+            np.abs(runs.numbers("received") - runs.numbers("sent")),
+            np.abs(runs.numbers("done") - runs.numbers("known")),
+            delays,
+        ]
+    )
+    seen = seen[np.isfinite(seen)]
+    yield from exceeds(abs(said["ahead"]), float(seen.max(initial=0.0)), "a clock's distance")
+    if np.isfinite(said["within"]):
+        boots = {header.get("host"): header.get("boot_id") for header in evidence.headers}
+        there = runs.where(lambda row: boots.get(row["host"]) == boots.get(said["host"]))
+        begun = there.where(lambda row: row["noted"].get("stolen") is None)
+        most = np.nanmin(begun.numbers("received") - begun.numbers("sent"), initial=np.inf)
+        least = np.nanmax(there.numbers("done") - there.numbers("known"), initial=-np.inf)
+        if len(begun) == len(there) and not is_at_least(said["within"], (most - least) / 2):
+            yield f"messages leave {most - least:g} s between which its distance may be"
 
 
 @refuter("rule-failed")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 from opened_pages import EVENTS, GUTTER, LOAD, RULER, SUM, OpenedPage, Opener, assert_exported
-from traces import task_statuses, write_trace
+from traces import write_trace
 
 from dasfprof import TraceAnalyser
 from dasfprof.analysis.model.thread_time import HELPS, ThreadTime
@@ -39,7 +39,7 @@ def test_head_tells_what_ran_and_on_what_time_was_spent(
 def test_exported_task_runs_equal_the_tables(page: OpenedPage, analyser: TraceAnalyser) -> None:
     exported = pd.DataFrame(page.download("#task-csv")).set_index("Task Key")
     longest = analyser.per_task_bottleneck().set_index("Task Key")
-    status = task_statuses(analyser.trace).set_index("Task Key")
+    status = analyser.per_task_status().set_index("Task Key")
     # The page holds whole microseconds.
     assert exported.index[0] == longest.index[0] == LOAD_0
     for key in longest.index:

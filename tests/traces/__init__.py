@@ -15,7 +15,7 @@ Take the first of these that can say what the test is about:
 """
 
 from traces.events import T, compute, managed, record, usage, write_as_dasf, write_trace
-from traces.in_memory import ANY_RUNS, TASK_TIMES, made_trace, task_statuses
+from traces.in_memory import ANY_RUNS, TASK_TIMES, made_trace
 from traces.plans import Plan, Task, filled, held_results
 from traces.rows import Plugin, row
 
@@ -33,7 +33,6 @@ __all__ = [
     "managed",
     "record",
     "row",
-    "task_statuses",
     "usage",
     "write_as_dasf",
     "write_trace",

@@ -234,21 +234,3 @@ def any_run(draw: st.DrawFn) -> dict[str, Any]:
 
 
 ANY_RUNS = st.lists(any_run(), min_size=1, max_size=6)
-
-
-def task_statuses(trace: Trace) -> pd.DataFrame:
-    """Give the seconds of each task run by status, also of those that did not end."""
-    run = Run.from_trace(trace).whole
-    total = run.times.known - run.times.arrival
-    order = np.lexsort((run.times.arrival, -total))
-    table = pd.DataFrame(
-        {
-            "Task Key": run.keys.texts(run.tasks["key_id"].to_numpy()),
-            "Function": run.tasks["function"].astype(object),
-            "State": run.tasks["state"].astype(object),
-            "Arrival (s)": run.times.arrival,
-            **{f"{name} (s)": seconds for name, seconds in run.statuses.items()},
-            "Total (s)": total,
-        }
-    )
-    return table.take(order).reset_index(drop=True)

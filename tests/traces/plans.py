@@ -168,6 +168,8 @@ class Plan:
     #: Time and bytes of readings of the scheduler's process, and of the client's.
     scheduler_memory: Sequence[tuple[float, int]] = ()
     client_memory: Sequence[tuple[float, int]] = ()
+    #: At each of the scheduler's readings, the tasks that it knew.
+    scheduler_tasks: Sequence[int] = ()
     #: Of each worker, bytes; 0: none.
     memory_limit: int = 0
     #: Of each worker, what its own files tell of its memory; none: nothing.
@@ -317,8 +319,8 @@ class Plan:
             if task.released is not None
         ]
         states = [
-            row(SCHEDULER_STATE, timestamp=T + at, occasion="interval", memory=size, tasks={})
-            for at, size in self.scheduler_memory
+            row(SCHEDULER_STATE, timestamp=T + at, occasion="interval", memory=size, tasks=tasks)
+            for (at, size), tasks in zip(self.scheduler_memory, self._known_tasks(), strict=True)
         ]
         header = {**self._header(), "releases": self.releases, "pid": 10}
         Plugin(directory, "SchedulerPlugin", **header).write(
@@ -329,6 +331,11 @@ class Plan:
             (WORKER_REMOVED, _rows(WORKER_REMOVED, left)),
             (SCHEDULER_STATE, states),
         )
+
+    def _known_tasks(self) -> list[dict[str, dict[str, int]]]:
+        if not self.scheduler_tasks:
+            return [{}] * len(self.scheduler_memory)
+        return [{"f": {"memory": count}} for count in self.scheduler_tasks]
 
     def _stimulus(self, graph: int) -> str:
         if self.taken_up:

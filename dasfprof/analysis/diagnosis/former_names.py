@@ -31,5 +31,6 @@ FORMER_NAMES = {
     "process-lock": "per-process-lock",
     "waits-in-turn": "shared-bottleneck",
     "missing-evidence": "incomplete-trace",
+    "clocks-apart": "clock-skew",
     "memory-grows": "memory-growth",
 }

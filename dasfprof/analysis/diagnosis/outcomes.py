@@ -1,4 +1,4 @@
-"""Rules about the outcomes of tasks: errors and retries."""
+"""Rules about the outcomes of tasks: errors, retries, and errors that are logged, not raised."""
 
 from __future__ import annotations
 
@@ -12,9 +12,69 @@ from dasfprof.analysis.diagnosis.registry import Finding, Places, rule
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
 from dasfprof.analysis.model.attempts import WORKER_CLOSED, WORKER_LOST
 from dasfprof.analysis.run.run_end import CANCELLED, DROPPED, cancelled_runs
+from dasfprof.analysis.trace.under_way import RUN
 from dasfprof.analysis.under_way.failed_tasks import blocked_by_errors, ended_with_the_run
-from dasfprof.analysis.wording import Count, Seconds, Share
-from dasfprof.text import excerpt
+from dasfprof.analysis.wording import Count, Figures, Seconds, Share
+from dasfprof.database.columns import Array
+from dasfprof.text import elide, excerpt
+
+# --- What to do about time-outs -------------------------------------------------------------------
+
+#: Suffixes of the names of exceptions that report a time limit.
+_TIME_OUTS = ("TimeoutError", "Timeout", "TimeoutExpired")
+#: Threshold: if the time limit is at least this multiple of the function's longest task, it is not
+#: too short.
+_FAR = 2.0
+
+
+def is_time_out(category: object) -> bool:
+    """Return whether errors of a category report that a time limit was exceeded."""
+    return str(category).endswith(_TIME_OUTS)
+
+
+def find_limit(run: RunFigures, name: str, category: object) -> Figures | None:
+    """Return durations of a function whose tasks timed out, or None for other kinds of errors.
+
+    These are the median duration of task runs that timed out, and the median and the maximum
+    duration of task runs that succeeded. The last two are NaN if no task run succeeded.
+    """
+    if not is_time_out(category):
+        return None
+    of_function = run.attempts[(run.attempts["function"] == name).to_numpy(dtype=bool)]
+    seconds = of_function["run"].to_numpy(dtype=float)
+    late = np.array([is_time_out(category) for category in of_function["category"]], dtype=bool)
+    ran, took = seconds[late], seconds[of_function["succeeded"].to_numpy(dtype=bool)]
+    most = Seconds(np.fmax.reduce(took, initial=np.nan))
+    return Figures(ran=_median(ran), took=_median(took), most=most)
+
+
+def limit_or_cause(limit: Figures) -> str:
+    """Return the advice about time-outs, as a template for the figures `function` and `limit`."""
+    begin = "Compare the time that {function} takes with its limit:"
+    given = "tasks that timed out had run for {limit.ran} (the median)"
+    if np.isnan(limit.most):
+        return (
+            f"{begin} {given}. None of its tasks succeeded, so how long they take is unknown. "
+            "Run one of them without the limit."
+        )
+    advice = (
+        "The limit is high enough. Find out what these tasks waited for, and retry only that step "
+        "inside {function}."
+        if limit.ran >= _FAR * limit.most
+        else "Set the limit well above these times, or give each task less to do."
+    )
+    return (
+        f"{begin} tasks that succeeded took {{limit.took}} (the median) and at most "
+        f"{{limit.most}}, and {given}. {advice}"
+    )
+
+
+def _median(seconds: Array) -> Seconds:
+    seconds = seconds[np.isfinite(seconds)]
+    return Seconds(np.median(seconds) if len(seconds) else "nan")
+
+
+# --- Rules about what became of tasks: failed, or never ended -------------------------------------
 
 #: Thresholds of failures: fraction of the seconds of all tasks, and fraction of all attempts.
 _FAILED_SECONDS = 0.02
@@ -41,12 +101,15 @@ def retried_tasks(run: RunFigures) -> Iterator[Finding]:
     retried = attempts[is_retried]
     name, category = _most(retried["function"]), _most(retried["category"])
     message = retried["message"].to_numpy()[(retried["category"] == category).to_numpy()][0]
+    limit = find_limit(run, name, category)
     yield Finding.of(
         "retried-tasks",
         "{attempts:attempt} failed and were retried, most with {category} in {function}: "
         "{lost} of thread time.",
         "That is {share} of all attempts. First message: {message} See processed_tasks().",
-        "Prevent the failures of {function}: fix their cause, or catch {category} inside "
+        limit_or_cause(limit)
+        if limit
+        else "Prevent the failures of {function}: fix their cause, or catch {category} inside "
         "{function} and retry only the step that fails. retries= runs the complete task "
         "again.",
         function=name,
@@ -55,6 +118,7 @@ def retried_tasks(run: RunFigures) -> Iterator[Finding]:
         lost=Seconds(seconds[is_retried].sum()),
         share=Share(is_retried.mean()),
         message=excerpt(message),
+        limit=limit,
         seconds=run.saved(
             float(seconds[is_retried].sum()) / run.threads,
             running=run.with_durations((run.trace.tasks["state"] == "erred").to_numpy(bool), 0.0),
@@ -87,7 +151,7 @@ def failed_tasks(run: RunFigures) -> Iterator[Finding]:
     name = str(first["function"])
     pairs = zip(erred["category"], erred["function"], strict=True)
     kinds = list(dict.fromkeys(f"{category} in {function}" for category, function in pairs))
-    line = first["raised_at"]
+    line, limit = first["raised_at"], find_limit(run, name, first["category"])
     # A client had cancelled these tasks, so their errors may result from the cancellation.
     runs = run.trace.tasks
     gone = (
@@ -107,6 +171,8 @@ def failed_tasks(run: RunFigures) -> Iterator[Finding]:
         "Fix the error, unless it results from the cancellation. A client had cancelled these "
         "tasks before the scheduler learned of their errors, so no result depends on them."
         if nobodys
+        else limit_or_cause(limit)
+        if limit
         else "Fix {function}, or pass retries= if the error is temporary. Tasks that depend on "
         "these have no result.",
         function=name,
@@ -119,6 +185,7 @@ def failed_tasks(run: RunFigures) -> Iterator[Finding]:
         raised_at=excerpt(str(line)) if isinstance(line, str) else None,
         never_ran={other: Count(number) for other, number in never_ran.items()},
         _by_function=", ".join(f"{number} of {other}" for other, number in never_ran.items()),
+        limit=limit,
         severity="low" if nobodys else "high",
         worker=str(run.workers.labels[first["worker"]]),
         start=run.trace.seconds_at(first["start"]),
@@ -142,3 +209,50 @@ def _failures(run: RunFigures, attempts: pd.DataFrame) -> Places:
 def _most(column: pd.Series) -> str:
     """Return the most frequent text of a column."""
     return str(Counter(column.tolist()).most_common(1)[0][0])
+
+
+# --- The rule about tasks that log an error and return None, which count as succeeded -------------
+
+_NONE = "NoneType"
+#: Threshold (fraction of a function's results): severity is medium if as many results are missing.
+_MANY = 0.5
+
+
+@rule("swallowed-errors")
+def swallowed_errors(run: RunFigures) -> Iterator[Finding]:
+    """Find functions whose task runs log an error and return None."""
+    tasks, logged = run.trace.tasks, run.trace.logs
+    logged = logged[logged["error"] == 1]
+    if not len(logged):
+        return
+    ended = (tasks["state"] == "memory").to_numpy(dtype=bool)
+    nothing = ended & (tasks["type"] == _NONE).to_numpy(dtype=bool)
+    runs = pd.MultiIndex.from_frame(tasks[RUN])
+    loggers = pd.MultiIndex.from_frame(logged[RUN])
+    silent: Array = nothing & runs.isin(loggers)
+    codes = tasks["function"].cat.codes.to_numpy()
+    numbers, counts = np.unique(codes[silent], return_counts=True)
+    for code, count in zip(numbers.tolist(), counts.tolist(), strict=True):
+        of_function = codes == code
+        total, empty = int((of_function & ended).sum()), int((of_function & nothing).sum())
+        first = logged[loggers.isin(runs[of_function & silent])].iloc[0]
+        name = str(run.function_names[code])
+        yield Finding.of(
+            "swallowed-errors",
+            "{silent} of {tasks:task run} of {function} logged an error and returned None. If "
+            "they caught an error, Dask does not know about it and counts them as succeeded.",
+            f"{'All {tasks}' if empty == total else '{empty} of {tasks}'} results of "
+            "{function} are None. First logged error: {error} at {line}: {message}",
+            "Check what {function} logs. Let it raise the errors that it cannot handle: Dask "
+            "then reports the task and does not run tasks that depend on it. If it is meant to "
+            "return None, ignore this finding.",
+            silent=Count(count),
+            empty=Count(empty),
+            tasks=Count(total),
+            error=first["exception"] if isinstance(first["exception"], str) else first["level"],
+            line=elide(first["line"], 120),
+            message=excerpt(str(first["message"])),
+            at_least="medium" if count >= _MANY * total else "low",
+            at_most="medium",
+            function=name,
+        )

@@ -47,7 +47,7 @@ for module in pkgutil.iter_modules(diagnosis.__path__):
 #: Order of the rules. It decides between findings of equal severity and equal seconds.
 ORDER = names_of("""
 lost-workers cancelled-tasks recomputation unfinished-run killed-worker-errors
-retried-tasks failed-tasks slow-startup warm-up
+retried-tasks failed-tasks swallowed-errors slow-startup warm-up
 repeated-gathers large-gathers slow-tokenization large-objects-in-graph distributed-lock
 missing-secede resource-limit
 tasks-too-small scheduler-bound slow-dispatch slow-deserialization client-bound
@@ -56,8 +56,8 @@ slowing-functions data-skew stragglers slow-worker load-imbalance poor-placement
 memory-growth transfer-bound spilling paused-workers host-memory-full serial-chain
 too-few-tasks row-wise dominant-function gil-contention cpu-quota cpu-oversubscribed
 garbage-collection per-process-lock exploding-join repeated-reads chunk-mismatch small-requests
-io-bound shared-bottleneck blocked-tasks gpu-idle gpu-memory-full idle-threads
-unused-columns incomplete-trace
+io-bound shared-bottleneck blocked-tasks gpu-idle gpu-memory-full descriptor-limit idle-threads
+filter-without-effect unused-columns incomplete-trace clock-skew
 """)
 RULES = {slug: REGISTERED[slug] for slug in (*ORDER, *sorted(REGISTERED.keys() - {*ORDER}))}
 
@@ -67,7 +67,7 @@ FIRST = ("failed-tasks", "killed-worker-errors", "unfinished-run", "lost-workers
 #: Name of the rule whose findings report that another rule failed.
 FAILED = "rule-failed"
 #: Rules about the recording itself.
-OF_RECORDING = (FAILED, "incomplete-trace")
+OF_RECORDING = (FAILED, "incomplete-trace", "clock-skew")
 
 logger = logging.getLogger(__name__)
 

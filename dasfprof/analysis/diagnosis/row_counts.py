@@ -1,4 +1,4 @@
-"""Rules about dataframes: joins that multiply rows, and unused columns."""
+"""Rules about dataframes: joins that multiply rows, filters without effect, and unused columns."""
 
 from __future__ import annotations
 
@@ -19,6 +19,13 @@ _EXPLODES = 10.0
 #: Name of the function that selects columns, or selects rows by a second input. Thresholds of a
 #: dataframe with unused columns: its number of columns, and the fraction of them that is used.
 _SELECTS, _COLUMNS, _USED = "getitem", 4, 0.5
+#: Functions with which drop_duplicates() begins and ends, and functions in between, which move
+#: rows.
+_DROPS, _TREE, _DROPPED = "drop_duplicates", "dropduplicates-tree", "call_with_list_arg"
+_MOVES = (
+    *(_TREE, "operation", "shuffle-transfer", "shuffle-barrier", "p2pshuffle"),
+    *("taskshuffle", "group-taskshuffle", "split-taskshuffle"),
+)
 
 
 def _layers(run: RunFigures, names: tuple[str, ...]) -> Iterator[tuple[str, Array]]:
@@ -66,6 +73,78 @@ def exploding_join(run: RunFigures) -> Iterator[Finding]:
         costs=costs / run.threads,
         at_least="low",
     )
+
+
+@rule("filter-without-effect")
+def filter_without_effect(run: RunFigures) -> Iterator[Finding]:
+    """Find the most expensive filter or drop_duplicates() among those that remove no row."""
+    frames = frames_of(run.trace)
+    filters = []
+    for name, rows in _layers(run, (_SELECTS, _DROPS)):
+        if name == _SELECTS:
+            steps, before = rows, _passed(run, rows)
+        else:
+            steps, after = _dropping(run, rows)
+            inputs = frames.inputs(rows)
+            before = np.nan if inputs is None else frames.rows[inputs].sum()
+            before = before if before == after else np.nan
+        if before > 0:
+            filters.append((float(run.working[steps].sum()), name, steps, before))
+    if not filters:
+        return
+    costs, name, steps, before = max(filters, key=lambda each: each[0])
+    yield Finding.of(
+        "filter-without-effect",
+        "drop_duplicates() removes none of {rows:row}."
+        if name == _DROPS
+        else "A filter removes none of {rows:row}.",
+        "In total, {tasks:task} of this operation received and returned the same number of rows.",
+        "Remove this operation if your data never needs it.",
+        function=name,
+        rows=Count(before),
+        tasks=Count(len(steps)),
+        costs=costs / run.threads,
+        at_most="medium",
+    )
+
+
+def _passed(run: RunFigures, rows: Array) -> float:
+    """Return the number of dataframe rows that the filters in `rows` returned.
+
+    The result is NaN if some of these task runs are not filters, or if a filter removed any row.
+    A filter has two inputs: a dataframe or series, and a series of booleans.
+    """
+    frames, tasks = frames_of(run.trace), run.trace.tasks
+    uses = np.isin(frames.takers, rows)
+    takers, givers = frames.takers[uses], frames.givers[uses]
+    is_mask = tasks["dtype"].astype(str).str.startswith("bool").to_numpy()[givers]
+    if (
+        frames.is_known[rows].all()
+        and run.trace.keys.are_tuples(tasks["key_id"].to_numpy()[rows]).all()
+        and (np.bincount(takers, minlength=len(tasks))[rows] == 2).all()
+        and (np.bincount(takers[is_mask], minlength=len(tasks))[rows] >= 1).all()
+        and (frames.rows[takers] == frames.rows[givers]).all()
+    ):
+        return float(frames.rows[rows].sum())
+    return float("nan")
+
+
+def _dropping(run: RunFigures, rows: Array) -> tuple[Array, float]:
+    """Return all task runs of a drop_duplicates(), and the number of rows that it returned.
+
+    The number is NaN if it is unknown.
+    """
+    frames, names = frames_of(run.trace), run.function_names.astype(str)[run.functions.codes]
+    steps, takers = [rows], rows
+    while len(takers):
+        takers = np.unique(frames.takers[np.isin(frames.givers, steps[-1])])
+        if not len(takers) or not np.isin(names[takers], _MOVES).all():
+            break
+        steps.append(takers)
+    if len(takers) and (names[takers] == _DROPPED).all():
+        steps.append(takers)
+    is_last = len(steps) > 1 and np.isin(names[steps[-1]], (_DROPPED, _TREE)).all()
+    return np.concatenate(steps), float(frames.rows[steps[-1]].sum()) if is_last else float("nan")
 
 
 @rule("unused-columns", explains="spilling")

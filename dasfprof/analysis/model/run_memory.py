@@ -363,6 +363,16 @@ def memory_of_others(run: Run) -> dict[str, Readings]:
     return {name: reading for name, reading in readings.items() if len(reading.time)}
 
 
+def tasks_of_scheduler(run: Run) -> Readings | None:
+    """Return the number of tasks that the scheduler knew over time, or None if unknown."""
+    states = run.scheduler_states
+    if not len(states):
+        return None
+    counted = [sum(sum(counts.values()) for counts in tasks.values()) for tasks in states["tasks"]]
+    host = run.workers["host"].iloc[int(states["worker_id"].iloc[0])]
+    return _readings(run, host, states.assign(memory=np.array(counted, dtype=float)))
+
+
 def _readings(run: Run, host: str, table: pd.DataFrame) -> Readings:
     read = table.reindex(columns=["time", "memory"]).dropna().sort_values("time", kind="stable")
     return Readings(str(host), run.since_begin(read["time"]), read["memory"].to_numpy(dtype=float))

@@ -48,6 +48,26 @@ def clock_offsets(trace: Trace) -> Array:
 
 
 @once_per_trace
+def clock_errors(trace: Trace) -> Array:
+    """Return the maximum error of each of `clock_offsets` in seconds, which is half its interval.
+
+    The error is 0 for the scheduler's clock, and infinite if a bound is unknown. If the bounds
+    contradict each other, no constant offset is possible, and the result is half the distance
+    between the bounds.
+
+    Returns
+    -------
+    array
+        Seconds, for each row of `Trace.workers`.
+    """
+    clocks, scheduler = _clocks(trace.workers)
+    lower, upper = message_bounds(trace)
+    errors = np.abs(upper - lower) / 2
+    errors[scheduler] = 0.0
+    return errors[clocks]
+
+
+@once_per_trace
 def message_bounds(trace: Trace) -> tuple[Array, Array]:
     """Return the minimum and maximum offset of each clock that the times of messages allow."""
     clocks, _ = _clocks(trace.workers)

@@ -1,4 +1,4 @@
-"""Statuses of task runs: what they waited for and did, by function and step."""
+"""Statuses of task runs: what they waited for and did, in total and by function and step."""
 
 from __future__ import annotations
 
@@ -12,7 +12,13 @@ from dasfprof.analysis.numeric.groups import Groups, GroupSums, ratio
 from dasfprof.analysis.run import Run
 from dasfprof.analysis.run.open_runs import OPEN_STATES
 from dasfprof.analysis.run.slots import STATUSES
-from dasfprof.analysis.tables.columns import text
+from dasfprof.analysis.tables.columns import (
+    LISTED,
+    first_rows,
+    folded,
+    origin_columns,
+    text,
+)
 from dasfprof.analysis.tables.questions import InParts, question
 from dasfprof.analysis.under_way.causes import find_causes
 from dasfprof.analysis.under_way.from_trace import state_from_trace
@@ -65,6 +71,71 @@ _NO_CAUSE = "It is unknown whether they would have ended."
 _NOTHING = "The times of its task runs are unknown."
 
 
+def _in_order(table: pd.DataFrame) -> Array:
+    return np.lexsort((table["Arrival (s)"], -table["Total (s)"]))
+
+
+_FIRST = InParts(
+    lambda run: (_listed(run.whole, LISTED), len(run.whole.tasks)),
+    lambda _, parts: first_rows(parts, _in_order),
+    lambda *parts: folded(parts, _in_order),
+)
+
+
+@question("Time by status and task run", "time", in_parts=_FIRST)
+def per_task_status(run: Run) -> pd.DataFrame:
+    """Show what each task run waited for and did, from its arrival to its known outcome.
+
+    Returns
+    -------
+    DataFrame
+        One row per task run, sorted by total time in descending order:
+
+        - ``Task Key``, ``Function``, ``Host``, ``Worker``, ``Run ID``
+        - ``State``: its final state. An unfinished task run is ``running``, ``waiting`` or
+          ``released by the client``, and its times end at the last recorded event
+        - ``Arrival (s)``, since the start of the run
+        - ``Not started (s)``: known to the scheduler, waiting for dependencies
+        - ``Inqueue (s)``: runnable, and queued on the scheduler, in transit to a worker, or waiting
+          for a thread there
+        - ``Preparing (s)``: its inputs are fetched, unspilled and deserialized
+        - ``Running (s)``: time of its function
+        - ``Finalizing (s)``: finished, until the scheduler knows
+        - ``Total (s)``: their sum
+        - ``Dominant Status``: the longest of them
+
+    Notes
+    -----
+    Times of several clocks are converted to the scheduler's clock, and clamped if they still
+    disagree. A status that no file records is NA, and its time counts for the previous status.
+    Without a scheduler's file, a task run arrives when its worker receives it. Without a worker's
+    file, preparing counts as being queued.
+    """
+    return _listed(run.whole, None)
+
+
+def _listed(run: Run, first: int | None) -> pd.DataFrame:
+    """Return the first task runs, or all task runs if `first` is None."""
+    tasks = run.tasks
+    times, seconds = run.times, run.statuses
+    total = times.known - times.arrival
+    order = np.lexsort((times.arrival, -total))[:first]
+    columns = {
+        "Task Key": text(run.keys.texts(tasks["key_id"].to_numpy()[order])),
+        "Function": text(tasks["function"].to_numpy(dtype=object)[order]),
+        "Host": text(tasks["host"].to_numpy(dtype=object)[order]),
+        "Worker": text(tasks["worker"].to_numpy(dtype=object)[order]),
+        "Run ID": tasks["run_id"].to_numpy()[order],
+        "State": text(tasks["state"].to_numpy(dtype=object)[order]),
+        "Arrival (s)": times.arrival[order],
+        **{f"{name} (s)": values[order] for name, values in seconds.items()},
+        "Total (s)": total[order],
+        "Dominant Status": _dominant(list(seconds.values()))[order],
+        **origin_columns(run, order),
+    }
+    return pd.DataFrame(columns, copy=False)
+
+
 def _of_functions(run: Run) -> GroupSums:
     run = run.whole
     function = run.tasks["function"].cat
@@ -92,25 +163,13 @@ def per_function_status(run: Run) -> pd.DataFrame:
 
         - ``Function``
         - ``Task Runs``: their number
-        - ``Not started (s)``: known to the scheduler, waiting for dependencies
-        - ``Inqueue (s)``: runnable, and queued on the scheduler, in transit to a worker, or waiting
-          for a thread there
-        - ``Preparing (s)``: its inputs are fetched, unspilled and deserialized
-        - ``Running (s)``: time of its function
-        - ``Finalizing (s)``: finished, until the scheduler knows
-        - ``Total (s)``: their sum, and the percentages of it, ``Running (%)`` and so on
+        - the statuses of `per_task_status` in seconds, summed over task runs
+        - ``Total (s)``, and the percentages of it, ``Running (%)`` and so on
         - ``Dominant Status``
         - ``Next steps``: advice for the dominant status. For tasks that did not end, the cause that
           the diagnosis reports
         - ``Unfinished Tasks``: the scheduler's last count, if the run did not end. Tasks that never
           got a thread have no task run
-
-    Notes
-    -----
-    Times of several clocks are converted to the scheduler's clock, and clamped if they still
-    disagree. A status that no file records is NA, and its time counts for the previous status.
-    Without a scheduler's file, a task run arrives when its worker receives it. Without a worker's
-    file, preparing counts as being queued.
     """
     return _sum_up("Function", run, [_of_functions(run)])
 

@@ -96,7 +96,7 @@ def _rows_of(run: Run, key: str, run_id: int | None) -> list[int]:
     if not rows:
         which = "" if run_id is None else f" with run_id={run_id}"
         raise InvalidArgumentError(
-            f"key={key!r}: no task run{which} has this key; processed_tasks() lists the tasks, "
+            f"key={key!r}: no task run{which} has this key; per_task_status() lists the task runs, "
             "and diagnose() reports what tasks wait for that no worker was assigned."
         )
     arrival = run.slots.times.arrival

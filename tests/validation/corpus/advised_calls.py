@@ -650,6 +650,7 @@ WITHOUT: dict[str, set[str]] = {
     "shared-bottleneck": {"block_size=", "cache_type=", "fsspec.open()"},
     "cpu-quota": {"threads_per_worker="},
     "exploding-join": {"on="},
+    "filter-without-effect": {"drop_duplicates()"},
     "unused-columns": {"columns=", "persist()", "read_csv()", "read_parquet()", "usecols="},
     "gpu-idle": {"dask.config.set()"},
     "gpu-memory-full": {"enable_cudf_spill="},

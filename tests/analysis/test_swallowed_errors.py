@@ -1,0 +1,78 @@
+"""Functions that log an error and return None are found; those that only look alike are not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from refuters import refute
+from traces import Plugin, T, row
+
+from dasfprof import TraceAnalyser
+from dasfprof.schema.tasks import COMPUTE, LOG_RECORD
+
+
+def found(directory: Path, types: list[str | None], logged: list[int]) -> list[dict[str, Any]]:
+    """Diagnose a run of tasks of one function: their results' types, and which logged an error."""
+    Plugin(directory).write(
+        (
+            COMPUTE,
+            [
+                row(
+                    COMPUTE,
+                    timestamp=T + place,
+                    duration=1.0,
+                    key=f"f-{place}",
+                    run_id=place,
+                    state="erred" if kind is None else "memory",
+                    type=kind,
+                )
+                for place, kind in enumerate(types)
+            ],
+        ),
+        (
+            LOG_RECORD,
+            [
+                row(
+                    LOG_RECORD,
+                    timestamp=T + place,
+                    key=f"f-{place}",
+                    run_id=place,
+                    level="ERROR",
+                    logger="x",
+                    message="no chunk %s",
+                    exception="KeyError",
+                    line="/home/me/work.py:7 f",
+                    error=1,
+                )
+                for place in logged
+            ],
+        ),
+    )
+    findings = TraceAnalyser(directory, progress=False).findings()
+    assert "rule-failed" not in [one.rule for one in findings], findings
+    swallowed = [one for one in findings if one.rule == "swallowed-errors"]
+    assert not refute(directory, swallowed)
+    return [one.row() for one in swallowed]
+
+
+def test_all_results_are_none(tmp_path: Path) -> None:
+    (finding,) = found(tmp_path, ["NoneType"] * 4, [0, 1, 2])
+    assert finding["Finding"].startswith("3 of 4 task runs of f logged an error and returned None")
+    assert "All 4 results of f are None" in finding["Evidence"]
+    assert "KeyError at /home/me/work.py:7 f: no chunk %s" in finding["Evidence"]
+    assert (finding["Severity"], finding["Function"]) == ("medium", "f")
+
+
+def test_some_results_are_none(tmp_path: Path) -> None:
+    (finding,) = found(tmp_path, ["NoneType", *["numpy.ndarray"] * 9], [0, 5])
+    assert finding["Finding"].startswith("1 of 10 task runs of f logged")
+    assert "1 of 10 results of f are None" in finding["Evidence"]
+    assert finding["Severity"] == "low"
+
+
+def test_those_that_look_alike(tmp_path: Path) -> None:
+    # None without an error; an error with a result; an error that Dask knows of.
+    assert found(tmp_path / "a", ["NoneType"] * 4, []) == []
+    assert found(tmp_path / "b", ["int", "NoneType"], [0]) == []
+    assert found(tmp_path / "c", [None, "NoneType"], [0]) == []
