@@ -138,7 +138,6 @@ def too_few_tasks(run: RunFigures) -> Iterator[Finding]:
     # Unlike the tasks of a chain, a few tasks without inputs can be split.
     few = run.functions.sizes[run.functions.codes[on_path]] < run.threads
     serial = (alone > 0.5 * lasted) & ~(few & (run.trace.task_dependencies[0][on_path] == 0))
-    serial &= _in_chains(run, on_path, alone)
     mine = ~serial if np.count_nonzero(serial) >= _CHAIN else np.ones(len(serial), dtype=bool)
     seconds = float(idle[mine].sum())
     if seconds < 0.1 * run.wall:
