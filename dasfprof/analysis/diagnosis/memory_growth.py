@@ -44,8 +44,8 @@ _TRIM = (
 )
 _HISTORIES = (
     "histories of limited length (distributed.admin.log-length, "
-    "distributed.scheduler.transition-log-length), data of graphs, and freed memory that malloc "
-    "keeps"
+    "distributed.scheduler.transition-log-length), data of graphs, and memory that malloc "
+    "has not returned"
 )
 
 
@@ -180,7 +180,8 @@ def _of_scheduler(growth: MemoryGrowth, drift: Drift) -> Finding:
     if tasks is None:
         advice = (
             "Release futures that are no longer needed: the scheduler keeps their tasks and "
-            f"graphs. It also keeps {_HISTORIES}. This trace does not show which of these grows."
+            f"graphs. Its process also holds {_HISTORIES}. This trace does not show which of "
+            "these grows."
         )
     elif tasks > 0:
         advice = (
