@@ -89,7 +89,7 @@ class Pages(Option):
     """A setting for the contents of a run's pages: True (all), False (none), or ``"counts"``."""
 
     def check(self, value: Any) -> bool | str:
-        """Return the value, or raise an error if it is none of these three."""
+        """Return the value, or raise an error if it is not True, False or ``"counts"``."""
         if value == "counts" or isinstance(value, bool):
             return value
         raise self.refuse(value, "True, False or 'counts'")

@@ -1,10 +1,10 @@
-"""Frames: a trace file consists of these self-delimiting pieces, which have checksums.
+"""Frames, the pieces of which a trace file consists. They are self-delimiting and have checksums.
 
 A frame is a 20-byte head, followed by the payload. The head contains a marker, the length of the
 payload, the CRC-32 of the payload, and the CRC-32 of the head's other bytes. The reader needs no
 trailer and no index: it goes from head to head. If a head or a payload is damaged, the reader
 searches for the next marker. The reader trusts a length only if the checksum of the head matches
-and the file is long enough. Therefore damage cannot make it allocate memory.
+and the file is long enough. Therefore damage cannot make the reader allocate memory.
 """
 
 from __future__ import annotations

@@ -336,9 +336,9 @@ class TraceWriter:
         return source.pending + source.in_flight < self.commit_threshold
 
     def withdraw(self, source: Source, row: Any) -> bool:
-        """Remove a row that was appended after the writer had been closed.
+        """Remove a row that was appended after the writer had been closed, unless it was written.
 
-        Return False if the row was already written.
+        Return whether the row was removed.
         """
         with self._drain_lock:
             return source.withdraw(row)

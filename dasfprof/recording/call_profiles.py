@@ -175,7 +175,10 @@ class CallProfiles:
         self._lock = threading.Lock()
 
     def wrap(self, run: Run) -> Run:
-        """Return a function that calls `run` and profiles the call. `run` gets a task first."""
+        """Return a function that calls `run` and profiles the call.
+
+        The first argument of both functions is a task.
+        """
 
         @functools.wraps(run)
         def run_profiled(task: Any, /, *args: Any, **kwargs: Any) -> Any:

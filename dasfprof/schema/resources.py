@@ -144,7 +144,7 @@ MEMORY_SIZES = {
 
 
 class GpuAvailability(str, Enum):
-    """States of a worker's GPU: it is sampled, or the reason why it is not sampled."""
+    """Whether a worker's GPU is sampled. If not, the value gives the reason."""
 
     AVAILABLE = "available"
     """The worker's own device is sampled."""

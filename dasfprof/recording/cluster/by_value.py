@@ -39,9 +39,9 @@ class ByValue:
         return eval, ("exec(source) or eval(name)", _namespace(self._function))
 
     def reduce_call(self, *args: Any) -> tuple[Any, ...]:
-        """Return what `__reduce__` of an object must return so that unpickling calls the function.
+        """Return a value that an object's `__reduce__` can return, so that unpickling makes a call.
 
-        The object that is unpickled is the return value of the function for these arguments.
+        Unpickling then calls the function with these arguments, and yields its return value.
         """
         namespace = {**_namespace(self._function), "args": args}
         return eval, ("exec(source) or eval(name)(*args)", namespace)

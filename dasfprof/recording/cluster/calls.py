@@ -162,7 +162,7 @@ async def run_pickled(function: bytes, args: tuple[Any, ...], dask_scheduler: An
 
 @by_value
 def running_plugins(dask_scheduler: Any, owner: str | None = None) -> list[str]:
-    """Return the names of dasfprof's plugins on the scheduler and of those for its workers.
+    """Return the names of dasfprof's plugins on the scheduler and for its workers.
 
     If `owner` is not None, plugins of runs with another owner are left out.
     """

@@ -1,4 +1,7 @@
-"""Client of a run: finds the client, checks that its cluster can be recorded, removes plugins."""
+"""Functions that find the client of a run, check its cluster, and remove plugins from the cluster.
+
+The check determines whether the cluster can be recorded.
+"""
 
 from __future__ import annotations
 

@@ -268,8 +268,8 @@ class FileCollector:
         A directory of this host. Files of the run in this directory are replaced, unless the run
         is recorded into it.
     copies
-        Files in the run's directory that are copies themselves, so that their originals on other
-        disks may have become longer.
+        Files in the run's directory that are copies themselves. Their originals on other disks may
+        have become longer.
     """
 
     def __init__(

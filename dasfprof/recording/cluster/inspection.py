@@ -116,7 +116,7 @@ class _Calls:
         writer.close()
 
     async def check_is_scheduler(self) -> bool:
-        """Return whether a scheduler answers in time. Raise an error if it is another process.
+        """Return whether a scheduler answers in time. Raise an error if another process answers.
 
         The process is first asked for its identity, because a worker or a nanny would log an error
         for a call that only schedulers know.

@@ -3,7 +3,7 @@
 A worker may fail to answer because C code holds the GIL, SIGSTOP has stopped the process, or the
 network is down. All workers are called at the same time, with the same time limit, and workers that
 do not answer are reported. The scheduler passes the calls on to the workers, so this process needs
-only one connection. It also works after the client has closed.
+only one connection. This connection also works after the client has closed.
 """
 
 from __future__ import annotations

@@ -236,8 +236,9 @@ class Absence:
     """Ends a run after the client that registered it has been gone for `orphan_timeout`.
 
     Used on the scheduler's event loop. The process of a closed client may continue with other
-    clients. It then reports from time to time that it is alive (`reset`). However long the event
-    loop is blocked, that time counts as one step, because no client can return during it.
+    clients. It then reports from time to time that it is alive (`reset`). The timeout consists of
+    several steps. While the event loop is blocked, no client can return, so this time counts as at
+    most one step, however long it is.
 
     Parameters
     ----------

@@ -38,7 +38,7 @@ class Builders:
     """The steps and lines that built an expression.
 
     Expressions that were built together share this object. If the program builds one of them again,
-    this applies to all of them.
+    all of them count as built again.
     """
 
     #: Steps in the order in which they built the expression. Empty if no step built it.
@@ -70,10 +70,10 @@ class ExpressionBuilders:
         self._known.clear()
 
     def built(self, expr: Any, collection: Any) -> None:
-        """Record that the program built a collection from an expression, with the current step.
+        """Record the step and the line that build a collection from an expression.
 
-        The line stays the same while an earlier collection of the expression exists, because the
-        new collection may be only a copy. The number of frames between the program's call and this
+        The recorded line stays the same while an earlier collection of the expression exists,
+        because the new collection may be only a copy. The number of frames between the program's call and this
         method must be as `_OURS` expects.
         """
         opened, known, name = steps.current_step(), self._known, expr._name
@@ -115,7 +115,7 @@ class ExpressionBuilders:
         return None
 
     def layers(self, expr: Any) -> Iterator[tuple[str, Builders]]:
-        """Yield the name and the builders of each part of an expression that is known."""
+        """Yield the name and the builders of each known part of an expression."""
         for part in _parts(expr):
             builders = self._known.get(part._name)
             if builders is not None:
@@ -186,7 +186,10 @@ def output_keys(graph: Any) -> Any:
 
 
 def finalized_keys(graph: Any) -> dict[str, Any]:
-    """Return, by layer, the input keys of each task that combines the results of collections."""
+    """Return the input keys of each task that combines the results of collections.
+
+    The result has these keys by the name of the task's layer.
+    """
     inputs: dict[str, Any] = {}
     for part in unwrapped(graph):
         if "output_keys" in getattr(part, "_parameters", ()):
@@ -299,7 +302,11 @@ class BuiltLines:
         self._note(name, builders.line, [inner for inner, _ in builders.fused])
 
     def sent(self, graph: Any, keys: Any) -> None:
-        """Record the line that sends a graph, for its keys or for its layers without a line."""
+        """Record the line that sends a graph.
+
+        In a call of `map` or `submit`, the line is recorded for some of the keys, and otherwise for
+        layers of the graph that have no line.
+        """
         self.report()
         line = client_calls.line()
         if line is None:

@@ -31,9 +31,9 @@ class _Captured(Exception):  # noqa: N818  (It is not an error.)
 
 
 def capture_graph(collection: Any) -> tuple[Any, Any, float]:
-    """Return the graph that ``collection.compute()`` would send, the requested keys, and seconds.
+    """Return the graph that ``collection.compute()`` would send, the keys, and a duration.
 
-    Dask built and optimized the graph for this number of seconds.
+    The duration is the number of seconds in which Dask built and optimized the graph.
 
     Raises
     ------

@@ -73,7 +73,7 @@ class OpenCall(ClientCall):
 
 
 def hooks() -> Iterator[Hook]:
-    """Yield the hooks: an object, the name of its attribute, and the function that wraps it."""
+    """Yield per hook an object, an attribute's name, and a function that wraps the attribute."""
     computing = ("compute", "persist", "submit", "map", "gather", "scatter", "cancel")
     for name in (*computing, *_KEYLESS, *_MOVING):
         yield Client, name, _calling(name)
@@ -115,7 +115,11 @@ def clock() -> float:
 
 
 def spent(part: str, seconds: float, keys: int = 0, sent: int = 0) -> None:
-    """Add seconds of this thread to its current call, or record the seconds as a separate call."""
+    """Add seconds, keys and sent bytes to this thread's current call of Dask.
+
+    `part` names the field of `ClientCall` to which the seconds are added. If the thread is in no
+    call, the seconds are recorded as a separate call, unless they are few.
+    """
     call: ClientCall | None = _current.get()
     if call is None or not call.is_open:
         is_main = threading.current_thread() is threading.main_thread()
@@ -246,7 +250,7 @@ def _timing_waits(original: Any, patch: Patch) -> Any:
 
 
 def _timing_results(original: Any, patch: Patch) -> Any:
-    """Return a wrapper that measures how long results take to arrive, and adds it to the call."""
+    """Return a wrapper that adds to a call the seconds until results arrive."""
     meter = names.RECEIVING.find("context_meter")
 
     async def _gather_remote(*args: Any, **kwargs: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Search for large values that are embedded in graphs: functions with values, and arguments."""
+"""Search for large values that are embedded in graphs, in functions or as arguments."""
 
 from __future__ import annotations
 
@@ -99,8 +99,8 @@ def large_values(
 def _measured(name: tuple[str, ...], value: Any, about: int, patient: bool) -> tuple[int, float]:
     """Return the bytes of a pickled value and the seconds of pickling it.
 
-    The value is pickled to measure them. If pickling takes long, or if enough values with this name
-    were measured, the bytes and seconds are estimated.
+    The value is pickled to measure both. If `patient` is false, or if enough values with this name
+    were measured, both are estimated from `about`, the approximate bytes of the value.
     """
     count, by_size, by_seconds = _known.get(name, (0, 1.0, float("nan")))
     if patient and count < _MEASURED and len(_known) < _MOST_PARTS:

@@ -87,7 +87,7 @@ def report_lines() -> None:
 
 
 def watch_collections() -> None:
-    """Place the hooks on collections of expressions that the program has imported since."""
+    """Place hooks on classes of collections that the program imported after `place_hooks`."""
     if any(module in sys.modules and module not in _watched for module in names.EXPRESSIONS):
         _patches.place_more()
         timers.place_more()
@@ -335,7 +335,7 @@ def _note_rewritten(result: Any, inside: bool, expr: Any) -> None:
 
 
 def _step_of_graph(graph: Any, keys: Any) -> Names | None:
-    """Return the step of those tasks of a graph whose layers are unknown."""
+    """Return the step to which tasks of a graph belong if their layers are unknown."""
     opened = steps.current_step()
     current = opened.names if opened is not None else None
     root = _expressions.root(graph)

@@ -73,7 +73,10 @@ class BuiltLayer:
         return nan if self.grid is None else float(self.grid.max(initial=0.0))
 
     def values(self) -> Iterator[tuple[Any, int]]:
-        """Yield each value in the layer with its number of uses. Yield only some of many values."""
+        """Yield the values in the layer, each with its number of uses.
+
+        If the layer has many values, only some of them are yielded.
+        """
         source = self.source
         if _is_part(source):  # A list contains fused expressions, which are separate layers.
             source = [x for x in source.operands if not isinstance(x, list) and not _is_part(x)]

@@ -30,7 +30,7 @@ class Names:
         For each name: the module, a colon, and the name in the module, such as
         ``Class.attribute``.
     plugins
-        The plugins that use the names. Plugins have these names in the headers of files.
+        The plugins that use the private names. A plugin is given by its name in headers of files.
     is_imported
         Whether to import the modules. If not, names in modules that the program has not imported
         count as existing.

@@ -70,7 +70,10 @@ class Patch:
             setattr(owner, name, self._ours)
 
     def _place_around(self, before: Any, was_declared: bool) -> None:
-        """Create the wrapper around a value, which the owner itself may have declared."""
+        """Create the wrapper around a value.
+
+        `was_declared` is whether the owner itself declares the value, instead of inheriting it.
+        """
         self._before, self._was_declared = before, was_declared
         if was_declared and isinstance(before, classmethod | staticmethod):
             self._ours: Any = type(before)(self._wrapper(before.__func__))
@@ -85,8 +88,8 @@ class Patch:
     def remove(self) -> None:
         """Remove our wrapper, unless other code has wrapped it. Idempotent.
 
-        If other patches have wrapped it, they are placed again without it. Otherwise the wrappers
-        of runs that follow each other would form a chain that grows.
+        If other patches have wrapped our wrapper, their wrappers are placed again around what our
+        wrapper replaced. Otherwise, the chain of wrappers would grow with each run.
         """
         with _changing:
             if not self.active:

@@ -22,7 +22,10 @@ from dasfprof.recording.guard import HookGuard
 
 
 class FunctionRun:
-    """A function that runs on a worker. Awaiting the object counts the CPU seconds of all steps."""
+    """A run of a function on a worker.
+
+    Awaiting the object runs Dask's coroutine and counts the CPU seconds of all its steps.
+    """
 
     def __init__(self, coroutine: Any) -> None:
         self._coroutine, self.cpu = coroutine, 0.0

@@ -62,7 +62,7 @@ class TaskRanges:
         self._attributes = threading.local()
 
     def wrap(self, run: Callable[..., Any]) -> Callable[..., Any]:
-        """Return a wrapper that runs a function, whose first argument is a task, in a range."""
+        """Return a wrapper that calls `run`, whose first argument is a task, within a range."""
         push, pop = self._domain.push_range, self._domain.pop_range
 
         @functools.wraps(run)

@@ -93,7 +93,7 @@ class WorkerProfiler(WorkerPlugin):
             database.writer.ending = ending
 
     def commit(self) -> None:
-        """Write everything that was recorded before the call. If files are sent, also send it."""
+        """Write everything that was recorded before the call, and send it if files are sent."""
         for part in (self.recorder.call_profiles, *self._databases, self.sender):
             if part is not None:
                 part.commit()

@@ -299,9 +299,9 @@ def _size(stored: Any) -> int:
 
 
 def _weight(buffer: Any) -> float | None:
-    """Return the bytes that Dask counts in the fast memory of a buffer, or None.
+    """Return the bytes of results in the fast memory of a buffer, or None if they are not counted.
 
-    Dask does not count them if the fast memory has no limit.
+    Dask does not count these bytes if the fast memory has no limit.
     """
     weight = getattr(getattr(buffer, "fast", None), "total_weight", None)
     return None if weight is None else float(weight)

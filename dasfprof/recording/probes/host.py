@@ -195,7 +195,10 @@ class ResourceProbe:
         self._last: tuple[float, Any, Any] | None = None
 
     def sample(self, host_duty: bool) -> Rows:
-        """Yield one row of "Resource Usage"."""
+        """Yield one row of "Resource Usage".
+
+        The row has values of the host only if the worker has host duty, and not in every sample.
+        """
         now, clock = time(), monotonic()
         usage = self._usage.read()
         reading = {

@@ -177,7 +177,7 @@ class Sender(ABC):
     def _request(self, limit: float, until_done: bool = False) -> None:
         """Request that the background thread sends all data, and wait for at most `limit` seconds.
 
-        Wait for one attempt, or with `until_done` until the attempts have ended.
+        Wait until one attempt has ended or, if `until_done` is true, until no attempt follows.
         """
         with self._changed:
             self._requests += 1
@@ -280,9 +280,10 @@ _senders: set[Sender] = set()
 
 
 def files_to_upload(run_uuid: str) -> dict[str, str]:
-    """Return the closed files of this process that have not arrived at the run's storage.
+    """Return the closed files of this process that are not completely in the run's storage.
 
-    The values are the reasons, or empty texts if the last attempt succeeded.
+    The result has, by the name of the file, the reason why the last attempt failed, or an empty
+    text if it succeeded.
     """
     senders = [each for each in list(_senders) if each.run_uuid == run_uuid and each.is_ending]
     return {name: sender.trouble for sender in senders for name in sender.unsent_files()}

@@ -53,7 +53,8 @@ class Subject(Protocol):
         """Return the threads to sample now.
 
         The keys are thread identities. Each value is an object that stands for the thread's current
-        activity, such as a task's key. A sample is discarded if this object has changed after it.
+        activity, such as a task's key. If the thread has another object after its stack was read,
+        the sample is discarded.
         """
 
     def mode(self, thread: int, doing: Any, os_threads: OsThreads) -> SamplingMode:

@@ -134,7 +134,7 @@ def _packages_called(frame: FrameType | None) -> set[str | None]:
 
 
 def line_at(code: CodeType, instruction: int) -> Line:
-    """Return the line that contains an instruction of user code and calls Dask directly."""
+    """Return the `Line` of an instruction in user code that calls Dask without another library."""
     cached = _cache.get((id(code), instruction))
     return cached[0] if cached else _add((id(code), instruction), (code, instruction), None)
 
@@ -148,7 +148,10 @@ def place_of(line: Line | None) -> tuple[str | None, int, str | None]:
 
 
 def _add(key: tuple[int, ...], user: _Instruction, library: _Instruction | None) -> Line:
-    """Return the line of instructions in the program and in a library, and cache it under a key."""
+    """Return the `Line` of an instruction in the program, and cache it under a key.
+
+    `library` is the instruction of the library that calls Dask, or None.
+    """
     if len(_cache) >= _MOST_LINES:
         _cache.clear()
         _lines.clear()

@@ -258,7 +258,10 @@ class StepRecorder:
                 self._lines.built_at(facts)
 
     def mapped(self, line: Line, key: Any) -> None:
-        """Record that a line sent a graph, which is identified by a key that only it contains."""
+        """Record that a line sent a graph.
+
+        `key` identifies the graph, because no other graph contains it.
+        """
         self._append((LINE_GRAPH, (time(), line.id, key)))
         self._record_line(line)
 

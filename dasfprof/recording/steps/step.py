@@ -129,9 +129,9 @@ class step:  # noqa: N801  (a context manager, used like a function)
     of a dataframe. It does not matter in which step the program computes the layer. If Dask fuses
     several layers, the step of the last layer counts. If the layer of a task is unknown, as with
     futures, the task belongs to the step in which its graph was sent to the cluster. If a layer was
-    built in several steps, it belongs to the one that computes it, or to the last step that built
-    it if another step computes it. As with `dask.annotate`, a thread that is started inside a step
-    does not belong to this step.
+    built in several steps, it belongs to the step that computes it if that is one of these steps,
+    and otherwise to the last of these steps. As with `dask.annotate`, a thread that is started
+    inside a step does not belong to this step.
 
     Steps are recorded if this process registered the profiler. Otherwise, they have no effect. A
     step can also decorate functions and coroutine functions.

@@ -198,7 +198,11 @@ class RunStorage:
             ]
 
     def _turn(self) -> float:
-        """Add the time since the last change to the sums, and return the current time."""
+        """Add the time since the last call to the sums of seconds, and return the current time.
+
+        The sums are the seconds with open requests, the seconds in which other threads compute for
+        the task run, and the seconds with both.
+        """
         now = perf_counter()
         passed, self._since = now - self._since, now
         if self._open:

@@ -113,7 +113,11 @@ class _Calls(SharedListeners[Find]):
     # --- wrappers --------------------------------------------------------------------------------
 
     def _around_new(self, original: Any, patch: Patch) -> Any:
-        """Return a wrapper of the `__init__` of a class or metaclass that hooks new classes."""
+        """Return a wrapper of the `__init__` of a class or metaclass.
+
+        The wrapper hooks new classes. A class is hooked after it is created, or before its first
+        object is initialized.
+        """
 
         def make(*args: Any, **kwargs: Any) -> None:
             is_class = bool(args) and isinstance(args[0], type)
@@ -149,7 +153,10 @@ class _Calls(SharedListeners[Find]):
     def _around_read(
         self, store_of: Callable[[Any], str | None], original: Any, patch: Patch
     ) -> Any:
-        """Return a wrapper of a method that returns data to the task, and may make requests."""
+        """Return a wrapper of a method.
+
+        The method returns data to the task, and may make requests.
+        """
 
         def read(*args: Any, **kwargs: Any) -> Any:
             run = self._run() if patch.active else None

@@ -210,7 +210,7 @@ def _range(args: _Args, kwargs: _Kwargs) -> str | None:
 
 
 def _uploaded(args: _Args, kwargs: _Kwargs) -> BytesOf:
-    """Return the function that returns the bytes of an upload.
+    """Return the function that returns the number of uploaded bytes.
 
     The uploaded block is in the file's buffer before the request.
     """
@@ -299,7 +299,7 @@ def _store_of_array(array: Any) -> str | None:
 
 
 def _chunk(_args: _Args, _kwargs: _Kwargs) -> BytesOf:
-    """Return the function that returns the bytes that were read.
+    """Return the function that returns the number of bytes that were read.
 
     A missing object stands for fill values, and counts as 0 bytes.
     """

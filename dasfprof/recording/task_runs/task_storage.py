@@ -43,7 +43,10 @@ class _ThreadDisk:
         self.moved()
 
     def moved(self, at: float = 0.0) -> tuple[int, int]:
-        """Return how many bytes the thread has read and written since the last call."""
+        """Return how many bytes the thread has read and written since the last call.
+
+        `at` is the current time on the clock of Dask's stop times.
+        """
         self.at = at
         if self.descriptor is None:
             return 0, 0

@@ -92,7 +92,10 @@ def _failed(scheduler: Any) -> list[dict[str, Any]]:
 
 
 def _dependents(failed: Any) -> int | None:
-    """Return the number of tasks that never run because `failed` failed, or None if too many."""
+    """Return the number of tasks that never run because the task `failed` failed.
+
+    Return None if there are too many of these tasks.
+    """
     seen = {failed}
     pending = [failed]
     while pending:

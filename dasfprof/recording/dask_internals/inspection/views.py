@@ -237,9 +237,10 @@ def _is_younger(worker: Any, key: Any, since: float) -> bool:
 def _threads(
     worker: Any, cpu: dict[Any, float]
 ) -> dict[int, tuple[Any, list[FrameType], float | None]]:
-    """Return for each thread the key, the frames and the CPU seconds of its task.
+    """Return the key, the frames and the CPU seconds of the task in each thread.
 
-    While this function holds the lock, no task can end, so its thread cannot end either.
+    While this function holds the lock of the worker's active threads, no task can end, and so no
+    thread that runs a task can end.
     """
     begin = getattr(importlib.import_module("distributed.worker"), "_run_task_simple", None)
     code = getattr(inspect.unwrap(begin), "__code__", None) if begin is not None else None
@@ -329,8 +330,8 @@ def worker_view(worker: Any, most_known: int, cpu: dict[Any, float]) -> dict[str
         ``held`` (see below), ``pid, python``.
 
         ``held`` has a dict for each lock that this process holds: ``kind, name, leases``, the
-        ``keys`` of the tasks that may hold the lock, and whether the task is ``certain``. Before
-        Python 3.13, ``keys`` has all running tasks.
+        ``keys`` of the tasks that may hold the lock, and ``certain`` (whether it is known which
+        task holds the lock). Before Python 3.13, ``keys`` has all running tasks.
     """
     state = worker.state
     tasks = tasks_under_way(worker, 0.0, cpu)
