@@ -245,9 +245,10 @@ def _decode_small(encoded: Any, rows: int, limit: int, what: str) -> Array:
 
 
 def _narrowest(columns: list[Array]) -> np.dtype[Any]:
-    """Return an unsigned type that is wide enough for all of the columns of 32-bit numbers.
+    """Return an unsigned type that is wide enough for the numbers of all columns.
 
-    Columns that are narrower than 64 bits keep at least their width.
+    The numbers have up to 32 bits. The type is at least as wide as each column that is narrower
+    than 64 bits.
     """
     types = [
         column.dtype if column.itemsize < 8 else np.min_scalar_type(int(column.max(initial=0)))

@@ -84,7 +84,7 @@ class Segments:
         segments |= {segment.number: segment for segment in _segments_of(file, owner)}
 
     def followed(self) -> set[str]:
-        """Return the names of files that are followed by another segment that was read."""
+        """Return the names of files after which their process wrote another of the read files."""
         names: set[str] = set()
         for segments in self._by_writer.values():
             last = segments[max(segments)].name

@@ -126,6 +126,7 @@ def add_page(scheduler: Any, settings: RunSettings, companion: str) -> Callable[
     """Add the page of a run to the HTTP server of a scheduler.
 
     Do nothing if the setting ``dashboard`` is off, or if the scheduler has no HTTP server.
+    `companion` is the module for the `Companion` of the run.
 
     Returns
     -------

@@ -74,7 +74,7 @@ class RunMetrics:
     settings
         The settings of the run.
     module
-        The module that the process executes to analyse the run. See `dasfprof.handles.live`.
+        The module that a separate process executes to analyse the run. See `dasfprof.handles.live`.
     database
         The database of the scheduler's plugin.
     """

@@ -31,7 +31,7 @@ _CLUSTER_OPTIONS = ("n_workers", "threads_per_worker", "processes", "memory_limi
 
 @dataclass
 class ChangedOptions:
-    """The cluster options to change in this process, and which clusters were changed.
+    """The options to change in local clusters of this process, and facts about these clusters.
 
     This class does not import Dask. `place` has an effect only after the program has imported
     `distributed.deploy.local`.

@@ -166,9 +166,9 @@ class TaskClients:
 
 
 def sent_before(plugin: str, dask_scheduler: Any) -> list[Any]:
-    """Return the keys of tasks that a plugin hides, but that workers received before its start.
+    """Return the keys of hidden tasks that workers received before the tasks could be marked.
 
-    `plugin` is the name of the plugin on the scheduler.
+    `plugin` is the name of the scheduler's plugin that hides the tasks.
     """
     clients = getattr(dask_scheduler.plugins.get(plugin), "clients", None)
     return [] if clients is None else clients.sent_before

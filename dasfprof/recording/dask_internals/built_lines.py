@@ -73,8 +73,8 @@ class ExpressionBuilders:
         """Record the step and the line that build a collection from an expression.
 
         The recorded line stays the same while an earlier collection of the expression exists,
-        because the new collection may be only a copy. The number of frames between the program's call and this
-        method must be as `_OURS` expects.
+        because the new collection may be only a copy. The number of frames between the program's
+        call and this method must be as `_OURS` expects.
         """
         opened, known, name = steps.current_step(), self._known, expr._name
         builders = known.get(name)

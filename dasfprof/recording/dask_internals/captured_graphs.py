@@ -31,7 +31,7 @@ class _Captured(Exception):  # noqa: N818  (It is not an error.)
 
 
 def capture_graph(collection: Any) -> tuple[Any, Any, float]:
-    """Return the graph that ``collection.compute()`` would send, the keys, and a duration.
+    """Return the graph and the keys that ``collection.compute()`` would send, and a duration.
 
     The duration is the number of seconds in which Dask built and optimized the graph.
 

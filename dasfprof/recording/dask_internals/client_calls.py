@@ -50,7 +50,7 @@ _MOST_TOKENS = 1000
 
 
 class _Tokenizing(threading.local):
-    """The times for which a thread has tokenized."""
+    """The seconds that a thread has spent on tokenizations, and its latest tokenizations."""
 
     def __init__(self) -> None:
         self.seconds = 0.0

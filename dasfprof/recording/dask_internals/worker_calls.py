@@ -192,7 +192,7 @@ GatherDepBusyEvent = _outcome(names.TRANSFERS, "GatherDepBusyEvent")
 
 
 def has_metering() -> bool:
-    """Return whether this version of Dask has the method and the classes of outcomes."""
+    """Return whether this version of Dask has the private names of the worker's metering."""
     return names.METERING.exist()
 
 

@@ -156,7 +156,10 @@ class LocalTasks(RecordingPart):
         return file
 
     def _waits(self, facts: TaskFacts, before: bytes | None) -> Reading:
-        """Return the reading of the CPU waits of the calling thread, as `RunQueue` makes it."""
+        """Return the `Reading` of the CPU waits of a task that has ended in the calling thread.
+
+        `before` is the text of the thread's `ThreadFile` at the task's start, or None.
+        """
         stop, file = facts.stop, self._thread_file()
         if stop is None:
             return before, file.read(), 0.0, False, facts.cpu or 0.0

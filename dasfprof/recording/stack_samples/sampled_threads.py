@@ -318,7 +318,7 @@ _HELPED = "/task_runs/run_storage.py"
 #: Code of the first instruction of a function since Python 3.11, or None in earlier versions.
 _BEGIN = opmap.get("RESUME")
 
-#: The number of a stack, and the description that `StackReader` was given a function for, or None.
+#: The number of a stack, and the result of the function `describe` of `StackReader`, or None.
 Seen = tuple[int, str | None]
 
 

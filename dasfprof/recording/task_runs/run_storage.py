@@ -102,7 +102,11 @@ class RunStorage:
                 self._items[item] = None
 
     def end_read(self, store_of: Callable[[Any], str | None], source: Any, result: Any) -> None:
-        """Record that a read from a file or an array has ended. `result` is None if it failed."""
+        """Record that a read from a file or an array has ended.
+
+        `source` is the file or array, and `store_of` returns the name of its store, or None.
+        `result` is None if the read failed.
+        """
         try:
             self.in_read, store = False, store_of(source)
             if store is None:

@@ -113,9 +113,10 @@ def family(base: type) -> Iterator[type]:
 def hooks(around: Around, around_read: Around, new: Callable[..., Any]) -> Iterator[Hook]:
     """Yield the hooks on the libraries that the program has imported.
 
-    `around(kind)` returns a function that wraps requests of this kind. `around_read` does so for
-    reads that return data of a store; its argument returns the store's name for an object, or None.
-    `new` wraps functions that create objects or classes.
+    `around(kind)` returns a function that wraps methods with requests of this kind.
+    `around_read(store_of)` returns a function that wraps methods that return data from a store.
+    `store_of` returns the name of the store to which an object belongs, or None. `new` wraps
+    functions that create objects or classes.
     """
     modules: list[Any] = [sys.modules.get(name) for name in MODULES]
     spec, asyn, stores, _, hdf5, text, parquet, arrays = modules

@@ -172,7 +172,7 @@ class RunQueue:
         self._stopped = False
 
     def wrap(self, run: Run) -> Run:
-        """Return a wrapper that makes readings for a function that runs a task.
+        """Return a wrapper of a function that runs a task. The wrapper makes the readings.
 
         The task is the first argument of the function.
         """
