@@ -353,7 +353,8 @@ NAMES = tuple(value for value in tuple(vars().values()) if isinstance(value, Nam
 def missing(plugin: str) -> dict[str, str]:
     """Return the names that a plugin uses but this version of Dask lacks, as a dict.
 
-    The dict has the loss by the path of the name. Attributes of a missing class are left out.
+    The keys are the paths of the names, and the values describe the facts that a trace lacks
+    without them. Attributes of a missing class are left out.
     """
     used = [names for names in NAMES if plugin in names.plugins]
     gone = {path: names.loss for names in used for path in names.gone()}

@@ -84,9 +84,9 @@ class DiskProbe:
     def _mounted(self) -> dict[str, tuple[str, str, int]]:
         """Return the mount point and the file system of each device, and a flag, by device name.
 
-        The flag is 1 for the disk of the worker's local directory, otherwise 0. If a device has
-        several mount points, the shortest is returned. For the disk of the local directory, it is
-        the mount point of that directory.
+        The flag is 1 for the disk of the worker's local directory, otherwise 0. For this
+        disk, the mount point of the local directory is returned. If another device has several
+        mount points, the shortest of them is returned.
         """
         spilled_to = max(
             (part for part in psutil.disk_partitions(all=True) if self._holds(part.mountpoint)),
@@ -230,7 +230,7 @@ class ResourceProbe:
         self._usage.close()
 
     def _cpu_percent(self, clock: float, seconds: float) -> float | None:
-        """Return the CPU use since the last percentage, in percent of one core.
+        """Return the CPU use since a percentage was last computed, in percent of one core.
 
         Return None if less than `MIN_CPU_INTERVAL` has passed.
         """

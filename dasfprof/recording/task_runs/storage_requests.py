@@ -150,7 +150,7 @@ def hooks(around: Around, around_read: Around, new: Callable[..., Any]) -> Itera
 def _on_methods(
     base: type, methods: dict[str, RequestKind], around: Around, abstract: type | None = None
 ) -> Iterator[Hook]:
-    """Yield hooks on the methods that a class and its derived classes declare.
+    """Yield hooks on those of `methods` that a class or one of its derived classes declares.
 
     Methods that the class `abstract` declares are left out.
     """

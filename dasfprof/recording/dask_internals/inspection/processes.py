@@ -72,8 +72,8 @@ async def process_state(pid: int | None) -> str | None:
 def _judge(before: Threads, after: Threads, ready: set[str], seconds: float) -> str | None:
     """Return the state that two readings of the threads show, or None if it is not clear.
 
-    `ready` has the threads that were runnable at each reading. `seconds` is the time between the
-    two readings.
+    `ready` has the threads that were runnable at all readings so far. `seconds` is the time between
+    the two readings.
     """
     if not after:
         return "gone"
