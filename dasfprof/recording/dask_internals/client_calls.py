@@ -117,8 +117,8 @@ def clock() -> float:
 def spent(part: str, seconds: float, keys: int = 0, sent: int = 0) -> None:
     """Add seconds, keys and sent bytes to this thread's current call of Dask.
 
-    `part` names the field of `ClientCall` to which the seconds are added. If the thread is in no
-    call, the seconds are recorded as a separate call, unless they are few.
+    `part` names the field of `ClientCall` to which the seconds are added. If the main
+    thread is in no call, the seconds are recorded as a separate call, unless they are few.
     """
     call: ClientCall | None = _current.get()
     if call is None or not call.is_open:

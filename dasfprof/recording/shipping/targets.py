@@ -63,7 +63,10 @@ class SchedulerSender(Sender):
         super().__init__(settings, owner, databases, lambda: worker.status.name == "closing", files)
 
     def _leave_loop(self) -> None:
-        """Use a separate connection from now on, because a closing worker closes its connections."""
+        """Use a separate connection from now on.
+
+        A closing worker closes its own connections.
+        """
         self._is_separate = True
         if self._call is not None:
             self._call.cancel()

@@ -83,8 +83,8 @@ def run_queue_seconds(
     reading
         The reading of the task.
     duration, cpu
-        The task's duration and CPU time in seconds. If the thread's file was last read before the
-        task started, the result is at most the difference between duration and CPU time.
+        The task's duration and CPU time in seconds. If the thread's file was not read at the
+        start of the task, the result is at most the difference between duration and CPU time.
     """
     if type(reading) is not tuple:
         return None if reading is None else 0.0
