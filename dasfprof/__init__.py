@@ -1,11 +1,14 @@
 """dasfprof: a profiler native to Dask.
 
 Record a run with `register_default_profiler(client)` or ``with profile(client):``, open its files
-with `open_run` and analyse them with `TraceAnalyser`; `compare(before, after)` says what a change
-did to runs, and `estimate(collection)` what a graph will take before it runs. `stuck(client)` finds
-why the work of a live cluster does not end, recorded or not. Names are loaded when they are first
-used, so that a worker never imports what only the analysis needs; ``__init__.pyi`` says from where,
-to type checkers and to this module.
+with `open_run` and analyse them with `TraceAnalyser`. `compare(before, after)` shows how a change
+affected runs. `estimate(collection)` estimates the cost of a graph before it is computed.
+`stuck(client)` finds out why the work of a live cluster does not finish, even if the cluster is not
+recorded.
+
+Names are loaded when they are first used, so that a worker never imports modules that only the
+analysis needs. Type checkers and this module read from ``__init__.pyi`` which module each name
+comes from.
 """
 
 from __future__ import annotations

@@ -46,7 +46,10 @@ fallocate: Any = ctypes.CDLL(None, use_errno=True).fallocate if LINUX else None
 
 
 def header_facts() -> dict[str, Any]:
-    """Return entries for a file's header that list the facts which this system does not report."""
+    """Return entries for a trace file's header. They list the facts that this system lacks.
+
+    On Linux, which reports all facts, the result is empty.
+    """
     return {} if LINUX else {"system": NAME, "system_lacks": _ONLY_LINUX}
 
 

@@ -1,6 +1,7 @@
-"""A view of a run in progress in a notebook (`LiveView`), and processes for views and metrics.
+"""A view of a run in progress in a notebook (`LiveView`), and side processes.
 
-``python -m dasfprof.handles.live`` is such a side process:
+Side processes compute views for the dashboard, findings, and metrics. The command of such a process
+is ``python -m dasfprof.handles.live`` with these arguments:
 
 ====================== ===========================================================================
 ``state FILES``        prints the run's state as a line of JSON per line of input (dashboard)
@@ -49,7 +50,7 @@ class LiveView:
     Parameters
     ----------
     find_files
-        Returns the run's files, or an empty list until the first was created.
+        Function that returns the run's files, or an empty list before the first file is created.
     """
 
     def __init__(self, find_files: Callable[[], Sequence[Path]]) -> None:

@@ -225,10 +225,7 @@ def describe_plugin(plugin: Any) -> str:
 
 
 async def _stop_earlier(client: Client, link: ClusterLink, owner: str) -> None:
-    """Stop the run that an owner registered earlier.
-
-    The owner of preloads keeps its earlier run.
-    """
+    """Stop the run that an owner registered earlier, unless the owner is `PRELOAD`."""
     names = await client.run_on_scheduler(running_plugins, owner=owner)
     if names and owner != PRELOAD:
         logger.warning("another run was being recorded on this cluster and is stopped now")

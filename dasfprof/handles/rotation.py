@@ -33,7 +33,7 @@ _ABANDONED = 3600.0
 
 @dataclass(frozen=True)
 class Limits:
-    """Limits of the runs that a preload records. The fields are settings of the same names."""
+    """Limits of the runs that a preload records. Each field is the setting with the same name."""
 
     run_length: float
     keep_size: int

@@ -73,7 +73,8 @@ def change_clusters(settings: dict[str, Any]) -> list[ChangedOptions]:
     Parameters
     ----------
     settings
-        Keywords of `ChangedOptions`. If empty, only Dask's config can contain other options.
+        Keyword arguments of `ChangedOptions`. If there are none, options are changed only if Dask's
+        config contains a resource profile.
 
     Returns
     -------
@@ -331,7 +332,7 @@ class ClientRecorder:
     _leave: list[Callable[[], None]] = field(default_factory=list)
 
     def listen(self) -> None:
-        """Wait for the first computation on one of Dask's local schedulers."""
+        """Register callbacks for the first computation on one of Dask's local schedulers."""
         from dasfprof.recording.dask_internals.local_schedulers import (
             availability,
             observe_computes,

@@ -17,7 +17,11 @@ from dasfprof.errors import InvalidArgumentError
 
 @dataclass(frozen=True)
 class AssumedCluster:
-    """Workers for which a graph is estimated: the threads of each worker, and memory in bytes."""
+    """Workers for which the cost of a graph is estimated.
+
+    `threads` has the number of threads of each worker. `memory_limit` is the memory of each worker
+    in bytes, or None if unknown.
+    """
 
     threads: list[int]
     memory_limit: float | None
@@ -55,7 +59,11 @@ def assumed_cluster(
 
 
 def _of_client() -> tuple[list[int], float | None, int | None]:
-    """Return the threads, the minimum memory, and the free disk space of the client's workers."""
+    """Return threads, memory limit and free disk space of the current client's workers.
+
+    The threads are those of each worker. The memory limit and the disk space are the minimum of all
+    workers in bytes, or None if unknown. Disk space is known only for workers on this host.
+    """
     try:
         distributed = sys.modules["distributed"]
         client = distributed.default_client()

@@ -349,7 +349,11 @@ def _peak(
     bounds: tuple[np.ndarray, np.ndarray],
     threads: list[int],
 ) -> tuple[tuple[float, float] | None, str, int]:
-    """Return bounds of the peak, or why they are unknown, and the layer with most bytes."""
+    """Return bounds of the peak bytes of results on a worker, a reason, and the index of a layer.
+
+    The layer has the most bytes at the peak. If the bounds are unknown, they are None, the reason
+    says why, and the index is -1. Otherwise the reason is an empty text.
+    """
     if len(sent) > MOST_REPLAYED:
         return None, f"graphs of more than {MOST_REPLAYED:,} tasks are not replayed", -1
     unknown = np.flatnonzero(~np.isfinite(bounds[1]))
@@ -370,7 +374,10 @@ def _excess(
     heaviest: int,
     limit: float | None,
 ) -> tuple[str, str, str | None] | None:
-    """Return why a graph certainly exceeds a worker's memory, with layer and line, or None."""
+    """Return why a graph certainly exceeds a worker's memory, with layer and line, or None.
+
+    `heaviest` is the index of the layer that has the most bytes at the peak.
+    """
     if limit is None:
         return None
     for fact in (facts[number] for number in inputs_first(facts)):

@@ -114,7 +114,10 @@ def _inside(base: BuiltLayer, built: dict[str, BuiltLayer], sent: set[str]) -> l
 
 
 def _base(layer: SentLayer, built: dict[str, BuiltLayer]) -> BuiltLayer | None:
-    """Return the built layer of a layer that is sent, whose name may have more prefixes."""
+    """Return the built layer from which Dask made a layer that it sends, or None if unknown.
+
+    The name of the sent layer may have additional prefixes.
+    """
     name = (layer.name or "").replace(_SPLIT, _MERGE, 1)
     while name and name not in built:
         name = name.partition("-")[2]
@@ -122,7 +125,10 @@ def _base(layer: SentLayer, built: dict[str, BuiltLayer]) -> BuiltLayer | None:
 
 
 def _of_one_chunk(key: Any, built: dict[str, BuiltLayer]) -> BuiltLayer | None:
-    """Return the layer whose only chunk Dask fused with the last task of `compute`, or None."""
+    """Return the layer that Dask fused with the last task of `compute`, or None if unknown.
+
+    `key` is the key of the task. Only layers with a single chunk are considered.
+    """
     if not isinstance(key, str) or _FINAL not in key:
         return None
     functions = f"-{key.partition(_FINAL)[0]}"
@@ -157,9 +163,11 @@ def _bounds(sent: SentGraph, bases: list[BuiltLayer | None]) -> tuple[np.ndarray
 
 
 def _sum_up(sent: SentGraph, low: np.ndarray, high: np.ndarray, shrinks: np.ndarray) -> None:
-    """Replace unknown bounds of tasks by bounds that follow from their inputs, in place.
+    """Replace unknown bounds of results by bounds that follow from their inputs, in place.
 
-    This is possible if a result consists of the inputs (`joins`), or is not larger (`shrinks`).
+    If a result consists of its inputs (`SentGraph.joins`), both bounds are sums of the inputs'
+    bounds. If it is not larger than its inputs (`shrinks`), only its upper bound is such a sum.
+    Otherwise the bounds become 0 and infinity.
     """
     least, most, joins, bound = low.tolist(), high.tolist(), sent.joins.tolist(), shrinks.tolist()
     offsets, inputs = sent.input_offsets.tolist(), sent.inputs.tolist()

@@ -36,7 +36,10 @@ class FirstCompute:
         self.error: Exception | None = None
 
     def listen(self) -> None:
-        """Wait until the script imports Dask."""
+        """Place the hooks for the first computation as soon as the script has imported Dask.
+
+        This method does not wait for the import.
+        """
         when_imported("distributed", self._place)
         when_imported("dask", lambda: import_module("distributed"))
 

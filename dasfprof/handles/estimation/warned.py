@@ -70,9 +70,9 @@ def find_warnings(
 
 
 def _large_chunks(facts: list[LayerFacts], most: float) -> Iterator[Warned]:
-    """Yield chunks that exceed a thread's share of the memory.
+    """Yield warnings about chunks of more than `most` bytes, a thread's share of the memory.
 
-    In a chain of layers, only the first counts.
+    A layer is left out if one of its inputs has such chunks.
     """
     for fact in facts:
         if fact.most > most and not any(facts[number].most > most for number in fact.takes):

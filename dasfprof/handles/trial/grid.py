@@ -27,13 +27,13 @@ from dasfprof.text import format_size
 #: Minimum and maximum total number of threads, as multiples of the host's cores. Fewer threads
 #: leave cores idle. Additional threads help tasks that wait.
 _THREADS = 0.5, 4.0
-#: Findings that tasks of one process take turns. A replay does not simulate this.
+#: Rules whose findings say that tasks of one process take turns. A replay does not simulate this.
 _TAKE_TURNS = ("per-process-lock", "gil-contention")
 
 
 @dataclass(frozen=True)
 class Host:
-    """Resources that all workers together may use, limited to those that this process may use."""
+    """Cores and memory of this host that all workers of a cluster together may use."""
 
     cores: int
     #: Bytes.
@@ -41,14 +41,22 @@ class Host:
 
     @classmethod
     def here(cls) -> Host:
-        """Return this host's resources, limited by control groups and CPU affinity as in Dask."""
+        """Return the cores and memory that this process may use.
+
+        Control groups and CPU affinity limit them, as in Dask.
+        """
         group = memory_group()
         there = psutil.virtual_memory().total
         return cls(cpu_count(), float(min(there, group[1]) if group else there))
 
 
 def cluster_sizes(host: Host, parameters: Mapping[str, Sequence[Value]]) -> list[tuple[int, int]]:
-    """Return numbers of workers and threads, as pairs: the given ones, or powers of two."""
+    """Return the number of workers and of threads per worker of each cluster to consider.
+
+    The numbers are those in `parameters`. By default, they are powers of two (and the number of
+    cores, for workers). Unless both are in `parameters`, clusters are left out if their total
+    number of threads does not suit the host's cores.
+    """
     least, most = (host.cores * times for times in _THREADS)
     given = [[int(x) for x in parameters.get(n, ())] for n in ("n_workers", "threads_per_worker")]
     workers = given[0] or sorted({*_powers(host.cores), host.cores})
@@ -73,7 +81,7 @@ class Foretold:
     run: Run | None
     #: Whether the run's workers are processes.
     processes: bool
-    #: Name of a finding that tasks take turns, or empty.
+    #: Rule of a finding which says that tasks take turns, or empty.
     taking_turns: str = ""
 
     @classmethod

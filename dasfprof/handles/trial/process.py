@@ -101,7 +101,8 @@ def run_program(
     settings
         The settings to change.
     work
-        A new directory for the files through which the two processes communicate.
+        A new directory for the files through which this process and the program's process
+        communicate.
     traces
         Directory for the trace files.
     limit

@@ -325,7 +325,7 @@ def gain_of(
 
 
 def shape_of(done: Done) -> Shape:
-    """Return the largest cluster of a run."""
+    """Return the shape of the cluster that has most workers in a run of the program."""
     tables = [run.trace.workers for run in done.runs]
     # The scheduler has no threads for tasks, so it is not a worker.
     workers = max((table[table["nthreads"] > 0] for table in tables), key=len)

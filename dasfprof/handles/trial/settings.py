@@ -25,7 +25,10 @@ _RELATIVE = (MORE, FEWER)
 
 @dataclass(frozen=True)
 class Shape:
-    """The number of workers, threads and bytes of a run's cluster, from its trace."""
+    """The number of workers of a run's cluster, and the threads and memory limit of each worker.
+
+    They are read from the trace of the run.
+    """
 
     workers: int
     threads: int
@@ -49,7 +52,10 @@ class Settings:
     def of(
         cls, change: Mapping[str, Value], *, defaults: Mapping[str, Any] | None = None
     ) -> Settings:
-        """Return a checked change, divided by the kinds of its settings."""
+        """Return the settings of a checked change, divided by kind.
+
+        `defaults` are values of cluster keywords that are used if the change does not set them.
+        """
         options = {name: value for name, value in change.items() if name in OF_CLUSTERS}
         environment = {n: str(value) for n, value in change.items() if _VARIABLE.fullmatch(n)}
         arguments = {n: str(value) for n, value in change.items() if _ARGUMENT.fullmatch(n)}

@@ -121,7 +121,10 @@ class Trials:
         return tried
 
     def _try(self, suggested: Suggested) -> Trial:
-        """Run pairs until it is certain whether a change saves time, and how much."""
+        """Run the program in pairs, without and with a change, until the effect is certain.
+
+        The effect is whether the change saves time, and how much.
+        """
         runs, about = self.runs, suggested.about
         try:
             change = in_numbers(suggested.change, runs.shape)
@@ -215,7 +218,9 @@ def suggestions(done: Done, as_setting: _AsSetting | None = None) -> tuple[list[
 def as_parameter(
     name: str, arguments: Sequence[str], data: Mapping[str, Any]
 ) -> Mapping[str, Value] | None:
-    """Return the value of a parameter that makes chunks or batches larger as suggested, or None.
+    """Return a parameter with a value that makes chunks or batches larger as suggested, or None.
+
+    `name` is an argument or an environment variable. The suggested factor is ``data["times"]``.
 
     Raises
     ------

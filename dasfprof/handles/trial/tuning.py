@@ -56,12 +56,12 @@ class _Candidate:
 
 
 class Tuner:
-    """The settings of a program, and its runs.
+    """A search for the settings with which a program is fastest.
 
     Parameters
     ----------
     runs
-        The program.
+        The runs of the program.
     parameters
         Values to test, by name (see `settings.checked`). By default, numbers of workers and threads
         that fit on this host are tested.
@@ -132,7 +132,10 @@ class Tuner:
         return points
 
     def _recorded(self, change: Mapping[str, Value]) -> tuple[Done, str]:
-        """Run the program once with parameters. Also return why they are left out, or ""."""
+        """Run the program once with changed parameters, and return the result of this run.
+
+        The second value is the reason why these settings are left out, or an empty text.
+        """
         side = self._side(change)
         done = self._runs.run(side, patience=_PATIENCE, with_traces=True)
         return done, self._why_left_out(done, side)
