@@ -106,7 +106,7 @@ def run_cost(run: Run) -> dict[str, Any] | None:
     -------
     dict or None
         ``amount``, ``currency`` (a label, or empty), ``words`` (both), ``worker_hours``, and
-        ``idle_hours``: the worker-hours in which no task occupied the thread.
+        ``idle_hours``: the part of the worker-hours in which no task occupied the threads.
     """
     price: Price | None = setting("price")
     if price is None:

@@ -156,7 +156,7 @@ _LONGEST = 200
 
 
 def file_for(title: str, ending: str) -> Path:
-    """Return a path in the working directory whose name is that of the run."""
+    """Return a path in the working directory for a file that is named after the run."""
     stem = "".join(sign if sign.isalnum() or sign in _SIGNS else "-" for sign in title)
     return Path(f"{stem.lstrip('.-')[:_LONGEST] or 'run'}{ending}")
 

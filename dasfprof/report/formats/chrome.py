@@ -87,7 +87,10 @@ def _readings(counter: Counter) -> Iterator[Event]:
 
 
 def _slices_and_arrows(run: DrawnRun, places: list[Event]) -> Iterator[Event]:
-    """Yield task runs in blocks, each followed by arrows to them, then transfers and functions."""
+    """Yield blocks of task runs, each followed by the arrows to its task runs.
+
+    Transfers, and functions outside of tasks, come last.
+    """
     numbers = count(1)
     for part in run.tasks.slices.blocks(_BLOCK):
         yield from _slices(run.tasks, part, "task", places)

@@ -63,9 +63,10 @@ def _seconds(values: Array) -> Listed:
 
 
 def _numbers(table: pd.DataFrame, rows: Array, sizes: Any, seconds: Any) -> dict[str, Listed]:
-    """Return, by label, a function that lists the values of each column of sizes or seconds.
+    """Return functions that list the values of columns of a table, by the labels of the columns.
 
-    Columns that the table lacks, as in older traces, are left out.
+    `sizes` and `seconds` have the label of each column, by its name. Columns that the table lacks,
+    as in older traces, are left out.
     """
     return {
         label: listed(table[name].to_numpy(dtype=float)[rows])
@@ -77,7 +78,7 @@ def _numbers(table: pd.DataFrame, rows: Array, sizes: Any, seconds: Any) -> dict
 
 @dataclass(frozen=True)
 class LabelledSlices:
-    """Slices with a name and arguments each."""
+    """Slices, each with a name and arguments."""
 
     slices: Slices
     names: Listed
@@ -258,7 +259,7 @@ class DrawnRun:
         )
 
     def dependencies(self, part: slice) -> Arrows:
-        """Return arrows to some task runs. They start at the task runs that made the inputs."""
+        """Return arrows to the task runs in `part`, from the task runs that made their inputs."""
         made, to = self._producers.of_inputs(np.arange(part.start, part.stop))
         return Arrows.between(self.tasks.slices, made, to)
 

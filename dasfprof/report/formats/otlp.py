@@ -89,8 +89,8 @@ def _with_hexadecimal_ids(value: Any, key: str = "") -> Any:
 def send_spans(analyser: Analyser, endpoint: str, title: str) -> int:
     """Send a run to a collector, or to any backend that takes OTLP over HTTP.
 
-    OpenTelemetry's exporter sends them: it retries while the endpoint is busy, and its variables
-    such as ``OTEL_EXPORTER_OTLP_HEADERS`` apply.
+    OpenTelemetry's exporter sends the spans. It retries while the endpoint is busy, and its
+    environment variables, such as ``OTEL_EXPORTER_OTLP_HEADERS``, apply.
 
     Parameters
     ----------
@@ -167,8 +167,8 @@ class Spans:
         identity = hashlib.blake2b(about, digest_size=24).digest()
         self._trace_id = int.from_bytes(identity[:16], "big")
         self._base = int.from_bytes(identity[16:], "big") >> _NUMBER_BITS << _NUMBER_BITS
-        #: The steps, sorted by the time at which they were entered. Span 1 is the run, followed by
-        #: these.
+        #: The steps, sorted by the time at which they were entered. Span 1 is the run, and the
+        #: spans of the steps follow.
         self._steps = sorted(
             (mark for mark in self._drawn.marks() if mark.category == "step"),
             key=lambda mark: mark.time,
@@ -296,7 +296,7 @@ class Spans:
             yield spans
 
     def _links(self, part: slice) -> dict[int, Any]:
-        """Return, for each task run, links to the task runs that made its inputs."""
+        """Return, for task runs in `part`, links to the task runs that made their inputs."""
         from opentelemetry.sdk.util import BoundedList
         from opentelemetry.trace import Link
 

@@ -30,7 +30,10 @@ Seconds = list[tuple[Stack, float]]
 
 
 def _sampled_stacks(run: Run) -> Iterator[tuple[str, Seconds]]:
-    """Yield groups of stacks: of tasks by function, of the client by phase, of loops by worker."""
+    """Yield the stacks of each function, of each phase of the client, and of each event loop.
+
+    Each item has a title, and the distinct stacks with their seconds.
+    """
     runs = run_of_samples(run)
     if len(runs):
         functions = run.whole.tasks["function"].cat
@@ -41,7 +44,7 @@ def _sampled_stacks(run: Run) -> Iterator[tuple[str, Seconds]]:
 
 
 def samples_beside_tasks(run: Run) -> Iterator[tuple[str, pd.DataFrame, Array, list[str]]]:
-    """Yield the samples of the client by phase, and those of event loops by worker.
+    """Yield the samples of the client, grouped by phase, and of event loops, grouped by worker.
 
     Each item has a title, the samples, the code of each sample's group, and the names of the
     groups.

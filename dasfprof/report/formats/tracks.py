@@ -31,7 +31,10 @@ FIRST_THREAD = 100_000
 
 @dataclass
 class Tracks:
-    """Numbers of the processes (the run and its hosts) and of the tracks, their threads."""
+    """The processes and tracks that a viewer shows, with their numbers.
+
+    The processes are the run and its hosts. The tracks are the threads of these processes.
+    """
 
     title: str
     _hosts: dict[str, int] = field(default_factory=dict)
@@ -83,7 +86,7 @@ def to_nanoseconds(starts: Array, stops: Array) -> tuple[Array, Array]:
 
 
 def nanoseconds(times: Array) -> Array:
-    """Round seconds to whole nanoseconds, limited to the range from 0 to 64 bits."""
+    """Round seconds to whole nanoseconds that are not negative and fit into 64 bits."""
     return np.rint(np.clip(times, 0.0, _LATEST) * _NANOSECONDS).astype(np.int64)
 
 
@@ -140,7 +143,7 @@ class ThreadTracks:
     trace
         The trace.
     placed, starts
-        The rows of `Trace.tasks` for task runs with a time, and the starts of these.
+        The rows of `Trace.tasks` for task runs with a time, and their starts.
     threads
         Number of threads of each named worker, so that unused threads also have tracks. By
         default, only threads that ran a task have tracks.
@@ -206,7 +209,11 @@ class ThreadTracks:
 
 
 def _unused(pairs: Array, most: int, threads: Array) -> Array:
-    """Return numbers for pairs of a worker and a thread, for threads that ran no task."""
+    """Return a number for each thread that ran no task, of the same form as `pairs`.
+
+    A number in `pairs` combines a worker and a thread: it is ``worker * most + thread``. `threads`
+    has the number of threads of each worker.
+    """
     workers, codes = np.divmod(pairs, most)
     used = np.bincount(workers[codes > 0], minlength=len(threads))
     unused = np.maximum(threads - used, 0)
@@ -251,7 +258,10 @@ class Arrows:
 
     @classmethod
     def between(cls, slices: Slices, made: Array, to: Array) -> Arrows:
-        """Return arrows from slices that made results (-1 if unknown) to slices that used these."""
+        """Return arrows from the slices `made` to the slices `to`, which used their results.
+
+        If it is unknown which slice made a result, `made` has -1, and there is no arrow.
+        """
         known = np.flatnonzero(made >= 0)
         made, to = made[known], to[known]
         arrival = slices.starts[to]
@@ -280,7 +290,11 @@ class Producers:
         self._numbers[slices.rows] = np.arange(len(slices))
 
     def of_inputs(self, targets: Array) -> tuple[Array, Array]:
-        """Return pairs of a slice that made an input, and the slice in `targets` that used it."""
+        """Return two arrays with one item for each input of the slices `targets`.
+
+        The first has the slice that made the input, or -1 if there is none. The second has the
+        slice that used the input.
+        """
         rows = self.slices.rows[targets]
         counts = self._first[rows + 1] - self._first[rows]
         links, of_target = items_of(self._links.producer, self._first[rows], counts)
@@ -294,7 +308,10 @@ def numbered(counts: Array) -> tuple[Array, Array]:
 
 
 def items_of(ids: Array, begins: Array, counts: Array) -> tuple[Array, Array]:
-    """Return the items of some lists, and for each item the index of its list."""
+    """Return the items of lists, and for each item the index of its list.
+
+    The lists are parts of `ids`. They begin at `begins`, and have `counts` items.
+    """
     of_row, within = numbered(counts)
     return ids[begins[of_row] + within].astype(np.int64), of_row
 
@@ -368,7 +385,10 @@ def step_marks(run: Run, tracks: Tracks) -> list[Mark]:
 
 
 def _entered(run: Run) -> pd.DataFrame:
-    """Return the steps that the client entered: ``step, start, stop`` since the trace's start."""
+    """Return the steps that the client entered, with columns ``step``, ``start`` and ``stop``.
+
+    Times are seconds since the trace's start.
+    """
     steps = run.steps
     if not len(steps):
         return pd.DataFrame({"step": [], "start": [], "stop": []}).astype({"step": object})

@@ -43,7 +43,11 @@ def argument_columns(run: Run, rows: Array) -> dict[str, PackedColumn]:
 
 
 def _packed(name: str, codes: Array, names: list[str]) -> dict[str, PackedColumn]:
-    """Pack the code of each row's text (-1 if none), and the texts, which begin with ""."""
+    """Pack the index of each row's text, and the list of texts. The first text is empty.
+
+    `codes` are indices in `names`, or -1 for rows without text. If there are too many texts, the
+    rarest ones are replaced by the empty text.
+    """
     counts = np.bincount(codes[codes >= 0], minlength=len(names))
     frequent = np.argsort(-counts, kind="stable")[:MOST_ARGUMENTS]
     places = np.zeros(len(names) + 1, dtype=np.int64)

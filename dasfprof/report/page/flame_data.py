@@ -85,7 +85,10 @@ def _line_data(
 def _of_runs(
     run: Run, rows: Array, lines: Array, parts: Parts, used: dict[int, int]
 ) -> tuple[dict[str, PackedColumn], int]:
-    """Return the lines of task runs as columns, and the minimum number of samples of a task run."""
+    """Return the lines of task runs as columns, and the minimum number of samples of a task run.
+
+    Task runs with fewer samples are left out. Lines that are not yet in `used` are added to it.
+    """
     tasks = run.whole.tasks
     place = np.full(len(tasks) + 1, -1, dtype=np.int64)
     place[rows] = np.arange(len(rows))
@@ -134,7 +137,7 @@ def _of_functions(
 
 
 def amounts_of(spent: Split) -> dict[str, Array]:
-    """Return the seconds of groups by activity, under the names that the page uses."""
+    """Return the seconds in a `Split`, in total and by activity, as the page names them."""
     return {
         "seconds": spent.seconds,
         "computing": spent.computing,
@@ -207,7 +210,11 @@ def _views(
 def _of_tasks(
     run: Run, stacks: Array, functions: Array, parts: Parts
 ) -> tuple[Array, Parts, dict[str, tuple[Array, list[str]]]]:
-    """Merge samples with equal stacks and groups. Return stacks, seconds, and groups by view."""
+    """Merge samples that have equal stacks and the same function, step and worker.
+
+    Return the stacks and the seconds of the merged samples, and for each view the codes and the
+    names of its groups.
+    """
     tasks, runs = run.whole.tasks, run_of_samples(run)
     groups: dict[str, tuple[Array, list[str]]] = {}
     if "function" in tasks:
@@ -263,9 +270,9 @@ def client_columns(run: Run) -> tuple[dict[str, PackedColumn], dict[str, Any]]:
     Returns
     -------
     columns, facts
-        The columns of calls are their start, duration, total seconds, number, index in ``kinds``,
-        index in ``places``, and whether the main thread called. The columns of stays are their end,
-        duration, and index in ``places``. Stays do not overlap. The facts ``called`` and
+        The columns of calls are their start, duration, total seconds, number of calls, index in
+        ``kinds``, index in ``places``, and whether the main thread called. The columns of stays are
+        their end, duration, and index in ``places``. Stays do not overlap. The facts ``called`` and
         ``sampled`` are the start and end of the recording of calls and samples, or None if they
         were not recorded. ``left`` is the number of calls and stays that the page lacks.
     """
@@ -356,7 +363,10 @@ def _stays(
 
 
 def _place(known: dict[tuple[str, int, str], int], file: Any, line: Any, code: Any) -> int:
-    """Return the index of a place in `known`, and add it if it is new. An unknown file is empty."""
+    """Return the index of a place in `known`, and add the place if it is new.
+
+    An unknown file has an empty name.
+    """
     texts = [each if isinstance(each, str) else "" for each in (file, code)]
     place = texts[0], max(int(line), 0) if pd.notna(line) else 0, texts[1]
     return known.setdefault(place, len(known))

@@ -81,7 +81,7 @@ class Around:
 
     @classmethod
     def of(cls, run: Run, rows: Array, tracks: ThreadTracks, spans: tuple[Array, Array]) -> Around:
-        """Return these times for the rows of the page.
+        """Return the seconds before and after the functions of the page's rows.
 
         `spans` are starts and durations of the rows.
         """

@@ -164,7 +164,7 @@ class ReceivedTransfers:
 
 
 def _sources(run: Run, workers: NamedWorkers) -> list[str]:
-    """Return the sender's name for each category of `Trace.transfers`, and for NA at the end."""
+    """Return the sender's name for each category of a transfer's source, and for NA at the end."""
     titles = workers.titles()
     known = {
         address: titles[number]

@@ -167,10 +167,11 @@ def resource_columns(run: Run) -> tuple[dict[str, PackedColumn], list[dict[str, 
     -------
     columns, metrics
         The columns, and a dict per metric with ``name``, ``label`` and ``unit``. A metric with
-        samples also has ``series`` (``label, first`` of each), ``highest`` (its maximum) and
-        ``limits`` (``value, kind, name`` of each). A metric with stacked series also has
-        ``stacked``, ``peak`` (time of the peak) and ``anatomy`` (whether a table explains the
-        peak). A metric without samples has ``absent`` with the reason.
+        samples also has ``series`` (``label`` of each, and ``first``, the index of its first
+        sample), ``highest`` (its maximum) and ``limits`` (``value, kind, name`` of each). A metric
+        with stacked series also has ``stacked``, ``peak`` (time of the peak) and ``anatomy``
+        (whether a table explains the peak). A metric without samples has ``absent`` with the
+        reason.
     """
     columns: dict[str, PackedColumn] = {}
     metrics: list[dict[str, Any]] = []

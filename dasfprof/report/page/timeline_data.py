@@ -1,8 +1,8 @@
 """`TimelineData`: the task runs of a trace as the columns of a page.
 
 Rows are sorted by track (a worker's thread), then by start. Keys are sorted by the prefix of their
-text, then by their numbers. Adjacent rows are therefore similar, so that a row of a million takes
-only a few bytes.
+text, then by their numbers. Adjacent rows are therefore similar, so that each of a million rows
+takes only a few bytes.
 """
 
 from __future__ import annotations
@@ -155,7 +155,7 @@ def _spent(values: Array, crowded: bool) -> PackedColumn:
 
 
 def _rank_keys(keys: KeyTable, key_ids: Array) -> tuple[Array, Array]:
-    """Sort the keys by head, then by their numbers.
+    """Sort the keys by their head, which is a text that many keys share, then by their numbers.
 
     Keys that end in a hash are sorted by their first task run.
 

@@ -183,7 +183,7 @@ def _printer(
 
 
 def _print_reasons(question: Question, frame: pd.DataFrame, rows: int, *, err: bool) -> None:
-    """Print the parts of a task's time as a table, and the descriptions of the parts below it."""
+    """Print the parts of a task's time as a table, and below it the descriptions of the parts."""
     _print_table(question, frame.drop(columns="Description"), rows, err=err)
     echo("", err=err)
     for part in frame.head(rows).to_dict("records"):

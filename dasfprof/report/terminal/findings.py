@@ -47,7 +47,7 @@ _NONE = "No known problem was found."
 def print_findings(
     findings: pd.DataFrame, rows: int, *, none: str = _NONE, err: bool = False
 ) -> None:
-    """Print the first findings and all severe findings, or the text `none` without findings."""
+    """Print the first findings and all severe findings, or `none` if there are no findings."""
     rows = max(rows, int(findings["Severity"].isin(_PROVEN).sum()))
     shown = f" (first {rows} of {len(findings)})" if len(findings) > rows else ""
     heading("Findings", shown + (_OF if len(findings) else ""), err=err, apart=True)
