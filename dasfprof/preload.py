@@ -1,5 +1,7 @@
 """``--preload dasfprof.preload``: starts recording with a scheduler, a worker or a client.
 
+The process that has the preload determines what is recorded:
+
 ============================================  =====================================================
 ``dask scheduler --preload dasfprof.preload``  the cluster with every worker that joins, until the
                                               scheduler closes; workers need no preload

@@ -21,7 +21,7 @@ CLIENT_GONE = "closed because its client was gone"
 CONTINUED = "continued in the next segment"
 NO_END = "in DASF's format, which does not mark the end"
 
-#: Events about the GPUs of a worker, about errors in sampling GPUs, and about NVTX ranges of tasks.
+#: Events about a worker's GPUs, about failures to read their values, and about NVTX ranges.
 _GPU_EVENTS = ("GPU Devices", "GPU Failure", "NVTX")
 #: Maximum number of these events per file. If there are more, not all of them are shown.
 _MAX_GPU_EVENTS = 20

@@ -173,7 +173,10 @@ def run_script(target: str, args: tuple[str, ...], *, as_module: bool) -> Outcom
 
 
 def _set_first_path(path: str | None) -> None:
-    """Replace the first path, which is the directory of the `dasfprof` command, by another."""
+    """Replace the first item of ``sys.path``, the directory of the `dasfprof` command.
+
+    If `path` is None, only remove it.
+    """
     if not getattr(sys.flags, "safe_path", False):  # Only Python 3.11 and later have this flag.
         sys.path[:1] = [] if path is None else [path]
 

@@ -81,7 +81,10 @@ VERSIONS = {
 
 
 def schema_of(command: str) -> str:
-    """Return the name of the schema of a command's document. The document has it as ``schema``."""
+    """Return the name of the schema of a command's document.
+
+    The entry ``schema`` of the document contains this name.
+    """
     return f"dasfprof/{command}/{VERSIONS[command]}"
 
 

@@ -109,7 +109,8 @@ def export(
     path
         The file or directory to write.
     to
-        The format. By default, the format whose ending the path has, or else ``"perfetto"``:
+        The format. The default depends on the path's suffix, and is ``"perfetto"`` if no format has
+        this suffix. The formats are:
 
     {formats}
     title

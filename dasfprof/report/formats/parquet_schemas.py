@@ -35,7 +35,7 @@ class Column:
 
 @dataclass(frozen=True)
 class TableSchema:
-    """A Parquet file. Its name is the name of the table in it."""
+    """The schema of a Parquet file. `name` is the name of the file and of the table in it."""
 
     name: str
     about: str

@@ -39,9 +39,9 @@ def exact_links(run: Run, rows: Array, ranks: Array) -> dict[str, PackedColumn]:
     Returns
     -------
     dict
-        ``rows`` are the rows of these runs in the page. ``inputs`` are the offsets of their
+        ``rows`` are the rows of these task runs in the page. ``inputs`` are the offsets of their
         inputs. ``keys`` has the key of each input, and ``producers`` has 1 + the page's row of the
-        run that made the input, or 0 if the page lacks that run.
+        task run that made the input, or 0 if the page lacks that task run.
     """
     links = find_links(run)
     place = np.full(len(run.tasks) + len(run.scheduler_only) + 1, -1)

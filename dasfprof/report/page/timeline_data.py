@@ -148,7 +148,10 @@ def _hashed(keys: KeyTable) -> Array:
 
 
 def _spent(values: Array, crowded: bool) -> PackedColumn:
-    """Pack a column with the seconds that each task run spent on something, such as a status."""
+    """Pack a column with the seconds that each task run spent on something, such as a status.
+
+    If `crowded`, the seconds are less precise.
+    """
     known = values[np.isfinite(values)]
     step = float(known.mean()) / _PARTS if crowded and len(known) else 0.0
     return seconds(values, step=step)
