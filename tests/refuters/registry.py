@@ -84,7 +84,7 @@ def is_known(rule: str, text: str) -> bool:
 
 def _in_general(said: Said, evidence: Evidence) -> Iterator[str]:
     """Yield what contradicts any finding."""
-    of_client = said.rule in _CLIENTS or said["fetching"]
+    of_client = said.rule in _CLIENTS or said["fetching"] or said["graphs"]
     whole = evidence.end - evidence.begin if said.rule in _OF_RECORDINGS else evidence.walls[1]
     most = whole + (_of_clients(evidence) if of_client else 0.0)
     # Where processes were killed, the last of their events is compared with the scheduler's.

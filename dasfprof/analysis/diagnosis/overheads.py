@@ -28,6 +28,9 @@ _SMALL_PARTITION = 500_000
 _SHARE = 0.2
 #: Approximate seconds that Dask needs to handle an empty task.
 _EMPTY = 0.001
+#: Maximum seconds per task that Dask needs to build, send and unpack a graph. Longer waits for a
+#: graph have other causes, such as the first use of a module.
+_GRAPH = 0.002
 #: Threshold (seconds per task): the number of tasks alone does not explain such a long handling.
 _COSTLY = 0.012
 #: Thresholds (seconds, and multiple of the median) of the overhead of a task that is an exception.
@@ -92,7 +95,8 @@ def tasks_too_small(run: RunFigures) -> Iterator[Finding]:
     # Graphs with fewer tasks are built, sent and unpacked in less time, unless they are large
     # because of the values that they contain.
     fewer = 0.0 if run.sent_large else 1.0 - 1.0 / _factor(advice)
-    graphs = fewer * float(run.waits_for_graphs[0].sum())
+    graphs = fewer * min(float(run.waits_for_graphs[0].sum()), _GRAPH * len(durations))
+    graphs = graphs if graphs >= NEGLIGIBLE else 0.0
     suggestion, settings = (_costly(run), []) if costly else _larger_tasks(run, advice)
     of_results = (
         "The client fetches their results one at a time, which takes {fetching} after the tasks "
@@ -110,7 +114,7 @@ def tasks_too_small(run: RunFigures) -> Iterator[Finding]:
         f"Overhead takes {'{overhead}' if compute > 0 else 'many'} times as long as the "
         "computation of the tasks. A task of {function} has {besides} of overhead, and computes "
         f"for {{own}} (means, not counting CPU wait). {of_shuffles if shuffling > 0 else ''}"
-        f"{of_results if of_each else ''}{of_graphs if graphs >= NEGLIGIBLE else ''}"
+        f"{of_results if of_each else ''}{of_graphs if graphs else ''}"
         "See chunk_sizing() and time_accounting().",
         suggestion,
         function=name,
@@ -123,7 +127,7 @@ def tasks_too_small(run: RunFigures) -> Iterator[Finding]:
         costly=costly,
         fetching=Seconds(fetching) if of_each else None,
         shuffling=Share(run.share(shuffling)) if shuffling > 0 else None,
-        graphs=Seconds(graphs) if graphs >= NEGLIGIBLE else None,
+        graphs=Seconds(graphs) if graphs else None,
         sent_large=run.sent_large,
         advice=advice,
         settings=settings,
