@@ -113,7 +113,7 @@ def info(source: str, name: str | None, *, as_json: bool) -> None:
 
 
 def _of_client(analyser: TraceAnalyser, name: str) -> str:
-    """Return a text with the numbers of attempts and of failed attempts at tasks of a client."""
+    """Return a text that states how often tasks of a client were attempted, and how many failed."""
     run = analyser.processed_tasks("function")
     attempts, failed = int(run["Total"].sum()), int(run["Failed"].sum())
     return f"{name}: {count_of(attempts, 'attempt')} at tasks, {failed} of them failed"

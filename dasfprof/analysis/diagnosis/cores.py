@@ -363,9 +363,9 @@ def fewer_threads(run: RunFigures) -> list[Change]:
 
 
 def without_waiting(run: RunFigures, rows: Array) -> Array:
-    """Return the durations of all task runs, without the waits of the given rows.
+    """Return the durations of all task runs, as if the given rows only computed or waited for CPU.
 
-    The durations of these rows contain only CPU time and CPU wait.
+    Their other waits, such as for storage or a lock, are left out.
     """
     return run.with_durations(rows, run.cpu[rows] + run.core_wait[rows])
 

@@ -359,7 +359,10 @@ class RunFigures(UnusualRuns):
         return excerpt(str(self.trace.keys.texts(np.array([key_id]))[0]))
 
     def address(self, worker: int) -> str:
-        """Return the address of the last instance of a worker with this label, or the label."""
+        """Return the address of a worker, or its label if the address is unknown.
+
+        If the worker was restarted, this is the address of its last instance.
+        """
         lives = np.flatnonzero(self.workers.of_lives == worker)
         address = self.trace.workers["address"].iloc[lives[-1]]
         return str(self.workers.labels[worker] if address is None else address)

@@ -68,8 +68,8 @@ class RunFiles:
     ----------
     source
         Anything that `open_run` accepts, or a list of files. If a directory contains several runs,
-        the newest run is followed. New files of the run are searched in the directory of its first
-        file, unless the source is a single file.
+        the newest run is followed. New files of the run are looked for in the directory of its
+        first file, unless the source is a single file.
 
     Raises
     ------

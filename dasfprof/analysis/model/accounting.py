@@ -139,7 +139,10 @@ def _pool_until(
 
 
 def _changes(pool: idle_time.Pool) -> Array:
-    """Return a mask of those times of the pool's grid at which the fraction of a cause changes."""
+    """Return a mask of the pool's grid: when any cause begins to explain another fraction.
+
+    These are fractions of the idle time.
+    """
     changed = np.zeros(len(pool.grid), dtype=bool)
     steps = np.diff(pool.grid)
     # Cumulative times are rounded. In short steps, this changes the fraction noticeably.

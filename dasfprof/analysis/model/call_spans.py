@@ -23,9 +23,9 @@ def call_spans(run: Run) -> tuple[Array, Array]:
 
 @once_per_trace
 def function_spans(run: Run) -> tuple[Array, Array]:
-    """Return when each function outside of tasks was requested, and when it was answered.
+    """Return when workers received each request to run a function outside of tasks, and answered.
 
-    Times are as in `call_spans`.
+    An example of such a request is `Client.run`. Times are as in `call_spans`.
     """
     return _spans(run, run.worker_functions)
 

@@ -246,7 +246,10 @@ OTHERS = "other functions"
 
 @dataclass(frozen=True)
 class ResultsOverTime:
-    """Bytes of results over time by function. A result counts once, in memory or spilled."""
+    """Bytes of the results that workers held over time, by function.
+
+    Spilled results count too. Copies of a result on other workers do not.
+    """
 
     #: Seconds since the start of the run, ascending. They include the time of the peak.
     times: Array

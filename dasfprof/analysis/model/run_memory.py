@@ -259,7 +259,10 @@ class ProcessMemory(NamedTuple):
 
 
 def results_of_workers(run: Run) -> Samples:
-    """Return samples of the results of workers, with sizes as Dask measures them."""
+    """Return samples over time of the results that each worker held, as Dask measures them.
+
+    These are the bytes of the results, the bytes of the spilled ones, and their number.
+    """
     names = "size", "spilled_size", "tasks"
     return Samples.from_table(run, run.managed_memory, *names, or_zero="p2p_size")
 

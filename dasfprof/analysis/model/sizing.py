@@ -140,10 +140,10 @@ def chunk_costs(run: Run, overhead: float) -> pd.DataFrame:
     """Return the overhead of tasks, and the chunk size at which it is the fraction `overhead`.
 
     If a function takes ``o (1 - s) / s`` seconds, an overhead of o seconds per task is the fraction
-    s of its time. With the guide's figures, 0.05 s and 0.5 %, this gives the guide's 10 s. A
-    scheduler that handles ``rate`` tasks per second can feed P threads with tasks of at least
-    ``P / rate`` seconds. The time of a function is assumed to be proportional to its chunk size. A
-    chunk cannot be larger than all chunks of its layer together.
+    s of its time. For example, if an overhead of 0.05 s should be 0.5 % of the time, a task
+    should take about 10 s. A scheduler that handles ``rate`` tasks per second can feed P threads
+    with tasks of at least ``P / rate`` seconds. The time of a function is assumed to be
+    proportional to its chunk size. A chunk cannot be larger than all chunks of its layer together.
 
     Returns
     -------

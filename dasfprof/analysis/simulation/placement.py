@@ -313,7 +313,7 @@ class _View:
     def victims(self) -> list[int]:
         """Return the workers from which to steal, busiest first.
 
-        The result is empty if no other workers are idle.
+        The result is empty if no worker is idle, since then no worker can take the tasks.
         """
         thieves = set(self._thieves)
         if not thieves:

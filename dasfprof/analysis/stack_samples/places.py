@@ -422,7 +422,7 @@ def client_line(run: Run, begin: float, end: float) -> Frame | None:
 def client_fraction(
     run: Run, begins: Array, ends: Array, *, phase: str = "", files: re.Pattern[str] | None = None
 ) -> float:
-    """Return the fraction of the client's samples in time ranges with a certain phase or file.
+    """Return which fraction of the client's samples in time ranges have a certain phase or file.
 
     Parameters
     ----------

@@ -29,8 +29,8 @@ def diagnose(run: Run, least: float = 0.1) -> pd.DataFrame:
           are at risk), ``medium`` (at least 5 %), ``low``, ``info``
         - ``Finding``: one sentence with the figure
         - ``Seconds at stake (s)``: potential savings of wall time, from a replay or a measurement.
-          NaN if neither gives a figure. Time of the client may lie before the first task or after
-          the last. Findings overlap, so their savings do not add up
+          NaN if neither gives a figure. Findings about the client may include time before the
+          first task or after the last. Findings overlap, so their savings do not add up
         - ``Evidence``: figures, and the methods that show more. It names the step of the function
           if steps are known
         - ``Suggestion``: what to change

@@ -321,8 +321,8 @@ def memory_growth(run: Run, by: By = "cluster") -> pd.DataFrame:
           that the growth is steady
         - ``Verdict``: *rises* only if the memory rose in both halves, in the second by at least
           half as much as in the first, and the interval excludes 0
-        - ``Why Held``, ``Line`` (that made the results) and ``Asked At``: of most results of a
-          function at the end, see `memory_at`
+        - ``Why Held``, ``Line`` and ``Asked At``, with ``by="cluster"`` only: as in `memory_at`,
+          for the largest part of a function's results at the end. Empty for processes
 
     Notes
     -----

@@ -242,8 +242,9 @@ def chunk_sizing(run: Run, overhead: float = 0.005) -> pd.DataFrame:
         - ``Function``
         - ``Task Runs``: number of successful task runs
         - ``Mean Task time (s)``
-        - ``Overhead per Task (s)``: median time of the thread per task run besides the function,
-          unspilling and deserializing: idle time although the task was runnable, and task handling
+        - ``Overhead per Task (s)``: median seconds for which a task run costs its thread more than
+          its function: idle time before it although it was runnable, and task handling. Unspilling
+          and deserializing are left out
         - ``Overhead (%)``
         - ``Wanted Task time (s)``: for the target overhead, and so that the scheduler can feed all
           threads of the run
@@ -257,9 +258,10 @@ def chunk_sizing(run: Run, overhead: float = 0.005) -> pd.DataFrame:
     Notes
     -----
     An overhead of o seconds per task is the fraction s of its time if the function takes ``o (1 -
-    s) / s``. With the guide's figures, 0.05 s and 0.5 %, this gives the guide's 10 s. If the
-    scheduler handles ``rate`` tasks per second, it can feed P threads with tasks of at least ``P /
-    rate`` seconds. The calculation assumes that time grows in proportion to the chunk size.
+    s) / s``. For example, if an overhead of 0.05 s should be 0.5 % of the time, a task should take
+    about 10 s. If the scheduler handles ``rate`` tasks per second, it can feed P threads with tasks
+    of at least ``P / rate`` seconds. The calculation assumes that time grows in proportion to the
+    chunk size.
     """
     if not 0 < overhead < 1:
         raise InvalidArgumentError(

@@ -263,9 +263,9 @@ def try_(
 ) -> Trial:
     """Run a function with and without a change, and report the time that the change saves.
 
-    Each run is recorded in a separate process, with a new cluster. Three to nine pairs of runs
-    without and with the change follow, until the result is certain. The function must return the
-    same value each time.
+    Each run is recorded in a separate process, with a new cluster. The function runs once without
+    the change. Then it runs in three to nine pairs, without and with the change, until the result
+    is certain. The function must return the same value each time.
 
     Parameters
     ----------

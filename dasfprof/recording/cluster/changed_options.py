@@ -98,7 +98,10 @@ class ChangedOptions:
 
 
 def tuned_options() -> dict[str, Any]:
-    """Return the options of local clusters in the resource profile of Dask's config (`TUNED`)."""
+    """Return the options of local clusters that a resource profile sets in Dask's config.
+
+    `dasfprof tune` writes resource profiles. Their key in the config is `TUNED`.
+    """
     import dask
 
     profile = dask.config.get(TUNED, default=None)

@@ -78,9 +78,10 @@ class _Spent:
 
     @classmethod
     def between(cls, seconds: float, before: _Usage, after: _Usage) -> _Spent:
-        """Return the time between two readings of a thread's usage.
+        """Return the seconds and the CPU seconds between two readings of a thread's usage.
 
-        If the thread did not sleep, only its CPU time counts.
+        `seconds` is the elapsed time as Dask measures it. If the thread did not sleep meanwhile,
+        the seconds are at most the CPU seconds, since the thread only waited for a core otherwise.
         """
         cpu = after[0] - before[0]
         return cls(seconds if after[1] != before[1] else min(seconds, cpu), cpu)

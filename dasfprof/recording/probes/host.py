@@ -323,10 +323,10 @@ class WorkerProbe:
         """Do nothing, because the probe holds no resources."""
 
     def _loop_lag(self) -> float | None:
-        """Return the seconds for which the last call that was posted to the event loop waited.
+        """Return how long the event loop took to start the last call posted to it, in seconds.
 
-        If that call has not run yet, return the seconds for which it has waited so far. Otherwise,
-        post the next call.
+        If that call has not run yet, return the time since it was posted. Otherwise, post the next
+        call.
         """
         if self._asked is not None:
             return monotonic() - self._asked

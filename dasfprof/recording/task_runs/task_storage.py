@@ -145,7 +145,7 @@ class TaskStorage:
             self._guard.caught("what a task moved")
 
     def write(self, key: Any, run_id: int | None) -> float:
-        """Write the rows of a task run that has ended, and return its seconds of waiting.
+        """Write the storage rows of an ended task run, and return its seconds of waiting for these.
 
         Called on the event loop.
         """
