@@ -175,6 +175,9 @@ def _print_notes(notes: list[Note], without_files: list[str]) -> None:
 
     `without_files` has the addresses of workers that have no file.
     """
+    if any(note.kind == "goes-on" for note in notes):
+        # Workers have yet to write these task runs.
+        notes = [note for note in notes if note.kind != "lost-task-runs"]
     lost = [note.text for note in notes if note.kind in (*_LOSSES, *_ABSENT)]
     if without_files:
         lost.append(

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import dask
 import pandas as pd
 import pytest
 from clusters import new_client
@@ -178,7 +179,8 @@ def rows_of(directory: Path) -> dict[tuple[str, str], Any]:
 def test_bytes_and_seconds_of_functions(tmp_path: Path, server: Server) -> None:
     """Processes of workers have not imported fsspec when recording begins."""
     traces = tmp_path / "traces"
-    with new_client(n_workers=1, threads_per_worker=2) as client:
+    spawned = {"distributed.worker.multiprocessing-method": "spawn"}
+    with dask.config.set(spawned), new_client(n_workers=1, threads_per_worker=2) as client:
         (imported,) = client.run(lambda: "fsspec.spec" in sys.modules).values()
         assert not imported
         with dasfprof.profile(client, directory=traces):
