@@ -1,4 +1,4 @@
-"""Estimates of 20 programs beside measured runs: tasks, bytes of layers, and peaks of memory.
+"""Estimates of 20 programs next to measured runs: tasks, bytes of layers, and peaks of memory.
 
 The programs are those of ``tests/analysis/estimated_programs.py``. They run on a cluster of two
 workers with two threads. The scheduler is the oracle: it counts tasks, and adds up what its workers
@@ -35,7 +35,7 @@ COLUMNS = [
     "measured, MB",
     "warns",
 ]
-#: Layers with fewer bytes are not compared: each result has up to some 100 bytes beside its values.
+#: Layers with fewer bytes are not compared: each result has about 100 bytes of other data.
 LEAST = 20_000
 SANE_HERE = ("mean", "rechunked", "matrix_product", "centred", "assigned")
 SANE_HERE += ("grouped", "looked_up", "bag", "delayed")

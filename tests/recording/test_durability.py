@@ -232,7 +232,7 @@ def test_retired_workers_have_everything_on_disk(tmp_path: Path) -> None:
         client.close()
     run.stop()
     assert "stopped" in repr(run)
-    # What the client recorded is closed by a thread of its own, late on a busy machine.
+    # A separate thread closes what the client recorded, late on a busy machine.
     record.wait_until(lambda: all(TraceFile(path).is_closed() for path in run.files()))
     assert_whole(run)
 

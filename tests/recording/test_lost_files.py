@@ -186,7 +186,7 @@ def assert_said_of_cuts(traces: Path, *shares: float) -> None:
 
 
 def test_a_file_of_a_scheduler_that_is_alive_is_cut(client: Client, tmp_path: Path) -> None:
-    """None of the tasks is said to be unfinished, and the run is not said to go on."""
+    """No task is reported as unfinished, and the run is not reported as in progress."""
     with dasfprof.profile(client, name="mine", directory=tmp_path):
         assert len(client.gather(client.map(work, range(400), pure=False))) == 400
     assert_said_of_cuts(tmp_path, 0.5)

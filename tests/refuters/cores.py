@@ -195,7 +195,7 @@ def _in_storage(said: Said, evidence: Evidence) -> Iterator[str]:
 
 
 def _unused(said: Said, evidence: Evidence) -> Iterator[str]:
-    """Compare what is said to be read and used with what files and arrays returned to tasks."""
+    """Compare the bytes that were read and used with those that files and arrays returned."""
     if said["used"] is None:
         return
     rows = [row for row, _ in _storage_rows(said, evidence) if row["used"] >= 0]

@@ -60,19 +60,19 @@ def unused_reads(run: RunFigures, name: str) -> dict[str, Any] | None:
     table = run.trace.storage
     size, used = (table[column].to_numpy(dtype=float) for column in ("read_size", "used"))
     reads, keys = table["reads"].to_numpy(dtype=float), run.trace.tasks["key_id"].to_numpy()
-    is_own = np.isin(table["key_id"].to_numpy(), keys[run.rows_of(name)])
-    own, others = is_own & (used >= 0), np.maximum(used - size, 0.0)[~is_own].sum()
-    read, needed = size[own].sum(), used[own].sum() + others
+    of_function = np.isin(table["key_id"].to_numpy(), keys[run.rows_of(name)])
+    known, others = of_function & (used >= 0), np.maximum(used - size, 0.0)[~of_function].sum()
+    read, needed = size[known].sum(), used[known].sum() + others
     if read - needed < _UNUSED or read < _TIMES_USED * needed:
         return None
-    if read < _MOSTLY * size[is_own & (reads > 0)].sum():
+    if read < _MOSTLY * size[of_function & (reads > 0)].sum():
         return None
-    exponent = round(np.log2(max(needed, 1.0) / max(np.count_nonzero(used[own]), 1)))
+    exponent = round(np.log2(max(needed, 1.0) / max(np.count_nonzero(used[known]), 1)))
     return {
         "read": Bytes(read),
         "used": Bytes(needed),
-        "requests": Count(reads[own].sum()),
-        "each": Bytes(read / max(reads[own].sum(), 1.0)),
+        "requests": Count(reads[known].sum()),
+        "each": Bytes(read / max(reads[known].sum(), 1.0)),
         "block_size": int(min(max(2.0**exponent, _BLOCKS[0]), _BLOCKS[1])),
     }
 

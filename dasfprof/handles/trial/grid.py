@@ -73,7 +73,7 @@ def _powers(most: int) -> list[int]:
 
 
 @dataclass(frozen=True)
-class Foretold:
+class Predictions:
     """Predictions for other clusters on a host, based on a recorded run."""
 
     host: Host
@@ -85,7 +85,7 @@ class Foretold:
     taking_turns: str = ""
 
     @classmethod
-    def of(cls, done: Done, host: Host) -> Foretold:
+    def of(cls, done: Done, host: Host) -> Predictions:
         """Return predictions based on a run of a program."""
         alone = done.runs[0] if len(done.runs) == 1 else None
         processes = all(cluster.get("processes", True) for cluster in done.clusters)

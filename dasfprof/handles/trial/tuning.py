@@ -13,7 +13,7 @@ import numpy as np
 from dasfprof.analysis.comparison.trial import LOOKS, Point, Trial, Tuning, in_gib, in_words
 from dasfprof.analysis.diagnosis.registry import OF_CLUSTERS, Value
 from dasfprof.errors import InvalidArgumentError, TrialError
-from dasfprof.handles.trial.grid import Foretold, Host, cluster_sizes
+from dasfprof.handles.trial.grid import Host, Predictions, cluster_sizes
 from dasfprof.handles.trial.process import Done
 from dasfprof.handles.trial.runs import PLAIN, ProgramRuns, Variant, gain_of
 from dasfprof.handles.trial.settings import Settings, in_numbers
@@ -103,19 +103,19 @@ class Tuner:
                 "cluster that it connects to is started outside of it. Name parameters of the "
                 "program with --parameter."
             )
-        foretold = Foretold.of(first, self._host)
-        points = self._points(first, foretold)
+        predictions = Predictions.of(first, self._host)
+        points = self._points(first, predictions)
         chosen = self._best(points)
         if not any(math.isfinite(point.predicted) for point in chosen):
             chosen, points = self._screened(points)
-        candidates = self._candidates(first, chosen, foretold)
+        candidates = self._candidates(first, chosen, predictions)
         self._run_by_turns(candidates)
         return self._result(first, points, candidates)
 
     # --- Settings to consider, and their predictions
     # -----------------------------------------------
 
-    def _points(self, first: Done, of_first: Foretold) -> list[Point]:
+    def _points(self, first: Done, of_first: Predictions) -> list[Point]:
         """Return all settings that are considered, with their predictions."""
         points: list[Point] = []
         for change in self._changes:
@@ -123,12 +123,12 @@ class Tuner:
             if why:
                 points.append(Point(change, left_out=why))
                 continue
-            foretold = Foretold.of(done, self._host) if change else of_first
-            self._limits += [limit for limit in foretold.limits if limit not in self._limits]
+            predictions = Predictions.of(done, self._host) if change else of_first
+            self._limits += [limit for limit in predictions.limits if limit not in self._limits]
             if change:
                 points.append(Point(change, predicted=done.seconds))
             if first.clusters:
-                points += self._on_clusters(change, foretold)
+                points += self._on_clusters(change, predictions)
         return points
 
     def _recorded(self, change: Mapping[str, Value]) -> tuple[Done, str]:
@@ -147,7 +147,7 @@ class Tuner:
         agreement = self._runs.agreement([done])
         return agreement.text if agreement.kind == "differ" else ""
 
-    def _on_clusters(self, change: Mapping[str, Value], foretold: Foretold) -> list[Point]:
+    def _on_clusters(self, change: Mapping[str, Value], predictions: Predictions) -> list[Point]:
         shape, points = self._runs.shape, []
         for workers, threads in cluster_sizes(self._host, self._parameters):
             limits = self._parameters.get("memory_limit") or [in_gib(self._host.memory / workers)]
@@ -156,12 +156,12 @@ class Tuner:
                 sized: dict[str, Value] = {"n_workers": workers, "threads_per_worker": threads}
                 if processes is not None:
                     sized["processes"] = processes
-                if foretold.processes or processes:
+                if predictions.processes or processes:
                     sized["memory_limit"] = limit
                 is_as_it_was = (workers, threads) == (shape.workers, shape.threads)
-                if is_as_it_was and processes is None and not foretold.lacks_memory(limit):
+                if is_as_it_was and processes is None and not predictions.lacks_memory(limit):
                     continue
-                point = foretold.point({**sized, **change}, workers, threads, limit)
+                point = predictions.point({**sized, **change}, workers, threads, limit)
                 points.append(point)
         return points
 
@@ -212,13 +212,13 @@ class Tuner:
     # --- Runs in turns ----------------------------------------------------------------------------
 
     def _candidates(
-        self, first: Done, best: Sequence[Point], foretold: Foretold
+        self, first: Done, best: Sequence[Point], predictions: Predictions
     ) -> list[_Candidate]:
         """Return the best settings by replay, and the settings that findings suggest."""
         selected = [(point, Suggested(point.change)) for point in best]
         of_findings = 0
         for suggested in suggestions(first)[0]:
-            point = self._of_finding(suggested.change, foretold)
+            point = self._of_finding(suggested.change, predictions)
             known = any(each.change.items() >= point.change.items() for each, _ in selected)
             if point.change and not known and of_findings < _OF_FINDINGS:
                 of_findings += 1
@@ -228,7 +228,7 @@ class Tuner:
             for point, suggested in selected
         ]
 
-    def _of_finding(self, change: Mapping[str, Value], foretold: Foretold) -> Point:
+    def _of_finding(self, change: Mapping[str, Value], predictions: Predictions) -> Point:
         """Return the settings that a finding suggests, or an empty point if they do not fit."""
         shape = self._runs.shape
         try:
@@ -241,9 +241,9 @@ class Tuner:
         threads = int(numbers.get("threads_per_worker", shape.threads))
         numbers = {"n_workers": workers, "threads_per_worker": threads, **numbers}
         limit = in_gib(self._host.memory / workers)
-        if foretold.processes:
+        if predictions.processes:
             limit = str(numbers.setdefault("memory_limit", limit))
-        point = foretold.point(numbers, workers, threads, limit)
+        point = predictions.point(numbers, workers, threads, limit)
         return Point({}) if point.left_out or beyond_memory(numbers, shape) else point
 
     def _run_by_turns(self, candidates: Sequence[_Candidate]) -> None:
