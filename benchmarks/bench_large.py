@@ -30,10 +30,10 @@ analyser = TraceAnalyser(sys.argv[1], progress=False)
 asked = [questions.Request(questions.named(name)) for name in ("function", "task", "balance")]
 analyser.prepare(asked)
 for request in asked:
-    request.of(analyser)
+    request.table(analyser)
 peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-told = time.perf_counter() - begin, time.process_time() - used, peak
-print(json.dumps([*told, analyser.is_in_parts]))
+took, used = time.perf_counter() - begin, time.process_time() - used
+print(json.dumps([took, used, peak, analyser.is_in_parts]))
 """
 
 ON_CLUSTER = """
@@ -54,7 +54,7 @@ if __name__ == "__main__":
         asked = [questions.Request(questions.named(name)) for name in ("function", "balance")]
         analyser.prepare(asked)
         for request in asked:
-            request.of(analyser)
+            request.table(analyser)
         took = time.perf_counter() - begin
         print(json.dumps([took, max(client.run(peak).values())]))
 """
