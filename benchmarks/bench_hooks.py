@@ -32,6 +32,7 @@ from dasfprof.recording.plugins.scheduler import SchedulerTaskPlugin
 from dasfprof.recording.plugins.tasks import WorkerTaskPlugin
 from dasfprof.recording.settings import make_settings
 from dasfprof.recording.task_runs import thread_time
+from dasfprof.schema.tasks import ACTOR_CALL
 
 CALLS = 2000
 
@@ -196,7 +197,7 @@ def _actor_row(result: Result, worker: Any, plugin: Any, rounds: int) -> None:
         return (time.thread_time() - begin) / CALLS
 
     def ours() -> float:
-        calls = ActorCalls(worker, plugin._called, HookGuard())
+        calls = ActorCalls(worker, partial(plugin._append_row, ACTOR_CALL), HookGuard())
         try:
             return loop()
         finally:

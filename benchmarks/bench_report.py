@@ -287,19 +287,19 @@ def browse(browser: Any, path: Path, *, hashed: bool) -> dict[str, Any]:
     while page.evaluate("document.documentElement?.dataset.ready") != "whole":
         time.sleep(0.02)
     marks = "performance.getEntriesByType('mark').map((mark) => [mark.name, mark.startTime])"
-    found: dict[str, Any] = dict(page.evaluate(marks))
-    found["frames"] = page.evaluate(MOVE, FRAMES)
-    found["search"] = {
+    measured: dict[str, Any] = dict(page.evaluate(marks))
+    measured["frames"] = page.evaluate(MOVE, FRAMES)
+    measured["search"] = {
         name: page.evaluate(SEARCH, query) for name, query in queries(hashed=hashed).items()
     }
     page.evaluate(SEARCH, "")
     area = page.evaluate(AREA)
     if not area["shown"] or not area["title"].endswith(" task runs"):
         raise RuntimeError(f"no area was chosen: {area}")
-    found["area"] = area["spent"]
-    found["memory"] = renderer_megabytes()
+    measured["area"] = area["spent"]
+    measured["memory"] = renderer_megabytes()
     page.close()
-    return found
+    return measured
 
 
 def main(arguments: list[str] | None = None) -> list[Result]:
@@ -314,7 +314,7 @@ def main(arguments: list[str] | None = None) -> list[Result]:
     result = Result(
         "HTML report",
         [
-            *("tasks", "file, MB", "written, s", "CPU, s", "overview, ms", "exact picture, ms"),
+            *("tasks", "file, MB", "written, s", "CPU, s", "picture, ms"),
             *("all read, ms", "frame p50/p95, ms", *(f"search {name}, ms" for name in SEARCHES)),
             *("area of all, ms", "page, MB"),
         ],
@@ -347,21 +347,21 @@ def main(arguments: list[str] | None = None) -> list[Result]:
                 seen.append(browse(browser, path, hashed=hashed))
                 browser.close()
             size = path.stat().st_size
-        frames = [frame for one in seen for frame in one["frames"]]
+        frames = [frame for page in seen for frame in page["frames"]]
 
         def middle(name: str, seen: list[dict[str, Any]] = seen) -> str:
-            return f"{spread([one[name] for one in seen])[0]:.0f}"
+            return f"{spread([page[name] for page in seen])[0]:.0f}"
 
-        searches = [spread([one["search"][name] for one in seen])[0] for name in SEARCHES]
+        searches = [spread([page["search"][name] for page in seen])[0] for name in SEARCHES]
         result.rows.append(
             [
                 f"{count:,}" + (", hashed" if hashed else ""),
                 f"{size / 1e6:.2f}",
                 f"{spread(written)[0]:.2f}",
                 f"{spread(worked)[0]:.2f}",
-                *map(middle, ("overview", "picture", "whole")),
+                *map(middle, ("picture", "whole")),
                 f"{percentile(frames, 0.5):.0f} / {percentile(frames, 0.95):.0f}",
-                *(f"{found:.0f}" for found in searches),
+                *(f"{seconds:.0f}" for seconds in searches),
                 middle("area"),
                 middle("memory"),
             ]
