@@ -127,25 +127,26 @@ def measure(ships: bool, count: int, seconds: float, client: Client, pid: int) -
             shippers = []
             if ships:
                 address = client.scheduler.address
-                shippers = [client.sync(one.ship, settings, address) for one in workers]
+                shippers = [client.sync(worker.ship, settings, address) for worker in workers]
             work(workers, WARM_UP)
             client.run_on_scheduler(begin_to_measure)
-            before, begin = [cpu_seconds(one) for one in processes], time.perf_counter()
+            before, begin = [cpu_seconds(process) for process in processes], time.perf_counter()
             work(workers, seconds)
-            wall, after = time.perf_counter() - begin, [cpu_seconds(one) for one in processes]
+            wall, after = (
+                time.perf_counter() - begin,
+                [cpu_seconds(process) for process in processes],
+            )
             late = client.run_on_scheduler(end_measuring)
+            written = sum(path.stat().st_size for path in here.glob("*.msgpack"))
             for worker, shipper in zip(workers, shippers, strict=False):
                 client.sync(shipper.end)
                 assert not shipper.unsent_files()
                 client.sync(worker.scheduler.close_rpc)
-        if ships:  # all has arrived, once
-            sent, received = (
-                sum(path.stat().st_size for path in where.glob("*-[TR]*.msgpack"))
-                for where in (here, there)
-            )
-            assert sent == received, (sent, received)
-    scheduler, own = ((b - a) / wall for a, b in zip(before, after, strict=True))
-    return {"scheduler": scheduler, "worker": own / count, "lag": percentile(late, 0.99)}
+        if ships:  # Each byte has arrived once, and workers remove what has arrived.
+            received = sum(path.stat().st_size for path in there.glob("*-[TR]*.msgpack"))
+            assert (received, list(here.glob("*.msgpack"))) == (written, []), (written, received)
+    scheduler, worker_cpu = ((b - a) / wall for a, b in zip(before, after, strict=True))
+    return {"scheduler": scheduler, "worker": worker_cpu / count, "lag": percentile(late, 0.99)}
 
 
 def main(arguments: list[str] | None = None) -> list[Result]:

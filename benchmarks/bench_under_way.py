@@ -113,7 +113,7 @@ def _until(condition: Callable[[], bool]) -> None:
 
 def scheduler_looks(seconds: float, submit: Callable[[Client], Any]) -> dict[str, list[float]]:
     """Give the costs of a scheduler's looks while tasks come and go."""
-    with _timed(SchedulerUnderWay, "_look") as looks:
+    with _timed(SchedulerUnderWay, "_sample") as looks:
         client = _client()
         kept = submit(client)
         with dasfprof.profile(client, directory=tempfile.mkdtemp()):
@@ -188,9 +188,9 @@ def main(arguments: list[str] | None = None) -> list[Result]:
 
 def _add(result: Result, name: str, looks: list[float], seconds: float) -> None:
     limit = LIMITS.get(name)
-    told = f"{sum(looks) / seconds * 1e6:.0f}" + (f" ({limit * 1e6:.0f})" if limit else "")
+    per_second = f"{sum(looks) / seconds * 1e6:.0f}" + (f" ({limit * 1e6:.0f})" if limit else "")
     middle = f"{statistics.median(looks) * 1e6:.0f}, {percentile(looks, 0.95) * 1e6:.0f}"
-    result.rows.append([name, told, middle, str(len(looks))])
+    result.rows.append([name, per_second, middle, str(len(looks))])
     result.figures[name] = {"interval": INTERVAL, "seconds": seconds, "looks": looks}
 
 
