@@ -3,7 +3,7 @@
 Events are task runs as the worker plugin records them, in the files of four workers. The time per
 event at ten million is compared with that at one million. First come 120,000 events whose keys end
 in hashes of their own, as those of futures and `dask.delayed` do: task runs as the workers and the
-scheduler record them.
+scheduler record them. ``--parquet`` reads the exported tasks with pyarrow as well.
 """
 
 from __future__ import annotations
@@ -36,39 +36,67 @@ peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 print(json.dumps([time.process_time() - begin, loaded - begin, peak]))
 """
 
+#: Reads four columns of the exported tasks with pyarrow, and groups durations as the tables do.
+PARQUET = """
+import sys, time, json, resource
+import pyarrow.parquet as pq
+begin = time.process_time()
+columns = ["function", "key_id", "worker", "duration"]
+tasks = pq.read_table(sys.argv[1], columns=columns).to_pandas()
+loaded = time.process_time()
+for column in columns[:3]:
+    tasks.groupby(column, observed=True)["duration"].agg(["mean", "sum", "count"])
+peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+print(json.dumps([time.process_time() - begin, loaded - begin, peak]))
+"""
+
+EXPORT = """
+import dask, sys
+from dasfprof import TraceAnalyser
+dask.config.set({"dasfprof.analysis-memory": "1TB"})
+TraceAnalyser(sys.argv[1], progress=False).export(sys.argv[2], to="parquet")
+"""
+
+
+def measured(code: str, *arguments: str) -> list[float]:
+    """Run the code in a new process: CPU seconds, those of loading, and peak memory in bytes."""
+    command = [sys.executable, "-c", code, *arguments]
+    return json.loads(subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout)
+
 
 def main(arguments: list[str] | None = None) -> list[Result]:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--events", type=int, action="append")
+    parser.add_argument("--parquet", action="store_true", help="export, and read with pyarrow")
     options = parser.parse_args(arguments)
-    columns = [
-        "events",
-        "load + tables, CPU s",
-        "load, CPU s",
-        "CPU us an event",
-        "peak memory, GB",
-        "file, MB",
-    ]
+    columns = ["events", "", "load + tables, CPU s", "load, CPU s"]
+    columns += ["CPU us an event", "peak memory, GB", "file, MB"]
     result = Result("Growth", columns)
     cases = [(count, False) for count in options.events or (100_000, 1_000_000, 10_000_000)]
     for count, hashed in [(HASHED, True), *cases]:
         with tempfile.TemporaryDirectory() as directory:
+            traces, exported = Path(directory, "traces"), Path(directory, "parquet")
+            traces.mkdir()
             if hashed:
-                write_trace(Path(directory), count // 2, hashed=True)
+                write_trace(traces, count // 2, hashed=True)
             else:
-                write_runs(Path(directory), count)
-            size = sum(path.stat().st_size for path in Path(directory).iterdir())
-            command = [sys.executable, "-c", LOAD, directory]
-            runs = [
-                json.loads(subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout)
-                for _ in range(options.rounds)
-            ]
-        total, load, peak = (spread([run[i] for run in runs])[0] for i in range(3))
-        cells = (f"{total:.2f}", f"{load:.2f}", f"{total / count * 1e6:.2f}", f"{peak / 1e9:.2f}")
-        name = f"{count:,}{', hashed' * hashed}"
-        result.rows.append([name, *cells, f"{size / 1e6:.0f}"])
-        result.figures[name.replace(",", "")] = {"seconds": runs, "bytes": size}
+                write_runs(traces, count)
+            readers = {"dasfprof": (LOAD, traces)}
+            if options.parquet:
+                command = [sys.executable, "-c", EXPORT, str(traces), str(exported)]
+                subprocess.run(command, check=True)
+                readers["pyarrow"] = PARQUET, exported / "tasks.parquet"
+            for reader, (code, path) in readers.items():
+                runs = [measured(code, str(path)) for _ in range(options.rounds)]
+                files = path.iterdir() if path.is_dir() else [path]
+                size = sum(file.stat().st_size for file in files)
+                total, load, peak = (spread(values)[0] for values in zip(*runs, strict=True))
+                name = f"{count:,}{', hashed' * hashed}"
+                cells = (f"{total:.2f}", f"{load:.2f}", f"{total / count * 1e6:.2f}")
+                result.rows.append([name, reader, *cells, f"{peak / 1e9:.2f}", f"{size / 1e6:.0f}"])
+                name = f"{name.replace(',', '')} {reader}"
+                result.figures[name] = {"seconds": runs, "bytes": size}
     print(result.show(), flush=True)
     return [result]
 
