@@ -140,10 +140,10 @@ def data_skew(run: RunFigures) -> Iterator[Finding]:
 
 
 def _by_shuffles(run: RunFigures, rows: Array) -> tuple[set[str], bool]:
-    """Return the shuffle functions that made some partitions, and whether they shuffle by key.
+    """Return the functions whose P2P shuffles made inputs or results of the task runs `rows`.
 
-    These partitions are inputs or results of the task runs `rows`. A rechunk does not shuffle by
-    key.
+    The second value is whether all of these functions shuffle by key, which a rechunk does not.
+    It is False if there are no such functions.
     """
     outputs = p2p_outputs(run.trace)
     made = outputs & run.inputs_of(rows)
@@ -394,7 +394,7 @@ def _function(run: RunFigures, row: int) -> str:
 
 
 def _in_layers(run: RunFigures, rows: Array) -> bool:
-    """Return whether any function of the task runs `rows` has several layers."""
+    """Return whether any function of the task runs `rows` ran in several graph layers."""
     return bool((run.layers_of_functions[run.functions.codes[rows]] > 1).any())
 
 

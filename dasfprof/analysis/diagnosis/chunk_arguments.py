@@ -179,7 +179,10 @@ def _new_value(
 
 
 def _larger_bytes(value: Any, factor: float) -> int | str | None:
-    """Return a larger size in bytes, or None if the value is not a size. A text stays a text."""
+    """Return a larger size in bytes, or None if the value is not a size.
+
+    If the value is a text, such as ``64MiB``, the result is a text as well.
+    """
     size = math.nan
     with contextlib.suppress(ValueError, TypeError, AttributeError):
         size = parse_bytes(value) * factor
@@ -195,7 +198,10 @@ def _bytes_text(size: float) -> str:
 
 
 def _larger(value: Any, shape: tuple[int, ...], blocks: tuple[int, ...], factor: float) -> Any:
-    """Return a larger value for ``chunks=``, or None if the given value does not match."""
+    """Return a larger value for ``chunks=``, or None if `value` does not fit the array's chunks.
+
+    `shape` is the shape of a chunk, and `blocks` is the number of chunks in each dimension.
+    """
     grown = larger_shape(shape, blocks, factor)
     axes = list(zip(shape, blocks, strict=True))
     if _is_size(value) and all(size == value or count == 1 for size, count in axes):

@@ -179,9 +179,10 @@ _HANDS = re.compile(rf"\b({'|'.join(_SPARED)})\(")
 
 
 def _handed_by(run: RunFigures, calls: pd.DataFrame) -> str:
-    """Return the Dask function that received the values, such as ``from_array``.
+    """Return the Dask function that received the values that the first call hashed.
 
-    The result is empty if the source line of the first call names no such function, or several.
+    This is a function such as ``from_array``. The result is empty if the source line of the call
+    names no such function, or several.
     """
     first, lines = calls.iloc[0], run.trace.lines
     if first["call"] in _SPARED:
@@ -265,10 +266,10 @@ def client_costs_of_carrying(run: RunFigures) -> tuple[float, float, float]:
 
 
 def _in_transit(run: RunFigures, graphs: int) -> float:
-    """Return the seconds for which clients waited between tasks while large graphs were in transit.
+    """Return the seconds for which clients waited between tasks for large graphs to arrive.
 
-    `graphs` is the number of graphs with large values. If other graphs have none, the seconds are
-    reduced in proportion.
+    `graphs` is the number of graphs with large values. The seconds for all graphs are multiplied by
+    the fraction of such graphs.
     """
     path = run.path_segments
     gaps = np.flatnonzero((path.kind == SegmentKind.CLIENT) & (path.length >= GAP))

@@ -267,7 +267,10 @@ def _limit_in_words(unlimited: tuple[str, ...] | None) -> str:
 
 
 def _other_programs(run: RunFigures) -> Figures | None:
-    """Return how many cores other programs used, on the host where they used most, or None."""
+    """Return how many cores other programs used, on the host where they used most.
+
+    The result is None if no busy host was sampled.
+    """
     known = host_programs(run.trace)
     others = known.others()
     if others is None:
@@ -302,7 +305,10 @@ def idle_share(run: RunFigures) -> float:
 
 
 def _programs_in_words(others: Figures | None) -> tuple[str, str]:
-    """Return a sentence about other programs. If they are the cause, also return their names."""
+    """Return a sentence about other programs, and their names if they are the cause.
+
+    The names are empty if other programs are not the cause.
+    """
     if others is None:
         return "", ""
     if others.cores < _NAMED:
@@ -357,7 +363,7 @@ def processes_in_place_of_threads(run: RunFigures) -> Change:
 
 
 def fewer_threads(run: RunFigures) -> list[Change]:
-    """Return the change to fewer threads per worker, if workers have several threads."""
+    """Return the change to fewer threads per worker, or [] if workers are single-threaded."""
     several = threads_per_worker(run) >= 2
     return [Change.of_cluster(threads_per_worker=FEWER)] if several else []
 

@@ -348,11 +348,11 @@ def recomputation(run: RunFigures) -> Iterator[Finding]:
 
 
 def _handling(run: RunFigures, repeated: Array, again: Array) -> float:
-    """Return the seconds, besides computing, that repeated work cost the cluster.
+    """Return the seconds that repeated work cost the cluster, not counting the computing itself.
 
-    These are the waits for graphs, and the handling of tasks on the critical path. A wait counts by
-    the fraction of repeated work in its graph. The handling of a task counts only if the task is
-    completely repeated (`again`), because it is needed otherwise.
+    These are the waits for graphs, and the handling of tasks on the critical path. Each wait is
+    multiplied by the fraction of repeated work in its graph. The handling of a task counts only if
+    the task is completely repeated (`again`), because it is needed otherwise.
     """
     path, (waits, rows) = run.path_segments, run.waits_for_graphs
     known = path.rows < len(again)
@@ -453,10 +453,10 @@ def _computed_again(run: RunFigures) -> tuple[Array, Array]:
 
 
 def _missing(run: RunFigures) -> tuple[float, float]:
-    """Return the missing thread-seconds of lost workers, and the number of threads before the loss.
+    """Return the thread-seconds that were missing because workers were lost, and a thread count.
 
     A worker counts as missing until it is replaced or the run ends, but only while other workers
-    run tasks.
+    run tasks. The thread count is the number of threads before the first worker was lost.
     """
     lives, workers = run.accounts.lives, run.workers.of_lives
     unasked, left = left_unasked(run.trace), run.trace.left

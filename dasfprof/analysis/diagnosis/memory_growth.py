@@ -260,11 +260,11 @@ def _stays(run: RunFigures) -> Iterator[Finding]:
 
 
 def _quiet(held: pd.DataFrame, life: int) -> tuple[float, float, float] | None:
-    """Return the last long time range after a worker's last task in which its results stayed.
+    """Return the last long time range in which a worker ran no task and kept the same results.
 
-    The result contains the start, the end and the bytes of the worker's results. It is None if
-    there is no such time range. If results are released, as at the end of the program, memory may
-    be released as well. Therefore another time range begins.
+    The time range is after the worker's last task. The values are its start, its end, and the bytes
+    of the worker's results. The result is None if there is no such time range. Each change of the
+    results, such as their release at the end of the program, begins another time range.
     """
     of_worker = held[(held["worker_id"] == life).to_numpy(dtype=bool)]
     times = of_worker["time"].to_numpy(dtype=float)

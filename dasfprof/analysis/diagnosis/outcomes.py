@@ -196,7 +196,8 @@ def failed_tasks(run: RunFigures) -> Iterator[Finding]:
 def _failures(run: RunFigures, attempts: pd.DataFrame) -> Places:
     """Return where attempts failed.
 
-    The function or worker is named if all attempts have the same.
+    The function is None if the attempts are of several functions, and the worker is None if they
+    were on several workers.
     """
     functions, workers = attempts["function"].unique(), attempts["worker"].unique()
     return Places(

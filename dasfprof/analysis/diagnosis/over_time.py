@@ -398,12 +398,12 @@ def slowing_functions(run: RunFigures) -> Iterator[Finding]:
 
 
 def _excess(run: RunFigures, of_function: Array) -> float:
-    """Return the fraction of a function's time above that of its first task runs.
+    """Return the fraction of a function's time that is due to later task runs taking longer.
 
     If the first third of the task runs is not clearly faster than the last third, the fraction is
-    0. Otherwise it is relative to the first tenth, because the function already gets slower within
-    the first third. CPU wait is not counted, since a busier host does not make the function
-    slower.
+    0. Otherwise the task runs are compared with the first tenth of them, because the function
+    already gets slower within the first third. CPU wait is not counted, since a busier host does
+    not make the function slower.
     """
     rows = np.flatnonzero(of_function & run.succeeded)
     rows = rows[np.argsort(run.slots.times.start[rows], kind="stable")]

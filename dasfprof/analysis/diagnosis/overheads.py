@@ -459,7 +459,7 @@ def _cut_as_finely(run: RunFigures, most: int) -> int | None:
 
 
 def _depends_on_itself(run: RunFigures, most: int) -> bool:
-    """Return whether most runs of a function depend on other runs of the same function."""
+    """Return whether most task runs of a function depend on other tasks of the same function."""
     rows = np.flatnonzero(run.functions.codes == most)
     lengths, items = run.trace.task_dependencies
     of_run = np.repeat(np.arange(len(lengths)), np.maximum(lengths, 0))

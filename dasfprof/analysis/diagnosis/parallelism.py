@@ -338,7 +338,8 @@ def row_wise(run: RunFigures) -> Iterator[Finding]:
 def _seconds_per_value(run: RunFigures, rows: Array, code: int, caller: str) -> float:
     """Return the CPU seconds that a function's task runs need per value of a column or array.
 
-    Return NaN if they are unknown, or if `caller` does not pass single values.
+    The result is NaN if the CPU seconds are unknown. It is also NaN if `caller` is a library
+    function that does not call Python code for each value.
     """
     tasks = run.trace.tasks.iloc[rows]
     cpu = float(tasks["cpu"].sum(skipna=False))
@@ -353,10 +354,11 @@ def _seconds_per_value(run: RunFigures, rows: Array, code: int, caller: str) -> 
 
 
 def _in_chains(run: RunFigures, on_path: Array, alone: Array) -> Array:
-    """Return which tasks of the critical path belong to a chain of tasks that use each other.
+    """Return which tasks of the critical path belong to a chain, as a mask.
 
-    If one task has most of a chain's time alone, the others hardly wait for each other: more of
-    such tasks could run at the same time.
+    In a chain, each task uses the result of the previous one. `alone` is the time for which each
+    task ran alone. If most of a chain's time alone belongs to one task, the other tasks hardly wait
+    for each other, so its tasks are not in the mask.
     """
     if not len(on_path):
         return np.zeros(0, dtype=bool)

@@ -147,10 +147,10 @@ def _part(share: Share) -> str:
 
 
 def _most(function: str, run: RunFigures, codes: Array, names: Sequence[str]) -> tuple[str, Share]:
-    """Return the name with most of a function's seconds, and its fraction of these seconds.
+    """Return the step, line or client with most of a function's seconds, and its fraction of them.
 
-    `codes` are the indices of the task runs' names in `names`. The name is empty if the function
-    has no seconds.
+    `names` are the names of all steps, lines or clients, and `codes` contains the index of each
+    task run's name. The returned name is empty if the function has no seconds.
     """
     rows = run.rows_of(function)
     seconds = np.bincount(codes[rows], weights=run.working[rows], minlength=len(names))
@@ -191,7 +191,7 @@ def _is_general(finding: Finding) -> bool:
 
 
 def _priced(finding: Finding) -> Finding:
-    """State in a finding without potential savings that measured seconds determine its rank."""
+    """Add the measured cost to the evidence of a finding whose potential savings are unknown."""
     if finding.rule in FIRST or not np.isnan(finding.seconds) or np.isnan(finding.costs):
         return finding
     measured = Seconds(finding.costs)
@@ -225,9 +225,9 @@ def _facts(run: RunFigures) -> set[str]:
 
 
 def without_refuted(findings: Sequence[Finding], facts: set[str]) -> list[Finding]:
-    """Replace advice that other findings refute by the reason why it does not help.
+    """Replace advice that does not help, according to other findings, by the reason for this.
 
-    Refuted advice cannot refute other advice.
+    Advice that was replaced cannot refute other advice.
     """
     remaining = list(findings)
     for kind in ADVICE:
@@ -263,10 +263,10 @@ _A_PART = 0.25
 def with_causes(findings: Sequence[Finding]) -> list[Finding]:
     """Assign to each finding the most severe finding that causes it.
 
-    A finding is a cause if its rule explains the symptom's rule, and if the finding has at least a
-    fraction of the symptom's seconds. It is also a cause if its rule may cause the symptom's rule,
-    and if the finding has at least as many seconds as the symptom. Causes that explain come first.
-    No chain of causes leads back to the same finding.
+    A finding is a cause if its rule explains the symptom's rule, and if it has at least the
+    fraction `_A_PART` of the symptom's seconds. It is also a cause if its rule may cause the
+    symptom's rule, and if it has at least as many seconds as the symptom. Causes that explain come
+    first. No chain of causes leads back to the same finding.
     """
     ranked = sorted(findings, key=lambda finding: -_seconds(finding))
     above: dict[int, list[int]] = {}

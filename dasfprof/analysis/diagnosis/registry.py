@@ -70,9 +70,9 @@ class Change:
 
     @classmethod
     def of_cluster(cls, **settings: Value) -> Change:
-        """Return a change of some keywords of the cluster.
+        """Return a change of some keyword arguments of the cluster.
 
-        It excludes changes of the other keywords.
+        All other keyword arguments in `OF_CLUSTERS` must stay unchanged.
         """
         return cls(settings, tuple(n for n in OF_CLUSTERS if n not in settings))
 

@@ -130,9 +130,9 @@ def _passed(run: RunFigures, rows: Array) -> float:
 
 
 def _dropping(run: RunFigures, rows: Array) -> tuple[Array, float]:
-    """Return all task runs of a drop_duplicates(), and the number of rows that it returned.
+    """Return all task runs of a drop_duplicates(), and the number of dataframe rows it returned.
 
-    The number is NaN if it is unknown.
+    `rows` are the task runs of its first layer. The number is NaN if it is unknown.
     """
     frames, names = frames_of(run.trace), run.function_names.astype(str)[run.functions.codes]
     steps, takers = [rows], rows

@@ -115,7 +115,7 @@ class UnusualRuns(TaskFigures):
         return (times >= _FAT) & (size >= _FAT_BYTES)
 
     def idle_behind(self, rows: Array, excess: Array) -> float:
-        """Return wall seconds of idle threads that overlap the excess time of task runs.
+        """Return idle thread-seconds in the excess time of task runs, divided by all threads.
 
         Parameters
         ----------
@@ -217,7 +217,10 @@ class RunFigures(UnusualRuns):
 
     @property
     def share_of_imports(self) -> float:
-        """Fraction of the tasks' time in transit in which their workers imported modules."""
+        """Fraction of time in transit in which the worker of the task imported modules.
+
+        Both times are summed over all task runs. The fraction is 0 if no task was in transit.
+        """
         way = float(self.slots.on_its_way.sum())
         return float(self.imported_on_the_way[0].sum()) / way if way > 0 else 0.0
 
@@ -294,13 +297,12 @@ class RunFigures(UnusualRuns):
         return float(path.length[path.kind == kind].sum())
 
     def saved(self, estimate: float, **change: Any) -> float:
-        """Return the wall seconds that a change saves according to a replay of the run.
+        """Return the wall seconds that a change saves, according to a replay of the run.
 
         Parameters
         ----------
         estimate
-            The result if there is no replay, because it is inaccurate or the run has too many
-            tasks.
+            Returned instead if the run cannot be replayed accurately or has too many tasks.
         change
             See `dasfprof.analysis.simulation.changes`.
         """

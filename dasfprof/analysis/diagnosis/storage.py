@@ -41,7 +41,7 @@ _ARRAYS = re.compile(r"/(?:h5py|zarr)/")
 
 
 def _reads(run: RunFigures, rows: Array) -> tuple[int, float, float]:
-    """Return the number, total bytes and total seconds of the task runs' reads of known size."""
+    """Return the number, bytes and seconds of the task runs' reads, if their size is known."""
     table = run.trace.storage
     keys = run.trace.tasks["key_id"].to_numpy()[rows]
     table = table[np.isin(table["key_id"], keys) & (table["unsized"] == 0) & (table["reads"] > 0)]
@@ -266,7 +266,10 @@ def repeated_reads(run: RunFigures) -> Iterator[Finding]:
 
 
 def _time_in_reads(run: RunFigures, function: str) -> float:
-    """Return the fraction of its time in which a function reads tables, HDF5 or Zarr, or 0."""
+    """Return the fraction of a function's time in calls that read tables, HDF5 or Zarr.
+
+    The fraction is 0 if the function has too few samples.
+    """
     samples, _ = samples_of(run.trace, function)
     if len(samples) < _FEWEST_SAMPLES:
         return 0.0
@@ -281,9 +284,9 @@ def _time_in_reads(run: RunFigures, function: str) -> float:
 
 
 def _read_items(run: RunFigures) -> pd.DataFrame:
-    """Return the items that tasks of collections read, without duplicates.
+    """Return which objects in storage, or ranges of them, each task of a collection read.
 
-    The columns are ``layer, key_id, item``.
+    The columns are ``layer, key_id, item``. An item is the hash of an object or range.
     """
     table, tasks = run.trace.storage, run.trace.tasks
     named = table[np.array([isinstance(each, str) and each != "" for each in table["items"]], bool)]

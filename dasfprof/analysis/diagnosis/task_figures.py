@@ -46,7 +46,10 @@ class SampledFigures:
         return np.maximum(nbytes, 0.0)
 
     def counted(self, name: str) -> Array:
-        """Return the growth of a counter of `Trace.managed_memory` on each worker, or 0."""
+        """Return the growth of a counter of `Trace.managed_memory` on each worker instance.
+
+        The growth is 0 if the counter was not recorded.
+        """
         grown = self._grown(self.trace.managed_memory, name)
         return np.zeros(len(self.trace.workers)) if grown is None else grown
 
@@ -142,9 +145,9 @@ class TaskFigures(SampledFigures):
 
     @cached_property
     def wall(self) -> float:
-        """Seconds from the arrival of the first task to the end of the last task, or 0.
+        """Seconds from the arrival of the first task to the end of the last task.
 
-        An unfinished task counts as ending with the run.
+        An unfinished task counts as ending with the run. The result is 0 if there are no tasks.
         """
         times, unfinished = self.slots.times, self.trace.unfinished
         # A task that was abandoned because its worker left ends with the worker.

@@ -393,10 +393,11 @@ def _backlog(run: RunFigures, rows: Array) -> bool:
 
 
 def _turns(run: RunFigures, rows: Array) -> tuple[float | None, float]:
-    """Return the interval at which tasks that take turns are served, or None if they do not.
+    """Return at which interval tasks are served in turn, or how long they wait in their process.
 
-    If tasks only take turns within their process, the interval is None, and the second value is the
-    seconds for which they wait. Otherwise the second value is 0.
+    The interval is None if the tasks of all workers together do not take turns. If instead the
+    tasks of each process take turns, the second value is the seconds for which they wait. Otherwise
+    it is 0.
     """
     times, worker = run.slots.times, run.trace.tasks["worker_id"].to_numpy()[rows]
     start, stop = times.start[rows], times.start[rows] + run.lasted[rows]
