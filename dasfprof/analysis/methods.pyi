@@ -135,7 +135,7 @@ class Questions:
         """Sum up what the task runs of each step of the pipeline waited for and did."""
 
     def sent_values(self) -> pd.DataFrame:
-        """Sum up the embedded functions, and arguments of at least 10 kB, in graphs by line."""
+        """Sum up the functions and large arguments in graphs, by the line that sent them."""
 
     def imbalance(
         self,

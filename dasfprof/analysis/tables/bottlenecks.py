@@ -142,15 +142,15 @@ def per_function_bottleneck(run: Run, *, progress: bool = False) -> pd.DataFrame
         - ``CPU (s)``, ``Waiting for CPU (s)``, ``Waiting for storage (s)``, ``Blocked (s)``: the
           parts of the duration in which the task's thread and Zarr's threads computed for it, were
           runnable without a core, waited for requests of fsspec and Zarr (see `storage`), or did
-          anything else, such as other I/O, locks and sleep. Task runs without this record are not
-          included. NA if no task run has it
+          anything else, such as other I/O, locks and sleep. Task runs for which this was not
+          recorded are not included. NA if it was recorded for no task run
         - ``Deserialising (s)``: time to deserialize unspilled inputs, which precedes the duration.
-          For inputs from other workers, see `transfers`. NA if no task run has it
+          For inputs from other workers, see `transfers`. NA if not recorded
         - ``Serialising (s)``: time to serialize results for other workers and the client, including
-          waits for the GIL. Only task runs for which this took at least 1 ms of CPU or 20 ms are
-          included. NA if not recorded
+          waits for the GIL. Only task runs are included for which this took at least 1 ms of CPU
+          time, or at least 20 ms in all. NA if not recorded
         - ``Garbage Collection (s)``: CPU time of Python's garbage collector in the task's thread,
-          without collections of the youngest generation. NA if no task run has it
+          without collections of the youngest generation. NA if not recorded
     """
     return _table(run, [_sums(run, progress=progress)])
 

@@ -46,8 +46,8 @@ def client_calls(run: Run) -> pd.DataFrame:
         One row per kind of call and line, sorted by time in descending order:
 
         - ``Call``: compute, persist, submit, map, gather, result, wait, as_completed, scatter or
-          cancel, including everything that Dask does inside it. Tokenising, optimising or pickling
-          if Dask did that outside these calls, such as while a collection was built
+          cancel, including everything that Dask does inside it. It is tokenising, optimising or
+          pickling if Dask did this outside of these calls, such as while a collection was built
         - ``File``, ``Line``, ``Code``: the innermost line of your own code, and its function
         - ``Calls``: number of calls
         - ``Keys``: total number of tasks or results
@@ -89,14 +89,14 @@ def client_calls(run: Run) -> pd.DataFrame:
     "Large objects in graphs", "balance", short="sent", expendable=("Code",), needs="sent_values"
 )
 def sent_values(run: Run) -> pd.DataFrame:
-    """Sum up the embedded functions, and arguments of at least 10 kB, in graphs by line.
+    """Sum up the functions and large arguments in graphs, by the line that sent them.
 
     Returns
     -------
     DataFrame
         One row per name and sending line, sorted by bytes in all tasks in descending order:
 
-        - ``Kind``: function or argument
+        - ``Kind``: function, or argument (of at least 10 kB)
         - ``Name``: of the function, or of the tasks that have the argument
         - ``By Value``: why the function is pickled by value: it is from ``__main__``, it is a
           lambda, it is defined in another function, or its module is registered for pickling by
@@ -133,7 +133,10 @@ _DAMAGE = (OSError, ValueError, TypeError, AttributeError, LookupError, EOFError
 
 
 def call_times(run: Run, function: str | None) -> tuple[dict[Any, tuple[Any, ...]], list[str]]:
-    """Return the sum of the `pstats` profiles of a function (None: all), and their paths."""
+    """Return the sum of a function's `pstats` profiles, and the paths of these profiles.
+
+    If `function` is None, the profiles of all functions are summed.
+    """
     stats, files = pstats.Stats(), []
     table = run.call_profiles
     for path, name in zip(table["path"], table["name"].astype(object), strict=True):

@@ -38,7 +38,7 @@ def text(items: Iterable[Any]) -> pd.Series:
 
 
 def of_workers(run: Run, lives: Any, name: str = "worker") -> pd.Series:
-    """Return the labels, or another text column, for rows of `Trace.workers`."""
+    """Return the labels of worker instances, or another text column of `Trace.workers`."""
     return text(run.workers[name].to_numpy(dtype=object)[np.asarray(lives, dtype=np.int64)])
 
 
@@ -101,7 +101,10 @@ def run_of_rows(run: Run, table: pd.DataFrame) -> Array:
 
 
 def running_columns(running: RunningSeconds, summed: Callable[[Array], Array]) -> dict[str, Array]:
-    """Return the columns that divide running time. `summed` aggregates each column."""
+    """Return the columns for parts of running time, such as ``CPU (s)`` and ``Blocked (s)``.
+
+    `summed` turns the seconds of task runs into the seconds of the table's rows.
+    """
     return {label: summed(getattr(running, name)) for name, label in RUNNING.items()}
 
 

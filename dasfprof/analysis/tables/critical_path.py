@@ -80,7 +80,7 @@ def critical_path(run: Run) -> pd.DataFrame:
         - ``Start (s)``, since the start of the run, and ``Duration (s)``
         - ``Kind``: ``Client``, ``Scheduler``, ``Task in transit``, ``Transfer``, ``Worker`` (the
           task could have started, but the worker had not started it), ``Unspill``, ``Task
-          overhead``, ``Compute``, ``Lost`` (with a worker, so that the task ran again), ``Unknown``
+          overhead``, ``Compute``, ``Lost`` (a worker was lost, so the task ran again), ``Unknown``
         - ``Function``, ``Task Key``, ``Run ID``, ``Host``, ``Worker``: of the task run that waited
           or ran
         - ``Bound By``: what connects this task run to the previous one on the path: ``dependency``,
@@ -90,9 +90,9 @@ def critical_path(run: Run) -> pd.DataFrame:
     -----
     Equal stimulus ids show which event made the scheduler assign a task. Without a scheduler's
     file, only dependencies and threads connect task runs, and other delays have the kind
-    ``Unknown``. Dask does not record what a client waits for. The path assumes the last of the
-    client's futures that finished before it submitted the next graph, or the last task if no file
-    records the futures.
+    ``Unknown``. Dask does not record what a client waits for. The client is assumed to have waited
+    for the last of its futures that finished before it submitted the next graph. If no file
+    records the futures, it is assumed to have waited for the last task.
     """
     segments, slots = path_segments(run), run.slots
     rows = segments.rows
@@ -182,11 +182,12 @@ def time_to_first_task(run: Run) -> pd.DataFrame:
     DataFrame
         One row per stage, in order, with ``Stage``, ``Time (s)`` (NA if not recorded) and ``Share
         (%)`` of the total (NA if the total is unknown). Empty if tasks ran before recording began.
+        The stages are:
 
         - ``Waiting for input``: your program waited at the prompt of a notebook or a shell. Sampled
           once per second
-        - ``Program``: your program imported, read and built things before it submitted a graph. It
-          includes optimising if that time is unknown. `client_activity` shows its lines
+        - ``Program``: your program imported, read and built things before it submitted a graph.
+          This includes optimising if that time is unknown. `client_activity` shows the lines
         - ``Optimising``: Dask optimised the collections in the client's process
         - ``Pickling``: the client pickled the graph
         - ``Sending``: until the scheduler started to process the graph. Unknown between hosts

@@ -27,7 +27,7 @@ def diagnose(run: Run, least: float = 0.1) -> pd.DataFrame:
 
         - ``Severity``: ``high`` (potential savings of at least 20 % of the run and 1 s, or results
           are at risk), ``medium`` (at least 5 %), ``low``, ``info``
-        - ``Finding``: one sentence with the figure
+        - ``Finding``: the problem and a figure, in one sentence
         - ``Seconds at stake (s)``: potential savings of wall time, from a replay or a measurement.
           NaN if neither gives a figure. Findings about the client may include time before the
           first task or after the last. Findings overlap, so their savings do not add up

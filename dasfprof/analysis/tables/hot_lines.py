@@ -58,9 +58,10 @@ def hot_lines(
           library call in which it spent most of its time, or empty). By function: ``File`` and
           ``Code``. By library: ``Library``. ``(unknown)`` means that the function is C code, or
           that the stack is not in the file
-        - ``Time (s)``: sum of the times since the previous sample of the same kind. Functions with
-          task runs of at least 30 ms are sampled 20 times per second, other functions about once
-          per second. Task runs below 3 ms are rarely sampled
+        - ``Time (s)``: sum over the samples. Each sample counts for the time since the previous
+          scheduled sample of its thread. Functions with task runs of at least 30 ms are sampled 20
+          times per second, other functions about once per second. Task runs below 3 ms are rarely
+          sampled
         - ``Share (%)``: percentage of all selected samples
         - ``Margin (points)``: half-width of the 95 % confidence interval of the percentage
         - ``Computing (s)``: on a core
@@ -68,10 +69,11 @@ def hot_lines(
         - ``Interpreter's Lock (s)``: waiting for the GIL
         - ``Waiting (s)``: waiting for anything else, such as a lock, a disk or the network. These
           four are NA if the kernel does not count them
-        - ``Uncertain (s)``: likely error of each of the first three, see below
-        - ``Samples``: number of samples. Coroutines and other processes are not sampled. While a
-          task waits for a pool of threads, the line is that of a thread of the pool, and ``Inside``
-          is ``another thread``, if only one function runs in the process
+        - ``Uncertain (s)``: likely error of each of the columns ``Computing (s)``, ``Waiting for
+          CPU (s)`` and ``Interpreter's Lock (s)``, see below
+        - ``Samples``: number of samples. Coroutines and other processes are not sampled. If a task
+          waits for a pool of threads, and only one function runs in the process, the line is that
+          of a thread of the pool, and ``Inside`` is ``another thread``
 
     Notes
     -----
@@ -86,9 +88,9 @@ def hot_lines(
 
     The computing time of all task runs of a function is known from their starts and ends, and so is
     their wait for a core. For single lines it is an estimate. If tasks compete for the GIL or for
-    cores, a line that mostly waits for it is charged too much computing. ``Uncertain (s)`` shows by
-    how much. It is close to 0 if one of the three has nearly all of the function's time, or one
-    line has.
+    cores, a line that mostly waits for them is charged too much computing. ``Uncertain (s)`` shows
+    by how much. It is close to 0 if nearly all of the function's time is in one line, or is of one
+    kind (computing, waiting for CPU, or waiting for the GIL).
     """
     hot = hot_places(run, function, step, by)
     columns = place_columns(hot.names, by)
@@ -271,9 +273,9 @@ def loop_blocks(run: Run) -> pd.DataFrame:
         - ``Worker``: label of the worker, or the scheduler
         - ``Start (s)``: last iteration before the block, since the start of the run
         - ``Duration (s)``: until the loop was next seen running, which is up to 0.07 s late
-        - ``Cause``: working; no core (it was runnable, but no core was free); lock (other threads
-          of its process held the GIL); waiting (in a blocking call); unknown (every sample shows it
-          about to continue)
+        - ``Cause``: working; no core (the loop was runnable, but no core was free); lock (other
+          threads of its process held the GIL); waiting (in a blocking call); unknown (in every
+          sample, the loop was about to continue)
         - ``File``, ``Line``, ``Code``: the line with most samples, of your own code if there is any
         - ``Inside``: the library call in that line
         - ``Importing``: the library that was being imported, or empty

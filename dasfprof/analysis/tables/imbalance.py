@@ -200,7 +200,7 @@ def degradation(run: Run) -> pd.DataFrame:
 
         - ``Function``
         - ``Attempts``: number of successful attempts. Only these count in this table
-        - ``Count Falling``: whether fewer of them start in equal times
+        - ``Count Falling``: whether fewer and fewer of them start per unit of time
         - ``Run Method Seconds Rising``, ``Elapsed Seconds Rising``, ``Process Seconds Rising``,
           ``Input Size Rising``
         - ``Count Last/First Third``, ``Run Method Seconds Last/First Third`` and so on: the value

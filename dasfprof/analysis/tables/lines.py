@@ -269,8 +269,8 @@ def plan_edges(run: Run) -> pd.DataFrame:
         - ``Size (MB)``: of the distinct results. NA if unknown, and for P2P shuffles, in which data
           moves between workers without being a result
         - ``Tasks``: number of task runs of the second node that used any of these results
-        - ``On Path``: number of these task runs that the critical path reaches through a result
-          that they waited for
+        - ``On Path``: number of these task runs that follow a task run of the first node on the
+          critical path, because they waited for its result
     """
     nodes, edges = find_plan(run), find_edges(run)
     names = node_names(nodes)

@@ -96,7 +96,7 @@ def gpu_memory(run: Run) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        One row per worker with a sampled GPU, or with dask-cuda storing its results on one:
+        One row per worker if its GPU was sampled, or if dask-cuda stored its results on a GPU:
 
         - ``Worker``, and ``GPU``, its NVML index
         - ``Time (s)``: time of the device's peak, since the start of the run. NA if it was not
@@ -154,7 +154,10 @@ _COLUMNS = [
 
 
 def _results(held: pd.DataFrame, at: float) -> dict[str, float]:
-    """Return a dask-cuda worker's results at a time (NaN: at their peak), and the data it moved."""
+    """Return a dask-cuda worker's results at the time `at`, and the data that it moved.
+
+    If `at` is NaN, the results are those at the peak of results on the device.
+    """
     if not len(held):
         return {}
     sizes = held["device_size"].to_numpy(dtype=float)
@@ -192,7 +195,7 @@ def died_of_memory(run: Run) -> pd.DataFrame:
 
         - ``Worker``
         - ``Left (s)``: time of the exit, since the start of the run
-        - ``Told By``: evidence of the exit: the nanny, or how the process ended
+        - ``Told By``: evidence of the exit (the nanny, or how the process ended)
         - ``Memory (MB)``, ``Limit (MB)``: of the process, in its last sample. Later allocations are
           in no sample
         - ``Group (MB)``, ``Group Limit (MB)``: total of the last samples of all workers in its
@@ -205,7 +208,7 @@ def died_of_memory(run: Run) -> pd.DataFrame:
         - ``Tasks``: tasks that ran there, for how long, and the usual memory of such a task run
         - ``Suspect``: the function that used the memory, or that made the results, or empty
         - ``Certainty``: *certain*, *likely*, *cannot tell*
-        - ``Because``: the evidence for it
+        - ``Because``: the evidence for the suspect and the certainty
     """
     kills = memory_kills(run)
 

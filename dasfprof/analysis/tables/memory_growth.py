@@ -125,24 +125,26 @@ def memory_at(run: Run, time: float, by: Holder = "cluster") -> pd.DataFrame:
         - ``Worker``, with ``by="worker"``. Several workers that share a process share its rows
         - ``Memory (MB)``, ``Results``: size of these results in memory or spilled, as Dask measures
           it, and their number
-        - ``Why Held``: the first purpose that applies. *for tasks yet to begin*: tasks that the
-          scheduler knew. *for running tasks*. *for the client*: a client wanted the result when its
-          task ended. *released late*: the scheduler had not yet learned that the last dependent had
-          ended. *unknown: for whom*: for a client that requested it later, or for a task that never
-          ended. *unknown: if held*: no scheduler's file records the release, so the size is NA.
-          *copy by transfer*: on a further worker, until the scheduler asks for its removal
+        - ``Why Held``: the first of these purposes that applies: *for tasks yet to begin* (tasks
+          that the scheduler knew); *for running tasks*; *for the client* (a client wanted the
+          result when its task ended); *released late* (the scheduler had not yet learned that the
+          last dependent had ended); *unknown: for whom* (for a client that requested it later, or
+          for a task that never ended); *unknown: if held* (no scheduler's file records the release,
+          so the size is NA); *copy by transfer* (on a further worker, until the scheduler asks for
+          its removal)
         - ``Function``, ``Line``: function and program line that made the results
         - ``Needed By``: the function of the dependent that starts last
         - ``Asked At``: for results that are held for the client, the line that created their
           futures or computed them
-        - Memory that belongs to no result has its name in parentheses. *spilled to disk* is
-          subtracted. *more results* and *fewer results* are differences to the worker's own count.
-          *P2P buffers* belong to shuffles. *unmanaged, old* is the minimum of the unmanaged memory
-          over the previous 30 s, as Dask defines it. *unmanaged, recent* is the unmanaged memory
-          beyond this, including deserialized inputs. Its ``Needed By`` names the function if tasks
-          of only one function ran there. *no sample near* means that there was no sample within 2
-          s. For the cluster, there are also the *process of the scheduler* and the *process of the
-          client*, if they are separate processes, by their last sample
+        - For memory that belongs to no result, ``Why Held`` is a name in parentheses. *spilled to
+          disk* is subtracted. *more results* and *fewer results* are the bytes by which the
+          worker's own count of results differs. *P2P buffers* belong to shuffles. *unmanaged, old*
+          is the minimum of the unmanaged memory over the previous 30 s, as Dask defines it.
+          *unmanaged, recent* is the unmanaged memory beyond this, including deserialized inputs.
+          Its ``Needed By`` names the function if tasks of only one function ran there. *no sample
+          near* means that there was no sample within 2 s. With ``by="cluster"``, there are also the
+          last samples of the *process of the scheduler* and the *process of the client*, if these
+          are separate processes
 
     Raises
     ------
@@ -299,9 +301,10 @@ def memory_growth(run: Run, by: By = "cluster") -> pd.DataFrame:
     Parameters
     ----------
     by
-        ``"cluster"``: the sum of all workers that were present all the time, the scheduler, the
-        client, and the results of each function. ``"worker"``: each worker process. ``"function"``:
-        the unmanaged memory that remains after the task runs of each function.
+        ``"cluster"`` compares the sum of all workers that were present all the time, and separately
+        the scheduler, the client, and the results of each function. ``"worker"`` compares each
+        worker process, and ``"function"`` the unmanaged memory that remains after each function's
+        task runs.
 
     Returns
     -------
@@ -313,8 +316,8 @@ def memory_growth(run: Run, by: By = "cluster") -> pd.DataFrame:
         - ``Compared``: number and kind of the compared intervals
         - ``Task Runs``, ``Alone``, with ``by="function"``: number of task runs, and of those that
           overlapped with no other function in their process. Only these show growth
-        - ``At First (MB)``, ``At Half (MB)``, ``At Last (MB)``; with ``by="function"`` only
-          ``Stayed (MB)``, the growth over all of these task runs
+        - ``At First (MB)``, ``At Half (MB)``, ``At Last (MB)``. With ``by="function"``, they are
+          replaced by ``Stayed (MB)``, the growth over all task runs that were alone
         - ``Each (MB)``: mean change per computation, window or task run. NA for fewer than eight
           values
         - ``At Least (MB)``, ``At Most (MB)``: 95 % confidence interval of the mean change, assuming

@@ -253,7 +253,10 @@ def overview(run: Run) -> list[Question]:
 
 
 def named(name: str) -> Question:
-    """Return the question with a method name (or with hyphens), a short name, or a CSV name.
+    """Return the question with this name.
+
+    The name is that of its method, with underscores or hyphens, its short name, or the name of its
+    CSV file without the extension.
 
     Raises
     ------

@@ -196,8 +196,9 @@ def per_gpu_utilisation(run: Run, interval: float | None = None) -> pd.DataFrame
           (MHz)``, ``Mean Memory Clock (MHz)``, ``Mean PCIe Sent (MB/s)``, ``Mean PCIe Received
           (MB/s)``, ``Max Temperature (C)``
         - ``Tasks Ran (%)``: percentage of the time in which a task ran on one of its workers
-        - ``Idle While Tasks Ran (%)``, ``Idle While No Task Ran (%)``: percentages of the time in
-          which no kernel ran on the device. With the mean utilization, they sum to 100
+        - ``Idle While Tasks Ran (%)``, ``Idle While No Task Ran (%)``: percentages of ``Time (s)``
+          in which no kernel ran on the device, by whether a task ran on one of its workers. With
+          the mean utilization, they sum to 100
         - ``GPU to Host (GB)``, ``Host to GPU (GB)``, ``Host to Disk (GB)``, ``Disk to Host (GB)``,
           ``Moving Results (s)``: results that its workers moved. NA without dask-cuda
         - ``Samples``, ``UUID``

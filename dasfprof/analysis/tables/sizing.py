@@ -50,7 +50,7 @@ def cluster_sizing(
     ----------
     deadline
         Seconds, or a text such as ``"10 minutes"``, from requesting the cluster to the end. None
-        uses the recorded duration, after the start-up.
+        uses the sum of the start-up and the recorded duration.
     threads_per_worker
         None uses the recorded number (median over workers).
     memory_limit
@@ -242,9 +242,9 @@ def chunk_sizing(run: Run, overhead: float = 0.005) -> pd.DataFrame:
         - ``Function``
         - ``Task Runs``: number of successful task runs
         - ``Mean Task time (s)``
-        - ``Overhead per Task (s)``: median seconds for which a task run costs its thread more than
-          its function: idle time before it although it was runnable, and task handling. Unspilling
-          and deserializing are left out
+        - ``Overhead per Task (s)``: median seconds that a task run costs its thread in addition to
+          its function. These are task handling, and idle time before the task run although it was
+          runnable, but not unspilling and deserializing
         - ``Overhead (%)``
         - ``Wanted Task time (s)``: for the target overhead, and so that the scheduler can feed all
           threads of the run

@@ -70,16 +70,18 @@ def time_accounting(run: Run, by: Grouping = "cluster") -> pd.DataFrame:
         - ``Busy``: whether a task occupied the thread
         - ``Meaning``
 
-        Every second of every thread counts in exactly one category. The sum is each worker's number
-        of threads times its lifetime, from its first event or its joining to its last event or its
-        leaving.
+        Every second of every thread counts in exactly one category. The seconds of a worker sum to
+        its number of threads times its lifetime. The lifetime begins when the worker joined or with
+        its first event, whichever is earlier. It ends when it left or with its last event,
+        whichever is later.
 
     Notes
     -----
-    The cause of an idle thread is first searched on its own worker: not running, paused, a ready
-    task, a task that waits for inputs, a task in transit. Otherwise it is the work that was
-    available in the cluster. If waits for CPU were not recorded, they count as blocked. Without a
-    scheduler's file, it is unknown why a worker had no task.
+    The reason for an idle thread is first looked for on its own worker: it is not running or
+    paused, or it has a ready task, a task that waits for inputs, or a task in transit. Otherwise,
+    the reason depends on the work that was available in the cluster. If waits for CPU were not
+    recorded, they count as blocked. Without a scheduler's file, it is unknown why a worker had no
+    task.
     """
     return _by(run, make_accounts(run), by)
 
@@ -239,14 +241,13 @@ def cost(run: Run, by: Spender = "step", price: float | str | None = None) -> pd
         One row per group, sorted by hours in descending order (workers by name, and findings as in
         `diagnose`), then threads that no task occupied:
         ``(waiting)`` while clients had work in progress, and ``(idle)`` while they had none or the
-        worker was starting or closing. If only one client was recorded, ``(other clients)`` is the
-        time in which tasks of others occupied threads.
+        worker was starting or closing. If the trace is limited to one client, ``(other clients)``
+        is the time in which tasks of other clients occupied threads.
 
         - ``Step``, ``Line``, ``Function`` or ``Client``; ``Host`` and ``Worker``; or ``Finding``
           and ``Rule``
         - ``Worker Hours``: each thread counts as its fraction of a worker. All rows sum to the
-          hours of all workers, each from its first event or its joining to its last event or its
-          leaving
+          hours of all workers over their lifetimes, see `time_accounting`
         - ``Busy (%)``, by worker: percentage of its hours in which tasks occupied threads
         - ``Share (%)`` of all worker hours
         - ``Cost``, with a price. ``attrs["currency"]`` is its label

@@ -41,8 +41,8 @@ def storage(run: Run) -> pd.DataFrame:
         One row per function and storage, sorted by seconds, then by bytes, in descending order:
 
         - ``Function``
-        - ``Storage``: fsspec's name of the protocol (s3, gs, https, ...). For stores of Zarr 3 also
-          file, memory, zip, ...; ``disk`` for disks of the workers' hosts
+        - ``Storage``: fsspec's name of the protocol, such as s3, gs or https. For stores of Zarr 3,
+          it may also be file, memory or zip. ``disk`` stands for disks of the workers' hosts
         - ``Task Runs``: number of task runs that read or wrote anything
         - ``Reads``: number of requests. Requests within another request do not count. NA for disks,
           like all columns except bytes and task runs
