@@ -132,9 +132,10 @@ def inputs_before_a_run(
 
 
 def takers_of(inputs: ReplayInputs, priority: Array) -> tuple[list[int], list[int]]:
-    """Return the task runs that use the result of each task run, as compressed rows.
+    """Return the task runs that use the result of each task run, as ``offsets, users``.
 
-    The users of each result are sorted by priority.
+    The users of the result of task run ``i`` are ``users[offsets[i]:offsets[i + 1]]``, sorted by
+    priority.
     """
     takers = np.repeat(np.arange(len(inputs)), np.diff(inputs.input_offsets))
     order = np.lexsort((priority[takers], inputs.inputs))
@@ -143,9 +144,10 @@ def takers_of(inputs: ReplayInputs, priority: Array) -> tuple[list[int], list[in
 
 
 def _input_rows(run: Run, begun: Array) -> tuple[Array, Array]:
-    """Return the task runs for which each task run waits, as compressed rows.
+    """Return the task runs for which each task run waits, as ``offsets, rows``.
 
-    These are the task runs that made its inputs, and the previous run of the same key.
+    Task run ``i`` waits for ``rows[offsets[i]:offsets[i + 1]]``. These are the task runs that made
+    its inputs, and the previous run of the same key.
     """
     count = len(begun)
     rows, inputs = dependency_rows(run)
@@ -208,7 +210,8 @@ def _queues(run: Run, groups: Array, graph: Array, rootish: Array, slots: int) -
     """Return whether the scheduler queues root-ish task runs.
 
     If ``distributed.scheduler.worker-saturation`` is infinite, it assigns all of them at once. If
-    no task run was queued, this is assumed only if there were enough task runs to fill a queue.
+    no task run was queued, the setting is assumed to be infinite only if there were enough root-ish
+    task runs to fill a queue.
     """
     if "queued" not in run.tasks or run.tasks["queued"].notna().any():
         return True

@@ -147,7 +147,7 @@ def memory_forecast_of(run: Run) -> MemoryForecast:
 
 
 def _obstacle(run: Run) -> str:
-    """Return the reason why memory cannot be predicted as a clause, or "" if it can."""
+    """Return a clause with the reason why memory cannot be predicted, or "" if it can."""
     left = np.flatnonzero(np.isfinite(run.workers["left"].to_numpy(dtype=float)))
     if any(departure(run, life).why is Why.MEMORY for life in left.tolist()):
         return (
@@ -255,7 +255,7 @@ def _copies(inputs: ReplayInputs, outcome: Outcome) -> tuple[Array, Array, Array
 
 
 def _peak_at(worker: Array, begin: Array, end: Array, size: Array) -> tuple[float, int, float]:
-    """Return the maximum bytes on any worker, the index of this worker, and the time of this."""
+    """Return the maximum bytes on any worker, the index of this worker, and the time."""
     at, change = np.append(begin, end), np.append(size, -size)
     who = np.append(worker, worker)
     # At the same time, releases count before additions.

@@ -280,7 +280,7 @@ class Simulation:
                 self._place(row, now)
 
     def _balance(self, now: float, _: int) -> None:
-        """Move task runs that wait for a thread to idle workers."""
+        """Move task runs to idle workers from workers where they wait for a thread."""
         self._balancing = False
         for row, thief in take_moves(self._placement, self._ready, self._by_rank):
             self._waiting -= 1

@@ -259,7 +259,10 @@ class TraceBuilder:
     # --- tables ----------------------------------------------------------------------------------
 
     def _table(self, event: str, time: str = "time", *, by_time: bool = False) -> pd.DataFrame:
-        """Return the table of events with this name. See the metadata of `Trace`."""
+        """Return the table of events with this name.
+
+        `time` and `by_time` are entries of the metadata of `Trace`. See `_of_events` in `trace`.
+        """
         columns = self._columns.pop(event)
         columns[time] = columns.pop("timestamp")
         if time == "start":
@@ -273,9 +276,9 @@ class TraceBuilder:
     def _task_tables(
         self, graphs: pd.DataFrame, senders: set[str]
     ) -> tuple[pd.DataFrame, pd.DataFrame, tuple[Array, Array]]:
-        """Return the tables of task runs, and dependencies.
+        """Return the tables of task runs, and their dependencies.
 
-        They are `Trace.tasks`, `Trace.scheduler_only` and `Trace.task_dependencies`.
+        The values are `Trace.tasks`, `Trace.scheduler_only` and `Trace.task_dependencies`.
         """
         worker = task_runs.worker_runs(self._columns.pop("Compute"))
         scheduler = task_runs.scheduler_runs(self._columns.pop("Task Run"), self._register)

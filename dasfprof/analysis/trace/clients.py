@@ -86,7 +86,7 @@ class TaskClients:
         return self._names.get(client) or client_name(str(client))
 
     def codes_of(self, name: str) -> list[int]:
-        """Return all codes of `find` that include a client, alone or with other clients.
+        """Return the codes of all categories of `find` that contain the client with this name.
 
         Raises
         ------

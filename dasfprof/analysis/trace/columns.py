@@ -86,8 +86,8 @@ class Categories:
     def of_codes(self, codes: Array) -> pd.Categorical | pd.Series:
         """Return the values for some codes.
 
-        If `as_text` was set, this is a Categorical. Otherwise, it is a Series of objects. The value
-        of the code -1 is NA or None.
+        If `as_text` was set, this is a Categorical, and the code -1 becomes NA. Otherwise, it is a
+        Series of objects, and the code -1 becomes None.
         """
         if self._as_text:
             return make_categorical(codes, self.values)

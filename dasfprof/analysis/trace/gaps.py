@@ -75,7 +75,7 @@ NO_SCHEDULER_FILE = Note(
 
 
 def of_local(schedulers: Sequence[str]) -> Note:
-    """Return a note that a run had no cluster, and which values are therefore NA."""
+    """Return a note that a run had no cluster. It lists the values that are therefore NA."""
     text = (
         f"no cluster: Dask's own scheduler ran the tasks ({', '.join(schedulers)}). Transfers, "
         "spilling, stealing, results in memory and lags of event loops are NA."

@@ -355,9 +355,9 @@ class KeyCollector:
         return slice(self._count - len(tails), self._count)
 
     def split(self) -> tuple[list[keys.Head], Array, Array]:
-        """Return the distinct heads, and the head and the tail of each added key.
+        """Return the distinct heads, and for each added key the index of its head, and its tail.
 
-        Keys are not numbered.
+        Equal keys are not combined.
         """
         head_ids = self._head_ids.finish(self._count, 0)
         return list(self._heads), head_ids, self._tails.finish(self._count, 0)
@@ -420,11 +420,11 @@ def _all_letters(tails: Array) -> Array:
 
 
 def _alike(kind: int, text: Any) -> keys.Head:
-    """Return the head without its hash, if possible, as a cache key for the name of its function.
+    """Return a cache key for the function name of keys with this head.
 
-    `key_split` ends a name before the first part that contains anything but letters. The hash can
-    be left out if it is such a part, or follows one. In the text of a tuple, the part with the
-    closing quote ends the name. In other texts, a hash with a digit does.
+    The cache key is the head without its hash, if the name does not depend on the hash. `key_split`
+    ends a name before the first part that contains anything but letters, such as a hash with a
+    digit.
     """
     if kind >= keys.TUPLE and text[-33:-32] == "-":
         last = text[-32:]

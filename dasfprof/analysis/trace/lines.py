@@ -90,7 +90,7 @@ def _names(table: pd.DataFrame) -> dict[str, str]:
 class FusedLayers:
     """Graph layers that Dask fused into the tasks of several other layers.
 
-    Each of these layers then executes the fused layer.
+    The tasks of each of these other layers then execute the fused layer again.
     """
 
     #: For each layer with tasks: the layers that were fused into it and also into others, nearest
@@ -117,7 +117,8 @@ class TaskLines:
     layers
         The layers that these lines built.
     mapped
-        The graphs that a single line built: ``id`` of the line, ``key`` of one of the tasks.
+        The graphs that a single line built, each with the ``id`` of the line and the ``key`` of one
+        of its tasks.
     known, keys
         The layer of each key, and the keys.
     graphs, runs

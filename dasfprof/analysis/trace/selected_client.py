@@ -24,8 +24,8 @@ _RUNS = ("tasks", "scheduler_only")
 def thread_ranges(tasks: pd.DataFrame, only: pd.DataFrame) -> pd.DataFrame:
     """Return the times in which task runs occupied, or may have occupied, threads.
 
-    The columns are ``worker_id, begin, end, by_worker``. `tasks` and `only` are rows of
-    `Trace.tasks` and of `Trace.scheduler_only`.
+    `tasks` and `only` are rows of `Trace.tasks` and of `Trace.scheduler_only`. The columns are
+    ``worker_id, begin, end, by_worker``. The last of these is True for rows of `tasks`.
     """
     only = only[(only["worker_id"] >= 0).to_numpy()]
     until = only["known"].where((only["scheduler_state"] != "processing").to_numpy(), np.inf)
@@ -61,8 +61,8 @@ def without_others(
     tables
         The tables, by name.
     items
-        Arrays about key ids: ``dependencies`` of ``tasks``, their numbers ``lengths``, and the keys
-        of ``transfers``.
+        Three arrays: ``dependencies`` contains the key ids of the dependencies of all task runs,
+        ``lengths`` their number for each task run, and ``transfers`` the key ids of all transfers.
     keys
         The keys of the trace.
     selected

@@ -70,7 +70,10 @@ class SentFunctions:
         )
 
     def in_text(self, text: Any) -> Any:
-        """Return ``file:line function`` or a traceback. Known file names replace `DYNAMIC`."""
+        """Return a text in which known file names replace `DYNAMIC`.
+
+        The text is a traceback, or has the form ``file:line function``.
+        """
         if not isinstance(text, str) or DYNAMIC not in text:
             return text
         for pattern in (_IN_TEXT, _IN_TRACEBACK):
@@ -119,7 +122,7 @@ SENT = {FUNCTION_SENT.name: ("function", "file", "line", "last")}
 
 
 def functions_in(batches: Iterable[Batch]) -> Iterator[dict[str, Any]]:
-    """Yield the functions in batches of a client's file that were pickled by value."""
+    """Yield the functions that were pickled by value, from batches of a client's file."""
     for batch in batches:
         if batch.name == FUNCTION_SENT.name:
             columns = (batch.args[name].to_list() for name in SENT[FUNCTION_SENT.name])

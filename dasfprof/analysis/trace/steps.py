@@ -32,13 +32,16 @@ _ODD = np.uint64(0xFF51AFD7ED558CCD)
 
 
 class LayerNames:
-    """Numbers for layer names that contain no hash."""
+    """Identities of graph layers, which are integers.
+
+    The identity of a layer is made from the hash in its name. Names without a hash are numbered.
+    """
 
     def __init__(self) -> None:
         self._numbers: dict[tuple[bool, str], int] = {}
 
     def identities(self, table: KeyTable, *, new: bool = False) -> Array:
-        """Return the identity of the layer of each key.
+        """Return the identity of the layer of each key, or 0 if it is unknown.
 
         Parameters
         ----------
@@ -272,7 +275,8 @@ _NO_SPAN = ("default",)
 class BuiltLayers:
     """Graph layers that were built in steps or at source lines.
 
-    For steps, they include layers that were built outside of steps from layers of a step.
+    In the case of steps, this includes layers that were built outside of any step, but from layers
+    that a step had built.
     """
 
     #: Columns ``timestamp``, ``id`` (of the step or line, or -1), ``layer``, and ``dependencies``

@@ -198,7 +198,7 @@ def take(columns: Columns, places: Array) -> Columns:
 
 
 def make_table(runs: Columns, keys: KeyTable, register: WorkerRegister) -> pd.DataFrame:
-    """Return columns as a table. Names of workers and functions replace their codes."""
+    """Return task runs as a table that also contains the names of hosts, workers and functions."""
     codes, names = keys.functions()
     named = {
         "host": register.host_of(runs["worker_id"]),

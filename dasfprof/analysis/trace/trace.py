@@ -375,7 +375,7 @@ def once_per_trace(
 def set_result(trace: Form, analysis: Callable[[Form], Result], result: Result) -> None:
     """Set the result of an analysis of a trace that is only a time window of a run.
 
-    The analysis must have no arguments besides the trace.
+    The trace must be the only argument of the analysis.
     """
     _results(trace)[(_name(analysis),)] = _stored(trace, result)
 

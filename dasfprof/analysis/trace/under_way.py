@@ -140,7 +140,7 @@ def places_not_ended(
 ) -> Array:
     """Return, for each task run whose end is unknown, the index of its last row in `history`.
 
-    If a worker was killed, its file may lack an end that the scheduler has recorded.
+    An end is also known if only the scheduler recorded it, as for a worker that was killed.
     """
     last = history.drop_duplicates(RUN, keep="last")
     # Such a task was released while it waited for its inputs, so it never ran.

@@ -323,11 +323,11 @@ _HOLDS = 5.0
 
 
 def with_host_readings(samples: pd.DataFrame, hosts: Array) -> pd.DataFrame:
-    """Copy the last sample of each host to the samples of all workers on the host.
+    """Copy the latest values of each host to the samples of all workers on the host.
 
-    One worker of each host samples the columns ``host_...``. For all other workers, they are NaN.
-    The column ``host_read`` is 1 for the samples of this one worker. `hosts` contains the code of
-    the host of each sample.
+    One worker of each host samples the columns that begin with ``host_``. For all other workers,
+    these columns are NaN. The column ``host_read`` is 1 for the samples of this one worker. `hosts`
+    contains the code of the host of each sample.
     """
     names = [name for name in samples if str(name).startswith("host_")]
     read = samples[names].notna().any(axis=1).to_numpy(dtype=bool)
