@@ -242,7 +242,10 @@ def _unlimited(run: RunFigures) -> tuple[str, ...] | None:
 
 
 def sampled_libraries(run: RunFigures, function: str | None = None) -> set[str]:
-    """Return the libraries in which tasks, or one function, were sampled."""
+    """Return the libraries in which tasks were sampled.
+
+    If `function` is given, only its tasks count.
+    """
     seen = np.unique(samples_of(run.trace, function)[0].stack)
     stacks = all_stacks(run.trace)
     frames = (frame for number in seen[seen >= 0].tolist() for frame in stacks[number])

@@ -30,9 +30,10 @@ _OUTSIDE = "The work runs outside of tasks: "
 
 @rule("work-outside-tasks", explains="client-bound slow-startup too-few-tasks load-imbalance")
 def work_outside_tasks(run: RunFigures) -> Iterator[Finding]:
-    """Find workers that have no tasks because the client, actors or functions do the work.
+    """Find workers that have no tasks because the work is done outside of tasks.
 
-    Other rules report work of the client before its first task and between tasks.
+    The client, actors, or functions such as those passed to `Client.run` do this work. Other rules
+    report work of the client before its first task and between tasks.
     """
     accounts = make_accounts(run.trace)
     if run.trace.surroundings.local or not len(accounts.lives.ids):

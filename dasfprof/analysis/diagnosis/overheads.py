@@ -150,10 +150,10 @@ def _small_shuffles(run: RunFigures) -> Array:
 
 
 def _of_few(run: RunFigures) -> float:
-    """Return the seconds of exceptionally long handling of few tasks, divided by all threads.
+    """Return the excess seconds of tasks with exceptionally long handling, divided by all threads.
 
-    The number of tasks does not explain these seconds. For example, a worker imports modules when
-    it unpickles its first task.
+    The number of tasks does not explain these seconds. For example, a worker needs them to import
+    modules when it unpickles its first task.
     """
     each = task_overhead(run.trace)[run.succeeded]
     usual = float(np.nanmedian(each)) if np.isfinite(each).any() else np.nan

@@ -443,8 +443,8 @@ def _waiting_rows(run: RunFigures) -> tuple[Array, float]:
 def _waits_for_files(run: RunFigures, rows: Array) -> bool:
     """Return whether task runs wait while their workers read or write files.
 
-    This is so if nearly all of the waiting is on workers that read or write enough. If only one
-    worker reads, it may be importing a library while tasks wait on all workers.
+    Nearly all of the waiting must be on workers that read or write many bytes. If only one worker
+    reads, it may be importing a library while tasks wait on all workers.
     """
     worker = run.trace.tasks["worker_id"].to_numpy()[rows]
     waits = np.bincount(

@@ -85,7 +85,7 @@ def _locks(run: Run, seconds: float) -> Iterator[Shared]:
 
 
 def _sampled_locks(run: Run) -> Iterator[Shared]:
-    """Yield waits for distributed locks that stack samples show.
+    """Yield the waits for distributed locks, if stack samples show such waits.
 
     This is for traces that contain no events about locks.
     """

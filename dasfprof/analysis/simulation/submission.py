@@ -45,8 +45,8 @@ def find_submissions(run: Run, times: TaskTimes, threads: int) -> tuple[Array, G
     requested results are finished is assumed to have waited for them. If most of the other graphs
     arrive promptly after a requested result is finished, they are assumed to have waited for this
     result. Clients that process results as they complete behave like this. The same is assumed if
-    the client limits the number of open results. Otherwise, each graph is assumed to follow the
-    previous graph after a fixed time.
+    the client limits the number of unfinished results. Otherwise, each graph is assumed to follow
+    the previous graph after a fixed time.
 
     Parameters
     ----------
@@ -91,10 +91,10 @@ def find_submissions(run: Run, times: TaskTimes, threads: int) -> tuple[Array, G
 
 
 def _is_limited(open_results: Array, others: Array, threads: int) -> bool:
-    """Return whether the client limits the number of open results, like joblib's `pre_dispatch`.
+    """Return whether the client limits the number of unfinished results.
 
-    A client that submitted graphs at a fixed rate would instead leave threads idle, or have a
-    growing number of open results.
+    For example, joblib's `pre_dispatch` does this. A client that submitted graphs at a fixed rate
+    would instead leave threads idle, or have a growing number of unfinished results.
     """
     if not others.any():
         return False

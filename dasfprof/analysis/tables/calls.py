@@ -51,7 +51,8 @@ def client_calls(run: Run) -> pd.DataFrame:
         - ``File``, ``Line``, ``Code``: the innermost line of your own code, and its function
         - ``Calls``: number of calls
         - ``Keys``: total number of tasks or results
-        - ``Time (s)``: total time, of which the following columns are parts
+        - ``Time (s)``: total time. ``Waiting (s)`` and the columns up to ``Pickling (s)`` are parts
+          of it
         - ``Longest (s)``: time of the longest call
         - ``Waiting (s)``: wait for results, or for an answer
         - ``Receiving (s)``: time to receive and deserialize results
@@ -101,11 +102,12 @@ def sent_values(run: Run) -> pd.DataFrame:
         - ``By Value``: why the function is pickled by value: it is from ``__main__``, it is a
           lambda, it is defined in another function, or its module is registered for pickling by
           value
-        - ``Holds``: the largest object that the function refers to, and how; or the argument's type
+        - ``Holds``: for a function, the largest object to which it refers, and how; for an
+          argument, its type
         - ``Size (MB)``, ``Pickling (s)``: mean size when pickled, and mean time to pickle it once
         - ``Graphs``: number of graphs that contain it
         - ``Tasks``: number of tasks that contain it, estimated for layers of more than 100 tasks.
-          The scheduler pickles the object for each of them, and a worker unpickles it
+          For each of these tasks, the scheduler pickles it, and a worker unpickles it
         - ``File``, ``Line``, ``Code``: the line that sent it, and its function
     """
     values = find_sent(run)

@@ -78,7 +78,7 @@ def hot_lines(
     Notes
     -----
     On a host without a free core, the sampler waits for a core as well. It then oversamples lines
-    that wait or release the GIL, because these leave the core to it.
+    that wait or release the GIL, because such lines leave the core to the sampler.
 
     The sampler gets the GIL when a line releases it, or after Python's switch interval (5 ms).
     Lines that release the GIL, and C code that holds it for milliseconds, are therefore charged up

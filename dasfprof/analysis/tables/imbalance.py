@@ -256,8 +256,8 @@ def per_worker_task_balance(run: Run) -> pd.DataFrame:
     DataFrame
         One row per second: ``Time Interval (seconds from begin)``, counted from the first count in
         the trace, and one column per worker with its number of tasks in memory at the end of that
-        second. The last count carries forward, and 0 precedes the first count. If two hosts have
-        workers with the same label, column names contain the host.
+        second. If a second has no count, the number is the previous one, or 0 before the first
+        count. If two hosts have workers with the same label, column names contain the host.
     """
     workers, memory = run.named, run.managed_memory
     worker, time = workers.numbers(memory), memory["time"].to_numpy()

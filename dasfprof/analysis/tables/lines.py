@@ -56,14 +56,15 @@ def lines(run: Run, price: float | str | None = None) -> pd.DataFrame:
         One row per line, sorted by thread time in descending order. Tasks without a line, by
         reason, and idle threads follow:
 
-        - ``Line``: file and line that built the tasks, the innermost line of your own code. If Dask
-          fused the work of several lines into a task, all of these lines, since their fractions are
-          unknown. ``(idle)``, or the reason for a missing line in parentheses
+        - ``Line``: file and line that built the tasks. It is the innermost line of your own code.
+          If Dask fused the work of several lines into a task, all of these lines are given, since
+          their fractions are unknown. ``(idle)``, or the reason for a missing line in parentheses
         - ``Text``: source of the line (the last one of several), or in parentheses why it is
           unknown
         - ``Tasks``, ``Failed``: number of task runs, and of failed ones
         - ``Thread Time (s)``, and ``Share (%)`` of the time in which tasks occupied threads.
-          Columns with the categories of this time follow. All rows sum to `time_accounting`
+          Columns with the categories of this time follow. All rows sum to the thread time of
+          `time_accounting`
         - ``Cost``, with a price: the line's fraction of the threads of each worker, times that
           worker's hours and the price. All rows sum to the cost of all worker hours, including idle
           ones
@@ -85,8 +86,8 @@ def lines(run: Run, price: float | str | None = None) -> pd.DataFrame:
 
     Notes
     -----
-    Idle threads have a separate row because no line causes them. Client time that is in no call
-    includes the building of collections.
+    Idle threads have a separate row because no line causes them. ``Client (s)`` covers only calls
+    into Dask, and not other time of the client, such as for building collections.
     """
     declared: Price | None = setting("price", price)
     names, sums = _sums(run)

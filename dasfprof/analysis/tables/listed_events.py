@@ -81,7 +81,7 @@ def tracebacks(run: Run, function: str | None = None) -> pd.DataFrame:
 
         - ``Time (s)``: when it failed, since the start of the run
         - ``Worker``, ``Function``, ``Task Key``
-        - ``Attempt``, ``Attempts``: which attempt at the task this was (1, 2, ...), and how many
+        - ``Attempt``, ``Attempts``: which attempt at the task this was (from 1), and how many
           attempts at it were recorded
         - ``Exception``
         - ``Traceback``: shortened in the middle if it is long, and without source lines if

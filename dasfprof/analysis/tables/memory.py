@@ -191,19 +191,20 @@ def died_of_memory(run: Run) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        One row per worker exit, by time. How much memory the process would have needed is unknown:
+        One row per worker exit, by time (it is unknown how much memory the process would have
+        needed):
 
         - ``Worker``
         - ``Left (s)``: time of the exit, since the start of the run
         - ``Told By``: evidence of the exit (the nanny, or how the process ended)
-        - ``Memory (MB)``, ``Limit (MB)``: of the process, in its last sample. Later allocations are
-          in no sample
+        - ``Memory (MB)``, ``Limit (MB)``: memory of the process in its last sample, and its memory
+          limit. Later allocations are in no sample
         - ``Group (MB)``, ``Group Limit (MB)``: total of the last samples of all workers in its
           control group (such as a Slurm job or a pod), and the limit of that group. The kernel also
           counts other memory of the group
         - ``Group Workers``: number of these workers. The previous two columns are NA, and this
           is 0, if the group has no limit or was not recorded
-        - ``Results (MB)``: results in memory at the time
+        - ``Results (MB)``: results in the memory of the process at the time of its last sample
         - ``Before (MB)``: memory of the process when the first of the running tasks started
         - ``Tasks``: tasks that ran there, for how long, and the usual memory of such a task run
         - ``Suspect``: the function that used the memory, or that made the results, or empty

@@ -117,9 +117,9 @@ def memory_at(run: Run, time: float, by: Holder = "cluster") -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        One row per purpose, function and line, sorted by memory in descending order, then the
-        memory that belongs to no result. Known values of ``Memory (MB)`` sum to the memory of the
-        processes in the samples nearest to the moment:
+        One row per purpose, function and line, sorted by memory in descending order. Rows for
+        memory that belongs to no result follow. Known values of ``Memory (MB)`` sum to the memory
+        of the processes in the samples nearest to the moment:
 
         - ``Time (s)``, since the start of the run
         - ``Worker``, with ``by="worker"``. Several workers that share a process share its rows

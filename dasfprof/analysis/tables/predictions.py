@@ -55,11 +55,11 @@ def scaling(
         - ``Wall Time (s)``: predicted, or NA if no prediction is possible
         - ``Efficiency (%)``: percentage of thread time in which tasks occupy threads
         - ``Cost (worker-s)``: number of workers times wall time
-        - ``Least (s)``: lower bound for every schedule, ``max(longest chain, work / threads)``. The
-          chain includes the client's pauses
-        - ``Most without Overhead (s)``: upper bound, ``work / threads + (1 - 1 / threads) * longest
-          chain``, for every schedule in which no ready task waits while a thread is free, if only
-          tasks take time (Graham 1969, Brent 1974)
+        - ``Least (s)``: lower bound of the wall time for every schedule, ``max(longest chain, work
+          / threads)``. The chain includes the client's pauses
+        - ``Most without Overhead (s)``: upper bound of the wall time, ``work / threads + (1 - 1 /
+          threads) * longest chain``. It holds for every schedule in which no ready task waits while
+          a thread is free, if only tasks take time (Graham 1969, Brent 1974)
         - ``Calibration Error (%)``: of the replay on the recorded cluster
         - ``Verdict``, or why no prediction is possible
     """
@@ -135,7 +135,7 @@ def what_if(
     spill
         False predicts the run without reading inputs back from disk.
     speedup
-        Factor by which a function is faster, by function. 2 halves its time, and 0.5 doubles it.
+        For each function, the factor by which it is faster. 2 halves its time, and 0.5 doubles it.
 
     Returns
     -------

@@ -244,8 +244,8 @@ def cost(run: Run, by: Spender = "step", price: float | str | None = None) -> pd
         worker was starting or closing. If the trace is limited to one client, ``(other clients)``
         is the time in which tasks of other clients occupied threads.
 
-        - ``Step``, ``Line``, ``Function`` or ``Client``; ``Host`` and ``Worker``; or ``Finding``
-          and ``Rule``
+        - depending on `by`: ``Step``, ``Line``, ``Function`` or ``Client``; ``Host`` and
+          ``Worker``; or ``Finding`` and ``Rule``
         - ``Worker Hours``: each thread counts as its fraction of a worker. All rows sum to the
           hours of all workers over their lifetimes, see `time_accounting`
         - ``Busy (%)``, by worker: percentage of its hours in which tasks occupied threads

@@ -227,7 +227,7 @@ class TraceBuilder:
     def _time_ranges(
         self, tables: dict[str, pd.DataFrame], events: Mapping[str, Mapping[str, Any]]
     ) -> tuple[float, float]:
-        """Set the first and last time of each worker's events, and return the time range of all."""
+        """Set the first and last time of each worker's events. Return the range of all events."""
         count = len(self._register.workers)
         first, last = np.full(count, np.inf), np.full(count, -np.inf)
         for name, table in tables.items():
