@@ -270,7 +270,7 @@ def _limit_in_words(unlimited: tuple[str, ...] | None) -> str:
 
 
 def _other_programs(run: RunFigures) -> Figures | None:
-    """Return how many cores other programs used, on the host where they used most.
+    """Return how many cores other programs used, on the host where this number is highest.
 
     The result is None if no busy host was sampled.
     """

@@ -41,7 +41,7 @@ _ARRAYS = re.compile(r"/(?:h5py|zarr)/")
 
 
 def _reads(run: RunFigures, rows: Array) -> tuple[int, float, float]:
-    """Return the number, bytes and seconds of the task runs' reads, if their size is known."""
+    """Return the number, bytes and seconds of the task runs' reads that have a known size."""
     table = run.trace.storage
     keys = run.trace.tasks["key_id"].to_numpy()[rows]
     table = table[np.isin(table["key_id"], keys) & (table["unsized"] == 0) & (table["reads"] > 0)]

@@ -155,9 +155,9 @@ MOST_ERROR = 0.15
 class Replay:
     """A recorded run with its costs and its cluster, which can be replayed.
 
-    A prediction is the recorded wall time times a ratio. The ratio is the wall time of the replay
-    with the change, divided by the wall time of the replay on the recorded cluster. All effects
-    that replays leave out are assumed to change by the same ratio.
+    A prediction is the recorded wall time times a ratio. The ratio is the wall time of a replay,
+    divided by the wall time of the replay on the recorded cluster. All effects that replays leave
+    out are assumed to change by the same ratio.
     """
 
     inputs: ReplayInputs

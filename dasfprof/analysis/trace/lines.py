@@ -90,7 +90,7 @@ def _names(table: pd.DataFrame) -> dict[str, str]:
 class FusedLayers:
     """Graph layers that Dask fused into the tasks of several other layers.
 
-    The tasks of each of these other layers then execute the fused layer again.
+    The tasks of each of these other layers then execute the fused layer, too.
     """
 
     #: For each layer with tasks: the layers that were fused into it and also into others, nearest

@@ -175,7 +175,7 @@ def inherited_steps(
     Returns
     -------
     dict
-        Step of each such layer: the step of the nearest layer that was fused into it.
+        For each such layer, the step of the nearest fused layer that a step built.
     """
     inherited = {}
     for layer, inner in fused_layers(derived, ran).items():
@@ -242,7 +242,7 @@ class RunGraphs:
         return np.where(graph >= 0, graph, self.of_keys[runs["key_id"]])
 
     def _recorded(self, runs: Columns) -> Array:
-        """Return the row of the graph that each task run's own record contains, or -1."""
+        """Return the row of each task run's graph, or -1 if its own record does not contain it."""
         if "graph" not in runs:
             return np.full(len(runs["key_id"]), -1, dtype=np.int64)
         ids = np.nan_to_num(runs["graph"].astype(float), nan=-1.0).astype(np.int64)
