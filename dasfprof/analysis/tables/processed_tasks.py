@@ -368,8 +368,8 @@ def task_counts(run: Run, interval: float | None = None) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        One row per combination that occurs, sorted by these columns: ``Time Interval (seconds from
-        begin)`` in which the attempts started, ``Host``, ``Worker``, ``Status``, ``Tasks`` (number
-        of attempts), ``Retried`` (how many of them were not the first attempt at their task).
+        One row per combination that occurs, sorted by ``Time Interval (seconds from begin)`` (in
+        which the attempts started), ``Host``, ``Worker`` and ``Status``. ``Tasks`` is the number of
+        attempts, and ``Retried`` the number of them that were not the first attempt at their task.
     """
     return _over_intervals(run, [_interval_counts(run, interval)], interval)

@@ -25,7 +25,7 @@ from dasfprof.errors import InvalidArgumentError
 class InParts:
     """How to compute a table in time windows if the run does not fit into memory.
 
-    Each of the functions also receives the arguments that the user passed, by name.
+    `of_part` and `combine` also receive the arguments that the user passed, by name.
     """
 
     #: Function that computes a small, picklable partial result from one time window.
@@ -236,7 +236,7 @@ question = Question
 
 @cache
 def all() -> tuple[Question, ...]:
-    """Return all questions, sorted by group and then as in their modules."""
+    """Return all questions, sorted by group, then by module, then as in the module."""
     from dasfprof.analysis import tables
 
     for module in pkgutil.iter_modules(tables.__path__):
@@ -271,7 +271,7 @@ def named(name: str) -> Question:
 
 
 def parse(text: str) -> Request:
-    """Parse a question with arguments in Python syntax: ``task_counts(interval=1.0)``.
+    """Parse a question with arguments in Python syntax, such as ``task_counts(interval=1.0)``.
 
     Only literals are evaluated.
 

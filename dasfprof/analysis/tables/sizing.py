@@ -90,9 +90,9 @@ def cluster_sizing(
 
     Notes
     -----
-    The run is replayed (see `scaling`) with increasing numbers of workers, then by bisection
-    between the last number that is too late and the first that is in time. The cost is price times
-    time. ``At Most (s)`` exceeds ``Likely (s)`` by 6 % or by half of the calibration error,
+    The run is replayed (see `scaling`) with increasing numbers of workers, until a number meets the
+    deadline, and then by bisection between this number and the one before it. The cost is price
+    times time. ``At Most (s)`` exceeds ``Likely (s)`` by 6 % or by half of the calibration error,
     whichever is larger. `scaling` has the bounds that no number of threads can beat.
     """
     replay, first = replay_of(run), find_first_task(run)
@@ -246,8 +246,8 @@ def chunk_sizing(run: Run, overhead: float = 0.005) -> pd.DataFrame:
           its function. These are task handling, and idle time before the task run although it was
           runnable, but not unspilling and deserializing
         - ``Overhead (%)``
-        - ``Wanted Task time (s)``: for the target overhead, and so that the scheduler can feed all
-          threads of the run
+        - ``Wanted Task time (s)``: task time with which the overhead is at its target, and the
+          scheduler can feed all threads of the run
         - ``Chunk Size (MB)``: mean size of its result or of its part of the inputs, whichever is
           larger
         - ``Times Larger``: ratio of the wanted to the recorded chunk size. 1 means large enough. At

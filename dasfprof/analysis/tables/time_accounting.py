@@ -228,8 +228,8 @@ def cost(run: Run, by: Spender = "step", price: float | str | None = None) -> pd
     ----------
     by
         ``"step"`` (of the pipeline), ``"line"`` (of your program), ``"function"``, ``"client"``
-        (that submitted the graph; name your clients, ``Client(name="ann")``), ``"worker"`` or
-        ``"finding"``.
+        (that submitted the graph; to name your clients, use ``Client(name="ann")``), ``"worker"``
+        or ``"finding"``.
     price
         Price of a worker per hour, such as ``0.12`` or ``"0.12 EUR"``, or of a thread, such as
         ``"0.03 EUR/thread"``. None uses the setting ``dasfprof.price``. Without a price, only hours
