@@ -328,7 +328,7 @@ def _restarts(run: RunFigures) -> tuple[Array, Array]:
 
 
 def _without_workers(run: RunFigures) -> tuple[Array, Array]:
-    """Return the starts and ends of the time ranges of the run without a worker."""
+    """Return the starts and ends of the time ranges in which the run had no worker."""
     lives = run.accounts.lives
     joined = run.trace.joined[lives.ids]
     left = run.trace.left[lives.ids]

@@ -196,7 +196,7 @@ class Finding:
         return SEVERITIES[max(min(place, least), SEVERITIES.index(self.at_most))]
 
     def within(self, wall: float) -> Finding:
-        """Return the finding with at most as many seconds as the wall time.
+        """Return the finding with its seconds limited to the wall time.
 
         Seconds of the client are not limited.
         """
@@ -213,8 +213,8 @@ class Finding:
     def beneath(self, cause: Finding, causes: Sequence[str], explained: bool = False) -> Finding:
         """Return the finding as a symptom of other findings, with low severity.
 
-        If `explained`, the finding's advice is replaced by the advice to follow that of `cause`
-        first.
+        If `explained`, the finding's suggestion says only that the advice of `cause` should be
+        followed first.
         """
         words = f"This may be a consequence of {', '.join(causes)}."
         symptom = self.adding(words, may_follow_from=tuple(causes))

@@ -308,7 +308,7 @@ _ENOUGH = 10
 
 @dataclass(frozen=True)
 class Costs:
-    """Costs around tasks in seconds, and bandwidth in bytes per second."""
+    """Latencies and other costs of handling tasks in seconds, and bandwidth in bytes per second."""
 
     #: Seconds from the scheduler sending a task until the worker receives the task. Like any
     #: message, it waits until the previous message is 2 ms old, and for the event loops of both

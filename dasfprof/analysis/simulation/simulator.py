@@ -219,7 +219,7 @@ class Simulation:
     # --- the scheduler ---------------------------------------------------------------------------
 
     def _graph(self, now: float, graph: int) -> None:
-        """Handle the arrival of a graph: place its task runs without open dependencies."""
+        """Handle the arrival of a graph: place its task runs without unfinished dependencies."""
         at = self._scheduler_free = max(now, self._scheduler_free) + self._graph_span[graph]
         waits = self._waits
         for row in self._graph_rows[self._graph_bounds[graph] : self._graph_bounds[graph + 1]]:
@@ -280,7 +280,7 @@ class Simulation:
                 self._place(row, now)
 
     def _balance(self, now: float, _: int) -> None:
-        """Move task runs to idle workers from workers where they wait for a thread."""
+        """Let idle workers steal task runs that wait for a thread on other workers."""
         self._balancing = False
         for row, thief in take_moves(self._placement, self._ready, self._by_rank):
             self._waiting -= 1

@@ -56,7 +56,7 @@ def find_submissions(run: Run, times: TaskTimes, threads: int) -> tuple[Array, G
     Returns
     -------
     graph, submissions
-        Index of the graph of each task run, and the graphs.
+        Index of the graph of each task run, and the graphs with the results for which they waited.
     """
     arrival, reported = times.arrival, _reported_to_clients(run, len(times))
     if not len(arrival):
@@ -130,9 +130,9 @@ def _came_with_graph(run: Run, count: int) -> Array:
 
 
 def _graph_of(run: Run, arrival: Array) -> Array:
-    """Return the index of each task run's graph, in the order of arrival.
+    """Return the index of each task run's graph.
 
-    Graphs that have no task runs have no index.
+    Graphs are numbered in the order of their arrival. Graphs without task runs are left out.
     """
     if "scheduler_waiting" not in run.tasks:
         # The times at which workers received tasks are later than the arrival of the graph.

@@ -156,7 +156,7 @@ def first_rows(parts: Sequence[Listed], order: Callable[[pd.DataFrame], Array]) 
     Warns
     -----
     UserWarning
-        If there are more rows.
+        If there are too many rows to return all of them.
     """
     table, rows = folded(parts, order)
     if rows > LISTED:

@@ -120,7 +120,7 @@ def _rows(table: pd.DataFrame, mask: Array) -> pd.DataFrame:
 
 
 def _within(samples: pd.DataFrame, runs: pd.DataFrame) -> Array:
-    """Return a mask of the stack samples that were taken during some task runs."""
+    """Return a mask of the stack samples that were taken during any of the task runs `runs`."""
     inside = np.zeros(len(samples), dtype=bool)
     times = samples["time"].to_numpy(dtype=float)
     rows_of = samples.groupby(["worker_id", samples["thread"].astype(object)]).indices
@@ -190,7 +190,7 @@ class Selected:
         return np.array(list(map(self._is_mine, ids.astype(object).tolist())), dtype=bool)
 
     def _narrowed(self, states: pd.DataFrame, hidden: set[str]) -> dict[str, Any]:
-        """Return the columns that list tasks and clients, without entries of other clients."""
+        """Return columns of `states` about tasks and clients, without those of other clients."""
 
         def without_hidden(counts: Any) -> dict[str, Any]:
             return {name: count for name, count in (counts or {}).items() if name not in hidden}

@@ -177,7 +177,7 @@ def add_helpers(tasks: pd.DataFrame, storage: pd.DataFrame) -> None:
 
 
 def take(columns: Columns, places: Array) -> Columns:
-    """Return some rows of columns. The index -1 gives a row of missing values."""
+    """Return the rows `places` of columns. The index -1 gives a row of missing values."""
     known = places >= 0
     taken: Columns = {}
     for name, column in columns.items():
