@@ -190,7 +190,7 @@ class Selected:
         return np.array(list(map(self._is_mine, ids.astype(object).tolist())), dtype=bool)
 
     def _narrowed(self, states: pd.DataFrame, hidden: set[str]) -> dict[str, Any]:
-        """Return columns of `states` about tasks and clients, without those of other clients."""
+        """Return columns of `states` about tasks and clients, without entries of other clients."""
 
         def without_hidden(counts: Any) -> dict[str, Any]:
             return {name: count for name, count in (counts or {}).items() if name not in hidden}
