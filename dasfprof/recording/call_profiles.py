@@ -1,8 +1,8 @@
 """Profiles of the function calls inside tasks, made with cProfile.
 
 `CallProfiles` profiles one task run per process at a time, sums the profiles of each function, and
-writes each sum to a ``.pstats`` file next to the trace. If a task run starts while another task run
-is being profiled, it is not profiled, but counted.
+writes each sum to a ``.pstats`` file next to the trace. A task run that starts while another task
+run is being profiled is only counted.
 """
 
 from __future__ import annotations
@@ -152,7 +152,8 @@ class CallProfiles:
     Parameters
     ----------
     database
-        The database of the plugin. The profiles are written to the directory of its file.
+        The database of the plugin that records task runs. The profiles are written to the directory
+        of the database's file.
     note
         A function that appends a row of `CALL_PROFILE`.
     hidden
@@ -289,7 +290,7 @@ def profile_calls(
     worker
         The worker.
     database
-        The database of the plugin.
+        See `CallProfiles`.
     constants
         Fields with the same value in every event.
     hidden

@@ -47,8 +47,8 @@ class Companion:
     module
         The module that the process executes. See `dasfprof.handles.live`.
     command
-        The command that is passed to the module: ``state`` or ``counts``. `state` returns the
-        output of this command.
+        The command that is passed to the module: ``state`` or ``counts``. The method `state`
+        returns the output of this command.
     """
 
     def __init__(self, settings: RunSettings, module: str, command: str) -> None:
@@ -60,7 +60,10 @@ class Companion:
         self._ended = False
 
     def state(self) -> bytes:
-        """Return the state of the run as JSON, or a JSON object whose ``error`` is the reason."""
+        """Return the state of the run as JSON.
+
+        If the state is not available, return a JSON object. Its entry ``error`` is the reason.
+        """
         with self._lock:
             self._last_request = time.monotonic()
             if self._ended:
@@ -126,7 +129,7 @@ def add_page(scheduler: Any, settings: RunSettings, companion: str) -> Callable[
     """Add the page of a run to the HTTP server of a scheduler.
 
     Do nothing if the setting ``dashboard`` is off, or if the scheduler has no HTTP server.
-    `companion` is the module for the `Companion` of the run.
+    `companion` is the module that the process of the run's `Companion` executes.
 
     Returns
     -------

@@ -39,9 +39,9 @@ class ByValue:
         return eval, ("exec(source) or eval(name)", _namespace(self._function))
 
     def reduce_call(self, *args: Any) -> tuple[Any, ...]:
-        """Return a value that an object's `__reduce__` can return, so that unpickling makes a call.
+        """Return a value for the `__reduce__` of an object. Unpickling the object makes a call.
 
-        Unpickling then calls the function with these arguments, and yields its return value.
+        It calls this function with the given arguments. The unpickled object is the call's result.
         """
         namespace = {**_namespace(self._function), "args": args}
         return eval, ("exec(source) or eval(name)(*args)", namespace)

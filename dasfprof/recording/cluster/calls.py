@@ -16,8 +16,9 @@ from dasfprof.recording.guard import in_thread
 def check_process(directory: str, storage: str) -> str | None:
     """Return why this process cannot record, or None if it can.
 
-    `storage` is a URL, or empty if the run uses no storage. If it is a URL and `directory` is
-    empty, this host's directory for temporary files is checked.
+    `storage` is a URL, or empty if the run uses no storage. The process must be able to write to
+    `directory`. If a URL is given and `directory` is empty, the process must be able to write to
+    this host's directory for temporary files.
     """
     import os
     import tempfile
@@ -103,7 +104,7 @@ async def stop_on_worker(
     names
         Names of the plugins.
     ending
-        Entries of the closing frames, see `TraceWriter.ending`.
+        Entries to add to the frame that closes each file. See `TraceWriter.ending`.
 
     Returns
     -------
@@ -162,7 +163,7 @@ async def run_pickled(function: bytes, args: tuple[Any, ...], dask_scheduler: An
 
 @by_value
 def running_plugins(dask_scheduler: Any, owner: str | None = None) -> list[str]:
-    """Return the names of dasfprof's plugins on the scheduler and for its workers.
+    """Return the names of dasfprof's plugins for the scheduler and for the workers.
 
     If `owner` is not None, plugins of runs with another owner are left out.
     """
@@ -191,7 +192,7 @@ def runs_on_scheduler(dask_scheduler: Any) -> list[tuple[Any, list[str]]]:
 
 @by_value
 async def aside(function: Any, *args: Any) -> Any:
-    """Run a function in a thread, so that the event loop does not wait for the disk."""
+    """Run a function in another thread, so that the event loop does not wait for the disk."""
     import asyncio
     from functools import partial
 

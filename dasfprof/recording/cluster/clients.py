@@ -140,7 +140,7 @@ async def check_processes(client: Client, settings: RunSettings) -> None:
 
 
 def _named(reasons: dict[str, str]) -> str:
-    """Return a text with the first processes, and for each the reason why it cannot record."""
+    """Return a text that lists a few of the processes, each with why it cannot record."""
     named = [f"{process}: {reason}" for process, reason in list(reasons.items())[:_MOST_NAMED]]
     more = len(reasons) - len(named)
     return "; ".join(named) + (f"; and {more} more" if more else "")
@@ -186,7 +186,7 @@ async def remove_plugins(
     -------
     Answers
         For each process, the names of incomplete files (see `stop_on_worker`). If a worker did not
-        answer in time, the scheduler removes the plugins after the worker's next message.
+        answer in time, the scheduler removes its plugins after the worker's next message.
 
     Raises
     ------
@@ -245,7 +245,7 @@ async def end_run(settings: RunSettings, ending: dict[str, Any], scheduler: Any)
     settings
         The settings of the run.
     ending
-        Entries of the closing frames, see `TraceWriter.ending`.
+        Entries to add to the frame that closes each file. See `TraceWriter.ending`.
     scheduler
         The scheduler.
     """

@@ -38,7 +38,7 @@ _LIMIT, _CHECK_INTERVAL = 30.0, 0.25
 
 
 async def check_storage(link: ClusterLink, settings: RunSettings) -> None:
-    """Raise an error if the scheduler cannot write to the storage.
+    """Raise an error if the scheduler cannot write to the run's storage.
 
     The scheduler's file is indispensable, while files of workers may be missing.
 
@@ -62,7 +62,7 @@ async def check_storage(link: ClusterLink, settings: RunSettings) -> None:
 async def wait_for_storage(
     link: ClusterLink, settings: RunSettings, lacking: dict[str, list[str]]
 ) -> None:
-    """Wait for uploads in progress, and log which files are not in the storage after that.
+    """Wait for uploads to the run's storage, and log which files are still missing after that.
 
     Parameters
     ----------
@@ -102,9 +102,9 @@ async def wait_for_storage(
 async def _files_to_upload(
     link: ClusterLink, run_uuid: str, pending: dict[str, dict[str, str]]
 ) -> dict[str, dict[str, str]]:
-    """Ask processes which of their files are not uploaded yet.
+    """Ask the processes in `pending` which of their files are not uploaded yet.
 
-    Processes that do not answer keep their entries of `pending`.
+    Return the answers by process. If a process does not answer, return its entry of `pending`.
     """
     try:
         workers = [process for process in pending if process != SCHEDULER]
@@ -257,8 +257,8 @@ class _Source(NamedTuple):
 class FileCollector:
     """Copies the files of one run into one directory.
 
-    If several disks have the same file, such as a worker's original and the scheduler's copy, the
-    longest of them is copied. Later calls of `collect` copy only the bytes that were added since.
+    If a file exists on several disks, such as a worker's original and the scheduler's copy, the
+    longer file is copied. Later calls of `collect` copy only the bytes that were added since.
 
     Parameters
     ----------

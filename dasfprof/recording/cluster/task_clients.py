@@ -20,8 +20,9 @@ _MOST_KNOWN = 100_000
 
 
 class TaskClients:
-    """Records the names of clients, and tasks of these clients that are in no recorded graph.
+    """Records the names of clients, and hides tasks of other users.
 
+    It also records tasks of a client that are in none of the client's recorded graphs.
     If a run records only the clients of one process, the tasks of other clients are hidden. Each
     hidden task gets an annotation, by which workers recognize it. ``key in task_clients`` is true
     for the keys of hidden tasks. While any hidden task is being processed, tasks that were
@@ -130,7 +131,7 @@ class TaskClients:
         }
 
     def stop(self) -> None:
-        """Remove the marks from all hidden tasks."""
+        """Remove the annotation that marks hidden tasks from all of these tasks."""
         for task in self._scheduler.tasks.values() if self.hides else ():
             self._unmark(task)
 
@@ -166,7 +167,7 @@ class TaskClients:
 
 
 def sent_before(plugin: str, dask_scheduler: Any) -> list[Any]:
-    """Return the keys of hidden tasks that workers received before the tasks could be marked.
+    """Return the keys of hidden tasks that workers received before the tasks were annotated.
 
     `plugin` is the name of the scheduler's plugin that hides the tasks.
     """
