@@ -31,7 +31,7 @@ async def in_thread(function: Callable[[], object]) -> None:
 
 
 class Catching:
-    """A context manager that catches an error and calls a function instead.
+    """A context manager that catches an error and then calls a function.
 
     Parameters
     ----------

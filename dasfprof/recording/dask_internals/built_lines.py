@@ -107,7 +107,10 @@ class ExpressionBuilders:
             self._adopt(result, builders, last if is_expression(last) else expr)
 
     def root(self, expr: Any) -> Builders | None:
-        """Return the builders of an expression, or of an expression that it wraps, or None."""
+        """Return the builders of an expression, or else of an expression that it wraps.
+
+        Return None if none of these expressions is known.
+        """
         for part in unwrapped(expr):
             builders = self._known.get(part._name)
             if builders is not None:
@@ -153,10 +156,11 @@ class ExpressionBuilders:
         return replace(first, steps=steps, fused=fused)
 
     def _was(self, part: Any, before: Any, twin: Any, builders: Builders) -> Builders:
-        """Return the builders of the part of an expression from which Dask derived this part.
+        """Return the builders of a part of a rewritten expression.
 
-        If an expression below a part changes, the name of the part changes, too. For example, Dask
-        may push a selection of columns through the part. The part still does the same work.
+        If Dask changes an expression below a part, the name of the part changes, too. For example,
+        Dask may push a selection of columns through the part. Since the part still does the same
+        work, it has the builders of a part of the same kind in `before`, or otherwise `builders`.
         """
         known = self._known.get(part._name)
         if known is not None:
@@ -186,9 +190,9 @@ def output_keys(graph: Any) -> Any:
 
 
 def finalized_keys(graph: Any) -> dict[str, Any]:
-    """Return the input keys of each task that combines the results of collections.
+    """Return the input keys of the tasks that combine the results of collections.
 
-    The result has these keys by the name of the task's layer.
+    The result is a dict with the name of such a task's layer as key, and its input keys as value.
     """
     inputs: dict[str, Any] = {}
     for part in unwrapped(graph):
@@ -240,7 +244,7 @@ class BuiltLines:
     """The line that last built each layer, by the layer's name.
 
     Building a delayed function takes only about 30 µs, so all processing waits until a graph is
-    sent. Until then, `fresh` stores the code and the instruction of the program.
+    sent. Until then, `fresh` stores which instruction of the program built each layer.
     """
 
     def __init__(self) -> None:
@@ -283,7 +287,8 @@ class BuiltLines:
 
         A known layer is not recorded again within a call of the client, because the program builds
         nothing within such a call: the layer may be the result of an optimization, or contain
-        results that stay on the cluster. The wrapper must call this method directly.
+        results that stay on the cluster. The wrapper of a function of Dask must call this method
+        directly, because the number of frames up to the program's call must be as expected.
         """
         self.report()
         if (name not in self._known or not client_calls.is_open()) and type(name) is str:
@@ -304,8 +309,8 @@ class BuiltLines:
     def sent(self, graph: Any, keys: Any) -> None:
         """Record the line that sends a graph.
 
-        In a call of `map` or `submit`, the line is recorded for some of the keys, and otherwise for
-        layers of the graph that have no line.
+        In a call of `map` or `submit`, the line is recorded for some of the keys. In other calls,
+        it is recorded for those layers of the keys that have no line yet.
         """
         self.report()
         line = client_calls.line()

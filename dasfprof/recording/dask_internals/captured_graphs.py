@@ -95,7 +95,7 @@ def _intercepting(handle: Callable[..., Any], original: Any, _: Patch | None = N
 
 
 def _refuse(graph: Any, keys: Any, **_: object) -> Any:
-    """Compute a graph in this thread if it only reads footers of files. Otherwise, raise."""
+    """Compute a graph that only reads footers of files. For other graphs, raise an error."""
     if reads_footers(keys):
         return dask.get(graph, keys)
     raise NeedsComputingError(key_split(next(flat(keys), "")))

@@ -175,10 +175,11 @@ class _Part:
 
 
 def values_in(graph: Any, tasks: int) -> Iterator[tuple[str, Any, int]]:
-    """Yield the owner, the value, and the number of tasks of values in a graph.
+    """Yield the values in a graph.
 
-    In a large layer, only some values are visited. The search enters only Dask's specifications and
-    expressions, containers, and partial functions.
+    Each item has the value's owner (see `_Part`), the value, and the number of tasks that the value
+    represents. In a large layer, only some values are visited. The search enters only Dask's
+    specifications and expressions, containers, and partial functions.
     """
     pending = [_Part(graph)]
     for _ in range(_MOST_PARTS):

@@ -50,7 +50,7 @@ _lines = BuiltLines()
 
 
 class _LastRewritten(threading.local):
-    """The expression that this thread has last rewritten, as a part of a rewriting in progress."""
+    """The last intermediate result, while this thread rewrites an expression in several steps."""
 
     expr: Any = None
 
@@ -335,7 +335,10 @@ def _note_rewritten(result: Any, inside: bool, expr: Any) -> None:
 
 
 def _step_of_graph(graph: Any, keys: Any) -> Names | None:
-    """Return the step to which tasks of a graph belong if their layers are unknown."""
+    """Return the step to which tasks of a graph belong if their layers are unknown.
+
+    Return None if there is no such step.
+    """
     opened = steps.current_step()
     current = opened.names if opened is not None else None
     root = _expressions.root(graph)

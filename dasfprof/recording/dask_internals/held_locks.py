@@ -59,7 +59,10 @@ def _task_name(key: Any) -> str:
 
 
 def _current_task() -> str | None:
-    """Return the name, in `_held`, of the task that this thread or coroutine runs, or None."""
+    """Return the key in `_held` of the task that this thread or coroutine runs.
+
+    Return None if it runs no task.
+    """
     with contextlib.suppress(RuntimeError):  # No event loop runs in this thread.
         current = asyncio.current_task()
         if current is not None:
@@ -182,6 +185,7 @@ def watch_locks(worker: Any, listener: Callable[[dict[str, Any]], object]) -> Ca
     ----------
     worker, listener
         When a task of this worker has released a lock, the listener is called, in any thread. Its
-        argument is a dict with ``kind, name, limit, since, waited``.
+        argument is a dict about the lock, with ``kind, name, limit`` (maximum number of holders),
+        ``since`` (Unix time when the task acquired the lock) and ``waited`` (seconds of waiting).
     """
     return _listeners.add((worker, listener))

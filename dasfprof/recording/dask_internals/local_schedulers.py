@@ -67,8 +67,9 @@ class Compute:
     Parameters
     ----------
     scheduler
-        ``threads``, ``processes`` or ``sync``. For ``sync`` (a call of `dask.local`), the kind of
-        the pool determines the scheduler.
+        ``threads``, ``processes`` or ``sync``, depending on the module of Dask that started the
+        computation. The module `dask.local` (``sync``) may use any pool. Then, the kind of the pool
+        determines the attribute `scheduler`.
     submit
         The function that passes a batch of tasks to the pool.
     slots

@@ -85,7 +85,7 @@ class _Observed:
         self.facts = TaskFacts(args[0], thread, time())
 
     def args(self) -> tuple[Any, ...]:
-        """Return the task's tuple, with methods of this object instead of the three functions."""
+        """Return the task's tuple, with methods of this object instead of the wrapped functions."""
         key, packed, _, _, identity, _, *more = self._args
         return (key, packed, self._dumps, self._loads, identity, self._pack_error, *more)
 
@@ -190,7 +190,7 @@ def run_here(function: RunBatch, batch: list[Any], observer: Any) -> list[Any]:
 def without_ours(trace: TracebackType | None) -> TracebackType | None:
     """Remove the frames of this module from a traceback, and return it.
 
-    The functions of this module must have returned.
+    Call this only after the functions of this module whose frames are removed have returned.
     """
     frames = []
     while trace is not None:

@@ -45,7 +45,7 @@ def product_merges(expressions: Iterable[Any]) -> Iterator[tuple[str, float, flo
 
 
 def _inner(part: Any, kinds: set[str] = _ALL_ROWS | _SOME_ROWS) -> Any:
-    """Return the input whose rows an expression passes on, or None.
+    """Return the input whose rows an expression passes on, or None for other kinds of expressions.
 
     `kinds` has the names of classes of expressions that pass rows on. Shuffles always do.
     """

@@ -1,4 +1,4 @@
-"""All private names of Dask that the recorder uses, with the loss in a trace if a name is missing.
+"""All private names of Dask that the recorder uses, and what a trace lacks if a name is missing.
 
 A name is private if Dask's documentation does not describe it. The hooks in this package use the
 names as attributes. With this module, they check whether the names exist.
@@ -30,7 +30,7 @@ class Names:
         For each name: the module, a colon, and the name in the module, such as
         ``Class.attribute``.
     plugins
-        The plugins that use the private names. A plugin is given by its name in headers of files.
+        The plugins that use the private names, as named in the headers of trace files.
     is_imported
         Whether to import the modules. If not, names in modules that the program has not imported
         count as existing.
@@ -47,9 +47,10 @@ class Names:
         self._is_imported = is_imported
 
     def find(self, name: str) -> Any:
-        """Return the object with a name, which may also be the class in one of the paths.
+        """Return the object with a name.
 
-        Return None if Dask has no such name, or if its module is not imported.
+        The name is the part of a path after the colon, or only the class in this part. Return None
+        if Dask has no such name, or if its module is not imported.
         """
         for path in self.paths:
             module, _, inside = path.partition(":")

@@ -240,8 +240,8 @@ class SharedListeners(SharedPatches, Generic[Listener]):
 class WhenImported:
     """Calls a function each time the program has imported one of several modules.
 
-    The object is the first finder of modules in this process. It wraps the loaders that other
-    finders return for these modules.
+    The object is placed before all other finders in `sys.meta_path`. It wraps the loaders that
+    other finders return for these modules.
 
     Parameters
     ----------

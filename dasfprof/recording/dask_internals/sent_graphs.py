@@ -27,7 +27,10 @@ _PLAIN = (int, float, str, bytes, bool, type(None))
 
 @dataclass
 class SentLayer:
-    """The tasks of a layer. Tasks with text as keys are grouped by function and line instead."""
+    """The tasks of a layer of a graph.
+
+    Tasks that have text as keys do not name their layer. They are grouped by function and line.
+    """
 
     #: Name of the layer. None for tasks that have text as keys.
     name: str | None
@@ -133,7 +136,7 @@ def repeated_calls(sent: SentGraph) -> Iterator[tuple[str, list[str]]]:
 
 
 def _layers(keys: list[Any]) -> tuple[np.ndarray, list[SentLayer]]:
-    """Return the number of the layer of each task, and the list of layers."""
+    """Return an array with the index of each task's layer, and the list of layers."""
     numbers: dict[Any, int] = {}
     of_task = np.empty(len(keys), dtype=np.int64)
     layers: list[SentLayer] = []

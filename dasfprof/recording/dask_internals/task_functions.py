@@ -166,8 +166,8 @@ def arguments_of(task: Any, most: int) -> list[tuple[str, Any]]:
     """Return the names and the values of the first `most` arguments of a worker's task.
 
     If the function is a plain Python function, a positional argument has the name of its parameter.
-    Otherwise, its name is its position. If a value is not in the specification, it is replaced by a
-    `Result` or a `Part`.
+    Otherwise, its name is its position. If the specification of the task does not contain a value,
+    the value is replaced by a `Result` or a `Part`.
     """
     spec = getattr(task, "run_spec", None)
     node = names.CODE.find("GraphNode")

@@ -46,7 +46,7 @@ def last_turn(server: Any) -> float | None:
 
 
 def turn_interval() -> float:
-    """Return the maximum seconds between two values of `last_turn` if the loop is not blocked."""
+    """Return the maximum seconds between changes of `last_turn` while the loop is not blocked."""
     return float(parse_timedelta(dask.config.get("distributed.admin.tick.interval"), default="ms"))
 
 

@@ -192,12 +192,14 @@ GatherDepBusyEvent = _outcome(names.TRANSFERS, "GatherDepBusyEvent")
 
 
 def has_metering() -> bool:
-    """Return whether this version of Dask has the private names of the worker's metering."""
+    """Return whether this version of Dask has the private names that `listen` needs."""
     return names.METERING.exist()
 
 
 def listen(worker: Any, observe: Callable[[Any, Any], None], guard: HookGuard) -> Patch | None:
-    """Call `observe` with each outcome and its ledger, before the worker's metering handles them.
+    """Call `observe` with the outcome of each task run and transfer, and with Dask's metrics of it.
+
+    It is called before the worker handles the metrics.
 
     The method `_finalize_metrics` is replaced only on this worker. The guard handles errors that
     `observe` raises.

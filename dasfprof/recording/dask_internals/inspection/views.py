@@ -54,7 +54,7 @@ def scheduler_view(
     scheduler
         The scheduler.
     most_wanted
-        If a client wants more results, its number of unfinished tasks is None.
+        If a client wants more results than this, its number of unfinished tasks is None.
     before
         The tasks that had finished before the recording started. See `finished_tasks`.
     """
