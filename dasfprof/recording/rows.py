@@ -19,7 +19,7 @@ SchemaRow = tuple[Schema, tuple[Any, ...]]
 
 
 def fold_rows(rows: Sequence[SchemaRow]) -> Folded:
-    """Group rows by schema. Each row gets its position in `rows`."""
+    """Return the rows grouped by schema, and the positions that the rows have in `rows`."""
     by_schema: dict[Schema, tuple[list[tuple[Any, ...]], list[int]]] = {}
     for position, (schema, row) in enumerate(rows):
         rows_of_schema, positions = by_schema.setdefault(schema, ([], []))

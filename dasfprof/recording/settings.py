@@ -40,7 +40,9 @@ Call = TypeVar("Call", bound=Callable[..., Any])
 
 
 def documented(call: Call) -> Call:
-    """Add the options of a recording to the docstring and the signature. This is a decorator.
+    """Add the options of a recording to the docstring and the signature of a function.
+
+    This is a decorator.
 
     The options replace ``{options}`` in the docstring, and ``**options`` in the signature.
     """

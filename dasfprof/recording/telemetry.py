@@ -88,7 +88,7 @@ class RunMetrics:
         self._was_analysed = False
 
     def samples(self) -> Iterator[Sample]:
-        """Yield the current samples. If an analysis of the run is due, start it first."""
+        """Yield the current values of the metrics. If an analysis of the run is due, start it."""
         process = self._process
         pause = max(_INTERVAL, _TIMES * process.seconds) if self._was_analysed else 0.0
         if not process.is_running() and time.monotonic() - process.since >= pause:
@@ -125,7 +125,7 @@ class RunMetrics:
 
 
 def _samples_of(document: dict[str, Any]) -> Iterator[Sample]:
-    """Yield samples of the results of an analysis. See `dasfprof.handles.live`."""
+    """Yield the values of metrics that come from an analysis. See `dasfprof.handles.live`."""
     yield "dasfprof_analysed_timestamp_seconds", (), document["analysed"]
     yield "dasfprof_analysis_duration_seconds", (), document["seconds"]
     counts: Counter[tuple[str, ...]] = Counter()

@@ -128,7 +128,7 @@ class LocalTasks(RecordingPart):
             self._guard.caught("the start of a task")
 
     def ended(self, run: Run) -> int | None:
-        """Record a task run that has ended. Return its number, or None if it was not recorded."""
+        """Record a task run that has ended. Return its run_id, or None if it was not recorded."""
         note, facts = self._note, run.facts
         if note is None:
             return None

@@ -184,8 +184,9 @@ if hasattr(os, "register_at_fork"):
 
 
 class HostDuty:
-    """Elects one process of a host. The process that has bound a name has the duty.
+    """Elects one process of a host for a duty, such as reading the host's counters.
 
+    The process that has bound a certain name has the duty.
     The name is a Linux abstract socket address. It leaves no file behind, and it becomes free when
     the process that has bound it dies. On other systems, every process has the duty. A forked child
     closes the socket that it inherits. Otherwise, the child would have the duty after its parent

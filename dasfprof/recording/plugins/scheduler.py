@@ -165,7 +165,7 @@ class SchedulerTaskPlugin(SchedulerPlugin):
                 self._undo.append(add_metrics(*run, self.database))
 
     def _record_clients(self, scheduler: Any, rows: FileRows) -> Narrow | None:
-        """Record the clients of tasks. Return a function that hides texts of hidden tasks.
+        """Record the clients of tasks. Return a function that removes hidden tasks from snapshots.
 
         Return None if no tasks are hidden.
         """

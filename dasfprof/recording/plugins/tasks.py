@@ -162,7 +162,7 @@ class WorkerTaskPlugin(RecordingPart):
         hide_rows(rows, self.hidden)
 
     def _watch(self, worker: Any, constants: dict[str, Any], rows: FileRows) -> None:
-        """Start to record tasks in progress, logs, arguments and serialization. Sample stacks."""
+        """Start to record tasks in progress, stacks, logs, arguments and serialization."""
         watch_worker(worker, self._received, rows, self._guard, self._undo)
         watch_logs(worker, self.settings, rows, self._guard, self._undo)
         self._tracebacks = Tracebacks(rows, self.settings.record_code)

@@ -92,7 +92,7 @@ THREAD_LIMITS = (
 def worker_facts(worker: Any) -> dict[str, Any]:
     """Return facts about a worker for the headers of its files.
 
-    The entry ``label`` is the thread id of the worker's events.
+    All events of the worker have the entry ``label`` as their ``thread_id``.
     """
     host, group, cpu = socket.gethostname(), memory_group(), cpu_group()
     return {

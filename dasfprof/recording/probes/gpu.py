@@ -167,7 +167,10 @@ class GpuProbe:
 
 
 def list_devices(nvml: Any) -> tuple[list[Device], Any]:
-    """Return the host's GPUs that can be opened, and the last error of another GPU, or None."""
+    """Return the host's GPUs that can be opened, and an error.
+
+    The error is that of the last GPU that cannot be opened, or None if there is no such GPU.
+    """
     devices, refusal = [], None
     for index in range(nvml.nvmlDeviceGetCount()):
         try:

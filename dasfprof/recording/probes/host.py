@@ -82,10 +82,10 @@ class DiskProbe:
                 yield device, None, None, 0, *_NO_SPACE, *_counted(counter)
 
     def _mounted(self) -> dict[str, tuple[str, str, int]]:
-        """Return the mount point and the file system of each device, and a flag, by device name.
+        """Return a dict by device name, with the device's mount point, file system, and a flag.
 
         The flag is 1 for the disk of the worker's local directory, otherwise 0. For this
-        disk, the mount point of the local directory is returned. If another device has several
+        disk, the mount point above the local directory is returned. If another device has several
         mount points, the shortest of them is returned.
         """
         spilled_to = max(

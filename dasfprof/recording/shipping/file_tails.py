@@ -92,7 +92,7 @@ class FileTail:
             return 0
 
     def read(self, length: int | None = None) -> bytes:
-        """Return the complete frames after the offset, or no bytes if there are no such frames.
+        """Return complete frames that were not sent yet, or no bytes if there are no such frames.
 
         Parameters
         ----------
@@ -140,7 +140,7 @@ def _id_of(path: Path, inode: int) -> str:
 
 
 def abandoned_files(directory: Path, run_uuid: str) -> list[Path]:
-    """Return those files of a run in a directory that their processes did not close at the end."""
+    """Return the files of a run that were not closed before the processes that wrote them ended."""
     return [
         path
         for path, header in headers_of_run(directory, run_uuid)

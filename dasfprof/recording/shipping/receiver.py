@@ -185,12 +185,12 @@ class Receiver:
         Returns
         -------
         dict
-            ``have``: length of the scheduler's copy in bytes, by id of the file. It lists only
-            files whose blocks were not accepted, or of which the scheduler has more than the worker
-            has sent. ``pause``: seconds until the worker's next message. ``trouble``: the reason
-            why blocks were not accepted, or empty if none were refused so far. ``over``: whether
-            the scheduler will accept no more blocks. ``digests``: digests of the copies by id, if
-            the worker has closed its files and sent them completely.
+            ``have``: offset from which the worker must continue, by id of the file. It lists only
+            files whose blocks were not accepted, or whose copies extend beyond the sent block.
+            ``pause``: seconds until the worker's next message. ``trouble``: the reason why blocks
+            were not accepted, or empty if no blocks were refused so far. ``over``: whether the
+            scheduler will accept no more blocks. ``digests``: digests of the copies by id, if the
+            worker has closed its files and sent them completely.
         """
         self._last_messages[worker] = monotonic()
         size = sum(len(file["data"]) for file in files)

@@ -108,7 +108,7 @@ class Sender(ABC):
 
     @abstractmethod
     def _send(self, limit: float, *, wait: bool, last: bool) -> None:
-        """Send the data after the offset of each tail, and advance the offsets.
+        """Send the data after the offset of each `FileTail`, and advance the offsets.
 
         `limit` is a time limit in seconds. If `wait` is true, return only after the data is on the
         target's disk. If `last` is true, the files are closed. Raise `OverError` if the target
@@ -120,7 +120,7 @@ class Sender(ABC):
         """Return the files that have arrived completely, so that this host can delete them."""
 
     def _is_due(self) -> bool:
-        """Return whether to send new data now, although no request asks for it."""
+        """Return whether new data is to be sent now, even if no method has requested it."""
         return True
 
     def _leave_loop(self) -> None:  # noqa: B027  (optional)
@@ -177,7 +177,8 @@ class Sender(ABC):
     def _request(self, limit: float, until_done: bool = False) -> None:
         """Request that the background thread sends all data, and wait for at most `limit` seconds.
 
-        Wait until one attempt has ended or, if `until_done` is true, until no attempt follows.
+        The wait ends when the thread has made one attempt. If `until_done` is true, the wait ends
+        when the thread will make no further attempts.
         """
         with self._changed:
             self._requests += 1
@@ -282,8 +283,8 @@ _senders: set[Sender] = set()
 def files_to_upload(run_uuid: str) -> dict[str, str]:
     """Return the closed files of this process that are not completely in the run's storage.
 
-    The result has, by the name of the file, the reason why the last attempt failed, or an empty
-    text if it succeeded.
+    The keys of the result are the names of the files. The values are the reasons why the last
+    attempts to upload failed. A value is empty if no attempt has failed since the last success.
     """
     senders = [each for each in list(_senders) if each.run_uuid == run_uuid and each.is_ending]
     return {name: sender.trouble for sender in senders for name in sender.unsent_files()}

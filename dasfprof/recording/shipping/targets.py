@@ -1,6 +1,6 @@
 """Senders for the two targets of trace files: the scheduler and a storage.
 
-A worker sends its files to the scheduler if the two do not share a disk.
+A worker sends its files to the scheduler if the worker and the scheduler do not share a disk.
 """
 
 from __future__ import annotations

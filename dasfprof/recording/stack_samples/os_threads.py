@@ -85,8 +85,8 @@ class OsThreads:
         sample
             The number of this sample.
         since
-            The number of the sample from which times are counted. The times are None if this was
-            not the thread's last sample, or if the thread had another activity at this sample.
+            The number of the earlier sample from which times are counted. The times are None if
+            the thread was not last sampled at that sample, or if its activity was different then.
         """
         thread = self._threads.get(ident) or self._open(ident)
         if thread is None:

@@ -444,9 +444,9 @@ class StackReader:
 
 
 def _position_in_pool(frame: FrameType | None) -> tuple[int, ...]:
-    """Return the part of a stack's key (see `StackReader`) that describes a pool's thread.
+    """Return the part of a stack's key in `StackReader` that describes a thread of a pool.
 
-    `frame` is the thread's innermost frame, or None for an empty result.
+    `frame` is the innermost frame of this thread. If it is None, the result is empty.
     """
     position: list[int] = []
     while frame is not None:

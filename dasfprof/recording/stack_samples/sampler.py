@@ -107,7 +107,7 @@ class Schedule:
         return seconds, rare_seconds
 
     def go_on(self) -> None:
-        """Advance to the number of the next sample."""
+        """Increase the number of the sample. After a rare sample, choose the next rare sample."""
         if self.is_rare:
             self.last_rare = self.number
             self._next_rare += next(self._between_rare)

@@ -74,11 +74,12 @@ class Line:
 
 
 def current_line(above: int = 1) -> Line | None:
-    """Return the innermost line of user code that this thread executes, or None.
+    """Return the innermost line of user code that this thread executes.
 
     A thread that a library started, such as a thread of joblib, may execute no user code. If the
     main thread is in the same library at that time, return the line at which the main thread called
-    the library. Otherwise, return the innermost line of the library.
+    the library. Otherwise, return the innermost line of the library. Return None if the thread
+    executes neither user code nor a library.
 
     Parameters
     ----------
@@ -99,8 +100,8 @@ def _innermost(
 ) -> tuple[Line | None, FrameType | None]:
     """Return the innermost line of user code, and the innermost frame of a library inside it.
 
-    Each of the two is None if there is no such frame. If `library` is given, this frame replaces
-    the library's frame.
+    Each of the two is None if there is no such frame. If the frame `library` is given, it is
+    returned instead of a library's frame of this thread.
     """
     while frame is not None:
         file = frame.f_code.co_filename

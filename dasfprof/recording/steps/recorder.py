@@ -248,9 +248,10 @@ class StepRecorder:
         self._append((STEP_LAYER, (time(), -1, layer, dependencies)))
 
     def built_at(self, facts: list[Any]) -> None:
-        """Record which lines built layers of graphs, or futures.
+        """Record which lines built layers of graphs or submitted futures.
 
-        `facts` is a flat list with four entries per layer: time, line, layer, dependencies.
+        `facts` is a flat list with four entries per layer or future: the time, the line, the name
+        of the layer or the key of the future, and the dependencies.
         """
         if not self._stopped:
             self._open()

@@ -59,7 +59,10 @@ class TaskArguments:
         self._recorded: dict[str, int] = {}
 
     def record(self, key: Any, run_id: int | None, task: Any) -> None:
-        """Write the arguments of a task run, up to the maximums. Called on the event loop."""
+        """Write the arguments of a task run, within limits such as `MOST_RUNS`.
+
+        Called on the event loop.
+        """
         with self._guard.catching("the arguments of a task"):
             name = str(getattr(task, "prefix", None))
             number = self._recorded.get(name, 0)

@@ -44,7 +44,7 @@ class _All:
 
 
 class FunctionCode:
-    """Records the functions that tasks call, when the first task of each name has run.
+    """Records the code of functions that tasks call, when the first task of each name has run.
 
     Tasks of all lambdas have the same name. So tasks with this name are examined until enough
     different lambdas were recorded.

@@ -30,7 +30,7 @@ _OF_SCHEDULER = {"annotations": None, "exception": None}
 
 
 def hiding_runs(append: Append, hidden: Container[Any], *, of_worker: bool) -> Append:
-    """Return a function that appends notes of task runs, and removes the texts of hidden tasks.
+    """Return a function that appends notes of task runs, without the texts of hidden tasks.
 
     Parameters
     ----------
@@ -110,7 +110,7 @@ class HiddenTasks:
         self.keys = set(known)
 
     def noting(self, transition: Callable[..., None]) -> Callable[..., None]:
-        """Return a hook that updates the keys at a worker's transition, and calls `transition`."""
+        """Return a hook for transitions of tasks, which updates the keys and calls `transition`."""
 
         def hook(key: Any, start: str, finish: str, **kwargs: Any) -> None:
             try:

@@ -46,7 +46,7 @@ class RunStorage:
     guard
         Handles errors.
     local
-        Has the `ThreadFile` of each thread that computes for a task run.
+        Its attribute ``helper`` is the `ThreadFile` of a thread that computes for task runs.
     """
 
     def __init__(self, guard: HookGuard, local: threading.local) -> None:
@@ -104,8 +104,8 @@ class RunStorage:
     def end_read(self, store_of: Callable[[Any], str | None], source: Any, result: Any) -> None:
         """Record that a read from a file or an array has ended.
 
-        `source` is the file or array, and `store_of` returns the name of its store, or None.
-        `result` is None if the read failed.
+        `source` is the file or array, and `store_of` returns the name of its store. If the name is
+        None, the read is not counted. `result` is None if the read failed.
         """
         try:
             self.in_read, store = False, store_of(source)
@@ -164,7 +164,7 @@ class RunStorage:
             self.caught()
 
     def moved_by_disk(self, read: int, written: int) -> None:
-        """Add bytes that the kernel has counted for disks."""
+        """Add bytes that the task run has read from and written to disks, as the kernel counts."""
         with self._lock:
             sums = self._sums.setdefault(DISK, dict(_NOTHING))
             sums["read_size"] += read

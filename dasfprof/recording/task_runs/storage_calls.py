@@ -53,7 +53,8 @@ def _serving(run: RunStorage | Literal[False]) -> Iterator[None]:
 def _counting(run: RunStorage, request: Request, size_of: BytesOf) -> Iterator[Callable[..., Any]]:
     """Count a request, but no requests within it.
 
-    Yield a function that reads the request's bytes from the result, and returns the result.
+    Yield a function that takes the request's result, determines its number of bytes, and returns
+    the result.
     """
     size: int | None = None
 
@@ -153,9 +154,9 @@ class _Calls(SharedListeners[Find]):
     def _around_read(
         self, store_of: Callable[[Any], str | None], original: Any, patch: Patch
     ) -> Any:
-        """Return a wrapper of a method.
+        """Return a wrapper of a method that returns data to a task, such as a file's `read`.
 
-        The method returns data to the task, and may make requests.
+        The wrapper records how much data the method returns, and which requests the method makes.
         """
 
         def read(*args: Any, **kwargs: Any) -> Any:
@@ -217,7 +218,9 @@ _calls = _Calls()
 
 
 def listen(find: Find) -> Callable[[], None]:
-    """Start counting the storage requests of the task runs that `find` returns.
+    """Start counting the storage requests of task runs.
+
+    `find` returns the `RunStorage` of the task run in a thread, or None if there is none.
 
     Returns
     -------

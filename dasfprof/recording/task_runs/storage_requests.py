@@ -191,9 +191,9 @@ def _value(args: _Args, kwargs: _Kwargs) -> BytesOf:
 
 
 def _file(position: int, name: str) -> Callable[[_Args, _Kwargs], BytesOf]:
-    """Return a `RequestKind.size` for requests that copy from or to a local file.
+    """Return a function for the field `size` of requests that copy from or to a local file.
 
-    An argument of the request, given by position and name, has the path of the local file.
+    The argument at this position or with this name is the path of the local file.
     """
 
     def size_of(args: _Args, kwargs: _Kwargs) -> int | None:
@@ -252,8 +252,8 @@ _OF_FILES = {
 def _around_sync(original: Any, patch: Patch) -> Any:
     """Return a wrapper of fsspec's `sync`, which runs a coroutine.
 
-    Instances may have stored methods before these were wrapped. `sync` receives such a method, and
-    the wrapper replaces it.
+    An object may have stored one of its methods before the method was wrapped. If `sync` receives
+    this stored method, the wrapper passes on the wrapped method instead.
     """
 
     def sync(*args: Any, **kwargs: Any) -> Any:

@@ -224,9 +224,9 @@ class TaskNotes(FlatNotes):
         """Return the start of a task run on the worker's clock, and the duration of the task run.
 
         Dask has no times of a task run that was rescheduled, or that failed before its function was
-        called. Such a task run starts when it got a thread. The correction of a coroutine was not
-        read, so the correction with the given number is used. A heartbeat may have changed the
-        correction before Dask read it, so `executing` and `done` limit the start.
+        called. Such a task run starts when it got a thread. For coroutines, `correction` is None,
+        so Dask's correction of the clock with the given number is used. A heartbeat may have
+        changed the correction before Dask read it, so `executing` and `done` limit the start.
         """
         if start is None or stop is None:
             start = executing or done

@@ -45,7 +45,7 @@ class _ThreadDisk:
     def moved(self, at: float = 0.0) -> tuple[int, int]:
         """Return how many bytes the thread has read and written since the last call.
 
-        `at` is the current time on the clock of Dask's stop times.
+        `at` is the current time, on the clock with which Dask measures when tasks stop.
         """
         self.at = at
         if self.descriptor is None:
@@ -114,13 +114,13 @@ class TaskStorage:
         return run
 
     def begin_thread(self) -> None:
-        """Start reading the counts of the calling thread, which is about to run its first task."""
+        """Start reading the disk bytes of the calling thread, which will run its first task."""
         self._local.disk = _ThreadDisk()
 
     def ended(self, key: Any, stop: float) -> None:
         """Add disk bytes to a task run that has ended.
 
-        These are the bytes of the calling thread since its last reading.
+        These are the bytes of the calling thread since they were last read.
         """
         try:
             disk = getattr(self._local, "disk", None)  # None after the counting has stopped.
@@ -134,8 +134,8 @@ class TaskStorage:
     def ended_brief(self, stop: float) -> None:
         """Handle the end of a brief task. The disk bytes of brief tasks are left out.
 
-        Reading the counts at the end of each brief task would be expensive. So they are read only
-        if the last reading is too old.
+        Reading the thread's disk bytes after each brief task would be expensive. So they are read
+        only if the last reading is too old.
         """
         try:
             disk = getattr(self._local, "disk", None)
@@ -145,7 +145,7 @@ class TaskStorage:
             self._guard.caught("what a task moved")
 
     def write(self, key: Any, run_id: int | None) -> float:
-        """Write the storage rows of an ended task run, and return its seconds of waiting for these.
+        """Write the storage rows of an ended task run. Return how long it waited for storage.
 
         Called on the event loop.
         """

@@ -76,7 +76,7 @@ def run_queue_seconds(
     """Return the seconds for which the thread of a task waited for CPU.
 
     Return 0 for a brief task. Return None if nothing was read, or if the kernel does not count the
-    waits. In that case, the kernel's time on CPU is zero, too.
+    waits. A kernel that does not count the waits reports zero for the time on CPU, too.
 
     Parameters
     ----------
@@ -104,8 +104,8 @@ def run_queue_seconds(
 def cpu_seconds(reading: Reading | None, start: float | None, stop: float | None) -> float | None:
     """Return the CPU seconds of a task's thread, or None if they were not read.
 
-    If the file was not read at the start of the task, the result includes up to `STALE` seconds
-    before the start.
+    If the thread's file was not read at the start of the task, the result includes up to `STALE`
+    seconds before the start.
     """
     if type(reading) is not tuple or reading[1] is None or start is None or stop is None:
         return None
@@ -172,9 +172,9 @@ class RunQueue:
         self._stopped = False
 
     def wrap(self, run: Run) -> Run:
-        """Return a wrapper of a function that runs a task. The wrapper makes the readings.
+        """Return a wrapper of a function that runs a task. The wrapper stores the `readings`.
 
-        The task is the first argument of the function.
+        The task is the first argument of both functions.
         """
 
         @functools.wraps(run)

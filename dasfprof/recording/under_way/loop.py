@@ -1,4 +1,7 @@
-"""`Pulse` and `Repeats`, for snapshots in a thread, and snapshots of a client's main thread."""
+"""`Pulse`, a thread that takes snapshots, and `ClientUnderWay`, for a client's main thread.
+
+`Repeats` decides which snapshots are written.
+"""
 
 from __future__ import annotations
 
