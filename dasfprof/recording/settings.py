@@ -42,9 +42,8 @@ Call = TypeVar("Call", bound=Callable[..., Any])
 def documented(call: Call) -> Call:
     """Add the options of a recording to the docstring and the signature of a function.
 
-    This is a decorator.
-
-    The options replace ``{options}`` in the docstring, and ``**options`` in the signature.
+    This is a decorator. The options replace ``{options}`` in the docstring, and ``**options`` in
+    the signature.
     """
     doc = inspect.getdoc(call) or ""
     call.__doc__ = doc.replace("{options}", as_parameters(RECORDING.values()))

@@ -23,6 +23,7 @@ class TaskClients:
     """Records the names of clients, and hides tasks of other users.
 
     It also records tasks of a client that are in none of the client's recorded graphs.
+
     If a run records only the clients of one process, the tasks of other clients are hidden. Each
     hidden task gets an annotation, by which workers recognize it. ``key in task_clients`` is true
     for the keys of hidden tasks. While any hidden task is being processed, tasks that were

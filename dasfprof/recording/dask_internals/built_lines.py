@@ -270,7 +270,7 @@ class BuiltLines:
         return self._known.get(name)
 
     def report(self) -> None:
-        """Report the lines of layers that were not yet reported to the observers."""
+        """Report to the observers which lines built layers, if this was not reported before."""
         with self._lock:
             fresh = self.fresh[:]
             del self.fresh[: len(fresh)]

@@ -66,7 +66,7 @@ def optimised_expression(collection: Any) -> Any:
 
 
 def stop_at_first_compute(handle: Callable[[Any, Any], Any]) -> None:
-    """Pass each graph that this process would compute to a function, until the process ends.
+    """Call a function with each graph that this process would compute, until the process ends.
 
     Parameters
     ----------

@@ -82,7 +82,7 @@ def line_of(layer: Any) -> Line | None:
 
 
 def report_lines() -> None:
-    """Report lines of layers that were not yet reported to the observers of steps."""
+    """Report to the observers of steps which lines built layers, unless reported before."""
     _safely(_lines.report)
 
 

@@ -103,7 +103,10 @@ def built_layers(sources: Iterable[Any]) -> dict[str, BuiltLayer]:
 
 
 def _graphs_and_expressions(sources: Iterable[Any]) -> Iterator[Any]:
-    """Yield expressions and graphs with layers, in `sources` and within them, each once."""
+    """Yield the graphs with layers, and the expressions with partitions, in `sources`.
+
+    Expressions within these expressions are included. There are no duplicates.
+    """
     waiting, seen, graph = list(sources), set(), names.GRAPH.find("HighLevelGraph")
     for part in waiting:
         if id(part) not in seen:

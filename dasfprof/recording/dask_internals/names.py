@@ -62,7 +62,7 @@ class Names:
     def exist(self) -> bool:
         """Return whether Dask has all of these names.
 
-        If modules are not to be imported, names in modules that are not imported count as existing.
+        If `is_imported` is False, names in modules that are not imported count as existing.
         """
         return not self.gone()
 

@@ -53,7 +53,7 @@ _running: ContextVar[FunctionRun | None] = ContextVar("dasfprof_function", defau
 
 
 class FunctionRuns(ActorCalls):
-    """Passes each function that a worker runs outside of tasks to an observer.
+    """Notifies an observer of each function that a worker runs outside of tasks.
 
     When a function has ended, the observer is called with a tuple: start, seconds, the function's
     name, CPU seconds, and the outcome. Functions of dasfprof are left out.

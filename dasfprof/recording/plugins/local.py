@@ -70,7 +70,7 @@ class SchedulerFile:
     Parameters
     ----------
     settings
-        The run.
+        The settings of the run.
     """
 
     def __init__(self, settings: RunSettings) -> None:
@@ -146,7 +146,7 @@ class LocalRecorder:
     Parameters
     ----------
     settings
-        The run.
+        The settings of the run.
     """
 
     def __init__(self, settings: RunSettings) -> None:

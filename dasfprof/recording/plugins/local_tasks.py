@@ -50,7 +50,7 @@ class LocalTasks(RecordingPart):
     Parameters
     ----------
     settings
-        The run.
+        The settings of the run.
     worker
         An object that presents the scheduler as a worker.
     """
@@ -246,7 +246,7 @@ class LocalWorker:
         self.executing: dict[Any, float] = {}
 
     def begins(self, run: Run, run_id: int, prefix: str) -> None:
-        """Add a task that starts in a thread of this process to the running tasks."""
+        """Add a task to the running tasks. The task starts in a thread of this process."""
         facts = run.facts
         self.state.tasks[facts.key] = SimpleNamespace(
             key=facts.key,

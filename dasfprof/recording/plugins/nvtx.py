@@ -49,7 +49,7 @@ class TaskRanges:
     Parameters
     ----------
     worker
-        The worker; only read.
+        The worker, whose state is not changed.
     domain
         An enabled `nvtx.Domain`.
     guard

@@ -52,7 +52,7 @@ class Idleness:
     Parameters
     ----------
     worker
-        The worker; only read.
+        The worker, whose state is not changed.
     """
 
     def __init__(self, worker: Any) -> None:
@@ -87,7 +87,7 @@ class ResourceMonitor(RecordingPart):
     Parameters
     ----------
     settings
-        The run.
+        The settings of the run.
     """
 
     plugin = "ResourceMonitor"
@@ -186,11 +186,10 @@ if hasattr(os, "register_at_fork"):
 class HostDuty:
     """Elects one process of a host for a duty, such as reading the host's counters.
 
-    The process that has bound a certain name has the duty.
-    The name is a Linux abstract socket address. It leaves no file behind, and it becomes free when
-    the process that has bound it dies. On other systems, every process has the duty. A forked child
-    closes the socket that it inherits. Otherwise, the child would have the duty after its parent
-    dies.
+    The process that has bound a certain name has the duty. The name is a Linux abstract socket
+    address. It leaves no file behind, and it becomes free when the process that has bound it dies.
+    On other systems, every process has the duty. A forked child closes the socket that it inherits.
+    Otherwise, the child would have the duty after its parent dies.
 
     Parameters
     ----------

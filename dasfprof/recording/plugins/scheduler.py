@@ -77,7 +77,7 @@ class SchedulerTaskPlugin(SchedulerPlugin):
     Parameters
     ----------
     settings
-        The run.
+        The settings of the run.
     companion
         The module that serves the run's page on the dashboard and analyses the run for its metrics,
         or None if there are neither.

@@ -77,7 +77,7 @@ class WorkerTaskPlugin(RecordingPart):
     Parameters
     ----------
     settings
-        The run.
+        The settings of the run.
     """
 
     plugin = "TracePlugin"

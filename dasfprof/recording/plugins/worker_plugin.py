@@ -116,7 +116,7 @@ class RecordingPart(ABC):
     Parameters
     ----------
     settings
-        The run.
+        The settings of the run.
     """
 
     #: Name of the part in its file's name and header.

@@ -33,7 +33,7 @@ class WorkerProfiler(WorkerPlugin):
     Parameters
     ----------
     settings
-        The run.
+        The settings of the run.
     """
 
     def __init__(self, settings: RunSettings) -> None:

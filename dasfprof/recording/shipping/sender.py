@@ -253,7 +253,7 @@ class Sender(ABC):
         return True
 
     def _remove(self) -> None:
-        """Delete the files that have arrived at the target from the disk of this host."""
+        """Delete from this host's disk the files that have arrived at the target."""
         for path in self._arrived():
             with suppress(OSError):
                 path.unlink()

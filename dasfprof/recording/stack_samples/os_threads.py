@@ -110,7 +110,7 @@ class OsThreads:
         return state
 
     def activity(self, ident: int) -> str | None:
-        """Return the current activity of a thread. See `ThreadState`."""
+        """Return the current activity of a thread (see `ThreadState`), or None if unknown."""
         thread = self._threads.get(ident) or self._open(ident)
         if thread is None or thread.syscall is None:
             return None

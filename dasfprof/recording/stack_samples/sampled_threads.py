@@ -63,8 +63,8 @@ class Subject(Protocol):
     def read(self, threads: Iterable[int], frames: Mapping[int, FrameType]) -> dict[int, Seen]:
         """Return the stacks of the given threads.
 
-        `frames` contains the innermost frame of every thread of the process. Threads whose stacks
-        are left out are not in the result.
+        `frames` contains the innermost frame of every thread of the process. The result lacks
+        threads whose stacks are not to be written.
         """
         stacks = {thread: self.stacks.read(frames.get(thread)) for thread in threads}
         return {thread: seen for thread, seen in stacks.items() if seen is not None}
@@ -114,7 +114,7 @@ class TaskThreads(Subject):
     hidden
         Keys of tasks that are not sampled.
     stacks
-        The stacks of the trace file.
+        Writes stacks into the trace file.
     write
         A function that writes rows of `TASK_SAMPLE`.
     """
@@ -205,7 +205,7 @@ class EventLoop(Subject):
     server
         The worker or scheduler that runs on the loop. Its state is not changed.
     stacks
-        The stacks of the trace file.
+        Writes stacks into the trace file.
     write
         A function that writes rows of `LOOP_SAMPLE`.
     """
@@ -258,7 +258,7 @@ class ClientThread(Subject):
     client
         The client, whose state is not changed.
     stacks
-        The stacks of the trace file.
+        Writes stacks into the trace file.
     write
         A function that writes rows of `CLIENT_SAMPLE`.
     """
@@ -354,12 +354,12 @@ def _is_first_of_pool(frame: FrameType) -> bool:
 
 
 class StackReader:
-    """Reads stacks of threads, and returns their numbers in a trace file.
+    """Reads stacks of threads, and returns the numbers of these stacks in a trace file.
 
     Parameters
     ----------
     rows
-        The stacks of the trace file.
+        Writes stacks into the trace file.
     begins
         Functions at which stacks start: frames outside of the innermost call of these functions
         are left out. Threads that run none of these functions are left out. If `begins` is empty,

@@ -42,7 +42,7 @@ class TaskArguments:
     worker
         The worker.
     rows
-        The rows of the plugin's file.
+        Writes rows into the plugin's file.
     with_values
         Whether values of plain types are written.
     guard

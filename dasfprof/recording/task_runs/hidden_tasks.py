@@ -96,7 +96,7 @@ class HiddenTasks:
     Parameters
     ----------
     worker
-        The worker; only read.
+        The worker, whose state is not changed.
     mark
         The annotation of other clients' tasks.
     known

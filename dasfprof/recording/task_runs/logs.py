@@ -41,9 +41,9 @@ def watch_logs(
     worker
         The worker.
     settings
-        The run. Its settings include the minimum level, and whether to record values.
+        The settings of the run, including the minimum level, and whether to record values.
     rows
-        The rows of the plugin's file.
+        Writes rows into the plugin's file.
     guard
         Handles errors.
     undo
@@ -117,7 +117,7 @@ class Tracebacks:
     Parameters
     ----------
     rows
-        The rows of the plugin's file.
+        Writes rows into the plugin's file.
     with_code
         Whether to write the lines of source code in tracebacks.
     """

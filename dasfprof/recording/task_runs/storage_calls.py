@@ -72,7 +72,7 @@ def _counting(run: RunStorage, request: Request, size_of: BytesOf) -> Iterator[C
 
 
 class _Calls(SharedListeners[Find]):
-    """The listeners of this process, and the wrappers that exist while there are listeners."""
+    """The listeners for storage requests of this process, and the wrappers that they need."""
 
     def __init__(self) -> None:
         super().__init__(self._hooks_now, self._forget)

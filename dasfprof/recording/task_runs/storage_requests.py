@@ -115,8 +115,8 @@ def hooks(around: Around, around_read: Around, new: Callable[..., Any]) -> Itera
 
     `around(kind)` returns a function that wraps methods with requests of this kind.
     `around_read(store_of)` returns a function that wraps methods that return data from a store.
-    `store_of` returns the name of the store to which an object belongs, or None. `new` wraps
-    functions that create objects or classes.
+    `store_of` returns the name of the store to which an object belongs, or None if its requests are
+    not counted. `new` wraps functions that create objects or classes.
     """
     modules: list[Any] = [sys.modules.get(name) for name in MODULES]
     spec, asyn, stores, _, hdf5, text, parquet, arrays = modules
@@ -227,7 +227,7 @@ def _uploaded(args: _Args, kwargs: _Kwargs) -> BytesOf:
 
 
 def _buffered(file: Any) -> int:
-    """Return the number of bytes in a file's buffer, which it has not yet uploaded."""
+    """Return the number of bytes in a file's buffer, which were not uploaded yet."""
     with file.buffer.getbuffer() as held:
         return int(held.nbytes)
 

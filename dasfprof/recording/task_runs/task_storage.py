@@ -70,7 +70,7 @@ class TaskStorage:
     worker
         The worker.
     rows
-        The rows of the plugin's file.
+        Writes rows into the plugin's file.
     guard
         Handles errors.
     """
@@ -145,7 +145,7 @@ class TaskStorage:
             self._guard.caught("what a task moved")
 
     def write(self, key: Any, run_id: int | None) -> float:
-        """Write the storage rows of an ended task run. Return how long it waited for storage.
+        """Write the storage rows of an ended task run. Return its seconds of waiting for storage.
 
         Called on the event loop.
         """

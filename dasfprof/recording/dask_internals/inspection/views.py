@@ -276,7 +276,7 @@ def _row(worker: Any, key: Any, frames: list[FrameType]) -> dict[str, Any]:
 
 
 def _coroutines(worker: Any, in_threads: set[Any], since: float) -> list[dict[str, Any]]:
-    """Return the coroutine tasks on the worker's event loop that started until `since`."""
+    """Return the coroutine tasks on the worker's event loop that did not start after `since`."""
     keys = [
         key
         for key in [getattr(task, "key", task) for task in list(worker.state.executing)]
