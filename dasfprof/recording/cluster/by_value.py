@@ -39,9 +39,10 @@ class ByValue:
         return eval, ("exec(source) or eval(name)", _namespace(self._function))
 
     def reduce_call(self, *args: Any) -> tuple[Any, ...]:
-        """Return a value for the `__reduce__` of an object. Unpickling the object makes a call.
+        """Return a value that the `__reduce__` of an object can return.
 
-        It calls this function with the given arguments. The unpickled object is the call's result.
+        Unpickling this object then calls the function of this `ByValue` with the given arguments,
+        and yields the return value of the function.
         """
         namespace = {**_namespace(self._function), "args": args}
         return eval, ("exec(source) or eval(name)(*args)", namespace)

@@ -140,7 +140,7 @@ async def check_processes(client: Client, settings: RunSettings) -> None:
 
 
 def _named(reasons: dict[str, str]) -> str:
-    """Return a text that lists a few of the processes, each with why it cannot record."""
+    """Return a text with the first few processes, each with the reason why it cannot record."""
     named = [f"{process}: {reason}" for process, reason in list(reasons.items())[:_MOST_NAMED]]
     more = len(reasons) - len(named)
     return "; ".join(named) + (f"; and {more} more" if more else "")

@@ -250,7 +250,7 @@ def _timing_waits(original: Any, patch: Patch) -> Any:
 
 
 def _timing_results(original: Any, patch: Patch) -> Any:
-    """Return a wrapper that adds the seconds until results arrive to the current call."""
+    """Return a wrapper that measures, for the current call, the seconds until results arrive."""
     meter = names.RECEIVING.find("context_meter")
 
     async def _gather_remote(*args: Any, **kwargs: Any) -> Any:

@@ -190,7 +190,7 @@ def run_here(function: RunBatch, batch: list[Any], observer: Any) -> list[Any]:
 def without_ours(trace: TracebackType | None) -> TracebackType | None:
     """Remove the frames of this module from a traceback, and return it.
 
-    Call this only after the functions of this module whose frames are removed have returned.
+    Call this only after the functions to which these frames belong have returned.
     """
     frames = []
     while trace is not None:

@@ -29,7 +29,7 @@ _Filters = list[tuple[str, str, Any]]
 
 
 def skippable_reads(expressions: Iterable[Any]) -> Iterator[tuple[str, _Filters, int, int]]:
-    """Yield filters of rows that a Parquet read before them could apply to skip row groups.
+    """Yield filters that the Parquet read before them could apply, and thereby skip row groups.
 
     Each item has the name of the filter's layer, the value for the argument ``filters``, the number
     of row groups that the read would skip, and the number of all row groups.

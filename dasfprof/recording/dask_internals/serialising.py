@@ -81,7 +81,7 @@ class _Spent:
         """Return the seconds and the CPU seconds between two readings of a thread's usage.
 
         `seconds` is the elapsed time as Dask measures it. If the thread did not sleep meanwhile,
-        the seconds are at most the CPU seconds, because it only waited for a core in the rest.
+        the seconds are at most the CPU seconds. It only waited for a core in the remaining time.
         """
         cpu = after[0] - before[0]
         return cls(seconds if after[1] != before[1] else min(seconds, cpu), cpu)
