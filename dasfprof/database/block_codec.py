@@ -283,9 +283,10 @@ def fold_events(
 
 
 def _share(alike: dict[tuple[Any, ...], list[int]]) -> list[list[int]]:
-    """Merge groups of names with few events. Return the positions of the events in each group.
+    """Merge groups with few events, if they differ only in the name of the events.
 
-    The groups are sorted by their first positions.
+    `alike` contains the positions of the events in each group. Return the positions in each merged
+    or remaining group. The groups are sorted by their first positions.
     """
     groups: list[list[int]] = []
     shared: dict[tuple[Any, ...], list[int]] = {}

@@ -153,7 +153,7 @@ class BlockWriter:
             self._losses.warn("cannot write facts to", error)
 
     def frame(self, block: dict[str, Any]) -> bytes:
-        """Return a frame that contains a map, plus the entries that every frame has."""
+        """Return a frame with the entries of a map, and the entries that every frame has."""
         return frames.build_frame(values.pack({**block, **self._common_entries()}))
 
     def _common_entries(self) -> dict[str, Any]:
@@ -203,9 +203,10 @@ class BlockWriter:
             self.stored += block.rows
 
     def failed(self, cause: str, count: int, error: Exception) -> None:
-        """Count events that were lost because of an error before they were written, by cause.
+        """Count events that were lost because of an error before they were written.
 
-        `error` is logged if it is the first one.
+        They are counted under `cause`, or under ``no memory`` if the error is a `MemoryError`. Only
+        the first loss of a file is logged.
         """
         self._losses.add("no memory" if isinstance(error, MemoryError) else cause, count)
         self._losses.errors += 1

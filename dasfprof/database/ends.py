@@ -53,7 +53,7 @@ class FileEnd:
 
     @classmethod
     def from_header(cls, header: dict[str, Any], writer: Writer | None) -> FileEnd:
-        """Create a `FileEnd` from the header of a file. `writer` is stored unchanged."""
+        """Create a `FileEnd` from the header of a file. `writer` becomes its field `writer`."""
         worker = header.get("worker")
         address = worker.get("address") if isinstance(worker, dict) else None
         process = tuple(header.get(name) for name in ("host", "pid", "process_started"))

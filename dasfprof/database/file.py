@@ -148,7 +148,7 @@ class FileDatabase(EventDatabase):
 
     @property
     def path(self) -> Path:
-        """The absolute path of the file. Its name has a number if another file had the name."""
+        """The absolute path of the file. The name has a number if the requested name was in use."""
         return self.writer.path
 
     @property

@@ -281,7 +281,10 @@ _POINT, _MAX_DECIMALS = 10, 7
 
 
 def time_ticks(text: str) -> int | None:
-    """Return a Unix time in ticks, or None if `repr` would write the time differently."""
+    """Convert the text of a Unix time to ticks (see `TICKS_PER_SECOND`).
+
+    Return None if the time is out of range, or if `repr` would write it differently.
+    """
     try:
         seconds = float(text)
     except ValueError:
@@ -325,14 +328,18 @@ def many_time_ticks(texts: list[str]) -> npt.NDArray[np.int64] | None:
 
 
 def _to_ticks(numbers: npt.NDArray[np.int64], scale: Any) -> Any:
-    """Convert fractions of a second to ticks, rounded. No fraction is halfway between two ticks."""
+    """Convert times in units of 1 / `scale` seconds to ticks, rounded.
+
+    No time is halfway between two ticks.
+    """
     return ((numbers << _TICK_BITS) * 2 + scale) // (scale * 2)
 
 
 def _to_decimals(ticks: npt.NDArray[np.int64], scale: npt.NDArray[np.int64]) -> tuple[Any, Any]:
-    """Convert ticks to decimal fractions of a second, rounded.
+    """Convert ticks to times in units of 1 / `scale` seconds, rounded.
 
-    Also return a mask of the ticks that are halfway between two decimal fractions.
+    Also return a mask of the ticks that are halfway between two such times. `scale` contains powers
+    of ten.
     """
     exact, half = ticks * scale, 1 << _TICK_BITS - 1
     return (exact + half) >> _TICK_BITS, exact & (2 * half - 1) == half

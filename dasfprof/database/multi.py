@@ -66,8 +66,9 @@ class MultiEventDatabase:
     def get_traces(self) -> Iterator[Event]:
         """Yield all events, database by database.
 
-        Events of dasfprof's plugins are completed with facts from the other databases. This is for
-        code that processes events one by one, such as analyses for DASF's events:
+        Events of dasfprof's plugins are completed with facts from all databases. Code that
+        processes events one by one needs this, such as analyses for DASF's events. Two facts are
+        added:
 
         - A "Resource Usage" event has NaN for each number that the process did not read at that
           time.
@@ -214,7 +215,7 @@ def headers_of_run(directory: Path, run_uuid: str) -> list[tuple[Path, dict[str,
 def without_copies(
     headers: Iterable[tuple[Path, dict[str, Any]]],
 ) -> list[tuple[Path, dict[str, Any]]]:
-    """Drop all but the longest copy of each file from pairs of a file and its header.
+    """Return the given files with their headers, but only the longest copy of each file.
 
     A worker's original file and the scheduler's copy may be in the same directory. Files only grow,
     so the longest copy contains the contents of all others.

@@ -276,7 +276,10 @@ def _needed(data: bytes | mmap.mmap, window: Window) -> list[tuple[int, int]] | 
 
 
 def _last_block(data: bytes | mmap.mmap) -> dict[str, Any]:
-    """Return the map of the last frame. Return an empty map if it is longer than closing frames."""
+    """Return the map of the last frame.
+
+    The map is empty if this frame is longer than a closing frame, or if it contains no map.
+    """
     payloads = [bytes(p) for _, p in frames.scan_frames(data[-_END_BYTES:], frames.Damage())]
     try:
         block = values.unpack(inflate(payloads[-1]))

@@ -17,7 +17,8 @@ from dasfprof.text import count_of, format_date
 class Segment:
     """A segment of the files of one process.
 
-    This is a complete file, or the part of a truncated file that belongs to one header.
+    This is usually a complete file. A file that was truncated during recording may contain several
+    segments. Each of them starts with a header.
     """
 
     number: int
@@ -77,14 +78,17 @@ class Segments:
         self._by_writer: dict[str, dict[int, Segment]] = {}
 
     def add(self, file: TraceFile, owner: int | None = None) -> None:
-        """Add a file that was read. `owner` is the id of its worker."""
+        """Add a file that was read. `owner` is the id of its worker, or None without a worker."""
         # A file of user code has no such identity, so it is identified by its path.
         writer = writer_identity(file.header) or str(file.path)
         segments = self._by_writer.setdefault(writer, {})
         segments |= {segment.number: segment for segment in _segments_of(file, owner)}
 
     def followed(self) -> set[str]:
-        """Return the names of files after which their process wrote another of the read files."""
+        """Return the names of the files that were not the last one of their process.
+
+        Only files that were read are considered.
+        """
         names: set[str] = set()
         for segments in self._by_writer.values():
             last = segments[max(segments)].name

@@ -64,8 +64,9 @@ def shown(url: str) -> str:
 class Storage:
     """A directory at a URL.
 
-    All paths are relative to this directory. Errors of the library are raised unchanged; `reason`
-    describes them. Several threads may use an instance if the library permits it (`parallel`).
+    All paths are relative to this directory. Errors of fsspec and of the protocol's library are
+    raised unchanged, and `reason` describes them. Several threads may use an instance if its
+    attribute `parallel` is true.
 
     Parameters
     ----------
@@ -169,13 +170,16 @@ def check_backend(url: str) -> None:
 
 
 def _missing_package(url: str, what: object) -> MissingExtraError:
-    """Return the error for a package that is not installed."""
+    """Return the error for a URL that requires a package which is not installed.
+
+    `what` describes the package.
+    """
     extra = ": `pip install 'dasfprof[s3]'`" if url.startswith("s3") else ""
     return MissingExtraError(f"{shown(url)} requires another package: {what}{extra}.")
 
 
 def reason(error: BaseException) -> str:
-    """Return a description of an error that the library of a storage raised."""
+    """Return a description of an error that was raised when a storage was accessed."""
     name = type(error).__name__
     text = f"{name}: {shown(str(error))}" if str(error) else name
     if "Credential" in name:
@@ -206,7 +210,7 @@ _MOST_MISSING = 1 << 30
 
 @dataclass
 class StoredFile:
-    """A trace file in a storage, and its local copy."""
+    """A trace file that a storage contains in pieces, and its local copy."""
 
     path: Path
     #: Size in bytes of each part that was copied. The key of a piece is its position, and the key
@@ -227,7 +231,11 @@ class StoredFile:
         return gaps
 
     def write(self, part: int | str, data: bytes) -> None:
-        """Write a piece to its position in the local copy, or a call profile to a separate file."""
+        """Write a piece of the trace file, or a call profile.
+
+        If `part` is a number, it is the position of the piece in the local copy. If it is a text,
+        it is the name of the call profile's file, which is next to the local copy.
+        """
         if isinstance(part, str):
             (self.path.parent / part).write_bytes(data)
         elif part > self.path.stat().st_size + _MOST_MISSING:

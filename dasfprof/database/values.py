@@ -143,7 +143,7 @@ def _replace(value: Any) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    """Convert a value of a class that is derived from a plain type to the plain type.
+    """Convert a value to a plain type, if its class is derived from one.
 
     For any other value, return its description.
     """

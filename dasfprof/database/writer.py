@@ -202,7 +202,7 @@ class TraceWriter:
 
     @property
     def path(self) -> Path:
-        """The absolute path of the file. Its name has a number if another file had the name."""
+        """The absolute path of the file. The name has a number if the requested name was in use."""
         return self._output.path
 
     def _header_frame(self, segment: int, about: dict[str, Any]) -> bytes:
@@ -259,9 +259,10 @@ class TraceWriter:
             self.threshold_reached(source)
 
     def extender(self, source: Source) -> Callable[[Iterable[Any]], None]:
-        """Return a function that appends the items of a fact to a source whose facts are flat.
+        """Return a function that adds a fact to a source with ``rows.extend``.
 
-        The function is fast, because each task run calls it.
+        The width of the source is the number of items of a fact (see `Source`). The function is
+        fast, because it is called for each task run.
         """
         rows, extend, threshold_reached = source.rows, source.rows.extend, self.threshold_reached
 
