@@ -158,8 +158,8 @@ class CellMagic:
         lists the flags that set what is recorded.
 
         The cell runs as it would without the magic. If it raises, recording ends, the run so far is
-        shown, and the exception is raised. The magic uses the client made last, which must be
-        synchronous, and the cell must not await.
+        shown, and the exception is raised. The magic uses the client that was created last. This
+        client must be synchronous, and the cell must not await.
 
         Examples::
 

@@ -199,7 +199,10 @@ def _without_files(analyser: TraceAnalyser) -> list[str]:
 
 
 def _owners(contents: list[FileContents], group_of: Callable[[FileContents], str]) -> Iterator[str]:
-    """Yield a text for each group of files, such as those of a host, with their processes."""
+    """Yield a text for each group of files. It names the group, and the files' processes.
+
+    `group_of` returns the name of a file's group, such as its host, or an empty text.
+    """
     owners: dict[str, set[str]] = {}
     for file in contents:
         if group := group_of(file):

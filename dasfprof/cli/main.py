@@ -53,7 +53,7 @@ _COMMANDS = {
 
 
 class CommandModules(Mapping[str, click.Command]):
-    """The commands by name. A command is imported when it is looked up, so help imports none."""
+    """The commands by name. A command is imported only when it is looked up, not when listed."""
 
     def __getitem__(self, name: str) -> click.Command:
         module, _ = _COMMANDS[name]
@@ -71,7 +71,7 @@ class ErrorsAsMessages(click.Group):
     """A command group that prints an error of a command as one line on standard error."""
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Return a command. American spelling of its name is accepted."""
+        """Return a command. The American spelling of its name is also accepted."""
         return super().get_command(ctx, "analyse" if cmd_name == "analyze" else cmd_name)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

@@ -128,7 +128,7 @@ def check_script(ctx: click.Context, target: str, module: bool) -> None:
 
 
 def script_command(name: str) -> Callable[[Callable[..., Any]], click.Command]:
-    """Return a decorator that makes a function a command which runs a script."""
+    """Return a decorator that turns a function into a command which runs a script."""
     settings = {"ignore_unknown_options": True, "allow_interspersed_args": False}
     return click.command(name, context_settings=settings, options_metavar="[OPTIONS]")
 

@@ -60,7 +60,7 @@ def _checked_price(_: click.Context, _param: click.Parameter, given: str | None)
 def price_option(command: Callable[..., None]) -> Callable[..., None]:
     """Add the option ``--price`` to a command.
 
-    While the command runs, it sets ``dasfprof.price``.
+    The option sets ``dasfprof.price`` while the command runs.
     """
 
     @wraps(command)

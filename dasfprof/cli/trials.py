@@ -88,7 +88,7 @@ def program_runs(options: dict[str, Any]) -> Iterator[ProgramRuns]:
 
 
 def colour_of(kind: str, others: dict[str, str]) -> str:
-    """Return the colour in which a verdict is printed."""
+    """Return the colour in which a verdict is printed. `others` maps more verdicts to colours."""
     return {"no result": "red", "results differ": "red", **others}.get(kind, "yellow")
 
 

@@ -86,7 +86,7 @@ class Switch(Option):
 
 
 class Pages(Option):
-    """A setting for the contents of a run's pages: True (all), False (none), or ``"counts"``."""
+    """A setting for a run's pages on the dashboard: True, False (no pages), or ``"counts"``."""
 
     def check(self, value: Any) -> bool | str:
         """Return the value, or raise an error if it is not True, False or ``"counts"``."""
