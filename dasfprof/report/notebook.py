@@ -155,7 +155,7 @@ def frame_html(page: str, title: str, *, empty: bool = False) -> str:
     Parameters
     ----------
     page
-        The report.
+        The HTML of the report.
     title
         Title of the frame.
     empty

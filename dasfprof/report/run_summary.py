@@ -48,18 +48,20 @@ def summarise(run: Run) -> dict[str, Any]:
     -------
     dict
         - ``begin`` (Unix seconds), ``seconds`` (from the first to the last recorded event)
-        - ``tasks``: finished task runs; ``unseen``: those of them that only the scheduler recorded;
-          ``unfinished``: unfinished tasks; ``failed``: failed task runs
+        - ``tasks``: number of finished task runs; ``unseen``: how many of them only the scheduler
+          recorded; ``unfinished``: number of unfinished tasks; ``failed``: number of failed task
+          runs
         - ``functions``, ``workers``, ``threads``: their number; ``hosts``: names; ``cores``: of all
           hosts of workers
-        - ``compute``: seconds in functions of tasks; ``held``: seconds in which these occupied a
-          thread; ``capacity``: seconds for which threads existed; ``cpu``: CPU seconds in functions
-        - ``moved``: bytes sent between workers; ``shuffled``: those sent by P2P shuffles, None if
-          they are not included; ``results``: bytes of all results
+        - ``compute``: seconds that task runs spent in their functions; ``held``: seconds for which
+          functions of tasks occupied threads; ``capacity``: seconds for which threads existed;
+          ``cpu``: CPU seconds in functions of tasks
+        - ``moved``: bytes sent between workers; ``shuffled``: bytes sent by P2P shuffles, None if
+          ``moved`` does not include them; ``results``: bytes of all results
         - ``versions`` of packages by name; ``command`` of the client's program, or an empty text;
-          ``events`` of user code, their number by name
+          ``events``: number of events that user code recorded, by name
         - ``first_task``: ``seconds`` from the start of the recording to the first task, and the
-          seconds of each of its ``stages``; None if tasks ran before the recording
+          seconds of each stage of this time (``stages``); None if tasks ran before the recording
         - ``cost``: see `run_cost`, None without a price.
     """
     tasks, end = run.whole.tasks, run.ending
@@ -301,9 +303,9 @@ def _longest_stage(summary: dict[str, Any]) -> str:
 
 
 def _to_do(summary: dict[str, Any], finding: pd.Series[Any]) -> list[str]:
-    """Return the advice of a finding, with the time that it saves and the problem.
+    """Return two texts: the advice of a finding with the time that it saves, and the problem.
 
-    If a run did not finish, the time is unknown.
+    The time is left out if it is unknown, or if the run did not finish.
     """
     saved, total = finding["Seconds at stake (s)"], summary["seconds"]
     problem, advice = (_beginning(str(finding[name])) for name in ("Finding", "Suggestion"))

@@ -87,9 +87,9 @@ def _readings(counter: Counter) -> Iterator[Event]:
 
 
 def _slices_and_arrows(run: DrawnRun, places: list[Event]) -> Iterator[Event]:
-    """Yield blocks of task runs, each followed by the arrows to its task runs.
+    """Yield the task runs in blocks. Each block is followed by the arrows to its task runs.
 
-    Transfers, and functions outside of tasks, come last.
+    Transfers, and functions outside of tasks, come last. `places` has the ids of each track.
     """
     numbers = count(1)
     for part in run.tasks.slices.blocks(_BLOCK):

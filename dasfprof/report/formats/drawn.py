@@ -43,7 +43,11 @@ Listed = Callable[[slice], list[Any]]
 
 
 def _texts(codes: Array, texts: Iterable[object]) -> Listed:
-    """Return a function that lists the texts of slices, with None for empty texts and code -1."""
+    """Return a function that lists the texts of slices.
+
+    `codes` has the index of each slice's text in `texts`, or -1. None stands for an empty text and
+    for -1.
+    """
     listed = np.array([*(shown(str(text)) or None for text in texts), None], dtype=object)
     return lambda part: list(listed[codes[part]])
 
@@ -146,7 +150,8 @@ def _on_workers(
 ) -> Slices:
     """Place time ranges on tracks of workers.
 
-    `spans` are the rows, the numbers of named workers, and starts and ends in seconds.
+    `spans` has, for each time range, its row in its table, the number of its named worker, and its
+    start and end in seconds.
     """
     rows, numbers, begins, ends = spans
     starts, stops = to_nanoseconds(begins, ends)
@@ -217,7 +222,7 @@ class DrawnRun:
 
     Parameters
     ----------
-    trace
+    run
         The run.
     title
         Name of the run.

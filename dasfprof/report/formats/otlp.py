@@ -56,7 +56,7 @@ _PATH = "/v1/traces"
 
 
 def write_otlp(analyser: Analyser, path: Path, title: str) -> None:
-    """Write a run as OTLP/JSON with one request per line. A name with ``.gz`` means compression.
+    """Write a run as OTLP/JSON, one request per line. It is compressed if the name ends in ``.gz``.
 
     Raises
     ------
@@ -99,7 +99,7 @@ def send_spans(analyser: Analyser, endpoint: str, title: str) -> int:
     endpoint
         ``http://localhost:4318``, to which ``/v1/traces`` is added, or the complete URL.
     title
-        Name of the run: the spans' ``service.name``.
+        Name of the run, which becomes ``service.name`` of the spans.
 
     Returns
     -------
@@ -155,7 +155,7 @@ class Spans:
     analyser
         The run.
     title
-        Name of the run: the spans' ``service.name``.
+        Name of the run, which becomes ``service.name`` of the spans.
     """
 
     def __init__(self, analyser: Analyser, title: str) -> None:

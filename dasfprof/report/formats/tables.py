@@ -273,7 +273,10 @@ def _parts(rows: int) -> Iterator[slice]:
 
 
 def _further_columns(run: Run, schema: TableSchema) -> Iterator[Column]:
-    """Yield columns that the schema lacks: arguments of users, and columns of other versions."""
+    """Yield the columns of a table that its schema lacks.
+
+    They contain args that users recorded, or come from other versions of dasfprof.
+    """
     if schema.name in ("transitions", "keys"):
         return
     known = {column.name for column in schema.columns} | {"worker_id", "key_id"}

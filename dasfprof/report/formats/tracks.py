@@ -33,7 +33,7 @@ FIRST_THREAD = 100_000
 class Tracks:
     """The processes and tracks that a viewer shows, with their numbers.
 
-    The processes are the run and its hosts. The tracks are the threads of these processes.
+    A viewer shows the run and each host as a process, and each track as a thread of a process.
     """
 
     title: str
@@ -140,10 +140,10 @@ class ThreadTracks:
 
     Parameters
     ----------
-    trace
-        The trace.
+    run
+        The run.
     placed, starts
-        The rows of `Trace.tasks` for task runs with a time, and their starts.
+        The rows of `Trace.tasks` for task runs with known times, and the starts of these task runs.
     threads
         Number of threads of each named worker, so that unused threads also have tracks. By
         default, only threads that ran a task have tracks.
@@ -209,7 +209,7 @@ class ThreadTracks:
 
 
 def _unused(pairs: Array, most: int, threads: Array) -> Array:
-    """Return a number for each thread that ran no task, of the same form as `pairs`.
+    """Return a number, as in `pairs`, for each thread that ran no task.
 
     A number in `pairs` combines a worker and a thread: it is ``worker * most + thread``. `threads`
     has the number of threads of each worker.
@@ -275,8 +275,8 @@ class Producers:
 
     Parameters
     ----------
-    trace, slices
-        The trace, and the slices of its task runs.
+    run, slices
+        The run, and the slices of its task runs.
     """
 
     def __init__(self, run: Run, slices: Slices) -> None:
@@ -302,7 +302,10 @@ class Producers:
 
 
 def numbered(counts: Array) -> tuple[Array, Array]:
-    """Return, for each item of concatenated lists, the index of its list, and its index there."""
+    """Return, for each item of concatenated lists, the index of its list, and its index in it.
+
+    `counts` are the lengths of the lists.
+    """
     of_list = np.repeat(np.arange(len(counts)), counts)
     return of_list, np.arange(len(of_list)) - np.repeat(np.cumsum(counts) - counts, counts)
 

@@ -22,7 +22,7 @@ MOST_ARGUMENTS = 5000
 
 
 def argument_columns(run: Run, rows: Array) -> dict[str, PackedColumn]:
-    """Pack arguments and annotations, as indices in lists of distinct texts.
+    """Pack the arguments and annotations of task runs, as indices in lists of distinct texts.
 
     Parameters
     ----------

@@ -53,7 +53,7 @@ class PackedColumn:
 
 
 def in_group(name: str, columns: Mapping[str, PackedColumn]) -> dict[str, PackedColumn]:
-    """Prefix the names of columns with a group.
+    """Prefix the names of columns with the name of a group.
 
     The page decodes all columns of a group together.
     """
@@ -74,7 +74,11 @@ def packed_text(text: str) -> str:
 
 
 def pack_integers(numbers: Array, *, delta: bool = False, **about: Any) -> PackedColumn:
-    """Pack integers from 0 to 2**32 - 1, in as few bytes each as the maximum needs."""
+    """Pack integers from 0 to 2**32 - 1, in as few bytes each as the maximum needs.
+
+    If `delta` is true, pack the differences between successive integers, with four bytes each.
+    `about` contains further facts about the column.
+    """
     highest = int(numbers.max(initial=0))
     code = "u4" if delta or highest > 0xFFFF else "u2" if highest > 0xFF else "u1"
     numbers = numbers.astype(np.uint32)
@@ -164,9 +168,10 @@ _MAX_CELLS = 300_000
 
 
 def table_facts(frame: pd.DataFrame) -> dict[str, Any]:
-    """Convert a table to a list ``columns`` of ``label, kind, values`` for the page. NA is None.
+    """Convert a table to a dict for the page. NA becomes None.
 
-    For a table that is too large, the result has only ``absent`` with the reason.
+    Its entry ``columns`` is a list of dicts with ``label``, ``kind`` and ``values``. For a table
+    that is too large, the dict has only the entry ``absent``, which is the reason.
     """
     if frame.size > _MAX_CELLS:
         return {
@@ -221,7 +226,7 @@ def asset(name: str) -> str:
 
 @cache
 def joined(entry: str) -> str:
-    """Join a module and all modules that it imports. Imported modules come first.
+    """Join a JavaScript module and all modules that it imports. Imported modules come first.
 
     The modules share a scope, so two of them must not declare the same name at the top level.
     """
@@ -231,7 +236,7 @@ def joined(entry: str) -> str:
 
 
 def _add(name: str, parts: list[str], known: set[str]) -> None:
-    """Add a module to `parts` after the modules that it imports. Imports may be circular."""
+    """Add a module to `parts`, after the modules that it imports. Imports may be circular."""
     if name in known:
         return
     known.add(name)

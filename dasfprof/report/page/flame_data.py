@@ -65,9 +65,9 @@ def _line_data(
         One row per task run and line: ``rows`` (row of the page), ``places`` (index in the list
         ``places``), and the columns of `amounts_of`.
     facts
-        ``places`` is a list of file, line and function. ``functions`` contains, by function name,
-        one list per line: the index in ``places``, and the values of `amounts_of`. ``fewest`` is
-        the minimum number of samples of a task run. Task runs with fewer are left out.
+        Each item of ``places`` is a list of file, line and function. ``functions`` contains, by
+        function name, one list per line: the index in ``places``, and the values of `amounts_of`.
+        ``fewest`` is a number of samples. Task runs with fewer samples are left out.
     """
     named = places(run, "line")
     lines = named.codes(stacks)
@@ -87,7 +87,8 @@ def _of_runs(
 ) -> tuple[dict[str, PackedColumn], int]:
     """Return the lines of task runs as columns, and the minimum number of samples of a task run.
 
-    Task runs with fewer samples are left out. Lines that are not yet in `used` are added to it.
+    Task runs with fewer samples are left out. `lines` has the line of each sample. `used` maps
+    lines to indices in the page's list of lines. Lines that are not yet in `used` are added to it.
     """
     tasks = run.whole.tasks
     place = np.full(len(tasks) + 1, -1, dtype=np.int64)
@@ -114,9 +115,10 @@ def _of_runs(
 def _of_functions(
     run: Run, groups: Array, parts: Parts, count: int, used: dict[int, int]
 ) -> dict[str, list[list[float | None]]]:
-    """Return, for each function, the lines with most of its time.
+    """Return, by function, the lines in which the function spent the most time.
 
-    `groups` has a code for each sample, which combines its function and its line.
+    Each line is a list: its index in the page's list of lines (see `_of_runs`), and the values of
+    `amounts_of`. `groups` has a code for each sample, which combines its function and its line.
     """
     codes, pairs = pd.factorize(groups)
     spent = split(parts.summed(codes, len(pairs)))
@@ -137,7 +139,7 @@ def _of_functions(
 
 
 def amounts_of(spent: Split) -> dict[str, Array]:
-    """Return the seconds in a `Split`, in total and by activity, as the page names them."""
+    """Return the seconds of a `Split`, in total and by activity, by their names in the page."""
     return {
         "seconds": spent.seconds,
         "computing": spent.computing,
@@ -212,8 +214,8 @@ def _of_tasks(
 ) -> tuple[Array, Parts, dict[str, tuple[Array, list[str]]]]:
     """Merge samples that have equal stacks and the same function, step and worker.
 
-    Return the stacks and the seconds of the merged samples, and for each view the codes and the
-    names of its groups.
+    Return the stacks and the seconds of the merged samples. Also return, for each view, the code of
+    each sample's group, and the names of the groups.
     """
     tasks, runs = run.whole.tasks, run_of_samples(run)
     groups: dict[str, tuple[Array, list[str]]] = {}
@@ -258,7 +260,7 @@ _APART = 0.002
 
 
 def client_columns(run: Run) -> tuple[dict[str, PackedColumn], dict[str, Any]]:
-    """Pack the calls and the stays of the client, both sorted by time.
+    """Pack the client's calls to Dask, and its stays. Both are sorted by time.
 
     A stay is a time range in which all samples show the client's main thread with the same stack.
 
@@ -271,10 +273,11 @@ def client_columns(run: Run) -> tuple[dict[str, PackedColumn], dict[str, Any]]:
     -------
     columns, facts
         The columns of calls are their start, duration, total seconds, number of calls, index in
-        ``kinds``, index in ``places``, and whether the main thread called. The columns of stays are
-        their end, duration, and index in ``places``. Stays do not overlap. The facts ``called`` and
-        ``sampled`` are the start and end of the recording of calls and samples, or None if they
-        were not recorded. ``left`` is the number of calls and stays that the page lacks.
+        ``kinds``, index in ``places``, and whether the main thread made the call. A row may stand
+        for several calls. The columns of stays are their end, duration, and index in ``places``.
+        Stays do not overlap. The facts ``called`` and ``sampled`` are the start and end of the
+        recording of calls and samples, or None if they were not recorded. ``left`` contains the
+        number of calls, and the number of stays, that the page lacks.
     """
     known: dict[tuple[str, int, str], int] = {}
     calls, kinds, called, fewer_calls = _calls(run, known)

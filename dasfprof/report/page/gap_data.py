@@ -1,8 +1,8 @@
 """Columns of the page with the time between and around the task runs of a timeline.
 
-For idle threads, these are the cells of `idle_cells`: the categories as fractions of the free time
-of a worker's tracks. For each task run, these are the seconds for which it occupied its thread
-before and after its function.
+The time of idle threads is divided into cells (see `IdleCells`). For each cell, the columns contain
+the categories as fractions of the free time of a worker's tracks. For each task run, they contain
+the seconds for which it occupied its thread before and after its function.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ def _fitted(
 def gap_columns(
     run: Run, tracks: ThreadTracks, around: Around, spans: tuple[Array, Array]
 ) -> tuple[dict[str, PackedColumn], dict[str, Any]]:
-    """Pack the categories of idle threads over time.
+    """Pack the categories of idle threads over time, which is divided into cells (see `IdleCells`).
 
     Parameters
     ----------
@@ -204,7 +204,7 @@ class _FreeTime:
     def shares(
         self, worker: int, edges: Array, seconds: Array, threads: int
     ) -> tuple[Array, float]:
-        """Return, for each interval between two edges, the fractions of free time by category.
+        """Return the fractions of free time by category, for each cell between two adjacent edges.
 
         The fractions are multiples of ``1 / _UNITS``. The last category is the time in which a
         thread of the worker was neither idle nor occupied by a task on its track. Its total seconds

@@ -164,7 +164,10 @@ class ReceivedTransfers:
 
 
 def _sources(run: Run, workers: NamedWorkers) -> list[str]:
-    """Return the sender's name for each category of a transfer's source, and for NA at the end."""
+    """Return the name of the sender for each category of the column ``source`` of transfers.
+
+    The last item is the name for NA.
+    """
     titles = workers.titles()
     known = {
         address: titles[number]

@@ -215,7 +215,10 @@ def _key_columns(keys: KeyTable, order: Array, *, halved: bool) -> dict[str, Pac
 
 
 def _text_begin(head: key_parts.Head) -> str | None:
-    """Return the text with which all keys of a head begin, or None if it has one key."""
+    """Return the common start of the texts of all keys that share a head.
+
+    Return None for a head that belongs to a single key.
+    """
     kind, text = head
     if kind in (key_parts.TEXT, key_parts.PACKED, key_parts.TUPLE):
         return None
@@ -228,7 +231,11 @@ def _functions(keys: KeyTable, order: Array) -> tuple[PackedColumn, list[str]]:
 
 
 def _dependency_columns(run: Run, ranks: Array, order: Array) -> dict[str, PackedColumn]:
-    """Pack the dependencies of the sorted keys as offsets, and as distances from key to input."""
+    """Pack the dependencies of the sorted keys.
+
+    The columns are the offset of each key's first input, and for each input its distance from the
+    key in the sorted order.
+    """
     bounds, ids = run.dependencies
     counts = np.diff(bounds)[order]
     inputs, of_key = items_of(ids, bounds[:-1][order], counts)

@@ -198,7 +198,7 @@ _FOR_THE_FIRST = 0.55
 
 
 class Screen:
-    """The remaining lines of a terminal screen. It prints tables that fit into these lines.
+    """A terminal screen that is partly filled. It prints tables that fit into the remaining lines.
 
     Parameters
     ----------

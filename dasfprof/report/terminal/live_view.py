@@ -135,7 +135,10 @@ def _head(state: RunState) -> Text:
 def _verdict(
     state: RunState, findings: Sequence[dict[str, Any]] | None
 ) -> tuple[list[RenderableType], Sequence[dict[str, Any]] | None]:
-    """Return the finding about a run that hangs, as paragraphs, and the other findings."""
+    """Return the finding about a run that hangs, as paragraphs, and the other findings.
+
+    If there is no such finding, there are no paragraphs.
+    """
     first = findings[0] if findings else {}
     if not state.stands_still or first.get("Rule") != _WHY or first.get("Severity") == "info":
         return [], findings

@@ -148,7 +148,8 @@ def _leave_out(
 ) -> tuple[list[_Column], list[_Column]]:
     """Leave out columns until the others fit with shortened text.
 
-    The first column always remains.
+    Return the remaining columns, and those that were left out. The first column and columns with
+    failures always remain.
     """
     order = [column for label in expendable for column in columns[1:] if column.label == label]
     order += [column for column in reversed(columns[1:]) if not column.is_text]
