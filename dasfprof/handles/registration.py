@@ -225,7 +225,10 @@ def describe_plugin(plugin: Any) -> str:
 
 
 async def _stop_earlier(client: Client, link: ClusterLink, owner: str) -> None:
-    """Stop the run that an owner registered earlier, unless the owner is `PRELOAD`."""
+    """If a run of an owner is still being recorded on the cluster, stop it.
+
+    The owner is the process that registered the run, or `PRELOAD`. Runs of `PRELOAD` continue.
+    """
     names = await client.run_on_scheduler(running_plugins, owner=owner)
     if names and owner != PRELOAD:
         logger.warning("another run was being recorded on this cluster and is stopped now")

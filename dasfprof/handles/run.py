@@ -87,9 +87,9 @@ class ProfiledRun:
 
     @property
     def directory(self) -> Path:
-        """The directory of the files, on every host.
+        """The directory of the run's files. Its path is the same on every host.
 
-        For a run in a storage, it is this host's directory until the files are uploaded.
+        For a run in a storage, it is a temporary directory, from which files are uploaded.
         """
         return Path(self._settings.directory)
 
@@ -120,7 +120,7 @@ class ProfiledRun:
         """Write every event recorded so far.
 
         If the cluster has closed, this has already happened. Data that workers with separate disks
-        have sent to the scheduler is copied here. Processes that do not answer within
+        have sent to the scheduler is copied to this host. Processes that do not answer within
         ``dasfprof.response-timeout`` are listed in a warning and in `unanswered`.
         """
         return self._sync(self._flush)
@@ -129,12 +129,12 @@ class ProfiledRun:
         """End the recording.
 
         The cluster continues without the profiler. When the call returns, every event of finished
-        work is on disk here, including that of workers with separate disks, unless ``ship="off"``.
-        After the client has closed, the call uses the scheduler's address. It does nothing if the
-        run has stopped or the cluster has closed. Processes that do not answer within
-        ``dasfprof.response-timeout`` are listed in a warning and in `unanswered`. Recording ends in
-        such a worker when it answers the scheduler again. Call `stop` again to get all of its files
-        here.
+        work is on a disk of this host. This includes events of workers with separate disks, unless
+        ``ship="off"``. After the client has closed, the call uses the scheduler's address. It does
+        nothing if the run has stopped or the cluster has closed. Processes that do not answer
+        within ``dasfprof.response-timeout`` are listed in a warning and in `unanswered`. A worker
+        that did not answer ends its recording when it answers the scheduler again. Call `stop`
+        again to copy all of its files to this host.
         """
         return self._sync(self._stop)
 
@@ -146,8 +146,9 @@ class ProfiledRun:
     def files(self) -> list[Path]:
         """Return the run's files in its local directory.
 
-        `flush`, `stop` and the end of the block copy what workers with other disks have written.
-        For a run in a storage, these are copies, and the storage has to answer.
+        Files of workers with other disks are copied to it by `flush`, by `stop`, and at the end of
+        a `profile` block. For a run in a storage, the files are copies, and the storage has to
+        answer.
         """
         if self._steps is not None and self._steps.is_over:
             self._steps.stop()
@@ -185,7 +186,10 @@ class ProfiledRun:
         return MultiEventDatabase(files)
 
     def analyser(self, **options: Any) -> TraceAnalyser:
-        """Open the run's files on this host for analysis. Call `flush` first while it records."""
+        """Open the run's files on this host for analysis.
+
+        While the run is being recorded, call `flush` first.
+        """
         from dasfprof.handles.analyser import TraceAnalyser
 
         return TraceAnalyser(self.database(), **options)

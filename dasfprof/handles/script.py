@@ -38,8 +38,9 @@ logger = logging.getLogger(__name__)
 def apply_config(config: Path | None, args: list[str]) -> tuple[str, ...]:
     """Apply a file of Dask's config to the script, and return the script's arguments.
 
-    Dask reads the file when it is imported. A resource profile also contains settings that Dask
-    does not read from the file: options of local clusters, environment variables, and arguments.
+    Dask reads the file when it is imported. A resource profile, which ``dasfprof tune`` writes,
+    also contains settings that Dask does not read from the file. These are options of local
+    clusters, environment variables, and arguments.
     """
     change_clusters({})
     if config is None:
@@ -74,7 +75,7 @@ def change_clusters(settings: dict[str, Any]) -> list[ChangedOptions]:
     ----------
     settings
         Keyword arguments of `ChangedOptions`. If there are none, options are changed only if Dask's
-        config contains a resource profile.
+        config contains a resource profile of ``dasfprof tune``.
 
     Returns
     -------
@@ -137,7 +138,7 @@ _RECONNECT_TIMEOUT = 3.0
 
 @dataclass
 class Outcome:
-    """How a script ended, and the objects that it left."""
+    """How a script ended, and its objects, which would otherwise be deleted."""
 
     exit_code: int
     #: Whether Ctrl-C ended the script.

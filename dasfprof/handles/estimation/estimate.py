@@ -70,13 +70,14 @@ def estimate(
         Memory of each worker, in bytes or as a text such as ``"4 GiB"``. The default is the memory
         of the current client's workers, which is used only for warnings.
     history
-        Earlier runs from which ``Expected (s)`` is estimated: a directory of runs, a
-        `TraceAnalyser`, any source that `open_run` accepts, or a list of these.
+        Earlier runs from which the seconds of each layer are estimated (``Expected (s)``). Pass a
+        directory of runs, a `TraceAnalyser`, any source that `open_run` accepts, or a list of
+        these.
 
     Returns
     -------
     Estimate
-        Its layers, tasks, peak of memory, and warnings.
+        The layers and tasks of the graph, its peak memory, and warnings.
 
     Raises
     ------
@@ -349,10 +350,11 @@ def _peak(
     bounds: tuple[np.ndarray, np.ndarray],
     threads: list[int],
 ) -> tuple[tuple[float, float] | None, str, int]:
-    """Return bounds of the peak bytes of results on a worker, a reason, and the index of a layer.
+    """Return three facts about the peak bytes of results on a worker.
 
-    The layer has the most bytes at the peak. If the bounds are unknown, they are None, the reason
-    says why, and the index is -1. Otherwise the reason is an empty text.
+    These are bounds of the bytes, the reason why the bounds are unknown, and the index of the layer
+    that has the most bytes at the peak. If the bounds are known, the reason is an empty text.
+    Otherwise the bounds are None, and the index is -1.
     """
     if len(sent) > MOST_REPLAYED:
         return None, f"graphs of more than {MOST_REPLAYED:,} tasks are not replayed", -1

@@ -36,7 +36,7 @@ def line_of_layer(name: str) -> str | None:
 
 @dataclass(frozen=True)
 class LayerFacts:
-    """Facts about a layer in the form of the graph that Dask sends."""
+    """Facts about a layer of the graph that Dask sends."""
 
     name: str | None
     function: str
@@ -100,7 +100,7 @@ def layer_facts(
 
 
 def _inside(base: BuiltLayer, built: dict[str, BuiltLayer], sent: set[str]) -> list[BuiltLayer]:
-    """Return the layers that Dask fused into a layer, if the size of their chunks is known."""
+    """Return the layers that Dask fused into a layer. Layers of unknown chunk size are left out."""
     waiting, layers = list(base.inputs), {}
     for name in waiting:
         if name in built and name not in sent and name not in layers:

@@ -55,7 +55,7 @@ def find_warnings(
     built
         Layers as the program built them.
     facts, sent
-        Layers of the graph in the form in which it is sent, and the graph in this form.
+        Facts about the layers of the graph that Dask would send, and this graph.
     threads, memory_limit
         Threads of each worker, and its memory in bytes, or None if unknown.
     """
@@ -127,7 +127,10 @@ def _multiplied(layer: BuiltLayer, built: dict[str, BuiltLayer]) -> Iterator[War
 
 
 def _all_to_all(facts: list[LayerFacts]) -> Iterator[Warned]:
-    """Yield exchanges that need very many tasks because outputs depend on all input chunks."""
+    """Yield warnings about operations that need very many tasks.
+
+    In these operations, every output chunk depends on every input chunk.
+    """
     exchanges: dict[str, list[int]] = {}
     for number, fact in enumerate(facts):
         if "rechunk" in fact.function or "shuffle" in fact.function:
@@ -154,7 +157,7 @@ def _all_to_all(facts: list[LayerFacts]) -> Iterator[Warned]:
 
 
 def _objects(layer: BuiltLayer) -> Iterator[Warned]:
-    """Yield large objects that are embedded in the graph."""
+    """Yield a warning about large objects that a layer embeds in the graph."""
     values = ((size_of_value(value), times, value) for value, times in layer.values())
     sizes = [entry for entry in values if entry[0] >= LEAST]
     largest, _, value = max(sizes, key=lambda entry: entry[0], default=(0, 0, None))
@@ -170,7 +173,10 @@ def _objects(layer: BuiltLayer) -> Iterator[Warned]:
 
 
 def _stored_chunks(layer: BuiltLayer, built: dict[str, BuiltLayer]) -> Iterator[Warned]:
-    """Yield reads that do not align with stored chunks, which are therefore read several times."""
+    """Yield a warning if a layer's chunks do not align with the chunks of a stored array.
+
+    Stored chunks are then read several times.
+    """
     if layer.lengths is None or not all(sum(axis) > 0 for axis in layer.lengths):
         return
     arrays = [layer, *(built[name] for name in layer.inputs if name in built)]
@@ -213,7 +219,10 @@ def _chunks_of(value: Any, shape: tuple[float, ...]) -> tuple[int, ...] | None:
 
 
 def _parquet(built: dict[str, BuiltLayer]) -> Iterator[Warned]:
-    """Yield filters and column selections with which read_parquet could skip parts of files."""
+    """Yield warnings about data that read_parquet reads although it is not needed.
+
+    With a filter or a selection of columns, it could skip parts of the files.
+    """
     for name, filters, skipped, groups in skippable_reads(x.source for x in built.values()):
         yield Warned(
             "medium",
@@ -232,7 +241,7 @@ def _parquet(built: dict[str, BuiltLayer]) -> Iterator[Warned]:
 
 
 def _merges(built: dict[str, BuiltLayer]) -> Iterator[Warned]:
-    """Yield merges whose results may combine each row of a key with every other row of the key."""
+    """Yield warnings about merges that may combine many rows with many rows of the same key."""
     for name, left, right, keys in product_merges(layer.source for layer in built.values()):
         yield Warned(
             "high",
@@ -244,7 +253,7 @@ def _merges(built: dict[str, BuiltLayer]) -> Iterator[Warned]:
 
 
 def _repeated(sent: SentGraph) -> Iterator[Warned]:
-    """Yield delayed functions that are called with the same arguments at several lines."""
+    """Yield warnings about delayed functions that several lines call with the same arguments."""
     for function, keys in repeated_calls(sent):
         lines = sorted({line for key in keys if (line := line_of_layer(key)) is not None})
         if len(lines) > 1:

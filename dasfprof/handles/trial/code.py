@@ -29,7 +29,7 @@ _TELLING = ("patch failed", "corrupt", "No valid patches")
 
 
 def with_patch(program: Program, patch: Path, work: Path) -> tuple[Program, Program]:
-    """Return a program that runs in a copy of its files, and another one in a copy with a patch.
+    """Return a program that runs in a copy of its files, and one that runs in a patched copy.
 
     Parameters
     ----------

@@ -51,11 +51,11 @@ class Host:
 
 
 def cluster_sizes(host: Host, parameters: Mapping[str, Sequence[Value]]) -> list[tuple[int, int]]:
-    """Return the number of workers and of threads per worker of each cluster to consider.
+    """Return the number of workers and the threads per worker of each cluster to consider.
 
-    The numbers are those in `parameters`. By default, they are powers of two (and the number of
-    cores, for workers). Unless both are in `parameters`, clusters are left out if their total
-    number of threads does not suit the host's cores.
+    The numbers are those in `parameters`. By default, they are powers of two, and for workers also
+    the number of cores. Unless `parameters` has both numbers, clusters with too few or too many
+    threads for the host's cores are left out (see `_THREADS`).
     """
     least, most = (host.cores * times for times in _THREADS)
     given = [[int(x) for x in parameters.get(n, ())] for n in ("n_workers", "threads_per_worker")]

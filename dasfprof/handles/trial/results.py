@@ -161,7 +161,10 @@ def _same_array(left: object, right: object, tolerance: float) -> bool:
 
 
 def files_below(directory: Path) -> dict[str, tuple[int, int]]:
-    """Return modification time and size of at most `_MOST_FILES` files below a directory."""
+    """Return the time of modification and the size of files below a directory, by path.
+
+    The result contains at most `_MOST_FILES` files.
+    """
     files: dict[str, tuple[int, int]] = {}
     for place, directories, names in os.walk(directory, followlinks=True):
         directories[:] = sorted(d for d in directories if d[0] != "." and d not in SKIPPED)

@@ -35,7 +35,7 @@ _AS_IT_IS, _FIRST = "as-it-is", "first"
 
 @dataclass(frozen=True)
 class Variant:
-    """A variant of a program: with other settings, with other code, or with both."""
+    """A program with other settings, with other code, with both, or unchanged (`PLAIN`)."""
 
     settings: Settings
     #: Description that fits into a sentence, such as ``with n_workers=4``.
@@ -123,8 +123,7 @@ class ProgramRuns:
     ) -> Done:
         """Run a variant of the program once.
 
-        The time limit is a multiple of the program's usual time.
-
+        The time limit is about `patience` times as long as the program's first run (see `usual`).
         `turn` is the number of this run among the runs of the variant, or 0 if it is not compared.
         """
         done = self._run(side, patience * self.usual + _PATIENCE_SECONDS, turn)
@@ -325,7 +324,7 @@ def gain_of(
 
 
 def shape_of(done: Done) -> Shape:
-    """Return the shape of the cluster that has most workers in a run of the program."""
+    """Return the shape of the cluster with the most workers in a run of the program."""
     tables = [run.trace.workers for run in done.runs]
     # The scheduler has no threads for tasks, so it is not a worker.
     workers = max((table[table["nthreads"] > 0] for table in tables), key=len)
@@ -363,7 +362,7 @@ def _said(done: Done) -> str:
 
 
 def _missed(done: Done, settings: Settings) -> str:
-    """Return a clause about settings of a change that had no effect, or an empty text."""
+    """Return a clause that says why settings had no effect, or an empty text."""
     if (settings.options or settings.environment) and not done.clusters:
         return (
             "the program creates no LocalCluster, and no Client that creates one. The cluster that "

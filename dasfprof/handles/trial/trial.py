@@ -177,9 +177,11 @@ _AsSetting: TypeAlias = Callable[[Mapping[str, Any]], Mapping[str, Value] | None
 
 
 def suggestions(done: Done, as_setting: _AsSetting | None = None) -> tuple[list[Suggested], str]:
-    """Return the settings that the findings of a run suggest, or why there are none.
+    """Return the settings that the findings of a run suggest, and a text.
 
-    Settings are ordered by potential savings. Findings without potential savings are ignored.
+    The text says why there are no settings, and is empty if there are. Settings are ordered by
+    potential savings. Findings without potential savings are ignored. `as_setting` may replace the
+    settings of a suggested change.
     """
     findings = [finding for run in done.runs for finding in run.findings]
     weighted: list[tuple[float, Suggested]] = []
@@ -218,9 +220,10 @@ def suggestions(done: Done, as_setting: _AsSetting | None = None) -> tuple[list[
 def as_parameter(
     name: str, arguments: Sequence[str], data: Mapping[str, Any]
 ) -> Mapping[str, Value] | None:
-    """Return a parameter with a value that makes chunks or batches larger as suggested, or None.
+    """Return a parameter with its value multiplied by the factor that a finding suggests.
 
-    `name` is an argument or an environment variable. The suggested factor is ``data["times"]``.
+    The parameter sets the size of chunks or batches. `name` is an argument or an environment
+    variable. The factor is ``data["times"]``. Without a factor, the result is None.
 
     Raises
     ------

@@ -67,7 +67,7 @@ def _in_copy(path: str, root: str, copy: str) -> str:
 
 
 def _imported_originals(program: dict[str, Any]) -> list[str]:
-    """Return the files that the patch changed in the copy, but whose originals were imported."""
+    """Return the original files that were imported although the patch changed their copies."""
     files = {getattr(module, "__file__", None) for module in list(sys.modules.values())}
     imported = {os.path.realpath(file) for file in files if isinstance(file, str)}
     originals = {os.path.join(*program["moved"][:1], name) for name in program["patched"]}

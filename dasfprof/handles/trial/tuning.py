@@ -141,7 +141,7 @@ class Tuner:
         return done, self._why_left_out(done, side)
 
     def _why_left_out(self, done: Done, side: Variant) -> str:
-        """Return why settings are left out after a run with them, or an empty text."""
+        """Return why the settings of a run are left out, or an empty text."""
         if fault := self._runs.fault(done, side):
             return fault
         agreement = self._runs.agreement([done])
@@ -229,7 +229,10 @@ class Tuner:
         ]
 
     def _of_finding(self, change: Mapping[str, Value], predictions: Predictions) -> Point:
-        """Return the settings that a finding suggests, or an empty point if they do not fit."""
+        """Return the settings that a finding suggests, with predictions.
+
+        The result is an empty point if the settings cannot be used on this host.
+        """
         shape = self._runs.shape
         try:
             numbers = in_numbers(change, shape)
@@ -266,7 +269,7 @@ class Tuner:
                 break
 
     def _run_turn(self, candidate: _Candidate | None, turn: int) -> bool:
-        """Run a candidate, or the baseline if it is None, and return whether to continue."""
+        """Run a candidate, or the baseline if `candidate` is None. Return whether to continue."""
         side = PLAIN if candidate is None else candidate.side
         done = self._runs.run(side, patience=_PATIENCE, turn=turn)
         if self._runs.is_over(done):
