@@ -111,7 +111,7 @@ class TraceOutput:
         A function that returns the last bytes of a segment: its index and closing frame. Its
         arguments are the blocks to list in the index, and the position of the index.
     ended
-        A function that is called after a segment was ended in this way.
+        A function that is called after these last bytes of a segment were written.
     """
 
     def __init__(

@@ -323,7 +323,7 @@ def estimate_graph(
 
 
 def _short_disk(spilled: float, free: int) -> Warned:
-    """Return the warning that a worker may spill more data than its disk has free space."""
+    """Return the warning that a worker may spill more data than fits on its disk."""
     return Warned(
         "medium",
         f"A worker spills up to {format_size(spilled)}, and its disk has {format_size(free)} free.",

@@ -208,7 +208,7 @@ def _touched(lengths: tuple[int, ...], size: int) -> Iterator[int]:
 
 
 def _chunks_of(value: Any, shape: tuple[float, ...]) -> tuple[int, ...] | None:
-    """Return the chunks in which a value is stored, or None if it is not an array of this shape."""
+    """Return the shape of an array's stored chunks, or None for other values and array shapes."""
     while type(value).__module__.startswith("xarray."):  # Skip layers that index the array.
         value = getattr(value, "array", getattr(value, "_array", None))
     chunks = getattr(value, "chunks", None)

@@ -67,10 +67,10 @@ def _seconds(values: Array) -> Listed:
 
 
 def _numbers(table: pd.DataFrame, rows: Array, sizes: Any, seconds: Any) -> dict[str, Listed]:
-    """Return functions that list the values of columns of a table, by the labels of the columns.
+    """Return, by column label, functions that list the values of a table's columns.
 
-    `sizes` and `seconds` have the label of each column, by its name. Columns that the table lacks,
-    as in older traces, are left out.
+    `sizes` and `seconds` map names of columns to labels. Columns that the table lacks, as in older
+    traces, are left out.
     """
     return {
         label: listed(table[name].to_numpy(dtype=float)[rows])

@@ -228,7 +228,7 @@ def natural_order(name: str) -> list[tuple[bool, int, str]]:
 
 
 def busy_until(times: Array, starts: Array, durations: Array) -> Array:
-    """Return, for each time, how many seconds all tasks had run in total. Starts are sorted."""
+    """Return the total seconds for which tasks had run by each time. `starts` is sorted."""
     ends = np.sort(starts + durations)
     order_sums = np.r_[0.0, np.cumsum(starts)]
     end_sums = np.r_[0.0, np.cumsum(ends)]
@@ -302,7 +302,7 @@ class Producers:
 
 
 def numbered(counts: Array) -> tuple[Array, Array]:
-    """Return, for each item of concatenated lists, the index of its list, and its index in it.
+    """For each item of concatenated lists, return the list's index and the index in the list.
 
     `counts` are the lengths of the lists.
     """

@@ -103,7 +103,10 @@ class Around:
 def _fitted(
     before: Array, after: Array, spans: tuple[Array, Array], tracks: ThreadTracks
 ) -> tuple[Array, Array]:
-    """Shorten times that would overlap the previous or next task run on the track of a thread."""
+    """Shorten the seconds before and after functions that would overlap an adjacent task run.
+
+    This is only done on tracks of threads, not on tracks of coroutines.
+    """
     starts, ends = spans[0], spans[0] + spans[1]
     room = np.full(len(starts), np.inf)
     room[1:] = starts[1:] - ends[:-1]
