@@ -1,4 +1,4 @@
-"""`Questions`: the registered questions as methods, for `TraceAnalyser`.
+"""`Questions`: the registered questions (analyses that return tables) as methods.
 
 ``tests/methods_stub.py`` writes ``methods.pyi``, which type checkers and editors read.
 """
@@ -20,7 +20,7 @@ from dasfprof.analysis.tables.questions import Question
 
 
 class Questions:
-    """Mixin with one method per question."""
+    """Mixin of `TraceAnalyser` with one method per registered question."""
 
     _progress: bool
     run: Run
@@ -52,9 +52,9 @@ def _method(question: Question) -> Callable[..., pd.DataFrame]:
 
 
 class _Unloaded:
-    """Placeholder for a question's method.
+    """Placeholder for a question's method, until the questions are imported.
 
-    Looking up any of these methods imports all questions.
+    The first access to any placeholder imports all questions and replaces all placeholders.
     """
 
     def __init__(self, name: str) -> None:

@@ -11,7 +11,7 @@ from dasfprof.text import count_of, format_duration, format_factor, format_share
 
 
 class Figures(SimpleNamespace):
-    """Figures as attributes with names."""
+    """Several figures in one object, each of them as an attribute."""
 
 
 class Seconds(float):

@@ -89,10 +89,11 @@ class Gain:
 def judge_gain(before: Array, after: Array, *, tests: int = 1) -> Gain:
     """Test whether a change made runs shorter, from pairs of runs without and with the change.
 
-    A result is certain if chance alone causes it in fewer than 1 of 100 trials. "nothing" means
-    that the gain is certainly below 5 %. If the result is "cannot tell" after fewer than nine
-    pairs, more pairs may help. `tests` is the number of changes that are compared with the same
-    baseline runs. p-values are corrected for it, because each change may seem to gain by chance.
+    A result is certain if chance alone causes it in fewer than 1 of 100 trials. If `Gain.kind` is
+    "nothing", the gain is certainly below 5 %. If it is "cannot tell" after fewer than nine pairs,
+    more pairs may help. `tests` is the number of changes that are compared with the same baseline
+    runs. p-values are corrected for this number, because any of the changes may seem to save time
+    by chance.
     """
     means = (float(before.mean()), float(after.mean())) if len(before) else (math.nan, math.nan)
     pairs = min(len(before), len(after))
@@ -264,7 +265,7 @@ def _findings_in_words(findings: Sequence[ChangedFinding]) -> list[str]:
 
 
 def in_words(change: Mapping[str, int | bool | str]) -> str:
-    """Return a change in the form that the command accepts."""
+    """Return a change as text in the form that ``dasfprof try`` accepts, such as ``n_workers=4``."""
     return " ".join(f"{clean(name)}={clean(value)}" for name, value in change.items())
 
 

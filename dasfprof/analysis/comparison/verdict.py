@@ -313,9 +313,9 @@ def _path(verdict: Verdict, functions: pd.DataFrame, path: pd.DataFrame) -> str:
 
 
 def _cores(verdict: Verdict, path: pd.DataFrame) -> str:
-    """Return a sentence that says that functions took longer because of CPU wait, or "" if not.
+    """Return a sentence if most of the difference is due to CPU wait, or an empty text.
 
-    In this case, the functions themselves are not the cause.
+    If so, the functions themselves are not the cause.
     """
     difference = verdict.difference
     waited = float(path.loc[path["Class"] == _CORES, "Difference (s)"].sum())

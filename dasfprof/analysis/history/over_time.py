@@ -51,15 +51,16 @@ def history(
     Returns
     -------
     DataFrame
-        One row per run, by pipeline (runs of the same name, without the time that registration
-        adds), oldest first: ``Pipeline``, ``Run``, ``Began (UTC)``, ``Wall Time (s)`` (from the
-        first submission to the last finish), ``Efficiency (%)`` (percentage of thread time in which
-        functions ran), ``Task Runs``, ``Failed``, ``Findings`` (number by severity), ``Versions``,
-        ``Change`` and ``Directory``. ``Change`` is ``did not end``, ``still running``,
-        ``other graph`` (if the graph differs from that of the run before), or empty. If there is a
-        price, the table also has ``Worker Hours``, ``Idle (%)`` (percentage of these hours), and
-        ``Cost``; ``attrs["currency"]`` contains the price's label. ``attrs["trends"]`` contains a
-        dict for each pipeline (see Notes).
+        One row per run, sorted by pipeline and start. Runs belong to the same pipeline if their
+        names are equal, except for the time that registration adds to a name. The columns are
+        ``Pipeline``, ``Run``, ``Began (UTC)``, ``Wall Time (s)`` (from the first submission to the
+        last finish), ``Efficiency (%)`` (percentage of thread time in which functions ran),
+        ``Task Runs``, ``Failed``, ``Findings`` (number by severity), ``Versions``, ``Change`` and
+        ``Directory``. ``Change`` is ``did not end``, ``still running``, ``other graph`` (if the
+        graph differs from that of the run before), or empty. If there is a price, the table also
+        has ``Worker Hours``, ``Idle (%)`` (percentage of these hours), and ``Cost``, and
+        ``attrs["currency"]`` contains the price's label. ``attrs["trends"]`` contains a dict for
+        each pipeline (see Notes).
 
     Raises
     ------
@@ -68,12 +69,12 @@ def history(
 
     Notes
     -----
-    The trend of a pipeline describes the wall times of its runs since the graph last changed:
-    ``Pipeline``, ``Runs`` (all of them), ``Compared Runs`` (that ended and have the same graph),
-    ``Slope (%)`` (change per run by Theil and Sen, relative to the median wall time), ``p-Value``
-    (of the test by Mann and Kendall, NaN for fewer than eight compared runs) and ``Trend``:
-    ``slower`` or ``faster`` if the p-value is below 0.01, otherwise ``none``, or ``unknown`` for
-    fewer than eight runs.
+    The trend of a pipeline describes the wall times of its runs since the graph last changed. The
+    dict has the entries ``Pipeline``, ``Runs`` (number of all runs), ``Compared Runs`` (number of
+    runs that ended and have the latest graph), ``Slope (%)`` (change per run by Theil and Sen,
+    relative to the median wall time), ``p-Value`` (of the test by Mann and Kendall, NaN for fewer
+    than eight compared runs) and ``Trend``. The trend is ``slower`` or ``faster`` if the p-value is
+    below 0.01, ``unknown`` for fewer than eight compared runs, and otherwise ``none``.
 
     Each directory has a file ``.dasfprof-history.json`` with summaries of its runs, so that only
     new runs are read.

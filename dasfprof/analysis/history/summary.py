@@ -220,7 +220,7 @@ class Experience:
 def _sums(trace: NormalRun) -> dict[tuple[str, Place | None], tuple[float, int]]:
     """Return thread-seconds and task runs by function and line.
 
-    The line None has the sum of a function.
+    The entry with the line None is the sum over all lines of the function.
     """
     noted = trace.lines
     place_of = {

@@ -318,9 +318,9 @@ class Extent:
         return started
 
     def of_window(self, index: int) -> Extent:
-        """Return the extent without the `early` task runs of a window and of the windows before it.
+        """Return the extent for a window, without the `early` task runs that it does not need.
 
-        A window needs only those of later windows.
+        A window needs the `early` task runs of later windows only.
         """
         nothing = (pd.DataFrame(), pd.DataFrame())
         early = [nothing] * min(index + 1, len(self.early))

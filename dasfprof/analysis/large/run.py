@@ -153,7 +153,7 @@ class LargeRun:
 
     @cached_property
     def extent(self) -> Extent:
-        """Facts about the full run, for which all windows are read."""
+        """Facts about the full run. They are computed from all windows."""
         summaries = list(self._of_windows(None, self._unread, "Joining task runs"))
         extent = self._unread.widened(self._frame, summaries)
         if extent.may_be_unfinished(self._frame, summaries):

@@ -54,8 +54,8 @@ class WindowedFile:
     source
         The file, after it was read.
     other_batches
-        All batches except those of task runs and transfers. They come after batches without rows,
-        which name all workers.
+        First, batches without rows that name all workers. Then all batches of the file except those
+        of task runs and transfers.
     stretches
         Start and end of each byte range that contains task runs or transfers.
     spans
@@ -216,9 +216,9 @@ class _Workers:
 
 
 def _entries(column: Column | None) -> list[Any]:
-    """Return the entries of a dictionary column, or the value of each row of another column.
+    """Return the distinct entries of a dictionary column, or all values of another column.
 
-    The entries are distinct. If there is no column, the only value is None.
+    If there is no column, the only value is None.
     """
     if column is None:
         return [None]

@@ -137,7 +137,8 @@ class Progress:
     def _window(self) -> tuple[dict[str, tuple[int, int, float]], float]:
         """Return the totals at the start of the window for rates, and the window's length.
 
-        If no task had finished before, the window starts when tasks began to finish.
+        The window is the last 30 s. If no task finished at its start, it is shortened to the time
+        since tasks began to finish.
         """
         rows = list(self._rows)
         begin = next(

@@ -73,8 +73,8 @@ class WindowAccount:
         run, slots
             A trace and its slots. They include all slots that overlap the window.
         lives, threads
-            Worker instances within the window. For each of these: the rows of its slots, and its
-            threads.
+            Worker instances within the window, and for each of them, the rows of its slots and its
+            idle threads.
         used
             See `used_time`.
         demand
@@ -148,9 +148,9 @@ def accounts_of(run: Run, windows: Sequence[WindowAccount]) -> Accounts:
 
 
 def _of_cut(rows: pd.DataFrame, count: int) -> Array:
-    """Return the thread-seconds of task runs that extend over several windows, as `_uses` does.
+    """Return the thread-seconds of task runs that extend over several windows, as from `_uses`.
 
-    If a task run has rows in several windows, they are summed up.
+    In `rows`, such a task run has one row per window. These rows are summed up.
     """
     identity = ["group", "key", "run_id", "executing", "end"]
     runs = rows.groupby(identity, sort=False)
@@ -166,8 +166,8 @@ def _uses(
 ) -> Array:
     """Return the thread-seconds of groups of task runs by category.
 
-    There is one row per category of `USES`, then a row with all thread-seconds after functions.
-    There is one column per group.
+    There is one row per category of `USES`. The last row contains the thread-seconds after
+    functions, which the other rows contain as well. There is one column per group.
     """
     groups = Groups(codes, count)
     seconds = thread_time.uses_of(length, costs, *used)
@@ -177,7 +177,7 @@ def _uses(
 def _busy(run: Run, uses: Array, worker: Array) -> Array:
     """Return the busy thread-seconds of each group of task runs by category.
 
-    `worker` is the worker of each group.
+    `uses` is a result of `_uses`, and `worker` is the worker of each group.
     """
     after = uses[-1]
     finishing = np.bincount(worker, weights=after, minlength=len(run.workers))

@@ -33,7 +33,7 @@ from dasfprof.database.columns import Array
 
 @dataclass(frozen=True)
 class IdleCells:
-    """The idle threads of one worker instance over time, which is divided into cells."""
+    """Idle thread-seconds of one worker instance. Its lifetime is divided into cells."""
 
     #: Row of `Trace.workers`.
     worker: int
@@ -139,9 +139,9 @@ def _pool_until(
 
 
 def _changes(pool: idle_time.Pool) -> Array:
-    """Return a mask of the pool's grid: when any cause begins to explain another fraction.
+    """Return a mask of those times in ``pool.grid`` at which the causes of idle time change.
 
-    These are fractions of the idle time.
+    They change if any cause begins to explain a different fraction of the idle time.
     """
     changed = np.zeros(len(pool.grid), dtype=bool)
     steps = np.diff(pool.grid)
@@ -201,7 +201,7 @@ _MOST_CELLS = 100_000
 class ThreadSeconds:
     """The data from which `Accounts` of any window are computed.
 
-    The trace includes its unfinished task runs.
+    Unfinished task runs of the trace are included.
     """
 
     #: Accounts of the full run.
@@ -231,7 +231,10 @@ def busy_seconds(run: Run, codes: Array, count: int) -> Array:
 
 
 def accounts_within(run: Run, begin: float, end: float) -> Accounts:
-    """Return the accounts of a time window of the run. The window must contain all task runs."""
+    """Return the accounts of a time window of the run.
+
+    All task runs must lie in the window, because the busy thread-seconds are those of the full run.
+    """
     run = run.whole
     seconds = thread_seconds(run)
     accounts = seconds.accounts
@@ -289,9 +292,9 @@ def account_window(run: Run) -> WindowAccount:
 
 
 def by_class(run: Run, seconds: Array) -> Array:
-    """Return idle thread-seconds by category.
+    """Return idle thread-seconds by category, limited to causes that the trace can show.
 
-    If the trace lacks the scheduler's tasks, causes that need them become `IDLE_CAUSE_UNKNOWN`.
+    See `with_known_causes`.
     """
     return with_known_causes(seconds, knows_tasks(run))
 
@@ -331,8 +334,8 @@ class Hours:
 def hours_of_run(run: Run) -> dict[str, Hours]:
     """Return the worker-hours and thread-hours of a run.
 
-    The result has an entry ``total``, and the entries ``idle``, ``waiting`` and ``others`` for
-    parts of the total.
+    The entry ``total`` contains all hours. The entries ``idle``, ``waiting`` and ``others`` contain
+    the hours of threads with the labels `IDLE`, `WAITING` and `OTHERS`.
     """
     accounts = make_accounts(run)
     seconds = accounts.of_lives
@@ -373,9 +376,9 @@ def hours_of_groups(run: Run, codes: Array, names: list[str]) -> dict[str, Hours
 
 
 def price_of_findings(run: Run, findings: pd.DataFrame, price: Price | None) -> pd.DataFrame:
-    """Return the price of the potential savings of each finding.
+    """Return the worker-hours of each finding's potential savings and, given a price, their cost.
 
-    Each second of the run is priced at the mean cost of one second of the run.
+    Each second that could be saved counts as much as the mean second of the run.
     """
     total, seconds = hours_of_run(run)["total"], findings["Seconds at stake (s)"].to_numpy()
     wall = run.wall

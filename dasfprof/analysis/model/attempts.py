@@ -287,10 +287,10 @@ def unlisted_tasks(run: Run) -> Steps:
     Returns
     -------
     times, counts
-        Times at which the number changes, and the number from each time onwards. It is the
-        scheduler's count minus the unfinished task runs that were recorded. Between two counts of
-        the scheduler, it is the smaller of both numbers. A higher number begins with the last graph
-        that arrived before its count.
+        Times at which the number changes, and the number from each time onwards. Whenever the
+        scheduler counts its unfinished tasks, it is this count minus the unfinished task runs that
+        were recorded. Between two counts, it is the smaller of the two numbers. If it is higher at
+        a count than before, it rises when the last graph before this count arrives.
     """
     states = run.scheduler_states
     if not len(states):
@@ -359,7 +359,7 @@ def unsent_tasks(run: Run, sent: set[str] | None = None) -> list[UnsentTask]:
 
 
 def sent_tasks(run: Run) -> set[str]:
-    """Return the keys of `_named_tasks` that have task runs."""
+    """Return the recorded keys of unfinished tasks (see `_named_tasks`) that have task runs."""
     wanted = {task.key for task in _named_tasks(run)}
     if not wanted:
         return set()

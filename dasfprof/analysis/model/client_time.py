@@ -205,9 +205,9 @@ def find_calls(run: Run) -> pd.DataFrame:
 def single_calls(run: Run) -> pd.DataFrame:
     """Return the rows of `find_calls` that request many small results one at a time.
 
-    ``in_vain`` is the time that one call for all results would have saved. It does not include the
-    time to create the objects and the time of one call. Rows are sorted by ``in_vain`` in
-    descending order.
+    ``in_vain`` is the time that a single call for all results would have saved. It is the time of
+    receiving, minus the time to deserialize the results and the mean time to receive one call's
+    results. Rows are sorted by ``in_vain`` in descending order.
     """
     calls = find_calls(run)
     few = (calls["keys"] <= 1.5 * calls["calls"]) & (calls["received"] < LARGE * calls["keys"])
@@ -220,9 +220,9 @@ def single_calls(run: Run) -> pd.DataFrame:
 def meanwhile(run: Run, begins: Array, ends: Array) -> dict[ClientTime, float]:
     """Return the client's seconds by category in sorted, disjoint ranges of Unix seconds.
 
-    Within a call, the client first prepares, then waits, then receives. If a row sums up several
-    calls and is only partly inside a time range, it is unknown which of its calls were inside. The
-    result is empty if such rows cover too much time.
+    Within a call, the client first prepares, then waits, then receives. A row of
+    `Trace.client_calls` may sum up several calls. If it is only partly inside a time range, it is
+    unknown which of its calls were inside. The result is empty if such rows cover too much time.
     """
     table = run.client_calls
     main = table[(table["main"] == 1).to_numpy() & (table["call"].astype(object) != RECORDING)]
@@ -315,7 +315,7 @@ def find_carried(run: Run) -> pd.DataFrame:
 def graph_costs(run: Run) -> tuple[float, float]:
     """Return the median seconds for which the scheduler prepared a graph, and a graph's mean bytes.
 
-    Both are NaN if unknown. The bytes do not include large values, which tasks need.
+    Both are NaN if unknown. The bytes do not include large values that are embedded in graphs.
     """
     seconds = [graph["time"] - _taken_up(run, graph) for graph in run.graphs.to_dict("records")]
     sent, values = run.graphs_sent["size"], float(find_sent(run)["total"].sum())
@@ -323,7 +323,10 @@ def graph_costs(run: Run) -> tuple[float, float]:
 
 
 def seconds_of_carrying(run: Run, handling: float) -> float:
-    """Return how much of `handling` (thread-seconds) is due to the embedded values of tasks."""
+    """Return the thread-seconds by which embedded values prolonged the handling of tasks.
+
+    `handling` is the thread-seconds of handling all tasks, with and without embedded values.
+    """
     carried, tasks = find_carried(run), len(run.tasks)
     each = np.fmax(carried["size"] / _SLOWEST, _TIMES * carried["seconds"])
     carriers = min(int(carried["tasks"].sum()), tasks)

@@ -125,7 +125,7 @@ def find_trends(rows: pd.DataFrame) -> Trends:
 
 
 def _count_trend(groups: Groups, start: Array) -> tuple[Array, Array]:
-    """Return the trend of how often a function starts per time.
+    """Return the trend of the rate at which attempts of each function start.
 
     The time from the first to the last start of a function is divided into equal steps.
 
@@ -173,7 +173,7 @@ def _last_by_first(table: Array) -> Array:
 def _verdicts(
     falls: Array, count: Array, rises: dict[str, Array], change: dict[str, Array], sizes: Array
 ) -> Array:
-    """Return the verdict of each function, by the steps that the tuning guide describes."""
+    """Return the verdict of each function, which is that of the first condition that applies."""
     run, elapsed, with_cpu = rises["run"], rises["elapsed"], ~np.isnan(change["cpu"])
     longer = (change["run"] >= LAST_BY_FIRST) | (change["elapsed"] >= LAST_BY_FIRST)
     as_many = count > 1 / LAST_BY_FIRST

@@ -26,7 +26,7 @@ def departures_of(run: Run) -> dict[int, Departure]:
     """Return how worker instances with tasks were lost, by row of `Trace.workers`.
 
     If unexplained losses happened at the same age, their reason is `Why.AGE`. Age is not the reason
-    if some worker became older, or if the same tasks ran at most of these losses.
+    if some worker became older, or if the same tasks were running in more than half of the losses.
     """
     attempts = find_attempts(run)
     attempts = attempts[(attempts["category"] == WORKER_LOST).to_numpy(dtype=bool)]

@@ -50,14 +50,14 @@ class GpuSamples:
     """The GPU samples of a trace's workers.
 
     On each host, one worker samples all devices. If the trace contains the UUID of a worker's
-    device, the worker has the samples of this device. Otherwise, the worker has the values in its
-    own resource samples. In DASF's files, the values may be in samples of the host that belong to
-    no worker.
+    device, the samples of this device are used for the worker. Otherwise, the values in the
+    worker's own resource samples are used. In DASF's files, these values may be in samples of the
+    host that belong to no worker.
 
     Parameters
     ----------
-    trace
-        The trace.
+    run
+        The run.
     """
 
     def __init__(self, run: Run) -> None:
@@ -269,9 +269,10 @@ def gpu_utilisation(
 
 
 def _moved(samples: pd.DataFrame, edges: Array) -> dict[str, Array]:
-    """Return how much dask-cuda moved in each direction, and for how long, by time window.
+    """Return the GB of results that dask-cuda moved between GPU, host and disk, by time window.
 
-    The samples must be sorted by time. If there are none, all values are NaN.
+    The result also contains the seconds that this took. The samples must be sorted by time. If
+    there are none, all values are NaN.
     """
     names = [f"{way}{what}" for way in _MOVES for what in ("_size", "")]
     sums = {name: np.full(len(edges) - 1, np.nan if samples.empty else 0.0) for name in names}

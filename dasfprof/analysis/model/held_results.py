@@ -164,9 +164,9 @@ class _Dependents:
         self._known = np.append(times.known[ran], known)
 
     def waiting(self, time: float) -> Array:
-        """Return the start of each key's attempt that was waiting at `time`, or NaN.
+        """Return when each key's attempt that was waiting at `time` started, or NaN.
 
-        Such an attempt was known, but not running.
+        An attempt is waiting from its arrival at the scheduler until it starts.
         """
         return self._latest((self._arrival <= time) & (self._begin > time), self._begin)
 
@@ -175,9 +175,9 @@ class _Dependents:
         return self._latest((self._begin <= time) & (self._end > time), self._begin)
 
     def known_by(self, time: float) -> Array:
-        """Return when the scheduler learned that each key's attempt had ended.
+        """Return when the scheduler learned the end of the last attempt at each key.
 
-        The result is minus infinity if no attempt had ended.
+        Only attempts that ended by `time` count. The result is minus infinity if there is none.
         """
         return np.nan_to_num(self._latest(self._end <= time, self._known), nan=-np.inf)
 

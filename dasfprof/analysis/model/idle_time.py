@@ -1,8 +1,8 @@
 """Causes of idle threads at each instant.
 
 A free thread of a worker is first explained by the status and the tasks of this worker. The causes
-have a fixed order. The free threads of all workers that remain unexplained are the pool of idle
-threads of the cluster. See `Pool`.
+have a fixed order. Free threads that this does not explain, of all workers together, form the pool
+of idle threads of the cluster. See `Pool`.
 """
 
 from __future__ import annotations
@@ -53,7 +53,10 @@ class IdleThreads:
     used_times: Array
 
     def used(self, times: Array) -> Array:
-        """Return the cumulative thread-seconds of one slot at `times`."""
+        """Return the thread-seconds that a permanently occupied slot would have had by `times`.
+
+        Only differences between these values are meaningful.
+        """
         times = np.clip(times, self.begin, self.end)
         if self.share is None:
             return times
@@ -161,7 +164,7 @@ def idle_threads(explained: WorkerCauses) -> IdleThreads:
 def _count(order: Array, ends: Array, first: int, second: int) -> Array:
     """Return how many ranges have begun but not ended, after each of the sorted edges.
 
-    Before they were sorted by `order`, the edges of group ``i`` were ``ends[i - 1]`` to
+    Before `order` sorted the edges, those of group ``i`` had the indices ``ends[i - 1]`` to
     ``ends[i]``. A range begins at an edge of group `first` and ends at an edge of group `second`.
     """
     step = np.zeros(int(ends[-1]), dtype=np.int32)
@@ -180,7 +183,7 @@ _INT = np.int32
 
 @dataclass(frozen=True)
 class Pool:
-    """Cumulative seconds of one idle thread of the cluster's pool, by cause."""
+    """Cumulative seconds for which each cause explains one idle thread of the cluster's pool."""
 
     #: Sorted times. Causes are constant from each time to the next.
     grid: Array

@@ -14,7 +14,7 @@ from dasfprof.database.columns import Array
 
 @dataclass(frozen=True)
 class RunLinks:
-    """The inputs of `Trace.tasks`, one row per input, with the task run that made each if known."""
+    """The inputs of `Trace.tasks`, one row per input, and the task runs that made the inputs."""
 
     #: Row of `Trace.tasks` of the task run that used the input.
     row: Array
@@ -28,9 +28,9 @@ class RunLinks:
 def find_links(run: Run) -> RunLinks:
     """Return the task run that made each input.
 
-    This is the run of the input's key whose result was the latest one that the scheduler knew when
-    it assigned the task run. If no run had made a result before that, the input was in memory
-    before recording, or a client put it there.
+    If several task runs had made the input, this is the one whose result the scheduler received
+    last before it assigned the task run that uses the input. If none had made it, the input was in
+    memory before recording, or a client put it there.
     """
     slots, unseen = run.slots, run.unseen
     lengths, items = run.task_dependencies
@@ -55,8 +55,8 @@ def dependency_rows(run: Run) -> tuple[Array, Array]:
     Returns
     -------
     rows, producers
-        For each input that a run of the trace made, the row of `TaskSlots` that used it, and the
-        row that made it.
+        Rows of `TaskSlots`, for each input that a recorded task run made: the task run that used
+        the input, and the task run that made it.
     """
     links = find_links(run)
     known = links.producer >= 0
@@ -94,7 +94,7 @@ class ResultsByKey:
         self._places, self._rows = indices[order], rows[order]
 
     def last_before(self, key_ids: Array, times: Array) -> Array:
-        """Return the run of each key with the latest result at or before the given time, or -1."""
+        """Return, for each key and time, the task run with the latest result until then, or -1."""
         rows = self._only[key_ids]
         single = np.flatnonzero(rows >= 0)
         rows[single[~(self._time_of[rows[single]] <= times[single])]] = -1
@@ -108,14 +108,14 @@ class ResultsByKey:
         return rows
 
     def first(self, key_ids: Array) -> Array:
-        """Return the run of each key with the earliest result, or -1."""
+        """Return the task run of each key with the earliest result, or -1."""
         rows = self._only[key_ids]
         several = np.flatnonzero(self._several[key_ids])
         rows[several] = self._rows[np.searchsorted(self._places, key_ids[several] * self._width)]
         return rows
 
     def only(self, key_ids: Array) -> Array:
-        """Return the only run of each key, or -1 if the key has several runs or none."""
+        """Return the only task run of each key, or -1 if the key has several task runs or none."""
         return self._only[key_ids]
 
 
@@ -267,9 +267,10 @@ _WAITS = 1.5
 def find_turn(start: Array, stop: Array) -> float | None:
     """Return the seconds for which each task run is served, or None if they do not take turns.
 
-    If only one task run is served at a time, task runs end at regular intervals. If several start
-    together, the first one is served immediately, and the second one after it. If task runs wait
-    independently of each other, each of them takes equally long from its start.
+    Task runs take turns if something that they share, such as a lock, serves one of them at a time.
+    Then they end at regular intervals. If several start together, the first one is served
+    immediately, and the second one after it. Task runs that wait independently of each other all
+    take equally long from their start.
     """
     order = np.argsort(stop, kind="stable")
     start, stop = start[order], stop[order]

@@ -170,7 +170,7 @@ def _of_other(process: Readings | None, moments: Moments) -> Drift | None:
 
 
 def _of_functions(run: Run, moments: Moments) -> Iterator[FunctionGrowth]:
-    """Yield the growth of each function's results, which are measured at the end of each range."""
+    """Yield the growth of each function's held results, measured at the end of each time range."""
     if not len(moments):
         return
     last = held_at(run, float(moments.end[-1]))
@@ -190,7 +190,7 @@ def _of_functions(run: Run, moments: Moments) -> Iterator[FunctionGrowth]:
 
 @dataclass(frozen=True)
 class RunGrowth:
-    """Memory, besides results, that remains in worker processes after runs of a function."""
+    """Unmanaged memory that remains in worker processes after task runs of a function."""
 
     function: str
     runs: int
@@ -202,7 +202,7 @@ class RunGrowth:
 
 @once_per_trace
 def growth_by_runs(run: Run) -> list[RunGrowth]:
-    """Return the memory that remains after task runs, by function, largest growth per run first."""
+    """Return the growth of unmanaged memory by function, largest growth per task run first."""
     slots = run.whole.slots
     rises: dict[int, list[tuple[float, float, float]]] = {}
     for process in memory_of_processes(run):

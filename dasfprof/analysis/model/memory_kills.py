@@ -227,8 +227,8 @@ def _under_way(run: Run, life: int, left: float) -> tuple[float, tuple[UnderWay,
     """Return the start of the first task in progress on a lost worker, and all such tasks.
 
     The tasks are summed up by function. Tasks in progress are the tasks that were recorded as
-    running. If the worker had more threads than that, tasks that were assigned to it and may have
-    started since are included.
+    running. If they did not occupy all threads of the worker, the tasks that were assigned to it
+    and may have started since are included.
     """
     codes, names = run.keys.functions()
     table, only = run.under_way, run.scheduler_only

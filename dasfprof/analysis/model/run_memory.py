@@ -261,7 +261,8 @@ class ProcessMemory(NamedTuple):
 def results_of_workers(run: Run) -> Samples:
     """Return samples over time of the results that each worker held, as Dask measures them.
 
-    These are the bytes of the results, the bytes of the spilled ones, and their number.
+    The values are the bytes and the number of all results, the bytes of spilled results, and the
+    bytes in the buffers of P2P shuffles.
     """
     names = "size", "spilled_size", "tasks"
     return Samples.from_table(run, run.managed_memory, *names, or_zero="p2p_size")

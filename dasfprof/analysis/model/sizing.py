@@ -19,7 +19,7 @@ from dasfprof.database.keys import TUPLE
 
 @dataclass(frozen=True)
 class Chunks:
-    """The chunks of each function, by its code among the categories of `Trace.tasks`."""
+    """The chunks of each function. Arrays are indexed by the function's code in `Trace.tasks`."""
 
     #: Mean bytes of a task run: its result, or the part of the inputs that only this task run uses,
     #: if that is larger.
@@ -90,7 +90,10 @@ def _distinct_share(run: Run, groups: Groups, succeeded: Array) -> Array:
 
 
 def _widths(run: Run) -> tuple[Array, Array]:
-    """Return the number of keys in each function's largest layer, and the head of these keys."""
+    """Return the number of keys in each function's largest layer, and the id of the keys' head.
+
+    The head is what all tuple keys of a layer have in common. Its id is -1 if keys are not tuples.
+    """
     tasks, keys = run.tasks, run.keys
     pairs = pd.DataFrame(
         {"function": tasks["function"].cat.codes.to_numpy(), "key": tasks["key_id"].to_numpy()}
@@ -117,9 +120,9 @@ def _usual_shapes(groups: Groups, codes: Array, shapes: Array) -> list[tuple[int
 def _in_blocks(
     run: Run, shape: tuple[int, ...] | None, head: int
 ) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
-    """Return a shape, and the number of blocks in each dimension, which is taken from keys.
+    """Return `shape` and the number of blocks in each dimension, or None if one is unknown.
 
-    `head` is the head of these keys. The result is None if the shape or the number is unknown.
+    The number of blocks is taken from the keys of a layer. `head` is the id of their head.
     """
     if shape is None or head < 0:
         return None
@@ -137,13 +140,13 @@ DOCUMENTED_RATE = 1000.0
 
 
 def chunk_costs(run: Run, overhead: float) -> pd.DataFrame:
-    """Return the overhead of tasks, and the chunk size at which it is the fraction `overhead`.
+    """Return the overhead of tasks, and larger chunks that reduce it to the fraction `overhead`.
 
-    If a function takes ``o (1 - s) / s`` seconds, an overhead of o seconds per task is the fraction
-    s of its time. For example, if an overhead of 0.05 s should be 0.5 % of the time, a task
-    should take about 10 s. A scheduler that handles ``rate`` tasks per second can feed P threads
-    with tasks of at least ``P / rate`` seconds. The time of a function is assumed to be
-    proportional to its chunk size. A chunk cannot be larger than all chunks of its layer together.
+    An overhead of o seconds per task is the fraction s of the time if the function takes
+    ``o (1 - s) / s`` seconds. For example, if an overhead of 0.05 s should be 0.5 % of the time, a
+    task should take about 10 s. A scheduler that handles ``rate`` tasks per second can only keep P
+    threads busy if tasks take at least ``P / rate`` seconds. The time of a function is assumed to
+    be proportional to its chunk size. A chunk cannot be larger than all chunks of its layer.
 
     Returns
     -------

@@ -113,9 +113,9 @@ def line_words(run: Run, line: str) -> str:
 
 
 def lines_by_place(run: Run) -> dict[tuple[object, object], str]:
-    """Return the labels of lines that built tasks, by file and line number.
+    """Return the texts of lines that built tasks, by file and line number.
 
-    Groups of fused lines are left out.
+    Texts that stand for several lines, whose layers were fused, are left out.
     """
     noted = zip(*(run.lines[name] for name in ("file", "number", "line", "fused")), strict=True)
     return {(file, number): line for file, number, line, fused in noted if not fused}

@@ -30,7 +30,7 @@ FEWEST_ON_A_WORKER = 6
 class Slowness:
     """How slow each function is on each worker or host where it ran.
 
-    A pair is one function on one worker or host.
+    "Pair" means a function and one worker or host on which it ran.
     """
 
     #: Pair to which each task run belongs.
@@ -197,7 +197,7 @@ class _Runs:
 
     Parameters
     ----------
-    trace
+    run
         The run.
     """
 
@@ -300,13 +300,16 @@ class _Runs:
     def _is_due(self, seconds: Array, rows: Array) -> Array:
         """Return whether one part of their time explains why the task runs took longer than usual.
 
-        `seconds` is this part for each task run. It explains the excess of a task run if its own
-        excess over the median of the layer is large enough.
+        `seconds` is the duration of this part in each task run. The part is an explanation if it
+        exceeds its own median in the layer by enough (`_EXPLAINS`).
         """
         return (seconds - self._usual(seconds))[rows] >= _EXPLAINS * self.excess[rows]
 
     def _first(self, rows: Array) -> Array:
-        """Return whether each run began before any run of its function ended on its worker."""
+        """Return whether each task run was one of the first of its function on its worker.
+
+        Such a task run began before any task run of the function had ended on this worker.
+        """
         lives = self.tasks["worker_id"].to_numpy().astype(np.int64)
         cells, distinct = pd.factorize(lives + self.function * (int(lives.max(initial=0)) + 1))
         places = Groups(cells, len(distinct))

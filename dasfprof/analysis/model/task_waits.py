@@ -205,9 +205,10 @@ class TaskWaits:
     # --- Workers at the time of the assignment ----------------------------------------------------
 
     def _workers_at(self, row: int, sent: float) -> Iterator[Part]:
-        """Yield the worker of a task run at its assignment, then other workers.
+        """Yield the worker to which a task run was assigned at `sent`, then other workers.
 
-        The workers that hold most bytes of its inputs come first, then the least busy ones.
+        The other workers are sorted by the bytes of its inputs that they hold, in descending order.
+        If these are equal, the least busy worker comes first.
         """
         lives, worker = self._run.lives, int(self._slots.worker[row])
         present = (lives.begin <= sent) & (sent <= lives.end) | (lives.ids == worker)

@@ -216,7 +216,8 @@ NEEDS_SCHEDULER = (
 def with_known_causes(seconds: Array, knows_tasks: bool) -> Array:
     """Return thread-seconds by category (last axis), limited to causes that the trace can show.
 
-    Causes that need the scheduler's tasks become `IDLE_CAUSE_UNKNOWN` if `knows_tasks` is False.
+    If `knows_tasks` is False, the scheduler's record of tasks is missing. Then, causes that follow
+    from this record become `IDLE_CAUSE_UNKNOWN`.
     """
     if not knows_tasks:
         seconds = seconds.copy()
@@ -265,10 +266,10 @@ def recorded_costs(run: Run, count: int) -> dict[str, Array]:
 def uses_of(
     length: Array, costs: Mapping[str, Array], before: Array, inside: Array, after: Array
 ) -> Array:
-    """Divide the thread-seconds of task runs like `busy_seconds`, but from their own records only.
+    """Divide the thread-seconds of task runs into categories, using only their own records.
 
-    `length` contains the seconds of functions. Time after functions in which workers wrote to disk
-    counts as overhead.
+    `length` contains the seconds of functions. These records do not show when workers spilled
+    results after functions, so this time counts as overhead. See `busy_seconds`.
     """
     seconds = np.zeros((USES, len(inside)))
     unspill = np.minimum(costs["disk_read"], before)
@@ -288,7 +289,7 @@ def uses_of(
 
 
 def unspill_seconds(run: Run, before: Array) -> Array:
-    """Return the seconds before its function in which each task run's inputs were unspilled."""
+    """Return the seconds for which inputs of each task run were unspilled before its function."""
     return np.minimum(recorded_column(run, "disk_read", len(before)), before)
 
 

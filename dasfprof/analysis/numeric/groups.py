@@ -168,7 +168,10 @@ class GroupSums:
         summed: Mapping[str, Array],
         ranged: Mapping[str, Array] | None = None,
     ) -> GroupSums:
-        """Return the sums of the quantities `summed`, and the ranges of the quantities `ranged`."""
+        """Return, by group, the sums of the quantities `summed` and the ranges of `ranged`.
+
+        Group ``i`` of `groups` has the name ``names[i]``. Quantities have one value per row.
+        """
         ranged = ranged or {}
         return cls(
             list(names),
@@ -183,8 +186,8 @@ class GroupSums:
     def merged(cls, parts: Sequence[GroupSums], names: Sequence[Hashable] = ()) -> GroupSums:
         """Combine the sums of several parts of a run. There must be at least one part.
 
-        Groups with the same name are merged. The groups in `names` come first. Other groups without
-        rows are left out.
+        Groups with the same name are merged. The groups in `names` come first, even if they have
+        no rows. Other groups without rows are left out.
         """
         indices: dict[Hashable, int] = {}
         others = (part.names[row] for part in parts for row in np.flatnonzero(part.rows).tolist())

@@ -89,7 +89,10 @@ def union(begins: Array, ends: Array) -> tuple[Array, Array]:
 
 
 def open_spans(begins: Array, ends: Array, *further: Array) -> tuple[Array, Array]:
-    """Return all given times, sorted, and the number of open ranges after each."""
+    """Return all given times, sorted, and the number of open time ranges after each.
+
+    The times are the starts and ends of the time ranges, and `further` times.
+    """
     times = np.concatenate([ends, begins, *further])
     steps = np.zeros(len(times), dtype=np.int64)
     steps[: len(ends)], steps[len(ends) : len(ends) + len(begins)] = -1, 1
@@ -122,8 +125,8 @@ _HELD_SECONDS = 1.0
 def held_until(times: Array) -> Array:
     """Return the time until which each sample is valid.
 
-    A sample is valid until the next sample, unless the next sample is much later than the usual
-    interval. The usual interval is the median. A single sample is always valid.
+    A sample is valid until the next sample, but at most for a multiple of the median interval, or
+    for `_HELD_SECONDS` if that is longer. A single sample is always valid.
 
     Parameters
     ----------
@@ -140,7 +143,7 @@ def held_until(times: Array) -> Array:
 class SampledIntervals:
     """Integrates sampled quantities over time ranges.
 
-    A sample is valid until `held_until`. Before the first sample, the value is unknown.
+    A sample is valid until the time from `held_until`. Otherwise, the value is unknown.
 
     Parameters
     ----------

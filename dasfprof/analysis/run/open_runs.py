@@ -41,9 +41,9 @@ _TAKEN_BACK = 2.0
 def with_open_runs(trace: Form) -> Form:
     """Return a trace whose finished task runs are followed by its unfinished task runs.
 
-    Their ``state`` is one of `OPEN_STATES`. They last until the last event of their worker, or
-    until the worker left. ``cpu`` is the CPU time until then. Facts that are only recorded when a
-    task run ends are unknown.
+    The ``state`` of unfinished task runs is one of `OPEN_STATES`. They last until the last event of
+    their worker, or until the worker left. ``cpu`` is the CPU time until then. Facts that are only
+    recorded when a task run ends are unknown.
     """
     table = trace.under_way
     if not len(table):
@@ -96,7 +96,7 @@ def left_for(trace: Trace, reasons: tuple[str, ...]) -> Array:
 
 
 def _rows(trace: Trace, table: pd.DataFrame) -> pd.DataFrame:
-    """Return those columns of `Trace.tasks` that are known about unfinished task runs."""
+    """Return unfinished task runs as a table with those columns of `Trace.tasks` that are known."""
     worker, seen = table["worker_id"].to_numpy(), table["time"].to_numpy(dtype=float)
     last = np.fmax(trace.workers["last_seen"].to_numpy(dtype=float)[worker], seen)
     left = (trace.workers["left"].to_numpy(dtype=float) + clock_offsets(trace))[worker]

@@ -112,7 +112,10 @@ class Run(Trace):
     first_arrival = cached_property(first_arrival)
 
     def of_slots(self, name: str) -> Array:
-        """Return a column for the rows of `slots`: those of `tasks`, then those of `unseen`."""
+        """Return the values of a column for the rows of `slots`.
+
+        They are the column's values in `tasks`, followed by its values in `unseen`.
+        """
         return np.append(self.tasks[name], self.unseen[name])
 
     # --- Workers, and the end ---------------------------------------------------------------------

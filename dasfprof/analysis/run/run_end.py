@@ -264,7 +264,8 @@ def _interrupted(trace: Trace) -> RunEnd | None:
 def _open_states(trace: Trace) -> list[RunEnd]:
     """Return the scheduler's states that may show the work in progress at the end of the run.
 
-    These are the last state of all and, if all workers left together, the last state before that.
+    These are the last state and, if all workers left together, the last state before they left.
+    States without unfinished tasks are left out.
     """
     states = trace.scheduler_states
     if not len(states):
@@ -313,7 +314,7 @@ def _abandoned_tasks(trace: Trace, since: float) -> bool:
 
 
 def _ended(trace: Trace, end: RunEnd, aftermath: float = 0.0) -> int:
-    """Return how many task runs were unfinished in the state of `end` and ended until its time.
+    """Return how many unfinished task runs in the state of `end` had ended by the time of `end`.
 
     `aftermath` is a number of seconds that is added to this time.
     """
@@ -331,8 +332,7 @@ def _ended_on_workers(trace: Trace, end: RunEnd) -> int:
     """Return how many tasks ended after the state of `end`, according to workers' files alone.
 
     The scheduler's file lacks these ends if it was truncated, or if the scheduler was killed. Tasks
-    that had ended just before the state and were reported later are not in the state either, so
-    they count.
+    that ended just before the state also count, because the scheduler did not know of these ends.
     """
     if end.how is not How.CUT:
         return 0

@@ -181,8 +181,8 @@ def unfinished_runs(trace: Trace) -> UnfinishedRuns:
 def first_arrival(trace: Trace) -> float:
     """Return when the scheduler received the first task, or infinity if there are no tasks.
 
-    The time is in seconds from the trace's start. If a task was lost with its worker or never
-    ended, the time of its first request counts.
+    The time is in seconds from the trace's start. Tasks that never ended, or that were lost with
+    their worker, count as well.
     """
     arrivals = task_slots(with_open_runs(trace)).times.arrival
     lost = unfinished_runs(trace).arrival
@@ -229,8 +229,8 @@ STATUSES = {
 def status_seconds(trace: Trace) -> dict[str, Array]:
     """Return, for each status, the seconds for which each task run had it.
 
-    The sum of all statuses is ``known - arrival``. An unknown duration is NaN. Its seconds are then
-    part of the status before it.
+    The sum of all statuses is the time from ``arrival`` to ``known`` (see `TaskTimes`). If it is
+    unknown how long a status lasted, its value is NaN, and its time counts for the status before.
     """
     recorded, times = recorded_times(trace), ordered_times(trace)
     seconds = {}

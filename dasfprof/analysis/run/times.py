@@ -109,7 +109,10 @@ def ended_there(trace: Trace) -> Array:
 
 
 def _clocks(workers: pd.DataFrame) -> tuple[Array, Array]:
-    """Return the code of each worker's clock, and the codes of the scheduler's clock."""
+    """Return the code of each process's clock, and the distinct codes of scheduler processes.
+
+    Processes with the same boot ID have the same clock.
+    """
     rows = pd.Series(np.arange(len(workers)), dtype=np.int64)
     boots = workers["boot_id"].reset_index(drop=True)
     clocks = rows.groupby(boots).transform("min").fillna(rows).to_numpy(dtype=np.int64)

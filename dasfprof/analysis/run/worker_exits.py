@@ -153,7 +153,7 @@ def _interval(trace: Trace) -> float:
 
 
 def _near(trace: Trace, host: str, name: str, time: float) -> float:
-    """Return the last value that was sampled on a host shortly before `time`, or NaN."""
+    """Return the last sampled value of column `name` on a host shortly before `time`, or NaN."""
     samples = trace.samples.reindex(columns=["worker_id", "time", name]).dropna()
     near = samples[_on_host(trace, samples, host) & (samples["time"] <= time).to_numpy()]
     near = near[(near["time"] > time - _LOST).to_numpy()].sort_values("time", kind="stable")
@@ -264,7 +264,10 @@ def left_with_work(states: pd.DataFrame) -> float:
 
 
 def clients_stayed(trace: Trace, cancelled_at: float) -> bool:
-    """Return whether clients certainly stayed when tasks were cancelled, and later."""
+    """Return whether clients certainly stayed connected when tasks were cancelled, and afterwards.
+
+    A client without unfinished tasks may have left while another one stayed.
+    """
     states = trace.scheduler_states
     if not len(states):
         return False

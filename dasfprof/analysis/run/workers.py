@@ -172,7 +172,10 @@ class NamedWorkers:
 
 
 def workers_with_tasks(trace: Trace, workers: NamedWorkers, of_attempt: Array) -> Array:
-    """Return the codes of the workers to list: workers with attempts, and workers with files."""
+    """Return the codes of workers that executed attempts at tasks, or that have a file.
+
+    `of_attempt` is the code of the worker of each attempt.
+    """
     table = trace.workers
     with_file = (table["kind"] == "worker").to_numpy() & table["closed"].notna().to_numpy()
     listed = np.bincount(of_attempt, minlength=len(workers)) > 0

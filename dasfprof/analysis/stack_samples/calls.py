@@ -58,10 +58,10 @@ _BY_VALUE = 0.2
 
 
 def time_by_row(run: Run, function: str) -> tuple[float, float]:
-    """Return two fractions of a function's time: code for single rows, and pandas' part of it.
+    """Return the fraction of a function's time in code for single rows, and pandas' part of it.
 
-    In its part, pandas creates rows and gets their values. Both fractions are 0 if there are few
-    samples, or if the samples do not show such code.
+    The part is also a fraction of the function's time. In it, pandas creates rows or gets their
+    values. Both are 0 if there are few samples, or if pandas' part is below `_BY_VALUE`.
     """
     samples, _ = samples_of(run, function)
     if len(samples) < _FEWEST_SAMPLES:
@@ -95,9 +95,9 @@ def time_by_value(run: Run, function: str) -> float:
 def time_one_by_one(run: Run, function: str) -> tuple[str, float, float]:
     """Return the name of the library function that processes single elements, and two fractions.
 
-    The first fraction is the time in this library function as a fraction of the time of `function`.
-    The second fraction is the part of that time in the library's own code. The name is empty if
-    there are few samples, or if they show no such library function.
+    The first is the fraction of the time of `function` that it spends in this library function.
+    The second is the fraction of this time that it spends in the library's own code. The name is
+    empty if there are few samples, or if they show no such library function.
     """
     samples, _ = samples_of(run, function)
     within: defaultdict[str, float] = defaultdict(float)
@@ -117,9 +117,9 @@ def time_one_by_one(run: Run, function: str) -> tuple[str, float, float]:
 def time_in_nested_loops(run: Run, function: str) -> tuple[str, float]:
     """Return the hottest line of nested loops in the user's code, and a fraction of time.
 
-    This is the part of the function's time in any lines of nested loops. Time in Python functions
-    that these lines call does not count. If there are few samples or no such lines, the line is
-    empty and the fraction is 0.
+    This is the fraction of the function's time at all lines of nested loops together. Time in
+    Python functions that these lines call does not count. If there are few samples or no such
+    lines, the line is empty and the fraction is 0.
     """
     samples, _ = samples_of(run, function)
     lines = _nested_lines(run)
@@ -166,10 +166,11 @@ def _library_calls(stack: Stack) -> tuple[tuple[str, str], ...]:
 
 
 def _row_calls(calls: tuple[tuple[str, str], ...], loops: bool) -> tuple[bool, bool]:
-    """Return whether pandas passes single rows in a stack, and whether it creates or reads a row.
+    """Return whether pandas calls code for single rows, and whether it creates or reads a row.
 
-    Masks and slices of a column are read in the same way as items, but they are not slow. If a
-    function loops over rows, attributes count as values of rows.
+    `calls` are the calls in a stack. Of the items that a column returns, only single values count,
+    because masks and slices are not slow. If `loops` is true, the function loops over rows, and
+    getting an attribute counts as reading a row.
     """
     by_row = not _BY_ROW.isdisjoint(calls)
     inner = [*calls[1:], _VALUE]

@@ -112,9 +112,9 @@ class StackTree:
         return int(self._lengths.max())
 
     def at(self, stacks: Array, depth: int) -> tuple[Array, Array]:
-        """Return the indices of stacks that reach a depth, and each stack's place at this depth.
+        """Return which of `stacks` reach a depth (as indices), and their places at this depth.
 
-        A place is a line of a call. It is an index of `lines` and `calls`.
+        A place is a line of a call. It is an index of the arrays `lines` and `calls`.
         """
         deep = np.flatnonzero(self._lengths[stacks] > depth)
         return deep, self._ways[self._begins[stacks[deep]] + depth]
@@ -185,9 +185,9 @@ def flame_tree(
 def _lines(
     tree: StackTree, groups: Array, stacks: Array, parts: Parts
 ) -> tuple[Array, Parts, Array]:
-    """Return the place, the time and the call of each line in each group.
+    """Return the place, the time and the code of the call of each line in each group of samples.
 
-    The place is an index of the lines of the tree. The code of the call includes the group.
+    The place is an index of ``tree.lines``. The code combines the group and the call.
     """
     parts_of, sums = [np.empty(0, dtype=np.int64)], [parts.take(np.empty(0, dtype=np.int64))]
     for depth in range(tree.depth):

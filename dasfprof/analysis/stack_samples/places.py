@@ -61,7 +61,7 @@ def import_of(stack: Stack) -> str | None:
     """Return the library that is being imported, or None if no import is in progress.
 
     If the requested library itself imports others, the requested library is returned. The result is
-    empty if none of its files is being executed yet.
+    empty if no file of the requested library is being executed yet.
     """
     inside = list(dropwhile(lambda frame: frame.function != _IMPORT, stack))
     files = [frame.file for frame in inside if not frame.file.startswith("<frozen ")]
@@ -69,7 +69,10 @@ def import_of(stack: Stack) -> str | None:
 
 
 def is_in_pool(stack: Stack) -> bool:
-    """Return whether a stack ends with frames of a pool's thread, for which the task waits."""
+    """Return whether a stack ends with frames of another thread, which works for the task.
+
+    The other thread belongs to a pool. The task's own thread waits for it.
+    """
     return any(
         frame.function in _FIRST_IN_POOL and _POOLS.search(frame.file.replace("\\", "/"))
         for frame in stack
@@ -79,9 +82,10 @@ def is_in_pool(stack: Stack) -> bool:
 def line_of(stack: Stack) -> tuple[Frame, str]:
     """Return the innermost line of the user's code, and the library call that this line makes.
 
-    If the stack has no user code, return its innermost line. Functions of Python that wait are
-    skipped, because their caller shows what they wait for. The call is empty if the line makes no
-    call, or only calls C code. If a pool's thread executes the line, the call is `IN_POOL`.
+    If the stack has no user code, return its innermost line. Functions of Python's own modules that
+    wait are skipped, because their caller shows what they wait for. The call is empty if the line
+    makes no call, or only calls C code. If the stack ends in a thread of a pool (see `is_in_pool`),
+    the call is `IN_POOL`.
     """
     inner = stack[-1]
     caller = next((each for each in reversed(stack) if not _WAITS.search(each.file)), inner)
@@ -189,7 +193,10 @@ def hot_places(
 
 
 def _inside(run: Run, samples: Samples) -> dict[Hashable, tuple[str, float]]:
-    """Return, by line, the library's call with most of the line's time, and the call's fraction."""
+    """Return, by line, the library call that takes most of the line's time.
+
+    With each call, its fraction of the line's time is returned.
+    """
     calls: defaultdict[Hashable, dict[str, float]] = defaultdict(dict)
     seconds = seconds_by(run, samples, lambda stack: line_of(stack) if stack else None)
     for name, each in seconds.items():
@@ -332,8 +339,8 @@ _DOING = {
 def hottest_frame(run: Run, function: str) -> str:
     """Return the line at which a function's tasks spend most of their time, or an empty text.
 
-    A line is returned only if its fraction is certainly at least a fifth, and if threads rarely
-    waited for CPU. Otherwise the samples are unreliable, because the sampler waits for CPU as well.
+    A line is returned only if it certainly takes at least a fifth of the time. If threads often
+    waited for CPU, the text is empty, because the sampler waited as well and is then unreliable.
     """
     hot = hot_places(run, function)
     if hot.spent.samples.sum() < _FEWEST_SAMPLES or not isinstance(hot.names[0], Frame):
@@ -408,8 +415,8 @@ def _client_imports(run: Run, samples: Samples, total: float) -> str:
 def client_line(run: Run, begin: float, end: float) -> Frame | None:
     """Return the user's line that the client's main thread executed for most of a time range.
 
-    This line causes the calls that a library makes in its own threads. The result is None if the
-    line is unknown.
+    Calls that a library makes in its own threads meanwhile are due to this line as well. The result
+    is None if the line is unknown.
     """
     table = run.client_samples
     samples = Samples.from_table(table[table["time"].between(begin, end).to_numpy(dtype=bool)])

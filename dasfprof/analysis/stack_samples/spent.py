@@ -122,7 +122,7 @@ def samples_of(
     Returns
     -------
     samples, functions
-        The samples, and for each sample the number of its function.
+        The samples, and the code of each sample's function (0 if unknown).
     """
     runs, tasks = run_of_samples(run), run.whole.tasks
     # The last item is for samples whose task run is unknown.
@@ -172,9 +172,10 @@ def _weights(interval: Array, tasks: pd.DataFrame, functions: Array, runs: Array
 
 
 def _counted_shares(tasks: pd.DataFrame, column: str, functions: Array, counted: Array) -> Array:
-    """Return a column of each task run as a fraction of its function's time.
+    """Return, for each task run, the fraction of its function's time that `column` accounts for.
 
-    Unknown values are NaN. An additional last row for samples without a task run is NaN as well.
+    The fraction is computed from all task runs of the function that the mask `counted` contains. It
+    is NaN if unknown. An additional last value, for samples without a task run, is NaN as well.
     """
     if column not in tasks:
         return np.full(len(tasks) + 1, np.nan)
@@ -351,9 +352,9 @@ def parts_of(samples: Samples, domains: Array) -> Parts:
 def _total(counts: Array, exact: Array, interval: Array, domain: Groups) -> Array:
     """Return the total seconds of a counter, such as CPU time, in each domain.
 
-    If the counts of complete task runs are known, samples use their fractions of time. Otherwise
-    samples use the counts between samples. Samples without any counts are assumed to be like the
-    others.
+    `exact` is a fraction of each sample's time, computed from the counts of complete task runs. For
+    samples without such a fraction, the counts between samples are used (`counts`, in seconds).
+    Samples that have neither are assumed to be like the others.
     """
     counted = np.where(np.isfinite(counts) & np.isnan(exact), interval, 0.0)
     like = ratio(domain.sum(np.where(np.isnan(exact), interval, 0.0)), domain.sum(counted))
@@ -404,10 +405,10 @@ def split(parts: Parts) -> Split:
 def _uncertain(parts: Parts) -> Array:
     """Return the margin of error, in seconds, of the time of groups by category.
 
-    The margin is 0 for all samples of a function. In some of a function's samples, a rare category
-    may have twice its fraction of the function's time, as measured by ``hot_lines_rates.py``. If a
-    group has samples of several functions, it is assumed to have all samples of all but one of
-    them.
+    The margin is 0 if a group consists of all samples of a function. If a group has only some of
+    them, a rare category may have twice the fraction of time that it has in the function, which
+    was measured with ``hot_lines_rates.py``. If a group has samples of several functions, it is
+    assumed to have all samples of each of them except one.
     """
     functions = parts.active_share
     others = np.maximum(np.ceil(functions - _ROUNDING) - functions, 0.0)

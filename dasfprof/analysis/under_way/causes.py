@@ -340,8 +340,8 @@ def find_causes(state: ClusterState) -> list[Cause]:
     Returns
     -------
     list of Cause
-        Certain and likely causes, then open causes. Both are sorted by the number of tasks that
-        wait for them. Empty if no work is unfinished.
+        First certain and likely causes, then open (merely possible) causes. Within both parts, the
+        cause that most tasks wait for comes first. Empty if no cause was found.
     """
     causes = [cause for find in FINDERS for cause in find(state)]
     # Sorts are stable, so equal causes remain in the order of `FINDERS`.

@@ -36,10 +36,11 @@ def state_from_views(views: View, sent: SentFunctions | None = None) -> ClusterS
     Parameters
     ----------
     views
-        ``time``; ``scheduler``: two snapshots, or None where it did not answer;
-        ``scheduler_process``: the state of its process if it did not answer; ``workers``: by
-        address ``view``, or ``silence`` and, if known, ``process`` and ``host``. ``workers`` is
-        None if they were not asked.
+        The answers of the processes. ``scheduler`` contains two snapshots, or None for a snapshot
+        that the scheduler did not send. If it did not answer, ``scheduler_process`` is the state of
+        its process. ``workers`` contains, by address, a mapping with ``view`` if the worker
+        answered, otherwise with ``silence`` and, if known, ``process`` and ``host``. ``workers`` is
+        None if no worker was asked. ``time`` is the Unix time of the answers.
     sent
         The files of functions that a client sent by value.
     """

@@ -273,7 +273,10 @@ def _is_of_user(file: str) -> bool:
 
 
 def user_frame(stack: Stack) -> Frame | None:
-    """Return the innermost frame of the user's code, or the outermost frame without user code."""
+    """Return the innermost frame of the user's code, or None if the stack is empty.
+
+    If the stack has no user code, return its outermost frame.
+    """
     for frame in reversed(stack):
         if is_of_user(frame):
             return frame
@@ -380,8 +383,8 @@ class Cause:
     def of_tasks(cls, tasks: Sequence[TaskUnderWay], *said: Any, **others: Any) -> Cause:
         """Return a cause that delays tasks.
 
-        `said` are the fields from `kind` to `suggestion`. By default, the fields about function,
-        worker, line and time are taken from the tasks.
+        `said` are the values of the fields from `kind` to `suggestion`. `others` are other fields.
+        By default, the fields about function, worker, line and time are taken from the tasks.
         """
         first = tasks[0] if tasks else None
         known = {
