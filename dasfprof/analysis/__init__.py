@@ -1,4 +1,4 @@
-"""The meaning of a trace: `Trace`, the run as tables, and `Analyser` with all analyses."""
+"""Analysis of recorded runs. `Trace` contains a run as tables, and `Analyser` has all analyses."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 class Analyser(Questions):
     """The analyses of a recorded run.
 
-    This is the base class of `TraceAnalyser`, which adds files and pages.
+    This is the base class of `TraceAnalyser`, which can also write files and HTML pages.
 
     Parameters
     ----------

@@ -113,13 +113,14 @@ class Comparison:
     def functions(self) -> pd.DataFrame:
         """The functions of both groups.
 
-        One row per function, largest difference of the total first: ``Function``; ``Tasks``
-        (``new``, ``gone``, ``more``, ``fewer``, ``same``, or ``not clear`` if a group that did not
-        end lacks the function); ``Task Runs Before`` and ``After`` (per run); ``Change (%)`` of the
-        median duration; ``p`` of this change, corrected for the number of functions (Holm);
-        ``Changed`` (``slower``, ``faster``, ``uncertain``); medians and 95th percentiles of the
-        duration, median size of a result, throughput of input, percentage of time on the CPU,
-        maximum memory of a process while the function ran (by samples), and total seconds per run.
+        One row per function, largest difference in total seconds first: ``Function``; ``Tasks``
+        (``new``, ``gone``, ``more``, ``fewer``, ``same``, or ``not clear`` if the function is
+        missing in a group with runs that did not end); ``Task Runs Before`` and ``After`` (per
+        run); ``Change (%)`` of the median duration; ``p`` of this change, corrected for the number
+        of functions (Holm); ``Changed`` (``slower``, ``faster``, ``uncertain``). Further columns
+        contain for each group: median and 95th percentile of the duration, median size of a result,
+        throughput of input, percentage of time on the CPU, maximum memory of a process while the
+        function ran (by samples), and total seconds per run.
 
         If there are several runs per group, Welch's test compares the logarithms of the runs'
         medians. If there is one run per group, the Mann-Whitney test compares the tasks of the two
@@ -188,9 +189,9 @@ class Comparison:
         One row per rule and function: ``Status``, ``Severity``, ``Finding``,
         ``Seconds at stake (s)`` in the last run that has the finding, ``Runs Before`` and
         ``Runs After`` (number of runs that have the finding), ``Rule``, ``Function``. The status is
-        ``new``, ``gone`` or ``same`` if most runs of one or both groups have the finding,
-        ``now and then`` if few runs of both groups have it, and ``not clear`` if no run of one
-        group has it, because these runs did not end.
+        ``same`` if most runs of both groups have the finding, and ``gone`` or ``new`` if most runs
+        of only one group have it. It is ``now and then`` if at most half of the runs of each group
+        have it, and ``not clear`` if the runs of one group ended too early to show it.
         """
         return compare_findings(self.runs_before, self.runs_after)
 

@@ -53,8 +53,8 @@ def compare_functions(
     before, after
         The runs of each group.
     least
-        If there is one run per group, minimum fraction by which the durations of a changed function
-        differ. If it is NaN, no function counts as changed.
+        Minimum relative difference of median durations for a function to count as changed. It only
+        matters if there is one run per group. If it is NaN, no function counts as changed.
     by
         Whether each row is about a ``"function"`` or a ``"step"``.
     """

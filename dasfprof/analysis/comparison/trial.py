@@ -265,7 +265,7 @@ def _findings_in_words(findings: Sequence[ChangedFinding]) -> list[str]:
 
 
 def in_words(change: Mapping[str, int | bool | str]) -> str:
-    """Return a change as text in the form that ``dasfprof try`` accepts, such as ``n_workers=4``."""
+    """Return a change in the form that ``dasfprof try`` accepts, such as ``n_workers=4``."""
     return " ".join(f"{clean(name)}={clean(value)}" for name, value in change.items())
 
 

@@ -272,7 +272,10 @@ def notes_in_words(
 
 
 def _around(surroundings: pd.DataFrame) -> str:
-    """Return a sentence about possible causes of the change, or about all differences."""
+    """Return a sentence about the surroundings that differ between the groups, or an empty text.
+
+    If some may explain the change, only those with an effect in its direction are named.
+    """
     words = "Differences around the runs"
     rows = surroundings[surroundings["What"] != _VARIES]
     if (surroundings["Could explain it"] != "").any():

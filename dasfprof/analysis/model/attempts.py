@@ -124,8 +124,8 @@ def earlier_attempts(run: Run) -> pd.DataFrame:
 def at_keys(run: Run) -> pd.DataFrame:
     """Return one row per attempted key, indexed by the hash of the key.
 
-    ``attempts`` is the number of attempts at the key. ``follows`` is the reason (see ``again`` in
-    `find_attempts`) for a further attempt at the key, if there is one.
+    ``attempts`` is the number of attempts at the key. ``follows`` is the reason that a further
+    attempt at the key would have (see ``again`` in `find_attempts`).
     """
     attempts = find_attempts(run)
     last = attempts[~attempts["key_id"].duplicated(keep="last")]
@@ -214,7 +214,7 @@ def _objects(column: pd.Series) -> Array:
 
 
 def _follows(columns: dict[str, Any]) -> Array:
-    """Return, for each attempt, what the reason for another attempt at its key would be."""
+    """Return, for each attempt, the reason (``again``) that a further attempt would have."""
     ended = [columns["succeeded"], np.asarray(columns["status"] == "erred")]
     return np.select(ended, [RECOMPUTED, RETRIED], default=RESTARTED)
 
@@ -267,7 +267,7 @@ NONE: Steps = (np.empty(0), np.empty(0, dtype=np.int64))
 
 @once_per_trace
 def live_at_counts(run: Run) -> Array:
-    """Return how many of the recorded task runs were unfinished, at each time of `_counted`."""
+    """Return, for each count of unfinished tasks, how many recorded task runs were unfinished."""
     at = _counted(run)
     if not len(at):
         return np.empty(0, dtype=np.int64)
@@ -288,9 +288,9 @@ def unlisted_tasks(run: Run) -> Steps:
     -------
     times, counts
         Times at which the number changes, and the number from each time onwards. Whenever the
-        scheduler counts its unfinished tasks, it is this count minus the unfinished task runs that
-        were recorded. Between two counts, it is the smaller of the two numbers. If it is higher at
-        a count than before, it rises when the last graph before this count arrives.
+        scheduler counts its unfinished tasks, the number is this count minus the unfinished task
+        runs that were recorded. Between two counts, it is the smaller of the two numbers. If it is
+        higher at a count than before, it rises when the last graph before this count arrives.
     """
     states = run.scheduler_states
     if not len(states):

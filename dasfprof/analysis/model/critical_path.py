@@ -180,7 +180,7 @@ def path_seconds(run: Run) -> float:
 def running_on_path(run: Run) -> RunningSeconds:
     """Return the seconds of functions by activity of their threads, one row per path segment.
 
-    If a segment covers only a fraction of a function's time, each value is multiplied by it.
+    If a segment covers only a part of a function's time, the values are reduced in proportion.
     Values are NaN if no function ran in the segment, or if they are unknown.
     """
     segments = path_segments(run)

@@ -175,7 +175,7 @@ class _Dependents:
         return self._latest((self._begin <= time) & (self._end > time), self._begin)
 
     def known_by(self, time: float) -> Array:
-        """Return when the scheduler learned the end of the last attempt at each key.
+        """Return when the scheduler learned that the last attempt at each key had ended.
 
         Only attempts that ended by `time` count. The result is minus infinity if there is none.
         """

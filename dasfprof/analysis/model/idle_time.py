@@ -136,7 +136,10 @@ def worker_causes(
 
 
 def idle_threads(explained: WorkerCauses) -> IdleThreads:
-    """Sum up the thread-seconds that the worker explains, and return its other idle threads."""
+    """Return the idle threads of a worker that its own causes (`explained`) do not explain.
+
+    The result also contains the thread-seconds of each of these causes.
+    """
     times, running, threads = explained.times, explained.running, explained.threads
     steps = np.diff(times)
     causes = {

@@ -53,9 +53,10 @@ class MemoryThresholds:
 
 
 def memory_thresholds(run: Any, life: int | None = None) -> MemoryThresholds:
-    """Return the thresholds of a worker instance, or the lowest thresholds of all workers.
+    """Return the thresholds of a worker instance.
 
-    If thresholds were not recorded, they are Dask's defaults.
+    If `life` is None, return the lowest thresholds of all workers. Thresholds that were not
+    recorded are Dask's defaults.
     """
     rows = run.workers if life is None else run.workers.iloc[[life]]
     fractions: dict[str, list[float]] = {}

@@ -38,7 +38,7 @@ _ENDS = 3.0
 
 @once_per_trace
 def interrupted_ends(trace: Trace) -> Array:
-    """Return when the task runs ended whose errors show a SIGINT, in Unix seconds."""
+    """Return the ends, in Unix seconds, of task runs whose errors show a SIGINT."""
     tasks, only = trace.tasks, trace.scheduler_only
     ends = []
     for messages, ended in (
@@ -250,7 +250,7 @@ def _program_ended(trace: Trace) -> tuple[float, How]:
 
 
 def _interrupted(trace: Trace) -> RunEnd | None:
-    """Return the end of a run whose errors show SIGINT, at the time of the signal, or None."""
+    """Return the end of a run at the time of a SIGINT, or None if no error shows a SIGINT."""
     ended, how = _program_ended(trace)
     ends = interrupted_ends(trace)
     ends = ends[np.abs(ends - ended) <= _ENDS]

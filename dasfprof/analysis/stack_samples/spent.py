@@ -77,7 +77,7 @@ def run_of_samples(run: Run) -> Array:
     """Return the task run that each row of `Trace.task_samples` belongs to.
 
     Task runs are rows of the tasks of `run.whole`. The value is -1 if no known task run occupied
-    this thread at this time.
+    the thread at the time of the sample.
     """
     samples, runs = run.task_samples, run.whole.tasks
     rows_of = np.full(len(samples), -1, dtype=np.int64)

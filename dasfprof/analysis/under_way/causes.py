@@ -1,4 +1,4 @@
-"""`find_causes`: why work does not finish. Also some causes: tasks that wait, and failed tasks."""
+"""`find_causes` finds out why work does not finish, such as restrictions and failed tasks."""
 
 from __future__ import annotations
 
@@ -240,7 +240,7 @@ def _is_killed_worker(task: FailedTask) -> bool:
 
 
 def clients_elsewhere(state: ClusterState) -> Iterator[Cause]:
-    """Find clients that do something else after all tasks have finished."""
+    """Find clients that have not submitted new work since all tasks finished."""
     if state.unfinished != 0 or (state.quiet or 0.0) < _IDLE:
         return
     ago = format_duration(state.quiet or 0.0)
@@ -253,7 +253,7 @@ def clients_elsewhere(state: ClusterState) -> Iterator[Cause]:
 
 
 def _is_at(client: ClientNow, activity: Activity, ago: str, quiet: float | None) -> Cause:
-    """Return the cause for a client whose activity is recorded, with the line that it executes."""
+    """Return the cause for a client whose activity is known. It names the line that it executes."""
     waits, keys = activity.waits_in in FUTURE_CALLS, activity.waits_keys
     if waits and keys and client.wants_nothing:
         return Cause(
@@ -295,7 +295,7 @@ def _nothing_left(ago: str) -> str:
 
 
 def _holds_results(client: ClientNow, ago: str, quiet: float | None) -> Cause:
-    """Return the cause for a client that is connected but whose activity is not recorded."""
+    """Return the cause for a connected client whose activity is not known."""
     holds = f"still holds {count_of(client.wanted, 'result')}"
     return Cause(
         "client-elsewhere",

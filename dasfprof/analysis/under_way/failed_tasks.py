@@ -227,7 +227,7 @@ def knows_nothing(run: Run, end: RunEnd, row: dict[str, Any], life: pd.Series | 
 
 
 def idle_seconds(run: Run, address: str) -> float:
-    """Return the seconds for which a worker without tasks writes nothing, or 0 if it has tasks."""
+    """Return the seconds between two writes of an idle worker to its file, or 0 if it has tasks."""
     lives = np.flatnonzero((run.workers["address"] == address).to_numpy(dtype=bool))
     held = run.managed_memory.reindex(columns=["worker_id", "executing"])
     executing = held["executing"][held["worker_id"].isin(lives)].to_numpy(dtype=float)
