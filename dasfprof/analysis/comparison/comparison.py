@@ -72,11 +72,11 @@ class Comparison:
         return judge(self._before, self._after, self._least_of_single_runs)
 
     def slower_than(self, limit: float) -> float:
-        """Return the p-value for the runs after the change being slower by more than a fraction.
+        """Test whether the runs after the change are slower by more than a fraction.
 
-        It is the probability of such measurements if the runs were in fact slower by exactly this
-        fraction. It is NaN if no test is possible, for example with one run per group, which may be
-        an outlier.
+        The result is a p-value: the probability of such measurements if the runs were in fact
+        slower by exactly this fraction. It is NaN if no test is possible, for example with one run
+        per group, which may be an outlier.
         """
         first, second = walls(self._before), walls(self._after)
         if self.verdict.kind == "cannot tell" or min(len(first), len(second)) < 2:

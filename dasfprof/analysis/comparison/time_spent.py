@@ -142,7 +142,7 @@ def make_waterfall(before: Sequence[Parts], after: Sequence[Parts], name: str) -
     Parameters
     ----------
     before, after
-        The parts of the time of each run in the group.
+        The parts of the time, for each run of the group.
     name
         Label of the column that contains the functions or steps.
 

@@ -10,7 +10,7 @@ from dasfprof.analysis.live.progress import FunctionProgress
 
 @dataclass(frozen=True)
 class WorkerState:
-    """A worker, as described by the scheduler's last row."""
+    """A worker, as described by the last state that the scheduler recorded."""
 
     name: str
     host: str

@@ -1,4 +1,4 @@
-"""`WindowAccount`: the thread-seconds of a time window. Their sum is the account of the run."""
+"""`WindowAccount`: the thread-seconds of a time window. `Accounts`: their sum over all windows."""
 
 from __future__ import annotations
 

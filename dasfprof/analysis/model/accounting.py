@@ -256,7 +256,7 @@ def thread_seconds(run: Run) -> ThreadSeconds:
 
 
 def find_thread_seconds(run: Run, most: int) -> ThreadSeconds:
-    """Return `thread_seconds`, in which idle threads have approximately `most` cells."""
+    """Return the same as `thread_seconds`, but with approximately `most` cells of idle threads."""
     slots, unfinished = run.slots, run.unfinished
     lives = run.lives
     span = float(lives.end.max() - lives.begin.min()) if len(lives.ids) else 0.0

@@ -47,7 +47,7 @@ def find_attempts(run: Run) -> pd.DataFrame:
 
     These are the task runs of `Trace.tasks`, unfinished task runs, task runs whose end only the
     scheduler recorded, and tasks that were assigned to a worker when the worker left, when a client
-    cancelled them, or when recording ended. It is unknown how far tasks of the last group had been
+    cancelled them, or when recording ended. It is unknown how far such assigned tasks had been
     executed.
 
     Returns

@@ -23,7 +23,7 @@ def call_spans(run: Run) -> tuple[Array, Array]:
 
 @once_per_trace
 def function_spans(run: Run) -> tuple[Array, Array]:
-    """Return when workers received each request to run a function outside of tasks, and answered.
+    """Return when workers received requests for functions outside of tasks, and answered them.
 
     An example of such a request is `Client.run`. Times are as in `call_spans`.
     """

@@ -313,7 +313,7 @@ def find_carried(run: Run) -> pd.DataFrame:
 
 
 def graph_costs(run: Run) -> tuple[float, float]:
-    """Return the median seconds for which the scheduler prepared a graph, and a graph's mean bytes.
+    """Return the median time in which the scheduler prepared a graph, and the mean bytes of graphs.
 
     Both are NaN if unknown. The bytes do not include large values that are embedded in graphs.
     """

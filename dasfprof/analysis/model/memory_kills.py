@@ -120,8 +120,8 @@ class MemoryKill:
 def memory_kills(run: Run) -> list[MemoryKill]:
     """Return the workers that were killed because memory ran out, in the order of time.
 
-    It is unknown how much memory a killed process would have needed, so the result does not contain
-    a sufficient limit.
+    It is unknown how much memory a killed process would have needed. Therefore the result does not
+    contain a memory limit that would be sufficient.
     """
     left = run.workers["left"].to_numpy(dtype=float)
     lives = [life for life in np.argsort(left, kind="stable").tolist() if np.isfinite(left[life])]
@@ -256,7 +256,7 @@ def _under_way(run: Run, life: int, left: float) -> tuple[float, tuple[UnderWay,
 
 @once_per_trace
 def _usual_rises(run: Run) -> tuple[dict[int, float], Array]:
-    """Return the usual rise of memory during a task run, and the number of finished runs.
+    """Return the usual rise of memory during a task run, and the number of finished task runs.
 
     Both are by the code of the function. The rise is the median of task runs during which nothing
     else ran in the process. If there are few of them, it is the median of all task runs, and

@@ -154,7 +154,8 @@ def chunk_costs(run: Run, overhead: float) -> pd.DataFrame:
         One row per function with successful task runs, sorted by total overhead in descending
         order. The index is the code of the function:
 
-        - ``function``, and ``runs``, the number of successful task runs
+        - ``function``
+        - ``runs``: number of successful task runs
         - ``duration``: mean seconds
         - ``overhead``: median seconds
         - ``wanted``: seconds that a task should take
@@ -205,11 +206,11 @@ def chunk_costs(run: Run, overhead: float) -> pd.DataFrame:
 def task_overhead(run: Run) -> Array:
     """Return the overhead of each task run in seconds of its thread, or NaN if unknown.
 
-    The first part is the time from the start of the slot until the worker knew the outcome. It
-    excludes the function, unspilling and deserializing, whose durations depend on the data. The
-    second part is the time for which the thread was idle before although the task was runnable. It
-    excludes the wait for inputs. A coroutine has no thread, so its second part is unknown and
-    counts as 0.
+    The overhead has two parts. The first part is the time from the start of the slot until the
+    worker knew the outcome. It excludes the function, unspilling and deserializing, whose durations
+    depend on the data. The second part is the time for which the thread was idle before the start
+    although the task was runnable. It excludes the wait for inputs. A coroutine has no thread, so
+    its second part is unknown and counts as 0.
     """
     recorded, times, tasks = run.recorded, run.times, run.tasks
     moved = tasks["disk_read"].to_numpy(dtype=float) + tasks["deserialize"].to_numpy(dtype=float)

@@ -174,7 +174,7 @@ _SENDING = ("compute", "persist", "submit", "map")
 
 @once_per_trace
 def asked_lines(run: Run) -> Array:
-    """Return the line that submitted the graph of each of `Trace.tasks`, or empty if unknown.
+    """Return the line that submitted the graph of each of `Trace.tasks`, or "" if unknown.
 
     The graphs of a client arrive in the order in which they were submitted, and each graph was
     submitted within a call. If several calls overlap, such as in threads, the line is unknown.
@@ -189,7 +189,7 @@ def asked_lines(run: Run) -> Array:
 
 
 def _of_graphs(run: Run) -> list[str]:
-    """Return the line that submitted each graph, or empty if unknown."""
+    """Return the line that submitted each graph, or "" if unknown."""
     graphs, sent = run.graphs, run.graphs_sent
     lines = [""] * len(graphs)
     clients = graphs["client"].astype(object).to_numpy()

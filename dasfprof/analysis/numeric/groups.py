@@ -1,6 +1,6 @@
-"""Sums and other figures of values by group, sums of named groups, and constant columns.
+"""Figures of values by group, such as sums and medians, and columns that are constant.
 
-There are no loops over groups.
+Figures are computed for all groups at once, without a loop over groups.
 """
 
 from __future__ import annotations

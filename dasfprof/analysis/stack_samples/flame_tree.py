@@ -61,7 +61,7 @@ class StackTree:
     Parameters
     ----------
     stacks
-        Distinct stacks. Other arrays refer to them by row, and to an unknown stack by -1.
+        Distinct stacks. Methods refer to a stack by its index, or by -1 if it is unknown.
     """
 
     def __init__(self, stacks: Sequence[Stack]) -> None:
