@@ -238,7 +238,7 @@ class _Runs:
         self.median_input = self._usual(self.input_size)
 
     def _usual(self, values: Array) -> Array:
-        """Return, for each task run, the median of its layer."""
+        """Return, for each task run, the median of `values` in its layer."""
         return self.groups.median(values)[self.groups.codes]
 
     def causes(self, rows: Array) -> tuple[Array, Array]:
@@ -267,9 +267,9 @@ class _Runs:
     def _expected(self, rows: Array) -> Array:
         """Return the expected seconds of stragglers, given the sizes of their inputs.
 
-        This is the median of the task runs of the same layer whose inputs have a similar size (the
-        same power of two). If there are too few of them, the duration is assumed to be proportional
-        to the input.
+        This is the median duration of task runs in the same layer with inputs of a similar size
+        (the same power of two). If there are too few of them, the duration is assumed to be
+        proportional to the size of the input.
         """
         sizes = np.frexp(np.nan_to_num(self.input_size))[1].astype(np.int64)
         span = int(sizes.max(initial=0) - sizes.min(initial=0)) + 1

@@ -116,7 +116,7 @@ class TaskWaits:
     # --- Waits of the task run --------------------------------------------------------------------
 
     def _inputs(self, row: int) -> tuple[Array, Array]:
-        """Return the keys of a task run's inputs, and the rows that made these inputs.
+        """Return the keys of a task run's inputs, and the rows of the task runs that made them.
 
         A row is -1 if it is unknown.
         """
@@ -234,7 +234,7 @@ class TaskWaits:
         return np.bincount(workers[workers >= 0], minlength=len(self._run.workers))
 
     def _bytes_at(self, row: int, time: float) -> Array:
-        """Return, for each worker, the bytes of a task run's inputs that it had at `time`.
+        """Return, for each worker, the bytes of a task run's inputs that the worker had at `time`.
 
         All are NaN if the location or the size of an input is unknown.
         """

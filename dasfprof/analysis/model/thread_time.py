@@ -25,9 +25,10 @@ class ThreadTime(IntEnum):
     """A category of thread-seconds, in the order of display. Busy categories (`USES`) come first.
 
     A category has a label, a colour (an index in the page's palette), a meaning, and a flag. On the
-    page, busy categories are solid and idle ones are hatched. The flag turns the hatching round,
-    because there are more idle categories than colours. Colours of categories start at
-    `FIRST_COLOUR`. They are muted, and functions, steps and workers do not use them.
+    page, busy categories are solid and idle ones are hatched. If the flag is set, the hatching runs
+    in the other direction, because there are more idle categories than colours. Colours of
+    categories start at `FIRST_COLOUR`. They are muted, and functions, steps and workers do not use
+    them.
     """
 
     label: str

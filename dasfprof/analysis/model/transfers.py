@@ -31,7 +31,7 @@ def amounts(table: pd.DataFrame, succeeded: Array) -> tuple[Array, Array]:
 
 @dataclass(frozen=True)
 class MovedOutputs:
-    """Transfers of the results of each group of keys."""
+    """Transfers of results between workers, summed up by group of keys."""
 
     #: Number of distinct keys that were transferred, and number of transfers of a key to a worker.
     keys: Array
@@ -123,7 +123,10 @@ def p2p_outputs(run: Run) -> Array:
 
 
 def _p2p_parts(run: Run) -> tuple[Array, Array, Array]:
-    """Return three masks of task runs: barriers of P2P shuffles, their readers, their feeders."""
+    """Return masks of the barriers of P2P shuffles, of their dependents, and of their dependencies.
+
+    Their dependents read the output of the shuffles. Their dependencies feed the shuffles.
+    """
     barrier = (run.tasks["function"] == P2P_BARRIER).to_numpy(dtype=bool)
     if not barrier.any():
         return barrier, barrier, barrier
@@ -135,9 +138,9 @@ def _p2p_parts(run: Run) -> tuple[Array, Array, Array]:
 
 
 def _alike(run: Run, rows: Array) -> Array:
-    """Return a mask of all runs of the functions of `rows`.
+    """Return a mask of all task runs with the same functions as `rows`.
 
-    This includes runs whose dependencies were not recorded.
+    This includes task runs whose dependencies were not recorded.
     """
     codes = run.tasks["function"].cat.codes.to_numpy()
     return np.isin(codes, codes[rows]) & (codes >= 0)

@@ -214,7 +214,7 @@ def _plain(name: str) -> str:
 
 
 def _called(stack: Stack) -> Stack:
-    """Return the frames inside a task: its innermost function, and Dask's code in this function.
+    """Return the frames after Dask's call of a task's function, up to the first outside of Dask.
 
     If Dask's call of the function is not in the stack, return all frames.
     """

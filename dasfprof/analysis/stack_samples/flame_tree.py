@@ -123,7 +123,7 @@ class StackTree:
 def flame_tree(
     tree: StackTree, groups: Array, names: list[str], stacks: Array, parts: Parts
 ) -> FlameTree:
-    """Sum samples along a tree of stacks.
+    """Return the calls in groups of samples as one tree, with their seconds.
 
     Parameters
     ----------
@@ -134,7 +134,7 @@ def flame_tree(
     names
         The names of the groups.
     stacks
-        The row of each sample's stack, or -1 if unknown.
+        The index of each sample's stack in the tree, or -1 if unknown.
     parts
         The parts of each sample's time.
     """
@@ -185,9 +185,10 @@ def flame_tree(
 def _lines(
     tree: StackTree, groups: Array, stacks: Array, parts: Parts
 ) -> tuple[Array, Parts, Array]:
-    """Return the place, the time and the code of the call of each line in each group of samples.
+    """Return three values for each line of each group of samples: place, time, and call.
 
-    The place is an index of ``tree.lines``. The code combines the group and the call.
+    The place is an index of ``tree.lines``. The call is a code that combines the group and the
+    call of the tree.
     """
     parts_of, sums = [np.empty(0, dtype=np.int64)], [parts.take(np.empty(0, dtype=np.int64))]
     for depth in range(tree.depth):

@@ -453,7 +453,7 @@ def client_fraction(
 
 
 def traversing(run: Run, begin: float, end: float) -> float:
-    """Return the seconds of a time range in which samples show that delayed() traverses values.
+    """Return how many seconds of a time range delayed() spent traversing values, by samples.
 
     The values are the lists, dicts and other collections that the client passes to delayed().
     """

@@ -276,7 +276,7 @@ class Spent(Split):
 
 
 def spent(samples: Samples, groups: Array, count: int, domains: Array) -> Spent:
-    """Split the seconds of groups of samples.
+    """Divide the seconds of each group of samples by how they were spent.
 
     Parameters
     ----------

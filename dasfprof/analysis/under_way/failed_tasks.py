@@ -194,9 +194,9 @@ _LONG, _SILENT = 6.0, 3.0
 def knows_nothing(run: Run, end: RunEnd, row: dict[str, Any], life: pd.Series | None) -> bool:
     """Return whether a live worker did not know the tasks that the scheduler had assigned to it.
 
-    A worker records tasks that have been in progress for more than a second. If a worker wrote to
-    its file but recorded no such task for some seconds, although the scheduler counted the same
-    tasks on it all the time, then the worker does not have these tasks.
+    A worker records tasks that have been in progress for more than a second. It does not have the
+    tasks if it wrote to its file but recorded none of them for some seconds, while the scheduler
+    counted the same tasks on it all the time.
 
     Parameters
     ----------
@@ -256,9 +256,9 @@ _DOING = ["state", "stack", "waits_in", "waits_for"]
 
 
 def activity_of(row: pd.Series, run: Run, stacks: list[Stack]) -> Activity:
-    """Return the activity of a thread from a row of a table of tasks in progress.
+    """Return the activity of the thread that a row of tasks in progress describes.
 
-    `stacks` are the stacks of the run, followed by an empty stack for rows without one.
+    `stacks` are the stacks of the run. The last one is empty, for rows without a stack.
     """
     names = row["waits_for"]
     if names is None or (isinstance(names, float) and np.isnan(names)):

@@ -1,4 +1,4 @@
-"""Construction of a `ClusterState` from the answers of the processes of a live cluster."""
+"""Construction of a `ClusterState` from answers that the processes of a live cluster sent."""
 
 from __future__ import annotations
 
