@@ -364,7 +364,7 @@ class Tuning:
 
     @property
     def profile(self) -> str:
-        """The resource profile: YAML for Dask's configuration. Empty if no setting changes."""
+        """The advised settings as YAML for Dask's configuration. Empty if no setting changes."""
         if not self.settings:
             return ""
         data: dict[str, Any] = {}

@@ -52,11 +52,12 @@ def stays(trace: NormalRun) -> bool:
 def summarise_run(run: Run, trace: NormalRun) -> dict[str, Any]:
     """Return the summary of a run as JSON-compatible data.
 
-    The keys are ``run``, ``pipeline``, ``shape`` (of the graph of functions), ``begin`` (Unix
-    seconds), ``seconds`` (from the first submission to the last finish), ``efficiency`` (fraction
-    of thread time in which functions ran), ``tasks``, ``failed``, ``ended``, ``findings`` (number
-    by severity), ``versions``, ``goes_on``, ``hours`` (worker-hours and thread-hours), and ``idle``
-    (hours without a task). Unknown values are None.
+    The keys are ``run``, ``pipeline``, ``shape`` (see `shape_of`), ``begin`` (Unix seconds),
+    ``seconds`` (from the first submission to the last finish), ``efficiency`` (fraction of thread
+    time in which functions ran), ``tasks`` and ``failed`` (numbers of task runs), ``ended``
+    (whether no work was left), ``findings`` (number by severity), ``versions``, ``goes_on``
+    (whether recording continues), ``hours`` (worker-hours and thread-hours), and ``idle`` (the same
+    for threads without a task). Unknown values are None.
     """
     findings = diagnosis.diagnose(trace)["Severity"].value_counts()
     hours = hours_of_run(trace)

@@ -110,7 +110,7 @@ class WindowSummary(NamedTuple):
 
 
 def begins_of(run: Run, *, sent: bool = False) -> tuple[Array, Array, Array]:
-    """Return the starts of task runs, of task runs that only the scheduler has, and of transfers.
+    """Return the starts of the rows of ``tasks``, ``scheduler_only`` and ``transfers`` of a run.
 
     If the start of a function is unknown, the time of its end is returned or, if `sent`, the time
     of its assignment.

@@ -215,7 +215,8 @@ def _lost_workers(run: Run, end: RunEnd) -> list[WorkerNow]:
 def _blocked(run: Run, who: int | None, time: float) -> tuple[float, int]:
     """Return the seconds for which an event loop has been blocked, and the row of its stack.
 
-    The result is 0 and -1 if the loop is not blocked. `who` is a worker's row, or None for the scheduler.
+    `who` is a worker's row, or None for the scheduler. The result is 0 and -1 if the loop was not
+    blocked.
     """
     loops = run.loop_samples
     ids = [who] if who is not None else np.flatnonzero(run.workers["kind"] == "scheduler")

@@ -148,7 +148,7 @@ class ClientNow:
 
     @classmethod
     def from_row(cls, row: Mapping[str, Any]) -> ClientNow:
-        """Return a client from a recorded row of the scheduler."""
+        """Return a client from a row that the scheduler recorded."""
         keys = tuple(map(str, row.get("keys") or ()))
         return cls(str(row["client"]), int(row.get("wanted") or 0), row.get("unfinished"), keys)
 
@@ -167,7 +167,7 @@ class HeldBackTask:
 
     @classmethod
     def from_row(cls, row: Mapping[str, Any], time: float) -> HeldBackTask:
-        """Return a held-back task from a recorded row of the scheduler."""
+        """Return a held-back task from a row that the scheduler recorded."""
         since = row.get("since")
         return cls(
             key=str(row.get("key")),
@@ -194,7 +194,7 @@ class Primitive:
 
     @classmethod
     def from_row(cls, row: Mapping[str, Any]) -> Primitive:
-        """Return a primitive from a recorded row of the scheduler."""
+        """Return a primitive from a row that the scheduler recorded."""
         return cls(
             kind=str(row.get("kind")),
             name=str(row.get("name")),
