@@ -410,7 +410,7 @@ class Gate:
 def check_slower(comparison: Comparison, limit: float) -> Gate:
     """Check whether the runs after a change are slower by more than a fraction.
 
-    If nothing changed, the check fails in fewer than 1 of 100 cases, even with a limit of 0.
+    If nothing changed, fewer than 1 of 100 checks find slower runs, even with a limit of 0.
     """
     p, verdict = comparison.slower_than(limit), comparison.verdict
     seen = f"{abs(verdict.change) * 100:.1f} % {'slower' if verdict.change > 0 else 'faster'}"

@@ -53,8 +53,8 @@ def compare_functions(
     before, after
         The runs of each group.
     least
-        Minimum relative difference of median durations for a function to count as changed. It only
-        matters if there is one run per group. If it is NaN, no function counts as changed.
+        Minimum relative difference of median durations for a function to count as changed, if there
+        is one run per group. NaN means that no function counts as changed.
     by
         Whether each row is about a ``"function"`` or a ``"step"``.
     """

@@ -274,7 +274,7 @@ def notes_in_words(
 def _around(surroundings: pd.DataFrame) -> str:
     """Return a sentence about the surroundings that differ between the groups, or an empty text.
 
-    If some may explain the change, only those with an effect in its direction are named.
+    If some of these may explain the change, only those with an effect in its direction are named.
     """
     words = "Differences around the runs"
     rows = surroundings[surroundings["What"] != _VARIES]

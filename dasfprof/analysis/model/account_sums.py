@@ -1,4 +1,4 @@
-"""`WindowAccount`: the thread-seconds of a time window. `Accounts`: their sum over all windows."""
+"""`WindowAccount` contains the thread-seconds of a time window, and `Accounts` those of a run."""
 
 from __future__ import annotations
 

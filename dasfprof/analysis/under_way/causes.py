@@ -1,4 +1,4 @@
-"""`find_causes` finds out why work does not finish, such as restrictions and failed tasks."""
+"""`find_causes` returns the reasons why work does not finish, such as failed tasks."""
 
 from __future__ import annotations
 
