@@ -186,7 +186,7 @@ class Trial:
 
     @property
     def kind(self) -> TrialKind:
-        """The verdict on the change. If it altered results, the time that it saved does not count."""
+        """The verdict on the change. Saved time does not count if the change altered results."""
         if self.obstacle or self.gain is None:
             return "no result" if self.change else "no change"
         if self.results is not None and self.results.kind == "differ":

@@ -82,12 +82,12 @@ class LargeRun:
         return cut_into_windows(self._files, count)
 
     def answers(self, question: Question, arguments: Mapping[str, Any]) -> bool:
-        """Return whether a table can be computed in time windows.
+        """Return whether the table of a question can be computed in time windows.
 
         Raises
         ------
         InvalidArgumentError
-            If `by` is invalid.
+            If the argument `by` of the question is invalid.
         """
         how = question.in_parts
         if how is None or self.why_not:
@@ -95,7 +95,7 @@ class LargeRun:
         return not isinstance(how, InParts) or how.supports(arguments)
 
     def ask(self, question: Question, arguments: Mapping[str, Any]) -> pd.DataFrame:
-        """Compute a table in time windows, and return it."""
+        """Compute the table of a question in time windows, and return it."""
         how = question.in_parts
         if not isinstance(how, InParts):
             return question.answer(self.frame, **arguments)
@@ -269,7 +269,7 @@ def refuse_too_large(needed: int, why: str = "") -> None:
 def _named(question: Question) -> str:
     """Return the name of a question.
 
-    If it supports only some values of `by`, these are appended.
+    If only some values of `by` can be computed in time windows, these are appended.
     """
     by = question.in_parts.by if isinstance(question.in_parts, InParts) else ()
     return f"{question.name} (by {', '.join(by)})" if by else question.name
@@ -354,7 +354,7 @@ def cluster_run(client: Client, source: Any, *, progress: bool) -> ClusterRun:
         If the client is asynchronous, the source is not a path, or a file is from DASF's own
         profiler.
     SourceNotFoundError
-        If neither the client nor a worker has such a run, or no worker can see all of its files.
+        If neither the client nor a worker finds a run at `source`, or no worker sees all its files.
     """
     if client.asynchronous:
         raise InvalidArgumentError("client= does not accept an asynchronous client.")
@@ -373,7 +373,7 @@ def seen_by_workers(client: Client, source: str) -> tuple[list[FileFacts], list[
     InvalidArgumentError
         If a file is from DASF's own profiler.
     SourceNotFoundError
-        If neither the client nor a worker has such a run, or no worker can see all of its files.
+        If neither the client nor a worker finds a run at `source`, or no worker sees all its files.
     """
     everywhere: dict[str, list[FileFacts]] = client.run(_files_there, source)
     try:

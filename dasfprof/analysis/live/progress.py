@@ -108,10 +108,10 @@ class Progress:
     def time_left(self, now: float) -> tuple[float | None, int]:
         """Estimate the seconds until all tasks of known duration have finished.
 
-        This is the remaining compute time, from each function's mean, divided by the compute time
-        per second in the last 30 s. Both cover only the current batch of work, because earlier
-        batches do not predict its remaining time. The second value is the number of unfinished
-        tasks of functions without a mean.
+        The remaining compute time follows from the mean of each function. It is divided by the
+        compute time per second in the last 30 s. Only the current batch of work counts, because
+        earlier batches do not predict its remaining time. The second value is the number of
+        unfinished tasks of functions without a mean.
         """
         functions = self.functions()
         unknown = sum(row.on_workers + row.waiting for row in functions if not row.mean_seconds)
