@@ -67,12 +67,12 @@ class Comparison:
     def verdict(self) -> Verdict:
         """Whether the runs after the change are faster or slower, and how certain that is.
 
-        The wall time is the time from the first submission to the last finish of a task.
+        Runs are compared by their wall time, from the first submission to the last finish of a task.
         """
         return judge(self._before, self._after, self._least_of_single_runs)
 
     def slower_than(self, limit: float) -> float:
-        """Test whether the runs after the change are slower by more than a fraction.
+        """Test whether the runs after the change are slower by more than the fraction `limit`.
 
         The result is a p-value: the probability of such measurements if the runs were in fact
         slower by exactly this fraction. It is NaN if no test is possible, for example with one run
@@ -243,7 +243,7 @@ class Comparison:
 
     @property
     def same_pipeline(self) -> bool:
-        """Whether common functions make up at least half of the time of each group."""
+        """Whether functions that both groups have take at least half of the time of each group."""
         return share_in_common(self.functions) >= _SAME_PIPELINE
 
     @cached_property
@@ -408,7 +408,7 @@ class Gate:
 
 
 def check_slower(comparison: Comparison, limit: float) -> Gate:
-    """Check whether the runs after a change are slower by more than a fraction.
+    """Check whether the runs after a change are slower by more than the fraction `limit`.
 
     If nothing changed, fewer than 1 of 100 checks find slower runs, even with a limit of 0.
     """

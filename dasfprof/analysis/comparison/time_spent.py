@@ -137,7 +137,7 @@ def _summed(
 
 
 def make_waterfall(before: Sequence[Parts], after: Sequence[Parts], name: str) -> pd.DataFrame:
-    """Return the contribution of each category of each function or step to the difference.
+    """Return how much each category of each function or step contributes to the difference.
 
     Parameters
     ----------

@@ -246,7 +246,7 @@ def in_words(
 def others_in_words(common: float) -> str:
     """Return a caution that the groups seem to be runs of different pipelines.
 
-    `common` is the fraction of the time in common functions.
+    `common` is the fraction of the time in functions that both groups have.
     """
     return (
         "These seem to be different pipelines, so their wall times can hardly be compared: "

@@ -229,8 +229,8 @@ def _blocked(run: Run, who: int | None, time: float) -> tuple[float, int]:
 def _scheduler_died_alone(run: Run) -> bool:
     """Return whether workers closed their files although the scheduler had died.
 
-    If they did not, the same event may have killed the scheduler and the workers, such as the end
-    of a batch job.
+    If workers did not close their files, the same event may have killed the scheduler and the
+    workers, such as the end of a batch job.
     """
     workers = run.workers
     closed_files = (workers["kind"] == "worker") & workers["closed"].fillna(False).astype(bool)
