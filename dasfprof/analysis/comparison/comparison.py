@@ -67,7 +67,7 @@ class Comparison:
     def verdict(self) -> Verdict:
         """Whether the runs after the change are faster or slower, and how certain that is.
 
-        Runs are compared by their wall time, from the first submission to the last finish of a task.
+        Runs are compared by wall time, from the first submission to the last finish of a task.
         """
         return judge(self._before, self._after, self._least_of_single_runs)
 

@@ -55,8 +55,7 @@ class IdleThreads:
     def used(self, times: Array) -> Array:
         """Return the thread-seconds that a permanently occupied slot would have had by `times`.
 
-        Only differences between these values are meaningful. While a worker has more occupied slots
-        than threads, each slot has a fraction of a thread.
+        Only differences between these values are meaningful.
         """
         times = np.clip(times, self.begin, self.end)
         if self.share is None:
