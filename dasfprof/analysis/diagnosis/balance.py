@@ -353,7 +353,7 @@ def _cannot_be_compared(run: RunFigures) -> Array:
 def _gain(
     run: RunFigures, stragglers: StragglerRuns, selected: Array, is_done_elsewhere: bool = False
 ) -> float:
-    """Estimate the wall seconds that stragglers cost.
+    """Estimate the wall seconds that the stragglers in the mask `selected` cost.
 
     If the stragglers had taken the usual time, other threads would have waited less, and the
     stragglers' threads would have been free for other work. If another thread would have to do the
@@ -372,10 +372,10 @@ def _gain(
 def _slow_gain(run: RunFigures, numbers: Array, excess: float) -> float:
     """Estimate the wall seconds that the slowness of some workers costs.
 
-    If the run cannot be replayed, the estimate is between two bounds. The lower one is the workers'
-    excess seconds divided by the number of all threads. The upper one is the excess seconds divided
-    by the number of the slow workers' threads. Within these bounds, the estimate is the lower one
-    plus the idle time of threads.
+    `numbers` are the indices of these workers. If the run cannot be replayed, the estimate is
+    between two bounds. The lower one is the workers' `excess` seconds divided by the number of all
+    threads. The upper one is the excess seconds divided by the number of the slow workers' threads.
+    Within these bounds, the estimate is the lower one plus the idle time of threads.
     """
     lives, slowness = run.accounts.lives, run.slowness
     slow_threads = float(lives.threads[np.isin(run.workers.of_lives[lives.ids], numbers)].sum())

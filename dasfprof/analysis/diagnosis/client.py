@@ -179,10 +179,10 @@ _HANDS = re.compile(rf"\b({'|'.join(_SPARED)})\(")
 
 
 def _handed_by(run: RunFigures, calls: pd.DataFrame) -> str:
-    """Return the Dask function that received the values that the first call hashed.
+    """Return the Dask function that received the values that were hashed in the first of `calls`.
 
-    This is a function such as ``from_array``. The result is empty if the source line of the call
-    names no such function, or several.
+    For example, this is ``from_array``. The result is empty if the source line of the call names no
+    such function, or several.
     """
     first, lines = calls.iloc[0], run.trace.lines
     if first["call"] in _SPARED:
@@ -280,9 +280,9 @@ def _in_transit(run: RunFigures, graphs: int) -> float:
 
 
 def line_of(run: RunFigures, calls: pd.DataFrame) -> str:
-    """Return the line of the first call as text.
+    """Return the line of the first of `calls` as text.
 
-    If a library made the call, return the user's line that called the library, if it is known.
+    If a library made this call, return the user's line that called the library, if it is known.
     """
     first = calls.iloc[0]
     if not isinstance(first["file"], str):
@@ -296,9 +296,9 @@ def line_of(run: RunFigures, calls: pd.DataFrame) -> str:
 
 
 def _sent_at(run: RunFigures, calls: pd.DataFrame) -> str:
-    """Return the largest value sent from the line of the first call, such as ``A list of 1 GB``.
+    """Return a text about the largest value that was sent from the line of the first of `calls`.
 
-    Returns an empty string if no large value was sent from that line.
+    An example is ``A list of 1 GB``. The text is empty if no large value was sent from that line.
     """
     first, values = calls.iloc[0], run.trace.sent_values
     there = (values["file"].astype(object) == first["file"]) & (values["line"] == first["line"])

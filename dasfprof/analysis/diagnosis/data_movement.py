@@ -210,7 +210,11 @@ def spilling(run: RunFigures) -> Iterator[Finding]:
 
 
 def _more_memory(run: RunFigures, wanted: float, now: str = "") -> tuple[str, list[Change]]:
-    """Return the first words of the advice to give workers more memory, and the setting for it."""
+    """Return the first words of the advice to give workers more memory, and the setting for it.
+
+    `wanted` is the memory limit in bytes, and `now` a text about the present one. If a worker ran
+    out of memory, it is unknown how much is needed, and the list of settings is empty.
+    """
     if run.died_of_memory:
         amount = (
             "more memory (how much is unknown, because workers were killed before they had all "

@@ -102,6 +102,6 @@ def _device(run: RunFigures, device: GpuDevice) -> dict[str, Any]:
 
 
 def _worker(run: RunFigures, device: GpuDevice) -> str | None:
-    """Return the first worker that uses a device, or None if no worker uses it."""
+    """Return the label of the first worker that uses a device, or None if no worker uses it."""
     numbers = device.workers
     return run.workers.titles()[numbers[0]] if numbers else None

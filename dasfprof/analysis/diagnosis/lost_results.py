@@ -44,7 +44,8 @@ _EVEN, _FEW, _MOSTLY, _NEAR = 2, 4, 0.75, 1.25
 def find_rhythm(run: RunFigures, departures: Mapping[int, Departure]) -> Figures | None:
     """Return figures about workers that were lost at regular intervals, or None.
 
-    Only workers that were lost for an unknown reason count.
+    `departures` contains the exit of each lost worker instance. Only exits for an unknown reason
+    count.
     """
     lives = [life for life, departure in departures.items() if departure.why is Why.UNKNOWN]
     gaps = np.diff(np.sort(run.trace.workers["left"].to_numpy(dtype=float)[lives]))
@@ -351,8 +352,9 @@ def _handling(run: RunFigures, repeated: Array, again: Array) -> float:
     """Return the seconds that repeated work cost the cluster, not counting the computing itself.
 
     These are the waits for graphs, and the handling of tasks on the critical path. Each wait is
-    multiplied by the fraction of repeated work in its graph. The handling of a task counts only if
-    the task is completely repeated (`again`), because it is needed otherwise.
+    multiplied by the fraction of its graph that is repeated work (`repeated` contains its seconds
+    in each task run). The handling of a task run counts only if all of it is repeated (mask
+    `again`), because it is needed otherwise.
     """
     path, (waits, rows) = run.path_segments, run.waits_for_graphs
     known = path.rows < len(again)

@@ -82,7 +82,11 @@ def _figures(growth: MemoryGrowth, drift: Drift) -> dict[str, Any]:
 
 
 def _of_limits(run: RunFigures, process: ProcessGrowth, rise: float) -> dict[str, Any]:
-    """Return a rise as a fraction of the workers' memory limits, and its severity."""
+    """Return figures and the severity of a rise in the memory of workers.
+
+    The figure ``share`` is the rise as a fraction of the memory limits, or None if these are not
+    all known.
+    """
     limits = float(run.trace.workers["memory_limit"].to_numpy(dtype=float)[process.lives].sum())
     share = Share(rise / limits) if np.isfinite(limits) and limits > 0 else None
     return {

@@ -426,7 +426,7 @@ def _larger_chunks(run: RunFigures, most: int) -> Figures:
 
 
 def _chunks_are_chosen_in(run: RunFigures, most: int, wanted: float) -> int:
-    """Return the function whose chunk size determines the chunk size of the function `most`.
+    """Return the code of the function that determines the chunk size of the function `most`.
 
     Usually this is the same function. If a chunk of `wanted` bytes would exceed every array or
     dataframe that the run begins with, it is the function that creates the largest of these. For
@@ -442,10 +442,11 @@ def _chunks_are_chosen_in(run: RunFigures, most: int, wanted: float) -> int:
 
 
 def _cut_as_finely(run: RunFigures, most: int) -> int | None:
-    """Return a function that creates at least as many chunks as the function `most` handles.
+    """Return the code of a function that divides data at least as finely as the function `most`.
 
-    Return None if there is no such function, or if the function `most` itself creates its chunks. A
-    function that handles chunks one by one has no inputs that the user could batch in a list.
+    The returned function creates at least as many chunks as `most` handles, and its chunks can be
+    made larger. This is better advice than to batch the inputs of `most` in lists. The result is
+    None if there is no such function, or if the function `most` itself creates its chunks.
     """
     chunks = find_chunks(run.trace)
     fine = _begins(run) & chunks.divisible & (chunks.size >= _DIVISIBLE)

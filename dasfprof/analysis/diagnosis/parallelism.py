@@ -354,11 +354,11 @@ def _seconds_per_value(run: RunFigures, rows: Array, code: int, caller: str) -> 
 
 
 def _in_chains(run: RunFigures, on_path: Array, alone: Array) -> Array:
-    """Return which tasks of the critical path belong to a chain, as a mask.
+    """Return a mask of the tasks `on_path` (of the critical path) that belong to a chain.
 
     In a chain, each task uses the result of the previous one. `alone` is the time for which each
-    task ran alone. If most of a chain's time alone belongs to one task, the other tasks hardly wait
-    for each other, so its tasks are not in the mask.
+    task ran alone. If one task has most of this time in a chain, the other tasks hardly wait for
+    each other, so the mask is False for the whole chain.
     """
     if not len(on_path):
         return np.zeros(0, dtype=bool)

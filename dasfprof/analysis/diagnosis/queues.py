@@ -173,10 +173,11 @@ _CHANGES = ((1, 0, 0), (-1, 0, 0), (0, 1, -1), (0, -1, 0), (0, 0, 1))
 
 
 def _idle_beside(run: RunFigures, rows: Array) -> tuple[float, int]:
-    """Return the idle thread-seconds while as many task runs of `rows` as possible were executing.
+    """Return the thread-seconds that a resource left idle, and its number of concurrent task runs.
 
-    An idle thread counts only while further tasks are ready on its worker. The second value is the
-    maximum number of task runs of `rows` that a worker executed at the same time.
+    `rows` are the task runs that request the resource. The number is the maximum of these that one
+    worker executed at the same time. A thread counts as idle only while its worker executed this
+    many of them, and further ones were ready.
     """
     times, count = run.slots.times, len(run.trace.tasks)
     worker = run.trace.tasks["worker_id"].to_numpy()
@@ -275,7 +276,11 @@ def poor_placement(run: RunFigures) -> Iterator[Finding]:
 def _assigned_early(
     run: RunFigures, waits: Array, queues: str, queued: bool, **figures: Any
 ) -> Finding:
-    """Return the finding about tasks that wait behind others although they could run anywhere."""
+    """Return the finding about tasks that wait behind others although they could run anywhere.
+
+    `waits` are the seconds between ready and executing. `queues` is a sentence about the longest
+    queues, and `queued` is whether the scheduler had queued most of these tasks.
+    """
     blocked = blocked_while_ready(run.trace)[: len(waits)]
     share = float(blocked.sum()) / float(waits.sum())
     by_loop = (

@@ -225,9 +225,10 @@ def _facts(run: RunFigures) -> set[str]:
 
 
 def without_refuted(findings: Sequence[Finding], facts: set[str]) -> list[Finding]:
-    """Replace advice that does not help, according to other findings, by the reason for this.
+    """Replace refuted advice by a warning not to follow it, and the reason.
 
-    Advice that was replaced cannot refute other advice.
+    Advice is refuted by other findings, by other advice, or by `facts` about the run. Advice that
+    was replaced cannot refute other advice.
     """
     remaining = list(findings)
     for kind in ADVICE:
@@ -317,7 +318,10 @@ def _causes(cause: Finding, finding: Finding, earlier: bool) -> bool:
 
 
 def _line(place: int, above: Mapping[int, Sequence[int]]) -> Iterator[int]:
-    """Yield the index of a finding, then of its cause, then of the cause's cause, and so on."""
+    """Yield the index of a finding, then of its cause, then of the cause's cause, and so on.
+
+    `above` contains the indices of each finding's causes. Only the first cause is followed.
+    """
     yield place
     while place in above:
         place = above[place][0]

@@ -213,8 +213,8 @@ class Finding:
     def beneath(self, cause: Finding, causes: Sequence[str], explained: bool = False) -> Finding:
         """Return the finding as a symptom of other findings, with low severity.
 
-        If `explained`, the finding's suggestion says only that the advice of `cause` should be
-        followed first.
+        `causes` are the rules of the other findings, and `cause` is the first of these findings. If
+        `explained`, the suggestion says only that the advice of `cause` should be followed first.
         """
         words = f"This may be a consequence of {', '.join(causes)}."
         symptom = self.adding(words, may_follow_from=tuple(causes))

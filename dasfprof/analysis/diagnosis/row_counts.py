@@ -29,7 +29,10 @@ _MOVES = (
 
 
 def _layers(run: RunFigures, names: tuple[str, ...]) -> Iterator[tuple[str, Array]]:
-    """For each layer of the functions `names`, yield the function and its successful task runs."""
+    """Yield, for each layer of the functions `names`, the function and the layer's task runs.
+
+    Only successful task runs that return dataframes are included.
+    """
     frames = frames_of(run.trace)
     for code in np.flatnonzero(np.isin(run.function_names.astype(str), names)).tolist():
         rows = np.flatnonzero((run.functions.codes == code) & np.isfinite(frames.rows))

@@ -202,13 +202,13 @@ class RunFigures(UnusualRuns):
 
     @cached_property
     def carrying(self) -> float:
-        """Maximum seconds by which large values in tasks prolonged the handling of tasks."""
+        """Upper bound of the seconds by which large values prolonged the handling of tasks."""
         handling = self.seconds_of(*HANDLING, ThreadTime.ON_ITS_WAY)
         return seconds_of_carrying(self.trace, handling)
 
     @cached_property
     def imported_on_the_way(self) -> tuple[Array, dict[str, float]]:
-        """Import seconds while each task run was in transit, and import seconds by library.
+        """Import seconds during each task run's time in transit, and import seconds by library.
 
         The libraries that took longest come first.
         """

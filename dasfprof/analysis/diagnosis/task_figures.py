@@ -286,7 +286,7 @@ class TaskFigures(SampledFigures):
         return times[order], np.maximum(np.cumsum(steps[order]), 0)
 
     def idle_between(self, begins: Array, ends: Array) -> Array:
-        """Return idle thread-seconds within time ranges, divided by the number of threads."""
+        """Return the idle thread-seconds in each time range, divided by the number of threads."""
         if not self.threads > 0:
             return np.zeros_like(begins)
         times, idle = self._idle

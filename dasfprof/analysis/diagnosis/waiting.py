@@ -75,7 +75,7 @@ _FAILED = 0.05
     because="tasks wait for a lock of their process",
 )
 def per_process_lock(run: RunFigures) -> Iterator[Finding]:
-    """Find functions with one running task per process while their other tasks wait for a lock.
+    """Find functions whose tasks wait for a lock in each process, so that only one of them works.
 
     Either samples show that tasks wait for the lock, or the tasks of each process end one after
     another at regular intervals, independently of the other processes.
@@ -186,7 +186,11 @@ def _of_others(run: RunFigures, name: str, name_rows: Array) -> bool:
 def _for_storage(
     run: RunFigures, rows: Array, in_calls: bool, sampled: float, **figures: Any
 ) -> Finding:
-    """Return the finding about functions that wait for requests, a reading library, or files."""
+    """Return the finding about functions that wait for storage.
+
+    `in_calls` is whether recorded requests explain the waits. `sampled` is the fraction of samples
+    in libraries that read data, or 0 if samples do not explain the waits.
+    """
     name = most_of(run, rows[run.storage[rows] > 0] if in_calls else rows)
     failed, moved = _share_failed(run, name), float(run.file_bytes.sum())
     unused = None
@@ -393,11 +397,10 @@ def _backlog(run: RunFigures, rows: Array) -> bool:
 
 
 def _turns(run: RunFigures, rows: Array) -> tuple[float | None, float]:
-    """Return at which interval tasks are served in turn, or how long they wait in their process.
+    """Return the interval at which tasks are served in turn, and seconds that tasks wait for turns.
 
-    The interval is None if the tasks of all workers together do not take turns. If instead the
-    tasks of each process take turns, the second value is the seconds for which they wait. Otherwise
-    it is 0.
+    The interval is None if the tasks of all workers together do not take turns. The second value is
+    0, unless only the tasks of each process take turns among themselves.
     """
     times, worker = run.slots.times, run.trace.tasks["worker_id"].to_numpy()[rows]
     start, stop = times.start[rows], times.start[rows] + run.lasted[rows]
@@ -416,9 +419,9 @@ def _turns(run: RunFigures, rows: Array) -> tuple[float | None, float]:
 
 
 def _waiting_rows(run: RunFigures) -> tuple[Array, float]:
-    """Return the task runs of functions that mostly wait, and the seconds that they cost.
+    """Return the task runs of functions that mostly wait, and the wall seconds that the waits cost.
 
-    The array is empty if the waits cost little.
+    There are no task runs and 0 s if the waits cost little, or if a GPU is busy.
     """
     functions = run.functions
     seconds, cpu = functions.sum(run.working), functions.sum(run.cpu)

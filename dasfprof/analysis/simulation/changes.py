@@ -130,9 +130,9 @@ def changed_cluster(replay: Replay, workers: int | None, threads: int | None) ->
 def worker_counts(
     workers: Sequence[int] | None, recorded: int, shares: Sequence[float]
 ) -> list[int]:
-    """Return the numbers of workers for which to predict.
+    """Return the numbers of workers for which to predict a result.
 
-    By default, these are fractions of the recorded number of workers.
+    If `workers` is None, these are the fractions `shares` of the recorded number of workers.
     """
     if workers is None:
         return sorted({max(round(recorded * share), 1) for share in shares})

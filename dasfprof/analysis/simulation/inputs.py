@@ -274,9 +274,9 @@ class ReplayCluster:
 def recorded_cluster(run: Run, lives: WorkerLives, slots: TaskSlots) -> ReplayCluster:
     """Return the cluster on which a run was recorded.
 
-    In the replay, a worker that left takes no more tasks after the start of its last recorded task,
-    because it was closing, or because further tasks were lost. This does not apply if it left after
-    all tasks were assigned.
+    A worker that left during the run leaves the replay right after the start of its last recorded
+    task. After that, the worker was closing, or its further tasks were lost. A worker that left
+    after all tasks were assigned stays in the replay.
     """
     first = float(slots.times.arrival.min(initial=np.inf))
     last = float(slots.times.sent.max(initial=-np.inf))
@@ -362,9 +362,9 @@ def measure_costs(run: Run, slots: TaskSlots) -> Costs:
 
 
 def _mean(values: Array, usual: float, longest: float = _LONGEST) -> float:
-    """Return the mean of latencies.
+    """Return the mean of latencies, or `usual` if there are none.
 
-    Each value is limited to a multiple of the median, because some include a pause.
+    Each value is limited to `longest` times the median, because some include a pause.
     """
     if not len(values):
         return usual
@@ -374,7 +374,8 @@ def _mean(values: Array, usual: float, longest: float = _LONGEST) -> float:
 def _from_workers(done: Array, known: Array) -> tuple[float, float]:
     """Return the latency of reports of finished tasks, and the scheduler's seconds per report.
 
-    The latency is measured from messages that did not wait for another message. For messages that
+    `done` is when each task finished on its worker, and `known` when the scheduler knew this. The
+    latency is measured from messages that did not wait for another message. For messages that
     waited, the time between two messages is the scheduler's time.
     """
     order = np.argsort(known, kind="stable")

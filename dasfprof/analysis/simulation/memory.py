@@ -127,7 +127,10 @@ class MemoryForecast:
 
     @cached_property
     def _spread(self) -> Array:
-        """The standard deviation of the logarithm of the duration, for each task run."""
+        """For each task run, the assumed standard deviation of the logarithm of its duration.
+
+        It is estimated from the recorded durations of the task run's function.
+        """
         inputs = self._replay.inputs
         groups = Groups(inputs.function, len(inputs.functions))
         with np.errstate(divide="ignore"):
@@ -255,7 +258,10 @@ def _copies(inputs: ReplayInputs, outcome: Outcome) -> tuple[Array, Array, Array
 
 
 def _peak_at(worker: Array, begin: Array, end: Array, size: Array) -> tuple[float, int, float]:
-    """Return the maximum bytes on any worker, the index of this worker, and the time."""
+    """Return the maximum bytes on any worker, the index of this worker, and when this was.
+
+    Each item of the arrays is data of some size that a worker holds from `begin` to `end`.
+    """
     at, change = np.append(begin, end), np.append(size, -size)
     who = np.append(worker, worker)
     # At the same time, releases count before additions.

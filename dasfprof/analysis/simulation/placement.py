@@ -186,10 +186,10 @@ class Placement:
         return best
 
     def _beside(self, row: int) -> int:
-        """Return the worker of the group's previous task run, until this worker has its share.
+        """Return the worker that got the previous task run of the same group as a task run.
 
-        After that, or if it has left, return another worker. The share is the number of task runs
-        of the group that the worker should get.
+        If that worker has left, or already has its share of the group's task runs, return another
+        worker. Shares are in proportion to the workers' threads.
         """
         group, size = self._group[row], self._root_size[row]
         worker, left = self._last_of_group.get(group, (-1, 0))
@@ -202,7 +202,8 @@ class Placement:
     def _soonest(self, row: int) -> int:
         """Return the worker that is expected to start a task run first.
 
-        Only workers that hold one of its inputs are considered, if it has any inputs.
+        Only workers that hold an input of the task run are considered. If there are none, the
+        worker is that of `_idle`.
         """
         first, last = self._offsets[row], self._offsets[row + 1]
         if first == last:

@@ -85,7 +85,7 @@ def _locks(run: Run, seconds: float) -> Iterator[Shared]:
 
 
 def _sampled_locks(run: Run) -> Iterator[Shared]:
-    """Yield the waits for distributed locks, if stack samples show such waits.
+    """Yield one resource for all distributed locks, if tasks waited for them in stack samples.
 
     This is for traces that contain no events about locks.
     """
@@ -103,7 +103,10 @@ def _sampled_locks(run: Run) -> Iterator[Shared]:
 
 
 def _annotated(run: Run, seconds: float) -> Iterator[Shared]:
-    """Yield restrictions of tasks to some workers. Another cluster may not have such workers."""
+    """Yield the restrictions to some workers that apply to much of the time of task runs.
+
+    `seconds` is the total duration of all task runs. Another cluster may not have such workers.
+    """
     indices, distinct = distinct_annotations(run)
     duration = np.nan_to_num(run.tasks["duration"].to_numpy(dtype=float))
     asked: dict[str, float] = {}
@@ -322,7 +325,10 @@ _FULL, _USING = 90.0, 0.5
 
 
 def contention(run: Run) -> str:
-    """Return a clause about the CPU wait of tasks, or an empty text if none is known."""
+    """Return a clause that says how long tasks waited for CPU, or an empty text.
+
+    The text is empty if tasks hardly waited. If no CPU wait was recorded, see `_by_host`.
+    """
     tasks = run.tasks
     duration = tasks["duration"].to_numpy(dtype=float)
     waited = tasks["run_queue"].to_numpy(dtype=float)
@@ -340,7 +346,10 @@ def contention(run: Run) -> str:
 
 
 def _by_host(run: Run, duration: np.ndarray) -> str:
-    """Return the clause of `contention`, from the CPU time that tasks and hosts used."""
+    """Return the clause of `contention` for a run without recorded CPU waits, or an empty text.
+
+    The clause says that the hosts' cores were busy while tasks used the CPU.
+    """
     samples, cpu = run.samples, run.tasks["cpu"].to_numpy(dtype=float)
     known = np.isfinite(cpu)
     if "host_cpu" not in samples or not known.any() or duration[known].sum() <= 0:

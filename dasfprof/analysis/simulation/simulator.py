@@ -143,7 +143,7 @@ class Simulation:
     cluster
         The workers of the replay.
     costs
-        Costs around tasks.
+        Latencies and other costs of handling tasks.
     """
 
     def __init__(

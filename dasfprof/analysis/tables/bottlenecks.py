@@ -61,7 +61,7 @@ def _serialising(run: Run) -> Array:
 
 
 def _table(run: Run, parts: Sequence[GroupSums], **_: Any) -> pd.DataFrame:
-    """Return the table from the sums of all time windows."""
+    """Return the table of `per_function_bottleneck`, from the sums of all time windows."""
     sums = GroupSums.merged(parts)
     groups: list[Any] = sums.names
     names = np.array(groups, dtype=object).reshape(-1, 3)

@@ -114,7 +114,7 @@ def hot_lines(
 
 
 def place_columns(names: Sequence[Hashable], by: By) -> dict[str, pd.Series]:
-    """Return the columns that identify the lines, functions or libraries."""
+    """Return the columns that identify the lines, functions or libraries in `names`."""
 
     def column(part: int) -> pd.Series:
         return text([name[part] if isinstance(name, tuple) else UNKNOWN for name in names])

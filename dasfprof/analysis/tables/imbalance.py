@@ -40,7 +40,7 @@ def _of_part(run: Run, by: By = "function") -> GroupSums:
 
 
 def _table(run: Run, parts: Sequence[GroupSums], *, by: By = "function") -> pd.DataFrame:
-    """Return the table from the sums of all time windows."""
+    """Return the table of `imbalance`, from the sums of all time windows."""
     sums = GroupSums.merged(parts)
     cells: list[Any] = sums.names
     of_groups = sums.by([cell[0] for cell in cells])
@@ -287,7 +287,7 @@ def per_worker_task_balance(run: Run) -> pd.DataFrame:
 
 
 def _seconds(time: Array) -> Array:
-    """Return full seconds.
+    """Return times rounded down to full seconds.
 
     Times are first rounded to microseconds, so 128.2 - 127.2 is a full 1.
     """

@@ -191,14 +191,13 @@ def died_of_memory(run: Run) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        One row per worker exit, by time (it is unknown how much memory the process would have
-        needed):
+        One row per worker exit, by time:
 
         - ``Worker``
         - ``Left (s)``: time of the exit, since the start of the run
         - ``Told By``: evidence of the exit (the nanny, or how the process ended)
         - ``Memory (MB)``, ``Limit (MB)``: memory of the process in its last sample, and its memory
-          limit. Later allocations are in no sample
+          limit. Later allocations are in no sample, so it is unknown how much memory was needed
         - ``Group (MB)``, ``Group Limit (MB)``: total of the last samples of all workers in its
           control group (such as a Slurm job or a pod), and the limit of that group. The kernel also
           counts other memory of the group

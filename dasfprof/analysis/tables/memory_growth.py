@@ -126,20 +126,23 @@ def memory_at(run: Run, time: float, by: Holder = "cluster") -> pd.DataFrame:
         - ``Memory (MB)``, ``Results``: size of these results in memory or spilled, as Dask measures
           it, and their number
         - ``Why Held``: the first of these purposes that applies: *for tasks yet to begin* (tasks
-          that the scheduler knew); *for running tasks*; *for the client* (a client wanted the
-          result when its task ended); *released late* (the scheduler had not yet learned that the
-          last dependent had ended); *unknown: for whom* (for a client that requested it later, or
-          for a task that never ended); *unknown: if held* (no scheduler's file records the release,
-          so the size is NA); *copy by transfer* (on a further worker, until the scheduler asks for
-          its removal)
+          that the scheduler knew); *for running tasks*; *unknown: if held* (no scheduler's file
+          records the release, so the size is NA); *for the client* (a client wanted the result when
+          its task ended); *released late* (the scheduler had not yet learned that the last
+          dependent had ended); *unknown: for whom* (perhaps for a client that requested it later,
+          or for a task that never ended). For a copy on a further worker, *copy by transfer*
+          replaces these purposes, except *unknown: if held*, as long as the worker that made the
+          result holds it. The scheduler may ask for the removal of such a copy
         - ``Function``, ``Line``: function and program line that made the results
         - ``Needed By``: the function of the dependent that starts last
         - ``Asked At``: for results that are held for the client, the line that created their
           futures or computed them
         - For memory that belongs to no result, ``Why Held`` is a name in parentheses. *spilled to
-          disk* is subtracted. *more results* and *fewer results* are the bytes by which the
-          worker's own count of results differs. *P2P buffers* belong to shuffles. *unmanaged, old*
-          is the minimum of the unmanaged memory over the previous 30 s, as Dask defines it.
+          disk* is subtracted. *more results* (positive) or *fewer results* (negative) is the size
+          of the results by the worker's own measurement, minus the sum of the listed results.
+          *unmanaged or results* is all other memory if there is no such measurement. *P2P buffers*
+          belong to shuffles. *unmanaged, old* is the minimum of the unmanaged memory over the
+          previous 30 s, as Dask defines it.
           *unmanaged, recent* is the unmanaged memory beyond this, including deserialized inputs.
           Its ``Needed By`` names the function if tasks of only one function ran there. *no sample
           near* means that there was no sample within 2 s. With ``by="cluster"``, there are also the
@@ -241,7 +244,12 @@ def _summed(rows: Mapping[str, Sequence[Any] | Array], group: list[str]) -> pd.D
 def _remainder(
     memory: float, counted: list[dict[str, float]], explained: float, old: float
 ) -> Iterator[tuple[str, float]]:
-    """Yield labels and bytes of that part of a process's memory that no listed result uses."""
+    """Yield a label and the bytes of each part of a process's memory that no listed result uses.
+
+    `memory` is the process's memory, and `counted` contains what each of its workers measured.
+    `explained` is the size of the listed results, and `old` the minimum of the unmanaged memory
+    over the previous 30 s.
+    """
     size = sum(worker["size"] for worker in counted)
     spilled = float(np.nan_to_num(sum(worker["spilled_size"] for worker in counted)))
     if spilled:
@@ -263,7 +271,10 @@ def _remainder(
 
 
 def _unmanaged(run: Run, lives: Array, time: float) -> float:
-    """Return the minimum unmanaged memory of a process in the 30 s before `time`, or infinity."""
+    """Return the minimum unmanaged memory of a process in the 30 s before `time`.
+
+    `lives` are the workers of the process. The result is infinity if there is no sample.
+    """
     least = np.inf
     for process in memory_of_processes(run):
         if np.isin(process.lives, lives).any():

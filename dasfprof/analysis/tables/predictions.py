@@ -283,7 +283,10 @@ def memory_forecast(
 
 
 def recorded_or_given_limit(run: Run, memory_limit: float | None) -> float:
-    """Return the memory limit of a worker in bytes, or NaN if it is unknown or unlimited."""
+    """Return `memory_limit` in bytes, or the recorded limit of a worker if `memory_limit` is None.
+
+    The recorded limit is the median over workers, or NaN if it is unknown or there is none.
+    """
     if memory_limit is None:
         limits = run.workers["memory_limit"].dropna().to_numpy(dtype=float)
         return float(np.median(limits)) if len(limits) else float("nan")

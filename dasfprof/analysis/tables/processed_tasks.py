@@ -192,7 +192,10 @@ def _by_task(run: Run, attempts: pd.DataFrame, unsent: Sequence[UnsentTask]) -> 
 
 
 def attempt_sums(attempts: pd.DataFrame, groups: Groups, names: Sequence[Hashable]) -> GroupSums:
-    """Return the sums of attempts by group."""
+    """Return counts and seconds of attempts, summed by group.
+
+    `groups` assigns a group to each row of `attempts`, and `names` are the names of the groups.
+    """
     elapsed, cpu = attempts["elapsed"].to_numpy(), attempts["cpu"].to_numpy()
     start, run = attempts["start"].to_numpy(), attempts["run"].to_numpy()
     lasted = np.where(np.isfinite(elapsed), elapsed, np.nan_to_num(run))

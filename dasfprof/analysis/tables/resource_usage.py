@@ -22,7 +22,11 @@ Columns = dict[str, tuple[str, float]]
 
 
 def _titled(columns: Iterable[Column]) -> Columns:
-    """Return declared columns by title. The titles contain the units."""
+    """Return the name of each declared column that has a title, and the divisor of its values.
+
+    The keys of the result are the titles, which contain the unit. The divisor is 1e6 for bytes, and
+    1 for other values.
+    """
     return {
         f"{column.title} (MB)" if column.kind == "bytes" else column.title: (
             column.name,
@@ -234,9 +238,9 @@ def per_gpu_utilisation(run: Run, interval: float | None = None) -> pd.DataFrame
 def host_processes(run: Run) -> pd.DataFrame:
     """List the programs that used much of a host, including those of other users.
 
-    The processes of a host are sampled every 5 s while its cores are at least half busy. Every 30
-    s, only their memory is sampled. One worker per host samples the processes that it can see. The
-    kernel's name (15 characters) and the owner are recorded, but not the command line.
+    The processes of a host are sampled every 5 s while its cores are at least half busy. Otherwise,
+    only their memory is sampled, every 30 s. One worker per host samples the processes that it can
+    see. The kernel's name (15 characters) and the owner are recorded, but not the command line.
 
     Returns
     -------

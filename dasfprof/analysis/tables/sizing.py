@@ -212,7 +212,11 @@ def _machine_type(row: Mapping[Any, Any], recorded: int) -> MachineType:
 
 
 def _seconds(name: str, given: float | str, least: float | None = None) -> float:
-    """Return a time in seconds from a number or a text with a unit."""
+    """Return a time in seconds from a number or a text with a unit.
+
+    `name` is the name of the parameter, for the error if the time is not valid. A valid time is
+    more than 0, or equal to `least`.
+    """
     try:
         seconds = float(parse_timedelta(given, default="s"))
     except (ValueError, KeyError, TypeError, AttributeError):
@@ -248,8 +252,8 @@ def chunk_sizing(run: Run, overhead: float = 0.005) -> pd.DataFrame:
         - ``Overhead (%)``
         - ``Wanted Task time (s)``: task time with which the overhead is at its target, and the
           scheduler can feed all threads of the run
-        - ``Chunk Size (MB)``: mean size of its result or of its part of the inputs, whichever is
-          larger
+        - ``Chunk Size (MB)``: bytes of the result of a task run, or of the inputs that only this
+          task run uses, whichever is larger. Mean over task runs
         - ``Times Larger``: ratio of the wanted to the recorded chunk size. 1 means large enough. At
           most the number of its tasks in one layer
         - ``Wanted Chunk Size (MB)``, ``Task Runs Then``

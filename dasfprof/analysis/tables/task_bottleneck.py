@@ -204,6 +204,9 @@ def _key_texts(run: Run, key_ids: Array, progress: bool) -> pd.Series:
 
 
 def _coded(column: pd.Series, order: Array) -> tuple[Array, Array]:
-    """Return the codes of a categorical column in a given order, and its categories and NaN."""
+    """Return the codes of a categorical column in a given order, and the value of each code.
+
+    The last value is NaN, for the code -1.
+    """
     values = np.append(column.cat.categories.to_numpy(dtype=object), np.nan)
     return column.cat.codes.to_numpy()[order], values

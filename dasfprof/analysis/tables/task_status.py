@@ -115,7 +115,7 @@ def per_task_status(run: Run) -> pd.DataFrame:
 
 
 def _listed(run: Run, first: int | None) -> pd.DataFrame:
-    """Return the first task runs, or all task runs if `first` is None."""
+    """Return the first `first` rows of `per_task_status`, or all rows if `first` is None."""
     tasks = run.tasks
     times, seconds = run.times, run.statuses
     total = times.known - times.arrival
@@ -194,7 +194,10 @@ def per_step_status(run: Run) -> pd.DataFrame:
 
 
 def _sums(run: Run, codes: Array, names: list[str]) -> GroupSums:
-    """Return the sums of each status of task runs by group."""
+    """Return the seconds of each status, summed over the task runs of each group.
+
+    `codes` contains the group of each task run, and `names` the names of the groups.
+    """
     times = run.times
     seconds = {**run.statuses, _TOTAL: times.known - times.arrival}
     is_open = run.tasks["state"].isin(OPEN_STATES).to_numpy()
@@ -203,7 +206,7 @@ def _sums(run: Run, codes: Array, names: list[str]) -> GroupSums:
 
 
 def _sum_up(label: str, run: Run, parts: Sequence[GroupSums]) -> pd.DataFrame:
-    """Return the table from the sums of all time windows."""
+    """Return the table of statuses by function or step, from the sums of all time windows."""
     unfinished = _unfinished(run) if label == "Function" else {}
     sums = GroupSums.merged(parts, list(unfinished))
     names = np.array(sums.names, dtype=object)

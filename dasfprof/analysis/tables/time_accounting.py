@@ -239,10 +239,10 @@ def cost(run: Run, by: Spender = "step", price: float | str | None = None) -> pd
     -------
     DataFrame
         One row per group, sorted by hours in descending order (workers by name, and findings as in
-        `diagnose`), then threads that no task occupied:
-        ``(waiting)`` while clients had work in progress, and ``(idle)`` while they had none or the
-        worker was starting or closing. If the trace is limited to one client, ``(other clients)``
-        is the time in which tasks of other clients occupied threads.
+        `diagnose`). Rows for threads that no task occupied follow: ``(waiting)`` while clients had
+        work in progress, and ``(idle)`` while they had none or the worker was starting or closing.
+        If the trace is limited to one client, ``(other clients)`` is the time in which tasks of
+        other clients occupied threads.
 
         - depending on `by`: ``Step``, ``Line``, ``Function`` or ``Client``; ``Host`` and
           ``Worker``; or ``Finding`` and ``Rule``

@@ -144,7 +144,7 @@ def _pair_sums(run: Run, by: By = "worker") -> GroupSums:
 
 
 def _of_pairs(parts: Sequence[GroupSums], by: By) -> pd.DataFrame:
-    """Return the table from the sums of all time windows."""
+    """Return the table of transfers by pair, from the sums of all time windows."""
     sums = GroupSums.merged(parts)
     labels = ["From Host", "To Host"] if by == "host" else _ENDS
     names = np.array(sums.names, dtype=object).reshape(-1, len(labels))

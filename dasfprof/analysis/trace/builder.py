@@ -278,7 +278,8 @@ class TraceBuilder:
     ) -> tuple[pd.DataFrame, pd.DataFrame, tuple[Array, Array]]:
         """Return the tables of task runs, and their dependencies.
 
-        The values are `Trace.tasks`, `Trace.scheduler_only` and `Trace.task_dependencies`.
+        These are `Trace.tasks`, `Trace.scheduler_only` and `Trace.task_dependencies`. `senders` are
+        the clients that recorded the graphs that they sent.
         """
         worker = task_runs.worker_runs(self._columns.pop("Compute"))
         scheduler = task_runs.scheduler_runs(self._columns.pop("Task Run"), self._register)

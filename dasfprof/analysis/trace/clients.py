@@ -117,9 +117,10 @@ class TaskClients:
         return make_categorical(codes.astype(np.int32), [", ".join(each) for each in self._codes])
 
     def _inherit(self, nested: Array, recorded: Columns) -> None:
-        """For graphs that tasks submitted, set the client whose tasks were running.
+        """Assign the graphs `nested`, which tasks submitted, to the client of the running tasks.
 
-        This only works if a single client had tasks on workers at that time.
+        A graph stays unchanged unless exactly one client had tasks on workers when it arrived.
+        `recorded` contains the task runs that the scheduler recorded.
         """
         times, codes = self._runs.arrivals[nested], self._of_graph[self._runs.find(recorded)]
         sent, known = recorded["sent"], recorded["known"]

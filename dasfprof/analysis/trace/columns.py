@@ -102,9 +102,9 @@ class FactColumns:
     Parameters
     ----------
     collector
-        Collects the keys of args whose form is "key" or "keys".
+        Collects the keys in args of the forms "key" and "keys".
     forms
-        The form of each arg that becomes a column.
+        The form of each arg of the events that becomes a column, such as "float" or "category".
     keep_others
         Whether all other args become columns as well. Numbers then become floats, and other values
         become categories.

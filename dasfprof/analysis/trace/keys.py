@@ -185,9 +185,9 @@ def _float(begins: list[str], tails: Array) -> list[str]:
 
 
 def _with_numbers(*ends: str) -> Callable[[list[str], Array], list[str]]:
-    """Return a function that appends the numbers in keys' tails to texts.
+    """Return a function that completes texts of keys with numbers from the keys' tails.
 
-    Each number is followed by the corresponding text of `ends`.
+    For each text of `ends`, the function appends one number and then this text.
     """
 
     def append(begins: list[str], tails: Array) -> list[str]:
@@ -377,7 +377,7 @@ class KeyCollector:
     def _split_again(self, head: keys.Head) -> tuple[keys.Head, keys.Tail]:
         """Split a packed key into the same head and tail as an equal key that is not packed.
 
-        Two cases of such keys are tuples with numpy integers, and tuples that a plain msgpack
+        For example, tuples with numpy integers are packed, and so are tuples that a plain msgpack
         writer, such as DASF's, stored as arrays.
         """
         packed: bytes = head[1]

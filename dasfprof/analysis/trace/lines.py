@@ -118,7 +118,7 @@ class TaskLines:
         The layers that these lines built.
     mapped
         The graphs that a single line built, each with the ``id`` of the line and the ``key`` of one
-        of its tasks.
+        task in the graph.
     known, keys
         The layer of each key, and the keys.
     graphs, runs
@@ -215,7 +215,9 @@ class TaskLines:
     def find(
         self, runs: Columns, dependencies: tuple[Array, Array] | None = None
     ) -> tuple[pd.Categorical, pd.Categorical]:
-        """Return the line of each task run, or NA and the reason if the line is unknown.
+        """Return two columns: the line of each task run, and the reason if the line is unknown.
+
+        In each row, one of the two is NA.
 
         Parameters
         ----------
@@ -267,7 +269,11 @@ class TaskLines:
             line[wanted] = np.where(least[keys] == most[keys], most[keys], line[wanted])
 
     def _group(self, lines: Array, layer: Array, arrival: Array, go_on: Array) -> None:
-        """Replace the line of each task that contains fused layers by a group of lines."""
+        """Replace in `lines` the line of each task that contains fused layers by a group of lines.
+
+        `layer` is the layer of each task, and `arrival` the arrival of its graph. Tasks in the mask
+        `go_on` contain no fused layers, because they use results of their own layer.
+        """
         if not self._fused:
             return
         into = np.fromiter(self._fused, dtype=np.uint64, count=len(self._fused))

@@ -108,14 +108,14 @@ def widened(begin: float, end: float, events: pd.DataFrame) -> tuple[float, floa
     Parameters
     ----------
     begin, end
-        Time range of all other events, or NaN, in which case no event of user code is too far away.
+        Time range of all other events. If it is NaN, no event of user code is too far away.
     events
         See `UserEvents.table`.
 
     Returns
     -------
     begin, end, left_out
-        The time range, and the number of events that are too far away.
+        The extended time range, and the number of events that are too far away to extend it.
     """
     starts = events["time"].to_numpy(dtype=float)
     stops = starts + np.nan_to_num(events["duration"].to_numpy(dtype=float))
@@ -138,7 +138,11 @@ def _texts(batch: Batch, field: str) -> pd.Series[Any]:
 
 
 def _joined(events: pd.DataFrame) -> pd.DataFrame:
-    """Join each start with the end that has the same name, process and thread."""
+    """Return events in which each time range is one event of the kind "span".
+
+    An event that starts a time range is joined with the event that ends it. The two have the same
+    name, process and thread.
+    """
     kinds = events["kind"].to_numpy(dtype=object)
     bounds = np.flatnonzero((kinds == "begin") | (kinds == "end"))
     if not len(bounds):
@@ -292,9 +296,9 @@ class TraceReader:
             self.stimuli[batch.name].add(batch, workers)
 
     def _by_kind(self, batch: Batch) -> Iterable[Batch]:
-        """Split a batch with events of several names, if any of these is the name of a known kind.
+        """Split a batch into batches of events with the same name.
 
-        Splitting is slow.
+        A batch without any known name is not split, because splitting is slow.
         """
         if "name" not in batch.fields or _KNOWN.isdisjoint(batch.names):
             return [batch]
@@ -397,7 +401,10 @@ class TraceReader:
             self.notes.append(Note("file-missing", file.worker, text))
 
     def _note_missing(self, header: dict[str, Any]) -> None:
-        """Add notes about what the recorded Dask or the recorded system lacks, each note once."""
+        """Add notes about what the recorded version of Dask or the system does not provide.
+
+        Each note is added only once per trace.
+        """
         missing = header.get("missing")
         for path, loss in missing.items() if isinstance(missing, dict) else ():
             text = f"The recorded version of Dask has no {path}, which the recorder uses: {loss}."

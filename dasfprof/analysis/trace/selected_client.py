@@ -66,8 +66,8 @@ def without_others(
     keys
         The keys of the trace.
     selected
-        The client whose task runs remain. If None, all task runs that were recorded with their
-        names remain.
+        The client whose task runs remain. None only removes task runs that were recorded without
+        their names, because they belong to other clients.
 
     Returns
     -------
@@ -190,7 +190,10 @@ class Selected:
         return np.array(list(map(self._is_mine, ids.astype(object).tolist())), dtype=bool)
 
     def _narrowed(self, states: pd.DataFrame, hidden: set[str]) -> dict[str, Any]:
-        """Return columns of `states` about tasks and clients, without entries of other clients."""
+        """Return the columns of `states` about tasks and clients, without other clients.
+
+        Tasks belong to other clients if their function is in `hidden`.
+        """
 
         def without_hidden(counts: Any) -> dict[str, Any]:
             return {name: count for name, count in (counts or {}).items() if name not in hidden}

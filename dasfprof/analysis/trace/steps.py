@@ -48,7 +48,8 @@ class LayerNames:
         table
             Either keys of tasks, or names of layers (which have the form of keys).
         new
-            Whether unknown names get a number. This is so for names of layers.
+            Whether to assign numbers to names that have neither a hash nor a number yet. True for
+            names of layers.
         """
         bases = np.zeros(len(table.heads), dtype=np.uint64)
         kinds = np.array([kind for kind, _ in table.heads], dtype=np.int8)
@@ -242,7 +243,7 @@ class RunGraphs:
         return np.where(graph >= 0, graph, self.of_keys[runs["key_id"]])
 
     def _recorded(self, runs: Columns) -> Array:
-        """Return the row of each task run's graph, or -1 if its own record does not contain it."""
+        """Return the row of each task run's graph, or -1 if it was not recorded for this run."""
         if "graph" not in runs:
             return np.full(len(runs["key_id"]), -1, dtype=np.int64)
         ids = np.nan_to_num(runs["graph"].astype(float), nan=-1.0).astype(np.int64)
@@ -286,7 +287,11 @@ class BuiltLayers:
     dependencies: Array
 
     def by_layer(self, identities: Array) -> dict[int, list[int]]:
-        """Return, for each layer, the layers on which it depends, all as identities of layers."""
+        """Return, for each layer, the layers on which it depends.
+
+        Layers are given by their identities. `identities` contains the identity of each number
+        that stands for a layer in `columns`.
+        """
         lengths = np.maximum(self.columns["dependencies"], 0)
         layers = np.repeat(identities[self.columns["layer"]], lengths).tolist()
         depends: defaultdict[int, list[int]] = defaultdict(list)

@@ -65,7 +65,10 @@ def scheduler_runs(columns: Columns, register: WorkerRegister) -> Columns:
 
 
 def as_worker_runs(scheduler: Columns) -> Columns:
-    """Return the scheduler's task runs in the form of workers' task runs, as far as known."""
+    """Return the scheduler's task runs in the form of workers' task runs.
+
+    Columns that only workers record are missing.
+    """
     start, stop = scheduler["scheduler_start"], scheduler["scheduler_stop"]
     duration = np.maximum(stop - start, 0.0)
     return {
@@ -177,7 +180,7 @@ def add_helpers(tasks: pd.DataFrame, storage: pd.DataFrame) -> None:
 
 
 def take(columns: Columns, places: Array) -> Columns:
-    """Return the rows `places` of columns. The index -1 gives a row of missing values."""
+    """Return the rows of columns at the indices `places`. An index of -1 gives missing values."""
     known = places >= 0
     taken: Columns = {}
     for name, column in columns.items():

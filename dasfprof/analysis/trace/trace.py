@@ -373,9 +373,10 @@ def once_per_trace(
 
 
 def set_result(trace: Form, analysis: Callable[[Form], Result], result: Result) -> None:
-    """Set the result of an analysis of a trace that is only a time window of a run.
+    """Store the result of an analysis, so that the analysis is not computed for this trace.
 
-    The trace must be the only argument of the analysis.
+    This is for results that a time window of a run cannot provide. The trace must be the only
+    argument of the analysis.
     """
     _results(trace)[(_name(analysis),)] = _stored(trace, result)
 

@@ -39,16 +39,17 @@ class StackNumbers:
         self._writer = ""
 
     def begin_file(self, writer: str) -> None:
-        """Begin a file: its stacks get new numbers.
+        """Begin a file. Its stacks get numbers that no earlier file uses.
 
-        If the file continues the previous file of the same writer, the numbers continue as well.
+        If the previous file has the same `writer`, both files share their numbers instead. An empty
+        `writer` is unknown.
         """
         if not writer or writer != self._writer:
             self._first = self._next
         self._writer = writer
 
     def renumbered(self, batch: Batch) -> Batch:
-        """Return a batch in which stacks have their numbers over all files."""
+        """Return the batch with numbers of stacks that are unique over all files."""
         new: dict[str, Column] = {}
         for name in _NUMBERS.get(batch.name, ()):
             if name in batch.args:
@@ -102,7 +103,7 @@ class JoinedStacks:
 
 
 class UnderWayTables:
-    """Completes the tables of work in progress and of stack samples with stacks and key ids.
+    """Fills in stacks and key ids in the tables of work in progress and of stack samples.
 
     Parameters
     ----------
@@ -125,7 +126,11 @@ class UnderWayTables:
         self.stacks = pd.DataFrame({"frames": pd.Series(frames, dtype=object)})
 
     def complete(self, event: str, columns: Columns) -> None:
-        """Replace numbers of stacks by rows of `stacks`, and lists of keys by tuples of key ids."""
+        """Replace stacks by rows of `stacks`, and lists of keys by tuples of key ids.
+
+        In `columns`, which is changed, a stack is given by its number. The row of an incomplete
+        stack is -1.
+        """
         if event in STACKED and "stack" in columns:
             # If no event has a stack, the rows of all events are -1.
             places = np.searchsorted(self._numbers, columns["stack"])

@@ -99,7 +99,7 @@ class Worker:
         return "worker" if self.label else "host"
 
     def add_process(self, header: dict[str, Any]) -> None:
-        """Add what the header of one of its files contains about its process."""
+        """Add facts about the worker's process, from the header of a file that it wrote."""
         pid = header.get("pid")
         self.boot_id, self.pid = header.get("boot_id"), pid if isinstance(pid, int) else None
         self.job = job_in(header)
@@ -140,7 +140,10 @@ class WorkerRegister:
         return self.id_of("", address, address) if number is None else number
 
     def add_header(self, header: dict[str, Any]) -> int | None:
-        """Add what the header of a worker's file contains, and return the worker's id."""
+        """Add what a file's header contains about the process that wrote the file.
+
+        Return the id of the worker, or None if the process is not a worker.
+        """
         facts, host = header.get("worker"), str(header.get("host", ""))
         if not isinstance(facts, dict):
             if header.get("plugin") == "SchedulerPlugin":
@@ -218,9 +221,9 @@ class WorkerRegister:
         return _categorical([worker.label for worker in self.workers], ids)
 
     def name_hosts(self) -> None:
-        """Set the hosts of workers without files.
+        """Set the hosts of workers without files, as far as these hosts are known.
 
-        The host name is known if other workers at the same host address have files.
+        A host is known if other workers at the same host address have files.
         """
         named: dict[str, set[str]] = {}
         for worker in self.workers:
@@ -254,7 +257,10 @@ class WorkerRegister:
 
 
 def job_in(header: dict[str, Any]) -> dict[str, str] | None:
-    """Return the environment variables that identify a job, from the header of a process's file."""
+    """Return the environment variables that identify a process's job, or None if not recorded.
+
+    `header` is the header of a file that the process wrote.
+    """
     job = header.get("job")
     if not isinstance(job, dict):
         return None
@@ -299,7 +305,8 @@ def with_owners(
     """Add the column ``ours`` to a table of "Host Process" events.
 
     A process belongs to the run if it wrote a file of the run, or if it is a descendant or an
-    ancestor of a process that wrote one. The process that samples is always among the rows.
+    ancestor of a process that wrote one. The worker that samples the processes of its host always
+    has a row, so the ancestors of that worker are known.
 
     Parameters
     ----------
@@ -325,9 +332,9 @@ _HOLDS = 5.0
 def with_host_readings(samples: pd.DataFrame, hosts: Array) -> pd.DataFrame:
     """Copy the latest values of each host to the samples of all workers on the host.
 
-    One worker of each host samples the columns that begin with ``host_``. For all other workers,
-    these columns are NaN. The column ``host_read`` is 1 for the samples of this one worker. `hosts`
-    contains the code of the host of each sample.
+    One worker of each host samples the columns that begin with ``host_``. In `samples`, these
+    columns are NaN for all other workers. The column ``host_read`` is 1 for the samples of this one
+    worker. `hosts` contains the code of the host of each sample.
     """
     names = [name for name in samples if str(name).startswith("host_")]
     read = samples[names].notna().any(axis=1).to_numpy(dtype=bool)
