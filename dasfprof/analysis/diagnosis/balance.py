@@ -269,9 +269,10 @@ def slow_worker(run: RunFigures) -> Iterator[Finding]:
 
 
 def _slow_places(run: RunFigures, excess: Array) -> list[Array]:
-    """Return arrays with the indices of slow workers, slowest first.
+    """Return arrays with the indices of slow workers, most excess seconds first.
 
-    Each array contains one worker, or all workers of a slow host.
+    Each array contains one worker, or all workers of a slow host. `excess` has the seconds of each
+    worker.
     """
     hosts, worked = run.workers.hosts, np.unique(run.slowness.place)
     places: dict[object, list[int]] = {}

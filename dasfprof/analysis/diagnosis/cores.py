@@ -402,7 +402,7 @@ def _covered(run: RunFigures, groups: Groups) -> Array:
 
 
 def most_of(run: RunFigures, rows: Array) -> str:
-    """Return the function that has the most seconds of the task runs `rows`."""
+    """Return the function whose task runs among `rows` took most seconds, without CPU wait."""
     seconds = np.bincount(run.functions.codes[rows], weights=run.working[rows])
     return str(run.function_names[int(seconds.argmax())])
 

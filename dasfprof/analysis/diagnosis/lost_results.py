@@ -374,10 +374,10 @@ def _handling(run: RunFigures, repeated: Array, again: Array) -> float:
 def _computed_inside(run: RunFigures, first: Array) -> tuple[Array, list[str]]:
     """Return the seconds that each task run spent on fused layers that had been computed before.
 
-    The second value is a list with the line that built most of these layers, or an empty list. Dask
-    may fuse the same layer into tasks of several other layers. Two of these tasks compute the same
-    chunk of the fused layer if their keys have equal indices. This does not hold after a layer that
-    selects chunks.
+    `first` is a mask of task runs that did not recompute a result. The second value is a list with
+    the line that built most of these layers, or an empty list. Dask may fuse the same layer into
+    tasks of several other layers. Two of these tasks compute the same chunk of the fused layer if
+    their keys have equal indices. This does not hold after a layer that selects chunks.
     """
     layers, tasks, keys = run.trace.fused_layers, run.trace.tasks, run.trace.keys
     seconds, key_ids = np.zeros(len(tasks)), tasks["key_id"].to_numpy()

@@ -175,7 +175,8 @@ def _calls_meanwhile(run: RunFigures, begins: Array, ends: Array) -> dict[str, A
 def _of_a_known_client(run: RunFigures, rows: Array, begin: Array) -> Array:
     """Return a mask of gaps whose client had submitted a graph before the gap, or is unknown.
 
-    A client does not keep the cluster waiting before its first graph.
+    `rows` are the task runs that ended the gaps, and `begin` is when the gaps began. A client does
+    not keep the cluster waiting before its first graph.
     """
     trace = run.trace
     known = np.ones(len(rows), dtype=bool)
@@ -399,6 +400,8 @@ def slowing_functions(run: RunFigures) -> Iterator[Finding]:
 
 def _excess(run: RunFigures, of_function: Array) -> float:
     """Return the fraction of a function's time that is due to later task runs taking longer.
+
+    `of_function` is a mask of the function's task runs.
 
     If the first third of the task runs is not clearly faster than the last third, the fraction is
     0. Otherwise the task runs are compared with the first tenth of them, because the function

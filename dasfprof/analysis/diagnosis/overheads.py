@@ -234,7 +234,7 @@ def _larger_tasks(run: RunFigures, f: Figures) -> tuple[list[str | Advice], list
 
 
 def _factor(f: Figures) -> float:
-    """Return the factor by which tasks should become larger, or 1 if it is unknown."""
+    """Return the factor from `_larger_chunks` for the size of tasks, or 1 if it is unknown."""
     return float(f.inputs if f.how == "batches" else vars(f).get("factor") or 1)
 
 

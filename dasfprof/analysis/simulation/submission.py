@@ -93,8 +93,9 @@ def find_submissions(run: Run, times: TaskTimes, threads: int) -> tuple[Array, G
 def _is_limited(open_results: Array, others: Array, threads: int) -> bool:
     """Return whether the client limits the number of unfinished results.
 
-    For example, joblib's `pre_dispatch` does this. A client that submitted graphs at a fixed rate
-    would instead leave threads idle, or have a growing number of unfinished results.
+    `open_results` is this number when each graph arrives, and `others` a mask of the graphs to
+    check. For example, joblib's `pre_dispatch` sets such a limit. A client that submitted graphs at
+    a fixed rate would instead leave threads idle, or have a growing number of unfinished results.
     """
     if not others.any():
         return False

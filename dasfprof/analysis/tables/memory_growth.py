@@ -225,7 +225,7 @@ def _results(run: Run, held: HeldResults, titles: Array) -> dict[str, Array]:
 
 
 def _summed(rows: Mapping[str, Sequence[Any] | Array], group: list[str]) -> pd.DataFrame:
-    """Return the sums of rows with equal labels. Sums without any known value are NaN."""
+    """Return the sums of rows with equal values of `group`. Sums of unknown values only are NaN."""
     labels = [rows.get(name, ()) for name in group]
     codes, distinct = pd.factorize(pd.Series(list(zip(*labels, strict=True)), dtype=object))
     groups = Groups(codes, len(distinct))

@@ -174,7 +174,7 @@ def workers(run: Run) -> pd.DataFrame:
         - ``Threads``, ``Memory Limit (MB)``
         - ``Joined (s)``, ``Left (s)``: the scheduler's times since the start of the run. NA if the
           scheduler did not report it. A worker that was present before recording joins at 0
-        - ``Reason``: the scheduler's, in Dask's words
+        - ``Reason``: why it left, in the scheduler's words
         - ``Ended``: exit code, signal, or the nanny's message; empty if unknown
         - ``Task Runs``: number of recorded task runs
 
@@ -250,7 +250,7 @@ def cost(run: Run, by: Spender = "step", price: float | str | None = None) -> pd
           hours of all workers over their lifetimes, see `time_accounting`
         - ``Busy (%)``, by worker: percentage of its hours in which tasks occupied threads
         - ``Share (%)`` of all worker hours
-        - ``Cost``, with a price. ``attrs["currency"]`` is its label
+        - ``Cost``, with a price. ``attrs["currency"]`` is the label of its currency
 
         For findings, the cost is the potential savings in seconds times the mean cost of all
         workers per second, or NA if the savings are unknown. Findings overlap, so they do not add

@@ -50,8 +50,9 @@ def storage(run: Run) -> pd.DataFrame:
         - ``Reading (s)``: their total time, including concurrent requests
         - ``Mean Read (MB)``: bytes per request
         - ``Writes``, ``Written (MB)``, ``Writing (s)``, ``Mean Write (MB)``: the same for writing
-        - ``Unsized Calls``: number of requests with unknown bytes, which are missing above: failed
-          requests, copies of directories, and requests in progress when their task run ended
+        - ``Unsized Calls``: number of requests with unknown bytes, which are not in the columns above. These
+          are failed requests, copies of directories, and requests in progress when their task run
+          ended
 
     Notes
     -----
@@ -227,7 +228,8 @@ def transfers(run: Run, by: By = "worker") -> pd.DataFrame:
 def _others(run: Run, workers: NamedWorkers, column: pd.Series[Any]) -> tuple[Array, Array, Array]:
     """Return the hosts and labels of workers, and the index of the worker in each row of a column.
 
-    Workers that the trace does not list follow those that it lists. Their label is their address.
+    `column` contains the addresses of workers. Addresses that are not in `Trace.workers` are
+    appended to the workers, and are their labels.
     """
     hosts, labels = list(workers.hosts), list(workers.labels)
     known = {

@@ -68,7 +68,7 @@ def line_table(noted: Columns) -> tuple[pd.DataFrame, dict[int, int]]:
 
 
 def _names(table: pd.DataFrame) -> dict[str, str]:
-    """Return the names by which labels of lines refer to files.
+    """Return the name of each file, by path, in labels of lines such as ``a.py:3``.
 
     A notebook cell has the name that Jupyter shows. Any other file has its base name if that is
     unique.

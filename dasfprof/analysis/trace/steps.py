@@ -151,7 +151,10 @@ class LayerSteps:
         return built_in
 
     def _at(self, numbers: Array, times: Array) -> Array:
-        """Return a number that combines layer and time, for sorting and searching."""
+        """Return integers that combine layers and times, for sorting and searching.
+
+        `numbers` contains a number for each layer.
+        """
         since = np.nan_to_num((times - self._begin) * 1e6, nan=0.0, posinf=0.0, neginf=0.0)
         return (numbers << _TIME_BITS) + np.clip(since, 0, (1 << _TIME_BITS) - 1).astype(np.int64)
 
@@ -397,7 +400,7 @@ class TaskSteps:
         return make_categorical(step.astype(np.int32), list(self._codes))
 
     def _annotated(self, runs: Columns) -> Array:
-        """Return the step that the user's annotations of each task run contain, or -1."""
+        """Return the code of the step in the user's annotations of each task run, or -1."""
         unknown = np.full(len(runs["key_id"]), -1, dtype=np.int64)
         if "annotations" not in runs:
             return unknown

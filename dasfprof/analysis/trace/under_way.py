@@ -145,8 +145,8 @@ def places_not_ended(
 ) -> Array:
     """Return, for each task run whose end is unknown, the index of its last row in `history`.
 
-    An end is also known if only the scheduler recorded it, for example because the worker was
-    killed.
+    `history` has the task runs that were in progress at the times of snapshots. An end is also
+    known if only the scheduler recorded it, for example because the worker was killed.
     """
     last = history.drop_duplicates(RUN, keep="last")
     # Such a task was released while it waited for its inputs, so it never ran.
