@@ -272,7 +272,7 @@ class TaskLines:
         """Replace in `lines` the line of each task that contains fused layers by a group of lines.
 
         `layer` is the layer of each task, and `arrival` the arrival of its graph. Tasks in the mask
-        `go_on` contain no fused layers, because they use results of their own layer.
+        `go_on` contain no fused layers, because they use results of the same layer.
         """
         if not self._fused:
             return
