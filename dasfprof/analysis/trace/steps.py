@@ -246,7 +246,7 @@ class RunGraphs:
         return np.where(graph >= 0, graph, self.of_keys[runs["key_id"]])
 
     def _recorded(self, runs: Columns) -> Array:
-        """Return the row of each task run's graph, or -1 if it was not recorded for this run."""
+        """Return the row of each task run's graph, or -1 if that graph was not recorded."""
         if "graph" not in runs:
             return np.full(len(runs["key_id"]), -1, dtype=np.int64)
         ids = np.nan_to_num(runs["graph"].astype(float), nan=-1.0).astype(np.int64)
