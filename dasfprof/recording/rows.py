@@ -19,7 +19,10 @@ SchemaRow = tuple[Schema, tuple[Any, ...]]
 
 
 def fold_rows(rows: Sequence[SchemaRow]) -> Folded:
-    """Return the rows grouped by schema, and the positions that the rows have in `rows`."""
+    """Return, for each schema in `rows`, an item with the schema, its rows, and their positions.
+
+    The positions are those in `rows`.
+    """
     by_schema: dict[Schema, tuple[list[tuple[Any, ...]], list[int]]] = {}
     for position, (schema, row) in enumerate(rows):
         rows_of_schema, positions = by_schema.setdefault(schema, ([], []))

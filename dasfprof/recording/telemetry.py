@@ -125,7 +125,10 @@ class RunMetrics:
 
 
 def _samples_of(document: dict[str, Any]) -> Iterator[Sample]:
-    """Yield the values of metrics that come from an analysis. See `dasfprof.handles.live`."""
+    """Yield the values of metrics that come from an analysis.
+
+    `document` is the JSON object that ``python -m dasfprof.handles.live metrics`` prints.
+    """
     yield "dasfprof_analysed_timestamp_seconds", (), document["analysed"]
     yield "dasfprof_analysis_duration_seconds", (), document["seconds"]
     counts: Counter[tuple[str, ...]] = Counter()

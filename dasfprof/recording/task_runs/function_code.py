@@ -153,9 +153,10 @@ def _fold(notes: Sequence[tuple[float, str, list[tuple[str, CodeType]]]]) -> Fol
 
 
 def _described(code: CodeType) -> tuple[str, int, str | None, str | None]:
-    """Return the file, the first line and the source of code, and the reason for a missing source.
+    """Return where code is defined, its source, and the reason if there is no source.
 
-    The source is None if it is missing, and the reason is None if there is a source.
+    The items of the result are the file, the number of the first line, the source and the reason.
+    Either the source or the reason is None.
     """
     file, line = code.co_filename, code.co_firstlineno
     if of_library(file):

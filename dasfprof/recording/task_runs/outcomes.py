@@ -77,7 +77,7 @@ def unsent_tasks(
     Parameters
     ----------
     waiting
-        By key: the time and the stimulus at which the task became known.
+        The time and the stimulus at which each task became known, by key.
     tasks
         The scheduler's tasks by key.
     """
@@ -102,7 +102,7 @@ def remove_step(annotations: Any, tasks: Mapping[Any, Any]) -> Any:
     Parameters
     ----------
     annotations
-        The graph's annotations. By the name of the annotation: a dict of values by key.
+        The graph's annotations by name. Each annotation is a dict of values by key.
     tasks
         The scheduler's tasks by key.
     """

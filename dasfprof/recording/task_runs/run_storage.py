@@ -46,7 +46,8 @@ class RunStorage:
     guard
         Handles errors.
     local
-        Its attribute ``helper`` is the `ThreadFile` of a thread that computes for task runs.
+        Data of the calling thread. If the thread has computed for a task run, the attribute
+        ``helper`` is the thread's `ThreadFile`.
     """
 
     def __init__(self, guard: HookGuard, local: threading.local) -> None:

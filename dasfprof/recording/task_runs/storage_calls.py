@@ -37,9 +37,9 @@ _served: ContextVar[RunStorage | Literal[False] | None] = ContextVar("dasfprof",
 
 @contextlib.contextmanager
 def _serving(run: RunStorage | Literal[False]) -> Iterator[None]:
-    """Set the task run for which the context of this thread or coroutine works.
+    """Return a context manager in which requests count for a task run.
 
-    If `run` is False, no requests are counted.
+    These are the requests of this thread or coroutine. If `run` is False, no requests are counted.
     """
     token = _served.set(run)
     try:

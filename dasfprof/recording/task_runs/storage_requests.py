@@ -113,7 +113,8 @@ def family(base: type) -> Iterator[type]:
 def hooks(around: Around, around_read: Around, new: Callable[..., Any]) -> Iterator[Hook]:
     """Yield the hooks on the libraries that the program has imported.
 
-    `around(kind)` returns a function that wraps methods with requests of this kind.
+    `around(kind)` takes a `RequestKind`, and returns a function that wraps methods. Each call of
+    such a method is a request of this kind.
     `around_read(store_of)` returns a function that wraps methods that return data from a store.
     `store_of` returns the name of the store to which an object belongs, or None if its requests are
     not counted. `new` wraps functions that create objects or classes.
@@ -191,9 +192,10 @@ def _value(args: _Args, kwargs: _Kwargs) -> BytesOf:
 
 
 def _file(position: int, name: str) -> Callable[[_Args, _Kwargs], BytesOf]:
-    """Return a function for the field `size` of requests that copy from or to a local file.
+    """Return the field `size` of a `RequestKind` for requests that copy from or to a local file.
 
-    The argument at this position or with this name is the path of the local file.
+    The argument at this position or with this name is the path of the local file. The size of that
+    file is the number of bytes of the request.
     """
 
     def size_of(args: _Args, kwargs: _Kwargs) -> int | None:
@@ -211,9 +213,10 @@ def _range(args: _Args, kwargs: _Kwargs) -> str | None:
 
 
 def _uploaded(args: _Args, kwargs: _Kwargs) -> BytesOf:
-    """Return the function that returns the number of uploaded bytes.
+    """Return a function that takes an upload's result, and returns the number of uploaded bytes.
 
-    The uploaded block is in the file's buffer before the request.
+    `args` and `kwargs` are the arguments of the upload. The upload has not started yet, so the
+    file's buffer still contains the block.
     """
     before = _buffered(args[0])
 
@@ -300,9 +303,9 @@ def _store_of_array(array: Any) -> str | None:
 
 
 def _chunk(_args: _Args, _kwargs: _Kwargs) -> BytesOf:
-    """Return the function that returns the number of bytes that were read.
+    """Return a function that takes the result of a request, and returns the number of bytes read.
 
-    A missing object stands for fill values, and counts as 0 bytes.
+    The result is None if the object is missing, which stands for fill values. It counts as 0 bytes.
     """
     return lambda result: 0 if result is None else len(result)
 
@@ -334,11 +337,12 @@ def _assigned(args: _Args, kwargs: _Kwargs) -> BytesOf:
 
 
 def _stored_chunks(args: _Args, _kwargs: _Kwargs) -> str | None:
-    """Return hashes of the stored chunks that a selection of integers and slices reads.
+    """Return hashes of the stored chunks that a selection of a dataset reads, separated by spaces.
 
     At most `MOST_ITEMS` chunks are included. If the selection contains the complete dataset, return
-    the hash of the dataset. Return None if all chunks of the selection fit into the cache of HDF5,
-    because HDF5 need not read these chunks again.
+    the hash of the dataset. Return None for a small dataset, and for selections that contain
+    something other than integers and slices. Also return None if all chunks of the selection fit
+    into the cache of HDF5, because HDF5 need not read these chunks again.
     """
     dataset, selection = args[:2]
     chunks, selection = dataset.chunks, selection if type(selection) is tuple else (selection,)

@@ -36,7 +36,8 @@ class FlatNotes:
     fields
         The names of a note's fields, in the order of its items.
     make_columns
-        Converts the items by field into the schema's columns by name.
+        A function that receives the items of the notes by field. It returns the columns of the
+        rows by name.
     guard
         Handles the error if a note cannot be converted. The other notes are still converted.
     """
@@ -59,7 +60,10 @@ class FlatNotes:
             yield self._schema, rows, range(len(rows))
 
     def _columns(self, notes: list[Any]) -> list[Sequence[Any]]:
-        """Return the columns of notes. Notes that cannot be converted are left out."""
+        """Return the columns of the rows into which notes are converted, in the schema's order.
+
+        Notes that cannot be converted are left out. The list is empty if no notes remain.
+        """
         width = len(self._fields)
         try:
             fields = {name: notes[at::width] for at, name in enumerate(self._fields)}
@@ -108,7 +112,11 @@ class ClockCorrections:
         self.of_earlier: dict[Any, int] = {}
 
     def change(self, correction: float, running: Iterable[Any]) -> None:
-        """Set the current correction (seconds). `running` has the keys of the running tasks."""
+        """Set the current correction (seconds).
+
+        `running` has the keys of the running tasks. For each of these tasks, the number of the
+        correction that was current when the task got its thread is stored.
+        """
         for key in running:
             self.of_earlier.setdefault(key, self.number)
         self.current = correction
@@ -224,9 +232,12 @@ class TaskNotes(FlatNotes):
         """Return the start of a task run on the worker's clock, and the duration of the task run.
 
         Dask has no times of a task run that was rescheduled, or that failed before its function was
-        called. Such a task run starts when it got a thread. For coroutines, `correction` is None,
-        so Dask's correction of the clock with the given number is used. A heartbeat may have
-        changed the correction before Dask read it, so `executing` and `done` limit the start.
+        called. Such a task run starts when it got a thread (`executing`).
+
+        For coroutines, `correction` is None. Then the correction with the given number is used, or
+        the earliest later one that is stored. That number was current when the task got a thread,
+        but a heartbeat may have changed the correction before Dask read it. Therefore, the start is
+        moved so that the task run ends by `done`, but not to a time before `executing`.
         """
         if start is None or stop is None:
             start = executing or done
@@ -332,7 +343,7 @@ def _task_run_columns(runs: Fields) -> dict[str, Any]:
 
 
 def _without_marks(annotations: dict[str, Any] | None) -> dict[str, Any]:
-    """Return annotations without the marks that recordings add to tasks for workers."""
+    """Return annotations without those with which recordings tell workers that a task is hidden."""
     if annotations and any(name.startswith(MARK) for name in annotations):
         annotations = {key: annotations[key] for key in annotations if not key.startswith(MARK)}
     return annotations or _NO_ANNOTATIONS

@@ -81,7 +81,7 @@ def run_queue_seconds(
     Parameters
     ----------
     reading
-        The reading of the task.
+        The `Reading` of the task run, or None if there is none.
     duration, cpu
         The task's duration and CPU time in seconds. If the thread's file was not read at the
         start of the task, the result is at most the difference between duration and CPU time.
@@ -105,7 +105,8 @@ def cpu_seconds(reading: Reading | None, start: float | None, stop: float | None
     """Return the CPU seconds of a task's thread, or None if they were not read.
 
     If the thread's file was not read at the start of the task, the result includes up to `STALE`
-    seconds before the start.
+    seconds before the start. The result is at most the time between `start` and `stop`, which are
+    the task's times. It is None if one of these is None.
     """
     if type(reading) is not tuple or reading[1] is None or start is None or stop is None:
         return None
@@ -118,9 +119,9 @@ def correction_of(reading: Reading | None) -> float | None:
 
 
 class ThreadFile:
-    """The open file of one thread, with the text that was last read.
+    """The kernel's file with the CPU waits of one thread, and the text that was last read from it.
 
-    The file is closed when the last reference to the object is gone.
+    The file stays open. It is closed when the last reference to the object is gone.
     """
 
     __slots__ = ("cpu", "descriptor", "last", "read_at", "was_brief")
@@ -172,9 +173,10 @@ class RunQueue:
         self._stopped = False
 
     def wrap(self, run: Run) -> Run:
-        """Return a wrapper of a function that runs a task. The wrapper stores the `readings`.
+        """Return a wrapper of a function that runs a task.
 
-        The task is the first argument of both functions.
+        The wrapper stores a `Reading` for each task run in `readings`. The task is the first
+        argument of both functions.
         """
 
         @functools.wraps(run)
@@ -237,9 +239,10 @@ class RunQueue:
 
 
 def open_thread_file(exists: bool = True) -> ThreadFile:
-    """Return the `ThreadFile` of the calling thread. If there is no file, its text is None.
+    """Return the `ThreadFile` of the calling thread.
 
-    If `exists` is False, no file is opened.
+    If the kernel has no such file, or if `exists` is False, the method `read` of the result returns
+    None.
     """
     descriptor = None
     if exists:

@@ -1,6 +1,6 @@
-"""`Pulse`, a thread that takes snapshots, and `ClientUnderWay`, for a client's main thread.
+"""`Pulse`, a thread that takes snapshots, and `ClientUnderWay`, which writes a client's snapshots.
 
-`Repeats` decides which snapshots are written.
+The snapshots of a client show its main thread. `Repeats` decides which snapshots are written.
 """
 
 from __future__ import annotations

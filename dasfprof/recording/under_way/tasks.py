@@ -50,7 +50,7 @@ def watch_worker(
 
 
 class _Task:
-    """State of a task that earlier snapshots have shown."""
+    """Facts from the earlier snapshots of one unfinished task."""
 
     __slots__ = ("busy", "repeats", "row", "seen")
 
@@ -141,7 +141,9 @@ class TasksUnderWay:
     def _leave(self, identity: tuple[Any, str | None]) -> None:
         """Forget a task that the last snapshot no longer contains.
 
-        The event of its task run records how the task ended.
+        `identity` has the key and the thread of the task. If the task only fetched inputs and was
+        never executed, write a row about its end. Otherwise, the event of the task run records how
+        the task ended.
         """
         task = self._tasks.get(identity[0])
         # A waiting task may be missing only because a snapshot has a maximum number of tasks.
@@ -153,5 +155,8 @@ class TasksUnderWay:
             self._release(row)
 
     def _release(self, row: dict[str, Any]) -> None:
-        """Write the end of a task that was never executed, and therefore has no task run."""
+        """Write the end of a task that was never executed, and therefore has no task run.
+
+        `row` is the row of the last snapshot that contained the task.
+        """
         self._rows.write(TASK_UNDER_WAY, {**row, "state": RELEASED, "waits_keys": []})
