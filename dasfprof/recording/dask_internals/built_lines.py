@@ -160,7 +160,9 @@ class ExpressionBuilders:
 
         If Dask changes an expression below a part, the name of the part changes, too. For example,
         Dask may push a selection of columns through the part. Since the part still does the same
-        work, it has the builders of a part of the same kind in `before`, or otherwise `builders`.
+        work, it has the builders of a part of the same kind in the earlier expression `before`, or
+        otherwise `builders`. If `twin`, the part at the same position in `before`, is of the same
+        kind, its builders are preferred.
         """
         known = self._known.get(part._name)
         if known is not None:

@@ -178,8 +178,9 @@ def values_in(graph: Any, tasks: int) -> Iterator[tuple[str, Any, int]]:
     """Yield the values in a graph.
 
     Each item has the value's owner (see `_Part`), the value, and the number of tasks that the value
-    represents. In a large layer, only some values are visited. The search enters only Dask's
-    specifications and expressions, containers, and partial functions.
+    represents. For the function of a `Client.map`, this number is `tasks`. In a large layer, only
+    some values are visited. The search enters only Dask's specifications and expressions,
+    containers, and partial functions.
     """
     pending = [_Part(graph)]
     for _ in range(_MOST_PARTS):
@@ -194,7 +195,10 @@ def values_in(graph: Any, tasks: int) -> Iterator[tuple[str, Any, int]]:
 
 
 def _within(part: _Part, tasks: int) -> Iterable[_Part] | None:
-    """Return the parts within a part, or None if the part is a value."""
+    """Return the parts within a part, or None if the part is a value.
+
+    See `values_in` for `tasks`.
+    """
     node, value, kind = names.CODE.find("GraphNode"), part.value, type(part.value)
     if part.of_task and kind in _CONTAINERS and _is_value(value, node):
         return None
@@ -236,8 +240,9 @@ def _within(part: _Part, tasks: int) -> Iterable[_Part] | None:
 def _is_value(value: Any, node: Any) -> bool:
     """Return whether a container in a task counts as a value, instead of being entered.
 
-    It does if it has many items, or if it is large and contains no specifications of Dask. This
-    does not apply to containers outside of tasks, which contain keys, or arguments of many tasks.
+    A container is a value if it has many items, or if it is large and contains no specifications of
+    Dask. Containers outside of tasks must not be passed to this function. They are always entered,
+    because they contain either keys, or the arguments of many tasks.
     """
     if len(value) > _MOST_OF_A_LAYER:
         return True

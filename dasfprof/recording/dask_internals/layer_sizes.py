@@ -143,7 +143,10 @@ def _of_layer(layer: BuiltLayer) -> BuiltLayer:
 
 
 def _of_array(layer: BuiltLayer, lengths: Any, dtype: Any) -> BuiltLayer:
-    """Return the layer of an array with the bytes of the array's chunks, if these are known."""
+    """Return a layer with the bytes of an array's chunks, or with the reason why they are unknown.
+
+    `lengths` has, for each axis, the lengths of the chunks.
+    """
     chunks = prod(len(axis) for axis in lengths)
     layer = replace(layer, chunks=chunks, tasks=chunks, lengths=lengths)
     if dtype is None or dtype.hasobject:
@@ -236,7 +239,7 @@ def _is_fixed(dtype: Any) -> bool:
 
 
 def rows_of(part: Any) -> np.ndarray | None:
-    """Return the number of rows of each partition, or None if unknown."""
+    """Return the number of rows of each partition of an expression, or None if unknown."""
     rows = _rows(part, {})
     return None if rows is None or rows.are_bounds else rows.rows
 

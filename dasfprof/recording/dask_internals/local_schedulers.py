@@ -45,7 +45,10 @@ _NAME = "get_async"
 
 @dataclass(slots=True)
 class Run:
-    """A task run: times from the computing process, and facts from the process that ran it."""
+    """A task run, with times from the process that called the scheduler.
+
+    The facts are from the process that ran the task.
+    """
 
     facts: TaskFacts
     #: Unix times: the computation started; the last input of the task was ready; the pool received
@@ -127,9 +130,11 @@ class Compute:
         return expected
 
     def _receive(self, expected: Future[Any], keys: list[Any], future: Future[Any]) -> None:
-        """Pass on the results of a batch, and record the facts about its tasks.
+        """Pass the results of a batch on to the scheduler, and record the facts about its tasks.
 
-        The process that ran the batch has sent the facts together with the results.
+        `future` has both, because the process that ran the batch has sent them together. `expected`
+        is the future that the scheduler waits for. If the batch failed, the tasks in `keys` are
+        recorded as failed.
         """
         try:
             results, runs = future.result()
@@ -206,7 +211,10 @@ def _observing(scheduler: str, original: Any, patch: Patch) -> Any:
 
 
 def _begin(scheduler: str, args: tuple[Any, ...]) -> Compute | None:
-    """Return the computation that starts, or None if the computation is not observed."""
+    """Return the computation that starts, or None if the computation is not observed.
+
+    `args` are the arguments of Dask's `get_async`.
+    """
     try:
         listeners = _listeners.all
         if not listeners or len(args) < 4 or in_task() or os.getpid() != _pid or _in_worker():

@@ -29,10 +29,10 @@ _Filters = list[tuple[str, str, Any]]
 
 
 def skippable_reads(expressions: Iterable[Any]) -> Iterator[tuple[str, _Filters, int, int]]:
-    """Yield filters that the Parquet read before them could apply, and thereby skip row groups.
+    """Yield filters that a Parquet read could apply itself, and thereby skip row groups.
 
-    Each item has the name of the filter's layer, the value for the argument ``filters``, the number
-    of row groups that the read would skip, and the number of all row groups.
+    Each item has the name of the filter's layer, the value for the read's argument ``filters``, the
+    number of row groups that the read would skip, and the number of all its row groups.
     """
     for part in expressions:
         if type(part).__name__ == "Filter":
@@ -53,10 +53,11 @@ def skippable_reads(expressions: Iterable[Any]) -> Iterator[tuple[str, _Filters,
 
 
 def late_selections(expressions: Iterable[Any]) -> Iterator[tuple[str, list[str], int]]:
-    """Yield selections of columns that follow a selection of rows of a read.
+    """Yield an item for each Parquet read that could read fewer columns.
 
-    Each item has the name of the layer that selects the columns, the names of the columns that are
-    used, and the number of columns that are read.
+    The program selects columns of these reads only after it has selected rows. Each item has the
+    name of the layer that selects the columns, the names of the columns that are used, and the
+    number of columns that are read.
     """
     takers: dict[str, list[Any]] = {}
     expressions = list(expressions)

@@ -170,8 +170,9 @@ class SharedPatches:
     Parameters
     ----------
     hooks
-        Returns the hooks. Called for the first user and by `place_more`. Hooks that are already
-        placed, and hooks on missing attributes, are left out.
+        Returns the hooks. A hook is an object, the name of an attribute, and a function that wraps
+        the attribute. Called for the first user and by `place_more`. Hooks that are already placed,
+        and hooks on missing attributes, are left out.
     removed
         Called when the last user has left, after the patches are removed.
     """

@@ -29,7 +29,8 @@ _PLAIN = (int, float, str, bytes, bool, type(None))
 class SentLayer:
     """The tasks of a layer of a graph.
 
-    Tasks that have text as keys do not name their layer. They are grouped by function and line.
+    A task with a text as key does not name its layer. Such tasks form one `SentLayer` if they have
+    the same function and the same line.
     """
 
     #: Name of the layer. None for tasks that have text as keys.

@@ -81,7 +81,8 @@ class _Spent:
         """Return the seconds and the CPU seconds between two readings of a thread's usage.
 
         `seconds` is the elapsed time as Dask measures it. If the thread did not sleep meanwhile,
-        the seconds are at most the CPU seconds. It only waited for a core in the remaining time.
+        the returned seconds are limited to the CPU seconds, because in the rest of `seconds` the
+        thread only waited for a core.
         """
         cpu = after[0] - before[0]
         return cls(seconds if after[1] != before[1] else min(seconds, cpu), cpu)
@@ -96,8 +97,8 @@ def _timing_results(
 ) -> Any:
     """Return a wrapper of the worker's handler that serializes results.
 
-    `listener` has one item: the worker's tasks, the function that writes rows, and the guard. It is
-    empty after the observation has stopped.
+    `listener` contains a tuple: the worker's tasks, the function that writes rows, and the guard.
+    After the observation has stopped, `listener` is empty.
     """
     meter = names.RECEIVING.find("context_meter")
 

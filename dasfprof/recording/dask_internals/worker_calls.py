@@ -199,8 +199,8 @@ def has_metering() -> bool:
 def listen(worker: Any, observe: Callable[[Any, Any], None], guard: HookGuard) -> Patch | None:
     """Call `observe` with the outcome of each task run and transfer, and with Dask's metrics of it.
 
-    It is called before the worker handles the metrics. The method `_finalize_metrics` is replaced
-    only on this worker. The guard handles errors that `observe` raises.
+    `observe` is called before the worker handles the metrics. The method `_finalize_metrics` is
+    replaced only on this worker. The guard handles errors that `observe` raises.
 
     Returns
     -------

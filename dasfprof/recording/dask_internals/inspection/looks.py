@@ -44,10 +44,10 @@ def look_at_scheduler(dask_scheduler: Any) -> dict[str, Any]:
     Returns
     -------
     dict
-        The entries of `scheduler_view`; ``host``; ``time``; ``quiet``: seconds since a task started
-        or ended, or None if unknown; ``failed``: tasks that failed and are not retried, as dicts
-        with ``key, function, message, worker, dependents``; ``runs``: the directory and the id of
-        each run that is being recorded.
+        The entries of `scheduler_view`, and ``host``, ``time``, ``quiet`` (seconds since a task
+        started or ended, or None if unknown), ``failed`` and ``runs``. ``failed`` lists the tasks
+        that failed and are not retried, as dicts with ``key, function, message, worker,
+        dependents``. ``runs`` has the directory and the id of each run that is being recorded.
     """
     return {
         **scheduler_view(dask_scheduler),
@@ -125,9 +125,10 @@ async def look_at_workers(
     Returns
     -------
     dict
-        By address, a dict. If the worker answered, it has ``view`` (see `look_at_worker`).
-        Otherwise, it has ``silence`` (the reason) and, if known, ``process`` (the state of the
-        worker's process, see `processes.process_state`) and the process's ``host``.
+        A dict for each worker, by the worker's address. If the worker answered, the worker's dict
+        has ``view`` (see `look_at_worker`). Otherwise, it has ``silence`` (the reason) and, if
+        known, ``process`` (the state of the worker's process, see `processes.process_state`) and
+        the process's ``host``.
     """
 
     async def ask(worker: Any) -> dict[str, Any]:
@@ -213,11 +214,11 @@ async def look_at_worker(keys: list[Any], pause: float, dask_worker: Any) -> dic
     Returns
     -------
     dict
-        The entries of `worker_view`; ``host``; ``pause``: seconds between the snapshots. ``known``
-        also includes each of `keys` that the worker knew at one of the snapshots. For each task,
-        ``unchanged`` is whether the task's stack was the same in both snapshots. ``cpu`` is the CPU
-        seconds of the task's thread between the snapshots, and ``waited`` the seconds that it
-        waited for a core, or None if unknown.
+        The entries of `worker_view`, and ``host`` and ``pause`` (seconds between the snapshots).
+        ``known`` also includes each of `keys` that the worker knew at one of the snapshots. For
+        each task, ``unchanged`` is whether the task's stack was the same in both snapshots. ``cpu``
+        is the CPU seconds that the task's thread used between the snapshots. ``waited`` is the
+        seconds that the thread waited for a core meanwhile. Both are None if unknown.
     """
     cpu: dict[Any, float] = {}
     known = _known(dask_worker, keys)

@@ -46,8 +46,9 @@ async def process_state(pid: int | None) -> str | None:
     Returns
     -------
     str or None
-        ``stopped``; ``gone``; ``busy``: one thread computes or is runnable, and all other threads
-        sleep; ``idle``: all threads sleep. None for any other state, and if the state is unknown.
+        ``stopped``, ``gone``, ``busy`` (one thread computes or is runnable, and all other threads
+        sleep) or ``idle`` (all threads sleep). None for any other state, and if the state is
+        unknown.
     """
     if not os.path.isdir(f"{PROC}/self/task"):
         return None
@@ -72,8 +73,8 @@ async def process_state(pid: int | None) -> str | None:
 def _judge(before: Threads, after: Threads, ready: set[str], seconds: float) -> str | None:
     """Return the state that two readings of the threads show, or None if it is not clear.
 
-    `ready` has the threads that were runnable at all readings so far. `seconds` is the time between
-    the two readings.
+    `ready` has the ids of the threads that were runnable at all readings so far. `seconds` is the
+    time between the two readings.
     """
     if not after:
         return "gone"
@@ -90,12 +91,12 @@ def _judge(before: Threads, after: Threads, ready: set[str], seconds: float) -> 
 
 
 def _ready(threads: Threads) -> set[str]:
-    """Return the names of the threads that run or are runnable."""
+    """Return the ids of the threads that run or are runnable."""
     return {name for name, thread in threads.items() if thread.letter == "R"}
 
 
 def _threads(pid: int | None) -> Threads:
-    """Return the threads of a process, or an empty dict if the process has ended."""
+    """Return the threads of a process by id. The dict is empty if the process has ended."""
     by_name: Threads = {}
     try:
         threads = os.listdir(f"{PROC}/{pid}/task")

@@ -61,7 +61,11 @@ def frames_of_coroutine(coroutine: Any) -> list[FrameType]:
 
 
 def stack_of(frames: list[FrameType]) -> Stack:
-    """Return the stack of frames. Frames that only run a task's graph are left out."""
+    """Return the `Stack` that describes the given frames.
+
+    Frames that only run a task's graph are left out. If more than `MOST_FRAMES` frames remain,
+    those in the middle are left out.
+    """
     shown = [frame for frame in frames if not frame.f_code.co_filename.endswith(_PLUMBING)]
     if len(shown) > MOST_FRAMES:
         half = MOST_FRAMES // 2

@@ -92,8 +92,10 @@ def finished_tasks(scheduler: Any, before: Finished) -> Finished:
     """Return by function the numbers of succeeded and failed tasks, and the compute seconds.
 
     The scheduler counts all tasks since its start, including tasks that it has forgotten. `before`
-    is subtracted from the counts. Scattered data does not count. If there are more than
-    `MOST_FUNCTIONS` functions, the first functions are added up as `OTHERS`.
+    is subtracted from the counts.
+
+    Scattered data does not count. If there are more than `MOST_FUNCTIONS` functions, those that the
+    scheduler met first are added up as `OTHERS`.
     """
     finished: Finished = {}
     for name, prefix in list(scheduler.task_prefixes.items()):
@@ -136,9 +138,10 @@ def restrictions(task: Any) -> dict[str, Any]:
 
 
 def unmet(task: Any, scheduler: Any) -> str:
-    """Return a description of the restriction of a task that no worker meets.
+    """Return the reason why no worker can run a task, as a text.
 
-    The text is empty if there are workers and the task has no restrictions.
+    The text names the restriction that no worker meets. It is empty if there are workers and the
+    task has no restrictions.
     """
     workers = list(scheduler.workers.values())
     if not workers:
@@ -211,7 +214,8 @@ def tasks_under_way(worker: Any, older_than: float, cpu: dict[Any, float]) -> li
     -------
     list of dict
         ``key, run_id, state, since, thread, cpu, thread_state, stack, waits_in, waits_for,
-        waits_keys``. ``stack`` is a `stacks.Stack`. It is empty for tasks that are fetching inputs.
+        waits_keys``. These are columns of the event `TASK_UNDER_WAY`. ``stack`` is a
+        `stacks.Stack`. It is empty for tasks that are fetching inputs.
     """
     now = time.time()
     in_threads = _threads(worker, cpu)
@@ -276,7 +280,10 @@ def _row(worker: Any, key: Any, frames: list[FrameType]) -> dict[str, Any]:
 
 
 def _coroutines(worker: Any, in_threads: set[Any], since: float) -> list[dict[str, Any]]:
-    """Return the coroutine tasks on the worker's event loop that did not start after `since`."""
+    """Return the coroutine tasks on the worker's event loop that did not start after `since`.
+
+    `in_threads` has the keys of tasks that run in threads. These are left out.
+    """
     keys = [
         key
         for key in [getattr(task, "key", task) for task in list(worker.state.executing)]
