@@ -65,7 +65,7 @@ class ProgramThread(ClientThread):
 
 
 class SchedulerFile:
-    """Writes graphs and tasks of local schedulers to a file with the form of a scheduler's file.
+    """Writes graphs and tasks of local schedulers to a file like that of a cluster's scheduler.
 
     Parameters
     ----------
@@ -251,7 +251,10 @@ class LocalRecorder:
             self._scheduler.ended(compute, run, run_id, tasks.address)
 
     def computed(self, compute: Compute, error: BaseException | None) -> None:
-        """Record an ended computation as a call of the program."""
+        """Record that a computation has ended, and that the program waited for it in a Dask call.
+
+        `error` is not used.
+        """
         if self._scheduler is not None:
             self._scheduler.end(compute)
         seconds = max(time() - compute.began, 0.0)

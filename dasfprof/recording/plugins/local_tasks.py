@@ -1,4 +1,4 @@
-"""`LocalTasks`: writes task runs of Dask's local schedulers to files with a worker's form."""
+"""`LocalTasks`: records task runs of Dask's local schedulers in files like those of workers."""
 
 from __future__ import annotations
 

@@ -85,9 +85,9 @@ class WorkerProfiler(WorkerPlugin):
             self.sender = send_files_of_worker(self.settings, worker, databases)
 
     def end_with(self, ending: dict[str, Any]) -> None:
-        """Set the reason why the run ends without a request. It is written at the end of the files.
+        """Set the reason why the run ended, for a run whose end nobody requested.
 
-        See `TraceWriter.ending`.
+        It is written at the end of the files. See `TraceWriter.ending`.
         """
         for database in self._databases:
             database.writer.ending = ending

@@ -228,10 +228,11 @@ Values = tuple[float, int, int]
 
 
 class DeviceMemoryProbe:
-    """Reads how many results a worker has in device memory, host memory and on disk.
+    """Reads how many results a worker has in device memory, in host memory and on disk.
 
-    It also counts the moves of results between these. The probe yields no rows if the worker's data
-    is not a `DeviceHostFile` of dask-cuda.
+    It also reads the bytes of the results in the two memories, and counts the moves of results
+    between these places. The probe yields no rows if the worker's data is not a `DeviceHostFile` of
+    dask-cuda.
 
     Parameters
     ----------
@@ -302,9 +303,9 @@ def _size(stored: Any) -> int:
 
 
 def _weight(buffer: Any) -> float | None:
-    """Return the bytes of results in the fast memory of a buffer, or None if they are not counted.
+    """Return the bytes of results in the attribute ``fast`` of a zict buffer, or None if unknown.
 
-    Dask does not count these bytes if the fast memory has no limit.
+    Dask does not count these bytes if the buffer has no limit.
     """
     weight = getattr(getattr(buffer, "fast", None), "total_weight", None)
     return None if weight is None else float(weight)

@@ -43,7 +43,7 @@ class DiskProbe:
 
     Network file systems are left out, because a server that is down would block the monitor's
     thread forever. The file system of the worker's local directory is read in any case, because the
-    worker depends on it too.
+    worker cannot work either if that server is down.
 
     Parameters
     ----------
@@ -82,11 +82,11 @@ class DiskProbe:
                 yield device, None, None, 0, *_NO_SPACE, *_counted(counter)
 
     def _mounted(self) -> dict[str, tuple[str, str, int]]:
-        """Return a dict by device name, with the device's mount point, file system, and a flag.
+        """Return the mount point, the file system and a flag of each disk, by name of the device.
 
-        The flag is 1 for the disk of the worker's local directory, otherwise 0. For this
-        disk, the mount point above the local directory is returned. If another device has several
-        mount points, the shortest of them is returned.
+        The flag is 1 for the disk of the worker's local directory, otherwise 0. The mount point of
+        this disk is the one that contains the local directory. If another disk has several mount
+        points, the shortest of them is returned.
         """
         spilled_to = max(
             (part for part in psutil.disk_partitions(all=True) if self._holds(part.mountpoint)),

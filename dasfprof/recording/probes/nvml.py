@@ -119,7 +119,8 @@ def _in_cuda_order(
 ) -> tuple[Sequence[Device], GpuMatch | None]:
     """Return all devices in CUDA's order, and how this function determined the order.
 
-    If only CUDA knows the order, return an empty sequence and None.
+    `order` is the value of ``CUDA_DEVICE_ORDER``. If only CUDA knows the order, return an empty
+    sequence and None.
     """
     on_bus = sorted(installed, key=lambda device: device.position)
     if len(on_bus) == 1:
