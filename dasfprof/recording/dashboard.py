@@ -1,6 +1,7 @@
 """The page of a run on Dask's dashboard.
 
-A separate process reads the run's files for the page. It exists only while somebody views the page.
+A separate process reads the run's files for the page. The process exists only while somebody views
+the page.
 """
 
 from __future__ import annotations

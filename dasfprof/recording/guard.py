@@ -84,7 +84,10 @@ class HookGuard:
         self._logged = False
 
     def caught(self, where: str) -> None:
-        """Count the exception that is being handled, and log it if it is the first."""
+        """Count the exception that is being handled, and log it if it is the first.
+
+        `where` is the part of the log message that says what could not be recorded.
+        """
         if self._writer is not None:
             self._writer.losses.errors += 1
         if not self._logged:

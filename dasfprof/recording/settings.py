@@ -232,7 +232,10 @@ _NOT_SETTINGS = {"response_timeout", "orphan_timeout", "ship", "enable_nvtx"}
 
 
 def recorded_settings(settings: RunSettings) -> dict[str, str]:
-    """Return the values of the recorded settings as texts, by their names in Dask's config."""
+    """Return the settings that are recorded in the header of the scheduler's file.
+
+    The keys are the names of the settings in Dask's config. The values are texts.
+    """
     values = {name: dask.config.get(name, None) for name in _DASK_SETTINGS}
     values |= {
         f"dasfprof.{option.name.replace('_', '-')}": getattr(settings, option.name)

@@ -1,6 +1,7 @@
-"""`SideProcess`: runs commands that analyse a run in processes with a low priority, one at a time.
+"""`SideProcess`: runs commands that analyse a run, one at a time.
 
-The module that contains these commands is `dasfprof.handles.live`.
+Each command runs in a process with a low priority. The module that contains these commands is
+`dasfprof.handles.live`.
 """
 
 from __future__ import annotations

@@ -36,7 +36,8 @@ class TaskClients:
     settings
         The settings of the run.
     record
-        A function that records an event. Its first argument is the kind of the event.
+        A function that records an event. Its arguments are the kind of the event and the values of
+        the event's fields.
     """
 
     def __init__(self, scheduler: Any, settings: RunSettings, record: Callable[..., None]) -> None:

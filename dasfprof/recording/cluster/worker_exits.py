@@ -54,7 +54,8 @@ class WorkerExits:
     connection_args
         The scheduler's connection arguments, for connections to nannies.
     listener
-        A function that is called for each exit.
+        Called for each exit with the worker's address, the exit code, and the reason why the nanny
+        ended the worker. The code or the reason is None if it is unknown.
     guard
         Handles errors.
     """
@@ -153,7 +154,8 @@ class ClusterChanges:
     scheduler
         The scheduler.
     listener
-        A function that is called for each change.
+        Called for each change with the action, the process that requested it, the addresses of the
+        workers, and a number. See `CLUSTER_CHANGE` in the schema.
     guard
         Handles errors.
     """
@@ -200,7 +202,10 @@ class ClusterChanges:
         self._never_sent, self._restarting = 0, True
 
     def logged(self, topic: str, event: dict[str, Any]) -> None:
-        """Handle an event that the scheduler logs."""
+        """Call the listener if an event that the scheduler logs is a change of the cluster.
+
+        `topic` is the topic under which the scheduler logs the event.
+        """
         action, workers = event.get("action"), list(event.get("workers") or ())
         if action == "worker-ttl-timed-out":
             for address in workers:

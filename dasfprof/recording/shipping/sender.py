@@ -145,9 +145,9 @@ class Sender(ABC):
         return [path.name for path in unsent]
 
     async def end(self) -> None:
-        """Send the remaining data of the closed files, without blocking the event loop.
+        """Send the remaining data of the closed files.
 
-        The event loop is blocked only in a closing process. See `finish`.
+        The event loop is not blocked, except for a moment in a closing process. See `finish`.
         """
         if self._is_closing():
             self.finish()

@@ -29,7 +29,7 @@ _LONGEST_INTERVAL = 86400.0
 
 
 class SchedulerSender(Sender):
-    """Sends a worker's files to the scheduler's process, which appends the blocks to copies.
+    """Sends a worker's files to the scheduler, which appends the data to its copies of the files.
 
     Parameters
     ----------
@@ -77,7 +77,10 @@ class SchedulerSender(Sender):
             has_more = self._send_once(seconds, wait=wait, last=last)
 
     def _send_once(self, limit: float, *, wait: bool, last: bool) -> bool:
-        """Send one message, and return whether the files may contain more data to send."""
+        """Send one message, and return whether the files may contain more data to send.
+
+        See `_send` for the parameters.
+        """
         parts = [(tail, tail.read()) for tail in self._tails]
         has_data = any(data for _, data in parts)
         if not (has_data or wait):

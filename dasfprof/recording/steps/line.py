@@ -3,7 +3,7 @@
 If the program calls Dask through a library, a `Line` also contains the library's line that calls
 Dask. A frame belongs to the user if its file belongs neither to Python nor to an installed package
 nor to dasfprof. The innermost user frame determines the line. If the program is a command of an
-installed package, the frames of the program belong to that package.
+installed package, its frames belong to that package, and not to the user.
 """
 
 from __future__ import annotations

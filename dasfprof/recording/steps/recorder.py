@@ -168,7 +168,10 @@ class StepRecorder:
         return self.settings.plugin_name("SchedulerPlugin")
 
     def _watch_main_thread(self) -> None:
-        """Start recording the main thread. The file's header also identifies this process."""
+        """Start recording the main thread and the client's work in progress.
+
+        This opens the client's file, whose header identifies this process.
+        """
         writer = self._open().writer
         self._began = time()
         self.called(recording(self._began, self._began))
