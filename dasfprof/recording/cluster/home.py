@@ -349,8 +349,8 @@ class FileCollector:
     ) -> dict[str, str]:
         """Replace entries of `sources` by longer copies of the same file on other disks.
 
-        Files that this host does not have are added. Return the processes that did not answer, with
-        reasons.
+        The keys of `sources` are the identities of the files. Files that this host does not have
+        are added. Return the processes that did not answer, with reasons.
         """
         local_names = {identity: source.name for identity, source in sources.items()}
         arguments = (list_with_profiles, *self._arguments)

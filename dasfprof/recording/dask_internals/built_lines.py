@@ -127,8 +127,8 @@ class ExpressionBuilders:
     def _adopt(self, expr: Any, builders: Builders, before: Any) -> None:
         """Store the builders of each unknown part of a rewritten expression.
 
-        They are the builders of the part from which Dask rewrote the unknown part. If that part is
-        not known, they are `builders`.
+        `before` is the expression before the rewriting. Each unknown part gets the builders of the
+        part of `before` from which Dask rewrote it, or `builders` if that part is not known.
         """
         if len(self._known) > _MOST_NAMES:
             self._known.clear()

@@ -294,7 +294,11 @@ class SchedulerTaskPlugin(SchedulerPlugin):
     def _task_run(
         self, key: Any, now: float, state: str, end_cause: str, facts: dict[str, Any]
     ) -> tuple[Any, ...]:
-        """Return the note of a task run that ends, and remove the stored times of its task."""
+        """Return the note of a task run that ends, and remove the stored times of its task.
+
+        `facts` has the further arguments that Dask passes to `transition`, such as the times that
+        the worker has measured.
+        """
         start = stop = None
         spans = facts.get("startstops")
         if spans:

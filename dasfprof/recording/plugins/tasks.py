@@ -291,7 +291,10 @@ class WorkerTaskPlugin(RecordingPart):
         self._note(facts + measured)  # In the order of `RUN`.
 
     def _finished(self, event: Any, ledger: Any) -> None:
-        """Record the outcome of a task run or transfer, which the worker's metering reports."""
+        """Record the outcome of a task run or transfer, which the worker's metering reports.
+
+        `event` is the outcome, and `ledger` has the metrics that Dask measured.
+        """
         kind = type(event)
         if kind is ExecuteSuccessEvent:
             self._succeeded(event, ledger)

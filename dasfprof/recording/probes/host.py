@@ -172,8 +172,8 @@ class ResourceProbe:
     Parameters
     ----------
     gpu
-        The probe of GPUs, which must be sampled before this probe. The row includes the values of
-        the worker's GPU.
+        The probe of GPUs, which must be sampled before this probe. The row "Resource Usage"
+        includes the values of the worker's GPU.
     usage
         The object that reads the process. The default is a `ProcessUsage`.
     """

@@ -354,7 +354,7 @@ def _is_first_of_pool(frame: FrameType) -> bool:
 
 
 class StackReader:
-    """Reads stacks of threads, and returns the numbers of these stacks in a trace file.
+    """Reads stacks of threads, and returns the number that identifies each stack in a trace file.
 
     Parameters
     ----------

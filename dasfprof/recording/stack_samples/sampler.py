@@ -107,7 +107,10 @@ class Schedule:
         return seconds, rare_seconds
 
     def go_on(self) -> None:
-        """Increase the number of the sample. After a rare sample, choose the next rare sample."""
+        """Go on to the next sample by increasing its number.
+
+        After a rare sample, also choose which sample is the next rare one.
+        """
         if self.is_rare:
             self.last_rare = self.number
             self._next_rare += next(self._between_rare)

@@ -98,7 +98,7 @@ def current_line(above: int = 1) -> Line | None:
 def _innermost(
     frame: FrameType | None, library: FrameType | None = None
 ) -> tuple[Line | None, FrameType | None]:
-    """Return the innermost line of user code, and the innermost frame of a library inside it.
+    """Return the innermost line of user code, and the innermost frame of a library that it calls.
 
     Each of the two is None if there is no such frame. If the frame `library` is given, it is
     returned instead of a library's frame of this thread.
@@ -135,7 +135,10 @@ def _packages_called(frame: FrameType | None) -> set[str | None]:
 
 
 def line_at(code: CodeType, instruction: int) -> Line:
-    """Return the `Line` of an instruction in user code that calls Dask without another library."""
+    """Return the `Line` of an instruction in user code that calls Dask directly.
+
+    That means that no other library is between the user code and Dask.
+    """
     cached = _cache.get((id(code), instruction))
     return cached[0] if cached else _add((id(code), instruction), (code, instruction), None)
 
@@ -240,7 +243,10 @@ class RecordedLines:
         return [(LINE, rows, range(len(rows)))]
 
     def _fold_built(self, facts: list[Any]) -> Folded:
-        """Return rows of the layers, and rows of the lines that were not recorded yet."""
+        """Return rows of the layers, and rows of the lines that were not recorded yet.
+
+        See `StepRecorder.built_at` for `facts`.
+        """
         when, lines = facts[::4], facts[1::4]
         dependencies = [tuple(names) for names in facts[3::4]]
         layers = Columns([when, [line.id for line in lines], facts[2::4], dependencies])

@@ -32,6 +32,8 @@ _OF_SCHEDULER = {"annotations": None, "exception": None}
 def hiding_runs(append: Append, hidden: Container[Any], *, of_worker: bool) -> Append:
     """Return a function that appends notes of task runs, without the texts of hidden tasks.
 
+    In notes of hidden tasks, other values replace the key and texts such as exceptions.
+
     Parameters
     ----------
     append
@@ -98,9 +100,9 @@ class HiddenTasks:
     worker
         The worker, whose state is not changed.
     mark
-        The annotation of other clients' tasks.
+        The name of the annotation that marks other clients' tasks.
     known
-        Keys of tasks that were sent to workers before the scheduler could mark them.
+        Keys of hidden tasks that were sent to workers before the scheduler could mark them.
     guard
         Handles errors.
     """

@@ -55,7 +55,10 @@ def transfer(event: Any, ledger: Any) -> tuple[Any, ...]:
 
 
 def _inputs(task: Any) -> dict[str, Any]:
-    """Return the keys of a task's dependencies and the sum of their sizes in bytes."""
+    """Return the keys of a task's dependencies, and the total bytes of these dependencies.
+
+    The entries are ``dependencies`` and ``input_size``. If `task` is None, they are empty and 0.
+    """
     dependencies = task.dependencies if task is not None else ()
     keys = tuple([dependency.key for dependency in dependencies])
     size = sum(dependency.nbytes or 0 for dependency in dependencies)

@@ -135,7 +135,8 @@ class TaskStorage:
         """Handle the end of a brief task. The disk bytes of brief tasks are left out.
 
         Reading the thread's disk bytes after each brief task would be expensive. So they are read
-        only if the last reading is too old.
+        only if the last reading is too old. Otherwise, a later task would get the bytes of many
+        brief tasks.
         """
         try:
             disk = getattr(self._local, "disk", None)

@@ -172,9 +172,10 @@ Wait = tuple[str, Any, list[Any]]
 
 
 def wait_in(frames: list[FrameType]) -> Wait | None:
-    """Return the wait of a thread, or None if it does not wait in one of `CALLS` or `REQUESTS`.
+    """Return in which call of Dask a thread waits, and for which primitive or futures.
 
-    If several calls are nested, the outermost call counts.
+    Return None if the thread does not wait in one of `CALLS` or `REQUESTS`. If several calls are
+    nested, the outermost call counts.
     """
     for frame in frames:
         module = frame.f_globals.get("__name__")
