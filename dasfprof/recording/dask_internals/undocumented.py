@@ -192,11 +192,10 @@ def add_routes(
 def observe_dropped_copies(
     scheduler: Any, observer: Callable[[str, list[Any]], object], guard: HookGuard
 ) -> Callable[[], object]:
-    """Call an observer each time the scheduler drops copies of results on a worker.
+    """Call an observer each time Dask's active memory manager drops copies of results on a worker.
 
-    The observer receives the worker's address and the keys. The active memory manager drops copies.
-    Return the function that stops the calls. If this version of Dask drops copies by other means,
-    the observer is never called.
+    The observer receives the worker's address and the keys. Return the function that stops the
+    calls. If this version of Dask drops copies by other means, the observer is never called.
     """
     if not hasattr(scheduler, "request_remove_replicas"):
         return lambda: None

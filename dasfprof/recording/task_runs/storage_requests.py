@@ -340,9 +340,10 @@ def _stored_chunks(args: _Args, _kwargs: _Kwargs) -> str | None:
     """Return hashes of the stored chunks that a selection of a dataset reads, separated by spaces.
 
     At most `MOST_ITEMS` chunks are included. If the selection contains the complete dataset, return
-    the hash of the dataset. Return None for a small dataset, and for selections that contain
-    something other than integers and slices. Also return None if all chunks of the selection fit
-    into the cache of HDF5, because HDF5 need not read these chunks again.
+    the hash of the dataset, or None if the dataset is small. Return None if the selection contains
+    something other than integers and slices, or if only a part of a dataset without chunks is read.
+    Also return None if all chunks of the selection fit into the cache of HDF5, because HDF5 need
+    not read these chunks again.
     """
     dataset, selection = args[:2]
     chunks, selection = dataset.chunks, selection if type(selection) is tuple else (selection,)

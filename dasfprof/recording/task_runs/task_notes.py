@@ -235,9 +235,9 @@ class TaskNotes(FlatNotes):
         called. Such a task run starts when it got a thread (`executing`).
 
         For coroutines, `correction` is None. Then the correction with the given number is used, or
-        the earliest later one that is stored. That number was current when the task got a thread,
-        but a heartbeat may have changed the correction before Dask read it. Therefore, the start is
-        moved so that the task run ends by `done`, but not to a time before `executing`.
+        the earliest later one that is stored. The given number was current when the task got a
+        thread, but a heartbeat may have changed the correction before Dask read it. Therefore, the
+        start is moved so that the task run ends by `done`, but not to a time before `executing`.
         """
         if start is None or stop is None:
             start = executing or done

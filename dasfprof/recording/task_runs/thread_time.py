@@ -102,11 +102,10 @@ def run_queue_seconds(
 
 
 def cpu_seconds(reading: Reading | None, start: float | None, stop: float | None) -> float | None:
-    """Return the CPU seconds of a task's thread, or None if they were not read.
+    """Return the CPU seconds of a task's thread, or None if they or the task's times are unknown.
 
     If the thread's file was not read at the start of the task, the result includes up to `STALE`
-    seconds before the start. The result is at most the time between `start` and `stop`, which are
-    the task's times. It is None if one of these is None.
+    seconds before the start. The result is at most the time from `start` to `stop`.
     """
     if type(reading) is not tuple or reading[1] is None or start is None or stop is None:
         return None
