@@ -46,9 +46,9 @@ fallocate: Any = ctypes.CDLL(None, use_errno=True).fallocate if LINUX else None
 
 
 def header_facts() -> dict[str, Any]:
-    """Return entries for a trace file's header. They list the facts that this system lacks.
+    """Return the system's name and the values that it lacks, as entries of a trace file's header.
 
-    On Linux, which reports all facts, the result is empty.
+    On Linux, which lacks none of these values, the result is empty.
     """
     return {} if LINUX else {"system": NAME, "system_lacks": _ONLY_LINUX}
 

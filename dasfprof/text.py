@@ -69,7 +69,7 @@ def elide(text: object, width: int) -> str:
 
 
 def excerpt(text: object, length: int = 200) -> str:
-    """Return the start of a long text, such as the message of an exception, as one line."""
+    """Return a text as one line of at most `length` characters. A longer text loses its end."""
     line = " ".join(str(text).split())
     return line if len(line) <= length else line[: length - 1] + _ELLIPSIS
 
@@ -85,7 +85,7 @@ def count_of(number: float, noun: str) -> str:
 
 
 def name_first(names: Sequence[str], most: int = 3) -> str:
-    """Return a text with the first names and the number of further names: ``a, b and 2 more``."""
+    """Return the first `most` names and the number of further names: ``a, b and 2 more``."""
     more = len(names) - most
     return ", ".join(names[:most]) + (f" and {more:,} more" if more > 0 else "")
 
@@ -169,7 +169,10 @@ def file_part(text: str) -> str:
 
 
 def job_words(job: Any) -> str:
-    """Format the variables that identify a batch job. Return an empty text if there is no job."""
+    """Format the variables that identify a batch job as ``name value, ...``.
+
+    The result is empty if `job` is not a dict, because the process did not run in a batch job.
+    """
     if not isinstance(job, dict):
         return ""
     return ", ".join(f"{name} {value}" for name, value in job.items())

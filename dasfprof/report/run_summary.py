@@ -51,8 +51,8 @@ def summarise(run: Run) -> dict[str, Any]:
         - ``tasks``: number of finished task runs; ``unseen``: how many of them only the scheduler
           recorded; ``unfinished``: number of unfinished tasks; ``failed``: number of failed task
           runs
-        - ``functions``, ``workers``, ``threads``: their number; ``hosts``: names; ``cores``: of all
-          hosts of workers
+        - ``functions``, ``workers``, ``threads``: how many there are; ``hosts``: names of the hosts
+      of workers; ``cores``: number of cores of all these hosts
         - ``compute``: seconds that task runs spent in their functions; ``held``: seconds for which
           functions of tasks occupied threads; ``capacity``: seconds for which threads existed;
           ``cpu``: CPU seconds in functions of tasks
@@ -107,8 +107,9 @@ def run_cost(run: Run) -> dict[str, Any] | None:
     Returns
     -------
     dict or None
-        ``amount``, ``currency`` (a label, or empty), ``words`` (both), ``worker_hours``, and
-        ``idle_hours``: the part of the worker-hours in which no task occupied the threads.
+        ``amount``, ``currency`` (a label, or empty), ``words`` (amount and currency as a text),
+        ``worker_hours``, and ``idle_hours``: the part of the worker-hours in which no task occupied
+        the threads.
     """
     price: Price | None = setting("price")
     if price is None:
@@ -140,14 +141,17 @@ def _first_task(run: Run) -> dict[str, Any] | None:
 
 
 def when(facts: dict[str, Any]) -> str:
-    """Return the date and duration of a run as text, or an empty text if unknown."""
+    """Return the date and duration of a run as text, given the result of `summarise`.
+
+    The text is empty if the start or the duration is unknown.
+    """
     if facts["begin"] is None or facts["seconds"] is None:
         return ""
     return f"{format_date(facts['begin'])} UTC, {format_duration(facts['seconds'])}"
 
 
 def in_words(facts: dict[str, Any]) -> str:
-    """Return sentences about the work of a run, and about its workers."""
+    """Return sentences about a run's work and its workers, given the result of `summarise`."""
     used = ""
     if facts["capacity"] and facts["held"] is not None:
         share = format_share(facts["held"] / facts["capacity"])

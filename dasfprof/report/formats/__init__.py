@@ -41,7 +41,7 @@ class ExportFormat:
         Raises
         ------
         MissingExtraError
-            If it needs a library that is not installed.
+            If the format needs a library that is not installed.
         OSError
             If a file cannot be written.
         """

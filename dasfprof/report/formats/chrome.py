@@ -62,7 +62,7 @@ def write_chrome_trace(analyser: Analyser, path: Path, title: str) -> None:
 
 
 def _names(tracks: Tracks, places: list[Event]) -> Iterator[Event]:
-    """Yield the events that give processes and tracks their names and order."""
+    """Yield the events that name and order processes and tracks. `places` has each track's ids."""
     named = [("process", {"pid": pid}, pid, name) for pid, name in tracks.processes().items()]
     for number, (place, (_, name)) in enumerate(zip(places, tracks.names(), strict=True)):
         named.append(("thread", place, number, name))
@@ -104,7 +104,10 @@ def _slices_and_arrows(run: DrawnRun, places: list[Event]) -> Iterator[Event]:
 def _arrows(
     arrows: Arrows, tasks: Slices, places: list[Event], numbers: Iterator[int]
 ) -> Iterator[Event]:
-    """Yield the start event and the end event of each arrow between two task runs."""
+    """Yield the start event and the end event of each arrow between two task runs.
+
+    `numbers` yields an id for each arrow. `places` has the ids of each track.
+    """
     ends = zip(
         tasks.tracks[arrows.made].tolist(),
         (arrows.leaving / 1000).tolist(),

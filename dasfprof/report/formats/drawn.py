@@ -43,10 +43,10 @@ Listed = Callable[[slice], list[Any]]
 
 
 def _texts(codes: Array, texts: Iterable[object]) -> Listed:
-    """Return a function that lists the texts of slices.
+    """Return a function that takes a Python slice of rows, and lists the texts of these rows.
 
-    `codes` has the index of each slice's text in `texts`, or -1. None stands for an empty text and
-    for -1.
+    `codes` has the index of each row's text in `texts`, or -1. In the list, empty texts and rows
+    with -1 are None.
     """
     listed = np.array([*(shown(str(text)) or None for text in texts), None], dtype=object)
     return lambda part: list(listed[codes[part]])
@@ -57,7 +57,10 @@ def _categories(column: pd.Series[Any], rows: Array) -> Listed:
 
 
 def _counts(values: Array) -> Listed:
-    """Return a function that lists integers. NaN becomes None."""
+    """Return a function that takes a Python slice of rows, and lists their values as integers.
+
+    `values` has the number of each row. NaN and infinity become None.
+    """
     return lambda part: [int(n) if np.isfinite(n) else None for n in values[part].tolist()]
 
 
@@ -69,8 +72,8 @@ def _seconds(values: Array) -> Listed:
 def _numbers(table: pd.DataFrame, rows: Array, sizes: Any, seconds: Any) -> dict[str, Listed]:
     """Return, by column label, functions that list the values of a table's columns.
 
-    `sizes` and `seconds` map names of columns to labels. Columns that the table lacks, as in older
-    traces, are left out.
+    `rows` has the row of each slice in the table. `sizes` and `seconds` map names of columns to
+    labels. Columns that the table lacks, as in older traces, are left out.
     """
     return {
         label: listed(table[name].to_numpy(dtype=float)[rows])
@@ -148,10 +151,10 @@ def _task_slices(run: Run, tracks: Tracks, ended: int) -> LabelledSlices:
 def _on_workers(
     run: Run, tracks: Tracks, what: str, spans: tuple[Array, Array, Array, Array]
 ) -> Slices:
-    """Place time ranges on tracks of workers.
+    """Place time ranges on tracks of workers, whose titles end in `what`.
 
-    `spans` has, for each time range, its row in its table, the number of its named worker, and its
-    start and end in seconds.
+    `spans` has four arrays: the row of each time range in its table, the number of its named
+    worker, and its start and end in seconds.
     """
     rows, numbers, begins, ends = spans
     starts, stops = to_nanoseconds(begins, ends)

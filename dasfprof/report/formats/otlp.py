@@ -231,7 +231,10 @@ class Spans:
         attributes: dict[str, Any],
         **more: Any,
     ) -> ReadableSpan:
-        """Return a span. `times` are its start (since the run's start) and its duration, in ns."""
+        """Return the span with a number, which belongs to the span `parent` if this is not 0.
+
+        `times` are its start (since the run's start) and its duration, in ns.
+        """
         from opentelemetry.sdk.trace import ReadableSpan
         from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 
@@ -249,9 +252,10 @@ class Spans:
         )
 
     def _step_at(self, path: str, time: int) -> int:
-        """Return the number of the last span of a step that had started by a certain time.
+        """Return the number of a step's last span that had started by a certain time.
 
-        If none had started, return its first span. If the step has no spans, return the run's span.
+        If none had started, return the number of the step's first span. If the step has no spans,
+        return the number of the run's span.
         """
         starts, numbers = self._of_paths.get(shown(path), ([], [1]))
         return numbers[max(bisect_right(starts, time) - 1, 0)]
@@ -296,7 +300,10 @@ class Spans:
             yield spans
 
     def _links(self, part: slice) -> dict[int, Any]:
-        """Return, for task runs in `part`, links to the task runs that made their inputs."""
+        """Return links from the task runs in `part` to the task runs that made their inputs.
+
+        The keys of the result are the indices of task runs in `part`.
+        """
         from opentelemetry.sdk.util import BoundedList
         from opentelemetry.trace import Link
 

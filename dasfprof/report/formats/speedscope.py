@@ -102,7 +102,10 @@ def write_speedscope(analyser: Analyser, path: Path, title: str) -> None:
 
 
 def _profile(name: str, stacks: Seconds, numbers: dict[Frame, int]) -> dict[str, Any]:
-    """Return a profile. Frames that are not yet in `numbers` are added."""
+    """Return the profile of some stacks with their seconds.
+
+    `numbers` maps frames to their numbers in the file. New frames are added to it.
+    """
     return {
         "type": "sampled",
         "name": name,

@@ -92,7 +92,7 @@ _UNITS = {"bytes": "B", "seconds": "s", "time": "UTC"}
 
 
 def field_of(column: Column) -> Any:
-    """Return the Arrow field of a column, which has its name, type, meaning and unit."""
+    """Return the Arrow field for a column, with the column's name, type, meaning and unit."""
     import pyarrow as pa
 
     types = {
@@ -130,7 +130,10 @@ def as_array(column: pd.Series[Any], kind: str) -> Any:
 
 
 def as_lists(lengths: Array, ids: Array) -> Any:
-    """Return an Arrow array of lists of ids. If a length is -1, the list is null."""
+    """Return an Arrow array of lists. If the length of a list is -1, the list is null.
+
+    `ids` contains the items of all lists, one list after another.
+    """
     import pyarrow as pa
 
     offsets = np.r_[0, np.cumsum(np.maximum(lengths, 0))].astype(np.int32)
@@ -288,7 +291,10 @@ def _further_columns(run: Run, schema: TableSchema) -> Iterator[Column]:
 
 
 def _array(block: _Block, column: Column) -> Any:
-    """Return a column of a block as an Arrow array. If the trace lacks the column, it is null."""
+    """Return a column of a block as an Arrow array.
+
+    If the trace lacks the column, all values are null.
+    """
     import pyarrow as pa
 
     trace, table, name = block.trace, block.table, column.name

@@ -42,7 +42,10 @@ class Tracks:
     _names: list[tuple[int, str]] = field(default_factory=list)
 
     def process(self, host: str) -> int:
-        """Return the number of a host's process."""
+        """Return the number of the process that stands for a host in the viewer.
+
+        A new host gets a new number.
+        """
         return self._hosts.setdefault(host, RUN + 1 + len(self._hosts))
 
     def add(self, process: int, name: str) -> int:
@@ -55,7 +58,7 @@ class Tracks:
         return {RUN: self.title, **{number: host for host, number in self._hosts.items()}}
 
     def names(self) -> list[tuple[int, str]]:
-        """Return the process and the name of each track."""
+        """Return the number of the process and the name of each track."""
         return self._names
 
 
@@ -75,7 +78,7 @@ class Slices:
         return len(self.rows)
 
     def blocks(self, size: int) -> Iterator[slice]:
-        """Return slices of at most `size` rows."""
+        """Return Python slices that divide the rows into blocks of at most `size` rows."""
         return (slice(at, min(at + size, len(self))) for at in range(0, len(self), size))
 
 
@@ -91,7 +94,10 @@ def nanoseconds(times: Array) -> Array:
 
 
 def trimmed(starts: Array, stops: Array) -> Array:
-    """Shorten time ranges that overlap the next one only because clocks are imprecise."""
+    """Return the ends of time ranges, some of them earlier, because clocks are imprecise.
+
+    If a range overlaps the next range by at most `_CLOCK_GRAIN`, it ends where the next one starts.
+    """
     late = stops[:-1] - starts[1:]
     cut = (late > 0) & (late <= _CLOCK_GRAIN) & (starts[1:] > starts[:-1])
     return np.r_[np.where(cut, starts[1:], stops[:-1]), stops[-1:]]
@@ -198,7 +204,11 @@ class ThreadTracks:
             thread += 1
 
     def busy_threads(self, starts: Array, durations: Array, span: float, bins: int) -> list[float]:
-        """Return the mean number of busy threads in each time window. Coroutines do not count."""
+        """Return the mean number of busy threads in each of `bins` equal time windows.
+
+        `starts` and `durations` are those of the task runs, in the order of the tracks. `span` is
+        the total length of the windows. Coroutines do not count.
+        """
         busy = np.zeros(bins + 1)
         edges = np.linspace(0.0, span, bins + 1)
         for fact, begin, end in zip(self.facts, self.offsets, self.offsets[1:], strict=False):
@@ -258,9 +268,10 @@ class Arrows:
 
     @classmethod
     def between(cls, slices: Slices, made: Array, to: Array) -> Arrows:
-        """Return arrows from the slices `made` to the slices `to`, which used their results.
+        """Return arrows from slices that made results to slices that used these results.
 
-        If it is unknown which slice made a result, `made` has -1, and there is no arrow.
+        For each arrow, `made` and `to` have the indices of the two slices in `slices`. If it is
+        unknown which slice made a result, its index is -1, and there is no arrow.
         """
         known = np.flatnonzero(made >= 0)
         made, to = made[known], to[known]
@@ -290,10 +301,10 @@ class Producers:
         self._numbers[slices.rows] = np.arange(len(slices))
 
     def of_inputs(self, targets: Array) -> tuple[Array, Array]:
-        """Return two arrays with one item for each input of the slices `targets`.
+        """Return two arrays with one item for each input of the slices with indices `targets`.
 
-        The first has the slice that made the input, or -1 if there is none. The second has the
-        slice that used the input.
+        The first has the index of the slice that made the input, or -1 if there is none. The second
+        has the index of the slice that used the input.
         """
         rows = self.slices.rows[targets]
         counts = self._first[rows + 1] - self._first[rows]

@@ -64,7 +64,9 @@ MOST_FAILURES, LINES, LONGEST_FAILURE = 500, 60, 200
 
 
 def failure_facts(run: Run, full_run: Run, rows: Array) -> dict[str, dict[str, str]]:
-    """Return tracebacks, and how worker processes ended, by row of the page (as a string).
+    """Return texts about failures: ``tracebacks``, and ``exits`` (how worker processes ended).
+
+    Both are dicts by row of the page (as a string).
 
     Parameters
     ----------
@@ -97,7 +99,10 @@ def _cut(text: str) -> str:
 
 
 def _exits(run: Run, full_run: Run, rows: Array) -> dict[str, str]:
-    """Return, for unfinished task runs, how their worker's process ended, if this is known."""
+    """Return how the worker process of each unfinished task run ended, by row of the page.
+
+    Task runs for which this is unknown are left out.
+    """
     open_places = np.flatnonzero(rows >= len(run.tasks))
     lives = full_run.tasks["worker_id"].to_numpy()[rows[open_places]]
     words = {life: exit_words(run, life) for life in np.unique(lives).tolist()}
@@ -111,6 +116,8 @@ MOST_LOGS, LONGEST_LOG = 2000, 300
 
 def log_facts(run: Run, rows: Array) -> dict[str, list[list[str]]]:
     """Return the first log records of the run, by row of the page (as a string).
+
+    Each record is a list of its level, message, exception and line.
 
     Parameters
     ----------

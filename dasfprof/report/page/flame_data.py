@@ -85,11 +85,7 @@ def _line_data(
 def _of_runs(
     run: Run, rows: Array, lines: Array, parts: Parts, used: dict[int, int]
 ) -> tuple[dict[str, PackedColumn], int]:
-    """Return the lines of task runs as columns, and the minimum number of samples of a task run.
-
-    Task runs with fewer samples are left out. `lines` has the line of each sample. `used` maps
-    lines to indices in the page's list of lines. Lines that are not yet in `used` are added to it.
-    """
+    """Return the lines of task runs as columns, and the number of samples that a task run needs."""
     tasks = run.whole.tasks
     place = np.full(len(tasks) + 1, -1, dtype=np.int64)
     place[rows] = np.arange(len(rows))
@@ -117,8 +113,9 @@ def _of_functions(
 ) -> dict[str, list[list[float | None]]]:
     """Return, by function, the lines in which the function spent the most time.
 
-    Each line is a list: its index in the page's list of lines (see `_of_runs`), and the values of
-    `amounts_of`. `groups` has a code for each sample, which combines its function and its line.
+    Each line is a list: its index in the page's list of lines, and the values of `amounts_of`.
+    `groups` has ``function * count + line`` for each sample, where `count` is the number of lines.
+    `used` maps lines to indices, as in `_of_runs`.
     """
     codes, pairs = pd.factorize(groups)
     spent = split(parts.summed(codes, len(pairs)))
@@ -215,7 +212,7 @@ def _of_tasks(
     """Merge samples that have equal stacks and the same function, step and worker.
 
     Return the stacks and the seconds of the merged samples. Also return, for each view, the code of
-    each sample's group, and the names of the groups.
+    each merged sample's group, and the names of the groups.
     """
     tasks, runs = run.whole.tasks, run_of_samples(run)
     groups: dict[str, tuple[Array, list[str]]] = {}
@@ -237,7 +234,7 @@ def _of_tasks(
 
 
 def _packed(tree: FlameTree, names: dict[Name, int]) -> dict[str, PackedColumn]:
-    """Pack the columns of a tree. Functions that are not yet in `names` are added."""
+    """Pack the columns of a tree. `names` maps functions to indices. New functions are added."""
     numbers = [names.setdefault(name, len(names)) for name in tree.names]
     totals, of_lines = amounts_of(tree.spent), amounts_of(tree.line_spent)
     amounts = {"seconds": totals.pop("seconds"), "own": tree.self_seconds, **totals}

@@ -2,7 +2,7 @@
 
 The time of idle threads is divided into cells (see `IdleCells`). For each cell, the columns contain
 the categories as fractions of the free time of a worker's tracks. For each task run, they contain
-the seconds for which it occupied its thread before and after its function.
+the seconds for which it occupied its thread before its function started and after it ended.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def known_threads(run: Run) -> Array:
 
 @dataclass(frozen=True)
 class Around:
-    """Seconds for which task runs occupied their threads before and after their functions."""
+    """Seconds for which task runs occupied threads before and after executing their functions."""
 
     #: Seconds before and after the function.
     before: Array
@@ -81,9 +81,10 @@ class Around:
 
     @classmethod
     def of(cls, run: Run, rows: Array, tracks: ThreadTracks, spans: tuple[Array, Array]) -> Around:
-        """Return the seconds before and after the functions of the page's rows.
+        """Return the seconds before the functions of the page's rows started, and after they ended.
 
-        `spans` are starts and durations of the rows.
+        `rows` has, for each row of the page, its row in the tasks of `run`. `spans` are the starts
+        and durations of the functions.
         """
         slots = run.slots
         times = slots.times
@@ -103,7 +104,7 @@ class Around:
 def _fitted(
     before: Array, after: Array, spans: tuple[Array, Array], tracks: ThreadTracks
 ) -> tuple[Array, Array]:
-    """Shorten the seconds before and after functions that would overlap an adjacent task run.
+    """Shorten the seconds before and after functions, so that no task run overlaps an adjacent one.
 
     This is only done on tracks of threads, not on tracks of coroutines.
     """
@@ -207,11 +208,12 @@ class _FreeTime:
     def shares(
         self, worker: int, edges: Array, seconds: Array, threads: int
     ) -> tuple[Array, float]:
-        """Return the fractions of free time by category, for each cell between two adjacent edges.
+        """Return what fraction of a worker's free time each category is, for each cell of time.
 
-        The fractions are multiples of ``1 / _UNITS``. The last category is the time in which a
-        thread of the worker was neither idle nor occupied by a task on its track. Its total seconds
-        are also returned.
+        Each cell is between two adjacent `edges`. `seconds` has the idle seconds by cell and
+        category, and `threads` is the worker's number of threads. The fractions are multiples of
+        ``1 / _UNITS``. A further, last category is the time in which a thread of the worker was
+        neither idle nor occupied by a task on its track. Its total seconds are also returned.
         """
         rows, spans = slice(self._bounds[worker], self._bounds[worker + 1]), np.diff(edges)
         held = np.diff(busy_until(edges, self._begins[rows], self._lengths[rows]))

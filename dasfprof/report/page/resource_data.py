@@ -191,7 +191,10 @@ def resource_columns(run: Run) -> tuple[dict[str, PackedColumn], list[dict[str, 
 
 
 def _by_function(held: ResultsOverTime, columns: dict[str, PackedColumn]) -> dict[str, Any]:
-    """Pack the bytes of held results by function. All these series have the same times."""
+    """Add the bytes of held results by function to `columns`, and return the facts of this metric.
+
+    The series of all functions have the same times.
+    """
     count, name = len(held.times), "held"
     highest = float(held.held.sum(axis=0).max())
     packed = {
@@ -207,7 +210,7 @@ def _by_function(held: ResultsOverTime, columns: dict[str, PackedColumn]) -> dic
 
 
 def _limits(name: str, run: Run) -> list[dict[str, Any]]:
-    """Return the limits in the chart of a metric."""
+    """Return the limits to show in the chart of a metric, with ``value``, ``kind`` and ``name``."""
     if name == "cpu":
         return [{"value": 100.0, "kind": "limit", "name": "one core"}]
     if name == "gpu":

@@ -234,7 +234,7 @@ def _dependency_columns(run: Run, ranks: Array, order: Array) -> dict[str, Packe
     """Pack the dependencies of the sorted keys.
 
     The columns are the offset of each key's first input, and for each input its distance from the
-    key in the sorted order.
+    key in the sorted order. `ranks` and `order` come from `_rank_keys`.
     """
     bounds, ids = run.dependencies
     counts = np.diff(bounds)[order]
@@ -248,7 +248,11 @@ def _dependency_columns(run: Run, ranks: Array, order: Array) -> dict[str, Packe
 
 
 def _detail_columns(tasks: pd.DataFrame, rows: Array) -> dict[str, PackedColumn]:
-    """Pack the details of task runs, as sizes and as indices in lists of texts."""
+    """Pack the sizes, results, exceptions and raising lines of task runs.
+
+    Sizes are those of the result and of the inputs. The other columns are indices in lists of
+    texts. These lists are packed too.
+    """
     unknown = pd.Series(pd.Categorical([None] * len(tasks)))
     results, result_texts = _results(tasks, rows)
     exceptions, exception_texts = _categories(tasks["exception"], rows)
@@ -266,7 +270,10 @@ def _detail_columns(tasks: pd.DataFrame, rows: Array) -> dict[str, PackedColumn]
 
 
 def _categories(column: pd.Series[Any], rows: Array) -> tuple[PackedColumn, list[str]]:
-    """Pack a column of texts as indices in a list of texts. NA is the index after the last text."""
+    """Pack a column of texts as indices in a list of texts, and return this list too.
+
+    The index of NA is one more than that of the last text.
+    """
     codes = column.cat.codes.to_numpy()[rows].astype(np.int64)
     names = [str(name) for name in column.cat.categories]
     return pack_integers(np.where(codes < 0, len(names), codes)), names

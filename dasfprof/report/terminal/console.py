@@ -111,7 +111,7 @@ _NARROWEST = 20
 
 
 class Part(NamedTuple):
-    """A part of an entry, which begins on a separate line."""
+    """A paragraph of an entry that `print_entry` prints."""
 
     text: str
     #: Style of the text, as rich names styles.

@@ -164,7 +164,7 @@ def _print_verdict(comparison: Comparison) -> None:
 
 
 def _print_waterfall(title: str, table: pd.DataFrame, rows: int) -> None:
-    """Print the largest differences, and the sum of all other differences."""
+    """Print the first rows of a waterfall, and a last row with the sums of all other rows."""
     import pandas as pd
 
     heading(title, apart=True)
@@ -222,7 +222,10 @@ def print_causes(
 
 
 def _facts(state: ClusterState) -> Iterator[str]:
-    """Yield the number of unfinished tasks, the number of workers, and the time without changes."""
+    """Yield texts about unfinished tasks, workers, and the time since a task started or finished.
+
+    If the scheduler stopped answering, yield a text about this too.
+    """
     numbers = Counter[str]()
     for counts in state.counts.values():
         numbers.update(counts)

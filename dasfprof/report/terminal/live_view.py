@@ -135,9 +135,10 @@ def _head(state: RunState) -> Text:
 def _verdict(
     state: RunState, findings: Sequence[dict[str, Any]] | None
 ) -> tuple[list[RenderableType], Sequence[dict[str, Any]] | None]:
-    """Return the finding about a run that hangs, as paragraphs, and the other findings.
+    """Return paragraphs about why a run hangs, and the findings to show below them.
 
-    If there is no such finding, there are no paragraphs.
+    If the first finding explains why the run hangs, the paragraphs show this finding, and only the
+    other findings are returned. Otherwise there are no paragraphs, and all findings are returned.
     """
     first = findings[0] if findings else {}
     if not state.stands_still or first.get("Rule") != _WHY or first.get("Severity") == "info":
@@ -187,7 +188,10 @@ def _functions(state: RunState, most: int, width: int) -> RenderableType:
 
 
 def _shown(rows: Sequence[FunctionProgress], most: int) -> list[FunctionProgress]:
-    """Return the rows to show. Functions in progress are preferred."""
+    """Return the rows of the most active functions, in their original order.
+
+    These are at most `most` rows.
+    """
     order = sorted(rows, key=lambda row: -(row.rate + row.on_workers))
     shown = {row.function for row in order[:most]}
     return [row for row in rows if row.function in shown]
@@ -274,7 +278,10 @@ def _findings(
 
 
 def _table(first: str, *columns: str) -> Table:
-    """Return a table whose first column has texts, and whose columns without a label have bars."""
+    """Return a table with these column labels and without rows.
+
+    Columns without a label have the width of a bar.
+    """
     table = Table(
         box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim", show_edge=False
     )

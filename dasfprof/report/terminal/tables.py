@@ -43,10 +43,10 @@ def format_table(
     """Return the first rows of a table as text of at most this width, without the index.
 
     Columns that contain only NA are left out. If the table is still too wide, columns that have the
-    same value in every row move into a line below the table. If that is not enough, `expendable`
-    columns are left out, in that order, and then columns of numbers from the right, except for
-    failures. Long texts lose their middle. Lines below the table name the columns that are not
-    shown.
+    same value in every row move into a line below the table. If that is not enough, more columns
+    are left out: first `expendable` columns in that order, then columns of numbers, then other
+    columns. The first column and columns that count failures always remain. Long texts lose their
+    middle. Lines below the table name the columns that are not shown.
     """
     count = len(frame) if rows is None else rows
     columns = [
@@ -218,7 +218,10 @@ def _format_floats(values: list[float]) -> list[str]:
 
 
 def _header_width(label: str) -> int:
-    """Return the minimum width at which a label takes few lines without breaking a word."""
+    """Return the minimum width at which a label takes at most `_MAX_HEADER_LINES` lines.
+
+    The width is at least that of the longest word of the label, or `_MAX_WORD` if this is smaller.
+    """
     words = _wrapped(label, 1, break_words=False)
     width = min(max(map(display_width, words)), _MAX_WORD)
     while len(_wrapped(label, width, break_words=False)) > _MAX_HEADER_LINES:
