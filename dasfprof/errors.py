@@ -11,7 +11,7 @@
      ├── RegistrationError      the profiler could not be registered
      │    └── NoClientError     there is no Dask client to profile
      ├── TraceError             a trace that cannot be used
-     │    ├── SourceNotFoundError  (also a FileNotFoundError)  no file there
+     │    ├── SourceNotFoundError  (also a FileNotFoundError)  a source without a trace file
      │    ├── NotATraceError       a file that is not a trace of dasfprof or DASF
      │    └── BeyondMemoryError    (also a MemoryError)  an analysis that needs too much memory
      ├── TrialError             a program with which nothing can be tested

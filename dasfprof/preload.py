@@ -137,7 +137,7 @@ def _new_run() -> RunSettings:
 
 
 async def _begin(scheduler: Scheduler, settings: RunSettings) -> RunSettings:
-    """Start recording a run, and return its settings."""
+    """Start recording a run with these settings on a scheduler, and return the settings."""
     from distributed.diagnostics.plugin import SchedulerPlugin
     from distributed.protocol.pickle import dumps
 

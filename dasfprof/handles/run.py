@@ -76,7 +76,7 @@ class ProfiledRun:
         self._unanswered: dict[str, str] = {}
 
     def __await__(self) -> Generator[Any, None, AsynchronousRun]:
-        """Return an awaitable of the handle, so that every handle can be awaited."""
+        """Make it possible to await every handle. The result is the handle itself."""
         yield from ()
         return cast("AsynchronousRun", self)
 

@@ -248,7 +248,7 @@ async def dask_setup(client: Client) -> None:
 
 
 def start_run(client: Client, **options: Any) -> Any:
-    """Return an awaitable of a run on the cluster of a client that is connecting.
+    """Start a run on the cluster of a client that is connecting, and return an awaitable of it.
 
     Later registrations do not end this run.
     """
@@ -348,7 +348,7 @@ class ClientRecorder:
             self._leave.append(observe_first_build(self._note_lines))
 
     def _note_lines(self) -> None:
-        """Start recording lines that build layers, which is needed before the first computation."""
+        """Start recording which lines build layers. Do this before the first computation."""
         from dasfprof.recording.dask_internals.graphs import place_hooks, remove_hooks
 
         place_hooks()

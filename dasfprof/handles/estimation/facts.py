@@ -67,7 +67,10 @@ def inputs_first(facts: list[LayerFacts]) -> list[int]:
 def layer_facts(
     sent: SentGraph, built: dict[str, BuiltLayer]
 ) -> tuple[list[LayerFacts], np.ndarray, np.ndarray]:
-    """Return facts about the layers, and bounds of the bytes of each task's result."""
+    """Return facts about the layers of a graph that Dask would send, and bounds of result sizes.
+
+    The two arrays have the lower and the upper bound of the bytes of each task's result.
+    """
     bases = [_base(layer, built) for layer in sent.layers]
     low, high = _bounds(sent, bases)
     takes: list[list[int]] = [[] for _ in sent.layers]
@@ -100,7 +103,11 @@ def layer_facts(
 
 
 def _inside(base: BuiltLayer, built: dict[str, BuiltLayer], sent: set[str]) -> list[BuiltLayer]:
-    """Return the layers that Dask fused into a layer. Layers of unknown chunk size are left out."""
+    """Return the layers that Dask fused into the layer `base`.
+
+    `sent` has the names of all layers that Dask did not fuse into others. Layers of unknown chunk
+    size are left out.
+    """
     waiting, layers = list(base.inputs), {}
     for name in waiting:
         if name in built and name not in sent and name not in layers:

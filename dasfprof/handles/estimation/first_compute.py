@@ -36,7 +36,7 @@ class FirstCompute:
         self.error: Exception | None = None
 
     def listen(self) -> None:
-        """Place the hooks for the first computation as soon as the script has imported Dask.
+        """Arrange that the hooks for the first computation are placed when the script imports Dask.
 
         This method does not wait for the import.
         """

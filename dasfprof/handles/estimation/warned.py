@@ -202,13 +202,19 @@ def _stored_chunks(layer: BuiltLayer, built: dict[str, BuiltLayer]) -> Iterator[
 
 
 def _touched(lengths: tuple[int, ...], size: int) -> Iterator[int]:
-    """Yield, for each chunk of an axis, the number of stored chunks that must be read for it."""
+    """Yield, for each chunk along an axis, the number of stored chunks that must be read for it.
+
+    `lengths` has the lengths of the chunks. `size` is the length of a stored chunk.
+    """
     for length, end in zip(lengths, accumulate(lengths), strict=True):
         yield -(-int(end) // size) - int(end - length) // size
 
 
 def _chunks_of(value: Any, shape: tuple[float, ...]) -> tuple[int, ...] | None:
-    """Return the shape of an array's stored chunks, or None for other values and array shapes."""
+    """Return the shape of the chunks in which an array is stored.
+
+    Return None if `value` is not a stored array, or does not have this shape.
+    """
     while type(value).__module__.startswith("xarray."):  # Skip layers that index the array.
         value = getattr(value, "array", getattr(value, "_array", None))
     chunks = getattr(value, "chunks", None)

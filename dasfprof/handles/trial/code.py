@@ -77,7 +77,10 @@ def with_patch(program: Program, patch: Path, work: Path) -> tuple[Program, Prog
 
 
 def _from_here(argument: str, root: Path) -> str:
-    """Return a program's argument, as an absolute path if it names a file that is not copied."""
+    """Return a program's argument. If it names a file outside of `root`, return its absolute path.
+
+    Files outside of `root` are not copied.
+    """
     path = Path(argument)
     if path.exists() and not path.resolve().is_relative_to(root):
         return str(path.absolute())
@@ -85,7 +88,11 @@ def _from_here(argument: str, root: Path) -> str:
 
 
 def _files_of(start: Path, script: Path) -> tuple[Path, list[str]]:
-    """Return the directory to copy, and the names of the files and linked directories in it."""
+    """Return the directory to copy, and the paths of the files and linked directories in it.
+
+    The directory is the git work tree that contains `start`. If there is none, or if git ignores
+    `script`, the directory is `start`.
+    """
     top = _git(start, "rev-parse", "--show-toplevel")
     if top and _git(start, "check-ignore", str(script)) is None:
         root = Path(top.rstrip("\n")).resolve()

@@ -144,7 +144,11 @@ class Predictions:
         return forecast.peaks(cluster).process.likely
 
     def point(self, change: Mapping[str, Value], workers: int, threads: int, limit: Value) -> Point:
-        """Return the settings of a cluster with their predictions."""
+        """Return the settings of a cluster, with the predicted time and memory.
+
+        The cluster has `workers` workers, each with `threads` threads and the memory limit `limit`.
+        If it would need too much memory, the result has the reason to leave it out.
+        """
         need, most = self._need(workers, threads), float(parse_bytes(limit))
         if need > self._thresholds.kills * most:
             return Point(

@@ -41,7 +41,8 @@ def compare_outputs(
     """Compare the results of runs with a change to those of runs without it.
 
     Integers must be equal, and floating-point numbers must be equal within a relative tolerance. A
-    line is compared only if it is equal in all runs without the change.
+    line is compared only if it is equal in all runs without the change. `verbs` describe in the
+    present and in the past tense how the program outputs its results.
     """
     first = plain[0]
     # For each result with a constant number of lines: whether each line is equal in all runs.
@@ -197,7 +198,11 @@ def written_since(
 
 
 def _content(path: Path) -> list[Any]:
-    """Return the content of a file: an array, a table, or lines, or a digest if it is large."""
+    """Return the lines of a text file, or a list with one item for any other file.
+
+    This item is the array or the table that the file contains. If the file is large or has another
+    format, the item is a digest.
+    """
     with contextlib.suppress(Exception):
         if path.stat().st_size <= _LARGEST:
             if path.suffix == ".npy":

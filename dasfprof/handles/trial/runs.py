@@ -125,6 +125,7 @@ class ProgramRuns:
 
         The time limit is about `patience` times as long as the program's first run (see `usual`).
         `turn` is the number of this run among the runs of the variant, or 0 if it is not compared.
+        The result has the traces of the run only if `with_traces` is true.
         """
         done = self._run(side, patience * self.usual + _PATIENCE_SECONDS, turn)
         if side is PLAIN and not done.is_late and done.exit_code == 0:
@@ -314,7 +315,11 @@ class ProgramRuns:
 def gain_of(
     sides: tuple[Sequence[Done], Sequence[Done]], *, of_program: bool = False, tests: int = 1
 ) -> Gain:
-    """Return the time that the second side saved. The same number of runs is used of each side."""
+    """Return the time that the second side saved. The same number of runs is used of each side.
+
+    If `of_program` is true, this is the time from the start to the end of the program. `tests` is
+    the number of changes that are compared with the same baseline runs.
+    """
     pairs = min(map(len, sides))
     before, after = (
         np.array([done.program_seconds if of_program else done.seconds for done in side[:pairs]])

@@ -57,7 +57,10 @@ def main(path: str) -> int:
 
 
 def _in_copy(path: str, root: str, copy: str) -> str:
-    """Return the copy of a directory of modules. If it was not copied, return the directory."""
+    """Return the path of a directory's copy. The directory `root` was copied to `copy`.
+
+    Return `path` itself if it was not copied.
+    """
     path = os.path.realpath(path)
     if os.path.commonpath([path, root]) != root or os.path.commonpath([path, copy]) == copy:
         return path

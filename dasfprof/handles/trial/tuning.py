@@ -116,7 +116,10 @@ class Tuner:
     # -----------------------------------------------
 
     def _points(self, first: Done, of_first: Predictions) -> list[Point]:
-        """Return all settings that are considered, with their predictions."""
+        """Return all settings to consider, with predictions or with the reason to leave them out.
+
+        `first` is the first unchanged run, and `of_first` has the predictions that are based on it.
+        """
         points: list[Point] = []
         for change in self._changes:
             done, why = (first, "") if not change else self._recorded(change)
@@ -132,9 +135,9 @@ class Tuner:
         return points
 
     def _recorded(self, change: Mapping[str, Value]) -> tuple[Done, str]:
-        """Run the program once with changed parameters, and return the result of this run.
+        """Run the program once with changed parameters, and return how this run ended.
 
-        The second value is the reason why these settings are left out, or an empty text.
+        The second value is the reason why these parameters are left out, or an empty text.
         """
         side = self._side(change)
         done = self._runs.run(side, patience=_PATIENCE, with_traces=True)
@@ -231,7 +234,7 @@ class Tuner:
     def _of_finding(self, change: Mapping[str, Value], predictions: Predictions) -> Point:
         """Return the settings that a finding suggests, with predictions.
 
-        The result is an empty point if the settings cannot be used on this host.
+        If they cannot be used on this host, the result is a `Point` without settings.
         """
         shape = self._runs.shape
         try:
@@ -269,7 +272,11 @@ class Tuner:
                 break
 
     def _run_turn(self, candidate: _Candidate | None, turn: int) -> bool:
-        """Run a candidate, or the baseline if `candidate` is None. Return whether to continue."""
+        """Run a candidate, or the baseline if `candidate` is None. Return whether to continue.
+
+        The result is False if no time remains or if the run of the baseline is not valid. `turn` is
+        the number of this run among the runs of the candidate or baseline.
+        """
         side = PLAIN if candidate is None else candidate.side
         done = self._runs.run(side, patience=_PATIENCE, turn=turn)
         if self._runs.is_over(done):
