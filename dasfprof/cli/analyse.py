@@ -298,7 +298,7 @@ def after_overview(rules: Iterable[str], where: str) -> list[str]:
 
 
 def after_finding(findings: list[Finding], where: str) -> list[str]:
-    """Return commands that show the functions of findings, and analyses named in the evidence."""
+    """Return commands that show the functions of findings, and the analyses in the evidence."""
     functions = dict.fromkeys(
         finding.function for finding in findings if finding.function is not None
     )
@@ -369,7 +369,7 @@ def tables_of(analyser: TraceAnalyser, function: str) -> dict[str, pd.DataFrame]
 
 
 def print_finding(findings: list[Finding], where: str) -> None:
-    """Print all findings of one rule in full, and the next commands."""
+    """Print all findings of one rule in full, and commands that the user may run next."""
     rule = findings[0].rule
     for finding in findings:
         heading(f"{finding.severity}  {rule}", apart=True)
@@ -384,7 +384,7 @@ def print_finding(findings: list[Finding], where: str) -> None:
 
 
 def print_function(tables: dict[str, pd.DataFrame], name: str, rows: int, where: str) -> None:
-    """Print the tables about one function, and the next commands."""
+    """Print the tables about one function, and commands that the user may run next."""
     heading(elide(clean(name), terminal_width()))
     for name_of_table, table in tables.items():
         shown = f" (first {rows} of {len(table)} rows)" if len(table) > rows else ""
@@ -406,7 +406,7 @@ def _command(option: str, value: str, where: str) -> str:
 
 
 def _questions(findings: list[Finding]) -> Iterator[str]:
-    """Yield the calls of analyses in the evidence of findings, without duplicates."""
+    """Yield the analyses that the evidence of findings names, in the form that ``-a`` accepts."""
     from dasfprof.analysis.tables import questions
 
     calls = (call for finding in findings for call in _CALL.findall(finding.evidence))

@@ -88,7 +88,7 @@ class FileContents:
 
 
 def read_all_contents(databases: Iterable[EventDatabase]) -> list[FileContents]:
-    """Read the files of a run.
+    """Read the files of a run, and return their contents.
 
     Raises
     ------
@@ -108,12 +108,12 @@ def read_all_contents(databases: Iterable[EventDatabase]) -> list[FileContents]:
 
 
 def read_contents(database: EventDatabase) -> FileContents:
-    """Read a file completely.
+    """Read a file completely, and return its contents.
 
     Raises
     ------
     TraceError
-        If it is not a trace file.
+        If the file is not a trace file.
     """
     assert isinstance(database, FileDatabase | DasfDatabase)
     contents = FileContents(database.path, database.path.stat().st_size, NO_END)

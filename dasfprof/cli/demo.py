@@ -127,7 +127,7 @@ def _work(client: Client, paths: list[Path], size: Size) -> None:
 
 @contextmanager
 def _step(name: str, text: str) -> Iterator[list[str]]:
-    """Print a line with name, seconds, text and results when a step of the demo has finished."""
+    """Yield a list for the results of a step. At its end, print its name, seconds and results."""
     results: list[str] = []
     begin = time.perf_counter()
     yield results

@@ -83,7 +83,7 @@ def price_option(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def source_argument(*, required: bool = True) -> Callable[[_Command], _Command]:
-    """Return the argument of commands that read a run.
+    """Return a decorator that adds the argument SOURCE to a command that reads a run.
 
     If the argument is not required, the default is the current directory.
     """
@@ -94,7 +94,7 @@ def source_argument(*, required: bool = True) -> Callable[[_Command], _Command]:
 
 @contextmanager
 def warnings_as_notes() -> Iterator[None]:
-    """Print Python warnings as notes."""
+    """Print the Python warnings of a ``with`` block as notes, after the block."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         yield

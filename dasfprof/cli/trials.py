@@ -93,7 +93,7 @@ def colour_of(kind: str, others: dict[str, str]) -> str:
 
 
 def exit_as(kind: str) -> None:
-    """Exit with a non-zero code if nothing could be compared."""
+    """Exit with code 1 if the kind of a verdict is ``no result`` or ``results differ``."""
     if kind in ("results differ", "no result"):
         raise click.exceptions.Exit(1)
 

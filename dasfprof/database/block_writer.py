@@ -168,8 +168,8 @@ class BlockWriter:
     ) -> None:
         """Turn facts into events, and encode the events into blocks.
 
-        Errors are counted and not raised, because an error must neither end the writer's thread nor
-        reach the user's code.
+        `fold` returns the events of `count` facts. Errors are counted and not raised, because an
+        error must neither end the writer's thread nor reach the user's code.
         """
         try:
             folded = [(schema, rows, positions) for schema, rows, positions in fold() if rows]

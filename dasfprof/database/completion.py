@@ -55,7 +55,7 @@ class Completion:
         yield from _in_order(pending)
 
     def _batches(self, file: TraceFile) -> Iterator[tuple[list[int], list[_Placed]]]:
-        """Yield two lists for each batch of a file: positions of events, and completed events."""
+        """Yield, for each batch of a file, the positions of its events and its completed events."""
         plugin = file.read_header().get("plugin")
         for batch in file.batches():
             events = batch.events()

@@ -142,7 +142,7 @@ def _read_uuids(ends: list[str]) -> npt.NDArray[Any] | None:
 
 
 def _words_of_digits(digits: str) -> npt.NDArray[Any] | None:
-    """Return hex digits as rows of 32-bit words.
+    """Return the hex digits of several tails as an array, with one row of 32-bit words per tail.
 
     Return None if the text does not consist of lower-case hex digits.
     """
@@ -249,7 +249,7 @@ def join_key(head: Head, tail: Tail) -> Any:
 
 
 def _hex_words(digits: str) -> Tail | None:
-    """Return 32 hex digits as words. Return None for a text that is not lower-case hex."""
+    """Return 32 hex digits as four 32-bit words, or None if the text is not lower-case hex."""
     try:
         octets = bytes.fromhex(digits)
     except ValueError:
@@ -258,7 +258,10 @@ def _hex_words(digits: str) -> Tail | None:
 
 
 def _uuid_words(text: str) -> Tail | None:
-    """Return the digits of a UUID as words. Return None for any other text of 36 characters."""
+    """Return the digits of a UUID as four 32-bit words.
+
+    Return None for any other text of 36 characters.
+    """
     digits = text.replace("-", "")
     dashes = set(itemgetter(*_UUID_DASHES)(text))
     return _hex_words(digits) if len(digits) == _HEX_DIGITS and dashes == {"-"} else None

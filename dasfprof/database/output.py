@@ -267,7 +267,10 @@ class TraceOutput:
         return first.with_name(f"{first.stem}.segment{self._number + 1:04d}.msgpack")
 
     def _begin_header(self, is_replacement: bool = False) -> None:
-        """Prepare the header of the next segment, which is written before the next frame."""
+        """Prepare the header of the next segment, which is written before the next frame.
+
+        If `is_replacement` is true, the header reports that the previous file is gone.
+        """
         self._number += 1
         self._headed, self._blocks, self._size = False, [], None if is_replacement else 0
         blocks, events = self._written

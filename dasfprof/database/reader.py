@@ -109,7 +109,7 @@ def _seconds(time: Time) -> float:
 def _floats(column: columns.Column) -> columns.Array:
     """Return a column as floats.
 
-    Values that are not numbers become NaN, and are in no time range.
+    Values that are not numbers become NaN, so that no time range includes them.
     """
     if isinstance(column, columns.NumberColumn):
         return column.array.astype(float)

@@ -115,7 +115,7 @@ def unpack(data: bytes | memoryview) -> Any:
 
 
 def _replace(value: Any) -> Any:
-    """Return a value that msgpack can represent, for a value that msgpack cannot represent."""
+    """Convert a value that msgpack cannot represent to a value that msgpack can represent."""
     kind = type(value)
     if kind in _MARKS:
         return [_MARKS[kind], *value]
@@ -145,7 +145,7 @@ def _replace(value: Any) -> Any:
 def _plain(value: Any) -> Any:
     """Convert a value to a plain type, if its class is derived from one.
 
-    For any other value, return its description.
+    For any other value, return its `repr`.
     """
     if isinstance(value, np.generic):
         # For other types, `item` would turn nanoseconds into an int, or return the value unchanged.
