@@ -291,7 +291,10 @@ _OF_FUNCTION = {
 
 
 def after_overview(rules: Iterable[str], where: str) -> list[str]:
-    """Return commands that show the most severe findings or, if there are none, functions."""
+    """Return commands that show findings of the first `rules`.
+
+    If there are no rules, return a command that shows functions.
+    """
     first = list(dict.fromkeys(rules))[:_MOST_NEXT]
     commands = [_command("--finding", rule, where) for rule in first]
     return commands or [_command("-a", "function", where)]

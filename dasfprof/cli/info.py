@@ -146,7 +146,7 @@ def _list_runs(source: str, runs: Sequence[Run]) -> None:
 
 
 def _print_run(source: str, contents: list[FileContents]) -> None:
-    """Print what the headers and events of a run's files show."""
+    """Print what the headers and events of a run's files contain."""
     names = sorted({str(file.fact("run")) for file in contents if file.fact("run")})
     title = f"Run {', '.join(names) or source}"
     heading(elide(title, terminal_width()))

@@ -39,6 +39,8 @@ _NA_COUNT = float((1 << 32) - 1)
 def encode_numbers(array: Array, optional: bool = False) -> list[Any]:
     """Encode an array in the narrowest form that decodes to equal numbers.
 
+    If `optional` is true, NaN represents None.
+
     A Unix time as float64 is an integer multiple of 2**-22 s. Therefore the times of a block can be
     encoded exactly as 32-bit counts from the earliest time.
     """
@@ -73,7 +75,7 @@ def encode_numbers(array: Array, optional: bool = False) -> list[Any]:
 def _encode_times(array: Array, tag: str) -> list[Any] | None:
     """Encode times as 32-bit counts of 2**-22 s from the earliest time.
 
-    Return None if this form would not be exact.
+    Return None if this form would not be exact. `tag` is `NUMBER` or `OPTIONAL`.
     """
     missing = np.isnan(array)
     if array.dtype != "<f8" or (missing.any() and tag != OPTIONAL):

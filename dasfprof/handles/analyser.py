@@ -21,8 +21,8 @@ class TraceAnalyser(Analyser):
     client
         The name of a client, such as ``"ann"``. Then only its tasks, errors and findings are
         analysed, and the thread time of all other tasks is the category *Other clients*. Or a Dask
-        client, whose cluster then analyses the run part by part, on the workers that see all of its
-        files.
+        client, whose cluster then analyses the run part by part, on the workers that see all files
+        of the run.
     progress
         Whether to show progress bars on standard error. None uses ``dasfprof.progress`` in Dask's
         config, where null shows them in a terminal and in a notebook.
@@ -32,7 +32,7 @@ class TraceAnalyser(Analyser):
     InvalidArgumentError
         If the source has another type, contains several runs, or has no client with this name.
     SourceNotFoundError, NotATraceError
-        If there is no such trace, or no worker of the client's cluster sees all of its files.
+        If there is no such trace, or no worker of the client's cluster sees all files of the run.
 
     Notes
     -----

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 def stuck(client: object, *, limit: float = LIMIT) -> pd.DataFrame:
     """Find why the work of a live cluster does not finish.
 
-    It examines the scheduler and all workers, wherever they run. Nothing is installed or changed
-    there, and the cluster does not need a profiler.
+    This function examines the scheduler and all workers, wherever they run. Nothing is installed or
+    changed there, and the cluster does not need a profiler.
 
     Parameters
     ----------
@@ -74,7 +74,7 @@ def stuck(client: object, *, limit: float = LIMIT) -> pd.DataFrame:
 async def look_at(
     address: str, connection_args: dict[str, Any] | None = None, limit: float = LIMIT
 ) -> ClusterState:
-    """Return the state of a live cluster.
+    """Return the state of the live cluster whose scheduler has this address.
 
     See `views_of`. If the cluster is being recorded and this host has a client's trace file, the
     sources of functions are read from this file.

@@ -376,9 +376,10 @@ def _excess(
     heaviest: int,
     limit: float | None,
 ) -> tuple[str, str, str | None] | None:
-    """Return why a graph certainly exceeds a worker's memory, with layer and line, or None.
+    """Return why a graph certainly exceeds the memory limit of a worker, with layer and line.
 
-    `heaviest` is the index of the layer that has the most bytes at the peak.
+    Return None if this is not certain. `heaviest` is the index of the layer that has the most bytes
+    at the peak.
     """
     if limit is None:
         return None

@@ -144,7 +144,10 @@ def _of_one_chunk(key: Any, built: dict[str, BuiltLayer]) -> BuiltLayer | None:
 
 
 def _bounds(sent: SentGraph, bases: list[BuiltLayer | None]) -> tuple[np.ndarray, np.ndarray]:
-    """Return bounds of the bytes of each task's result. An unknown upper bound is infinite."""
+    """Return the lower and the upper bound of the bytes of each task's result.
+
+    An unknown upper bound is infinite. `bases` has the result of `_base` for each layer.
+    """
     low, high = np.full(len(sent), nan), np.full(len(sent), nan)
     shrinks = np.zeros(len(sent), dtype=bool)
     for layer, base in zip(sent.layers, bases, strict=True):

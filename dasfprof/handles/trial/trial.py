@@ -68,7 +68,7 @@ class Suggested:
 
 @dataclass
 class Trials:
-    """The changes to test for a program."""
+    """Tests changes of a program by running it with and without them."""
 
     runs: ProgramRuns
     #: Argument or environment variable that sets the size of the program's chunks or batches, so

@@ -144,7 +144,7 @@ class Tuner:
         return done, self._why_left_out(done, side)
 
     def _why_left_out(self, done: Done, side: Variant) -> str:
-        """Return why the settings of a run are left out, or an empty text."""
+        """Return why the settings of a run are left out, or an empty text if they are not."""
         if fault := self._runs.fault(done, side):
             return fault
         agreement = self._runs.agreement([done])
@@ -217,7 +217,7 @@ class Tuner:
     def _candidates(
         self, first: Done, best: Sequence[Point], predictions: Predictions
     ) -> list[_Candidate]:
-        """Return the best settings by replay, and the settings that findings suggest."""
+        """Return the settings to compare: the best ones by replay, and those that findings suggest."""
         selected = [(point, Suggested(point.change)) for point in best]
         of_findings = 0
         for suggested in suggestions(first)[0]:

@@ -233,7 +233,8 @@ class Spans:
     ) -> ReadableSpan:
         """Return the span with a number, which belongs to the span `parent` if this is not 0.
 
-        `times` are its start (since the run's start) and its duration, in ns.
+        `times` are its start (since the run's start) and its duration, in ns. `more` has further
+        arguments of `ReadableSpan`.
         """
         from opentelemetry.sdk.trace import ReadableSpan
         from opentelemetry.sdk.util.instrumentation import InstrumentationScope

@@ -127,7 +127,7 @@ def side_by_side(starts: Array, stops: Array) -> Array:
 
 
 def lay_out(tracks: Tracks, process: int, title: str, starts: Array, stops: Array) -> Array:
-    """Add tracks until no time ranges overlap on a track, and return the track of each range.
+    """Add tracks of a process until no time ranges overlap on a track. Return each range's track.
 
     The time ranges are sorted by start. The first track has the title as its name, and exists even
     without time ranges. Further tracks have the title and a number.

@@ -85,7 +85,11 @@ def _line_data(
 def _of_runs(
     run: Run, rows: Array, lines: Array, parts: Parts, used: dict[int, int]
 ) -> tuple[dict[str, PackedColumn], int]:
-    """Return the lines of task runs as columns, and the number of samples that a task run needs."""
+    """Return the lines of task runs as columns, and the number of samples that a task run needs.
+
+    Task runs with fewer samples are left out. `lines` has the line of each sample. `used` maps
+    lines to indices in the page's list of lines. Lines that are not yet in `used` are added to it.
+    """
     tasks = run.whole.tasks
     place = np.full(len(tasks) + 1, -1, dtype=np.int64)
     place[rows] = np.arange(len(rows))
@@ -363,9 +367,9 @@ def _stays(
 
 
 def _place(known: dict[tuple[str, int, str], int], file: Any, line: Any, code: Any) -> int:
-    """Return the index of a place in `known`, and add the place if it is new.
+    """Return the index of a line of code in `known`, and add the line if it is new.
 
-    An unknown file has an empty name.
+    `code` is the name of the function. An unknown file has an empty name.
     """
     texts = [each if isinstance(each, str) else "" for each in (file, code)]
     place = texts[0], max(int(line), 0) if pd.notna(line) else 0, texts[1]

@@ -128,7 +128,7 @@ def _data(analyser: Analyser, title: str) -> tuple[dict[str, Any], dict[str, Pac
 
 
 def _run_facts(analyser: Analyser) -> dict[str, Any]:
-    """Return the facts that need the complete run: findings and thread time."""
+    """Return the facts that need the complete run: summary, findings, and thread time."""
     problems, summary = analyser.findings(), summarise(analyser.run)
     findings = table_of(problems)
     accounting = analyser.time_accounting()
@@ -246,7 +246,10 @@ def _subtitle(comparison: Comparison) -> str:
 
 
 def _waterfalls(comparison: Comparison) -> dict[str, Any] | None:
-    """Return the four waterfalls, or None if the wall times cannot be compared."""
+    """Return the waterfalls of wall time and of thread time, each by function and by step.
+
+    Return None if the wall times cannot be compared.
+    """
     if comparison.verdict.kind == "cannot tell":
         return None
     return {

@@ -280,7 +280,10 @@ def _categories(column: pd.Series[Any], rows: Array) -> tuple[PackedColumn, list
 
 
 def _results(tasks: pd.DataFrame, rows: Array) -> tuple[PackedColumn, list[list[str]]]:
-    """Pack type, dtype and shape of results as indices in a list of distinct combinations."""
+    """Pack type, dtype and shape of results as indices in a list of distinct combinations.
+
+    Return this list too. `rows` has, for each row of the page, its row in `tasks`.
+    """
     shapes, distinct = pd.factorize(tasks["shape"].to_numpy(dtype=object)[rows])
     types, dtypes = tasks["type"].cat, tasks["dtype"].cat
     type_codes = types.codes.to_numpy()[rows].astype(np.int64) + 1
