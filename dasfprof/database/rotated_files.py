@@ -17,8 +17,8 @@ from dasfprof.text import count_of, format_date
 class Segment:
     """A segment of the files of one process.
 
-    This is usually a complete file. A file that was truncated during recording may contain several
-    segments. Each of them starts with a header.
+    A segment is usually a complete file. A file that was truncated during recording may contain
+    several segments. Each of them starts with a header.
     """
 
     number: int

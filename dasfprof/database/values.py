@@ -145,7 +145,7 @@ def _replace(value: Any) -> Any:
 def _plain(value: Any) -> Any:
     """Convert a value to a plain type, if its class is derived from one.
 
-    For any other value, return its `repr`.
+    For any other value, return its `repr`, or the name of its class if `repr` fails.
     """
     if isinstance(value, np.generic):
         # For other types, `item` would turn nanoseconds into an int, or return the value unchanged.

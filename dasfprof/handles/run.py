@@ -110,7 +110,7 @@ class ProfiledRun:
     def through(self, client: Client) -> ProfiledRun:
         """Return a handle of the same run that uses another client.
 
-        Use it if the client that the run was registered with has closed and the cluster has not.
+        Use this if the client that registered the run has closed and the cluster has not.
         """
         return ProfiledRun(
             client, self._settings, self._plugins, False, self._steps, home=self._home

@@ -52,7 +52,7 @@ def summarise(run: Run) -> dict[str, Any]:
           recorded; ``unfinished``: number of unfinished tasks; ``failed``: number of failed task
           runs
         - ``functions``, ``workers``, ``threads``: how many there are; ``hosts``: names of the hosts
-      of workers; ``cores``: number of cores of all these hosts
+          of workers; ``cores``: number of cores of all these hosts
         - ``compute``: seconds that task runs spent in their functions; ``held``: seconds for which
           functions of tasks occupied threads; ``capacity``: seconds for which threads existed;
           ``cpu``: CPU seconds in functions of tasks

@@ -317,8 +317,9 @@ def gain_of(
 ) -> Gain:
     """Return the time that the second side saved. The same number of runs is used of each side.
 
-    If `of_program` is true, this is the time from the start to the end of the program. `tests` is
-    the number of changes that are compared with the same baseline runs.
+    If `of_program` is true, the time from the start to the end of the program is compared.
+    Otherwise, it is the time from the first submission to the last finish. `tests` is the number of
+    changes that are compared with the same baseline runs.
     """
     pairs = min(map(len, sides))
     before, after = (

@@ -217,7 +217,7 @@ class Tuner:
     def _candidates(
         self, first: Done, best: Sequence[Point], predictions: Predictions
     ) -> list[_Candidate]:
-        """Return the settings to compare: the best ones by replay, and those that findings suggest."""
+        """Return the settings to compare: the best by replay, and those that findings suggest."""
         selected = [(point, Suggested(point.change)) for point in best]
         of_findings = 0
         for suggested in suggestions(first)[0]:

@@ -94,7 +94,7 @@ def nanoseconds(times: Array) -> Array:
 
 
 def trimmed(starts: Array, stops: Array) -> Array:
-    """Return the ends of time ranges, some of them earlier, because clocks are imprecise.
+    """Return the ends of time ranges, without the small overlaps that imprecise clocks cause.
 
     If a range overlaps the next range by at most `_CLOCK_GRAIN`, it ends where the next one starts.
     """

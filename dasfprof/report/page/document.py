@@ -170,7 +170,7 @@ _MAX_CELLS = 300_000
 def table_facts(frame: pd.DataFrame) -> dict[str, Any]:
     """Convert a table to a dict for the page. NA becomes None.
 
-    Its entry ``columns`` is a list of dicts with ``label``, ``kind`` and ``values``. For a table
+    The entry ``columns`` is a list of dicts with ``label``, ``kind`` and ``values``. For a table
     that is too large, the dict has only the entry ``absent``, which is the reason.
     """
     if frame.size > _MAX_CELLS:
@@ -335,6 +335,6 @@ def _policy_hash(text: str) -> str:
 
 
 def _as_json(facts: Any) -> str:
-    """Return facts as JSON. It cannot contain the end of the HTML element in which it is."""
+    """Return facts as JSON that cannot contain the end of the HTML element around it."""
     text = json.dumps(facts, allow_nan=False, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")

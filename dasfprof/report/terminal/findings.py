@@ -222,7 +222,7 @@ def print_causes(
 
 
 def _facts(state: ClusterState) -> Iterator[str]:
-    """Yield texts about unfinished tasks, workers, and the time since a task started or finished.
+    """Yield texts about unfinished tasks, workers, and the time since a task last started or ended.
 
     If the scheduler stopped answering, yield a text about this too.
     """

@@ -190,7 +190,7 @@ def _functions(state: RunState, most: int, width: int) -> RenderableType:
 def _shown(rows: Sequence[FunctionProgress], most: int) -> list[FunctionProgress]:
     """Return the rows of the most active functions, in their original order.
 
-    These are at most `most` rows.
+    The result has at most `most` rows.
     """
     order = sorted(rows, key=lambda row: -(row.rate + row.on_workers))
     shown = {row.function for row in order[:most]}
