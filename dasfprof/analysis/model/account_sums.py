@@ -85,7 +85,8 @@ class WindowAccount:
         Returns
         -------
         account, pool
-            The account, and the pool of the idle threads that have no cause in their worker.
+            The account, and the pool: the causes of those idle threads that nothing in their own
+            worker explains.
         """
         pool = pool_of([worker for _, worker in threads], demand)
         idle = np.zeros((len(run.workers), len(ThreadTime)))
@@ -148,7 +149,7 @@ def accounts_of(run: Run, windows: Sequence[WindowAccount]) -> Accounts:
 
 
 def _of_cut(rows: pd.DataFrame, count: int) -> Array:
-    """Return the thread-seconds of task runs that extend over several windows, as from `_uses`.
+    """Return the same as `_uses`, for task runs that extend over several windows.
 
     In `rows`, such a task run has one row per window. These rows are summed up.
     """

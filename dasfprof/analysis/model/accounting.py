@@ -62,7 +62,9 @@ WorkerCells: TypeAlias = tuple[idle_time.IdleThreads, Array, dict[ThreadTime, Ar
 def worker_cells(
     worker: idle_time.WorkerCauses, bounds: Array, span: float, count: int
 ) -> WorkerCells:
-    """Return cumulative thread-seconds by cause for one worker.
+    """Return the idle threads of one worker, the edges of cells, and thread-seconds by cause.
+
+    The thread-seconds are cumulative sums, with one value for each edge.
 
     Parameters
     ----------
@@ -88,14 +90,14 @@ def worker_cells(
 def idle_cells(
     lives: WorkerLives, workers: list[WorkerCells], pool: idle_time.Pool, span: float, count: int
 ) -> Iterator[IdleCells]:
-    """Yield the cells of each worker instance.
+    """Yield the idle thread-seconds of each worker instance, by cell and cause.
 
     Parameters
     ----------
     lives, workers
         The worker instances, and the result of `worker_cells` for each.
     pool
-        The pool of idle threads without a cause in their worker.
+        The pool: the idle threads whose idleness nothing in their own worker explains.
     span, count
         See `worker_cells`.
     """
@@ -348,7 +350,11 @@ def hours_of_run(run: Run) -> dict[str, Hours]:
 
 
 def _hours(seconds: Array, threads: Array) -> Hours:
-    """Return the sum of hours, given the thread-seconds and threads of each worker instance."""
+    """Return the worker-hours and thread-hours of all worker instances together.
+
+    `seconds` and `threads` have the thread-seconds and the number of threads of each instance. NaN
+    counts as 0 seconds.
+    """
     known = np.nan_to_num(seconds)
     return Hours(float(ratio(known, threads).sum() / HOUR), float(known.sum() / HOUR))
 

@@ -267,7 +267,10 @@ NONE: Steps = (np.empty(0), np.empty(0, dtype=np.int64))
 
 @once_per_trace
 def live_at_counts(run: Run) -> Array:
-    """Return, for each count of unfinished tasks, how many recorded task runs were unfinished."""
+    """Return how many recorded task runs were unfinished whenever the scheduler counted its tasks.
+
+    There is one value for each time at which the scheduler counted its unfinished tasks.
+    """
     at = _counted(run)
     if not len(at):
         return np.empty(0, dtype=np.int64)
@@ -345,7 +348,9 @@ class UnsentTask(NamedTuple):
 
 
 def unsent_tasks(run: Run, sent: set[str] | None = None) -> list[UnsentTask]:
-    """Return the tasks with recorded keys that no worker had started when recording ended.
+    """Return the tasks that were unfinished when recording ended, and that have no task run.
+
+    Tasks whose keys were not recorded are left out.
 
     Parameters
     ----------

@@ -284,8 +284,10 @@ _EMPTY, _SLOWEST, _TIMES = 0.001, 200e6, 30
 def find_sent(run: Run) -> pd.DataFrame:
     """Return the values that graphs contain, by value and line, largest total first.
 
-    ``total`` is the number of bytes in all tasks. The columns are ``kind, name, file, line, why,
-    held, code, graphs, tasks, size, seconds, total``.
+    The columns ``kind, name, file, line, why, held, code`` are those of `Trace.sent_values`.
+    ``graphs`` and ``tasks`` are the numbers of graphs and of tasks that contain the value. ``size``
+    (bytes) and ``seconds`` are means over these graphs. ``total`` is the number of bytes in all
+    tasks.
     """
     groups = run.sent_values.astype(
         {**dict.fromkeys(_TEXTS, object), **dict.fromkeys(_NUMBERS, float)}

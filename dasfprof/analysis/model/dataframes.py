@@ -31,8 +31,8 @@ class Frames:
     def inputs(self, rows: Array) -> Array | None:
         """Return the task runs whose dataframes the task runs in `rows` use.
 
-        If an input is not a dataframe, such as a part of a shuffle, the dataframes that its task
-        used count instead. The result is None if some inputs are unknown.
+        If an input is not a dataframe, such as a part of a shuffle, the dataframes from which it
+        was made count instead. The result is None if some inputs are unknown.
         """
         front, inputs = rows, [np.zeros(0, dtype=np.int64)]
         while len(front):
@@ -50,7 +50,7 @@ class Frames:
 def frames_of(run: Run) -> Frames:
     """Return the dataframes of a run.
 
-    If a key ran several times, its last successful run counts.
+    If a key has several task runs, the last successful one counts.
     """
     tasks, (lengths, items) = run.tasks, run.task_dependencies
     count = len(tasks)

@@ -173,7 +173,11 @@ def _last_by_first(table: Array) -> Array:
 def _verdicts(
     falls: Array, count: Array, rises: dict[str, Array], change: dict[str, Array], sizes: Array
 ) -> Array:
-    """Return the verdict of each function, which is that of the first condition that applies."""
+    """Return the verdict of each function, which is that of the first condition that applies.
+
+    The arguments are fields of `Trends`: ``count_falls``, ``count_change``, ``rises``, ``change``
+    and ``attempts``.
+    """
     run, elapsed, with_cpu = rises["run"], rises["elapsed"], ~np.isnan(change["cpu"])
     longer = (change["run"] >= LAST_BY_FIRST) | (change["elapsed"] >= LAST_BY_FIRST)
     as_many = count > 1 / LAST_BY_FIRST

@@ -288,9 +288,10 @@ def _moved(samples: pd.DataFrame, edges: Array) -> dict[str, Array]:
 def _integrate(
     samples: pd.DataFrame, edges: Array, running: tuple[Array, Array]
 ) -> dict[str, Array]:
-    """Return figures about a device for each time window between two edges.
+    """Return figures about a device, by column name, for each time window between two of `edges`.
 
-    Time is cut at every sample, window edge, and start or end of tasks. Between two cuts, all
+    `running` contains the starts and ends of time ranges in which tasks ran on its workers. Time is
+    cut at every sample, window edge, and start or end of tasks. Between two cuts, all
     quantities are constant.
     """
     times = samples["time"].to_numpy(dtype=float)

@@ -13,7 +13,7 @@ from dasfprof.analysis.run import Run
 from dasfprof.analysis.trace.trace import once_per_trace
 from dasfprof.database.columns import Array
 
-#: Reasons why a result was held. If several apply, the first one is used.
+#: Reasons why a result was held. See `_reasons` and `held_at` for the order in which they apply.
 WAITED_FOR, IN_USE, WANTED, LATE, COPY, UNEXPLAINED, UNRECORDED = range(7)
 
 #: Maximum seconds from the scheduler learning that the last dependent ended to the release of the
@@ -30,11 +30,10 @@ class HeldResults(NamedTuple):
     #: Row of `Trace.tasks` that made the result, and row of `Trace.workers` that held it.
     run: Array
     life: Array
-    #: Code of the function, as in `Trace.tasks`, for which the result was held: of the dependent
-    #: that starts last. -1 if there is none.
+    #: Reason why the result was held, from `WAITED_FOR` to `UNRECORDED`.
     why: Array
-    #: Function, as in `Trace.tasks`, of the dependent that starts last among those it waits for, or
-    #: -1.
+    #: Code, as in `Trace.tasks`, of the function for which the result was held. If it was held for
+    #: several dependents, this is the function of the one that starts last. -1 if there is none.
     needed_by: Array
     #: Bytes of the result, or NaN if it is unknown whether the result was still held.
     size: Array

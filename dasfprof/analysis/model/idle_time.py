@@ -53,9 +53,11 @@ class IdleThreads:
     used_times: Array
 
     def used(self, times: Array) -> Array:
-        """Return the thread-seconds that a permanently occupied slot would have had by `times`.
+        """Return, at each of `times`, the thread-seconds that an always occupied slot has used.
 
-        Only differences between these values are meaningful.
+        While more slots are occupied than the worker has threads, a slot uses only a fraction of a
+        thread. The difference between two values is what a slot used between these times. The
+        values themselves have no meaning.
         """
         times = np.clip(times, self.begin, self.end)
         if self.share is None:
@@ -167,8 +169,9 @@ def idle_threads(explained: WorkerCauses) -> IdleThreads:
 def _count(order: Array, ends: Array, first: int, second: int) -> Array:
     """Return how many ranges have begun but not ended, after each of the sorted edges.
 
-    Before `order` sorted the edges, those of group ``i`` had the indices ``ends[i - 1]`` to
-    ``ends[i]``. A range begins at an edge of group `first` and ends at an edge of group `second`.
+    `order` are the indices that sort the edges. The unsorted edges consist of groups. Group ``i``
+    has the indices ``ends[i - 1]`` to ``ends[i]``. A range begins at an edge of group `first` and
+    ends at an edge of group `second`.
     """
     step = np.zeros(int(ends[-1]), dtype=np.int32)
     step[ends[first - 1] : ends[first]] = 1
@@ -205,7 +208,7 @@ class Pool:
 
 
 def pool_of(workers: list[IdleThreads], demand: PoolDemand) -> Pool:
-    """Return the causes of idle threads that have no cause in their worker."""
+    """Return the causes of those idle threads that nothing in their own worker explains."""
     times = np.concatenate([np.empty(0), *(worker.times for worker in workers)])
     if not len(times):
         return Pool(times, {})
@@ -286,7 +289,10 @@ class PoolDemand:
         return merged[np.append(True, merged[1:] != merged[:-1])]
 
     def split(self, times: Array, idle: Array, surplus: Array) -> dict[ThreadTime, Array]:
-        """Return the number of pool threads that each cause explains, after each time."""
+        """Return the number of pool threads that each cause explains, after each time.
+
+        `idle` and `surplus` are the sums of these fields of `IdleThreads` over all workers.
+        """
         runnable, sent, done, known = (
             _passed(edges, times) for edges in (self.runnable, self.sent, self.done, self.known)
         )

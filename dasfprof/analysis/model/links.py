@@ -150,12 +150,16 @@ class Predecessors:
 def find_predecessors(run: Run) -> Predecessors:
     """Return the event that each task run waited for last.
 
-    The first of these rules that applies is used. If a task run was ready before a slot of its
-    worker ended, and started after that, it waited for this thread. If it was stolen, it waited for
-    the last task of the thief. If a task run ended with the stimulus id of the assignment, the
-    assigned task run waited for it. Otherwise, it waited for the dependency that was reported last,
-    or for the client. A client, in turn, waited for the last task that it had requested before it
-    submitted the graph. Clients do not learn of other finishes.
+    The first of these rules that applies is used:
+
+    - A task run that was ready before a slot of its worker ended, and that started after that end,
+      waited for the thread of this slot.
+    - A task run that was stolen waited for the last task that the thief had finished.
+    - If the assignment of a task run has the same stimulus id as the end of another task run, it
+      waited for this end.
+    - Otherwise, it waited for the dependency that was reported last, or for the client. A client,
+      in turn, waited for the last finish of a task that it had requested, before it submitted the
+      graph. Clients do not learn when other tasks finish.
     """
     slots = run.slots
     times, count = slots.times, len(slots.worker)

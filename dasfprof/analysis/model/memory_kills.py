@@ -181,8 +181,8 @@ def _judged(run: Run, kill: MemoryKill) -> MemoryKill:
 def suspected(kill: MemoryKill) -> MemoryKill:
     """Add the suspect to a kill, if the tasks in progress show one.
 
-    It is the only function in progress, or the function whose usual memory explains the kill, or
-    the function that never finished.
+    The suspect is the only function in progress, or the function whose usual memory explains the
+    kill, or the function that never finished.
     """
     if len(kill.tasks) == 1:
         sure = Certainty.CERTAIN if kill.tasks[0].seen else Certainty.LIKELY

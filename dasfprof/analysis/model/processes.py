@@ -100,10 +100,10 @@ class ProcessCpu:
 
 
 def other_threads_cpu(run: Run) -> dict[str, float]:
-    """Return, by function, the CPU seconds of other threads that certainly work for it.
+    """Return, by function, the CPU seconds of threads that run no tasks but work for the function.
 
-    These threads were started by the function's libraries, or by P2P. Only times at which no other
-    function ran in the process count.
+    These threads were started by the function's libraries, or by P2P. CPU seconds only count if
+    they are certain, and if no other function ran in the process at that time.
     """
     table = process_cpu(run).functions
     sums: dict[str, float] = {}
@@ -153,9 +153,11 @@ def process_cpu(run: Run) -> ProcessCpu:
 def _of_process(
     samples: pd.DataFrame, runs: pd.DataFrame
 ) -> tuple[list[float], list[tuple[int, float, float, float]]]:
-    """Return the CPU times of one process, and the CPU times of each function in it.
+    """Return the CPU seconds of one process by kind of thread, and of each function in it.
 
-    The values are in the order of the columns of `ProcessCpu`.
+    The first list has the values of a row of ``ProcessCpu.processes``. The second list has a tuple
+    for each function: its code, and then the last three values of a row of
+    ``ProcessCpu.functions``.
     """
     start, stop, cpu_known, function = (
         runs[name].to_numpy() for name in ("start", "stop", "cpu", "function")

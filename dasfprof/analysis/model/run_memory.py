@@ -42,7 +42,7 @@ def memory_of_runs(run: Run) -> RunMemory:
 
 
 def read_of_runs(run: Run, samples: pd.DataFrame) -> RunMemory:
-    """Return the memory of the process of each task run.
+    """Return the memory of the process of each task run, according to `samples` of memory.
 
     `samples` has the columns ``worker_id, time, memory``.
     """
@@ -95,7 +95,7 @@ def processes_of_workers(run: Run) -> Array:
 
 
 def _alone(starts: Array, stops: Array, others: Array) -> tuple[Array, Array]:
-    """Return which task runs were alone in their process, and when all earlier runs had ended.
+    """Return whether each task run was alone in its process, and when all earlier ones had ended.
 
     Parameters
     ----------
@@ -210,7 +210,7 @@ class Samples(NamedTuple):
 
     @classmethod
     def from_table(cls, run: Run, table: pd.DataFrame, *names: str, or_zero: str = "") -> Samples:
-        """Return the samples of a table in which all of the named values are known.
+        """Return those samples of a table in which the values of all columns `names` are known.
 
         A missing value of the column `or_zero` counts as 0.
         """
@@ -302,8 +302,8 @@ def memory_of_processes(run: Run) -> list[ProcessMemory]:
 def unmanaged_of_runs(run: Run) -> RunMemory:
     """Return the unmanaged memory of the process of each task run.
 
-    The result contains the rise during each run. The rise does not include inputs that came from
-    other workers when the run started.
+    The rise of memory during a task run does not include inputs that came from other workers when
+    the task run started.
     """
     tables = []
     for process in memory_of_processes(run):

@@ -76,7 +76,8 @@ def larger_shape(shape: tuple[int, ...], blocks: tuple[int, ...], factor: float)
 def _distinct_share(run: Run, groups: Groups, succeeded: Array) -> Array:
     """Return, for each function, the fraction of its input bytes that counts for its chunk size.
 
-    If several task runs share an input, each of them counts only a part of it.
+    Task runs may share inputs. The fraction is the number of distinct inputs, divided by the sum of
+    the numbers of inputs of all task runs.
     """
     lengths, items = run.task_dependencies
     row = np.repeat(np.arange(len(lengths)), np.maximum(lengths, 0))
@@ -156,15 +157,16 @@ def chunk_costs(run: Run, overhead: float) -> pd.DataFrame:
 
         - ``function``
         - ``runs``: number of successful task runs
-        - ``duration``: mean seconds
-        - ``overhead``: median seconds
+        - ``duration``: mean seconds of the function per task run
+        - ``overhead``: median of the seconds that `task_overhead` returns
         - ``wanted``: seconds that a task should take
         - ``times_larger``: ratio of the suggested to the recorded chunk size
         - ``runs_then``: number of task runs with the larger chunks
         - ``by_rate``: whether ``wanted`` results from the scheduler's rate (and not from the
           overhead)
         - ``chunk``: bytes of a recorded chunk
-        - ``of_each_thread``: number of task runs per thread of the run, or NaN if unknown
+        - ``of_each_thread``: ``runs`` divided by the number of threads of all workers, or NaN if
+          unknown
     """
     tasks = run.tasks.loc[(run.tasks["state"] == "memory").to_numpy(dtype=bool)]
     function = tasks["function"].cat

@@ -115,7 +115,7 @@ def line_words(run: Run, line: str) -> str:
 def lines_by_place(run: Run) -> dict[tuple[object, object], str]:
     """Return the texts of lines that built tasks, by file and line number.
 
-    Texts that stand for several lines, whose layers were fused, are left out.
+    If layers were fused, a text may stand for several lines. Such texts are left out.
     """
     noted = zip(*(run.lines[name] for name in ("file", "number", "line", "fused")), strict=True)
     return {(file, number): line for file, number, line, fused in noted if not fused}
@@ -209,7 +209,7 @@ def _of_graphs(run: Run) -> list[str]:
 def _of_calls(run: Run, times: Array) -> list[str]:
     """Return, for each time, the line of the call in progress.
 
-    The result is empty if no call or several calls were in progress.
+    The line is empty if no call or several calls were in progress.
     """
     calls = run.client_calls
     calls = calls[calls["call"].isin(_SENDING).to_numpy() & (calls["line"] >= 0).to_numpy()]
@@ -247,8 +247,9 @@ def number_layers(keys: KeyTable, key_ids: Array, functions: Array) -> Array:
     """Return a code for the graph layer of each task run.
 
     The tasks of ``x.mean()`` and of ``(x ** 3).mean()`` have the same name, ``mean_chunk``, but do
-    different work. Keys of the same layer of a collection are tuples with the same head. If the
-    keys of a function are texts, all its tasks count as one layer.
+    different work. Keys of the same layer of a collection are tuples with the same head, which is
+    the part before the numbers. If the keys of a function are texts, all tasks of the function
+    count as one layer.
 
     Parameters
     ----------

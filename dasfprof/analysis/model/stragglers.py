@@ -166,9 +166,10 @@ class StragglerRuns:
 def find_stragglers(run: Run) -> StragglerRuns:
     """Return the stragglers of a run with their causes.
 
-    A straggler takes at least twice the median, as in Mantri (OSDI'10) and Spark. It is also at
-    least three deviations above the median, so that a layer with a wide spread has few stragglers.
-    It takes at least one percent of the run's wall time, so that it matters.
+    A straggler takes at least twice the median of its layer, as in Mantri (OSDI'10) and Spark. It
+    is also at least three median absolute deviations above the median, so that a layer with a wide
+    spread has few stragglers. It takes at least one percent of the run's wall time, so that it
+    matters.
     """
     runs = _Runs(run)
     slow = runs.seconds > np.maximum(
@@ -298,10 +299,10 @@ class _Runs:
         return on_workers.slow[on_workers.of_run], slow_hosts[on_hosts.of_run]
 
     def _is_due(self, seconds: Array, rows: Array) -> Array:
-        """Return whether one part of their time explains why the task runs took longer than usual.
+        """Return, for each of `rows`, whether one part of its time explains why it took so long.
 
         `seconds` is the duration of this part in each task run. The part is an explanation if it
-        exceeds its own median in the layer by enough (`_EXPLAINS`).
+        exceeds the median of such parts in the layer by enough (`_EXPLAINS`).
         """
         return (seconds - self._usual(seconds))[rows] >= _EXPLAINS * self.excess[rows]
 
@@ -320,7 +321,7 @@ class _Runs:
         return (first & some_later[cells])[rows]
 
     def _skewed(self, rows: Array) -> Array:
-        """Return whether the spread of durations in the layer makes task runs this long likely.
+        """Return, for each of `rows`, whether its layer is likely to have a task run this long.
 
         Among n values of a normal distribution, the expected maximum is about ``sqrt(2 ln(n))``
         deviations above the mean. Logarithms of durations are assumed to have a normal

@@ -177,7 +177,10 @@ class TaskWaits:
         return f"{count_of(len(transfers), 'transfer')} of {size} from {names}."
 
     def _transferred(self, keys: Array) -> pd.DataFrame:
-        """Return one row for each of `keys` in each transfer, indexed by transfer."""
+        """Return a table of the transfers of `keys`, with one row per transfer and key.
+
+        The index is the row of the transfer in `Trace.transfers`.
+        """
         table, (lengths, items) = self._run.transfers, self._run.transfer_keys
         wanted = np.isin(items, keys)
         brought = table.iloc[np.repeat(np.arange(len(table)), np.maximum(lengths, 0))[wanted]]
@@ -207,8 +210,8 @@ class TaskWaits:
     def _workers_at(self, row: int, sent: float) -> Iterator[Part]:
         """Yield the worker to which a task run was assigned at `sent`, then other workers.
 
-        The other workers are sorted by the bytes of its inputs that they hold, in descending order.
-        If these are equal, the least busy worker comes first.
+        Of the other workers, those that hold more bytes of the task run's inputs come first. If
+        the bytes are equal, the less busy worker comes first.
         """
         lives, worker = self._run.lives, int(self._slots.worker[row])
         present = (lives.begin <= sent) & (sent <= lives.end) | (lives.ids == worker)

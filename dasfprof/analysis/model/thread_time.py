@@ -260,17 +260,21 @@ COSTS = {"cpu": np.nan, "run_queue": 0.0, "storage": 0.0, "deserialize": 0.0, "d
 
 
 def recorded_costs(run: Run, count: int) -> dict[str, Array]:
-    """Return the columns of `COSTS`. Task runs that no worker's file contains have the defaults."""
+    """Return the columns of task runs that `COSTS` names, as arrays of length `count`.
+
+    `COSTS` also has the default of each column, for task runs that no worker's file contains.
+    """
     return {name: recorded_column(run, name, count, missing) for name, missing in COSTS.items()}
 
 
 def uses_of(
     length: Array, costs: Mapping[str, Array], before: Array, inside: Array, after: Array
 ) -> Array:
-    """Divide the thread-seconds of task runs into categories, using only their own records.
+    """Divide the thread-seconds of task runs into categories, using only the task runs' records.
 
-    `length` contains the seconds of functions. These records do not show when workers spilled
-    results after functions, so this time counts as overhead. See `busy_seconds`.
+    `length` contains the seconds of functions, and `costs` is a result of `recorded_costs`. The
+    records of task runs do not show when workers spilled results after functions, so the time after
+    functions counts as overhead. See `busy_seconds`.
     """
     seconds = np.zeros((USES, len(inside)))
     unspill = np.minimum(costs["disk_read"], before)

@@ -21,7 +21,7 @@ def succeeded_rows(table: pd.DataFrame) -> Array:
 
 
 def amounts(table: pd.DataFrame, succeeded: Array) -> tuple[Array, Array]:
-    """Return bytes and seconds of transfers. Both are 0 for failed transfers."""
+    """Return the bytes and the seconds of each transfer. Both are 0 if the transfer failed."""
     size, seconds = table["size"].to_numpy(dtype=float), table["duration"].to_numpy(dtype=float)
     return (
         np.where(succeeded & np.isfinite(size), size, 0.0),
@@ -51,8 +51,8 @@ class MovedOutputs:
 def moved_outputs(run: Run, codes: Array, count: int) -> MovedOutputs:
     """Return the transfers of each group of keys, summed up.
 
-    The bytes of a message are divided among its keys in proportion to the sizes of their last
-    results, or equally if a size is unknown.
+    The bytes of a message are divided among the keys whose results it contains, in proportion to
+    the sizes of the last results of these keys, or equally if one of these sizes is unknown.
 
     Parameters
     ----------
