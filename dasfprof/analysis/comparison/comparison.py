@@ -200,9 +200,10 @@ class Comparison:
         """Differences between the groups in anything except durations.
 
         The columns are ``What`` (versions, settings, hosts, workers, threads, graph, sizes),
-        ``Before``, ``After``, and ``Could explain it``: ``yes`` if such a difference has an effect
-        in the observed direction, ``possibly`` if it may have an effect in either direction. This
-        is not a proof.
+        ``Before``, ``After``, and ``Could explain it``. The last column is ``yes`` or ``in part at
+        most`` if such a difference has an effect in the observed direction, ``possibly`` if it may
+        have an effect in either direction, ``no`` if it has the opposite effect, and empty if the
+        runs are neither faster nor slower. ``yes`` is not a proof.
         """
         differs = self.verdict.kind in ("faster", "slower")
         change = self.verdict.change if differs else 0.0
@@ -344,7 +345,10 @@ def changed_findings(
 def _by_status(
     before: Sequence[ComparedRun], after: Sequence[ComparedRun]
 ) -> Iterator[tuple[str, _What, list[Finding], list[Finding]]]:
-    """Yield each kind of finding with its status, and its findings before and after the change."""
+    """Yield the status of each kind of finding, the kind, and its findings before and after.
+
+    A kind is a rule and a function.
+    """
     first, second = _by_what(before), _by_what(after)
     for what in dict.fromkeys([*second, *first]):
         old, new = first.get(what, []), second.get(what, [])
@@ -352,7 +356,7 @@ def _by_status(
 
 
 def _by_what(runs: Sequence[ComparedRun]) -> dict[_What, list[Finding]]:
-    """Return the findings of all runs by kind.
+    """Return the findings of all runs by kind (rule and function).
 
     If a run has several findings of the same kind, only the most severe one counts.
     """

@@ -111,7 +111,7 @@ def share_in_common(functions: pd.DataFrame) -> float:
 
 
 def _by_name(traces: Sequence[Run], by: By) -> dict[str, list[pd.DataFrame]]:
-    """Return, by function (or step), a table for each run with columns of successful task runs.
+    """Return, by function (or step), one table of successful task runs for each run that has any.
 
     ``held`` is the maximum memory of the process in samples during the task run, in bytes.
     """

@@ -37,9 +37,9 @@ def relative_spread(trace: Run) -> float:
     """Estimate the relative standard deviation of a run's wall time, or NaN if unknown.
 
     Two sources of variation are combined. First, tasks of the same function have different
-    durations. The wall time is the sum of durations on the critical path, so its variance is the
-    sum of their variances. Second, the speed of the host changes. It is assumed to change between
-    runs as much as between eighths of this run.
+    durations. The wall time is the sum of durations on the critical path, so the variance of the
+    wall time is the sum of the variances of these durations. Second, the speed of the host changes.
+    This speed is assumed to change between runs as much as between eighths of this run.
     """
     tasks, wall = trace.tasks, path_seconds(trace)
     if not len(tasks) or not wall > 0:
@@ -62,10 +62,11 @@ def relative_spread(trace: Run) -> float:
 
 
 def _spread_of_speed(start: Array, relative: Array) -> float:
-    """Return how much the duration of a typical task varies between parts of a run.
+    """Return the relative standard deviation of a typical task's duration between parts of a run.
 
-    Medians of few tasks also vary by chance (by 1.25 standard errors). This variation is
-    subtracted.
+    `relative` contains durations, divided by the median of the function. The medians of these in
+    the parts of the run are compared. Medians of few tasks also vary by chance (by 1.25 standard
+    errors). This variation is subtracted.
     """
     edges = np.linspace(start.min(), start.max(), _PARTS + 1)[1:-1]
     parts = Groups(np.searchsorted(edges, start, side="right"), _PARTS)
@@ -151,9 +152,9 @@ def walls(side: Sequence[ComparedRun]) -> Array:
 
 
 def contributions(path: pd.DataFrame) -> list[tuple[str, float]]:
-    """Sum up the rows of a waterfall: time in functions by function, and waits by category.
+    """Return the difference in seconds for each function, and for each category of waits.
 
-    The largest absolute difference comes first.
+    They are sums over the rows of a waterfall. The largest absolute difference comes first.
     """
     ran = path["Class"].isin(RUNNING)
     who = path["Function"].where(ran, path["Class"].str.lower())
