@@ -109,7 +109,7 @@ def ended_there(trace: Trace) -> Array:
 
 
 def _clocks(workers: pd.DataFrame) -> tuple[Array, Array]:
-    """Return the code of each process's clock, and the distinct codes of scheduler processes.
+    """Return the code of each process's clock, and the codes of the clocks of schedulers.
 
     Processes with the same boot ID have the same clock.
     """

@@ -266,7 +266,8 @@ def left_with_work(states: pd.DataFrame) -> float:
 def clients_stayed(trace: Trace, cancelled_at: float) -> bool:
     """Return whether clients certainly stayed connected when tasks were cancelled, and afterwards.
 
-    A client without unfinished tasks may have left while another one stayed.
+    The result can be True although a client left, if that client had no unfinished tasks and
+    another client stayed.
     """
     states = trace.scheduler_states
     if not len(states):

@@ -95,7 +95,10 @@ def worker_lives(trace: Trace, slots: TaskSlots) -> WorkerLives:
 
 
 def _sampled_statuses(trace: Trace, offsets: Array) -> tuple[Array, Array, Array]:
-    """Return the times and statuses of all samples, and the range of rows of each worker."""
+    """Return the times and statuses of all samples, and where the samples of each worker begin.
+
+    Samples are sorted by worker and time. The third array ends with the number of samples.
+    """
     memory = trace.managed_memory
     if "state" not in memory or not len(memory):
         return np.empty(0), np.empty(0, dtype=np.int8), np.zeros(len(offsets) + 1, dtype=np.int64)

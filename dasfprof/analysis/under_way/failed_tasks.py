@@ -74,7 +74,8 @@ def ended_with_the_run(run: Run) -> pd.DataFrame:
 def blocked_by_errors(run: Run, failed: int) -> dict[str, int]:
     """Return, by function, how many tasks never ran because they depend on failed tasks.
 
-    Dask gives these tasks the same error. The result is empty if this was not recorded.
+    Dask gives these tasks the error of the failed task. The result is empty if the scheduler
+    counted no more failed tasks than `failed`, which is the number of tasks that ran and failed.
     """
     most: dict[str, int] = {}
     for counts in run.scheduler_states["tasks"]:

@@ -105,7 +105,10 @@ def _last_state(run: Run, time: float) -> dict[str, Any] | None:
 
 
 def _quiet(run: Run, time: float, open_seconds: list[float | None]) -> float | None:
-    """Return the seconds since a task last started or ended, or None if no task did."""
+    """Return the seconds since a task last started or ended, or None if no task did.
+
+    `open_seconds` are the seconds since each unfinished task started, or None if unknown.
+    """
     tasks = run.tasks
     ends = (tasks["start"] + tasks["duration"]).to_numpy(dtype=float)
     only = run.scheduler_only
@@ -266,7 +269,10 @@ def _clients(run: Run, end: RunEnd, stacks: list[Stack]) -> tuple[ClientNow, ...
 
 
 def _wants_nothing(run: Run, client: str, samples: pd.DataFrame, sample: pd.Series) -> bool:
-    """Return whether a client waited long although the scheduler had no result for it."""
+    """Return whether a client waited long for results although the scheduler had none for it.
+
+    `samples` are samples of the client, and `sample` is the one that shows the waiting call.
+    """
     since, later = (
         float(sample["since"]),
         samples["time"][(samples["time"] > sample["time"]).to_numpy()],

@@ -53,7 +53,7 @@ _WHY_SCHEDULER_SILENT: dict[ProcessState | None, tuple[Certainty, str, str]] = {
 
 
 def silent_scheduler(state: ClusterState) -> Iterator[Cause]:
-    """Find out whether the scheduler does not answer or its event loop is blocked."""
+    """Yield a cause if the scheduler does not answer, or if its event loop is blocked."""
     if state.scheduler_answered is False:
         certainty, why, suggestion = _WHY_SCHEDULER_SILENT.get(
             state.scheduler_process, _WHY_SCHEDULER_SILENT[None]
@@ -82,7 +82,7 @@ def silent_scheduler(state: ClusterState) -> Iterator[Cause]:
 
 
 def dead_scheduler(state: ClusterState) -> Iterator[Cause]:
-    """Find out whether the scheduler's process ended while other processes continued."""
+    """Yield a cause if the scheduler's process ended while other processes continued."""
     if state.scheduler_answered is None and state.scheduler_process == "gone":
         yield Cause(
             "scheduler-gone",
@@ -272,9 +272,10 @@ def fetching_tasks(state: ClusterState) -> Iterator[Cause]:
 def _by_line(
     state: ClusterState, thread_state: str, older_than: float
 ) -> Iterable[list[TaskUnderWay]]:
-    """Group tasks by the user's line that they execute.
+    """Group the tasks whose thread has the given state by the user's line that they execute.
 
-    Tasks that wait in Dask's calls are left out.
+    Tasks that have run for less than `older_than` seconds, or that wait in Dask's calls, are left
+    out.
     """
     by_line: dict[str | None, list[TaskUnderWay]] = {}
     for task in state.tasks:

@@ -339,7 +339,10 @@ _MOST_NAMES = 3
 
 
 def name_some(names: Sequence[str], *, number: int | None = None) -> str:
-    """Return a text with the first keys or functions, and the number of further ones."""
+    """Return the first of some names as a text, such as ``a, b, c and 4 more``.
+
+    `number` is the number of all names, if `names` lacks some of them.
+    """
     shown = ", ".join(elide(name, 60) for name in names[:_MOST_NAMES])
     more = (len(names) if number is None else number) - _MOST_NAMES
     return f"{shown} and {more:,} more" if more > 0 else shown
