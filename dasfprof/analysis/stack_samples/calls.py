@@ -58,10 +58,11 @@ _BY_VALUE = 0.2
 
 
 def time_by_row(run: Run, function: str) -> tuple[float, float]:
-    """Return the fraction of a function's time in code for single rows, and pandas' part of it.
+    """Return two fractions of a function's time that processes the rows of a table one by one.
 
-    The part is also a fraction of the function's time. In it, pandas creates rows or gets their
-    values. Both are 0 if there are few samples, or if pandas' part is below `_BY_VALUE`.
+    The first is the time in all code for single rows. The second is the part of this time in which
+    pandas creates rows or gets their values. Both are 0 if there are few samples, or if the second
+    fraction is below `_BY_VALUE`.
     """
     samples, _ = samples_of(run, function)
     if len(samples) < _FEWEST_SAMPLES:
@@ -168,9 +169,9 @@ def _library_calls(stack: Stack) -> tuple[tuple[str, str], ...]:
 def _row_calls(calls: tuple[tuple[str, str], ...], loops: bool) -> tuple[bool, bool]:
     """Return whether pandas calls code for single rows, and whether it creates or reads a row.
 
-    `calls` are the calls in a stack. Of the items that a column returns, only single values count,
-    because masks and slices are not slow. If `loops` is true, the function loops over rows, and
-    getting an attribute counts as reading a row.
+    `calls` are the calls in a stack. Getting an item counts as reading a row. Outside of code for
+    single rows, the item must be a single value, because masks and slices are not slow. `loops` is
+    whether the function loops over rows. If so, getting an attribute also counts as reading a row.
     """
     by_row = not _BY_ROW.isdisjoint(calls)
     inner = [*calls[1:], _VALUE]
@@ -191,10 +192,10 @@ _TASKS, _DASK = "/dask/_task_spec.py", "/dask/"
 def time_inside(
     run: Run, function: str, calls: Collection[str], others: Collection[str] = ()
 ) -> float:
-    """Return the fraction of a function's time inside calls of some functions, or 0 if unknown.
+    """Return the fraction of a function's time inside the functions `calls`, or 0 if unknown.
 
-    Names are compared without underscores, because Dask's layers drop or change them. Functions
-    whose name is in `others` are left out.
+    Functions whose name is in `others` do not count. Names are compared without underscores,
+    because the names of Dask's layers drop or change underscores.
     """
     samples, _ = samples_of(run, function)
     if len(samples) < _FEWEST_SAMPLES:

@@ -403,7 +403,11 @@ def client_meanwhile(run: Run, begins: Array, ends: Array) -> str:
 
 
 def _client_imports(run: Run, samples: Samples, total: float) -> str:
-    """Return a sentence about the library that the client mostly imported, or an empty text."""
+    """Return a sentence about the client's imports and the library that took longest, or "".
+
+    The text is empty if imports took less than the fraction `_MOSTLY` of the time, or if there are
+    few samples.
+    """
     seconds = _imports_of(run, samples)
     if len(samples) < _FEWEST_IMPORTING or sum(seconds.values()) < _MOSTLY * total:
         return ""

@@ -417,7 +417,11 @@ def _uncertain(parts: Parts) -> Array:
 
 
 def _shares(weights: Array, seconds: Array) -> tuple[Array, Array]:
-    """Return fractions of a sum of weights, and half the width of their Wilson intervals."""
+    """Return `seconds` as fractions of the sum of `weights`, and their margins of error.
+
+    `weights` are the seconds of each sample. A margin is half the width of the Wilson interval. All
+    values are NaN if there are no samples.
+    """
     total = weights.sum()
     if not total > 0:
         return np.full(len(seconds), np.nan), np.full(len(seconds), np.nan)
