@@ -60,7 +60,10 @@ class Rate(float):
 
 
 class Count(int):
-    """A number of things. The format is their noun: ``f"{Count(2):task}"`` is ``2 tasks``."""
+    """A number of things. The format specification names them.
+
+    For example, ``f"{Count(2):task}"`` is ``2 tasks``.
+    """
 
     unit = "count"
 

@@ -119,7 +119,7 @@ State = dict[str, list[int]]
 
 
 def file_states(directory: Path) -> State:
-    """Return the states of all files in a directory that may be trace files."""
+    """Return the size and modification time of each file that may be a trace file, by name."""
     states = {}
     with os.scandir(directory) as entries:
         for entry in entries:
@@ -219,7 +219,7 @@ class Experience:
 
 
 def _sums(trace: NormalRun) -> dict[tuple[str, Place | None], tuple[float, int]]:
-    """Return thread-seconds and task runs by function and line.
+    """Return the thread-seconds and the number of task runs by function and line.
 
     The entry with the line None is the sum over all lines of the function.
     """

@@ -365,7 +365,10 @@ def _of_several(attempts: Sequence[pd.DataFrame]) -> pd.DataFrame:
 
 
 def _taken(run: Run, tasks: Array, only: Array, transfers: Array) -> Run:
-    """Return a run with the chosen rows of its tables, and without dependencies."""
+    """Return a run with the chosen rows of its tables, and without dependencies.
+
+    The arguments are masks of the rows of ``tasks``, ``scheduler_only`` and ``transfers``.
+    """
     tables = {"tasks": tasks, "scheduler_only": only, "transfers": transfers}
     taken = {
         name: getattr(run, name) if rows.all() else getattr(run, name)[rows].reset_index(drop=True)

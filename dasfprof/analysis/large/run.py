@@ -162,7 +162,10 @@ class LargeRun:
         return dataclasses.replace(extent, knows_end=True)
 
     def _of_windows(self, asked: Asked | None, extent: Extent, what: str) -> Iterator[Any]:
-        """Yield the result of `process_window` for each window."""
+        """Yield the result of `process_window` for each window.
+
+        `what` is the label of the progress bar.
+        """
         count = len(self.windows)
         for index in track(range(count), what, shown=self._progress, total=count, unit="part"):
             yield process_window(asked, extent, self._files, self.windows[index], index)

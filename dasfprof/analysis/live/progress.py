@@ -137,8 +137,8 @@ class Progress:
     def _window(self) -> tuple[dict[str, tuple[int, int, float]], float]:
         """Return the totals at the start of the window for rates, and the window's length.
 
-        The window is the last 30 s. If no task finished at its start, it is shortened to the time
-        since tasks began to finish.
+        The window is the last 30 s. If no task finished in the first part of these 30 s, the
+        window begins when tasks began to finish.
         """
         rows = list(self._rows)
         begin = next(

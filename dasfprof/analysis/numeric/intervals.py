@@ -143,7 +143,8 @@ def held_until(times: Array) -> Array:
 class SampledIntervals:
     """Integrates sampled quantities over time ranges.
 
-    A sample is valid until the time from `held_until`. Otherwise, the value is unknown.
+    A sample is valid until the time that `held_until` returns for it. Times without a valid sample
+    add nothing to the integrals.
 
     Parameters
     ----------
