@@ -275,7 +275,8 @@ def notes_in_words(
 def _around(surroundings: pd.DataFrame) -> str:
     """Return a sentence about the surroundings that differ between the groups, or an empty text.
 
-    If some of these may explain the change, only those with an effect in its direction are named.
+    If there is a change to explain, only differences with ``yes`` in ``Could explain it`` are
+    named.
     """
     words = "Differences around the runs"
     rows = surroundings[surroundings["What"] != _VARIES]

@@ -112,7 +112,11 @@ def ends_of_lives(run: Run) -> Array:
 
 
 def _reasons(run: Run, time: float, rows: Array, of_key: Array) -> tuple[Array, Array]:
-    """Return the reason why each result was held, and the code of the function that needed it."""
+    """Return the reason why each result was held, and the code of the function that needed it.
+
+    `rows` are the task runs that made the results. `of_key` is the index in `rows` of the task run
+    that made each key's result, or -1.
+    """
     tasks, release = run.tasks, release_times(run)[rows]
     offsets, ids = run.dependencies
     edges = np.flatnonzero(of_key[ids] >= 0)
@@ -193,9 +197,10 @@ _IsHeld = Callable[[Array, Array, Array], Array]
 
 
 def _not_dropped(run: Run, time: float, of_key: Array) -> _IsHeld:
-    """Return a function that masks copies of results. See `_IsHeld`.
+    """Return a function that returns a mask of copies of results. See `_IsHeld`.
 
-    The mask contains the copies that workers could still hold at `time`.
+    The mask contains the copies that workers could still hold at `time`. For `of_key`, see
+    `_reasons`.
     """
     table, count = run.copies_dropped, len(run.workers)
     at = run.since_begin(table["time"])
@@ -216,7 +221,8 @@ def _copies(
 ) -> tuple[Array, Array]:
     """Return the copies of results that workers had received, without duplicates.
 
-    The result contains the index of each copied result and the worker instance that held the copy.
+    The first array has the index in `rows` of the task run that made each copied result. The second
+    one has the worker instance that held the copy. For `rows` and `of_key`, see `_reasons`.
     """
     lengths, ids = run.transfer_keys
     moved, life = run.transfers, run.transfers["worker_id"].to_numpy()

@@ -141,7 +141,9 @@ DOCUMENTED_RATE = 1000.0
 
 
 def chunk_costs(run: Run, overhead: float) -> pd.DataFrame:
-    """Return the overhead of tasks, and larger chunks that reduce it to the fraction `overhead`.
+    """Return the overhead of tasks, and larger chunks that reduce it.
+
+    `overhead` is the fraction of the time that the overhead should have with larger chunks.
 
     An overhead of o seconds per task is the fraction s of the time if the function takes
     ``o (1 - s) / s`` seconds. For example, if an overhead of 0.05 s should be 0.5 % of the time, a

@@ -243,7 +243,7 @@ class _Runs:
         return self.groups.median(values)[self.groups.codes]
 
     def causes(self, rows: Array) -> tuple[Array, Array]:
-        """Return the code of each straggler's cause, and the expected seconds for its input."""
+        """Return the code of each straggler's cause, and the result of `_expected`."""
         expected = self._expected(rows)
         usual = self.median_input[rows]
         larger = (self.input_size[rows] >= _LARGER * usual) & (usual > 0)

@@ -77,7 +77,10 @@ def begins_with(texts: Array, prefixes: tuple[str, ...]) -> Array:
 
 
 def cancelled_runs(trace: Trace, runs: pd.DataFrame, causes: tuple[str, ...] = DROPPED) -> Array:
-    """Return a mask of the rows of `runs` that a client cancelled before they ended."""
+    """Return a mask of those task runs in `runs` that a client cancelled before they ended.
+
+    `causes` are the beginnings of the stimulus ids that count as cancelling.
+    """
     if "end_cause" not in runs or not len(runs):
         return np.zeros(len(runs), dtype=bool)
     released: Array = runs["scheduler_state"].isin(["released", "forgotten"]).to_numpy().copy()

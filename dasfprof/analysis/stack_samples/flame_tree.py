@@ -94,7 +94,7 @@ class StackTree:
         self._ways = np.array([place for way in ways for place in way], dtype=np.int64)
 
     def self_sums(self, values: Array) -> Array:
-        """Return, for each call, the sum of a value over the stacks in which it is innermost."""
+        """Return, for each call, the sum of a value over stacks in which the call is innermost."""
         # Without stacks, numpy would return integers.
         return np.bincount(self.last[:-1], values, len(self.callers)).astype(float)
 
