@@ -16,7 +16,7 @@ _PACKAGES = ("pandas.", "cudf.", "geopandas.")
 
 @dataclass(frozen=True)
 class Frames:
-    """Sizes of the dataframes that tasks return, and which task runs use which of them."""
+    """Sizes of the dataframes that tasks return, and the task runs that use each of them."""
 
     #: Number of rows and of columns of the result of each task run. Both are NaN if the result is
     #: neither a dataframe nor a series. The number of columns of a series is NaN.

@@ -132,9 +132,9 @@ def _count_trend(groups: Groups, start: Array) -> tuple[Array, Array]:
     Returns
     -------
     correlation, change
-        The rank correlation of the number of starts with the index of the step, and the ratio of
-        the mean number in the last third of the steps to that in the first third. Both are NaN if
-        there are too few attempts.
+        The rank correlation of the number of starts with the index of the step, and a ratio: the
+        mean number of starts per step in the last third, divided by that in the first third. Both
+        are NaN if there are too few attempts.
     """
     codes, sizes = groups.codes, groups.sizes
     first, last = groups.min(start), groups.max(start)
@@ -173,7 +173,7 @@ def _last_by_first(table: Array) -> Array:
 def _verdicts(
     falls: Array, count: Array, rises: dict[str, Array], change: dict[str, Array], sizes: Array
 ) -> Array:
-    """Return the verdict of each function, which is that of the first condition that applies.
+    """Return the verdict of each function. The first condition that applies decides.
 
     The arguments are fields of `Trends`: ``count_falls``, ``count_change``, ``rises``, ``change``
     and ``attempts``.

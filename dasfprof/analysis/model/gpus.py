@@ -290,9 +290,9 @@ def _integrate(
 ) -> dict[str, Array]:
     """Return figures about a device, by column name, for each time window between two of `edges`.
 
-    `running` contains the starts and ends of time ranges in which tasks ran on its workers. Time is
-    cut at every sample, window edge, and start or end of tasks. Between two cuts, all
-    quantities are constant.
+    `running` contains the starts and ends of time ranges in which the device's workers ran tasks.
+    Time is cut at every sample, window edge, and start or end of these ranges. Between two cuts,
+    all quantities are constant.
     """
     times = samples["time"].to_numpy(dtype=float)
     ends = held_until(times)

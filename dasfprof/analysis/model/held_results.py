@@ -269,7 +269,7 @@ class ResultsOverTime:
 def results_over_time(run: Run, points: int = 1000) -> ResultsOverTime | None:
     """Return the results that were held at about `points` times, or None if unknown.
 
-    A result is held from the end of its task until the scheduler releases it or its worker leaves.
+    A result is held from the end of its task until the scheduler releases it or the worker leaves.
     """
     rows, size, begin, stop = _lives_of_results(run)
     if not len(rows):

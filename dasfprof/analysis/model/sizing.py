@@ -76,8 +76,8 @@ def larger_shape(shape: tuple[int, ...], blocks: tuple[int, ...], factor: float)
 def _distinct_share(run: Run, groups: Groups, succeeded: Array) -> Array:
     """Return, for each function, the fraction of its input bytes that counts for its chunk size.
 
-    Task runs may share inputs. The fraction is the number of distinct inputs, divided by the sum of
-    the numbers of inputs of all task runs.
+    Task runs may share inputs. The fraction is the number of distinct inputs, divided by the total
+    number of times that task runs use them.
     """
     lengths, items = run.task_dependencies
     row = np.repeat(np.arange(len(lengths)), np.maximum(lengths, 0))

@@ -51,8 +51,8 @@ class MovedOutputs:
 def moved_outputs(run: Run, codes: Array, count: int) -> MovedOutputs:
     """Return the transfers of each group of keys, summed up.
 
-    The bytes of a message are divided among the keys whose results it contains, in proportion to
-    the sizes of the last results of these keys, or equally if one of these sizes is unknown.
+    A message contains the results of several keys. Its bytes are divided among them in proportion
+    to the size of each key's last result, or equally if one of these sizes is unknown.
 
     Parameters
     ----------
@@ -123,9 +123,10 @@ def p2p_outputs(run: Run) -> Array:
 
 
 def _p2p_parts(run: Run) -> tuple[Array, Array, Array]:
-    """Return masks of the barriers of P2P shuffles, of their dependents, and of their dependencies.
+    """Return masks of the barriers of P2P shuffles, and of their dependents and dependencies.
 
-    Their dependents read the output of the shuffles. Their dependencies feed the shuffles.
+    The dependents of barriers read the output of the shuffles. The dependencies of barriers feed
+    the shuffles.
     """
     barrier = (run.tasks["function"] == P2P_BARRIER).to_numpy(dtype=bool)
     if not barrier.any():

@@ -230,7 +230,7 @@ def status_seconds(trace: Trace) -> dict[str, Array]:
     """Return, for each status, the seconds for which each task run had it.
 
     The sum of all statuses is the time from ``arrival`` to ``known`` (see `TaskTimes`). If it is
-    unknown how long a status lasted, its value is NaN, and its time counts for the status before.
+    unknown how long a status lasted, the value is NaN, and this time counts for the status before.
     """
     recorded, times = recorded_times(trace), ordered_times(trace)
     seconds = {}

@@ -406,9 +406,9 @@ def _uncertain(parts: Parts) -> Array:
     """Return the margin of error, in seconds, of the time of groups by category.
 
     The margin is 0 if a group consists of all samples of a function. If a group has only some of
-    them, a rare category may have twice the fraction of time that it has in the function, which
-    was measured with ``hot_lines_rates.py``. If a group has samples of several functions, it is
-    assumed to have all samples of each of them except one.
+    these samples, the fraction of a rare category may be twice as large in the group as in the
+    function. This factor was measured with ``hot_lines_rates.py``. If a group has samples of
+    several functions, it is assumed to have all samples of each of them except one.
     """
     functions = parts.active_share
     others = np.maximum(np.ceil(functions - _ROUNDING) - functions, 0.0)

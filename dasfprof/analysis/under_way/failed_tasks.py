@@ -195,9 +195,9 @@ _LONG, _SILENT = 6.0, 3.0
 def knows_nothing(run: Run, end: RunEnd, row: dict[str, Any], life: pd.Series | None) -> bool:
     """Return whether a live worker did not know the tasks that the scheduler had assigned to it.
 
-    A worker records tasks that have been in progress for more than a second. It does not have the
-    tasks if it wrote to its file but recorded none of them for some seconds, while the scheduler
-    counted the same tasks on it all the time.
+    A worker records tasks that have been in progress for more than a second. A worker does not
+    know the tasks if it wrote to its file but recorded no tasks for some seconds, while the
+    scheduler counted the same tasks on this worker all the time.
 
     Parameters
     ----------
