@@ -120,7 +120,7 @@ def _priced(table: pd.DataFrame, runs: list[dict[str, Any]], price: Price) -> pd
 def _summaries(directory: Path, *, progress: bool) -> list[dict[str, Any]]:
     """Return the summaries of the runs in a directory.
 
-    Only runs whose files have changed are read.
+    Only runs with new or changed files are read.
     """
     try:
         states = file_states(directory)

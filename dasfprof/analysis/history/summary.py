@@ -130,7 +130,10 @@ def file_states(directory: Path) -> State:
 
 
 def read_stored(directory: Path, states: State) -> list[tuple[State, dict[str, Any]]]:
-    """Return the files and the stored summary of each run whose files have not changed."""
+    """Return the files and the stored summary of each run whose files have not changed.
+
+    `states` are the current states of all files. See `file_states`.
+    """
     try:
         stored = json.loads((directory / FILE).read_text(encoding="utf-8"))
         if stored["version"] != _VERSION:

@@ -337,7 +337,7 @@ class ClusterRun(LargeRun):
         return self._client.submit(function, *arguments, key=key, workers=self._workers)
 
     def _results(self, futures: Iterator[Future], total: int, what: str) -> Iterator[Any]:
-        """Yield results in the order of `futures`.
+        """Yield results in the order of `futures`. `what` is the label of the progress bar.
 
         At most two tasks per thread are submitted ahead, because finished results occupy memory
         until they are yielded.

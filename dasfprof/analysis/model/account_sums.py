@@ -169,6 +169,9 @@ def _uses(
 
     There is one row per category of `USES`. The last row contains the thread-seconds after
     functions, which the other rows contain as well. There is one column per group.
+
+    `codes` is the group of each task run (-1 for none). For `used`, see `used_time`. For `length`
+    and `costs`, see `thread_time.uses_of`.
     """
     groups = Groups(codes, count)
     seconds = thread_time.uses_of(length, costs, *used)

@@ -73,7 +73,7 @@ def find_attempts(run: Run) -> pd.DataFrame:
         - ``elapsed``: seconds until the worker knew the outcome
         - ``run``, ``cpu``, ``core_wait``: seconds in the function, on a core, and waiting for a
           core
-        - ``input_size``: bytes
+        - ``input_size``: bytes of all inputs
         - ``category`` (Categorical): type of the exception, or one of the constants of this module.
           NA if the attempt succeeded
         - ``message``
@@ -138,7 +138,8 @@ def at_keys(run: Run) -> pd.DataFrame:
 def _recorded(run: Run, origins: dict[str, Array], ended: int) -> dict[str, Array]:
     """Return the task runs in workers' files, or in the scheduler's file if no worker has a file.
 
-    The first `ended` rows are task runs that have ended. The others are unfinished.
+    The first `ended` rows are task runs that have ended. The others are unfinished. `origins` has
+    the codes of the step and of the client of each row.
     """
     tasks = run.tasks
     executing, start = tasks["executing"].to_numpy(), tasks["start"].to_numpy()
@@ -172,7 +173,8 @@ def _unrecorded(run: Run, origins: dict[str, Array], lost: Array) -> dict[str, A
     """Return the attempts that only the scheduler recorded.
 
     These are task runs whose end the scheduler recorded, tasks of workers that left, tasks that
-    clients cancelled, and tasks that were on workers when recording ended.
+    clients cancelled, and tasks that were on workers when recording ended. For `origins`, see
+    `_recorded`. `lost` is a mask of the worker instances that left unexpectedly.
     """
     rows = run.scheduler_only
     worker = rows["worker_id"].to_numpy()

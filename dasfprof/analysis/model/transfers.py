@@ -51,8 +51,9 @@ class MovedOutputs:
 def moved_outputs(run: Run, codes: Array, count: int) -> MovedOutputs:
     """Return the transfers of each group of keys, summed up.
 
-    A message contains the results of several keys. Its bytes are divided among them in proportion
-    to the size of each key's last result, or equally if one of these sizes is unknown.
+    A message contains results of one or several keys. The bytes of the message are divided among
+    these keys in proportion to the size of each key's last result, or equally if one of these sizes
+    is unknown.
 
     Parameters
     ----------

@@ -92,7 +92,7 @@ def most_slots(trace: Trace) -> Array:
 
 
 def _most_at_once(begin: Array, end: Array, worker: Array, workers: int) -> Array:
-    """Return the maximum number of simultaneous ranges of each worker."""
+    """Return, for each worker, the maximum number of time ranges that overlap at any time."""
     time = np.concatenate([begin, end])
     step = np.repeat([1, -1], len(begin))
     of_worker = np.tile(worker, 2)

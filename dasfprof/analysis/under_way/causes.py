@@ -298,7 +298,10 @@ def _nothing_left(ago: str) -> str:
 
 
 def _holds_results(client: ClientNow, ago: str, quiet: float | None) -> Cause:
-    """Return the cause for a connected client whose activity is not known."""
+    """Return the cause for a connected client whose activity is not known.
+
+    For `ago` and `quiet`, see `_is_at`.
+    """
     holds = f"still holds {count_of(client.wanted, 'result')}"
     return Cause(
         "client-elsewhere",

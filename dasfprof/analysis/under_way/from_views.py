@@ -152,7 +152,10 @@ def _task(row: View, view: View, worker: str, sent: SentFunctions) -> TaskUnderW
 
 
 def _thread_state(row: View, pause: float) -> str | None:
-    """Return whether a task's thread ran or slept between two snapshots, or None if unknown."""
+    """Return whether a task's thread ran or slept between two snapshots, or None if unknown.
+
+    `row` describes the task, and `pause` is the number of seconds between the snapshots.
+    """
     if row["thread"] is None:
         return "sleeping" if row["unchanged"] and row["stack"] else None  # The task is a coroutine.
     if row["cpu"] is None or row["thread_state"] not in ("running", "sleeping"):
