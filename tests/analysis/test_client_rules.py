@@ -30,6 +30,24 @@ def small_tasks(gap: float = 0.02) -> list[Task]:
     return tasks
 
 
+def one_in_transit(gap: float = 0.0) -> Plan:
+    """Plan ten tasks of 0.1 s on two threads, each in transit for 0.2 s after the previous one.
+
+    Before that, its graph is in transit, while the client waits in one of ten calls of a line.
+    """
+    tasks = []
+    for number in range(10):
+        begin = gap + (gap + 0.3) * number
+        times = {"arrival": begin, "runnable": begin, "sent": begin, "received": begin + 0.2}
+        tasks.append(Task(f"load-{number}", number % 2, begin + 0.2, begin + 0.3, **times))
+    plan = Plan(tasks, threads=1, graphs=[task.arrival for task in tasks])
+    plan.sent_values = 10 * sent(1_000_000, 1, seconds=0.02)
+    end = tasks[-1].stop
+    plan.client_calls = [(gap, end, "result", {"calls": 10, "keys": 10, "waiting": end - gap})]
+    plan.client_phases = [(gap, end, "waiting")]
+    return plan
+
+
 def asked(
     calls: int, receiving: float, waiting: float = 0.0, begin: float = 4.0, **more: Any
 ) -> Plan:
@@ -89,12 +107,19 @@ FOUND: list[tuple[Plan, str, dict[str, Any]]] = [
         {"severity": "high", "seconds": 1.5, "line": "/mine.py:9 main", "call": "submit"}
         | {"what": "A numpy.ndarray of 80 MB"},
     ),
-    # 20 ms for each task on four threads, of which 1 ms is what any takes at the scheduler.
+    # Each of 100 turns of four threads handles tasks for 20 ms, 1 ms of it without large values.
     (
         Plan(small_tasks(), sent_values=sent(150_000, 400)),
         "large-objects-in-graph",
-        {"severity": "high", "seconds": 400 * (0.020 / 4 - 0.001), "name": "__main__.load"}
+        {"severity": "high", "seconds": 100 * (0.020 - 0.001), "name": "__main__.load"}
         | {"size": 150e3, "bytes": 60e6, "held": "global TABLE: dict", "line": "/mine.py:3 main"},
+    ),
+    # The second thread has no task meanwhile, so each of these seconds is one of the run.
+    (one_in_transit(), "large-objects-in-graph", {"seconds": 10 * (0.2 - 0.001)}),
+    (
+        one_in_transit(0.3),
+        "large-objects-in-graph",
+        {"seconds": 9 * 0.3 + 10 * (0.2 - 0.001), "transit": 9 * 0.3},
     ),
     (
         Plan(small_tasks(), sent_values=sent(150_000, 400, **ARGUMENT)),

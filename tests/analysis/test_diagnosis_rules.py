@@ -918,14 +918,26 @@ BARE = [(name.rpartition(".")[2], *rest) for name, *rest in [*APPLIES, ITEM]]
     ],
 )
 def test_a_function_by_row(tmp_path: Path, frames: list[Any], is_by_row: bool) -> None:
-    """Four threads apply for 4 s each, by rows or by what the samples do not show to be rows."""
-    plan = Plan(filled(["apply"], 1.0, count=16))
+    """Four threads apply for 4 s each, by rows or by what the samples do not show to be rows.
+
+    They wait for a core for 5 % of that, which they would not without these rows.
+    """
+    plan = Plan([replace(task, run_queue=0.05) for task in filled(["apply"], 1.0, count=16)])
     plan.stands["apply"] = frames
     if is_by_row:
         expected = {"severity": "high", "seconds": 4.0, "by_row": 1.0, "values": 1.0, "tasks": 16}
         assert_found(plan, tmp_path, "row-wise", **expected)
     else:
         assert not found(plan, tmp_path, "row-wise")
+
+
+def test_rows_of_a_table_with_columns_that_may_be_unused(tmp_path: Path) -> None:
+    """Each partition has ten columns, which Dask cannot leave out before it applies a function."""
+    plan = selecting(2, "apply")
+    plan.tasks = [replace(task, stop=8.0) if task.start == 4.0 else task for task in plan.tasks]
+    plan.stands["apply"] = [*APPLIES, ITEM]
+    findings = assert_found(plan, tmp_path, "row-wise", columns=10, seconds=4.0)
+    assert "The savings may be larger" in findings["row-wise"]["Evidence"]
 
 
 MAPS = ("map_array", "/x/site-packages/pandas/core/algorithms.py", 1700)

@@ -52,8 +52,7 @@ def large_objects_in_graph(said: Said, evidence: Evidence) -> Iterator[str]:
     whole = sum(row["size"] * row["tasks"] for row in sent)
     yield from exceeds(said["bytes"], 1.01 * whole, "bytes in all tasks")
     yield from exceeds(said["tasks"], _total(sent, "tasks"), "tasks that have it")
-    handling = handling_seconds(evidence) / max(evidence.threads, 1e-9)
-    yield from exceeds(said["handling"], handling, "seconds of handling tasks")
+    yield from exceeds(said["handling"], handling_seconds(evidence), "seconds of handling tasks")
     if re.search(r"scatter\(\w+, (broadcast|hash)", said.suggestion):
         yield "of a dict or a list scatter() sends each item by itself"
     if said["held"] in ("builtins.dict", "builtins.list") and "scatter([" in said.suggestion:

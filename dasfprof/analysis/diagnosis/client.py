@@ -26,6 +26,7 @@ from dasfprof.analysis.numeric.intervals import union
 from dasfprof.analysis.stack_samples.places import (
     BUILDS,
     IMPORTS,
+    client_fraction,
     client_line,
     client_meanwhile,
     library_of,
@@ -203,8 +204,7 @@ def _handed_by(run: RunFigures, calls: pd.DataFrame) -> str:
 )
 def large_objects_in_graph(run: RunFigures) -> Iterator[Finding]:
     """Find large functions and arguments that are embedded in each of many tasks."""
-    table, (pickling, hashing, transit) = find_carried(run.trace), client_costs_of_carrying(run)
-    seconds = run.carrying + pickling + hashing + transit
+    table, (seconds, pickling, hashing, transit) = find_carried(run.trace), costs_of_carrying(run)
     if not len(table) or not seconds > _SHARE * run.wall:
         return
     largest = table.iloc[0]
@@ -248,7 +248,7 @@ def large_objects_in_graph(run: RunFigures) -> Iterator[Finding]:
         why=str(largest["why"]),
         held=held,
         line=line_of(run, table),
-        handling=Seconds(run.carrying),
+        handling=Seconds(run.carrying_on_path),
         pickling=Seconds(pickling),
         hashing=Seconds(hashing),
         transit=Seconds(transit),
@@ -257,12 +257,21 @@ def large_objects_in_graph(run: RunFigures) -> Iterator[Finding]:
     )
 
 
-def client_costs_of_carrying(run: RunFigures) -> tuple[float, float, float]:
-    """Return the seconds for which clients pickle, hash, and send large objects in graphs."""
+def costs_of_carrying(run: RunFigures) -> tuple[float, float, float, float]:
+    """Return the seconds that large objects in graphs cost, with three parts of them.
+
+    The parts are the seconds for which clients pickle, hash, and send these objects. The parts and
+    the handling of tasks may overlap. So together, they cost at most the time before the first
+    task, and the time of the critical path in which no function runs.
+    """
     table = find_carried(run.trace)
     calls = find_calls(run.trace).merge(table[["file", "line"]].drop_duplicates())
     transit = _in_transit(run, int(table["graphs"].sum())) if len(table) else 0.0
-    return float(calls["pickling"].sum()), _not_beside_tasks(run, calls), transit
+    parts = float(calls["pickling"].sum()), _not_beside_tasks(run, calls), transit
+    first = find_first_task(run.trace)
+    before = 0.0 if first is None else first.late
+    limit = before + max(run.wall - run.path_seconds(SegmentKind.COMPUTE), 0.0)
+    return min(run.carrying_on_path + sum(parts), limit), *parts
 
 
 def _in_transit(run: RunFigures, graphs: int) -> float:
@@ -274,9 +283,13 @@ def _in_transit(run: RunFigures, graphs: int) -> float:
     path = run.path_segments
     gaps = np.flatnonzero((path.kind == SegmentKind.CLIENT) & (path.length >= GAP))
     begins = run.trace.begin + path.begin[gaps]
-    waiting = meanwhile(run.trace, *union(begins, begins + path.length[gaps]))
-    share = graphs / max(len(run.trace.graphs), 1)
-    return min(share, 1.0) * waiting.get(ClientTime.WAITING, 0.0)
+    spans = union(begins, begins + path.length[gaps])
+    share, by_class = min(graphs / max(len(run.trace.graphs), 1), 1.0), meanwhile(run.trace, *spans)
+    if by_class:
+        return share * by_class[ClientTime.WAITING]
+    # Rows that sum up many calls do not show what the client did in each gap, but its samples do.
+    waiting = client_fraction(run.trace, *spans, phase="waiting")
+    return share * waiting * float((spans[1] - spans[0]).sum())
 
 
 def line_of(run: RunFigures, calls: pd.DataFrame) -> str:

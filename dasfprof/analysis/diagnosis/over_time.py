@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from dasfprof.analysis.diagnosis.client import client_costs_of_carrying, line_of
+from dasfprof.analysis.diagnosis.client import costs_of_carrying, line_of
 from dasfprof.analysis.diagnosis.cores import idle_share
 from dasfprof.analysis.diagnosis.registry import Finding, Places, rule
 from dasfprof.analysis.diagnosis.run_figures import GAP, RunFigures
@@ -230,7 +230,7 @@ def sequential_submission(run: RunFigures) -> Iterator[Finding]:
     estimate = max(seconds - float(run.lasted.sum()) / run.threads, 0.0)
     saved = min(run.saved(estimate, together=True), idle_share(run) * run.wall)
     if called is None or called.call != "compute":  # Each graph still has its large objects.
-        remains = saved - run.carrying - sum(client_costs_of_carrying(run))
+        remains = saved - costs_of_carrying(run)[0]
         saved = remains if remains >= 0.5 * saved else float("nan")
     waits = "The client waits in {called.number:call} of {called.call}, at {called.line}. "
     yield Finding.of(

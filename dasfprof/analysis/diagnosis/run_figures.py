@@ -163,6 +163,11 @@ class UnusualRuns(TaskFigures):
 
 #: Categories of thread time in which tasks are handled. Time in transit is not included.
 HANDLING = (ThreadTime.SCHEDULER_LATENCY, ThreadTime.WORKER_LATENCY, ThreadTime.TASK_OVERHEAD)
+#: Kinds of segments of the critical path in which tasks are handled or in transit.
+_HANDLING_ON_PATH = (
+    *(SegmentKind.SCHEDULER, SegmentKind.ON_ITS_WAY, SegmentKind.WORKER),
+    SegmentKind.TASK_OVERHEAD,
+)
 #: Maximum number of tasks in a run that is replayed. A replay takes about 10 us per task.
 _MOST_REPLAYED = 50_000
 #: Minimum seconds of a gap between tasks in which the cluster waits for the client.
@@ -202,9 +207,25 @@ class RunFigures(UnusualRuns):
 
     @cached_property
     def carrying(self) -> float:
-        """Upper bound of the seconds by which large values prolonged the handling of tasks."""
+        """Upper bound of the seconds by which large values prolonged the handling of tasks.
+
+        They are thread-seconds, divided by the number of threads.
+        """
         handling = self.seconds_of(*HANDLING, ThreadTime.ON_ITS_WAY)
-        return seconds_of_carrying(self.trace, handling)
+        return seconds_of_carrying(self.trace, handling, len(self.trace.tasks))
+
+    @cached_property
+    def carrying_on_path(self) -> float:
+        """Upper bound of the seconds by which large values prolonged the critical path.
+
+        While a task on the path is handled, one thread waits for it. The other threads may have no
+        task at all, so the number of threads does not matter.
+        """
+        path = self.path_segments
+        handled = np.isin(path.kind, _HANDLING_ON_PATH)
+        idle = self.accounts.of_lives[:, [*HANDLING, ThreadTime.ON_ITS_WAY]].sum()
+        seconds = float(min(path.length[handled].sum(), idle))
+        return seconds_of_carrying(self.trace, seconds, len(np.unique(path.rows[handled])))
 
     @cached_property
     def imported_on_the_way(self) -> tuple[Array, dict[str, float]]:

@@ -324,13 +324,14 @@ def graph_costs(run: Run) -> tuple[float, float]:
     return float(np.median(seconds or np.nan)), (float(sent.sum()) - values) / max(len(sent), 1)
 
 
-def seconds_of_carrying(run: Run, handling: float) -> float:
-    """Return the thread-seconds by which embedded values prolonged the handling of tasks.
+def seconds_of_carrying(run: Run, handling: float, handled: int) -> float:
+    """Return the seconds by which embedded values prolonged the handling of tasks.
 
-    `handling` is the thread-seconds of handling all tasks, with and without embedded values.
+    `handling` is the seconds of handling tasks, with and without embedded values, and `handled` is
+    the number of these tasks.
     """
     carried, tasks = find_carried(run), len(run.tasks)
     each = np.fmax(carried["size"] / _SLOWEST, _TIMES * carried["seconds"])
-    carriers = min(int(carried["tasks"].sum()), tasks)
-    share = handling * carriers / tasks if tasks else 0.0
-    return max(min(share - carriers * _EMPTY, float((each * carried["tasks"]).sum())), 0.0)
+    share = min(int(carried["tasks"].sum()) / tasks, 1.0) if tasks else 0.0
+    excess = share * (handling - handled * _EMPTY)
+    return max(min(excess, float((each * carried["tasks"]).sum())), 0.0)
