@@ -243,11 +243,16 @@ def test_smaller_chunks_are_set_by_a_factor_below_one(text: str, words: str) -> 
             'ds = open(p, chunks={"t": 10, "y": 90} if fast else {"t": 1, "y": 90})',
             "ds = open(p, chunks={\"t\": 10, \"y\": 90} if fast else {'t': 50, 'y': 180})",
         ),
-        ("with x.rechunk((1, 90, 180)):", "with x.rechunk((50, 180, 180)):"),
+        ("with x.chunk((1, 90, 180)):", "with x.chunk((50, 180, 180)):"),
         ("b = db.from_sequence(x, npartitions=1460)", "b = db.from_sequence(x, npartitions=15)"),
         # Variables may be used elsewhere, and one of two equal values may be the right one.
         ("da.ones(m, chunks=(n, 90))", ""),
         ("b = f(npartitions=1460 if fast else 1460)", ""),
+        # The source would keep its chunks.
+        ("y = x.rechunk((1, 90, 180))", ""),
+        # Other chunks contain other random numbers.
+        ("x = da.random.random(shape, chunks=(1, 90, 180))", ""),
+        ("x = rng.normal(0, 1, shape, chunks=(1, 90, 180))", ""),
     ],
 )
 def test_the_edit_of_a_line_changes_one_value(text: str, edited: str) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import numpy as np
 from dask.utils import parse_bytes
 
 from dasfprof.analysis.model.sizing import larger_shape
@@ -19,6 +20,8 @@ from dasfprof.text import excerpt
 _ARGUMENTS = ("chunks", "blocksize", "npartitions", "partition_size")
 #: Methods whose first argument sets chunks.
 _METHODS = ("chunk", "rechunk")
+#: Names of functions that create random arrays. Other chunks would contain other numbers.
+_RANDOM = {*dir(np.random), *dir(np.random.Generator)}
 
 #: Shape of the most frequent chunk of an array, and the number of chunks along each axis.
 Blocks = tuple[tuple[int, ...], tuple[int, ...]]
@@ -33,15 +36,20 @@ class ChunkArgument:
     node: ast.expr
     #: Text of the line, with one character per byte of its UTF-8 encoding.
     source: str
+    #: Whether the array keeps its values, and needs no other edit, if only this value changes.
+    is_editable: bool = True
 
     def with_value(self, old: str, new: str) -> str:
-        """Return the line with a new value, or "" unless the old value occurs exactly once."""
+        """Return the line with a new value.
+
+        The text is empty if the old value does not occur exactly once, or must not be edited alone.
+        """
         nodes = [
             n
             for n in ast.walk(self.node)
             if isinstance(n, ast.expr) and [repr(v) for v in _values(n)] == [old]
         ]
-        if len(nodes) != 1:
+        if len(nodes) != 1 or not self.is_editable:
             return ""
         start, end = nodes[0].col_offset, nodes[0].end_col_offset
         return f"{self.source[:start]}{new}{self.source[end:]}".encode("latin-1").decode()
@@ -132,7 +140,9 @@ def _arguments(line: str, text: str) -> Iterator[ChunkArgument]:
             named["chunks"] = call.args[0]
         for name in _ARGUMENTS:
             if name in named:
-                yield ChunkArgument(line, name, named[name], source)
+                function = getattr(call.func, "id", method)
+                is_editable = function != "rechunk" and function not in _RANDOM
+                yield ChunkArgument(line, name, named[name], source, is_editable)
 
 
 def _values(node: ast.expr) -> Iterator[Any]:
