@@ -14,10 +14,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from click.testing import CliRunner
 from jsonschema import Draft202012Validator
 from shell import shell
 
+from dasfprof.cli.main import cli
 from dasfprof.errors import TrialError
+from dasfprof.handles.trial import runs as runs_module
 from dasfprof.handles.trial.code import with_patch
 from dasfprof.handles.trial.process import Program
 from dasfprof.handles.trial.results import compare_outputs, files_below, written_since
@@ -290,6 +293,42 @@ def test_another_script_that_fails(project: Path) -> None:
     assert (trial["verdict"], trial["rule"], trial["promised"]) == ("no result", None, None)
     assert "other.py" in trial["sentences"][0]
     assert "the program fails (exit code 3)" in trial["sentences"][0]
+
+
+@pytest.mark.whole_program
+def test_a_patch_that_changes_the_result(project: Path) -> None:
+    (project / "lib.py").write_text(LIBRARY.replace("0.3", "0.1"))
+    (project / "fix.diff").write_text(FIX.replace("range(12)))", "range(11)))"))
+    trial = tried("--patch", "fix.diff", "program.py", cwd=project, code=1)
+
+    assert (trial["verdict"], trial["results"]["kind"]) == ("results differ", "differ")
+    assert trial["sentences"][0].startswith("With the change, the program prints '55' where it")
+    assert (trial["rule"], trial["promised"]) == (None, None)
+
+
+@pytest.mark.whole_program
+def test_a_patch_with_which_the_program_hangs(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runs_module, "_PATIENCE", 3.0)
+    monkeypatch.setattr(runs_module, "_PATIENCE_SECONDS", 5.0)
+    monkeypatch.chdir(project)
+    (project / "lib.py").write_text(LIBRARY.replace("0.3", "0.1"))
+    waits = "client.gather(client.map(fetch, range(12)))"
+    (project / "fix.diff").write_text(FIX.replace(waits, "[] or __import__('time').sleep(3600)"))
+    done = CliRunner().invoke(cli, ["try", "--json", "--patch", "fix.diff", "program.py"])
+
+    (trial,) = json.loads(done.stdout.partition("\n")[0])["tried"]
+    assert (done.exit_code, trial["verdict"]) == (1, "no result")
+    words = "With patch=fix.diff the program did not end in time and was stopped. The first run"
+    assert trial["obstacle"].startswith(words)
+
+
+def test_the_command_reports_a_patch_that_does_not_apply(project: Path) -> None:
+    (project / "fix.diff").write_text(FIX.replace("numbers = []", "numbers = [0]"))
+    trial = tried("--patch", "fix.diff", "program.py", cwd=project, code=1)
+    assert trial["verdict"] == "no result"
+    assert trial["sentences"][0].startswith("The patch does not apply: ")
 
 
 @pytest.mark.whole_program

@@ -22,6 +22,9 @@ from dasfprof.text import clean, count_of, elide, format_duration, name_first
 
 #: Time limit of a run with a change: a multiple of the time of a run without it, plus seconds.
 _PATIENCE, _PATIENCE_SECONDS = 10.0, 120.0
+#: Multiple of the program's usual time. A run that was stopped after more time did not end by
+#: itself, even if the time limit for all runs was reached.
+_HANGS = 3.0
 #: Description of a program that ended its process successfully before dasfprof could finish.
 _CUT_OFF = "ended its own process (for example with os._exit) before its recording had ended"
 _TICK = 0.02
@@ -81,6 +84,7 @@ class ProgramRuns:
     count: int = 0
     shape: Shape = field(init=False)
     _last: Variant = PLAIN
+    _last_limit: float = math.nan
     _left_behind: dict[str, None] = field(default_factory=dict)
     #: Names of the files that the program wrote in the user's working directory.
     _written: dict[str, None] = field(default_factory=dict)
@@ -138,6 +142,7 @@ class ProgramRuns:
         self._last = side
         name = f"{self.count:02d}"
         traces, limit = self.traces / side.directory / name, min(limit, self.left)
+        self._last_limit = limit
         program = side.program or self.program
         done = run_program(program, side.settings, self.work / name, traces, limit)
         which = f" (turn {turn} of at most {LOOKS[-1]})" if turn else ""
@@ -176,8 +181,8 @@ class ProgramRuns:
         return ""
 
     def is_over(self, done: Done) -> bool:
-        """Return whether a run was stopped because no time remained for any run."""
-        return done.is_late and self.left < 1
+        """Return whether the last run was stopped because no time remained for any run."""
+        return done.is_late and self.left < 1 and self._last_limit < _HANGS * self.usual
 
     def fault(self, done: Done, side: Variant) -> str:
         """Return why a run is not valid, or an empty text."""
