@@ -6,16 +6,21 @@ Expected intervals are worked out by hand.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+from traces import Plan, filled
 
+from dasfprof.analysis.comparison.comparison import ChangedFinding
+from dasfprof.analysis.comparison.runs import open_side
 from dasfprof.analysis.comparison.trial import LOOKS, Agreement, Trial, judge_gain
 from dasfprof.analysis.diagnosis.registry import Change
 from dasfprof.analysis.numeric.significance import difference_interval
 from dasfprof.errors import InvalidArgumentError
 from dasfprof.handles.script import with_arguments
+from dasfprof.handles.trial.process import seconds_of
 from dasfprof.handles.trial.results import compare_outputs
 from dasfprof.handles.trial.settings import Settings, Shape, checked, in_numbers, read_change
 from dasfprof.handles.trial.trial import as_parameter, given_value
@@ -47,6 +52,24 @@ def test_a_loss_nothing_and_what_cannot_be_told() -> None:
     assert varies.kind == "cannot tell"
     assert varies.text.startswith("Cannot tell whether anything was saved: −")  # noqa: RUF001
     assert judge_gain(before[:1], before[:1]).kind == "cannot tell"
+
+
+@pytest.mark.parametrize(
+    ("calls", "seconds"),
+    [
+        ([], 4.0),
+        # The client prepares tasks for 0.5 s, and fetches results for 2 s after the last task.
+        ([(-0.5, 0.1, "map", {}), (3.0, 6.0, "gather", {})], 6.5),
+        # Other calls are not part of the computation.
+        ([(-3.0, -2.0, "run", {"keys": 0}), (-4.0, 9.0, "recording", {"calls": 0})], 4.0),
+    ],
+)
+def test_the_seconds_of_a_run(
+    calls: list[tuple[float, float, str, dict[str, int]]], seconds: float, tmp_path: Path
+) -> None:
+    Plan(filled(["load"], 1.0), client_calls=calls).write_files(tmp_path)
+    (run,) = open_side(tmp_path)
+    assert seconds_of(run) == pytest.approx(seconds, abs=0.001)
 
 
 @pytest.mark.parametrize(("changes", "far_off"), [(1, 1.0), (4, 1.3)])
@@ -145,6 +168,38 @@ def test_no_gain_counts_where_results_differ() -> None:
     assert trial.kind == "results differ"
     assert trial.sentences[0] == "Results differ."
     assert "does not count" in trial.sentences[1]
+
+
+@pytest.mark.parametrize(
+    ("after", "kind", "promised"),
+    [
+        ([2.5, 2.6, 2.7], "gained", 7.0),
+        ([7.0, 9.0, 13.0], "cannot tell", 7.0),
+        ([11.5, 11.4, 11.6], "nothing", 7.0),
+        ([14.4, 14.5, 14.6], "lost", np.nan),
+    ],
+)
+def test_a_promise_is_shown_unless_time_was_lost(
+    after: list[float], kind: str, promised: float
+) -> None:
+    fixed = ChangedFinding("gone", "client-bound", None, "It waits.", 7.0, np.nan, None)
+    gain = judge_gain(np.array([11.4, 11.5, 11.6]), np.array(after))
+    trial = Trial({"patch": "fix.diff"}, gain=gain).answering([fixed])
+    assert (trial.kind, trial.promised) == (kind, pytest.approx(promised, nan_ok=True))
+    assert ("The finding promised 7 s." in trial.sentences[0]) == np.isfinite(promised)
+
+
+def test_a_promise_is_what_the_change_removed() -> None:
+    """A finding that is also new for another function was not fixed."""
+    changes = [
+        ChangedFinding("gone", "tasks-too-small", "load", "Tasks are small.", 9.0, np.nan, None),
+        ChangedFinding("new", "tasks-too-small", "parse", "Tasks are small.", np.nan, 11.0, None),
+        ChangedFinding("smaller", "large-gathers", None, "It fetches a lot.", 6.0, 1.5, None),
+        ChangedFinding("gone", "client-bound", None, "It waits.", 5.0, np.nan, "large-gathers"),
+    ]
+    gain = judge_gain(np.array([11.4, 11.5, 11.6]), np.array([7.1, 7.2, 7.3]))
+    trial = Trial({"patch": "fix.diff"}, gain=gain).answering(changes)
+    assert (trial.rule, trial.promised) == ("large-gathers", 4.5)
 
 
 # --- settings -------------------------------------------------------------------------------------

@@ -137,8 +137,7 @@ class TriedRun:
 
     #: Whether the run had the change.
     changed: bool
-    #: Seconds from the first submission to the last finish of a task. Then seconds of the full
-    #: program.
+    #: Seconds of tasks and of the client's calls of Dask. Then seconds of the full program.
     seconds: float
     program_seconds: float
 
@@ -170,19 +169,24 @@ class Trial:
     def answering(self, findings: Sequence[ChangedFinding]) -> Trial:
         """Return the trial with the findings that the change affected.
 
-        If the change saved time, the trial gets the finding that the change fixed. Of the findings
-        that were removed or reduced, this is the one with the largest potential savings. Findings
-        that are caused by other findings only count if there are no others.
+        Unless the change lost time or changed the results, the trial gets the finding that the
+        change fixed, so that its promise can be compared with the gain. It promised the potential
+        savings that the change removed. Of several findings, this is the one that promised most.
+        Findings that are caused by other findings only count if there are no others.
         """
-        fewer = [finding for finding in findings if finding.removed > 0]
-        answered = max(
-            fewer, key=lambda finding: (finding.cause is None, finding.removed), default=None
-        )
+
+        def promise(finding: ChangedFinding) -> float:
+            # The same problem may have become a problem of another function.
+            same = (each for each in findings if each.rule == finding.rule)
+            return finding.removed - sum(each.after for each in same if each.status == "new")
+
+        fewer = [finding for finding in findings if promise(finding) > 0]
+        answered = max(fewer, key=lambda each: (each.cause is None, promise(each)), default=None)
         trial = replace(self, findings=findings)
-        if self.kind != "gained" or answered is None:
+        if self.kind in ("lost", "results differ") or answered is None:
             return trial
         rule, finding = answered.rule, answered.finding
-        return replace(trial, rule=rule, finding=finding, promised=answered.before)
+        return replace(trial, rule=rule, finding=finding, promised=promise(answered))
 
     @property
     def kind(self) -> TrialKind:
@@ -214,8 +218,8 @@ class Trial:
         if self.gain_of_program is not None:
             program = self.gain_of_program
             sentences.append(
-                "These times start at the first submission. The whole program, with start and "
-                f"end of its cluster, took {format_duration(program.before)} without and "
+                "These times include tasks and the client's calls of Dask. The full program, with "
+                f"start and end of its cluster, took {format_duration(program.before)} without and "
                 f"{format_duration(program.after)} with the change{_OF_PROGRAM[program.kind]}."
             )
         return sentences

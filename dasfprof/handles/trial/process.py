@@ -16,6 +16,8 @@ from typing import Any
 import psutil
 
 from dasfprof.analysis.comparison.runs import ComparedRun, open_side
+from dasfprof.analysis.model.client_time import find_calls
+from dasfprof.analysis.model.critical_path import find_path
 from dasfprof.errors import DasfprofError
 from dasfprof.handles.trial.results import files_below, written_since
 from dasfprof.handles.trial.settings import Settings
@@ -70,7 +72,7 @@ class Done:
     missed_config: list[str]
     #: Reasons why clusters were not recorded.
     refusals: list[str]
-    #: Seconds from the first submission to the last finish, summed over all clusters, or NaN if any
+    #: Seconds of tasks and calls of Dask (`seconds_of`), summed over all clusters, or NaN if any
     #: cluster was not recorded to its end.
     seconds: float
     #: Number of recorded clusters.
@@ -157,13 +159,27 @@ def run_program(
         missed_config=facts.get("missed_config", []),
         unpatched=facts.get("unpatched", []),
         refusals=facts.get("refusals", []),
-        seconds=sum(run.seconds for run in runs) if is_complete else float("nan"),
+        seconds=sum(map(seconds_of, runs)) if is_complete else float("nan"),
         recorded=len(runs),
         tasks=sum(len(run.trace.tasks) for run in runs),
         runs=runs,
         value=value,
         written=written_since(files, directory, traces),
     )
+
+
+def seconds_of(run: ComparedRun) -> float:
+    """Return the seconds in which tasks ran or clients created, awaited or fetched results.
+
+    They begin with the first submission, or with the call that prepared it, and end with the last
+    finish, or with the call that fetched the last result.
+    """
+    path, calls = find_path(run.trace), find_calls(run.trace)
+    if not len(path.rows):
+        return float("nan")
+    calls = calls[((calls["keys"] > 0) | (calls["tokenising"] > 0)).to_numpy()]
+    begin = run.trace.since_begin(calls["time"]).min(initial=float(path.begin[0]))
+    return float(run.trace.since_begin(calls["stop"]).max(initial=float(path.end[-1])) - begin)
 
 
 def _ended(process: subprocess.Popen[bytes], limit: float) -> bool:
