@@ -24,6 +24,7 @@ from dasfprof.schema.resources import (
 from dasfprof.schema.steps import CLIENT_CALLS, GRAPH_SENT, SENT_VALUE
 from dasfprof.schema.tasks import (
     ACTOR_CALL,
+    CLUSTER_CHANGE,
     COMPUTE,
     FUNCTION_CODE,
     GRAPH,
@@ -165,6 +166,8 @@ class Plan:
     unseen: list[dict[str, Any]] = field(default_factory=list)
     #: Worker, time and reason.
     left: list[tuple[int, float, str]] = field(default_factory=list)
+    #: Time and facts of restarts of workers, or of numbers that adaptive scaling asked for.
+    changes: Sequence[tuple[float, dict[str, Any]]] = ()
     #: Time and bytes of readings of the scheduler's process, and of the client's.
     scheduler_memory: Sequence[tuple[float, int]] = ()
     client_memory: Sequence[tuple[float, int]] = ()
@@ -329,6 +332,7 @@ class Plan:
             (GRAPH, _rows(GRAPH, graphs)),
             (WORKER_ADDED, joined),
             (WORKER_REMOVED, _rows(WORKER_REMOVED, left)),
+            (CLUSTER_CHANGE, _rows(CLUSTER_CHANGE, [*self.changes])),
             (SCHEDULER_STATE, states),
         )
 

@@ -57,7 +57,7 @@ memory-growth transfer-bound spilling paused-workers host-memory-full serial-cha
 too-few-tasks row-wise dominant-function gil-contention cpu-quota cpu-oversubscribed
 garbage-collection per-process-lock exploding-join repeated-reads chunk-mismatch small-requests
 io-bound shared-bottleneck blocked-tasks gpu-idle gpu-memory-full descriptor-limit idle-threads
-filter-without-effect unused-columns incomplete-trace clock-skew
+filter-without-effect unused-columns resources-not-needed incomplete-trace clock-skew
 """)
 RULES = {slug: REGISTERED[slug] for slug in (*ORDER, *sorted(REGISTERED.keys() - {*ORDER}))}
 

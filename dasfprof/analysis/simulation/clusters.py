@@ -12,7 +12,7 @@ from dasfprof.analysis.run import Run
 from dasfprof.analysis.run.memory_thresholds import memory_thresholds
 from dasfprof.analysis.simulation.inputs import ReplayCluster
 from dasfprof.analysis.simulation.memory import Peak, memory_forecast_of
-from dasfprof.analysis.simulation.replay import replay_of
+from dasfprof.analysis.simulation.replay import Replay, replay_of
 
 #: Maximum number of workers of a replayed cluster. Then numbers of machines to replay.
 _MAXIMUM_WORKERS = 200
@@ -128,6 +128,11 @@ def _climb(
     return list(sized.values())
 
 
+def most_of_runs(replay: Replay, wall: float) -> float:
+    """Return the seconds that nine in ten runs take at most, given the predicted wall time."""
+    return wall * (1 + max(_LEAST_MARGIN, abs(replay.error) * _OF_ERROR))
+
+
 def _replayed(
     run: Run, machine: MachineType, machines: int, deadline: float, start_up: float
 ) -> SizedCluster:
@@ -139,8 +144,7 @@ def _replayed(
         return SizedCluster(machine, machines, refusal=refusal)
     held = replay.held(factor=np.full(len(replay.inputs), machine.speed))
     wall = replay.predicted(replay.outcome(held=held, cluster=cluster).wall)
-    likely = start_up + wall
-    most = start_up + wall * (1 + max(_LEAST_MARGIN, abs(replay.error) * _OF_ERROR))
+    likely, most = start_up + wall, start_up + most_of_runs(replay, wall)
     idle = 1 - min(float(held.sum()) / (workers * machine.threads * likely), 1.0)
     sized = SizedCluster(machine, machines, likely, most, idle, meets_deadline=most <= deadline)
     forecast = memory_forecast_of(run)

@@ -37,6 +37,8 @@ _TOGETHER = 0.05
 _MARGINS = 0.07, 0.12
 #: Maximum calibration error (fraction of the recorded peak). Above it, nothing is predicted.
 _MOST_ERROR = 0.35
+#: Maximum error of the peak of results (fraction of the peak of the process) that does not matter.
+_NO_MATTER = 0.01
 #: Maximum fraction of the bytes of all results that belongs to results with an unknown release.
 _MOST_UNKNOWN = 0.01
 #: Maximum seconds until the scheduler releases a result that neither a task nor a client needs.
@@ -109,7 +111,8 @@ class MemoryForecast:
         for name, replayed, seen in zip(
             ("results", "processes"), typical.tolist(), self.recorded, strict=True
         ):
-            if seen > 0 and not abs(replayed / seen - 1) <= _MOST_ERROR:
+            most = max(_MOST_ERROR * seen, _NO_MATTER * self.recorded[1])
+            if seen > 0 and not abs(replayed - seen) <= most:
                 return (
                     f"a replay on the recorded cluster has up to {replayed / 1000000.0:.0f} MB "
                     f"of {name} on the fullest worker, but there were {seen / 1000000.0:.0f} MB"
