@@ -24,12 +24,12 @@ _RAW = -zlib.MAX_WBITS
 #: Compression levels of zlib for small and for large payloads. For small payloads, level 1 would
 #: leave 4 % more bytes. For large payloads, level 6 would take several times as long.
 _LEVEL, _LEVEL_OF_LARGE = 6, 1
-_LARGE_BYTES = 1 << 14
+LARGE_BYTES = 1 << 14
 
 
 def deflate(payload: bytes) -> bytes:
     """Compress a payload. Return it unchanged if the compressed payload would not be shorter."""
-    level = _LEVEL if len(payload) <= _LARGE_BYTES else _LEVEL_OF_LARGE
+    level = _LEVEL if len(payload) <= LARGE_BYTES else _LEVEL_OF_LARGE
     deflater = zlib.compressobj(level, wbits=_RAW, zdict=DICTIONARY)
     deflated = b"".join((_DEFLATED, deflater.compress(payload), deflater.flush()))
     fits = len(payload) <= MAX_INFLATED_TIMES * len(deflated)

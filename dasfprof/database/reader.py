@@ -11,7 +11,7 @@ from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
-from itertools import pairwise
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
@@ -19,7 +19,7 @@ import numpy as np
 
 from dasfprof.database import columns, frames, values
 from dasfprof.database.block_codec import Batch, decode_block
-from dasfprof.database.compression import inflate
+from dasfprof.database.compression import LARGE_BYTES, inflate
 from dasfprof.database.runs import missing_file
 from dasfprof.errors import InvalidArgumentError, NotATraceError
 
@@ -135,6 +135,8 @@ CLIENT_GONE = "client gone"
 _END_BYTES = 4096
 #: Number of bytes to read from the start of a file for its header, which is usually shorter.
 _HEADER_BYTES = 1 << 14
+#: Number of frames at the start of a file from which its inflated length is estimated.
+_TYPICAL_FRAMES = 32
 
 
 @dataclass
@@ -303,6 +305,23 @@ def intact_header(path: Path) -> dict[str, Any] | None:
     except (OSError, *values.DAMAGE_ERRORS):
         pass
     return None
+
+
+def inflated_bytes(path: Path) -> int:
+    """Return the approximate length of a file without the compression of its large payloads.
+
+    Payloads are large from `LARGE_BYTES` on. The first frames are taken as typical of the file.
+    """
+    stored = inflated = 0
+    with _map(path) as data, closing(frames.scan_frames(data, frames.Damage())) as all_frames:
+        for _, payload in islice(all_frames, _TYPICAL_FRAMES):
+            try:
+                length = len(inflate(payload))
+            except values.DAMAGE_ERRORS:
+                continue
+            stored += len(payload)
+            inflated += length if length >= LARGE_BYTES else len(payload)
+        return round(len(data) * inflated / stored) if stored else len(data)
 
 
 def is_trace(path: Path) -> bool:

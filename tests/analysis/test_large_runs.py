@@ -227,6 +227,12 @@ def test_what_needs_the_whole_run_is_refused_where_it_does_not_fit() -> None:
         large_run.refuse_too_large(1 << 60)
 
 
+def test_compressed_files_count_with_their_length_before_compression(tmp_path: Path) -> None:
+    Plan([Task(f"f-{row}", 0, row, row + 0.5) for row in range(1000)]).write_files(tmp_path)
+    size = sum(path.stat().st_size for path in tmp_path.glob("*.msgpack"))
+    in_parts(tmp_path, f"{large_run.GROWTH * size}B")
+
+
 @pytest.mark.parametrize("wrong", ["much", "-1GB", 0, [1]])
 def test_a_setting_that_is_no_size(planned: Path, wrong: Any) -> None:
     with (

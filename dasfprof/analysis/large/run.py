@@ -24,7 +24,7 @@ from dasfprof.analysis.trace.progress import track
 from dasfprof.config import setting
 from dasfprof.database import EventDatabase, FileDatabase
 from dasfprof.database.multi import identity_of, open_run
-from dasfprof.database.reader import TraceFile
+from dasfprof.database.reader import TraceFile, inflated_bytes
 from dasfprof.errors import (
     BeyondMemoryError,
     DasfprofError,
@@ -36,7 +36,8 @@ from dasfprof.text import count_of, format_size
 if TYPE_CHECKING:
     from distributed import Client, Future
 
-#: Maximum bytes of memory that an analysis needs per byte of trace files.
+#: Maximum bytes of memory that an analysis needs per byte of trace files. Large payloads count with
+#: their length after decompression.
 GROWTH = 16
 #: Maximum bytes of memory for one window. Then approximate bytes of memory per task run.
 WINDOW, _PER_RUN = 600_000_000, 1500
@@ -237,7 +238,7 @@ def memory_of_window(databases: Sequence[EventDatabase]) -> int:
 def needed_memory(databases: Sequence[EventDatabase]) -> int:
     """Return the approximate bytes of memory that the analysis of a full run needs."""
     paths = [item.path for item in databases if isinstance(item, FileDatabase)]
-    return GROWTH * sum(path.stat().st_size for path in paths if path.exists())
+    return GROWTH * sum(inflated_bytes(path) for path in paths if path.exists())
 
 
 def refuse_too_large(needed: int, why: str = "") -> None:
