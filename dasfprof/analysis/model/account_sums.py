@@ -26,7 +26,10 @@ _USED = ["before", "inside", "after"]
 
 @dataclass(frozen=True)
 class Accounts:
-    """Thread-seconds by category, in the order of `ThreadTime`."""
+    """Thread-seconds by category, for each worker instance, function, step and line.
+
+    The categories are in the order of `ThreadTime`.
+    """
 
     #: Worker instances.
     lives: WorkerLives

@@ -121,7 +121,7 @@ def idle_cells(
 def _pool_until(
     times: Array, threads: idle_time.IdleThreads, until_times: Array, worker_times: Array
 ) -> Array:
-    """Return the cumulative thread-seconds in the pool that one cause explains, for one worker.
+    """Return cumulative thread-seconds of a worker's threads in the pool, for one cause.
 
     The result has one value for each of `times`.
 
@@ -132,8 +132,8 @@ def _pool_until(
     threads
         The idle threads of the worker.
     until_times, worker_times
-        Cumulative seconds for which this cause explains one thread of the pool: at `times`, and at
-        ``threads.times``.
+        Cumulative seconds that this cause explains of a single thread in the pool. `until_times`
+        has the values at `times`, and `worker_times` has those at ``threads.times``.
     """
     passed = np.append(0.0, np.cumsum(threads.idle[:-1] * np.diff(worker_times)))
     index = np.maximum(np.searchsorted(threads.times, times, side="right") - 1, 0)
@@ -156,9 +156,10 @@ def _changes(pool: idle_time.Pool) -> Array:
 
 
 def _few(times: Array, wanted: Array, span: float, count: int) -> Array:
-    """Return the indices of at most `count` of the wanted times, including the first and the last.
+    """Return the indices of at most `count` of the times in the mask `wanted`.
 
-    The times are sorted. If there are more than `count`, times that are close together are merged.
+    The first and the last time are always included. `times` are sorted. If there are more than
+    `count` wanted times, some of those that are close together are left out.
     """
     wanted = wanted.copy()
     wanted[:1] = wanted[-1:] = True

@@ -292,10 +292,11 @@ def unlisted_tasks(run: Run) -> Steps:
     Returns
     -------
     times, counts
-        Times at which the number changes, and the number from each time onwards. Whenever the
-        scheduler counts its unfinished tasks, the number is this count minus the unfinished task
-        runs that were recorded. Between two counts, it is the smaller of the two numbers. If it is
-        higher at a count than before, it rises when the last graph before this count arrives.
+        Times at which the number changes, and the number from each time onwards. The scheduler
+        counted its unfinished tasks at certain times. At such a time, the number is this count
+        minus the number of unfinished task runs that were recorded. Between two such times, it is
+        the smaller of the numbers at both. If the second one is higher, the number rises when the
+        last graph before the second count arrives.
     """
     states = run.scheduler_states
     if not len(states):

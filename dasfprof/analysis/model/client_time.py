@@ -97,12 +97,14 @@ def find_first_task(run: Run) -> FirstTask | None:
 
 
 def _of_the_client(run: Run, graph: dict[Any, Any], stages: dict[Stage, float]) -> float:
-    """Add to `stages` the stages before the scheduler knew a graph.
+    """Add to `stages` the durations of the stages before the scheduler knew a graph.
+
+    `graph` is a row of `Trace.graphs`.
 
     Returns
     -------
     float
-        Start of recording by the scheduler's clock, or NaN if unknown.
+        Time at which recording started, by the scheduler's clock, or NaN if unknown.
     """
     known, received = float(graph["time"]), _taken_up(run, graph)
     stages[Stage.SCHEDULER] = known - received
@@ -286,8 +288,8 @@ def find_sent(run: Run) -> pd.DataFrame:
 
     The columns ``kind, name, file, line, why, held, code`` are those of `Trace.sent_values`.
     ``graphs`` and ``tasks`` are the numbers of graphs and of tasks that contain the value. ``size``
-    (bytes) and ``seconds`` are means over these graphs. ``total`` is the number of bytes in all
-    tasks.
+    (bytes) and ``seconds`` (of pickling the value once) are means over these graphs. ``total`` is
+    the number of bytes in all tasks.
     """
     groups = run.sent_values.astype(
         {**dict.fromkeys(_TEXTS, object), **dict.fromkeys(_NUMBERS, float)}

@@ -19,7 +19,7 @@ from dasfprof.database.columns import Array
 
 
 class SegmentKind(IntEnum):
-    """What the time of a segment of the critical path was used for."""
+    """Kind of a segment of the critical path: the work or the wait that filled its time."""
 
     CLIENT = 0
     SCHEDULER = 1
@@ -155,9 +155,10 @@ def _lost_before(run: Run, asked: Array) -> dict[str, Array]:
 
 
 def _next_of_key(key: Array, time: Array, keys: Array, times: Array) -> Array:
-    """Return the row with the same key and the earliest time at or after each `time`, or -1.
+    """Return, for each pair of `key` and `time`, the next row with this key, or -1.
 
-    `key` and `time` are the wanted pairs. `keys` and `times` are the rows.
+    This is the row with the earliest time at or after `time`. Row ``i`` has the key ``keys[i]`` and
+    the time ``times[i]``.
     """
     wanted, there = (
         pd.DataFrame({"key": of, "time": at, "row": np.arange(len(of))})

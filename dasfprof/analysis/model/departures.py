@@ -25,8 +25,9 @@ _FAR, _PART_OF_AGE = 0.5, 0.5
 def departures_of(run: Run) -> dict[int, Departure]:
     """Return how worker instances with tasks were lost, by row of `Trace.workers`.
 
-    If unexplained losses happened at the same age, their reason is `Why.AGE`. Age is not the reason
-    if some worker became older, or if the same tasks were running in more than half of the losses.
+    If several workers were lost at the same age, and no other reason is known, the reason is
+    `Why.AGE`. Age is not the reason if some worker became older, or if the same tasks were running
+    in more than half of the losses.
     """
     attempts = find_attempts(run)
     attempts = attempts[(attempts["category"] == WORKER_LOST).to_numpy(dtype=bool)]

@@ -167,9 +167,10 @@ class _Dependents:
         self._known = np.append(times.known[ran], known)
 
     def waiting(self, time: float) -> Array:
-        """Return when each key's attempt that was waiting at `time` started, or NaN.
+        """Return the start time of each key's attempt that was waiting at `time`, or NaN.
 
-        An attempt is waiting from its arrival at the scheduler until it starts.
+        An attempt is waiting from its arrival at the scheduler until it starts, so this start time
+        is later than `time`.
         """
         return self._latest((self._arrival <= time) & (self._begin > time), self._begin)
 
@@ -197,10 +198,9 @@ _IsHeld = Callable[[Array, Array, Array], Array]
 
 
 def _not_dropped(run: Run, time: float, of_key: Array) -> _IsHeld:
-    """Return a function that returns a mask of copies of results. See `_IsHeld`.
+    """Return a function that checks which copies of results were not dropped until `time`.
 
-    The mask contains the copies that workers could still hold at `time`. For `of_key`, see
-    `_reasons`.
+    The function returns a mask (see `_IsHeld`). For `of_key`, see `_reasons`.
     """
     table, count = run.copies_dropped, len(run.workers)
     at = run.since_begin(table["time"])

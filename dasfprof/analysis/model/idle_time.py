@@ -1,8 +1,8 @@
 """Causes of idle threads at each instant.
 
 A free thread of a worker is first explained by the status and the tasks of this worker. The causes
-have a fixed order. Free threads that this does not explain, of all workers together, form the pool
-of idle threads of the cluster. See `Pool`.
+have a fixed order. The free threads of all workers that remain unexplained form the pool of idle
+threads of the cluster. See `Pool`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _BY_STATUS = {
 
 @dataclass(frozen=True)
 class IdleThreads:
-    """Idle threads of one worker from its start to its end."""
+    """Idle threads of one worker over time, and its idle thread-seconds by cause."""
 
     #: Idle thread-seconds by cause. Threads in the pool are not included.
     causes: dict[ThreadTime, float]
@@ -53,11 +53,11 @@ class IdleThreads:
     used_times: Array
 
     def used(self, times: Array) -> Array:
-        """Return, at each of `times`, the thread-seconds that an always occupied slot has used.
+        """Return the cumulative thread-seconds of an always occupied slot at each of `times`.
 
-        While more slots are occupied than the worker has threads, a slot uses only a fraction of a
-        thread. The difference between two values is what a slot used between these times. The
-        values themselves have no meaning.
+        Only the difference between two values has a meaning: it is what a slot used between these
+        times. While more slots are occupied than the worker has threads, a slot uses only a
+        fraction of a thread.
         """
         times = np.clip(times, self.begin, self.end)
         if self.share is None:
@@ -68,7 +68,7 @@ class IdleThreads:
 
 @dataclass(frozen=True)
 class WorkerCauses:
-    """Causes of a worker's idle threads that lie in the worker itself, over time."""
+    """Free threads of one worker over time, by cause, as far as the worker itself is the cause."""
 
     #: Number of threads of the worker.
     threads: int
@@ -100,8 +100,8 @@ def worker_causes(
         Times at which the worker's status changes, beginning with its start, and the status from
         each time onwards.
     slots
-        Sorted times of the worker's task runs: assignment, reception, ready, start, and end of the
-        slot.
+        Five arrays of sorted times of the worker's task runs: assignment, reception, ready, start,
+        and end of the slot.
     unrecorded
         Times of task runs that the worker's file does not contain: their assignment, and their
         start or abandonment.
@@ -167,11 +167,11 @@ def idle_threads(explained: WorkerCauses) -> IdleThreads:
 
 
 def _count(order: Array, ends: Array, first: int, second: int) -> Array:
-    """Return how many ranges have begun but not ended, after each of the sorted edges.
+    """Return how many time ranges are in progress after each edge, in the order of time.
 
-    `order` are the indices that sort the edges. The unsorted edges consist of groups. Group ``i``
-    has the indices ``ends[i - 1]`` to ``ends[i]``. A range begins at an edge of group `first` and
-    ends at an edge of group `second`.
+    Edges are starts and ends of time ranges. Before sorting, they are arranged in groups: group
+    ``i`` has the indices ``ends[i - 1]`` to ``ends[i]``. Group `first` contains the starts of the
+    ranges to count, and group `second` their ends. `order` are the indices that sort all edges.
     """
     step = np.zeros(int(ends[-1]), dtype=np.int32)
     step[ends[first - 1] : ends[first]] = 1
@@ -189,7 +189,11 @@ _INT = np.int32
 
 @dataclass(frozen=True)
 class Pool:
-    """Cumulative seconds for which each cause explains one idle thread of the cluster's pool."""
+    """Causes of the idle threads in the pool of the cluster, over time.
+
+    At any time, the causes have the same fractions for all threads in the pool. `spent` has the
+    seconds that each cause explains of a single thread that is always in the pool.
+    """
 
     #: Sorted times. Causes are constant from each time to the next.
     grid: Array
@@ -291,7 +295,8 @@ class PoolDemand:
     def split(self, times: Array, idle: Array, surplus: Array) -> dict[ThreadTime, Array]:
         """Return the number of pool threads that each cause explains, after each time.
 
-        `idle` and `surplus` are the sums of these fields of `IdleThreads` over all workers.
+        At each of `times`, `idle` is the number of threads in the pool, and `surplus` is the number
+        of ready tasks that exceed the free threads of their workers.
         """
         runnable, sent, done, known = (
             _passed(edges, times) for edges in (self.runnable, self.sent, self.done, self.known)

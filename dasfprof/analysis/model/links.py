@@ -157,9 +157,10 @@ def find_predecessors(run: Run) -> Predecessors:
     - A task run that was stolen waited for the last task that the thief had finished.
     - If the assignment of a task run has the same stimulus id as the end of another task run, it
       waited for this end.
-    - Otherwise, it waited for the dependency that was reported last, or for the client. A client,
-      in turn, waited for the last finish of a task that it had requested, before it submitted the
-      graph. Clients do not learn when other tasks finish.
+    - Otherwise, it waited for the dependency that was reported last. If it has no dependency, or if
+      a client caused its assignment, it waited for the client. A client, in turn, waited for the
+      last finish of a task that the client had requested, before it submitted the graph. Clients do
+      not learn when other tasks finish.
     """
     slots = run.slots
     times, count = slots.times, len(slots.worker)
@@ -248,7 +249,10 @@ def _causing(causes: Array, ends: Array, slots: TaskSlots) -> Array:
 
 
 def _last_known(known: Array, times: Array) -> Array:
-    """Return, for each of `times`, the task run that was reported last before it, or -1."""
+    """Return the task run that was reported last at or before each of `times`, or -1.
+
+    `known` is the time at which each task run was reported.
+    """
     order = np.argsort(known, kind="stable")
     indices = np.searchsorted(known[order], times, side="right") - 1
     return np.where(indices >= 0, order[np.maximum(indices, 0)], -1) if len(order) else indices

@@ -64,7 +64,7 @@ class Moments:
 
 @dataclass(frozen=True)
 class ProcessGrowth:
-    """Memory over time of a process that contains one or several workers."""
+    """How the memory of a process with one or several workers changed over time."""
 
     lives: Array
     memory: Drift
@@ -91,7 +91,7 @@ class FunctionGrowth:
 
 @dataclass(frozen=True)
 class MemoryGrowth:
-    """The growth of memory in a run."""
+    """Growth of the memory of processes, and of held results by function, in a run."""
 
     moments: Moments
     #: Processes with workers that were sampled in every range, and the sum of these processes, or
@@ -161,7 +161,11 @@ def _moments(run: Run, processes: list[ProcessMemory]) -> Moments:
 
 
 def _of_other(process: Readings | None, moments: Moments) -> Drift | None:
-    """Return the drift of a process whose memory was sampled only occasionally."""
+    """Return the drift of a process whose memory was sampled only occasionally.
+
+    The memory at the end of each time range in `moments` is compared. The result is None if it is
+    unknown for all of them.
+    """
     if process is None or not len(moments):
         return None
     read = np.array([process.at(end) for end in moments.end.tolist()])
@@ -230,11 +234,11 @@ def growth_by_runs(run: Run) -> list[RunGrowth]:
 
 
 def _between_runs(process: ProcessMemory, begins: Array, ends: Array) -> Array:
-    """Return the indices of the samples to compare.
+    """Return the indices of those samples of a process that are compared with each other.
 
-    These are the last samples of the time ranges in which no task ran in the process. If there are
-    few such time ranges, the run is divided into windows, and the sample with the least unmanaged
-    memory in each window is used.
+    One sample is selected from each time range in which no task ran in the process: the last one.
+    If there are few such time ranges, the run is divided into windows instead, and the sample with
+    the least unmanaged memory is selected from each window.
     """
     first, last = union(begins, ends)
     at = np.searchsorted(process.time, np.append(first, np.inf)) - 1

@@ -30,7 +30,7 @@ _FEW, _MANY = 3, 10
 
 
 class Reason(str, Enum):
-    """Reason for suspecting a function, or for suspecting none."""
+    """Why a function is suspected of having used the memory, or why none is suspected."""
 
     ALONE = "nothing else ran there"
     USUAL = "its runs usually take that much"
@@ -52,7 +52,7 @@ class Reason(str, Enum):
 
 
 class Certainty(str, Enum):
-    """Certainty of a suspicion."""
+    """How certain it is that the suspected function used the memory."""
 
     CERTAIN = "certain"
     LIKELY = "likely"
@@ -79,7 +79,7 @@ class UnderWay:
 
 @dataclass(frozen=True)
 class MemoryGroup:
-    """A control group with a memory limit, at the time of a kill."""
+    """Memory and limit of a control group when one of its workers was killed."""
 
     limit: float = float("nan")
     workers: int = 0
@@ -224,11 +224,11 @@ def _group_of(run: Run, life: int, left: float) -> MemoryGroup:
 
 
 def _under_way(run: Run, life: int, left: float) -> tuple[float, tuple[UnderWay, ...]]:
-    """Return the start of the first task in progress on a lost worker, and all such tasks.
+    """Return when the first task in progress on a lost worker started, and the tasks by function.
 
-    The tasks are summed up by function. Tasks in progress are the tasks that were recorded as
-    running. If they did not occupy all threads of the worker, the tasks that were assigned to it
-    and may have started since are included.
+    Tasks in progress are the tasks that were recorded as running. If these did not occupy all
+    threads of the worker, tasks that were assigned to the worker and may have started before it was
+    lost are included.
     """
     codes, names = run.keys.functions()
     table, only = run.under_way, run.scheduler_only

@@ -22,7 +22,7 @@ _PROGRAM = ["host", "name", "owner", "ours"]
 
 @dataclass(frozen=True)
 class HostPrograms:
-    """Programs that were sampled on hosts."""
+    """Programs that were sampled on hosts, with their CPU time and memory."""
 
     #: One row per program and host, sorted by CPU time in descending order:
     #: ``host, name, owner, ours`` (whether the program belongs to the run), ``processes`` (number
@@ -47,7 +47,7 @@ class HostPrograms:
 
 @once_per_trace
 def host_programs(run: Run) -> HostPrograms:
-    """Return the programs of each host, summed up over all samples."""
+    """Return the CPU time and memory of the programs on each host, computed from all samples."""
     table = run.host_processes
     table = table[((table["interval"] >= 0) & (table["interval"] < _LONGEST)).to_numpy(dtype=bool)]
     table = table.reset_index(drop=True)

@@ -172,7 +172,10 @@ def free_disk(run: Run, host: str | None = None) -> float:
 
 
 class Peak(NamedTuple):
-    """Maximum over time of a sum, and its time. 0 and NaN if the sum is never above 0."""
+    """Maximum that a sum reaches over time, and when the sum first reaches it.
+
+    If the sum is never above 0, the maximum is 0 and the time is NaN.
+    """
 
     size: float
     time: float
@@ -302,8 +305,8 @@ def memory_of_processes(run: Run) -> list[ProcessMemory]:
 def unmanaged_of_runs(run: Run) -> RunMemory:
     """Return the unmanaged memory of the process of each task run.
 
-    The rise of memory during a task run does not include inputs that came from other workers when
-    the task run started.
+    Inputs that came from other workers when a task run started are managed memory. Therefore the
+    rise of unmanaged memory during the task run does not include them.
     """
     tables = []
     for process in memory_of_processes(run):

@@ -143,13 +143,14 @@ DOCUMENTED_RATE = 1000.0
 def chunk_costs(run: Run, overhead: float) -> pd.DataFrame:
     """Return the overhead of tasks, and larger chunks that reduce it.
 
-    `overhead` is the fraction of the time that the overhead should have with larger chunks.
+    `overhead` is the fraction of the time that the overhead should take with larger chunks.
 
-    An overhead of o seconds per task is the fraction s of the time if the function takes
-    ``o (1 - s) / s`` seconds. For example, if an overhead of 0.05 s should be 0.5 % of the time, a
-    task should take about 10 s. A scheduler that handles ``rate`` tasks per second can only keep P
-    threads busy if tasks take at least ``P / rate`` seconds. The time of a function is assumed to
-    be proportional to its chunk size. A chunk cannot be larger than all chunks of its layer.
+    The suggested duration of a task meets two conditions. First, an overhead of o seconds per task
+    is at most the fraction s of the time if the function takes at least ``o (1 - s) / s`` seconds.
+    For example, if an overhead of 0.05 s should be 0.5 % of the time, a task should take about
+    10 s. Second, a scheduler that handles ``rate`` tasks per second can only keep P threads busy if
+    tasks take at least ``P / rate`` seconds. The duration of a function is assumed to be
+    proportional to its chunk size. A chunk cannot be larger than all chunks of its layer together.
 
     Returns
     -------
@@ -161,9 +162,9 @@ def chunk_costs(run: Run, overhead: float) -> pd.DataFrame:
         - ``runs``: number of successful task runs
         - ``duration``: mean seconds of the function per task run
         - ``overhead``: median of the seconds that `task_overhead` returns
-        - ``wanted``: seconds that a task should take
+        - ``wanted``: suggested seconds per task
         - ``times_larger``: ratio of the suggested to the recorded chunk size
-        - ``runs_then``: number of task runs with the larger chunks
+        - ``runs_then``: number of task runs with chunks of the suggested size
         - ``by_rate``: whether ``wanted`` results from the scheduler's rate (and not from the
           overhead)
         - ``chunk``: bytes of a recorded chunk

@@ -148,7 +148,11 @@ class TaskWaits:
         return f"Workers had no room for more tasks until {self._key(ended)} finished on {where}."
 
     def _steals(self, row: int) -> tuple[str, str]:
-        """Return the last worker from which a task run was stolen, and a sentence about steals."""
+        """Return the last worker from which a task run was stolen, and a sentence about this.
+
+        The worker is an empty text if it is unknown. The sentence states how often the task run was
+        stolen, if more than once.
+        """
         steals, times = self._run.steals, self._slots.times
         stolen = "It was stolen before a thread there was free."
         if not len(steals):

@@ -334,8 +334,9 @@ def _split_running(
 ) -> tuple[Array, Array, Array, Array]:
     """Divide seconds in functions into time on a core, CPU wait, storage wait, and blocked time.
 
-    CPU wait during storage requests is part of both recorded waits. It counts as CPU wait, as far
-    as the total allows.
+    The recorded CPU wait and storage wait overlap, because CPU wait during a storage request is
+    part of both. The overlap is unknown. Storage wait is therefore only limited to the seconds that
+    remain after CPU time and CPU wait.
     """
     computing = np.minimum(cpu, seconds)
     if is_nothing(core_wait):
