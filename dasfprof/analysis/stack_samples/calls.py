@@ -58,11 +58,11 @@ _BY_VALUE = 0.2
 
 
 def time_by_row(run: Run, function: str) -> tuple[float, float]:
-    """Return two fractions of a function's time that processes the rows of a table one by one.
+    """Return how much of a function's time is spent on the rows of a table one by one.
 
-    The first is the time in all code for single rows. The second is the part of this time in which
-    pandas creates rows or gets their values. Both are 0 if there are few samples, or if the second
-    fraction is below `_BY_VALUE`.
+    The first value is the fraction of the time in all code for single rows. The second value is the
+    fraction of the time in which pandas creates single rows or gets their values, which is a part
+    of the first. Both are 0 if there are few samples, or if the second is below `_BY_VALUE`.
     """
     samples, _ = samples_of(run, function)
     if len(samples) < _FEWEST_SAMPLES:
@@ -96,9 +96,9 @@ def time_by_value(run: Run, function: str) -> float:
 def time_one_by_one(run: Run, function: str) -> tuple[str, float, float]:
     """Return the name of the library function that processes single elements, and two fractions.
 
-    The first is the fraction of the time of `function` that it spends in this library function.
-    The second is the fraction of this time that it spends in the library's own code. The name is
-    empty if there are few samples, or if they show no such library function.
+    The first is the fraction of the time of `function` inside this library function. The second is
+    the fraction of the library function's time in the library's own code. The name is empty if
+    there are few samples, or if they show no such library function.
     """
     samples, _ = samples_of(run, function)
     within: defaultdict[str, float] = defaultdict(float)
@@ -169,9 +169,10 @@ def _library_calls(stack: Stack) -> tuple[tuple[str, str], ...]:
 def _row_calls(calls: tuple[tuple[str, str], ...], loops: bool) -> tuple[bool, bool]:
     """Return whether pandas calls code for single rows, and whether it creates or reads a row.
 
-    `calls` are the calls in a stack. Getting an item counts as reading a row. Outside of code for
-    single rows, the item must be a single value, because masks and slices are not slow. `loops` is
-    whether the function loops over rows. If so, getting an attribute also counts as reading a row.
+    `calls` are the calls in a stack. Getting an item counts as reading a row if code for single
+    rows does it, or if the item is a single value. Getting items by masks and slices in other code
+    is not slow, so it does not count. `loops` is whether the function loops over rows. If so,
+    getting an attribute also counts as reading a row.
     """
     by_row = not _BY_ROW.isdisjoint(calls)
     inner = [*calls[1:], _VALUE]
@@ -194,8 +195,8 @@ def time_inside(
 ) -> float:
     """Return the fraction of a function's time inside the functions `calls`, or 0 if unknown.
 
-    Functions whose name is in `others` do not count. Names are compared without underscores,
-    because the names of Dask's layers drop or change underscores.
+    Functions in `calls` that are also in `others` do not count. Names are compared without
+    underscores, because the names of Dask's layers drop or change underscores.
     """
     samples, _ = samples_of(run, function)
     if len(samples) < _FEWEST_SAMPLES:

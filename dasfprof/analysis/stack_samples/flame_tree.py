@@ -56,7 +56,9 @@ class FlameTree:
 
 
 class StackTree:
-    """Codes of the calls in stacks. A caller has a smaller code than the calls that it makes.
+    """The calls in stacks as a tree, in which each call has a code.
+
+    A caller has a smaller code than the calls that it makes.
 
     Parameters
     ----------
@@ -112,9 +114,9 @@ class StackTree:
         return int(self._lengths.max())
 
     def at(self, stacks: Array, depth: int) -> tuple[Array, Array]:
-        """Return which of `stacks` reach a depth (as indices), and their places at this depth.
+        """Return the indices of those of `stacks` that reach a depth, and their places there.
 
-        A place is a line of a call. It is an index of the arrays `lines` and `calls`.
+        A place is a line of a call, given as an index of the arrays `lines` and `calls`.
         """
         deep = np.flatnonzero(self._lengths[stacks] > depth)
         return deep, self._ways[self._begins[stacks[deep]] + depth]

@@ -60,8 +60,8 @@ def library_of(file: str) -> str:
 def import_of(stack: Stack) -> str | None:
     """Return the library that is being imported, or None if no import is in progress.
 
-    If the requested library itself imports others, the requested library is returned. The result is
-    empty if no file of the requested library is being executed yet.
+    If imports are nested, this is the outermost library. The result is empty if no file of this
+    library is being executed yet.
     """
     inside = list(dropwhile(lambda frame: frame.function != _IMPORT, stack))
     files = [frame.file for frame in inside if not frame.file.startswith("<frozen ")]
@@ -176,7 +176,7 @@ def hot_places(
 ) -> HotPlaces:
     """Return where task runs of a function and a step spent their time.
 
-    None selects all task runs.
+    If `function` or `step` is None, all functions or all steps are included.
     """
     samples, functions = samples_of(run, function, step)
     named = places(run, by)
@@ -457,9 +457,10 @@ def client_fraction(
 
 
 def traversing(run: Run, begin: float, end: float) -> float:
-    """Return how many seconds of a time range delayed() spent traversing values, by samples.
+    """Return the seconds between `begin` and `end` in which delayed() traversed values.
 
-    The values are the lists, dicts and other collections that the client passes to delayed().
+    They are estimated from the client's stack samples. The values are the lists, dicts and other
+    collections that the client passes to delayed().
     """
     table = run.client_samples
     samples = Samples.from_table(table[table["time"].between(begin, end).to_numpy(dtype=bool)])

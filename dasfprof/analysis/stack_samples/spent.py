@@ -117,7 +117,9 @@ def _threads(table: pd.DataFrame, known: dict[str, int]) -> Array:
 def samples_of(
     run: Run, function: str | None = None, step: str | None = None
 ) -> tuple[Samples, Array]:
-    """Return the samples of the task runs of a function and a step. None selects all task runs.
+    """Return the samples of the task runs of a function and a step.
+
+    If `function` or `step` is None, all functions or all steps are included.
 
     Returns
     -------
@@ -160,8 +162,8 @@ def samples_of(
 def _weights(interval: Array, tasks: pd.DataFrame, functions: Array, runs: Array) -> Array:
     """Return factors for samples, so that no function gets more time than its task runs took.
 
-    Without these factors, a function may have more, because a thread's first sample after a pause
-    also represents the pause.
+    Without these factors, a function may get more time, because a thread's first sample after a
+    pause also represents the pause.
     """
     duration = tasks["duration"].to_numpy(dtype=float)
     lasted = np.append(np.where(np.isfinite(duration), np.maximum(duration, 0.0), np.inf), np.inf)
@@ -201,7 +203,10 @@ _ROUNDING = 1e-9
 
 @dataclass(frozen=True)
 class Parts(_Columns):
-    """Additive figures about the time of samples, or their sums over groups. See `split`."""
+    """Seconds of each sample by what its thread did, or sums of these over groups of samples.
+
+    All fields can be summed up. `split` computes the seconds of each category from them.
+    """
 
     seconds: Array
     samples: Array
@@ -300,7 +305,7 @@ def spent(samples: Samples, groups: Array, count: int, domains: Array) -> Spent:
 
 
 def parts_of(samples: Samples, domains: Array) -> Parts:
-    """Return additive figures about the time of each sample.
+    """Return the seconds of each sample by what its thread did. See `Parts`.
 
     The kernel counts a thread's time on a core and its CPU wait, both in each task run and between
     two samples of a task run. A thread may execute several lines between two samples, so these
@@ -352,9 +357,9 @@ def parts_of(samples: Samples, domains: Array) -> Parts:
 def _total(counts: Array, exact: Array, interval: Array, domain: Groups) -> Array:
     """Return the total seconds of a counter, such as CPU time, in each domain.
 
-    `exact` is a fraction of each sample's time, computed from the counts of complete task runs. For
-    samples without such a fraction, the counts between samples are used (`counts`, in seconds).
-    Samples that have neither are assumed to be like the others.
+    `exact` is a fraction of each sample's time, computed from the counts of complete task runs. If
+    it is unknown, the seconds that were counted since the previous sample (`counts`) are used. If
+    these are unknown too, the sample is assumed to be like the samples that have only `counts`.
     """
     counted = np.where(np.isfinite(counts) & np.isnan(exact), interval, 0.0)
     like = ratio(domain.sum(np.where(np.isnan(exact), interval, 0.0)), domain.sum(counted))
@@ -367,9 +372,10 @@ def _placed(
 ) -> list[Array]:
     """Distribute the CPU time and the CPU wait of each domain over its samples.
 
-    Active samples get the time that was counted before them, scaled to the totals of the domain.
-    Samples without a count are assumed to be like the others. A late sample may have counted more
-    time than its interval. The excess is distributed over the other samples.
+    Active samples get the time that was counted since the previous sample, scaled to the totals of
+    the domain. Active samples without a count are assumed to be like the others of their domain. If
+    more time was counted for a late sample than its interval has, the excess is distributed over
+    the other samples of the domain.
     """
     placed = []
     for counted, total in zip(counts, totals, strict=True):
@@ -403,12 +409,14 @@ def split(parts: Parts) -> Split:
 
 
 def _uncertain(parts: Parts) -> Array:
-    """Return the margin of error, in seconds, of the time of groups by category.
+    """Return the margin of error of each group's time on a core, CPU wait and GIL wait, in seconds.
 
-    The margin is 0 if a group consists of all samples of a function. If a group has only some of
-    these samples, the fraction of a rare category may be twice as large in the group as in the
-    function. This factor was measured with ``hot_lines_rates.py``. If a group has samples of
-    several functions, it is assumed to have all samples of each of them except one.
+    It is the smallest of three bounds: the group's active seconds, the active seconds of the other
+    samples of its function (0 if there are none), and twice the group's `mixed` seconds. The last
+    bound holds because the fraction of a rare category may be twice as large in the group as in the
+    function, which was measured with ``hot_lines_rates.py``. If a group has samples of several
+    functions, the fractions that it has of them are added up. For example, 1.7 counts as one
+    complete function and 0.7 of another.
     """
     functions = parts.active_share
     others = np.maximum(np.ceil(functions - _ROUNDING) - functions, 0.0)
