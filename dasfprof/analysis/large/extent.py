@@ -53,7 +53,10 @@ Bounds = tuple[Array, Array]
 
 
 class WindowSummary(NamedTuple):
-    """Facts that a window contributes to the analysis of the full run."""
+    """Facts that a window contributes to the analysis of the full run.
+
+    Examples are bounds of clock offsets, task runs without an end, and attempts at keys.
+    """
 
     seen: Bounds
     bounds: Bounds
@@ -134,10 +137,11 @@ def earliest(runs: pd.DataFrame, *names: str) -> Array:
 
 
 def _early(runs: pd.DataFrame, begins: Array, since: float, threads: int) -> pd.DataFrame:
-    """Return the task runs that arrived before `since` and started at `since` or later.
+    """Return task runs that arrived before `since` and started at `since` or later.
 
-    All of them that were already assigned to a worker are included. Of the others, only `threads`
-    are included, because more of them would not explain additional idle threads.
+    All of them that were assigned to a worker before `since` are included. For each column in
+    `CAME`, the `threads` task runs with the earliest times in this column are included as well.
+    More of them would not explain additional idle threads.
     """
     late = begins >= since
     parts = [np.flatnonzero(late & (earliest(runs, *SENT) < since))]
@@ -281,7 +285,8 @@ class Extent:
         run
             The run that was read for the window.
         window, index
-            The window and its index. None if `run` contains no task runs and transfers.
+            The window and its index. The window is None if `run` contains no task runs and
+            transfers.
         """
         first, last = self.seen
         history = run.under_way_history
@@ -327,9 +332,10 @@ class Extent:
         return dataclasses.replace(self, early=[*early, *self.early[index + 1 :]])
 
     def _known(self, run: Run, bounds: Bounds | None) -> Run:
-        """Set facts about the full run as the results of analyses of `run`, and return `run`.
+        """Store facts about the full run in `run`, and return `run`.
 
-        Facts that are still unknown are left out.
+        Analyses of `run` then return these facts instead of computing them. `bounds` is the result
+        of `message_bounds`. Facts that are not known yet are left out.
         """
         if bounds is not None:
             set_result(run, message_bounds, bounds)
@@ -359,7 +365,10 @@ class Extent:
 
 
 def _of_several(attempts: Sequence[pd.DataFrame]) -> pd.DataFrame:
-    """Return the rows about keys that occur in several windows, window by window."""
+    """Return the rows of `attempts` about keys that occur in several windows.
+
+    Rows are sorted by window. The column ``window`` has the index of the window.
+    """
     joined = pd.concat([table.assign(window=index) for index, table in enumerate(attempts)])
     return joined[joined.index.duplicated(keep=False)]
 

@@ -54,8 +54,8 @@ class WindowedFile:
     source
         The file, after it was read.
     other_batches
-        First, batches without rows that name all workers. Then all batches of the file except those
-        of task runs and transfers.
+        First, batches that name all workers but have no rows. Then all batches of the file except
+        those of task runs and transfers.
     stretches
         Start and end of each byte range that contains task runs or transfers.
     spans
@@ -198,7 +198,7 @@ class _Workers:
                 self._addresses.setdefault(str(address), address)
 
     def named(self) -> Iterator[Batch]:
-        """Yield batches without rows that name all workers.
+        """Yield batches that name all workers but have no rows.
 
         If every window begins with these batches, workers get the same ids in all windows.
         """

@@ -135,10 +135,10 @@ class Progress:
         return silence if silence > max(LONG_SECONDS, LONG_TIMES * longest) else None
 
     def _window(self) -> tuple[dict[str, tuple[int, int, float]], float]:
-        """Return the totals at the start of the window for rates, and the window's length.
+        """Return the totals of finished tasks at the start of a window, and the window's seconds.
 
-        The window is the last 30 s. If no task finished in the first part of these 30 s, the
-        window begins when tasks began to finish.
+        Rates are computed over this window. It is the last 30 s. If no task finished in the first
+        part of these 30 s, the window begins when tasks began to finish.
         """
         rows = list(self._rows)
         begin = next(

@@ -120,7 +120,10 @@ class RunFiles:
                 self._others.add(path)
 
     def ends(self) -> list[FileEnd]:
-        """Return whether and how each file has ended. Processes are only checked at intervals."""
+        """Return whether and how each file has ended.
+
+        Whether the processes that write the files are alive is only checked at intervals.
+        """
         now, files = time.monotonic(), [file for file in self if file.header]
         if now - self._checked >= _CHECK_INTERVAL:
             self._checked = now
@@ -361,7 +364,7 @@ class WorkerTasks:
 
 
 def _worker_of(file: FollowedFile) -> Mapping[str, Any]:
-    """Return the worker in the header of a file.
+    """Return the description of the worker in the header of its file.
 
     The result is an empty mapping if the file is not that of a worker.
     """
