@@ -395,7 +395,7 @@ def _status(before: float, after: float) -> str:
 
 @dataclass(frozen=True)
 class Gate:
-    """The decision of a regression gate."""
+    """The decision of a regression gate: whether runs after a change are too slow, and why."""
 
     #: Fraction by which the runs after the change may be slower.
     limit: float

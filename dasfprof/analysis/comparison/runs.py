@@ -32,7 +32,7 @@ Sources = Source | Iterable[Source]
 
 @dataclass(frozen=True)
 class ComparedRun:
-    """A run of one group."""
+    """A run in one of the two groups of a comparison."""
 
     name: str
     trace: Run
@@ -180,7 +180,7 @@ _IN_PART = 0.4
 
 
 class _Fact(NamedTuple):
-    """A number that describes a run."""
+    """A number that describes a run, and whether a larger number makes a run longer."""
 
     what: str
     of: Callable[[ComparedRun], float]

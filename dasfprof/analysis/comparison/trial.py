@@ -133,7 +133,7 @@ class Agreement:
 
 @dataclass(frozen=True)
 class TriedRun:
-    """A run of a trial."""
+    """A run of the program in a trial, with or without the change."""
 
     #: Whether the run had the change.
     changed: bool

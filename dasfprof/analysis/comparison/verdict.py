@@ -64,9 +64,9 @@ def relative_spread(trace: Run) -> float:
 def _spread_of_speed(start: Array, relative: Array) -> float:
     """Return the relative standard deviation of a typical task's duration between parts of a run.
 
-    `relative` contains durations, divided by the median of the function. The medians of these in
-    the parts of the run are compared. Medians of few tasks also vary by chance (by 1.25 standard
-    errors). This variation is subtracted.
+    `relative` contains the duration of each task run, divided by the median of its function. The
+    medians of these values in equal parts of the run are compared. Medians of few tasks also vary
+    by chance (by 1.25 standard errors). This variation is subtracted.
     """
     edges = np.linspace(start.min(), start.max(), _PARTS + 1)[1:-1]
     parts = Groups(np.searchsorted(edges, start, side="right"), _PARTS)

@@ -89,9 +89,9 @@ def union(begins: Array, ends: Array) -> tuple[Array, Array]:
 
 
 def open_spans(begins: Array, ends: Array, *further: Array) -> tuple[Array, Array]:
-    """Return all given times, sorted, and the number of open time ranges after each.
+    """Return all given times, sorted, and the number of time ranges in progress after each.
 
-    The times are the starts and ends of the time ranges, and `further` times.
+    The given times are the starts and ends of the time ranges, and the times in `further`.
     """
     times = np.concatenate([ends, begins, *further])
     steps = np.zeros(len(times), dtype=np.int64)

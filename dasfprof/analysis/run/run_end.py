@@ -164,7 +164,10 @@ class Endings:
 
     @classmethod
     def from_trace(cls, trace: Trace) -> Endings:
-        """Return the facts that the task runs of a trace contribute."""
+        """Return what the task runs of a trace show about the end of the run.
+
+        The trace is the full run or one time window.
+        """
         cancelled_at, tasks = [float("nan")], trace.tasks
         for runs in (trace.scheduler_only, tasks):
             cancelled = cancelled_runs(trace, runs)
@@ -317,9 +320,10 @@ def _abandoned_tasks(trace: Trace, since: float) -> bool:
 
 
 def _ended(trace: Trace, end: RunEnd, aftermath: float = 0.0) -> int:
-    """Return how many unfinished task runs in the state of `end` had ended by the time of `end`.
+    """Return how many task runs ended between the scheduler state and the time in `end`.
 
-    `aftermath` is a number of seconds that is added to this time.
+    Only task runs that the scheduler knew at this state count. `aftermath` is a number of seconds
+    that is added to the time.
     """
     count, since, until = 0, float((end.state or {})["time"]), end.time + aftermath
     for runs in (trace.tasks, trace.scheduler_only):

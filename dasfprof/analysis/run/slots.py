@@ -227,7 +227,7 @@ STATUSES = {
 
 @once_per_trace
 def status_seconds(trace: Trace) -> dict[str, Array]:
-    """Return, for each status, the seconds for which each task run had it.
+    """Return the seconds for which each task run had each status, as one array per status.
 
     The sum of all statuses is the time from ``arrival`` to ``known`` (see `TaskTimes`). If it is
     unknown how long a status lasted, the value is NaN, and this time counts for the status before.

@@ -49,11 +49,11 @@ def clock_offsets(trace: Trace) -> Array:
 
 @once_per_trace
 def clock_errors(trace: Trace) -> Array:
-    """Return the maximum error of each of `clock_offsets` in seconds, which is half its interval.
+    """Return the maximum error of each of `clock_offsets` in seconds.
 
-    The error is 0 for the scheduler's clock, and infinite if a bound is unknown. If the bounds
-    contradict each other, no constant offset is possible, and the result is half the distance
-    between the bounds.
+    The error is half the interval of possible offsets. It is 0 for the scheduler's clock, and
+    infinite if a bound is unknown. If the bounds contradict each other, no constant offset is
+    possible, and the result is half the distance between the bounds.
 
     Returns
     -------
@@ -205,9 +205,9 @@ def ordered_times(trace: Trace) -> TaskTimes:
 def task_times(recorded: dict[str, Array]) -> TaskTimes:
     """Order recorded times, and replace missing times.
 
-    If clocks still contradict each other, times are clamped. First, the worker's times are limited
-    to the period in which the task run was assigned to it. Then no time may be before the previous
-    time.
+    Clock offsets are already subtracted from `recorded`. Times that contradict each other
+    nevertheless are clamped: the worker's times are limited to the period in which the task run was
+    assigned to it, and no time may be before the time of the previous stage.
     """
     # If one value is NaN, `fmin` and `fmax` return the other one.
     known = recorded["known"]

@@ -264,10 +264,10 @@ def left_with_work(states: pd.DataFrame) -> float:
 
 
 def clients_stayed(trace: Trace, cancelled_at: float) -> bool:
-    """Return whether clients certainly stayed connected when tasks were cancelled, and afterwards.
+    """Return whether it is certain that no client with unfinished tasks left since a cancellation.
 
-    The result can be True although a client left, if that client had no unfinished tasks and
-    another client stayed.
+    `cancelled_at` is the time of the cancellation. Clients without unfinished tasks may have left,
+    if another client of the program stayed.
     """
     states = trace.scheduler_states
     if not len(states):

@@ -26,7 +26,10 @@ _STATUSES = {
 
 @dataclass(frozen=True)
 class WorkerLives:
-    """Worker instances. Times are in seconds from the trace's start, by the scheduler's clock."""
+    """Worker instances, with the time ranges in which they existed, their threads and statuses.
+
+    Times are in seconds from the trace's start, by the scheduler's clock.
+    """
 
     #: Rows of `Trace.workers`.
     ids: Array

@@ -255,7 +255,8 @@ def clients_elsewhere(state: ClusterState) -> Iterator[Cause]:
 def _is_at(client: ClientNow, activity: Activity, ago: str, quiet: float | None) -> Cause:
     """Return the cause for a client whose activity is known, with the line that it executes.
 
-    `quiet` is the number of seconds since a task last started or ended. `ago` is the same as text.
+    `quiet` is the number of seconds since a task last started or ended. `ago` is this duration as
+    text, such as ``4.08 s``.
     """
     waits, keys = activity.waits_in in FUTURE_CALLS, activity.waits_keys
     if waits and keys and client.wants_nothing:

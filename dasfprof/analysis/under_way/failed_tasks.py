@@ -112,9 +112,10 @@ def _killed(run: Run, row: Mapping[Any, Any], key: str) -> str:
 def _deaths(run: Run, row: Mapping[Any, Any], function: str) -> dict[str, str]:
     """Return the fields of `FailedTask` about the deaths of workers, for an abandoned task.
 
-    Dask suspects all tasks that a dead worker had. If one function has no finished task run and all
-    others have many, the advice is about that function. Otherwise, it is about the function that
-    used the memory, or about the one with most tasks in progress.
+    The fields include advice about one suspected function. Dask suspects all tasks that a dead
+    worker had. If exactly one function of these tasks has no finished task run, and all others have
+    many, it is the suspected one. Otherwise, the function that used the memory is suspected, or the
+    one with most tasks in progress.
     """
     if row["message"]:
         return {}
@@ -257,9 +258,10 @@ _DOING = ["state", "stack", "waits_in", "waits_for"]
 
 
 def activity_of(row: pd.Series, run: Run, stacks: list[Stack]) -> Activity:
-    """Return the activity of the thread that a row of tasks in progress describes.
+    """Return the activity of a thread in a sample of a task in progress or of a client.
 
-    `stacks` are the stacks of the run. The last one is empty, for rows without a stack.
+    `row` is the sample. `stacks` are the stacks of the run, followed by an empty one for samples
+    without a stack.
     """
     names = row["waits_for"]
     if names is None or (isinstance(names, float) and np.isnan(names)):

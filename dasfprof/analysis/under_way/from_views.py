@@ -36,11 +36,12 @@ def state_from_views(views: View, sent: SentFunctions | None = None) -> ClusterS
     Parameters
     ----------
     views
-        The answers of the processes. ``scheduler`` contains two snapshots, or None for a snapshot
-        that the scheduler did not send. If it did not answer, ``scheduler_process`` is the state of
-        its process. ``workers`` contains, by address, a mapping with ``view`` if the worker
-        answered, otherwise with ``silence`` and, if known, ``process`` and ``host``. ``workers`` is
-        None if no worker was asked. ``time`` is the Unix time of the answers.
+        The answers of the processes. ``scheduler`` contains two snapshots. A snapshot that the
+        scheduler did not send is None. If the scheduler did not answer, ``scheduler_process`` is
+        the state of its process. ``workers`` has a mapping for the address of each worker. This
+        mapping contains ``view`` if the worker answered, and otherwise ``silence`` and, if known,
+        ``process`` and ``host``. ``workers`` is None if no worker was asked. ``time`` is the Unix
+        time of the answers.
     sent
         The files of functions that a client sent by value.
     """

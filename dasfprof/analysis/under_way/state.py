@@ -44,7 +44,7 @@ def _frame(function: Any, file: Any, line: Any) -> Frame:
 
 @dataclass(frozen=True)
 class Activity:
-    """The activity of a thread."""
+    """What a thread does: its state, its stack, and what it waits for."""
 
     #: State of the thread: running (or runnable), sleeping, disk, stopped, or None if unknown.
     thread_state: str | None = None
@@ -87,7 +87,7 @@ class TaskUnderWay:
 
 @dataclass(frozen=True)
 class WorkerNow:
-    """A worker of the cluster."""
+    """The state of a worker of the cluster at one time."""
 
     #: Label of the worker.
     worker: str
@@ -130,7 +130,7 @@ class WorkerNow:
 
 @dataclass(frozen=True)
 class ClientNow:
-    """A client of the cluster."""
+    """The state of a client of the cluster at one time."""
 
     client: str
     #: Number of results that the client requests, and the unfinished ones of these, or None if
@@ -321,7 +321,8 @@ def source_of(frame: Frame) -> str:
 def since(tasks: Sequence[TaskUnderWay]) -> str:
     """Return a clause about how long tasks have been at the same line, or have been running.
 
-    A single snapshot does not show what a task did before.
+    If it is unknown how long they have been at the line, such as with a single snapshot, the clause
+    states how long they have been running. It is empty if this is unknown as well.
     """
     known = [task for task in tasks if task.seconds is not None]
     if not known:
