@@ -200,10 +200,11 @@ class Comparison:
         """Differences between the groups in anything except durations.
 
         The columns are ``What`` (versions, settings, hosts, workers, threads, graph, sizes),
-        ``Before``, ``After``, and ``Could explain it``. The last column is ``yes`` (or
-        ``in part at most``) if such a difference has an effect in the observed direction,
-        ``possibly`` if it may have an effect in either direction, ``no`` if it has the opposite
-        effect, and empty if the runs are neither faster nor slower. ``yes`` is not a proof.
+        ``Before``, ``After``, and ``Could explain it``. The last column is ``yes`` if
+        such a difference has an effect in the observed direction (``in part at most`` if it is too
+        small to explain all of it), ``possibly`` if it may have an effect in either direction,
+        ``no`` if it has the opposite effect, and empty if the runs are neither faster nor slower.
+        ``yes`` is not a proof.
         """
         differs = self.verdict.kind in ("faster", "slower")
         change = self.verdict.change if differs else 0.0

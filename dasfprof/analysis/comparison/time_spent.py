@@ -110,9 +110,10 @@ def thread_parts(trace: Run, by: By, evidence: Evidence) -> Parts:
 
 
 def _split_running(trace: Run, first: int) -> tuple[list[Array], list[Array]]:
-    """Divide, by activity, the path segments in which functions ran.
+    """Return the codes and the seconds of path segments, divided by the activity of functions.
 
-    The activities have codes from `first` upwards. Segments of unknown activity stay unchanged.
+    Both lists have one array for the kinds of segments, and then one array per activity. Activities
+    have codes from `first` upwards. Segments of unknown activity are not divided.
     """
     segments, split = path_segments(trace), running_on_path(trace)
     known = np.isfinite(split.blocked)

@@ -25,7 +25,7 @@ _FAR, _PART_OF_AGE = 0.5, 0.5
 def departures_of(run: Run) -> dict[int, Departure]:
     """Return how worker instances with tasks were lost, by row of `Trace.workers`.
 
-    If several workers were lost at the same age, and no other reason is known, the reason is
+    If several workers were lost at the same age, and no other reason is certain, the reason is
     `Why.AGE`. Age is not the reason if some worker became older, or if the same tasks were running
     in more than half of the losses.
     """

@@ -198,7 +198,7 @@ _IsHeld = Callable[[Array, Array, Array], Array]
 
 
 def _not_dropped(run: Run, time: float, of_key: Array) -> _IsHeld:
-    """Return a function that checks which copies of results were not dropped until `time`.
+    """Return a function that checks which copies of results had not been dropped by `time`.
 
     The function returns a mask (see `_IsHeld`). For `of_key`, see `_reasons`.
     """

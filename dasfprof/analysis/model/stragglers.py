@@ -299,10 +299,10 @@ class _Runs:
         return on_workers.slow[on_workers.of_run], slow_hosts[on_hosts.of_run]
 
     def _is_due(self, seconds: Array, rows: Array) -> Array:
-        """Return, for each of `rows`, whether one kind of work or wait explains why it took so long.
+        """Return, for each of `rows`, whether one kind of work or wait explains its excess.
 
         `seconds` is the time that each task run spent in this way. It explains a straggler if it
-        exceeds its median in the layer by at least the fraction `_EXPLAINS` of the excess.
+        exceeds its median in the layer by at least the fraction `_EXPLAINS` of this excess.
         """
         return (seconds - self._usual(seconds))[rows] >= _EXPLAINS * self.excess[rows]
 

@@ -41,7 +41,8 @@ class MemoryThresholds:
     def near(self, fraction: float) -> float:
         """Return `fraction`, scaled down if the worker is killed earlier than by default.
 
-        If nothing kills the worker before its limit, the fraction does not change.
+        `fraction` is a fraction of the memory limit. It does not change if nothing kills the worker
+        before its limit.
         """
         return fraction * min(self.kills / MemoryThresholds.terminate, 1.0)
 

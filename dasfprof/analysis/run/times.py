@@ -234,7 +234,9 @@ def task_times(recorded: dict[str, Array]) -> TaskTimes:
 
 
 def fit_between(start: Array, length: Array, sent: Array, known: Array) -> Array:
-    """Shift the starts of functions to lie between assignment and report, if they fit in between.
+    """Shift functions to lie between assignment and report, and return their starts.
+
+    A function that is too long to lie in between starts at the assignment.
 
     The scheduler computes the times of functions from Dask's estimate of each clock. On a busy
     host, this estimate is off by a tenth of a second or more. Start and stop of a function are off

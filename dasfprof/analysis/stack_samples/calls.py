@@ -216,9 +216,10 @@ def _plain(name: str) -> str:
 
 
 def _called(stack: Stack) -> Stack:
-    """Return the frames after Dask's call of a task's function, up to the first outside of Dask.
+    """Return the frames after Dask's call of a task's function.
 
-    If Dask's call of the function is not in the stack, return all frames.
+    The last frame is the first one that is outside of Dask. If Dask's call of the function is not
+    in the stack, return all frames.
     """
     files = [frame.file.replace("\\", "/") for frame in stack]
     first = max((at + 1 for at, file in enumerate(files) if file.endswith(_TASKS)), default=0)

@@ -138,7 +138,7 @@ def flame_tree(
     stacks
         The index of each sample's stack in the tree, or -1 if unknown.
     parts
-        The parts of each sample's time.
+        The seconds of each sample, by what its thread did.
     """
     count = len(tree.callers)
     stacks = np.where(stacks >= 0, stacks, len(tree.last) - 1)
@@ -187,7 +187,7 @@ def flame_tree(
 def _lines(
     tree: StackTree, groups: Array, stacks: Array, parts: Parts
 ) -> tuple[Array, Parts, Array]:
-    """Return three values for each line of each group of samples: place, time, and call.
+    """Return, for each line in each group of samples, its place, its seconds, and its call.
 
     The place is an index of ``tree.lines``. The call is a code that combines the group and the
     call of the tree.

@@ -193,7 +193,7 @@ def killed_workers(state: ClusterState) -> Iterator[Cause]:
 def _killed_together(tasks: list[FailedTask]) -> Cause:
     """Return the cause for tasks that were abandoned because of the same deaths of workers.
 
-    The first task is the one that is suspected of the deaths.
+    The first of `tasks` is the one that is suspected of the deaths.
     """
     task, alone, keys = tasks[0], _ALONE in tasks[0].message, [task.key for task in tasks]
     several = len(tasks) > 1
