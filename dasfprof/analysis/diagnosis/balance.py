@@ -142,8 +142,8 @@ def data_skew(run: RunFigures) -> Iterator[Finding]:
 def _by_shuffles(run: RunFigures, rows: Array) -> tuple[set[str], bool]:
     """Return the functions whose P2P shuffles made inputs or results of the task runs `rows`.
 
-    The second value is whether all of these functions shuffle by key, which a rechunk does not.
-    It is False if there are no such functions.
+    The second value is whether all of these functions shuffle by key. It is False if one of them is
+    a rechunk, or if there are no such functions.
     """
     outputs = p2p_outputs(run.trace)
     made = outputs & run.inputs_of(rows)
@@ -356,9 +356,10 @@ def _gain(
 ) -> float:
     """Estimate the wall seconds that the stragglers in the mask `selected` cost.
 
-    If the stragglers had taken the usual time, other threads would have waited less, and the
-    stragglers' threads would have been free for other work. If another thread would have to do the
-    excess work (`is_done_elsewhere`), only the idle time counts.
+    The stragglers' excess is their time beyond the median of their layer. Without this excess,
+    other threads would have waited less, and the stragglers' threads would have been free for other
+    work. If other threads would have to do the excess work instead (`is_done_elsewhere`), only the
+    shorter waits count.
     """
     if not selected.any():
         return 0.0
@@ -373,10 +374,10 @@ def _gain(
 def _slow_gain(run: RunFigures, numbers: Array, excess: float) -> float:
     """Estimate the wall seconds that the slowness of some workers costs.
 
-    `numbers` are the indices of these workers. If the run cannot be replayed, the estimate is
-    between two bounds. The lower one is the workers' `excess` seconds divided by the number of all
-    threads. The upper one is the excess seconds divided by the number of the slow workers' threads.
-    Within these bounds, the estimate is the lower one plus the idle time of threads.
+    `numbers` are the indices of these workers, and `excess` is the sum of their excess seconds. The
+    estimate comes from a replay. If the run cannot be replayed, it is the excess divided by the
+    number of all threads, plus the mean idle time of a thread. It is then at most the excess
+    divided by the number of the slow workers' threads.
     """
     lives, slowness = run.accounts.lives, run.slowness
     slow_threads = float(lives.threads[np.isin(run.workers.of_lives[lives.ids], numbers)].sum())
@@ -410,7 +411,7 @@ def _place(run: RunFigures, row: int) -> dict[str, Any]:
 
 
 def _by_function(run: RunFigures, rows: Array) -> dict[str, Any]:
-    """Return the number of task runs of the three most frequent functions, as figures and text."""
+    """Return the task run counts of the three most frequent functions in `rows`, also as text."""
     counts = Counter(_function(run, row) for row in rows.tolist()).most_common(3)
     text = ", ".join(f"{Count(number)} of {name}" for name, number in counts)
     return {"by_function": {name: Count(number) for name, number in counts}, "_most": text}

@@ -56,7 +56,7 @@ class ChunkArgument:
 
 
 class LargerChunks(NamedTuple):
-    """How to set larger chunks in the program."""
+    """An instruction to set larger chunks in the program, and the edit of a line that does this."""
 
     #: Instruction, or empty if it is unclear where the program sets chunks.
     words: str = ""

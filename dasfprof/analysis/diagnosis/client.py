@@ -275,10 +275,10 @@ def costs_of_carrying(run: RunFigures) -> tuple[float, float, float, float]:
 
 
 def _in_transit(run: RunFigures, graphs: int) -> float:
-    """Return the seconds for which clients waited between tasks for large graphs to arrive.
+    """Return the seconds without tasks in which clients waited for large graphs to arrive.
 
-    `graphs` is the number of graphs with large values. The seconds for all graphs are multiplied by
-    the fraction of such graphs.
+    `graphs` is the number of graphs with large values. The waits for all graphs are multiplied by
+    the fraction of graphs that have large values.
     """
     path = run.path_segments
     gaps = np.flatnonzero((path.kind == SegmentKind.CLIENT) & (path.length >= GAP))

@@ -209,11 +209,11 @@ def _no_more_than_cores(run: RunFigures, cores: int, others: Figures | None) -> 
 
 
 def _beyond_tasks(run: RunFigures, task_cpu: float) -> float:
-    """Return the CPU seconds of threads that libraries started while tasks ran.
+    """Return the CPU seconds that threads of libraries used while tasks ran.
 
-    Imports, unpickling in a process without a running task, and the threads of P2P shuffles do not
-    count. If the CPU time of Dask's own threads was not recorded, each event loop is assumed to use
-    one core.
+    `task_cpu` contains the CPU seconds of the tasks' own threads. Imports, unpickling in a process
+    without a running task, and the threads of P2P shuffles do not count. If the CPU time of Dask's
+    own threads was not recorded, each event loop is assumed to use one core.
     """
     usage, shuffles = process_cpu(run.trace), np.unique(run.functions.codes[p2p_runs(run.trace)])
     if not len(usage.processes) or usage.processes["service"].isna().any():

@@ -351,10 +351,11 @@ def recomputation(run: RunFigures) -> Iterator[Finding]:
 def _handling(run: RunFigures, repeated: Array, again: Array) -> float:
     """Return the seconds that repeated work cost the cluster, not counting the computing itself.
 
-    These are the waits for graphs, and the handling of tasks on the critical path. Each wait is
-    multiplied by the fraction of its graph that is repeated work (`repeated` contains its seconds
-    in each task run). The handling of a task run counts only if all of it is repeated (mask
-    `again`), because it is needed otherwise.
+    `repeated` contains the seconds of repeated work in each task run, and `again` is a mask of task
+    runs that are completely repeated. The result is the sum of two costs. The first is the waits
+    for graphs, each multiplied by the fraction of its graph that is repeated work. The second is
+    the handling of the task runs in `again` on the critical path. The handling of other task runs
+    is needed anyway.
     """
     path, (waits, rows) = run.path_segments, run.waits_for_graphs
     known = path.rows < len(again)
@@ -375,9 +376,11 @@ def _computed_inside(run: RunFigures, first: Array) -> tuple[Array, list[str]]:
     """Return the seconds that each task run spent on fused layers that had been computed before.
 
     `first` is a mask of task runs that did not recompute a result. The second value is a list with
-    the line that built most of these layers, or an empty list. Dask may fuse the same layer into
-    tasks of several other layers. Two of these tasks compute the same chunk of the fused layer if
-    their keys have equal indices. This does not hold after a layer that selects chunks.
+    the line whose layers took most of these seconds, or an empty list.
+
+    Dask may fuse the same layer into tasks of several other layers. If two of these tasks have keys
+    with equal indices, they compute the same chunk of the fused layer. Indices are not compared
+    across a layer that selects chunks.
     """
     layers, tasks, keys = run.trace.fused_layers, run.trace.tasks, run.trace.keys
     seconds, key_ids = np.zeros(len(tasks)), tasks["key_id"].to_numpy()
@@ -431,11 +434,11 @@ def _built(run: RunFigures, seconds: Array) -> list[str]:
 
 
 def _computed_again(run: RunFigures) -> tuple[Array, Array]:
-    """Return two masks of task runs: recomputed for a client, and recomputed after a loss.
+    """Return masks of task runs that recomputed a result: for a client, and after a lost worker.
 
     If the stimulus is unknown, a task run counts as requested by a client, unless workers were
-    lost. If two clients each request a result once, the second task run does not count, because no
-    client knows the results of another.
+    lost. If two clients each request a result once, the second task run does not count, because
+    clients do not know each other's results.
     """
     tasks = run.trace.tasks
     start = run.slots.times.start[: len(tasks)]

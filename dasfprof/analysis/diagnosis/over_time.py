@@ -399,14 +399,13 @@ def slowing_functions(run: RunFigures) -> Iterator[Finding]:
 
 
 def _excess(run: RunFigures, of_function: Array) -> float:
-    """Return the fraction of a function's time that is due to later task runs taking longer.
+    """Return the fraction of its time that a function would save if no task run got slower.
 
-    `of_function` is a mask of the function's task runs.
-
-    If the first third of the task runs is not clearly faster than the last third, the fraction is
-    0. Otherwise the task runs are compared with the first tenth of them, because the function
-    already gets slower within the first third. CPU wait is not counted, since a busier host does
-    not make the function slower.
+    `of_function` is a mask of the function's task runs. The fraction is 0 if the last third of them
+    is not clearly slower than the first third. Otherwise, all of them are compared with the first
+    third or with the first tenth, whichever is faster, because a function may already get slower
+    within the first third. CPU wait is not counted, since a busier host does not make the function
+    slower.
     """
     rows = np.flatnonzero(of_function & run.succeeded)
     rows = rows[np.argsort(run.slots.times.start[rows], kind="stable")]

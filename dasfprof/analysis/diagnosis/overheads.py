@@ -150,10 +150,10 @@ def _small_shuffles(run: RunFigures) -> Array:
 
 
 def _of_few(run: RunFigures) -> float:
-    """Return the excess seconds of tasks with exceptionally long handling, divided by all threads.
+    """Return the excess seconds of exceptionally long task handling, per thread of the run.
 
-    The number of tasks does not explain these seconds. For example, a worker needs them to import
-    modules when it unpickles its first task.
+    The excess is the handling time of a task beyond the median of all tasks. It does not depend on
+    the number of tasks. For example, a worker imports modules when it unpickles its first task.
     """
     each = task_overhead(run.trace)[run.succeeded]
     usual = float(np.nanmedian(each)) if np.isfinite(each).any() else np.nan
@@ -171,7 +171,7 @@ def _asked(run: RunFigures) -> float:
 
 
 def _serialising(run: RunFigures) -> float:
-    """Return the thread-seconds in which workers serialized results, divided by all threads."""
+    """Return the thread-seconds for serializing results, divided by the number of threads."""
     rows, threads = run.trace.serialised, run.trace.workers["nthreads"].to_numpy(dtype=float)
     if not len(rows) or not run.threads > 0:
         return 0.0
@@ -241,8 +241,10 @@ def _factor(f: Figures) -> float:
 def where_chunks_are_set(run: RunFigures, function: str, factor: float) -> tuple[str, Edit | None]:
     """Return a template of the instruction to set larger chunks, and the edit that does this.
 
-    The instruction is empty if it is unknown where chunks are set. If the factor is less than 1,
-    only the lines that built the function's tasks are searched.
+    `factor` is the factor by which chunks should become larger. The instruction is empty if the
+    factor is 1, or if it is unknown where chunks are set. If the factor is less than 1, only the
+    lines that built the function's tasks are searched. Otherwise, all lines of the program are
+    searched.
     """
     lines = run.trace.lines
     if not len(lines) or factor == 1:
@@ -444,9 +446,10 @@ def _chunks_are_chosen_in(run: RunFigures, most: int, wanted: float) -> int:
 def _cut_as_finely(run: RunFigures, most: int) -> int | None:
     """Return the code of a function that divides data at least as finely as the function `most`.
 
-    The returned function creates at least as many chunks as `most` handles, and its chunks can be
-    made larger. This is better advice than to batch the inputs of `most` in lists. The result is
-    None if there is no such function, or if the function `most` itself creates its chunks.
+    The returned function creates at least as many chunks as `most` handles, and it could create
+    larger chunks. Larger chunks are better advice than lists that batch the inputs of `most`. The
+    result is None if there is no such function, or if the function `most` itself creates its
+    chunks.
     """
     chunks = find_chunks(run.trace)
     fine = _begins(run) & chunks.divisible & (chunks.size >= _DIVISIBLE)

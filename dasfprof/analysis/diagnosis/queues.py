@@ -173,11 +173,11 @@ _CHANGES = ((1, 0, 0), (-1, 0, 0), (0, 1, -1), (0, -1, 0), (0, 0, 1))
 
 
 def _idle_beside(run: RunFigures, rows: Array) -> tuple[float, int]:
-    """Return the thread-seconds that a resource left idle, and its number of concurrent task runs.
+    """Return the thread-seconds that a resource left idle, and its limit of concurrent task runs.
 
-    `rows` are the task runs that request the resource. The number is the maximum of these that one
-    worker executed at the same time. A thread counts as idle only while its worker executed this
-    many of them, and further ones were ready.
+    `rows` are the task runs that request the resource. The limit is the maximum of these that one
+    worker executed at the same time, not only for a moment. An idle thread counts only while its
+    worker executed that many of them, and other task runs in `rows` were ready on the worker.
     """
     times, count = run.slots.times, len(run.trace.tasks)
     worker = run.trace.tasks["worker_id"].to_numpy()

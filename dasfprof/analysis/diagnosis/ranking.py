@@ -161,12 +161,13 @@ def _most(function: str, run: RunFigures, codes: Array, names: Sequence[str]) ->
 
 
 def without_general(findings: Sequence[Finding], wall: float) -> list[Finding]:
-    """Leave out findings of general rules if other findings give the reason.
+    """Leave out general findings if other findings give the reason.
 
-    A general finding about a function is left out if the rule of another finding explains its rule.
-    The other finding must have medium or high severity, and must be about the same function or
-    about none. A general finding about idle threads is left out if there is any finding that is
-    neither general nor about the recording.
+    General findings show where time goes, but not why. A general finding about a function is left
+    out if another finding explains it. The other finding must have medium or high severity, and
+    must be about the same function or about no function. A general finding about no function, such
+    as idle threads, is left out if there is any finding that is neither general nor about the
+    recording.
     """
     others = [
         finding
@@ -225,7 +226,7 @@ def _facts(run: RunFigures) -> set[str]:
 
 
 def without_refuted(findings: Sequence[Finding], facts: set[str]) -> list[Finding]:
-    """Replace refuted advice by a warning not to follow it, and the reason.
+    """Replace each refuted advice by a warning that gives the reason not to follow it.
 
     Advice is refuted by other findings, by other advice, or by `facts` about the run. Advice that
     was replaced cannot refute other advice.
@@ -264,10 +265,11 @@ _A_PART = 0.25
 def with_causes(findings: Sequence[Finding]) -> list[Finding]:
     """Assign to each finding the most severe finding that causes it.
 
-    A finding is a cause if its rule explains the symptom's rule, and if it has at least the
-    fraction `_A_PART` of the symptom's seconds. It is also a cause if its rule may cause the
-    symptom's rule, and if it has at least as many seconds as the symptom. Causes that explain come
-    first. No chain of causes leads back to the same finding.
+    The finding that is caused is called the symptom. Another finding is a cause if its rule
+    explains the symptom's rule, and if it has at least the fraction `_A_PART` of the symptom's
+    seconds. It is also a cause if its rule may cause the symptom's rule, and if it has at least as
+    many seconds as the symptom. A cause that explains the symptom has priority. No chain of causes
+    leads back to the same finding.
     """
     ranked = sorted(findings, key=lambda finding: -_seconds(finding))
     above: dict[int, list[int]] = {}

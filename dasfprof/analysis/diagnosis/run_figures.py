@@ -68,7 +68,7 @@ class FirstUses:
 
 
 class UnusualRuns(TaskFigures):
-    """Stragglers, slow workers and first uses, as a part of `RunFigures`."""
+    """Figures about stragglers, slow workers and first uses. This is one part of `RunFigures`."""
 
     @cached_property
     def slowness(self) -> Slowness:
@@ -115,7 +115,7 @@ class UnusualRuns(TaskFigures):
         return (times >= _FAT) & (size >= _FAT_BYTES)
 
     def idle_behind(self, rows: Array, excess: Array) -> float:
-        """Return idle thread-seconds in the excess time of task runs, divided by all threads.
+        """Return idle thread-seconds in the excess time of task runs, per thread of the run.
 
         Parameters
         ----------
@@ -130,10 +130,11 @@ class UnusualRuns(TaskFigures):
 
     @cached_property
     def first_uses(self) -> FirstUses:
-        """First runs on workers that take far longer than later runs.
+        """First runs of functions on workers, if they took far longer than later runs.
 
         A task run is a first run if no other run of its function had finished on its worker when it
-        started. If several start at once, all of them wait for the same import or compilation.
+        started. If several first runs start at once, all of them wait for the same import or
+        compilation.
         """
         functions, count = self.functions, len(self.trace.tasks)
         start, worker = self.slots.times.executing[:count], self.trace.tasks["worker_id"].to_numpy()
@@ -334,7 +335,7 @@ class RunFigures(UnusualRuns):
 
     @property
     def waits_for_cores(self) -> Share | None:
-        """Fraction of their time for which tasks waited for CPU, or None if it is negligible."""
+        """CPU wait as a fraction of the time in task functions, or None if it is negligible."""
         lasted = float(self.lasted.sum())
         share = float(self.core_wait.sum()) / lasted if lasted > 0 else 0.0
         return None if share < MOST_WAITING else Share(share)

@@ -52,10 +52,11 @@ def _reads(run: RunFigures, rows: Array) -> tuple[int, float, float]:
 def unused_reads(run: RunFigures, name: str) -> dict[str, Any] | None:
     """Return how much a function's tasks read and used, or None if they left little unused.
 
-    The result is also None if it is unknown for most of the read bytes how many were used. Bytes
-    that this function read may stay in a file's cache, from which other functions use them.
-    Therefore, if other functions used more bytes than they read, the difference counts as used. The
-    entry ``block_size`` is the block size to advise for files of fsspec.
+    The result is also None if the used bytes are unknown for most of the read bytes. Other
+    functions may use bytes that this function read, because a file's cache keeps them. Therefore,
+    if other functions used more bytes than they read, the difference counts as used by this
+    function. The entry ``block_size`` of the result is the block size to advise for files of
+    fsspec.
     """
     table = run.trace.storage
     size, used = (table[column].to_numpy(dtype=float) for column in ("read_size", "used"))

@@ -187,7 +187,7 @@ def _when_in_words(left: dict[str, Any]) -> str:
 def _of_cause(
     cause: Cause, severity: Severity, rule: str = "unfinished-run", more: str = "", **figures: Any
 ) -> Finding:
-    """Return a finding about a cause, with additional evidence."""
+    """Return a finding about a cause. The text `more` is added to the evidence of the cause."""
     seconds = cause.seconds if cause.seconds is not None else float("nan")
     return Finding(
         rule,

@@ -75,7 +75,7 @@ _FAILED = 0.05
     because="tasks wait for a lock of their process",
 )
 def per_process_lock(run: RunFigures) -> Iterator[Finding]:
-    """Find functions whose tasks wait for a lock in each process, so that only one of them works.
+    """Find functions whose tasks run one at a time in each process, because they wait for a lock.
 
     Either samples show that tasks wait for the lock, or the tasks of each process end one after
     another at regular intervals, independently of the other processes.
@@ -175,7 +175,8 @@ def _in_reader(run: RunFigures, name: str, name_rows: Array) -> float:
 def _of_others(run: RunFigures, name: str, name_rows: Array) -> bool:
     """Return whether other threads compute during much of the time in which a function waits.
 
-    These threads are assumed to have as much CPU wait per CPU second as the function's tasks.
+    Only the CPU seconds of these threads are known. Their CPU wait per CPU second is assumed to be
+    that of the function's tasks.
     """
     cpu, core_wait = float(run.cpu[name_rows].sum()), float(run.core_wait[name_rows].sum())
     slower = min(1.0 + core_wait / max(cpu, 1e-9), _STARVED)
@@ -399,8 +400,9 @@ def _backlog(run: RunFigures, rows: Array) -> bool:
 def _turns(run: RunFigures, rows: Array) -> tuple[float | None, float]:
     """Return the interval at which tasks are served in turn, and seconds that tasks wait for turns.
 
-    The interval is None if the tasks of all workers together do not take turns. The second value is
-    0, unless only the tasks of each process take turns among themselves.
+    The interval is for the tasks of all workers together, or None if they do not take turns. The
+    seconds are for tasks that take turns only with tasks of the same process. They are 0 if tasks
+    do not take turns, or if the tasks of all workers take turns.
     """
     times, worker = run.slots.times, run.trace.tasks["worker_id"].to_numpy()[rows]
     start, stop = times.start[rows], times.start[rows] + run.lasted[rows]
@@ -421,7 +423,7 @@ def _turns(run: RunFigures, rows: Array) -> tuple[float | None, float]:
 def _waiting_rows(run: RunFigures) -> tuple[Array, float]:
     """Return the task runs of functions that mostly wait, and the wall seconds that the waits cost.
 
-    There are no task runs and 0 s if the waits cost little, or if a GPU is busy.
+    The result is an empty array and 0 if the waits cost little, or if a GPU is busy.
     """
     functions = run.functions
     seconds, cpu = functions.sum(run.working), functions.sum(run.cpu)
