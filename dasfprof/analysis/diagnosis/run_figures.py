@@ -355,7 +355,8 @@ class RunFigures(UnusualRuns):
     def path_seconds_of(self, shares: Array) -> float:
         """Return the seconds of the critical path in which functions ran.
 
-        The seconds of each task run are multiplied by its fraction in `shares`.
+        `shares` has a fraction for each task run, by which the seconds of the task run are
+        multiplied.
         """
         path = self.path_segments
         ran = (path.kind == SegmentKind.COMPUTE) & (path.rows < len(shares))

@@ -287,7 +287,8 @@ def _time_in_reads(run: RunFigures, function: str) -> float:
 def _read_items(run: RunFigures) -> pd.DataFrame:
     """Return which objects in storage, or ranges of them, each task of a collection read.
 
-    The columns are ``layer, key_id, item``. An item is the hash of an object or range.
+    The columns are ``layer, key_id, item``. An item is the hash of a stored object, or of a range
+    of it.
     """
     table, tasks = run.trace.storage, run.trace.tasks
     named = table[np.array([isinstance(each, str) and each != "" for each in table["items"]], bool)]

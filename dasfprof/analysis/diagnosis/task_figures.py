@@ -78,7 +78,7 @@ class SampledFigures:
     def died_of_memory(self) -> bool:
         """Whether a worker certainly ran out of memory.
 
-        Then it is unknown how much memory workers need.
+        If so, it is unknown how much memory workers need.
         """
         lost = np.flatnonzero(left_unasked(self.trace)).tolist()
         return any(departure(self.trace, life).why is Why.MEMORY for life in lost)

@@ -102,7 +102,7 @@ def inputs_before_a_run(
 ) -> ReplayInputs:
     """Return the inputs for replays of a graph that has not run and is submitted at once.
 
-    The layers of the graph replace functions and task groups. All durations and sizes are 0.
+    The layers of the graph are used as functions and as task groups. All durations and sizes are 0.
     """
     count = len(priority)
     none, graph = np.zeros(count), np.zeros(count, dtype=np.int64)
@@ -209,9 +209,9 @@ def _groups(run: Run) -> Array:
 def _queues(run: Run, groups: Array, graph: Array, rootish: Array, slots: int) -> bool:
     """Return whether the scheduler queues root-ish task runs.
 
-    If ``distributed.scheduler.worker-saturation`` is infinite, it assigns all of them at once. If
-    no task run was queued, the setting is assumed to be infinite only if there were enough root-ish
-    task runs to fill a queue.
+    If the setting ``distributed.scheduler.worker-saturation`` is infinite, the scheduler assigns
+    all of them at once. The setting is assumed to be infinite if no task run was queued although
+    there were enough root-ish task runs to fill a queue.
     """
     if "queued" not in run.tasks or run.tasks["queued"].notna().any():
         return True
@@ -275,8 +275,8 @@ def recorded_cluster(run: Run, lives: WorkerLives, slots: TaskSlots) -> ReplayCl
     """Return the cluster on which a run was recorded.
 
     A worker that left during the run leaves the replay right after the start of its last recorded
-    task. After that, the worker was closing, or its further tasks were lost. A worker that left
-    after all tasks were assigned stays in the replay.
+    task. After this start, the worker was closing, or later tasks on it were lost. A worker that
+    left after all tasks were assigned stays in the replay.
     """
     first = float(slots.times.arrival.min(initial=np.inf))
     last = float(slots.times.sent.max(initial=-np.inf))
@@ -375,8 +375,8 @@ def _from_workers(done: Array, known: Array) -> tuple[float, float]:
     """Return the latency of reports of finished tasks, and the scheduler's seconds per report.
 
     `done` is when each task finished on its worker, and `known` when the scheduler knew this. The
-    latency is measured from messages that did not wait for another message. For messages that
-    waited, the time between two messages is the scheduler's time.
+    latency is the mean delay of reports that did not wait for an earlier report. The scheduler's
+    time is the mean time between a report that waited and the report before it.
     """
     order = np.argsort(known, kind="stable")
     done, known = done[order], known[order]

@@ -47,7 +47,7 @@ _AT_ONCE = 0.1
 
 @dataclass(frozen=True)
 class Peak:
-    """Predicted peak of the fullest worker in bytes, with lower and upper bound."""
+    """Predicted peak of memory on the fullest worker in bytes, with lower and upper bound."""
 
     likely: float
     least: float
@@ -56,7 +56,7 @@ class Peak:
 
 @dataclass(frozen=True)
 class MemoryPeaks:
-    """Predicted peaks of the fullest worker of a cluster."""
+    """Predicted peaks of results and of the process, on the fullest worker of a cluster."""
 
     #: Peak of results, in memory or spilled. Then peak of the process, if nothing were spilled.
     results: Peak
@@ -280,8 +280,8 @@ def _peak_at(worker: Array, begin: Array, end: Array, size: Array) -> tuple[floa
 def _rises(run: Run, replay: Replay) -> Array:
     """Return the rise of the process's memory during each task run.
 
-    It is at least the size of the result. If a task run was not sampled, the rise is the usual one
-    of its function, or 0 if unknown.
+    If a task run was not sampled, the median rise of its function is used. The rise is at least the
+    size of the result.
     """
     inputs, memory, count = replay.inputs, unmanaged_of_runs(run), len(run.tasks)
     function = inputs.function[:count]
@@ -309,9 +309,9 @@ def peak_before_run(
 ) -> tuple[float, float, int]:
     """Return bounds of the peak bytes of results on the fullest worker, and the index of a layer.
 
-    The bounds are from several replays, with both bounds of the sizes and with durations that are
-    guessed in different ways, and include a margin. In the replay with the lowest peak, this layer
-    has the most bytes on the fullest worker at the peak.
+    The bounds are the lowest and the highest peak of several replays, extended by a margin. The
+    replays use both bounds of the sizes, and durations that are guessed in different ways. The
+    layer is the one with the most bytes on the fullest worker at the lowest peak.
 
     Parameters
     ----------

@@ -105,7 +105,8 @@ def _sampled_locks(run: Run) -> Iterator[Shared]:
 def _annotated(run: Run, seconds: float) -> Iterator[Shared]:
     """Yield the restrictions to some workers that apply to much of the time of task runs.
 
-    `seconds` is the total duration of all task runs. Another cluster may not have such workers.
+    `seconds` is the total duration of all task runs. Another cluster may not have workers to which
+    such tasks are restricted.
     """
     indices, distinct = distinct_annotations(run)
     duration = np.nan_to_num(run.tasks["duration"].to_numpy(dtype=float))

@@ -76,7 +76,10 @@ class Receiving:
         return not missing
 
     def launch(self) -> Iterator[tuple[float, int]]:
-        """Start the messages that can be sent. Yield the duration and pair of workers of each."""
+        """Start the messages that can be sent.
+
+        Yield the duration of each message and the code of its pair of workers.
+        """
         touched, self._touched = self._touched, []
         for pair in touched:
             if pair in self._pending and pair not in self._under_way:

@@ -42,11 +42,12 @@ def find_submissions(run: Run, times: TaskTimes, threads: int) -> tuple[Array, G
     """Return the graph of each task run, and the results for which each graph waited.
 
     Dask does not record what a client waits for, so it is inferred. A graph that arrives when all
-    requested results are finished is assumed to have waited for them. If most of the other graphs
-    arrive promptly after a requested result is finished, they are assumed to have waited for this
-    result. Clients that process results as they complete behave like this. The same is assumed if
-    the client limits the number of unfinished results. Otherwise, each graph is assumed to follow
-    the previous graph after a fixed time.
+    requested results are finished is assumed to have waited for them. For other graphs, there are
+    three cases. If the client limits the number of unfinished results, they are assumed to have
+    waited for the last result that was finished before. If most of them arrive promptly after a
+    requested result is finished, as from clients that process results as they complete, the prompt
+    ones are assumed to have waited for this result. Otherwise, each graph is assumed to follow the
+    previous graph after a fixed time.
 
     Parameters
     ----------

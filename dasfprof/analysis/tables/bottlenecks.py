@@ -139,10 +139,10 @@ def per_function_bottleneck(run: Run, *, progress: bool = False) -> pd.DataFrame
         - ``Mean Throughput (MB/s)``: total input bytes divided by total seconds
         - ``Num Tasks (chunks)``: number of task runs
         - ``Mean Task time (s)``, ``Worker``, ``Failed Tasks``
-        - ``CPU (s)``, ``Waiting for CPU (s)``, ``Waiting for storage (s)``, ``Blocked (s)``: the
-          parts of the duration in which the task's thread and Zarr's threads computed for it, were
-          runnable without a core, waited for requests of fsspec and Zarr (see `storage`), or did
-          anything else, such as other I/O, locks and sleep. Task runs for which this was not
+        - ``CPU (s)``, ``Waiting for CPU (s)``, ``Waiting for storage (s)``, ``Blocked (s)``: parts
+          of the duration, by what the task's thread and Zarr's threads did for it. They computed,
+          were runnable without a core, waited for requests of fsspec and Zarr (see `storage`), or
+          did anything else, such as other I/O, locks and sleep. Task runs for which this was not
           recorded are not included. NA if it was recorded for no task run
         - ``Deserialising (s)``: time to deserialize unspilled inputs, which precedes the duration.
           For inputs from other workers, see `transfers`. NA if not recorded

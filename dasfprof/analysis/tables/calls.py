@@ -58,7 +58,7 @@ def client_calls(run: Run) -> pd.DataFrame:
         - ``Receiving (s)``: time to receive and deserialize results
         - ``Tokenising (s)``: time to compute the names of tasks
         - ``Optimising (s)``
-        - ``Pickling (s)``: time to pickle graphs and hand them over
+        - ``Pickling (s)``: time to pickle graphs and queue them for sending
         - ``Received (MB)``: results, in Dask's estimate of their memory
         - ``Sent (MB)``: pickled graphs and scattered data
 

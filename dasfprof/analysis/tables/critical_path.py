@@ -83,8 +83,8 @@ def critical_path(run: Run) -> pd.DataFrame:
           overhead``, ``Compute``, ``Lost`` (a worker was lost, so the task ran again), ``Unknown``
         - ``Function``, ``Task Key``, ``Run ID``, ``Host``, ``Worker``: of the task run that waited
           or ran
-        - ``Bound By``: what connects this task run to the previous one on the path: ``dependency``,
-          ``thread``, ``queue``, ``steal``, ``client``, or empty if unknown
+        - ``Bound By``: what connects this task run to the previous one on the path (``dependency``,
+          ``thread``, ``queue``, ``steal`` or ``client``), or empty if unknown
 
     Notes
     -----

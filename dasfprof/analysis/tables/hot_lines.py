@@ -67,8 +67,8 @@ def hot_lines(
         - ``Computing (s)``: on a core
         - ``Waiting for CPU (s)``: runnable, but without a core
         - ``Interpreter's Lock (s)``: waiting for the GIL
-        - ``Waiting (s)``: waiting for anything else, such as a lock, a disk or the network. These
-          four are NA if the kernel does not count them
+        - ``Waiting (s)``: waiting for anything else, such as a lock, a disk or the network. This
+          column and the previous three are NA if the kernel does not count them
         - ``Uncertain (s)``: likely error of each of the columns ``Computing (s)``, ``Waiting for
           CPU (s)`` and ``Interpreter's Lock (s)``, see below
         - ``Samples``: number of samples. Coroutines and other processes are not sampled. If a task

@@ -138,7 +138,9 @@ def stragglers(run: Run) -> pd.DataFrame:
         - ``Start (s)``, since the start of the run
         - ``Elapsed (s)``: time on its thread, including unspilling and deserializing, without waits
           for CPU. Only the time of its function if no file records more
-        - ``Median (s)`` of its function and layer, ``Times Median``, ``Excess (s)``
+        - ``Median (s)`` of its function and layer
+        - ``Times Median``, ``Excess (s)``: the elapsed time divided by this median, and the
+          difference of both
         - ``Input Size (MB)``, ``Median Input Size (MB)``
         - ``Expected for its Input (s)``: median of task runs with inputs of similar size (the same
           power of two). If there are few of them, the median of all, scaled by input size

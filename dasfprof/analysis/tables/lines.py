@@ -58,15 +58,16 @@ def lines(run: Run, price: float | str | None = None) -> pd.DataFrame:
 
         - ``Line``: file and line that built the tasks. It is the innermost line of your own code.
           If Dask fused the work of several lines into a task, all of these lines are given, since
-          their fractions are unknown. ``(idle)``, or the reason for a missing line in parentheses
+          their fractions are unknown. Rows without a line have ``(idle)``, or the reason in
+          parentheses
         - ``Text``: source of the line (the last one of several), or in parentheses why it is
           unknown
         - ``Tasks``, ``Failed``: number of task runs, and of failed ones
         - ``Thread Time (s)``, and ``Share (%)`` of the time in which tasks occupied threads.
           Columns with the categories of this time follow. All rows sum to the thread time of
           `time_accounting`
-        - ``Cost``, with a price: the line's fraction of the threads of each worker, times that
-          worker's hours and the price. All rows sum to the cost of all worker hours, including idle
+        - ``Cost``, with a price: each worker's hours, times the line's fraction of that worker's
+          threads, times the price. All rows sum to the cost of all worker hours, including idle
           ones
         - ``Critical Path (s)``: the part of the critical path that ends with its tasks
         - ``Moved (MB)``: its results that were transferred between workers
@@ -227,7 +228,7 @@ def plan(run: Run) -> pd.DataFrame:
         - ``Failed``: number of failed task runs
         - ``Again``: number of task runs that recomputed a result
         - ``Unfinished``: number of unfinished task runs of keys without a result
-        - ``Input (MB)``: distinct results of other nodes that it used. For NA, see `plan_edges`
+        - ``Input (MB)``: distinct results of other nodes that it used. NA as in `plan_edges`
         - ``Output (MB)``: its results
         - ``Moved (MB)``: its results that were transferred between workers
     """

@@ -40,7 +40,7 @@ def logs(run: Run, function: str | None = None) -> pd.DataFrame:
 
         - ``Time (s)``, since the start of the run
         - ``Worker``, ``Function``, ``Task Key``, ``Run ID``, ``Level``, ``Logger``
-        - ``Message``: as it is in the source code, without the values of its arguments, unless
+        - ``Message``: its text in the source code. The values of its arguments are inserted only if
           recording them was requested
         - ``Exception``: its type, or empty
         - ``Line``: file, line and function

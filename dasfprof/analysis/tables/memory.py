@@ -107,8 +107,8 @@ def gpu_memory(run: Run) -> pd.DataFrame:
           not report it
         - ``Results There (MB)``, ``Results in Host Memory (MB)``, ``Results on Disk`` (their
           number): results that dask-cuda held on the device, in host memory and on disk, in the
-          sample nearest to that time. If the device was not sampled, in the sample with most
-          results there. NA for workers without dask-cuda
+          sample nearest to that time. If the device was not sampled, they are from the sample with
+          most results on it. NA for workers without dask-cuda
         - ``Moved Out (MB)``, ``Moved Back (MB)``: from the device to host memory and back
         - ``To Disk (MB)``: from host memory to disk
 
@@ -205,7 +205,8 @@ def died_of_memory(run: Run) -> pd.DataFrame:
           is 0, if the group has no limit or was not recorded
         - ``Results (MB)``: results in the memory of the process at the time of its last sample
         - ``Before (MB)``: memory of the process when the first of the running tasks started
-        - ``Tasks``: tasks that ran there, for how long, and the usual memory of such a task run
+        - ``Tasks``: by function, the tasks that were running or may have started on the worker, for
+          how long, and the usual rise of memory during such a task
         - ``Suspect``: the function that used the memory, or that made the results, or empty
         - ``Certainty``: *certain*, *likely*, *cannot tell*
         - ``Because``: the evidence for the suspect and the certainty

@@ -130,9 +130,9 @@ def memory_at(run: Run, time: float, by: Holder = "cluster") -> pd.DataFrame:
           records the release, so the size is NA); *for the client* (a client wanted the result when
           its task ended); *released late* (the scheduler had not yet learned that the last
           dependent had ended); *unknown: for whom* (perhaps for a client that requested it later,
-          or for a task that never ended). For a copy on a further worker, *copy by transfer*
-          replaces these purposes, except *unknown: if held*, as long as the worker that made the
-          result holds it. The scheduler may ask for the removal of such a copy
+          or for a task that never ended). A copy on a further worker has *copy by transfer* instead
+          of these purposes (except *unknown: if held*), as long as the worker that made the result
+          holds it. The scheduler may ask for the removal of such a copy
         - ``Function``, ``Line``: function and program line that made the results
         - ``Needed By``: the function of the dependent that starts last
         - ``Asked At``: for results that are held for the client, the line that created their
@@ -225,7 +225,10 @@ def _results(run: Run, held: HeldResults, titles: Array) -> dict[str, Array]:
 
 
 def _summed(rows: Mapping[str, Sequence[Any] | Array], group: list[str]) -> pd.DataFrame:
-    """Return the sums of rows with equal values of `group`. Sums of unknown values only are NaN."""
+    """Return the sums of rows that are equal in the columns `group`.
+
+    A sum is NaN if all of its values are unknown.
+    """
     labels = [rows.get(name, ()) for name in group]
     codes, distinct = pd.factorize(pd.Series(list(zip(*labels, strict=True)), dtype=object))
     groups = Groups(codes, len(distinct))
@@ -325,10 +328,12 @@ def memory_growth(run: Run, by: By = "cluster") -> pd.DataFrame:
 
         - ``Memory``, ``Worker`` or ``Function``
         - ``Compared``: number and kind of the compared intervals
-        - ``Task Runs``, ``Alone``, with ``by="function"``: number of task runs, and of those that
-          overlapped with no other function in their process. Only these show growth
-        - ``At First (MB)``, ``At Half (MB)``, ``At Last (MB)``. With ``by="function"``, they are
-          replaced by ``Stayed (MB)``, the growth over all task runs that were alone
+        - ``Task Runs``, ``Alone``, with ``by="function"``: number of task runs, and number of those
+          that overlapped with no other function in their process. Growth is measured only during
+          the latter
+        - ``At First (MB)``, ``At Half (MB)``, ``At Last (MB)``: the first value, the value after
+          half of the intervals, and the last value. With ``by="function"``, they are replaced by
+          ``Stayed (MB)``, the growth over all task runs that were alone
         - ``Each (MB)``: mean change per computation, window or task run. NA for fewer than eight
           values
         - ``At Least (MB)``, ``At Most (MB)``: 95 % confidence interval of the mean change, assuming

@@ -23,7 +23,7 @@ from dasfprof.errors import InvalidArgumentError
 
 @dataclass(frozen=True)
 class InParts:
-    """How to compute a table in time windows if the run does not fit into memory.
+    """Functions that compute a table in time windows if the run does not fit into memory.
 
     `of_part` and `combine` also receive the arguments that the user passed, by name.
     """
@@ -140,7 +140,7 @@ class Question:
 
     @property
     def file_stem(self) -> str:
-        """Name of its CSV file without the extension."""
+        """Name of the table's CSV file without the extension."""
         return self.csv or self.name.removeprefix("per_")
 
     @cached_property
@@ -255,8 +255,8 @@ def overview(run: Run) -> list[Question]:
 def named(name: str) -> Question:
     """Return the question with this name.
 
-    The name is that of its method, with underscores or hyphens, its short name, or the name of its
-    CSV file without the extension.
+    `name` is the name of its method (with underscores or hyphens), its short name, or the name of
+    its CSV file without the extension.
 
     Raises
     ------

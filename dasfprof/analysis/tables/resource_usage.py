@@ -22,10 +22,10 @@ Columns = dict[str, tuple[str, float]]
 
 
 def _titled(columns: Iterable[Column]) -> Columns:
-    """Return the name of each declared column that has a title, and the divisor of its values.
+    """Map titles of declared columns to the columns' names and the divisors of their values.
 
-    The keys of the result are the titles, which contain the unit. The divisor is 1e6 for bytes, and
-    1 for other values.
+    Columns without a title are left out. The titles contain the unit. The divisor is 1e6 for bytes,
+    and 1 for other values.
     """
     return {
         f"{column.title} (MB)" if column.kind == "bytes" else column.title: (
@@ -190,8 +190,8 @@ def per_gpu_utilisation(run: Run, interval: float | None = None) -> pd.DataFrame
         One row per device (and interval), sorted by host and index:
 
         - ``Host``, ``GPU`` (NVML index), ``Name``
-        - ``Workers``: workers whose own device it is, or empty if all workers of the host may use
-          it
+        - ``Workers``: the workers to which the device belongs, or empty if all workers of the host
+          may use it
         - ``Time Interval (seconds from begin)``, with an interval
         - ``Time (s)``: time that is covered by samples of the device. All other columns refer to
           it, and are NA without samples
@@ -250,7 +250,7 @@ def host_processes(run: Run) -> pd.DataFrame:
         - ``Node``, ``Process`` (its name), ``Owner``
         - ``Whose``: ``run`` for processes of the run and their children, otherwise ``other``
         - ``Processes``: their number
-        - ``Cpu Seconds``: between samples while the host was busy
+        - ``Cpu Seconds``: CPU time between samples of the busy host
         - ``Cores``: mean number of cores in that time, or NA if the host was never busy
         - ``Memory Used (MB)``: peak of the resident memory
         - ``Looks``: number of samples of the busy host

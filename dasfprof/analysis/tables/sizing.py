@@ -52,7 +52,7 @@ def cluster_sizing(
         Seconds, or a text such as ``"10 minutes"``, from requesting the cluster to the end. None
         uses the sum of the start-up and the recorded duration.
     threads_per_worker
-        None uses the recorded number (median over workers).
+        Number of threads per worker. None uses the recorded number (median over workers).
     memory_limit
         Memory limit of a worker in bytes. None uses the recorded limit.
     price
@@ -70,7 +70,7 @@ def cluster_sizing(
         One row per replayed cluster of 1 to 200 workers. Clusters that meet the deadline come
         first, sorted by cost, then the other clusters, sorted by time:
 
-        - ``Kind``, ``Machines``, ``Workers``, ``Threads per Worker``
+        - ``Kind`` (type of machine), ``Machines``, ``Workers``, ``Threads per Worker``
         - ``Start-up (s)``: including the client's time before its first graph
         - ``Likely (s)``: from requesting the cluster to the end
         - ``At Most (s)``: nine of ten runs take less
@@ -254,8 +254,8 @@ def chunk_sizing(run: Run, overhead: float = 0.005) -> pd.DataFrame:
           scheduler can feed all threads of the run
         - ``Chunk Size (MB)``: bytes of the result of a task run, or of the inputs that only this
           task run uses, whichever is larger. Mean over task runs
-        - ``Times Larger``: ratio of the wanted to the recorded chunk size. 1 means large enough. At
-          most the number of its tasks in one layer
+        - ``Times Larger``: ratio of the wanted to the recorded chunk size, at most the number of
+          the function's tasks in one layer. 1 means that chunks are large enough
         - ``Wanted Chunk Size (MB)``, ``Task Runs Then``
         - ``Advice``
 

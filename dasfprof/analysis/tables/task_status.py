@@ -106,10 +106,10 @@ def per_task_status(run: Run) -> pd.DataFrame:
 
     Notes
     -----
-    Times of several clocks are converted to the scheduler's clock, and clamped if they still
-    disagree. A status that no file records is NA, and its time counts for the previous status.
-    Without a scheduler's file, a task run arrives when its worker receives it. Without a worker's
-    file, preparing counts as being queued.
+    Times of other clocks are converted to the scheduler's clock. Times that contradict each other
+    after this conversion are clamped. A status that no file records is NA, and its time counts for
+    the previous status. Without a scheduler's file, a task run arrives when its worker receives it.
+    Without a worker's file, preparing counts as being queued.
     """
     return _listed(run.whole, None)
 

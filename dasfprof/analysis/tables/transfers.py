@@ -61,10 +61,10 @@ def storage(run: Run) -> pd.DataFrame:
     transferred bytes count, so a file in fsspec's own cache adds nothing. A task is *Waiting for
     storage* while any of its requests is in progress and no thread computes for it.
 
-    Not recorded are metadata requests of fsspec (listing, sizes), coroutine tasks, threads that a
-    task starts, and libraries without a place for hooks: file systems of Arrow, HDF5 and netCDF on
-    local files, GDAL, and obstore without Zarr. For these, `hot_lines` shows the line, and
-    `processes_resource_usage` the bytes of the process.
+    Metadata requests of fsspec (listing, sizes), and requests of coroutine tasks and of threads
+    that a task starts, are not recorded. Nor are requests of libraries without hooks: file systems
+    of Arrow, HDF5 and netCDF on local files, GDAL, and obstore without Zarr. For these libraries,
+    `hot_lines` shows the line, and `processes_resource_usage` the bytes of the process.
 
     For disks, the kernel counts bytes that come from a block device or will be written to one.
     Reading a file from the page cache adds nothing. A written file counts even if it is removed at
@@ -206,7 +206,7 @@ def transfers(run: Run, by: By = "worker") -> pd.DataFrame:
         - ``Serialize (s)``: the part of the time that serialized results, if this took at least 1
           ms of CPU or 20 ms. NA if not recorded
         - ``Deserialize (s)``: the part of the time that deserialized results
-        - ``Moved Again (MB)``: moves after each key's first one
+        - ``Moved Again (MB)``: size of all moves after the first move of each key
 
         By shuffle, one row per pair of workers, sorted by bytes in descending order. Shuffles
         without recorded messages are missing, and `Trace.notes` lists them:
@@ -228,8 +228,8 @@ def transfers(run: Run, by: By = "worker") -> pd.DataFrame:
 def _others(run: Run, workers: NamedWorkers, column: pd.Series[Any]) -> tuple[Array, Array, Array]:
     """Return the hosts and labels of workers, and the index of the worker in each row of a column.
 
-    `column` contains the addresses of workers. Addresses that are not in `Trace.workers` are
-    appended to the workers, and are their labels.
+    `column` contains the addresses of workers. For an address that is not in `Trace.workers`, a
+    worker with the address as its label is appended.
     """
     hosts, labels = list(workers.hosts), list(workers.labels)
     known = {

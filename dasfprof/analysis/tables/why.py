@@ -40,8 +40,8 @@ def why(run: Run, key: str, run_id: int | None = None) -> pd.DataFrame:
         - ``Duration (s)``: NA for ``assigned`` and ``other worker``
         - ``Tasks Assigned``: number of other unfinished task runs on the worker of the row. Known
           for the final worker of the task (after the last steal), and up to 10 other workers
-        - ``Inputs Held (MB)``: inputs that the same worker had computed or fetched. NA if the
-          location or the size of an input is unknown
+        - ``Inputs Held (MB)``: inputs of the task that the worker of the row had computed or
+          fetched. NA if the location or the size of an input is unknown
         - ``Description``
 
     Raises

@@ -213,10 +213,9 @@ class TraceBuilder:
         register.name_hosts()
 
     def _check_scheduler_file(self) -> None:
-        """Add a note if the scheduler's file lacks exits of workers, because it was truncated.
+        """Add a note if the scheduler's file lacks exits of workers whose files are closed.
 
-        The scheduler's process may still be running, so this file alone would suggest that the run
-        continues.
+        If the scheduler's process is running, its file alone would suggest that the run continues.
         """
         left = {str(worker.address) for worker in self._register.workers if worker.left is not None}
         recording = recording_end(self._reader.file_ends(), left)
@@ -227,7 +226,7 @@ class TraceBuilder:
     def _time_ranges(
         self, tables: dict[str, pd.DataFrame], events: Mapping[str, Mapping[str, Any]]
     ) -> tuple[float, float]:
-        """Set the first and last time of each worker's events. Return the range of all events."""
+        """Set the time range of each worker's events, and return that of all events."""
         count = len(self._register.workers)
         first, last = np.full(count, np.inf), np.full(count, -np.inf)
         for name, table in tables.items():

@@ -187,7 +187,8 @@ def _float(begins: list[str], tails: Array) -> list[str]:
 def _with_numbers(*ends: str) -> Callable[[list[str], Array], list[str]]:
     """Return a function that completes texts of keys with numbers from the keys' tails.
 
-    For each text of `ends`, the function appends one number and then this text.
+    For each item of `ends`, the function appends one number, followed by this item. For example,
+    the items ``", "`` and ``")"`` complete ``('x', `` to ``('x', 3, 4)``.
     """
 
     def append(begins: list[str], tails: Array) -> list[str]:
@@ -422,9 +423,9 @@ def _all_letters(tails: Array) -> Array:
 def _alike(kind: int, text: Any) -> keys.Head:
     """Return a cache key for the function name of keys with this head.
 
-    The cache key is the head without its hash, if the name does not depend on the hash. `key_split`
-    ends a name before the first part that contains anything but letters, such as a hash with a
-    digit.
+    The cache key is the head without its hash, unless the name depends on the hash. In `key_split`,
+    a name ends before the first word (between hyphens) that contains anything but letters, such as
+    a hash with a digit. A hash of letters only is part of the name.
     """
     if kind >= keys.TUPLE and text[-33:-32] == "-":
         last = text[-32:]

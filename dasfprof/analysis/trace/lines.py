@@ -68,10 +68,10 @@ def line_table(noted: Columns) -> tuple[pd.DataFrame, dict[int, int]]:
 
 
 def _names(table: pd.DataFrame) -> dict[str, str]:
-    """Return the name of each file, by path, in labels of lines such as ``a.py:3``.
+    """Return the names of files in labels of lines, such as ``a.py`` in ``a.py:3``, by path.
 
     A notebook cell has the name that Jupyter shows. Any other file has its base name if that is
-    unique.
+    unique, and its path otherwise.
     """
     cells = {
         file: cell
@@ -269,10 +269,11 @@ class TaskLines:
             line[wanted] = np.where(least[keys] == most[keys], most[keys], line[wanted])
 
     def _group(self, lines: Array, layer: Array, arrival: Array, go_on: Array) -> None:
-        """Replace in `lines` the line of each task that contains fused layers by a group of lines.
+        """If a task executes fused layers, replace its line in `lines` with a group of lines.
 
-        `layer` is the layer of each task, and `arrival` the arrival of its graph. Tasks in the mask
-        `go_on` contain no fused layers, because they use results of the same layer.
+        The group consists of the lines of the fused layers and the task's line. `layer` is the
+        layer of each task, and `arrival` is when its graph arrived. Tasks in the mask `go_on`
+        execute no fused layers, because they use results of their own layer.
         """
         if not self._fused:
             return

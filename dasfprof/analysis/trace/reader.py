@@ -108,7 +108,7 @@ def widened(begin: float, end: float, events: pd.DataFrame) -> tuple[float, floa
     Parameters
     ----------
     begin, end
-        Time range of all other events. If it is NaN, no event of user code is too far away.
+        Time range of all other events. If it is NaN, no event of user code counts as too far away.
     events
         See `UserEvents.table`.
 
@@ -189,7 +189,7 @@ _KNOWN = {name for _, name in KINDS}.union(_OF_NOBODY)
 
 @dataclass
 class _ReadFile:
-    """A trace file after reading."""
+    """Name, header, writer and end of a trace file whose events were read."""
 
     name: str
     header: dict[str, Any]
@@ -347,7 +347,7 @@ class TraceReader:
 
     @property
     def plugins(self) -> list[str]:
-        """The name of the plugin that wrote each file, for files of plugins."""
+        """Names of the plugins that wrote files, with one item for each of these files."""
         return [str(header["plugin"]) for header in self.headers if "plugin" in header]
 
     @property

@@ -66,8 +66,8 @@ def without_others(
     keys
         The keys of the trace.
     selected
-        The client whose task runs remain. None only removes task runs that were recorded without
-        their names, because they belong to other clients.
+        The client whose task runs remain. If it is None, only task runs that were recorded without
+        their names are removed. Such task runs belong to other clients.
 
     Returns
     -------

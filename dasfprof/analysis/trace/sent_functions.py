@@ -52,9 +52,10 @@ class SentFunctions:
                 self._spans.setdefault(_unqualified(name), []).append(span)
 
     def file(self, function: str, line: int) -> str:
-        """Return the file of a line of a function that was pickled by value.
+        """Return the source file of a function that was pickled by value.
 
-        The result is `DYNAMIC` if the file is unknown or not unique.
+        `line` is the number of any line of the function. The result is `DYNAMIC` if the file is
+        unknown or not unique.
         """
         spans = self._spans.get(_unqualified(function), ())
         files = {file for first, last, file in spans if first <= line <= last}

@@ -124,8 +124,8 @@ class LayerSteps:
         """Return the code of the step that built each layer, or -1 if unknown.
 
         If several steps built a layer, the result is the step in which the layer was computed. If
-        that step did not build the layer, it is the last step that built the layer before the graph
-        arrived, or else the first step that built it.
+        that step did not build the layer, the result is the last step that built the layer before
+        its graph arrived. If there is none, the result is the first step that built the layer.
 
         Parameters
         ----------
@@ -153,7 +153,7 @@ class LayerSteps:
     def _at(self, numbers: Array, times: Array) -> Array:
         """Return integers that combine layers and times, for sorting and searching.
 
-        `numbers` contains a number for each layer.
+        `numbers` are indices of layers in `_layers`, one for each of `times`.
         """
         since = np.nan_to_num((times - self._begin) * 1e6, nan=0.0, posinf=0.0, neginf=0.0)
         return (numbers << _TIME_BITS) + np.clip(since, 0, (1 << _TIME_BITS) - 1).astype(np.int64)
@@ -179,7 +179,8 @@ def inherited_steps(
     Returns
     -------
     dict
-        For each such layer, the step of the nearest fused layer that a step built.
+        For each layer with tasks that no step built, the step of the nearest layer that was fused
+        into it and that a step built. Layers without such a fused layer are missing.
     """
     inherited = {}
     for layer, inner in fused_layers(derived, ran).items():
@@ -279,7 +280,7 @@ _NO_SPAN = ("default",)
 class BuiltLayers:
     """Graph layers that were built in steps or at source lines.
 
-    In the case of steps, this includes layers that were built outside of any step, but from layers
+    For steps, this includes layers that were built outside of any step, if they depend on layers
     that a step had built.
     """
 
@@ -292,8 +293,8 @@ class BuiltLayers:
     def by_layer(self, identities: Array) -> dict[int, list[int]]:
         """Return, for each layer, the layers on which it depends.
 
-        Layers are given by their identities. `identities` contains the identity of each number
-        that stands for a layer in `columns`.
+        All layers in the result are identities. In `columns`, layers are numbers, and `identities`
+        contains the identity for each number.
         """
         lengths = np.maximum(self.columns["dependencies"], 0)
         layers = np.repeat(identities[self.columns["layer"]], lengths).tolist()

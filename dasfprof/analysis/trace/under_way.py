@@ -41,8 +41,8 @@ class StackNumbers:
     def begin_file(self, writer: str) -> None:
         """Begin a file. Its stacks get numbers that no earlier file uses.
 
-        If the previous file has the same `writer`, both files share their numbers instead. An empty
-        `writer` is unknown.
+        If the same `writer` also wrote the previous file, both files share their numbers instead.
+        `writer` is empty if it is unknown.
         """
         if not writer or writer != self._writer:
             self._first = self._next

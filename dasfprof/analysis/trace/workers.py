@@ -93,7 +93,7 @@ class Worker:
 
     @property
     def kind(self) -> str:
-        """``worker``, ``scheduler``, or ``host`` (events that belong to no worker of a host)."""
+        """``worker``, ``scheduler``, or ``host`` for events of a host that belong to no worker."""
         if self.label == "scheduler" and self.address is None:
             return "scheduler"
         return "worker" if self.label else "host"
@@ -305,8 +305,8 @@ def with_owners(
     """Add the column ``ours`` to a table of "Host Process" events.
 
     A process belongs to the run if it wrote a file of the run, or if it is a descendant or an
-    ancestor of a process that wrote one. The worker that samples the processes of its host always
-    has a row, so the ancestors of that worker are known.
+    ancestor of a process that wrote one. One worker samples the processes of its host. This worker
+    always has a row in the table, so its ancestors are known.
 
     Parameters
     ----------
@@ -365,7 +365,7 @@ _GRID = float(1 << 22)
 
 
 def boot_times(hosts: Array, times: Array, unix_times: Array, count: int) -> Array | None:
-    """Return when hosts booted, from events that contain the times of both clocks.
+    """Return when hosts booted, from events with a Unix time and a timestamp that counts from boot.
 
     Parameters
     ----------
@@ -377,9 +377,10 @@ def boot_times(hosts: Array, times: Array, unix_times: Array, count: int) -> Arr
     Returns
     -------
     array or None
-        Unix time at which each host booted: the median difference between the two clocks. The
-        median hardly changes if a clock is set during the run. A host without such events gets the
-        median of the other hosts. The result is None if no timestamp is a time since boot.
+        Unix time at which each host booted: the median difference between Unix times and
+        timestamps. The median hardly changes if a clock is set during the run. A host without such
+        events gets the median of the other hosts. The result is None if no timestamp is a time
+        since boot.
     """
     since_boot = (times < _EARLIEST_UNIX) & (unix_times >= _EARLIEST_UNIX)
     if not since_boot.any():
