@@ -146,7 +146,7 @@ def slow_tokenization(run: RunFigures) -> Iterator[Finding]:
 
 
 def _not_beside_tasks(run: RunFigures, calls: pd.DataFrame) -> float:
-    """Return the seconds of hashing before and after all tasks, and while threads were idle."""
+    """Return the seconds of hashing before the first and after the last task, and in idle time."""
     begin = run.trace.begin + run.begin
     end, seconds = begin + run.wall, calls["tokenising"].to_numpy(dtype=float)
     start, stop = (calls[name].to_numpy(dtype=float) for name in ("time", "stop"))

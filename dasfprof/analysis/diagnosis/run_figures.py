@@ -74,7 +74,7 @@ class UnusualRuns(TaskFigures):
     def slowness(self) -> Slowness:
         """Slowness of each function on each worker.
 
-        CPU wait is not counted, and a worker with larger partitions is not slow.
+        CPU wait is not counted, and a worker with larger partitions does not count as slow.
         """
         worker = self.workers.numbers(self.trace.tasks)
         measured = measure_slowness(self.functions.codes, worker, self.working)

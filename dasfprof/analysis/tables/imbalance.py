@@ -210,7 +210,7 @@ def degradation(run: Run) -> pd.DataFrame:
         - ``Verdict``: the conclusion
 
         A quantity rises if its rank correlation with time is at least 0.6, and its last third is at
-        least 1.3 times its first. A count falls by the same measure. NA if there are fewer than 12
+        least 1.3 times its first. A count falls if its inverse rises. NA if there are fewer than 12
         attempts, or if no file records the quantity.
     """
     return _degradation_table(find_trends(_rows(run)))

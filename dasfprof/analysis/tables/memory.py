@@ -101,7 +101,7 @@ def gpu_memory(run: Run) -> pd.DataFrame:
         - ``Worker``, and ``GPU``, its NVML index
         - ``Time (s)``: time of the device's peak, since the start of the run. NA if it was not
           sampled
-        - ``In Use (MB)``: memory that all processes used then
+        - ``In Use (MB)``: memory of the device that all processes used at that time
         - ``Of (MB)``: total memory of the device
         - ``Own Process (MB)``: peak of the worker process over the full run. NA if the driver does
           not report it

@@ -101,7 +101,7 @@ def per_task_status(run: Run) -> pd.DataFrame:
         - ``Preparing (s)``: its inputs are fetched, unspilled and deserialized
         - ``Running (s)``: time of its function
         - ``Finalizing (s)``: finished, until the scheduler knows
-        - ``Total (s)``: their sum
+        - ``Total (s)``: the sum of these five statuses
         - ``Dominant Status``: the longest of them
 
     Notes

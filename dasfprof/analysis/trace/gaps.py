@@ -90,7 +90,8 @@ def of_local(schedulers: Sequence[str]) -> Note:
 def of_cut_scheduler(name: str) -> Note:
     """Return a note that the scheduler's file was truncated.
 
-    The file does not record that workers left, although these workers closed their files.
+    `name` is the name of the file. It does not record that workers left, although all files of
+    these workers are closed.
     """
     text = (
         f"{name}: it was not closed and does not record that workers ended, although all their "

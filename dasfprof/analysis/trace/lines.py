@@ -273,7 +273,7 @@ class TaskLines:
 
         The group consists of the lines of the fused layers and the task's line. `layer` is the
         layer of each task, and `arrival` is when its graph arrived. Tasks in the mask `go_on`
-        execute no fused layers, because they use results of their own layer.
+        execute no fused layers, because they use results of the same layer.
         """
         if not self._fused:
             return

@@ -24,8 +24,9 @@ _RUNS = ("tasks", "scheduler_only")
 def thread_ranges(tasks: pd.DataFrame, only: pd.DataFrame) -> pd.DataFrame:
     """Return the times in which task runs occupied, or may have occupied, threads.
 
-    `tasks` and `only` are rows of `Trace.tasks` and of `Trace.scheduler_only`. The columns are
-    ``worker_id, begin, end, by_worker``. The last of these is True for rows of `tasks`.
+    `tasks` and `only` are rows of `Trace.tasks` and of `Trace.scheduler_only`. The result has the
+    columns ``worker_id, begin, end, by_worker``. The column ``by_worker`` is True for rows of
+    `tasks`.
     """
     only = only[(only["worker_id"] >= 0).to_numpy()]
     until = only["known"].where((only["scheduler_state"] != "processing").to_numpy(), np.inf)

@@ -401,7 +401,7 @@ class TaskSteps:
         return make_categorical(step.astype(np.int32), list(self._codes))
 
     def _annotated(self, runs: Columns) -> Array:
-        """Return the code of the step in the user's annotations of each task run, or -1."""
+        """Return the code of the step in the annotations of each task run, or -1 if none."""
         unknown = np.full(len(runs["key_id"]), -1, dtype=np.int64)
         if "annotations" not in runs:
             return unknown
