@@ -78,8 +78,8 @@ class Analyser(Questions):
     def _databases(self) -> list[EventDatabase]:
         return databases_of(self._source)
 
-    def _read(self) -> Trace:
-        return Trace.from_database(self._databases, client=self._client, progress=self._progress)
+    def _read(self) -> Run:
+        return Run.from_database(self._databases, client=self._client, progress=self._progress)
 
     @cached_property
     def trace(self) -> Trace:

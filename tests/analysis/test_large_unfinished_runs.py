@@ -14,7 +14,6 @@ from large_requests import assert_same_answers, in_parts
 from traces.hung import FIRST, SIGINT, ended_in
 
 from dasfprof import Trace, TraceAnalyser
-from dasfprof.analysis.run import Run
 from dasfprof.analysis.run.run_end import find_run_end
 
 PROGRAM = """
@@ -70,7 +69,7 @@ def run_until(how: str, directory: Path) -> None:
     with program:
         assert program.stdout is not None
         assert program.stdout.readline() == "under way\n"
-        wait_until(lambda: len(Run.from_trace(of_workers(directory / "traces")).open) == 2)
+        wait_until(lambda: len(of_workers(directory / "traces").under_way) == 2)
         if how == "left":
             program.communicate("\n", timeout=240)
         else:
@@ -84,13 +83,13 @@ def test_all_tables(how: str, tmp_path: Path) -> None:
     run_until(how, tmp_path)
     whole, parts = TraceAnalyser(tmp_path / "traces"), in_parts(tmp_path / "traces", "50KB")
     assert find_run_end(whole.trace) is not None
-    assert len(whole.run.open) >= 2
+    assert len(whole.trace.under_way) >= 2
     assert_same_answers(whole, parts)
     if how == "SIGKILL":
         for path in (tmp_path / "traces").glob("*SchedulerPlugin*"):
             path.unlink()
         whole, parts = TraceAnalyser(tmp_path / "traces"), in_parts(tmp_path / "traces", "50KB")
-        assert len(whole.run.open) == 2
+        assert len(whole.trace.under_way) == 2
         assert_same_answers(whole, parts)
 
 

@@ -140,7 +140,7 @@ def test_no_report_fails_or_is_negative(facts: dict[Any, list[Any]]) -> None:
         tables["path by step"] = analyser.critical_path_summary("step")
         if not np.isnan(analyser.trace.begin):
             tables["memory_at"] = analyser.memory_at(0.0)
-        ran = analyser.run.whole
+        ran = analyser.run.with_unfinished
         keys = ran.keys.texts(ran.tasks["key_id"].to_numpy()[:1]).tolist()
         for key in keys:
             tables["why"] = analyser.why(str(key)).drop(columns="Start (s)")

@@ -162,7 +162,7 @@ def _by_run(files: list[Path]) -> list[list[Path]]:
 
 
 def _run_of(database: MultiEventDatabase) -> ComparedRun:
-    trace = Run.from_trace(Trace.from_database(database, progress=False))
+    trace = Run.from_database(database, progress=False)
     paths = [Path(path) for item in database.databases if (path := getattr(item, "path", None))]
     headers = [TraceFile(path).read_header() for path in paths if not is_dasf_trace(path)]
     uuid = next((str(h["run_uuid"]) for h in headers if h.get("run_uuid")), "")

@@ -235,7 +235,7 @@ def _restarted(run: RunFigures) -> Iterator[Finding]:
     taken = taken[(taken["category"] == CANCELLED).to_numpy(dtype=bool)]
     taken = taken.drop_duplicates("key_id", keep="last")
     # The outcomes of task runs on workers that had not yet received the restart.
-    runs = run.trace.whole.tasks
+    runs = run.trace.with_unfinished.tasks
     states = runs["state"].astype(object).to_numpy()[cancelled_runs(run.trace, runs, RESTARTED)]
     went_on = states[np.isin(states, ("memory", "erred"))]
     restarts = changes.to_dict("records")

@@ -273,7 +273,7 @@ class TaskFigures(SampledFigures):
     @cached_property
     def concurrency(self) -> tuple[Array, Array]:
         """Times at which the number of busy slots changes, and the number after each time."""
-        slots = self.trace.whole.slots
+        slots = self.trace.with_unfinished.slots
         return open_spans(slots.times.executing, slots.end)
 
     @cached_property
@@ -302,7 +302,7 @@ class TaskFigures(SampledFigures):
 
     def alive_between(self, begins: Array, ends: Array) -> Array:
         """Return, for each time range, the seconds with at least one unfinished task."""
-        times = self.trace.whole.slots.times
+        times = self.trace.with_unfinished.slots.times
         edges, number = open_spans(times.arrival, times.known)
         return self._integrate((number > 0).astype(float), begins, ends, edges)
 

@@ -29,7 +29,6 @@ from dasfprof.analysis.model.critical_path import path_seconds
 from dasfprof.analysis.model.thread_time import RUNNING
 from dasfprof.analysis.run import Run as NormalRun
 from dasfprof.analysis.tables.lines import plan
-from dasfprof.analysis.trace import Trace
 from dasfprof.database import MultiEventDatabase
 from dasfprof.database.ends import RecordingEnd
 from dasfprof.database.runs import Run
@@ -41,7 +40,7 @@ _CREATED = re.compile(r"-\d{9,}$")
 
 def read_trace(run: Run) -> NormalRun:
     """Read all files of a run."""
-    return NormalRun.from_trace(Trace.from_database(MultiEventDatabase(run.files), progress=False))
+    return NormalRun.from_database(MultiEventDatabase(run.files), progress=False)
 
 
 def stays(trace: NormalRun) -> bool:

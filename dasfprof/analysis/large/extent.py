@@ -103,7 +103,7 @@ class WindowSummary(NamedTuple):
             interrupted_ends(run),
             places_not_ended(around.under_way_history, around.tasks, around.scheduler_only),
             Endings.from_trace(run),
-            live_at_counts(run.whole),
+            live_at_counts(run.with_unfinished),
             most_slots(around) if nameless else np.zeros(len(workers), dtype=np.int64),
             (_early(tasks, begins, since, threads), _early(only, only_begins, since, threads)),
             at_keys(run),

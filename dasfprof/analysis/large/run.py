@@ -142,7 +142,7 @@ class LargeRun:
 
     @cached_property
     def _frame(self) -> Run:
-        return Run.from_trace(read_window(self._files, None))
+        return read_window(self._files, None)
 
     @cached_property
     def _unread(self) -> Extent:
@@ -188,9 +188,7 @@ def process_window(
     window, index
         The window and its index.
     """
-    run = extent.run_of(
-        Run.from_trace(read_window(files, window.widened(extent.around))), window, index
-    )
+    run = extent.run_of(read_window(files, window.widened(extent.around)), window, index)
     if asked is None:
         return WindowSummary.from_run(run, window.begin + extent.around / 2)
     hows = [(questions.named(name).in_parts, arguments) for name, arguments in asked]

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dasfprof.analysis.trace import Trace
+from dasfprof.analysis.run import Run
 from dasfprof.analysis.trace.columns import LATEST, as_list_column, to_numbers
 from dasfprof.analysis.trace.reader import TraceReader
 from dasfprof.database import EventDatabase, FileDatabase
@@ -142,13 +142,13 @@ def cut_into_windows(files: Sequence[WindowedFile], count: int) -> list[Window]:
     return list(map(Window, [-np.inf, *edges.tolist()], [*edges.tolist(), np.inf]))
 
 
-def read_window(files: Sequence[WindowedFile], window: Window | None) -> Trace:
+def read_window(files: Sequence[WindowedFile], window: Window | None) -> Run:
     """Read the part of a run that overlaps a window, and all small tables.
 
     If the window is None, only the small tables are read.
     """
     databases: list[EventDatabase] = [_WindowDatabase(_WindowFile(file, window)) for file in files]
-    return Trace.from_reader(TraceReader(databases, progress=False))
+    return Run.from_reader(TraceReader(databases, progress=False))
 
 
 class _WindowFile(TraceFile):

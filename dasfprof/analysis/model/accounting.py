@@ -22,7 +22,7 @@ from dasfprof.analysis.model.account_sums import (
 from dasfprof.analysis.model.idle_time import PoolDemand, idle_threads
 from dasfprof.analysis.model.thread_time import USES, ThreadTime, with_known_causes
 from dasfprof.analysis.numeric.groups import ratio
-from dasfprof.analysis.run import Run
+from dasfprof.analysis.run import Run, RunWithUnfinished
 from dasfprof.analysis.run.workers import WorkerLives
 from dasfprof.analysis.trace.trace import once_per_trace
 from dasfprof.config.kinds import Price
@@ -202,10 +202,7 @@ _MOST_CELLS = 100_000
 
 @dataclass(frozen=True)
 class ThreadSeconds:
-    """The data from which `Accounts` of any window are computed.
-
-    Unfinished task runs of the trace are included.
-    """
+    """The data from which `Accounts` of any window are computed."""
 
     #: Accounts of the full run.
     accounts: Accounts
@@ -217,16 +214,16 @@ class ThreadSeconds:
 
 def make_accounts(run: Run) -> Accounts:
     """Return the accounts of every thread-second of every worker instance."""
-    return thread_seconds(run.whole).accounts
+    return thread_seconds(run.with_unfinished).accounts
 
 
-def busy_seconds(run: Run, codes: Array, count: int) -> Array:
+def busy_seconds(run: RunWithUnfinished, codes: Array, count: int) -> Array:
     """Return the busy thread-seconds of groups of task slots by category.
 
     Parameters
     ----------
     run
-        A run with its unfinished task runs.
+        The run.
     codes, count
         Group of each slot (-1 for none), and number of groups.
     """
@@ -238,8 +235,7 @@ def accounts_within(run: Run, begin: float, end: float) -> Accounts:
 
     All task runs must lie in the window, because the busy thread-seconds are those of the full run.
     """
-    run = run.whole
-    seconds = thread_seconds(run)
+    seconds = thread_seconds(run.with_unfinished)
     accounts = seconds.accounts
     lives = accounts.lives.within(begin, end)
     indices = np.searchsorted(accounts.lives.ids, lives.ids)
@@ -250,15 +246,12 @@ def accounts_within(run: Run, begin: float, end: float) -> Accounts:
 
 
 @once_per_trace
-def thread_seconds(run: Run) -> ThreadSeconds:
-    """Return the thread-seconds of all threads by category.
-
-    `run` includes its unfinished task runs.
-    """
+def thread_seconds(run: RunWithUnfinished) -> ThreadSeconds:
+    """Return the thread-seconds of all threads by category."""
     return find_thread_seconds(run, _MOST_CELLS)
 
 
-def find_thread_seconds(run: Run, most: int) -> ThreadSeconds:
+def find_thread_seconds(run: RunWithUnfinished, most: int) -> ThreadSeconds:
     """Return the same as `thread_seconds`, but with approximately `most` cells of idle threads."""
     slots, unfinished = run.slots, run.unfinished
     lives = run.lives
@@ -281,7 +274,7 @@ def find_thread_seconds(run: Run, most: int) -> ThreadSeconds:
 def account_window(run: Run) -> WindowAccount:
     """Return the account of the time window that a trace covers."""
     part = part_of(run)
-    around = part.around.whole
+    around = part.around.with_unfinished
     slots, unfinished = around.slots, around.unfinished
     lives = around.lives.within(part.begin, part.end)
     threads = [
@@ -370,12 +363,12 @@ def hours_of_groups(run: Run, codes: Array, names: list[str]) -> dict[str, Hours
     run
         The run.
     codes, names
-        Group of each slot of `Run.whole`, and names of the groups.
+        Group of each slot of `Run.with_unfinished`, and names of the groups.
     """
-    ran, accounts = run.whole, make_accounts(run)
+    all_runs, accounts = run.with_unfinished, make_accounts(run)
     lives, workers = accounts.lives, len(run.workers)
-    groups = codes * workers + ran.slots.worker
-    spent = busy_seconds(ran, groups, len(names) * workers).sum(axis=1)
+    groups = codes * workers + all_runs.slots.worker
+    spent = busy_seconds(all_runs, groups, len(names) * workers).sum(axis=1)
     of_lives = spent.reshape(len(names), workers)[:, lives.ids]
     of_run = hours_of_run(run)
     hours = {name: _hours(row, lives.threads) for name, row in zip(names, of_lives, strict=True)}

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from dasfprof.analysis.model.steps import client_groups, step_groups
-from dasfprof.analysis.run import Run
+from dasfprof.analysis.run import Run, RunWithUnfinished
 from dasfprof.analysis.run.open_runs import (
     LOST,
     RELEASED,
@@ -81,7 +81,7 @@ def find_attempts(run: Run) -> pd.DataFrame:
     """
     workers, ended = run.named, len(run.tasks)
     lost, earlier = left_unasked(run), earlier_attempts(run)
-    run = run.whole
+    run = run.with_unfinished
     tables, count = (run.tasks, run.scheduler_only), len(run.tasks)
     origins = {"step": step_groups(*tables), "client": client_groups(*tables)}
     parts = [_recorded(run, {name: codes[:count] for name, (codes, _) in origins.items()}, ended)]
@@ -135,7 +135,7 @@ def at_keys(run: Run) -> pd.DataFrame:
     return table.astype({"attempts": np.int32, "follows": np.int8})
 
 
-def _recorded(run: Run, origins: dict[str, Array], ended: int) -> dict[str, Array]:
+def _recorded(run: RunWithUnfinished, origins: dict[str, Array], ended: int) -> dict[str, Array]:
     """Return the task runs in workers' files, or in the scheduler's file if no worker has a file.
 
     The first `ended` rows are task runs that have ended. The others are unfinished. `origins` has
@@ -169,7 +169,7 @@ def _recorded(run: Run, origins: dict[str, Array], ended: int) -> dict[str, Arra
     }
 
 
-def _unrecorded(run: Run, origins: dict[str, Array], lost: Array) -> dict[str, Array]:
+def _unrecorded(run: RunWithUnfinished, origins: dict[str, Array], lost: Array) -> dict[str, Array]:
     """Return the attempts that only the scheduler recorded.
 
     These are task runs whose end the scheduler recorded, tasks of workers that left, tasks that
@@ -286,7 +286,7 @@ def live_at_counts(run: Run) -> Array:
     return live
 
 
-def unlisted_tasks(run: Run) -> Steps:
+def unlisted_tasks(run: RunWithUnfinished) -> Steps:
     """Return how many of the scheduler's unfinished tasks have no recorded task run, over time.
 
     Returns
@@ -371,7 +371,8 @@ def sent_tasks(run: Run) -> set[str]:
     wanted = {task.key for task in _named_tasks(run)}
     if not wanted:
         return set()
-    ids = [run.open["key_id"], run.scheduler_only["key_id"], run.tasks["key_id"]]
+    all_runs = run.with_unfinished
+    ids = [table["key_id"] for table in (all_runs.tasks, all_runs.scheduler_only)]
     known = np.unique(np.concatenate([column.to_numpy(dtype=np.int64) for column in ids]))
     functions, names = run.keys.functions()
     near = {function_name(key) for key in wanted}

@@ -139,7 +139,7 @@ def _moments(run: Run, processes: list[ProcessMemory]) -> Moments:
     few, the run is divided into windows.
     """
     # Time ranges in which any task was in progress.
-    times, only = run.whole.slots.times, run.scheduler_only
+    times, only = run.with_unfinished.slots.times, run.scheduler_only
     begins = np.append(times.arrival, run.since_begin(only["sent"]))
     ends = np.append(times.known, run.since_begin(only["known"]))
     timed = np.isfinite(begins) & np.isfinite(ends)
@@ -207,7 +207,7 @@ class RunGrowth:
 @once_per_trace
 def growth_by_runs(run: Run) -> list[RunGrowth]:
     """Return the growth of unmanaged memory by function, largest growth per task run first."""
-    slots = run.whole.slots
+    slots = run.with_unfinished.slots
     rises: dict[int, list[tuple[float, float, float]]] = {}
     for process in memory_of_processes(run):
         rows = np.flatnonzero(np.isin(slots.worker, process.lives))

@@ -62,7 +62,7 @@ class PlanEdges:
 @once_per_trace
 def find_plan(run: Run) -> Plan:
     """Return the nodes of a run, and the node of each task run."""
-    all_runs, ended = run.whole, len(run.tasks)
+    all_runs, ended = run.with_unfinished, len(run.tasks)
     slots, unseen = all_runs.slots, run.unseen
     tables, count = (all_runs.tasks, unseen), len(all_runs.tasks)
     seen_by_scheduler = count + pd.Index(unseen.index).get_indexer(all_runs.unseen.index)

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from dasfprof.analysis.model.links import QUEUE, THREAD, find_links, find_predecessors
-from dasfprof.analysis.run import Run
+from dasfprof.analysis.run import RunWithUnfinished
 from dasfprof.database.columns import Array
 from dasfprof.text import count_of, elide, format_size
 
@@ -49,10 +49,10 @@ class TaskWaits:
     Parameters
     ----------
     run
-        A run with its unfinished task runs (`Run.whole`). Methods take rows of its `TaskSlots`.
+        The run. Methods take rows of its `TaskSlots`.
     """
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: RunWithUnfinished) -> None:
         self._run, self._slots = run, run.slots
         self._titles = run.named.titles()
         self._life_of_address = {

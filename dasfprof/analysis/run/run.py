@@ -7,10 +7,9 @@ from __future__ import annotations
 
 from dataclasses import fields
 from functools import cached_property
-from typing import Any, cast
+from typing import Any, NewType, cast
 
 import numpy as np
-import pandas as pd
 
 from dasfprof.analysis.run.open_runs import with_open_runs
 from dasfprof.analysis.run.run_end import find_run_end
@@ -31,8 +30,8 @@ class Run(Trace):
     """A trace with derived facts: stages of task runs, slots, workers, and one clock.
 
     The tables are those of the `Trace`, which are not copied. `tasks` contains the task runs that
-    ended. `whole` is the same run with unfinished task runs in `tasks` as well. All arrays are
-    computed when they are first used, and must not be changed.
+    ended. `with_unfinished` is the same run with unfinished task runs in `tasks` as well. All
+    arrays are computed when they are first used, and must not be changed.
     """
 
     @classmethod
@@ -81,14 +80,9 @@ class Run(Trace):
     # --- Task runs --------------------------------------------------------------------------------
 
     @property
-    def whole(self) -> Run:
+    def with_unfinished(self) -> RunWithUnfinished:
         """The run whose `tasks` include unfinished task runs. See `with_open_runs`."""
-        return with_open_runs(self)
-
-    @property
-    def open(self) -> pd.DataFrame:
-        """The unfinished task runs, with the columns of `tasks`."""
-        return self.whole.tasks.iloc[len(self.tasks) :]
+        return RunWithUnfinished(with_open_runs(self))
 
     #: Rows of `scheduler_only` that certainly ran. In `slots`, they follow the rows of `tasks`.
     unseen = cached_property(unseen_runs)
@@ -140,3 +134,8 @@ class Run(Trace):
 
     #: Work in progress when the run ended, or None if none is known.
     ending = cached_property(find_run_end)
+
+
+#: A run whose `tasks` are the task runs that ended, followed by the unfinished task runs. If there
+#: are none, it is the run itself.
+RunWithUnfinished = NewType("RunWithUnfinished", Run)

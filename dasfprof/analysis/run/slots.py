@@ -177,7 +177,6 @@ def unfinished_runs(trace: Trace) -> UnfinishedRuns:
     )
 
 
-@once_per_trace
 def first_arrival(trace: Trace) -> float:
     """Return when the scheduler received the first task, or infinity if there are no tasks.
 
@@ -225,7 +224,6 @@ STATUSES = {
 }
 
 
-@once_per_trace
 def status_seconds(trace: Trace) -> dict[str, Array]:
     """Return the seconds for which each task run had each status, as one array per status.
 

@@ -47,7 +47,6 @@ def clock_offsets(trace: Trace) -> Array:
     return offsets[clocks]
 
 
-@once_per_trace
 def clock_errors(trace: Trace) -> Array:
     """Return the maximum error of each of `clock_offsets` in seconds.
 

@@ -76,10 +76,10 @@ class Samples(_Columns):
 def run_of_samples(run: Run) -> Array:
     """Return the task run that each row of `Trace.task_samples` belongs to.
 
-    Task runs are rows of the tasks of `run.whole`. The value is -1 if no known task run occupied
-    the thread at the time of the sample.
+    Task runs are rows of the tasks of `run.with_unfinished`. The value is -1 if no known task run
+    occupied the thread at the time of the sample.
     """
-    samples, runs = run.task_samples, run.whole.tasks
+    samples, runs = run.task_samples, run.with_unfinished.tasks
     rows_of = np.full(len(samples), -1, dtype=np.int64)
     if not len(samples) or not len(runs):
         return rows_of
@@ -126,7 +126,7 @@ def samples_of(
     samples, functions
         The samples, and the code of each sample's function (0 if unknown).
     """
-    runs, tasks = run_of_samples(run), run.whole.tasks
+    runs, tasks = run_of_samples(run), run.with_unfinished.tasks
     # The last item is for samples whose task run is unknown.
     of_runs = np.ones(len(tasks) + 1, dtype=bool)
     for column, wanted in (("function", function), ("step", step)):

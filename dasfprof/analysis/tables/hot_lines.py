@@ -229,7 +229,7 @@ def client_activity(run: Run) -> pd.DataFrame:
 
 def _is_idle(run: Run, times: Array) -> Array:
     """Return a mask of the times at which no task ran."""
-    tasks = run.whole.tasks
+    tasks = run.with_unfinished.tasks
     if not len(tasks):
         return np.ones(len(times), dtype=bool)
     start = tasks["start"].to_numpy(dtype=float)

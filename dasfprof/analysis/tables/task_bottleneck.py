@@ -41,7 +41,7 @@ def _part(run: Run) -> Partial:
 
     The result also contains the number of all task runs, and their seconds by worker.
     """
-    run = run.whole
+    run = run.with_unfinished
     workers, tasks = run.named, run.tasks
     order = _order(workers, tasks)[:LISTED]
     groups = Groups(workers.numbers(tasks), len(workers))
@@ -107,7 +107,7 @@ def per_task_bottleneck(run: Run, *, progress: bool = False) -> pd.DataFrame:
         If there are more than a million rows, repeated texts are categories, and columns that
         contain only NA are read-only.
     """
-    run = run.whole
+    run = run.with_unfinished
     workers, tasks = run.named, run.tasks
     groups = Groups(workers.numbers(tasks), len(workers))
     of_worker = groups.sum(tasks["duration"].to_numpy())

@@ -76,7 +76,7 @@ def _in_order(table: pd.DataFrame) -> Array:
 
 
 _FIRST = InParts(
-    lambda run: (_listed(run.whole, LISTED), len(run.whole.tasks)),
+    lambda run: (_listed(run, LISTED), len(run.with_unfinished.tasks)),
     lambda _, parts: first_rows(parts, _in_order),
     lambda *parts: folded(parts, _in_order),
 )
@@ -111,11 +111,12 @@ def per_task_status(run: Run) -> pd.DataFrame:
     the previous status. Without a scheduler's file, a task run arrives when its worker receives it.
     Without a worker's file, preparing counts as being queued.
     """
-    return _listed(run.whole, None)
+    return _listed(run, None)
 
 
 def _listed(run: Run, first: int | None) -> pd.DataFrame:
     """Return the first `first` rows of `per_task_status`, or all rows if `first` is None."""
+    run = run.with_unfinished
     tasks = run.tasks
     times, seconds = run.times, run.statuses
     total = times.known - times.arrival
@@ -137,13 +138,13 @@ def _listed(run: Run, first: int | None) -> pd.DataFrame:
 
 
 def _of_functions(run: Run) -> GroupSums:
-    run = run.whole
+    run = run.with_unfinished
     function = run.tasks["function"].cat
     return _sums(run, function.codes.to_numpy(), list(function.categories))
 
 
 def _of_steps(run: Run) -> GroupSums:
-    run = run.whole
+    run = run.with_unfinished
     return _sums(run, *step_groups(run.tasks))
 
 

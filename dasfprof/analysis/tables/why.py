@@ -54,10 +54,10 @@ def why(run: Run, key: str, run_id: int | None = None) -> pd.DataFrame:
     Tasks that ran before recording began do not count as assigned. Copies that Dask dropped again
     before the assignment count as held.
     """
-    all_tasks = run.whole
-    rows = _rows_of(all_tasks, key, run_id)
-    waits = TaskWaits(all_tasks)
-    run_ids = all_tasks.of_slots("run_id")
+    all_runs = run.with_unfinished
+    rows = _rows_of(all_runs, key, run_id)
+    waits = TaskWaits(all_runs)
+    run_ids = all_runs.of_slots("run_id")
     parts = [(int(run_ids[row]), part) for row in rows for part in waits.parts(row)]
     return pd.DataFrame(
         {

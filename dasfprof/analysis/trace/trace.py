@@ -223,8 +223,8 @@ class Trace:
 
     @classmethod
     def from_database(
-        cls, source: Source, *, client: str | None = None, progress: bool | None = None
-    ) -> Trace:
+        cls: type[Form], source: Source, *, client: str | None = None, progress: bool | None = None
+    ) -> Form:
         """Read a trace.
 
         Parameters
@@ -248,7 +248,7 @@ class Trace:
         )
 
     @classmethod
-    def from_reader(cls, reader: TraceReader, client: str | None = None) -> Trace:
+    def from_reader(cls: type[Form], reader: TraceReader, client: str | None = None) -> Form:
         """Return the trace that a reader has read.
 
         If `client` is given, the trace is limited to this client.

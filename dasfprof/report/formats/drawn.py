@@ -233,7 +233,7 @@ class DrawnRun:
 
     def __init__(self, run: Run, title: str) -> None:
         ended = len(run.tasks)
-        self._trace = run = run.whole
+        self._trace = run = run.with_unfinished
         self.tracks = Tracks(title)
         self._about = self.tracks.add(RUN, "About")
         for host in sorted(set(run.named.hosts.tolist())):

@@ -159,7 +159,7 @@ class Spans:
     """
 
     def __init__(self, analyser: Analyser, title: str) -> None:
-        self._run = run = analyser.run.whole
+        self._run = run = analyser.run.with_unfinished
         self._title = shown(title)
         self._drawn = DrawnRun(analyser.run, title)
         self._begin = int(np.rint(run.begin * 1e9)) if np.isfinite(run.begin) else 0

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from dasfprof.analysis.model.steps import annotation_texts
-from dasfprof.analysis.run import Run
+from dasfprof.analysis.run import Run, RunWithUnfinished
 from dasfprof.analysis.run.worker_exits import exit_words
 from dasfprof.analysis.tables.columns import run_of_rows
 from dasfprof.analysis.tables.listed_events import function_code
@@ -21,7 +21,7 @@ from dasfprof.text import elide
 MOST_ARGUMENTS = 5000
 
 
-def argument_columns(run: Run, rows: Array) -> dict[str, PackedColumn]:
+def argument_columns(run: RunWithUnfinished, rows: Array) -> dict[str, PackedColumn]:
     """Pack the arguments and annotations of task runs, as indices in lists of distinct texts.
 
     Parameters
@@ -63,7 +63,7 @@ def _packed(name: str, codes: Array, names: list[str]) -> dict[str, PackedColumn
 MOST_FAILURES, LINES, LONGEST_FAILURE = 500, 60, 200
 
 
-def failure_facts(run: Run, full_run: Run, rows: Array) -> dict[str, dict[str, str]]:
+def failure_facts(run: Run, full_run: RunWithUnfinished, rows: Array) -> dict[str, dict[str, str]]:
     """Return texts about failures: ``tracebacks``, and ``exits`` (how worker processes ended).
 
     Both are dicts by row of the page (as a string).
@@ -98,7 +98,7 @@ def _cut(text: str) -> str:
     return "\n".join(elide(line, LONGEST_FAILURE) for line in lines[-LINES:])
 
 
-def _exits(run: Run, full_run: Run, rows: Array) -> dict[str, str]:
+def _exits(run: Run, full_run: RunWithUnfinished, rows: Array) -> dict[str, str]:
     """Return how the worker process of each unfinished task run ended, by row of the page.
 
     Task runs for which this is unknown are left out.
@@ -114,7 +114,7 @@ def _exits(run: Run, full_run: Run, rows: Array) -> dict[str, str]:
 MOST_LOGS, LONGEST_LOG = 2000, 300
 
 
-def log_facts(run: Run, rows: Array) -> dict[str, list[list[str]]]:
+def log_facts(run: RunWithUnfinished, rows: Array) -> dict[str, list[list[str]]]:
     """Return the first log records of the run, by row of the page (as a string).
 
     Each record is a list of its level, message, exception and line.

@@ -55,7 +55,7 @@ def _line_data(
     run
         The trace.
     rows
-        For each row of the page, its row in the tasks of `run.whole`.
+        For each row of the page, its row in the tasks of `run.with_unfinished`.
     stacks, functions, parts
         Stacks, functions and times of the samples of tasks. See `samples_of` and `parts_of`.
 
@@ -90,7 +90,7 @@ def _of_runs(
     Task runs with fewer samples are left out. `lines` has the line of each sample. `used` maps
     lines to indices in the page's list of lines. Lines that are not yet in `used` are added to it.
     """
-    tasks = run.whole.tasks
+    tasks = run.with_unfinished.tasks
     place = np.full(len(tasks) + 1, -1, dtype=np.int64)
     place[rows] = np.arange(len(rows))
     of_page = place[run_of_samples(run)] if len(lines) else lines
@@ -125,7 +125,7 @@ def _of_functions(
     spent = split(parts.summed(codes, len(pairs)))
     of_function, of_line = np.divmod(pairs, count)
     amounts, order = amounts_of(spent), np.argsort(-spent.seconds, kind="stable")
-    tasks = run.whole.tasks
+    tasks = run.with_unfinished.tasks
     names = list(map(str, tasks["function"].cat.categories))
     listed: dict[str, list[list[float | None]]] = {}
     for pair in order.tolist():
@@ -162,7 +162,7 @@ def flame_columns(run: Run, rows: Array) -> tuple[dict[str, PackedColumn], dict[
     run
         The trace.
     rows
-        For each row of the page, its row in the tasks of `run.whole`.
+        For each row of the page, its row in the tasks of `run.with_unfinished`.
 
     Returns
     -------
@@ -218,7 +218,7 @@ def _of_tasks(
     Return the stacks and the seconds of the merged samples. Also return, for each view, the code of
     each merged sample's group, and the names of the groups.
     """
-    tasks, runs = run.whole.tasks, run_of_samples(run)
+    tasks, runs = run.with_unfinished.tasks, run_of_samples(run)
     groups: dict[str, tuple[Array, list[str]]] = {}
     if "function" in tasks:
         groups["function"] = functions - 1, list(map(str, tasks["function"].cat.categories))

@@ -21,7 +21,7 @@ from dasfprof.analysis.model.thread_time import (
     busy_seconds,
     unspill_seconds,
 )
-from dasfprof.analysis.run import Run
+from dasfprof.analysis.run import Run, RunWithUnfinished
 from dasfprof.database.columns import Array
 from dasfprof.report.formats.tracks import ThreadTracks, busy_until
 from dasfprof.report.page.document import PackedColumn, offsets, pack_integers, scaled, seconds
@@ -46,14 +46,8 @@ _ELSEWHERE_FACTS = {
 }
 
 
-def known_threads(run: Run) -> Array:
-    """Return the number of threads of each named worker, or 0 if the worker never joined.
-
-    Parameters
-    ----------
-    run
-        A trace with its unfinished task runs.
-    """
+def known_threads(run: RunWithUnfinished) -> Array:
+    """Return the number of threads of each named worker, or 0 if the worker never joined."""
     named = run.named
     lives = run.lives
     threads = np.zeros(len(named), dtype=np.int64)
@@ -126,14 +120,14 @@ def _fitted(
 
 
 def gap_columns(
-    run: Run, tracks: ThreadTracks, around: Around, spans: tuple[Array, Array]
+    run: RunWithUnfinished, tracks: ThreadTracks, around: Around, spans: tuple[Array, Array]
 ) -> tuple[dict[str, PackedColumn], dict[str, Any]]:
     """Pack the categories of idle threads over time, which is divided into cells (see `IdleCells`).
 
     Parameters
     ----------
     run
-        The trace, with its unfinished task runs.
+        The run.
     tracks
         The tracks of the page.
     around, spans

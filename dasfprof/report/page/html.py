@@ -80,7 +80,7 @@ def _data(analyser: Analyser, title: str) -> tuple[dict[str, Any], dict[str, Pac
     Columns that the page needs first come first.
     """
     trace = analyser.run
-    full_run = trace.whole
+    full_run = trace.with_unfinished
     # NumPy releases the GIL, so a second thread saves a third of the time.
     with ThreadPoolExecutor(1, "dasfprof-report") as pool:
         run_facts = pool.submit(_run_facts, analyser)
@@ -166,7 +166,7 @@ def _notes(analyser: Analyser, timeline: TimelineData) -> list[str]:
             "To stay small enough for a browser, the page has only the first 16 digits of the "
             "hashes in keys, and times of statuses in steps of 1/256 of their mean."
         )
-    timeless = len(analyser.run.whole.tasks) - len(timeline.rows)
+    timeless = len(analyser.run.with_unfinished.tasks) - len(timeline.rows)
     if timeless:
         count = count_of(timeless, "task run")
         notes.append(f"{count} without a recorded time: not in the timeline.")
@@ -286,7 +286,7 @@ def _compared_tables(comparison: Comparison) -> list[tuple[str, str, pd.DataFram
 
 def _timeline(run: Run) -> tuple[dict[str, PackedColumn], dict[str, Any]]:
     """Return the columns and the facts of a run's timeline."""
-    data = TimelineData.of(run.whole)
+    data = TimelineData.of(run.with_unfinished)
     path, path_facts = path_columns(run, data.rows)
     columns = {**in_group("path", path), **data.columns}
     drawn = {name: column for name, column in columns.items() if name.startswith(_DRAWN)}

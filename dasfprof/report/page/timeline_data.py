@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 from dasfprof.analysis.model.steps import has_lines, has_steps, line_groups, step_groups
-from dasfprof.analysis.run import Run
+from dasfprof.analysis.run import Run, RunWithUnfinished
 from dasfprof.analysis.run.open_runs import OPEN_STATES
 from dasfprof.analysis.tables.task_status import MEANINGS, NEXT_STEPS
 from dasfprof.analysis.trace.keys import KeyTable
@@ -65,7 +65,7 @@ class TimelineData:
     rows: Array
 
     @classmethod
-    def of(cls, run: Run) -> TimelineData:
+    def of(cls, run: RunWithUnfinished) -> TimelineData:
         """Return the data of a run."""
         tasks = run.tasks
         statuses = run.statuses
