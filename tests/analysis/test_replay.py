@@ -203,8 +203,8 @@ def test_workers_that_come_and_go() -> None:
     assert replay.cluster.most_workers == 2
     assert replay.cluster.with_workers(4).joined.tolist() == [0, 0, 5, 5, 0, 0]
     outcome = replay.outcome()
-    assert (outcome.begun[outcome.worker == 1] >= 5).all()
-    assert (outcome.begun[outcome.worker == 2] == 0).all()
+    assert (outcome.executing[outcome.worker == 1] >= 5).all()
+    assert (outcome.executing[outcome.worker == 2] == 0).all()
 
 
 def test_scaling_by_hand() -> None:
@@ -398,7 +398,7 @@ class PlainSchedule:
 def assert_reproduced(seed: int) -> None:
     made = PlainSchedule(seed, most_workers=1)
     outcome = replay_of(made.trace()).outcome()
-    assert outcome.begun.tolist() == pytest.approx(made.starts)
+    assert outcome.executing.tolist() == pytest.approx(made.starts)
     assert outcome.known.tolist() == pytest.approx(made.ends)
 
 
@@ -410,14 +410,14 @@ def assert_bounded(seed: int) -> None:
         cluster = replay.cluster.with_workers(workers)
         outcome, again = (replay.outcome(cluster=cluster) for _ in range(2))
         assert outcome.known.tolist() == again.known.tolist()
-        ends = outcome.begun + np.array(made.durations)
+        ends = outcome.executing + np.array(made.durations)
         assert (outcome.known >= ends - 1e-9).all()
         for number, inputs in enumerate(made.inputs):
-            assert all(outcome.known[one] <= outcome.begun[number] + 1e-9 for one in inputs)
+            assert all(outcome.known[one] <= outcome.executing[number] + 1e-9 for one in inputs)
         for worker, threads in enumerate(cluster.threads.tolist()):
             own = np.flatnonzero(outcome.worker == worker)
-            for begin in outcome.begun[own]:
-                at_once = (outcome.begun[own] <= begin + 1e-9) & (ends[own] > begin + 1e-9)
+            for begin in outcome.executing[own]:
+                at_once = (outcome.executing[own] <= begin + 1e-9) & (ends[own] > begin + 1e-9)
                 assert at_once.sum() <= threads
         work = sum(made.durations) / cluster.threads.sum()
         assert outcome.wall >= max(work, made.chain()) - 1e-9
@@ -441,8 +441,8 @@ def test_whatever_the_times_nothing_is_negative(
         for cluster in (replay.cluster, replay.cluster.with_workers(3)):
             outcome = replay.outcome(cluster=cluster)
             assert np.isfinite(outcome.known).all()
-            assert (outcome.begun >= 0).all()
-            assert (outcome.known >= outcome.begun).all()
+            assert (outcome.executing >= 0).all()
+            assert (outcome.known >= outcome.executing).all()
     tables = [analyser.what_if(workers=3, spill=False), analyser.scaling([1, 3])]
     for table in tables:
         told = table[table.columns.intersection(["Predicted (s)", "Wall Time (s)"])].to_numpy()
@@ -532,8 +532,8 @@ def test_messages_take_what_has_gathered() -> None:
     outcome = replay_of(with_transfers(trace, (10, 1.0), (200e6, 3.0))).outcome()
 
     # 1 s and 1 MB; 1 s and 50 MB; 1 s and the last 10 MB.
-    assert outcome.begun[-2] == pytest.approx(2 + 1.01)
-    assert outcome.begun[-1] == pytest.approx(2 + 1.01 + 1.5 + 1.1)
+    assert outcome.executing[-2] == pytest.approx(2 + 1.01)
+    assert outcome.executing[-1] == pytest.approx(2 + 1.01 + 1.5 + 1.1)
 
 
 @pytest.mark.parametrize("queued", [True, False])

@@ -85,7 +85,7 @@ def missing_secede(run: RunFigures) -> Iterator[Finding]:
     """Find tasks that occupy threads while they wait for other tasks, which need these threads."""
     waited = run.functions.sum(np.clip(run.working - run.cpu, 0.0, None))
     times, count = run.slots.times, len(run.trace.tasks)
-    begun, runnable = times.executing[:count], times.runnable[:count]
+    executing, runnable = times.executing[:count], times.runnable[:count]
     for code in np.argsort(-waited, kind="stable").tolist():
         if run.share(float(waited[code])) < _WAITED:
             return
@@ -94,9 +94,9 @@ def missing_secede(run: RunFigures) -> Iterator[Finding]:
         waited_for_others = stands * float(run.working[rows].sum())
         # Seconds in which other task runs were runnable but lacked a thread while `rows` were
         # running.
-        others = np.setdiff1d(np.arange(len(begun)), rows)
-        span = float(begun[rows].min()), float(run.slots.end[rows].max())
-        waited_for = np.clip(begun[others], *span) - np.clip(runnable[others], *span)
+        others = np.setdiff1d(np.arange(count), rows)
+        span = float(executing[rows].min()), float(run.slots.end[rows].max())
+        waited_for = np.clip(executing[others], *span) - np.clip(runnable[others], *span)
         queued = float(np.nan_to_num(np.clip(waited_for, 0.0, None)).sum())
         if (
             stands < _STANDS

@@ -143,7 +143,7 @@ def _recorded(run: RunWithUnfinished, origins: dict[str, Array], ended: int) -> 
     """
     tasks = run.tasks
     executing, start = tasks["executing"].to_numpy(), tasks["start"].to_numpy()
-    begun = np.where(np.isfinite(executing), executing, start)
+    start = np.where(np.isfinite(executing), executing, start)
     length = tasks["duration"].to_numpy()
     elapsed = tasks["done"].to_numpy() - executing
     # If a clock was set back, the attempt would seem shorter than its function.
@@ -156,7 +156,7 @@ def _recorded(run: RunWithUnfinished, origins: dict[str, Array], ended: int) -> 
         "worker_id": tasks["worker_id"].to_numpy(),
         "function": tasks["function"].cat.codes.to_numpy(),
         **origins,
-        "start": begun,
+        "start": start,
         "elapsed": elapsed,
         "run": length,
         "cpu": tasks["cpu"].to_numpy(dtype=float),

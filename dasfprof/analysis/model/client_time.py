@@ -77,16 +77,16 @@ def find_first_task(run: Run) -> FirstTask | None:
 
     The result is None if there is no task, or if recording began after the first task.
     """
-    times, begun = run.graphs["time"].to_numpy(dtype=float), run.slots.times.executing
-    if not np.isfinite(times).any() or not len(begun):
+    times, executing = run.graphs["time"].to_numpy(dtype=float), run.slots.times.executing
+    if not np.isfinite(times).any() or not len(executing):
         return None
     graph = row_of(run.graphs, int(np.nanargmin(times)))
-    known, begun = float(graph["time"]), run.begin + begun
-    if not begun.min() >= known - _BEFORE:
+    known, executing = float(graph["time"]), run.begin + executing
+    if not executing.min() >= known - _BEFORE:
         return None
     joined = run.workers["joined"].to_numpy(dtype=float)
     there = max(float(np.nanmin(joined)), known) if np.isfinite(joined).any() else known
-    first = max(float(begun.min()), there)
+    first = max(float(executing.min()), there)
     stages = dict.fromkeys(Stage, np.nan)
     begin = _of_the_client(run, graph, stages)
     stages[Stage.WORKERS], stages[Stage.STARTING] = there - known, first - there

@@ -58,14 +58,14 @@ def read_of_runs(run: Run, samples: pd.DataFrame) -> RunMemory:
     seen = (tasks["source"] == "worker").to_numpy() & np.isfinite(stops)
     of_run = np.where(seen, processes[tasks["worker_id"].to_numpy()], -1)
     # Unfinished task runs, and task runs of unknown times, may have run in the process at any time.
-    begun, of_begun = run.under_way["since"].to_numpy(dtype=float), run.under_way["worker_id"]
-    begun = np.where(np.isfinite(begun), begun, -np.inf)
-    of_begun = processes[of_begun.to_numpy(dtype=np.int64)]
+    since, since_of = run.under_way["since"].to_numpy(dtype=float), run.under_way["worker_id"]
+    since = np.where(np.isfinite(since), since, -np.inf)
+    since_of = processes[since_of.to_numpy(dtype=np.int64)]
     for process in np.unique(of_sample):
         rows, selected = np.flatnonzero(of_run == process), of_sample == process
         if not len(rows):
             continue
-        alone, idle_since = _alone(starts[rows], stops[rows], begun[of_begun == process])
+        alone, idle_since = _alone(starts[rows], stops[rows], since[since_of == process])
         first = np.searchsorted(times[selected], starts[rows])
         end = np.searchsorted(times[selected], stops[rows], side="right")
         highest = held.highest[rows] = _maxima(memory[selected], first, end)

@@ -165,7 +165,7 @@ def longest_chain(inputs: ReplayInputs, held: Array) -> float:
     these, because it is unknown which of them would finish first.
     """
     submissions = inputs.submissions
-    order = np.lexsort((inputs.begun, inputs.graph))
+    order = np.lexsort((inputs.start_order, inputs.graph))
     offsets, used = inputs.input_offsets.tolist(), inputs.inputs.tolist()
     seconds = (held + inputs.seceded).tolist()
     reported = submissions.reported.tolist()

@@ -42,7 +42,7 @@ class ReplayInputs:
     input_offsets: Array
     inputs: Array
     #: Position of each task run in the order of starts, and in the order of Dask's priorities.
-    begun: Array
+    start_order: Array
     priority: Array
     #: Number of tasks that the task group had when the task run arrived. It is 0 if the task group
     #: depends on so many other tasks that Dask cannot call it root-ish.
@@ -64,8 +64,8 @@ class ReplayInputs:
 def replay_inputs(run: Run, slots: TaskSlots, lives: WorkerLives) -> ReplayInputs:
     """Return the inputs for replays of a run."""
     times, count = slots.times, len(slots.worker)
-    begun = np.argsort(np.lexsort((times.known, times.executing)))
-    offsets, inputs = _input_rows(run, begun)
+    start_order = np.argsort(np.lexsort((times.known, times.executing)))
+    offsets, inputs = _input_rows(run, start_order)
     graph, submissions = find_submissions(run, times, int(lives.threads.sum()))
     groups = _groups(run)
     root_sizes = _root_group_sizes(groups, graph, offsets, inputs)
@@ -86,8 +86,8 @@ def replay_inputs(run: Run, slots: TaskSlots, lives: WorkerLives) -> ReplayInput
         functions=slots.functions,
         input_offsets=offsets,
         inputs=inputs,
-        begun=begun,
-        priority=_priorities(run, begun),
+        start_order=start_order,
+        priority=_priorities(run, start_order),
         root_group_size=root_sizes,
         group=groups,
         graph=graph,
@@ -120,7 +120,7 @@ def inputs_before_a_run(
         functions=functions,
         input_offsets=offsets,
         inputs=inputs,
-        begun=priority,
+        start_order=priority,
         priority=priority,
         root_group_size=_root_group_sizes(layer, graph, offsets, inputs),
         group=layer,
@@ -143,32 +143,32 @@ def takers_of(inputs: ReplayInputs, priority: Array) -> tuple[list[int], list[in
     return offsets.tolist(), takers[order].tolist()
 
 
-def _input_rows(run: Run, begun: Array) -> tuple[Array, Array]:
+def _input_rows(run: Run, start_order: Array) -> tuple[Array, Array]:
     """Return the task runs for which each task run waits, as ``offsets, rows``.
 
     Task run ``i`` waits for ``rows[offsets[i]:offsets[i + 1]]``. These are the task runs that made
     its inputs, and the previous run of the same key.
     """
-    count = len(begun)
+    count = len(start_order)
     rows, inputs = dependency_rows(run)
     key_ids = run.of_slots("key_id")
-    order = np.lexsort((begun, key_ids))
+    order = np.lexsort((start_order, key_ids))
     again = np.flatnonzero(key_ids[order[1:]] == key_ids[order[:-1]])
     rows, inputs = np.append(rows, order[again + 1]), np.append(inputs, order[again])
-    right = begun[inputs] < begun[rows]
+    right = start_order[inputs] < start_order[rows]
     rows, inputs = rows[right], inputs[right]
     pairs = distinct(rows.astype(np.int64) * count + inputs) if count else rows
     rows, inputs = np.divmod(pairs, max(count, 1))
     return np.searchsorted(rows, np.arange(count + 1)), inputs
 
 
-def _priorities(run: Run, begun: Array) -> Array:
+def _priorities(run: Run, start_order: Array) -> Array:
     """Return the rank of each task run by Dask's priorities, or by start if these are unknown."""
     names = ("priority_order", "priority_generation", "priority_user")
     keys = [run.tasks[name].to_numpy(dtype=float) for name in names if name in run.tasks]
-    if len(run.tasks) < len(begun) or np.isnan(keys).any():
-        return begun
-    return np.argsort(np.lexsort([begun, *keys]))
+    if len(run.tasks) < len(start_order) or np.isnan(keys).any():
+        return start_order
+    return np.argsort(np.lexsort([start_order, *keys]))
 
 
 def _root_group_sizes(groups: Array, graph: Array, offsets: Array, inputs: Array) -> Array:

@@ -211,7 +211,7 @@ class _Residents:
     def peaks(self, outcome: Outcome, held: Array) -> tuple[float, float]:
         """Return the peak of results, and of a process, on the fullest worker of a replay."""
         inputs = self.replay.inputs
-        done = outcome.begun + held + inputs.seceded
+        done = outcome.executing + held + inputs.seceded
         goes = self._goes(outcome, done)
         size = np.where(self.never, 0.0, inputs.size)
         copied, at, since = _copies(inputs, outcome)
@@ -222,7 +222,7 @@ class _Residents:
         results, *_ = _peak_at(worker, begin, end, sizes)
         process, *_ = _peak_at(
             np.concatenate([worker, outcome.worker]),
-            np.concatenate([begin, outcome.begun]),
+            np.concatenate([begin, outcome.executing]),
             np.concatenate([end, done]),
             np.concatenate([sizes, self.rise]),
         )
@@ -253,11 +253,11 @@ def _copies(inputs: ReplayInputs, outcome: Outcome) -> tuple[Array, Array, Array
     takers = np.repeat(np.arange(len(inputs)), np.diff(inputs.input_offsets))
     elsewhere = outcome.worker[takers] != outcome.worker[inputs.inputs]
     used, takers = inputs.inputs[elsewhere], takers[elsewhere]
-    order = np.argsort(outcome.begun[takers], kind="stable")
+    order = np.argsort(outcome.executing[takers], kind="stable")
     used, takers = used[order], takers[order]
     pairs = used.astype(np.int64) * (int(outcome.worker.max(initial=0)) + 1)
     _, first = np.unique(pairs + outcome.worker[takers], return_index=True)
-    return used[first], outcome.worker[takers[first]], outcome.begun[takers[first]]
+    return used[first], outcome.worker[takers[first]], outcome.executing[takers[first]]
 
 
 def _peak_at(worker: Array, begin: Array, end: Array, size: Array) -> tuple[float, int, float]:
@@ -347,7 +347,7 @@ def _results_at_peak(
 
     The layer is given by its index.
     """
-    done = outcome.begun + held
+    done = outcome.executing + held
     goes = np.where(wanted, outcome.wall + 1.0, _last_needed(inputs, outcome.known))
     copied, at, since = _copies(inputs, outcome)
     rows = np.append(np.arange(len(inputs)), copied)

@@ -123,7 +123,7 @@ class Outcome:
     """The result of a replay. Each array has one value per task run."""
 
     #: Time at which a thread took the task run. Then time at which the scheduler knew its end.
-    begun: Array
+    executing: Array
     known: Array
     #: Worker on which the task run was executed.
     worker: Array
@@ -174,7 +174,7 @@ class Simulation:
         self._ready: list[list[int]] = [[] for _ in self._free]
         self._starting = [False] * len(self._free)
         #: Start of each task run. It is -1 until a thread takes the task run.
-        self._begun = [-1.0] * count
+        self._executing = [-1.0] * count
         self._known = [0.0] * count
         self._scheduler_free = 0.0
         submissions = inputs.submissions
@@ -214,7 +214,7 @@ class Simulation:
             now, kind, place = pop(events)
             handlers[kind](now, place)
         placed = np.array(self._placement.worker, dtype=np.int64)
-        return Outcome(np.array(self._begun), np.array(self._known), placed)
+        return Outcome(np.array(self._executing), np.array(self._known), placed)
 
     def _push(self, time: float, kind: int, place: int) -> None:
         heappush(self._events, (time, kind, place))
@@ -340,7 +340,7 @@ class Simulation:
             row = self._by_rank[heappop(ready)]
             self._waiting -= 1
             self._free[worker] -= 1
-            self._begun[row] = now
+            self._executing[row] = now
             heappush(self._events, (now + self._held[row], _ENDED, row))
         if ready:
             self._balance_soon(now)
