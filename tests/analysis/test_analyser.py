@@ -125,7 +125,7 @@ def test_progress_is_shown_where_it_is_wanted(
     assert shown(True) == "", "there is nothing to wait for"
     monkeypatch.setattr("dasfprof.analysis.trace.progress._DELAY", 0.0)
     assert "Reading traces:" in shown(True)
-    assert "[task_bottleneck]" in shown(True)
+    assert "Creating annotated task graph" in shown(True)
     assert shown(False) == ""
     monkeypatch.delitem(sys.modules, "ipykernel", raising=False)  # as tests of notebooks leave it
     assert shown(None) == ""  # nobody watches

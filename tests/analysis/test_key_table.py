@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import pickle
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from dask.utils import key_split
 from examples import examples
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from dasfprof.analysis.tables.columns import KeyTexts
 from dasfprof.analysis.trace import keys as key_table
 from dasfprof.analysis.trace.keys import GrowingColumn, KeyCollector, split_keys
 
@@ -108,6 +111,38 @@ def test_blocks_of_collections_are_numbered_as_in_a_dict(pairs: list[tuple[int, 
 
     numbers: dict[Any, int] = {}
     assert ids.tolist() == [numbers.setdefault(key, len(numbers)) for key in keys]
+
+
+def test_a_column_of_key_texts_acts_as_a_column_of_texts() -> None:
+    keys = [("sum-1", n % 5) for n in range(12)] + [f"inc-{'0f' * 16}", "x"]
+    table, ids = table_of(keys)
+    lazy = pd.Series(KeyTexts(table.texts, ids), name="key")
+    plain = pd.Series([str(key) for key in keys], dtype=object, name="key")
+
+    assert lazy.memory_usage(index=False) < plain.memory_usage(index=False)
+    assert lazy.tolist() == plain.tolist()
+    assert lazy[5] == plain[5]
+    assert lazy[3:9].astype(object).tolist() == plain[3:9].tolist()
+    assert (lazy == "('sum-1', 3)").tolist() == (plain == "('sum-1', 3)").tolist()
+    assert lazy.str.len().tolist() == plain.str.len().tolist()
+    assert lazy.isin(["x"]).tolist() == plain.isin(["x"]).tolist()
+    assert lazy.value_counts().to_dict() == plain.value_counts().to_dict()
+    assert lazy.sort_values().tolist() == plain.sort_values().tolist()
+    assert lazy.unique().tolist() == plain.unique().tolist()
+    assert lazy.reindex([13, 14]).isna().tolist() == [False, True]
+    assert lazy.reindex([14, 13]).fillna("none").tolist() == ["none", "x"]
+    both, other = pd.DataFrame({"lazy": lazy, "plain": plain}), table_of(["y-1"])
+    assert (both.groupby("lazy").size().to_numpy() == both.groupby("plain").size()).all()
+    assert both.merge(both, left_on="lazy", right_on="plain").shape[0] == 32
+    assert both[["lazy"]].to_csv() == both[["plain"]].rename(columns={"plain": "lazy"}).to_csv()
+    more = pd.concat([lazy, pd.Series(KeyTexts(other[0].texts, other[1]))])
+    assert more.tolist() == [*plain, "y-1"]
+    assert pickle.loads(pickle.dumps(more)).tolist() == more.tolist()
+    assert pickle.loads(pickle.dumps(lazy)).tolist() == plain.tolist()
+    lazy[3] = "mine"
+    lazy[4] = np.nan
+    assert lazy.tolist()[:4] == [*plain[:3], "mine"]
+    assert lazy.isna().sum() == 1
 
 
 def test_a_column_of_one_value_takes_its_memory_once() -> None:

@@ -15,20 +15,20 @@ from dasfprof.analysis.run import Run
 from dasfprof.analysis.run.workers import NamedWorkers
 from dasfprof.analysis.tables.columns import (
     LISTED,
+    KeyTexts,
     first_rows,
     folded,
     origin_columns,
     running_columns,
+    text,
 )
 from dasfprof.analysis.tables.questions import InParts, question
 from dasfprof.analysis.trace.columns import make_categorical
-from dasfprof.analysis.trace.progress import track
 from dasfprof.database.columns import Array
 
 _SHARE = "Percentage of total time (%)"
-#: Number of keys that are converted to text for each step of the progress bar.
-_CHUNK = 100_000
-#: Threshold (rows): if a table has more rows, repeated texts are stored as categories.
+#: Threshold (rows): if a table has more rows, repeated texts are stored as categories, and texts of
+#: keys are created when they are needed.
 _LARGE = 1_000_000
 
 
@@ -47,7 +47,7 @@ def _part(run: Run) -> Partial:
     groups = Groups(workers.numbers(tasks), len(workers))
     seconds = {"duration": tasks["duration"].to_numpy()}
     sums = GroupSums.by_name(list(workers.places), groups, seconds)
-    return _table(run, order, np.ones(len(workers)), progress=False), len(tasks), sums
+    return _table(run, order, np.ones(len(workers))), len(tasks), sums
 
 
 def _folded(*parts: Partial) -> Partial:
@@ -80,7 +80,7 @@ def _in_order(table: pd.DataFrame) -> Array:
     in_parts=InParts(_part, _combined, _folded),
     expendable=("Waiting for storage (s)", "Run ID", "Function", "State", "Start (s)"),
 )
-def per_task_bottleneck(run: Run, *, progress: bool = False) -> pd.DataFrame:
+def per_task_bottleneck(run: Run) -> pd.DataFrame:
     """List the task runs, sorted by duration in descending order.
 
     Returns
@@ -104,14 +104,14 @@ def per_task_bottleneck(run: Run, *, progress: bool = False) -> pd.DataFrame:
         - ``CPU (s)``, ``Waiting for CPU (s)``, ``Waiting for storage (s)``, ``Blocked (s)``: see
           `per_function_bottleneck`. NA if not recorded, as for coroutines
 
-        If there are more than a million rows, repeated texts are categories, and columns that
-        contain only NA are read-only.
+        If there are more than a million rows, repeated texts are categories, texts of keys are
+        created when they are read, and columns that contain only NA are read-only.
     """
     run = run.with_unfinished
     workers, tasks = run.named, run.tasks
     groups = Groups(workers.numbers(tasks), len(workers))
     of_worker = groups.sum(tasks["duration"].to_numpy())
-    return _table(run, _order(workers, tasks), of_worker, progress=progress)
+    return _table(run, _order(workers, tasks), of_worker)
 
 
 def _order(workers: NamedWorkers, tasks: pd.DataFrame) -> Array:
@@ -128,7 +128,7 @@ def _order(workers: NamedWorkers, tasks: pd.DataFrame) -> Array:
     return order
 
 
-def _table(run: Run, order: Array, of_worker: Array, *, progress: bool) -> pd.DataFrame:
+def _table(run: Run, order: Array, of_worker: Array) -> pd.DataFrame:
     """Return the table of task runs in a given order.
 
     `of_worker` has the seconds of each worker.
@@ -136,6 +136,7 @@ def _table(run: Run, order: Array, of_worker: Array, *, progress: bool) -> pd.Da
     workers, tasks = run.named, run.tasks
     of_task = workers.numbers(tasks)[order]
     duration = tasks["duration"].to_numpy()[order]
+    keys, key_ids = run.keys, tasks["key_id"].to_numpy()[order]
     gpus = gpu_samples(run)
     large = len(order) > _LARGE
 
@@ -149,7 +150,7 @@ def _table(run: Run, order: Array, of_worker: Array, *, progress: bool) -> pd.Da
         {
             "Host": texts(of_task, workers.hosts),
             "GPU": gpus.indices()[of_task],
-            "Task Key": _key_texts(run, tasks["key_id"].to_numpy()[order], progress),
+            "Task Key": KeyTexts(keys.texts, key_ids) if large else text(keys.texts(key_ids)),
             "Duration (s)": duration,
             _SHARE: ratio(duration, of_worker[of_task]) * 100,
             "Memory usage (Mb)": tasks["size"].to_numpy(dtype=float)[order] / 1e6,
@@ -186,21 +187,6 @@ def _gpu_columns(gpus: GpuSamples, tasks: pd.DataFrame, order: Array) -> dict[st
         "Mean GPU Utilization (%)": means["gpu_utilization"][order],
         "Mean GPU Memory Used (GB)": means["gpu_memory_used"][order] / 1e9,
     }
-
-
-def _key_texts(run: Run, key_ids: Array, progress: bool) -> pd.Series:
-    texts = np.empty(len(key_ids), dtype=object)
-    starts = range(0, len(key_ids), _CHUNK)
-    bar = track(
-        starts,
-        "[task_bottleneck] Creating dataframe",
-        shown=progress,
-        total=len(starts),
-        unit="chunk",
-    )
-    for start in bar:
-        texts[start : start + _CHUNK] = run.keys.texts(key_ids[start : start + _CHUNK])
-    return pd.Series(texts, dtype=object, copy=False)
 
 
 def _coded(column: pd.Series, order: Array) -> tuple[Array, Array]:
