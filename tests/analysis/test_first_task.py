@@ -114,6 +114,7 @@ def test_a_start_of_under_a_tenth_of_a_second_is_not_told(tmp_path: Path) -> Non
 def test_delayed_goes_over_the_items_of_a_dict(tmp_path: Path, is_traversed: bool) -> None:
     """By 20 samples of 0.1 s each before the first graph is there."""
     run = plan(turns=1, graphs_sent=[{**SENT, "start": 2.9, "at": 2.95, "optimising": 0.0}])
+    run.sent_values = [{"kind": "argument", "name": "load", "size": 1_000_000, "tasks": 32}]
     name = "unpack_collections" if is_traversed else "tokenize"
     frames = [("main", "/mine.py", 7), (name, "/x/site-packages/dask/delayed.py", 100)]
     facts = {"phase": "building", "activity": "running", "interval": 0.1, "cpu": 0.1}
@@ -133,6 +134,8 @@ def test_delayed_goes_over_the_items_of_a_dict(tmp_path: Path, is_traversed: boo
     assert stake == pytest.approx(2.0) if is_traversed else np.isnan(stake)
     advised = "traverse=False), before the calls that share them" in late["Suggestion"]
     assert advised == is_traversed
+    # Wrapped values are embedded in one task, which leaves nothing to scatter.
+    assert ("client.scatter()" in late["Suggestion"]) != is_traversed
     assert ("Most of this time is spent at /mine.py:7 main." in late["Suggestion"]) == is_traversed
 
 

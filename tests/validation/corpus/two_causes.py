@@ -27,7 +27,7 @@ CAUSES = {
     "blocks_in_loop": {"persist": "recomputation", "columns": "dominant-function"},
     "csv_files": {"parser": "row-wise", "tasks": "large-gathers"},
     "csv_in_blocks": {"blocks": "tasks-too-small", "columns": "row-wise"},
-    "delayed_chain": {"tree": "serial-chain", "scatter": "slow-startup"},
+    "delayed_chain": {"tree": "serial-chain", "wrap": "slow-startup"},
     "delayed_in_loop": {"together": "sequential-submission", "scatter": "large-objects-in-graph"},
     "events_of_json": {"blocks": "too-few-tasks", "dates": "row-wise"},
     "futures_of_items": {"batches": "tasks-too-small", "together": "repeated-gathers"},

@@ -1,4 +1,4 @@
-"""dask.delayed: results added up one after another (tree), with a dict sent each time (scatter)."""
+"""dask.delayed: results added up one after another (tree), with a dict sent each time (wrap)."""
 
 import sys
 
@@ -25,8 +25,8 @@ def combine(left, right):
 
 if __name__ == "__main__":
     names = {number: str(number) for number in range(60_000)}
-    with Client(n_workers=2, threads_per_worker=1, dashboard_address=":0") as client:
-        given = client.scatter([names], broadcast=True)[0] if "scatter" in REMEDIES else names
+    with Client(n_workers=2, threads_per_worker=1, dashboard_address=":0"):
+        given = dask.delayed(names, traverse=False) if "wrap" in REMEDIES else names
         parts = [load(number, given) for number in range(32)]
         if "tree" in REMEDIES:
             while len(parts) > 1:
