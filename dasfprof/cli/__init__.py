@@ -2,4 +2,4 @@
 
 
 class ScriptInterrupted(SystemExit):
-    """Ctrl-C ended the script, and its traceback was printed."""
+    """Ctrl-C ended the user's script. The script's traceback has already been printed."""

@@ -31,7 +31,7 @@ _LATEST = 1e15
 
 @dataclass
 class FileContents:
-    """Contents of one file."""
+    """The header of one file, the numbers of its events, and the state of the file."""
 
     path: Path
     size: int
@@ -62,7 +62,10 @@ class FileContents:
         return self.state == Writer.ALIVE.value
 
     def fact(self, *names: str) -> Any:
-        """Return an entry of the header, or of a map in the header, or None if there is none."""
+        """Return an entry of the header, or None if it does not exist.
+
+        Several `names` are the path to an entry of a map within the header.
+        """
         value: Any = self.header
         for name in names:
             value = value.get(name) if isinstance(value, dict) else None

@@ -192,7 +192,7 @@ def _print_notes(notes: list[Note], without_files: list[str]) -> None:
 
 
 def _without_files(analyser: TraceAnalyser) -> list[str]:
-    """Return the addresses of workers that only the scheduler's file names."""
+    """Return the addresses of workers that are known only from the scheduler's file."""
     workers = analyser.in_memory.workers
     named = zip(workers["worker"], workers["address"], strict=True)
     return sorted(str(address) for label, address in named if address and label == address)

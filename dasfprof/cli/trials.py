@@ -88,7 +88,10 @@ def program_runs(options: dict[str, Any]) -> Iterator[ProgramRuns]:
 
 
 def colour_of(kind: str, others: dict[str, str]) -> str:
-    """Return the colour in which a verdict is printed. `others` maps more verdicts to colours."""
+    """Return the colour in which a verdict is printed, given its kind.
+
+    `others` has the colours of the kinds that only one of the two commands has.
+    """
     return {"no result": "red", "results differ": "red", **others}.get(kind, "yellow")
 
 

@@ -129,7 +129,7 @@ def try_(
 def _tried(
     trials: Trials, change: dict[str, Value] | None, patch: Path | None, other: Path | None
 ) -> list[Trial]:
-    """Test settings, together with other code if it is given. Return the results."""
+    """Test a change of settings, of code, or of both. Return the resulting trials."""
     from dasfprof.analysis.comparison.trial import Trial
     from dasfprof.handles.trial.code import with_patch
 

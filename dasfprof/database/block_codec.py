@@ -23,9 +23,9 @@ from dasfprof.schema.events import EVENT_CLASSES, Event, Schema
 
 
 class Columns:
-    """Rows that are stored as columns.
+    """Rows of a schema, stored as one sequence per column.
 
-    This avoids a tuple per row, which the garbage collector would have to track.
+    If each row were a tuple, the garbage collector would have to track all of these tuples.
 
     Parameters
     ----------
@@ -79,9 +79,9 @@ class BlockEncoder:
     ) -> list[Exception]:
         """Add rows, and return the errors of rows that could not be added.
 
-        `sequence` contains the position of each row among all events of the file. Rows that a codec
-        cannot represent are left out. `pause` is called after each column, to let other threads
-        run.
+        `sequence` contains the position of each row among all events of the file. A row is left out
+        if it contains a value that the codec of its column cannot represent. `pause` is called
+        after each column, to let other threads run.
         """
         converted = []
         try:
@@ -152,7 +152,7 @@ class BlockEncoder:
 
 @dataclass(frozen=True)
 class Batch:
-    """Events with the same phase, stored as columns."""
+    """Events of one type, such as instants, stored as columns."""
 
     phase: str
     #: The common name of all events, or empty if their names differ. In that case, the batch has a
@@ -323,8 +323,9 @@ def split_names(batch: Batch) -> Iterator[Batch]:
 def infer_schema(events: Sequence[Event]) -> tuple[Schema, Columns]:
     """Return a schema for events, and the rows of the events.
 
-    The events must have the same names of args. If the names of the events differ, they become a
-    field. Each column gets the narrowest codec that decodes to equal values.
+    All events must have args with the same names. If the events themselves have different names,
+    the schema has a field for the name. Each column gets the narrowest codec that decodes to equal
+    values.
     """
     first = events[0]
     names = list(map(_name, events))

@@ -31,8 +31,8 @@ class Source:
     constants
         Fields with the same value in every event of this source.
     finish
-        A function that is called once when the file is closed. It returns rows about things that
-        have not ended.
+        A function that is called once when the file is closed. It returns rows about work that has
+        not ended, such as unfinished tasks.
     width
         Number of items in `rows` for each fact. If it is more than 1, recorders add a fact by
         `rows.extend(fact)`. Storing tuples instead would make the garbage collector run more often,
@@ -153,7 +153,7 @@ class BlockWriter:
             self._losses.warn("cannot write facts to", error)
 
     def frame(self, block: dict[str, Any]) -> bytes:
-        """Return a frame with the entries of a map, and the entries that every frame has."""
+        """Return a frame with the entries of a map, the current time, and the losses so far."""
         return frames.build_frame(values.pack({**block, **self._common_entries()}))
 
     def _common_entries(self) -> dict[str, Any]:

@@ -247,8 +247,8 @@ def _decode_small(encoded: Any, rows: int, limit: int, what: str) -> Array:
 def _narrowest(columns: list[Array]) -> np.dtype[Any]:
     """Return an unsigned type that is wide enough for the numbers of all columns.
 
-    The numbers have at most 32 bits. The types of columns with 64 bits are not considered, only
-    their numbers.
+    All numbers must fit into 32 bits. For a column with a 64-bit type, the largest number of the
+    column determines the width, instead of its type.
     """
     types = [
         column.dtype if column.itemsize < 8 else np.min_scalar_type(int(column.max(initial=0)))

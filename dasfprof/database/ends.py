@@ -19,7 +19,7 @@ SCHEDULER, CLIENT, TASKS, SAMPLES = (
 
 
 class RecordingEnd(str, Enum):
-    """How the recording of a run ended."""
+    """How the recording of a run ended, or that it continues."""
 
     CLOSED = "closed"
     """All files, or the scheduler's, are closed."""
@@ -41,7 +41,7 @@ class RecordingEnd(str, Enum):
 
 @dataclass(frozen=True)
 class FileEnd:
-    """How a file of a run ended."""
+    """How a file of a run ended, with the plugin and the process that wrote it."""
 
     plugin: str | None
     #: Whether the process that wrote the file is still running, as far as known. None if the file
@@ -64,8 +64,8 @@ def scheduler_is_cut(files: Iterable[FileEnd], left: Collection[str]) -> bool:
     """Return whether the scheduler's file was truncated.
 
     This is the case if the files of all workers are closed, but the scheduler's file does not
-    record that all of these workers left. If the scheduler's process is still running, the
-    scheduler's file alone would suggest that the run continues.
+    record that all of these workers left. The scheduler's process may still be running. Without
+    this check, the run would then seem to continue.
 
     Parameters
     ----------

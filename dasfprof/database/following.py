@@ -26,7 +26,7 @@ from dasfprof.system import PROC
 
 
 class Writer(str, Enum):
-    """Whether the process that wrote a file is still running, for files without a closing frame."""
+    """Whether a process is still writing a file that has no closing frame."""
 
     ALIVE = "still being written"
     """The process is running and may write more."""

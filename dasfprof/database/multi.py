@@ -75,8 +75,8 @@ class MultiEventDatabase:
         - A "Compute" event has ``dependents``: the keys of the tasks that depend on its key.
 
         A "Managed Memory" event has no ``key``, because dasfprof samples managed memory at
-        intervals. DASF records it when a task ends. `batches` yields the columns as they were
-        recorded, without these additions.
+        intervals. DASF's events have a key, because DASF records managed memory when a task ends.
+        `batches` yields the columns as they were recorded, without these additions.
         """
         files = [item.trace_file() for item in self.databases if isinstance(item, FileDatabase)]
         completion = Completion(file.path for file in files)
@@ -258,7 +258,8 @@ def _headers(
 ) -> list[tuple[Path, dict[str, Any]]]:
     """Return all traces in a directory, each with its header.
 
-    If `among` is given, return these files instead. See `_header` for files without a header.
+    If `among` is given, only these files are examined, instead of the directory. See `_header` for
+    files without an intact header.
     """
     files = directory.glob("*.msgpack") if among is None else among
     headers = ((path, _header(path)) for path in sorted(files) if path.is_file())

@@ -284,7 +284,7 @@ def _open(path: Path) -> FileIO:
 
 
 def _facts(file: FileIO) -> tuple[int, tuple[int, int]]:
-    """Return the length of a file in bytes, and its identity."""
+    """Return the length of a file in bytes, and its identity (device and inode)."""
     facts = os.fstat(file.fileno())
     return facts.st_size, (facts.st_dev, facts.st_ino)
 

@@ -143,9 +143,11 @@ def _replace(value: Any) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    """Convert a value to a plain type, if its class is derived from one.
+    """Convert a value of a derived class to the plain type, such as a subclass of dict to dict.
 
-    For any other value, return its `repr`, or the name of its class if `repr` fails.
+    Numpy's scalars of the kinds `_PLAIN_DTYPES` become Python scalars. If a value's class is not
+    derived from a plain type, return the `repr` of the value, or the name of its class if `repr`
+    fails.
     """
     if isinstance(value, np.generic):
         # For other types, `item` would turn nanoseconds into an int, or return the value unchanged.

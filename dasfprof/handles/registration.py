@@ -225,9 +225,10 @@ def describe_plugin(plugin: Any) -> str:
 
 
 async def _stop_earlier(client: Client, link: ClusterLink, owner: str) -> None:
-    """If a run of an owner is still being recorded on the cluster, stop it.
+    """Stop a run that the owner of a new run is still recording on the cluster.
 
-    The owner is the process that registered the run, or `PRELOAD`. Runs of `PRELOAD` continue.
+    `owner` is the process that registers the new run, or `PRELOAD`. Earlier runs of `PRELOAD` are
+    not stopped.
     """
     names = await client.run_on_scheduler(running_plugins, owner=owner)
     if names and owner != PRELOAD:

@@ -40,7 +40,8 @@ def apply_config(config: Path | None, args: list[str]) -> tuple[str, ...]:
 
     Dask reads the file when it is imported. A resource profile, which ``dasfprof tune`` writes,
     also contains settings that Dask does not read from the file. These are options of local
-    clusters, environment variables, and arguments.
+    clusters, environment variables, and arguments. This function applies them. In the result,
+    arguments in the profile replace the script's arguments with the same names.
     """
     change_clusters({})
     if config is None:
@@ -138,7 +139,7 @@ _RECONNECT_TIMEOUT = 3.0
 
 @dataclass
 class Outcome:
-    """How a script ended, and its objects, which would otherwise be deleted."""
+    """How a script ended, and its globals, which are held so that their clusters stay open."""
 
     exit_code: int
     #: Whether Ctrl-C ended the script.
@@ -311,7 +312,7 @@ class ClientRecorder:
     """Records each cluster to which a client of this process connects, as one run per cluster.
 
     A run continues when its client closes and others connect. `finish` ends all runs. All
-    computations on Dask's local schedulers together are another run.
+    computations on Dask's local schedulers are recorded as one further run.
 
     Parameters
     ----------

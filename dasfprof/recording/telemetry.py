@@ -104,7 +104,8 @@ class RunMetrics:
     def _open_tasks(self) -> Iterator[Sample]:
         """Yield the numbers of unfinished tasks by function and state.
 
-        The functions with the most unfinished tasks are listed. All others are counted together.
+        Only the functions with the most unfinished tasks are listed. The unfinished tasks of all
+        other functions are counted together.
         """
         counts: Counter[tuple[str, str]] = Counter()
         by_function = {

@@ -61,8 +61,9 @@ def assumed_cluster(
 def _of_client() -> tuple[list[int], float | None, int | None]:
     """Return threads, memory limit and free disk space of the current client's workers.
 
-    The threads are those of each worker. The memory limit and the disk space are the minimum of all
-    workers in bytes, or None if unknown. Disk space is known only for workers on this host.
+    The threads are a list with the number of threads of each worker. The memory limit and the disk
+    space are in bytes, those of the worker with the least, or None if unknown. Disk space is known
+    only for workers on this host.
     """
     try:
         distributed = sys.modules["distributed"]

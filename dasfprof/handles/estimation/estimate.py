@@ -127,7 +127,7 @@ def plan(collection: object, history: Sources) -> pd.DataFrame:
 
 @dataclass(eq=False)
 class Estimate:
-    """The expected cost of a graph. See `estimate`."""
+    """The expected tasks, bytes and peak memory of a graph, with warnings. See `estimate`."""
 
     #: One row per layer of the optimized graph, inputs first: ``Layer`` (NA if its keys are text),
     #: ``Function``, ``Line`` that built it, ``Tasks``, ``Chunks``, ``Largest Chunk`` and ``Bytes``,

@@ -132,9 +132,10 @@ def _base(layer: SentLayer, built: dict[str, BuiltLayer]) -> BuiltLayer | None:
 
 
 def _of_one_chunk(key: Any, built: dict[str, BuiltLayer]) -> BuiltLayer | None:
-    """Return the layer that Dask fused with the last task of `compute`, or None if unknown.
+    """Return the layer that Dask fused with the task that combines all results for `compute`.
 
-    `key` is the key of the task. Only layers with a single chunk are considered.
+    `key` is the key of this task. Only layers with a single chunk are considered. Return None if
+    the layer is unknown, or if the task is of another kind.
     """
     if not isinstance(key, str) or _FINAL not in key:
         return None

@@ -1,4 +1,4 @@
-"""`find_warnings`: warnings about operations that will need too much, with their lines.
+"""`find_warnings`: warnings about operations that will be expensive, each with its source line.
 
 Each rule uses only the graph. If a figure that it needs is unknown, the rule gives no warning.
 """
@@ -33,7 +33,7 @@ _MOVES = ("getitem", "reshape", "rechunk", "take", "vindex", "shuffle", "setitem
 
 
 class Warned(NamedTuple):
-    """A warning about a layer."""
+    """A warning about a layer of the graph, with a suggestion and the line that built the layer."""
 
     severity: str
     finding: str

@@ -54,7 +54,7 @@ class Program:
 
 @dataclass(frozen=True)
 class Done:
-    """How a run of a program ended, and its results."""
+    """How a run of a program ended, what the program printed and wrote, and what was recorded."""
 
     exit_code: int
     #: Whether the run was ended because it exceeded its time limit.

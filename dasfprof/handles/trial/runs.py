@@ -320,11 +320,12 @@ class ProgramRuns:
 def gain_of(
     sides: tuple[Sequence[Done], Sequence[Done]], *, of_program: bool = False, tests: int = 1
 ) -> Gain:
-    """Return the time that the second side saved. The same number of runs is used of each side.
+    """Return the time that the runs of the second side saved, compared with the first side.
 
-    If `of_program` is true, the time from the start to the end of the program is compared.
-    Otherwise, it is the time from the first submission to the last finish. `tests` is the number of
-    changes that are compared with the same baseline runs.
+    If the sides have different numbers of runs, the last runs of the longer side are ignored. If
+    `of_program` is true, the times from the start to the end of the program are compared.
+    Otherwise, the times from the first submission to the last finish are compared. `tests` is the
+    number of changes that are compared with the same baseline runs.
     """
     pairs = min(map(len, sides))
     before, after = (

@@ -68,7 +68,8 @@ class Settings:
     def variables(self) -> dict[str, str]:
         """Environment variables for a process with the change.
 
-        Some contain settings of Dask's config.
+        They include a variable such as ``DASK_ARRAY__CHUNK_SIZE`` for each setting of Dask's config
+        that the change sets.
         """
         config = {
             "DASK_" + name.upper().replace(".", "__").replace("-", "_"): str(value)

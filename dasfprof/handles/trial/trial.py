@@ -36,7 +36,7 @@ _TURNS = ((False, True), (True, False))
 
 @dataclass(frozen=True)
 class Suggested:
-    """A change, and the finding that suggests it."""
+    """A change to test, and the finding that suggests it, if any."""
 
     change: Mapping[str, Value]
     rule: str = ""
@@ -51,10 +51,11 @@ class Suggested:
         return {"rule": self.rule, "finding": self.finding, "promised": self.promised}
 
     def variant(self, change: Mapping[str, Value], shape: Shape) -> Variant:
-        """Return the variant of the program for a change whose values are numbers.
+        """Return the variant of the program that runs with a change.
 
-        If a finding suggested the change, unchanged numbers of workers and threads are set as well,
-        because the finding refers to them.
+        The change must have numbers instead of ``more`` and ``fewer``. If a finding suggested the
+        change, the variant also sets the recorded numbers of workers and threads, unless the change
+        sets them. The finding applies only to these numbers.
         """
         recorded = {"n_workers": shape.workers, "threads_per_worker": shape.threads}
         settings = {name: value for name, value in change.items() if name not in OF_CODE}

@@ -140,14 +140,17 @@ async def check_processes(client: Client, settings: RunSettings) -> None:
 
 
 def _named(reasons: dict[str, str]) -> str:
-    """Return a text with the first few processes, each with the reason why it cannot record."""
+    """Return a text with up to `_MOST_NAMED` of the processes that cannot record, and why.
+
+    `reasons` has the reason for each process. The text ends with the number of further processes.
+    """
     named = [f"{process}: {reason}" for process, reason in list(reasons.items())[:_MOST_NAMED]]
     more = len(reasons) - len(named)
     return "; ".join(named) + (f"; and {more} more" if more else "")
 
 
 async def check_answers(link: ClusterLink) -> None:
-    """Raise an error if some worker does not answer within the time limit."""
+    """Raise an error if any worker does not answer within the time limit."""
     answers = await link.on_workers(ping)
     if answers.silent:
         named = ", ".join(list(answers.silent)[:_MOST_NAMED])

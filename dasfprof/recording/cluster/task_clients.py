@@ -26,8 +26,8 @@ class TaskClients:
 
     If a run records only the clients of one process, the tasks of other clients are hidden. Each
     hidden task gets an annotation, by which workers recognize it. ``key in task_clients`` is true
-    for the keys of hidden tasks. While any hidden task is being processed, tasks that were
-    submitted by tasks are hidden as well, because it is unknown which task submitted them.
+    for the keys of hidden tasks. If tasks themselves submit tasks, it is unknown which task
+    submitted them. They are hidden while any hidden task is being processed.
 
     Parameters
     ----------

@@ -107,7 +107,10 @@ class WorkerExits:
             return [str(text) for _, text in await server.get_logs(n=_MESSAGES)]
 
     async def finish(self) -> None:
-        """Wait some seconds for answers, because a run often ends soon after a worker's death."""
+        """Wait for at most `_END` seconds until the nannies that were asked have answered.
+
+        A run often ends soon after a worker's death.
+        """
         if self._asking:
             await asyncio.wait(self._asking, timeout=_END)
 
@@ -241,9 +244,9 @@ class Absence:
     """Ends a run after the client that registered it has been gone for `orphan_timeout`.
 
     Used on the scheduler's event loop. The process of a closed client may continue with other
-    clients. It then reports from time to time that it is alive (`reset`). The timeout consists of
-    several steps. While the event loop is blocked, no client can return, so this time counts as at
-    most one step, however long it is.
+    clients. It then reports from time to time that it is alive (`reset`). The timeout is divided
+    into `_STEPS` steps. While the event loop is blocked, no client can connect again. Therefore the
+    time of a block counts as at most one step.
 
     Parameters
     ----------

@@ -37,8 +37,8 @@ _WRAPPERS = ("Finalize", "Repartition", "_ExprSequence", "_HLGExpr", "HLGExpr", 
 class Builders:
     """The steps and lines that built an expression.
 
-    Expressions that were built together share this object. If the program builds one of them again,
-    all of them count as built again.
+    Expressions that were built together share this object. If the program builds one of these
+    expressions again, all of them count as built again.
     """
 
     #: Steps in the order in which they built the expression. Empty if no step built it.
@@ -98,7 +98,8 @@ class ExpressionBuilders:
     def rewritten(self, expr: Any, result: Any, last: Any = None) -> None:
         """Record the result of rewriting an expression.
 
-        `last` is the form of the expression just before the result, if it is known.
+        If Dask rewrote the expression in several steps, `last` is the expression before the last
+        step. Otherwise it may be None.
         """
         if getattr(result, "_name", None) in self._known:
             return
@@ -287,10 +288,10 @@ class BuiltLines:
     def built(self, name: Any, graph: Any) -> None:
         """Record a new layer with the layers on which it depends, and the line that built it.
 
-        A known layer is not recorded again within a call of the client, because the program builds
-        nothing within such a call: the layer may be the result of an optimization, or contain
-        results that stay on the cluster. The wrapper of a function of Dask must call this method
-        directly, because the number of frames up to the program's call must be as expected.
+        Within a call of the client, a known layer is not recorded again. The program builds no
+        layers within such a call. The layer may instead be the result of an optimization, or
+        contain results that stay on the cluster. The wrapper of a function of Dask must call this
+        method directly, because the number of frames up to the program's call must be as expected.
         """
         self.report()
         if (name not in self._known or not client_calls.is_open()) and type(name) is str:
@@ -311,8 +312,8 @@ class BuiltLines:
     def sent(self, graph: Any, keys: Any) -> None:
         """Record the line that sends a graph.
 
-        In a call of `map` or `submit`, the line is recorded for some of the keys. In other calls,
-        it is recorded for those layers of the keys that have no line yet.
+        In a call of `map` or `submit`, the line is recorded for up to three of the keys. In any
+        other call, it is recorded for those layers of the keys whose lines are unknown.
         """
         self.report()
         line = client_calls.line()
@@ -345,7 +346,7 @@ class BuiltLines:
             observer.built_at(facts)
 
     def _is_new(self, name: str, line: Line) -> bool:
-        """Return whether the line of a layer is new, and store the line."""
+        """Store the line of a layer, and return whether it differs from the line stored before."""
         if self._known.get(name) is line:
             return False
         if len(self._known) > _MOST_NAMES:
@@ -355,22 +356,25 @@ class BuiltLines:
 
 
 def _names(keys: Any) -> list[str]:
-    """Return the names of the layers to which the first keys belong."""
+    """Return the distinct names of the layers of up to `_MOST_KEYS` of the given keys.
+
+    `keys` is a key, or a nested list or set of keys.
+    """
     firsts = (key[0] if isinstance(key, tuple) and key else key for key in _keys(keys))
     return list(dict.fromkeys(name for name in firsts if isinstance(name, str)))
 
 
 def _some(keys: Any) -> list[Any]:
-    """Return up to three of the first keys.
+    """Return up to three of the keys in nested lists and sets of keys.
 
-    A single key is not enough: if its result exists already, it is not computed again.
+    A single key would not be enough, because a key whose result exists is not computed again.
     """
     firsts = list(_keys(keys))
     return firsts if len(firsts) <= 3 else [firsts[0], firsts[len(firsts) // 2], firsts[-1]]
 
 
 def _keys(keys: Any) -> Iterator[Any]:
-    """Yield the first keys in nested lists and sets of keys."""
+    """Yield up to `_MOST_KEYS` of the keys in nested lists and sets of keys."""
     waiting, count = [keys], 0
     while waiting and count < _MOST_KEYS:
         part = waiting.pop()

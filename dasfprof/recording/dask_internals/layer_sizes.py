@@ -160,7 +160,8 @@ def _of_array(layer: BuiltLayer, lengths: Any, dtype: Any) -> BuiltLayer:
 def _correct_parts(layer: BuiltLayer, layers: dict[str, BuiltLayer]) -> None:
     """Correct the sizes of the partial results of a reduction.
 
-    Dask stores the sizes of the reduction's input as the sizes of its partial results.
+    Dask stores wrong sizes for them: those of the reduction's input. `layer` is a layer of the
+    reduction. The corrected layers replace entries of `layers`, which has all layers by name.
     """
     is_plain = layer.function.rpartition("-")[0] in _PLAIN
     why = "the parts of this reduction have no known size"

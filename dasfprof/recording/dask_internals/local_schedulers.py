@@ -47,7 +47,7 @@ _NAME = "get_async"
 class Run:
     """A task run, with times from the process that called the scheduler.
 
-    The facts are from the process that ran the task.
+    The attribute `facts` comes from the process that ran the task.
     """
 
     facts: TaskFacts

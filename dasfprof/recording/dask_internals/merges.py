@@ -45,9 +45,10 @@ def product_merges(expressions: Iterable[Any]) -> Iterator[tuple[str, float, flo
 
 
 def _inner(part: Any, kinds: set[str] = _ALL_ROWS | _SOME_ROWS) -> Any:
-    """Return the input whose rows an expression passes on, or None for other kinds of expressions.
+    """Return the input whose rows an expression passes on, or None if it passes on no rows.
 
-    `kinds` has the names of classes of expressions that pass rows on. Shuffles always do.
+    `kinds` has the names of the classes whose expressions pass rows on. Shuffles, and fused
+    expressions, pass rows on even if `kinds` does not name them.
     """
     kind = type(part).__name__
     if kind == "Fused":

@@ -294,9 +294,9 @@ FUSING = "fuse"
 def _of_expressions(tasks: str, module: str, collection: str, expression: str, *more: str) -> Names:
     """Return the `Names` of a class of collections and of its class of expressions.
 
-    `tasks` names such collections in the text about the loss, such as ``dataframes``. `more` are
-    further attributes of expressions. The modules of these classes are not imported, because a
-    program may not use such collections.
+    `tasks` is the word for such collections in the description of the loss, such as ``dataframes``.
+    `more` are names of further attributes of expressions. The modules of these classes are not
+    imported, because a program may not use such collections.
     """
     base = f"{module}._expr:{expression}"
     used = ("_name", "operands", "operand", "_parameters", *REWRITING, *more)

@@ -165,9 +165,10 @@ class SchedulerTaskPlugin(SchedulerPlugin):
                 self._undo.append(add_metrics(*run, self.database))
 
     def _record_clients(self, scheduler: Any, rows: FileRows) -> Narrow | None:
-        """Record the clients of tasks. Return a function that removes hidden tasks from snapshots.
+        """Start to record the clients of tasks and, if needed, to hide tasks of other users.
 
-        Return None if no tasks are hidden.
+        Return a function that removes hidden tasks from snapshots, or None if the run hides no
+        tasks. See `TaskClients`.
         """
         self.clients = TaskClients(scheduler, self.settings, self._write)
         if not self.clients.hides:
@@ -367,9 +368,10 @@ class SchedulerTaskPlugin(SchedulerPlugin):
             self._guard.caught("update_graph")
 
     def log_event(self, topic: str, msg: Any) -> None:
-        """Record a steal, a client's end or announcement, or a change of the cluster.
+        """Record facts from an event that the scheduler logs.
 
-        A steal gives the task a new run_id.
+        Such an event may be a steal, a change of the cluster, the announcement of a client, or the
+        message that a client is removed. A steal gives the task a new run_id.
         """
         with self._guard.catching("log_event"):
             if topic == "all" and self._under_way is not None:

@@ -87,7 +87,7 @@ class WorkerProfiler(WorkerPlugin):
     def end_with(self, ending: dict[str, Any]) -> None:
         """Set the reason why the run ended, for a run whose end nobody requested.
 
-        It is written at the end of the files. See `TraceWriter.ending`.
+        `ending` has the entries that are added to the closing frame of each file.
         """
         for database in self._databases:
             database.writer.ending = ending

@@ -107,9 +107,9 @@ class Schedule:
         return seconds, rare_seconds
 
     def go_on(self) -> None:
-        """Go on to the next sample by increasing its number.
+        """Increase the number of the current sample by one.
 
-        After a rare sample, also choose which sample is the next rare one.
+        If the sample that ends is a rare one, also choose the number of the next rare sample.
         """
         if self.is_rare:
             self.last_rare = self.number
@@ -274,7 +274,7 @@ if hasattr(os, "register_at_fork"):
 
 @dataclass(frozen=True)
 class SampleFile:
-    """Starts to sample subjects whose rows are written to one trace file."""
+    """Takes stack samples of subjects and writes them to one trace file."""
 
     writer: TraceWriter
     #: Fields with the same value in every event.

@@ -171,9 +171,9 @@ def _place(code: CodeType, instruction: int) -> Place:
 
 
 def _files_like(file: str) -> set[str]:
-    """Return the set to which a file must be added.
+    """Return the set of file names to which a file belongs.
 
-    This is `ignored_files`, `user_files` or `_library_files`.
+    This is `ignored_files`, `user_files` or `_library_files`. The caller adds the file to the set.
     """
     if file in _DEMO:
         return user_files

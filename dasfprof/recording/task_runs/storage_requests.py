@@ -215,8 +215,8 @@ def _range(args: _Args, kwargs: _Kwargs) -> str | None:
 def _uploaded(args: _Args, kwargs: _Kwargs) -> BytesOf:
     """Return a function that takes an upload's result, and returns the number of uploaded bytes.
 
-    `args` and `kwargs` are the arguments of the upload. The upload has not started yet, so the
-    file's buffer still contains the block.
+    `args` and `kwargs` are the arguments of the upload. `_uploaded` is called before the upload,
+    while the file's buffer contains the bytes to upload.
     """
     before = _buffered(args[0])
 

@@ -234,10 +234,11 @@ class TaskNotes(FlatNotes):
         Dask has no times of a task run that was rescheduled, or that failed before its function was
         called. Such a task run starts when it got a thread (`executing`).
 
-        For coroutines, `correction` is None. Then the correction with the given number is used, or
-        the earliest later one that is stored. The given number was current when the task got a
-        thread, but a heartbeat may have changed the correction before Dask read it. Therefore, the
-        start is moved so that the task run ends by `done`, but not to a time before `executing`.
+        `correction` is the clock correction that Dask added to `start` and `stop`. It is None for
+        coroutines. In that case, use the correction with this `number`, which was current when the
+        task got a thread, or the next one that is stored. A heartbeat may have changed the
+        correction before Dask read it, so the start may be wrong. It is therefore moved such that
+        the task run ends by `done`, but does not start before `executing`.
         """
         if start is None or stop is None:
             start = executing or done
@@ -277,7 +278,10 @@ def _run_queue(readings: list[Any], durations: Any, cpu: list[Any]) -> Any:
 
 
 def _of_threads(values: list[Any], threads: list[str | None]) -> list[Any]:
-    """Return the values of task runs, with None for coroutines, whose thread is None."""
+    """Return `values`, in which the values of coroutines are replaced by None.
+
+    `threads` has the thread of each task run. It is None for coroutines.
+    """
     pairs = zip(values, threads, strict=True)
     return [None if thread is None else value for value, thread in pairs]
 

@@ -29,7 +29,8 @@ _LAST_SNAPSHOT = 2.0
 class Pulse:
     """A daemon thread that calls functions at intervals, from `start` until `stop`.
 
-    The thread does nothing else. Otherwise a blocked disk or driver could prevent snapshots.
+    The functions take snapshots. The thread does no other work, because a blocked disk or driver
+    could then delay the snapshots.
 
     Parameters
     ----------
@@ -168,7 +169,8 @@ class Busy:
         cpu
             CPU seconds that the thread has used until now, or None if unknown.
         now
-            Monotonic seconds. If the last call was a moment ago, the result does not change.
+            Monotonic seconds. If less than `_SHORTEST` seconds have passed since the last result
+            was computed, that result is returned again.
         """
         if self._sampled is not None and now - self._sampled < _SHORTEST:
             return self._state

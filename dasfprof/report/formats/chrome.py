@@ -62,7 +62,10 @@ def write_chrome_trace(analyser: Analyser, path: Path, title: str) -> None:
 
 
 def _names(tracks: Tracks, places: list[Event]) -> Iterator[Event]:
-    """Yield the events that name and order processes and tracks. `places` has each track's ids."""
+    """Yield the events that name and order processes and tracks.
+
+    `places` has, for each track, its process id and thread id in the file.
+    """
     named = [("process", {"pid": pid}, pid, name) for pid, name in tracks.processes().items()]
     for number, (place, (_, name)) in enumerate(zip(places, tracks.names(), strict=True)):
         named.append(("thread", place, number, name))
@@ -89,7 +92,7 @@ def _readings(counter: Counter) -> Iterator[Event]:
 def _slices_and_arrows(run: DrawnRun, places: list[Event]) -> Iterator[Event]:
     """Yield the task runs in blocks. Each block is followed by the arrows to its task runs.
 
-    Transfers, and functions outside of tasks, come last. `places` has the ids of each track.
+    Transfers, and functions outside of tasks, come last. See `_names` for `places`.
     """
     numbers = count(1)
     for part in run.tasks.slices.blocks(_BLOCK):
@@ -106,7 +109,7 @@ def _arrows(
 ) -> Iterator[Event]:
     """Yield the start event and the end event of each arrow between two task runs.
 
-    `numbers` yields an id for each arrow. `places` has the ids of each track.
+    `numbers` yields an id for each arrow. See `_names` for `places`.
     """
     ends = zip(
         tasks.tracks[arrows.made].tolist(),

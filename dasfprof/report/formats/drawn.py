@@ -59,7 +59,8 @@ def _categories(column: pd.Series[Any], rows: Array) -> Listed:
 def _counts(values: Array) -> Listed:
     """Return a function that takes a Python slice of rows, and lists their values as integers.
 
-    `values` has the number of each row. NaN and infinity become None.
+    `values` has one value per row, such as a run_id or a number of bytes. NaN and infinity become
+    None.
     """
     return lambda part: [int(n) if np.isfinite(n) else None for n in values[part].tolist()]
 
@@ -72,8 +73,9 @@ def _seconds(values: Array) -> Listed:
 def _numbers(table: pd.DataFrame, rows: Array, sizes: Any, seconds: Any) -> dict[str, Listed]:
     """Return, by column label, functions that list the values of a table's columns.
 
-    `rows` has the row of each slice in the table. `sizes` and `seconds` map names of columns to
-    labels. Columns that the table lacks, as in older traces, are left out.
+    `rows` has the row of each slice in the table. `sizes` and `seconds` map names of columns to the
+    labels of the result. `sizes` is for columns of integers, and `seconds` for columns of
+    durations. Columns that the table lacks, as in older traces, are left out.
     """
     return {
         label: listed(table[name].to_numpy(dtype=float)[rows])
@@ -85,7 +87,7 @@ def _numbers(table: pd.DataFrame, rows: Array, sizes: Any, seconds: Any) -> dict
 
 @dataclass(frozen=True)
 class LabelledSlices:
-    """Slices, each with a name and arguments."""
+    """Slices, each with a name and arguments. Some of them are unfinished or failed."""
 
     slices: Slices
     names: Listed
@@ -126,9 +128,10 @@ def _place_tasks(run: Run, tracks: Tracks) -> Slices:
 
 
 def _task_slices(run: Run, tracks: Tracks, ended: int) -> LabelledSlices:
-    """Return slices for task runs. Rows from `ended` on are unfinished task runs.
+    """Return slices for finished and unfinished task runs.
 
-    An unfinished slice has no end, unless the worker of its task run died.
+    Rows of `run.tasks` from the index `ended` on are unfinished task runs. Their slices have no
+    end, unless their workers died.
     """
     slices, tasks = _place_tasks(run, tracks), run.tasks
     rows, states = slices.rows, tasks["state"]
@@ -153,8 +156,8 @@ def _on_workers(
 ) -> Slices:
     """Place time ranges on tracks of workers, whose titles end in `what`.
 
-    `spans` has four arrays: the row of each time range in its table, the number of its named
-    worker, and its start and end in seconds.
+    `spans` has four arrays with one item per time range: its row in a table of the trace, the index
+    of its worker in `run.named`, and its start and end in seconds.
     """
     rows, numbers, begins, ends = spans
     starts, stops = to_nanoseconds(begins, ends)
@@ -206,7 +209,7 @@ def _transfer_slices(run: Run, tracks: Tracks) -> LabelledSlices:
 
 @dataclass(frozen=True)
 class Counter:
-    """The samples of a resource over time."""
+    """The samples of one resource of a worker, host or device over time, for a viewer."""
 
     process: int
     name: str
@@ -258,7 +261,8 @@ class DrawnRun:
         return about
 
     def marks(self) -> Iterator[Mark]:
-        """Yield the marks: a description of the file, the steps, and the user events."""
+        """Yield a mark that describes the file, then the marks of steps, then those of user events.
+        """
         about = self.about()
         return chain(
             [Mark(self._about, 0, None, about["run"], "about", about)],

@@ -231,10 +231,11 @@ class Spans:
         attributes: dict[str, Any],
         **more: Any,
     ) -> ReadableSpan:
-        """Return the span with a number, which belongs to the span `parent` if this is not 0.
+        """Return a span.
 
-        `times` are its start (since the run's start) and its duration, in ns. `more` has further
-        arguments of `ReadableSpan`.
+        `number` is the number of the span in the run, and `parent` is the number of its parent, or
+        0 if it has none. `times` are the start (since the run's start) and the duration of the
+        span, in ns. `more` has further arguments of `ReadableSpan`.
         """
         from opentelemetry.sdk.trace import ReadableSpan
         from opentelemetry.sdk.util.instrumentation import InstrumentationScope

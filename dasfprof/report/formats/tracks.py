@@ -313,7 +313,7 @@ class Producers:
 
 
 def numbered(counts: Array) -> tuple[Array, Array]:
-    """For each item of concatenated lists, return the list's index and the index in the list.
+    """Return for each item of concatenated lists the index of its list, and its index in the list.
 
     `counts` are the lengths of the lists.
     """
@@ -335,7 +335,7 @@ def items_of(ids: Array, begins: Array, counts: Array) -> tuple[Array, Array]:
 
 @dataclass(frozen=True)
 class Mark:
-    """A slice or an instant on a track."""
+    """A slice or an instant on a track, such as a step of the pipeline or a user event."""
 
     track: int
     #: Nanoseconds since the start of the run.

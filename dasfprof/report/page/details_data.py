@@ -115,9 +115,10 @@ MOST_LOGS, LONGEST_LOG = 2000, 300
 
 
 def log_facts(run: RunWithUnfinished, rows: Array) -> dict[str, list[list[str]]]:
-    """Return the first log records of the run, by row of the page (as a string).
+    """Return the log records of task runs, by row of the page (as a string).
 
-    Each record is a list of its level, message, exception and line.
+    Only the first `MOST_LOGS` records of the run are returned. Each record is a list of its level,
+    message, exception and line.
 
     Parameters
     ----------

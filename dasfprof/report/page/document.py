@@ -105,9 +105,10 @@ def offsets(counts: Array) -> PackedColumn:
 
 
 def seconds(values: Array, *, delta: bool = False, step: float = 0.0) -> PackedColumn:
-    """Pack non-negative times in seconds, rounded to microseconds, or to longer steps if needed.
+    """Pack non-negative times in seconds, rounded to microseconds.
 
-    NaN stays NaN.
+    If times in microseconds would not fit into 32 bits, or `step` is longer, times are rounded to
+    multiples of a longer step. NaN stays NaN.
 
     Parameters
     ----------

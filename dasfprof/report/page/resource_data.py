@@ -25,7 +25,7 @@ _UNITS = {"bytes": "B", "seconds": "s"}
 
 @dataclass(frozen=True)
 class Series:
-    """The samples of one metric of a worker, host or device."""
+    """The samples of one metric of a worker, host or device, such as the memory of a worker."""
 
     #: Name of the worker, host or device. For reads and writes, it includes the direction.
     label: str

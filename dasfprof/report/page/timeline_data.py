@@ -51,7 +51,7 @@ _RUNNING = "Running"
 
 @dataclass(frozen=True)
 class TimelineData:
-    """Data of the page's timeline."""
+    """The columns and facts from which the page draws its timeline, and the rows of the page."""
 
     #: Columns by group and name. The columns that bars need come first.
     columns: dict[str, PackedColumn]
@@ -148,9 +148,10 @@ def _hashed(keys: KeyTable) -> Array:
 
 
 def _spent(values: Array, crowded: bool) -> PackedColumn:
-    """Pack a column with the seconds that each task run spent on something, such as a status.
+    """Pack a column with seconds of each task run, such as CPU seconds or the seconds in a status.
 
-    If `crowded`, the seconds are less precise.
+    If `crowded`, the seconds are rounded more coarsely, because the page of a large run has to stay
+    small.
     """
     known = values[np.isfinite(values)]
     step = float(known.mean()) / _PARTS if crowded and len(known) else 0.0

@@ -135,7 +135,8 @@ def print_answers(
     unlimited
         Whether to print everything, even if it is longer than the screen.
     asked
-        Whether the user chose the analyses. If so, notes are only counted if there are many.
+        Whether the user chose the analyses. If so, and if there are more than two notes, only their
+        number is printed.
     """
     answers = {}
     screen = None if unlimited else Screen.of_terminal(_SUMMARY_LINES, err=err)

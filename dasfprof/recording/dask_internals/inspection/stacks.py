@@ -172,7 +172,7 @@ Wait = tuple[str, Any, list[Any]]
 
 
 def wait_in(frames: list[FrameType]) -> Wait | None:
-    """Return in which call of Dask a thread waits, and for which primitive or futures.
+    """Return the call of Dask in which a thread waits, and the primitive or futures it waits for.
 
     Return None if the thread does not wait in one of `CALLS` or `REQUESTS`. If several calls are
     nested, the outermost call counts.

@@ -94,8 +94,8 @@ def finished_tasks(scheduler: Any, before: Finished) -> Finished:
     The scheduler counts all tasks since its start, including tasks that it has forgotten. `before`
     is subtracted from the counts.
 
-    Scattered data does not count. If there are more than `MOST_FUNCTIONS` functions, those that the
-    scheduler met first are added up as `OTHERS`.
+    Scattered data does not count as tasks. If there are more than `MOST_FUNCTIONS` functions, the
+    figures of those whose tasks reached the scheduler earliest are added up as `OTHERS`.
     """
     finished: Finished = {}
     for name, prefix in list(scheduler.task_prefixes.items()):
