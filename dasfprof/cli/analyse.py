@@ -291,7 +291,7 @@ _OF_FUNCTION = {
 
 
 def after_overview(rules: Iterable[str], where: str) -> list[str]:
-    """Return commands that show findings of the first `rules`.
+    """Return commands that show the findings of up to `_MOST_NEXT` of the rules.
 
     If there are no rules, return a command that shows functions.
     """

@@ -77,7 +77,7 @@ class FileContents:
         return str(label) if label else "scheduler" if self.fact("scheduler") else ""
 
     def add(self, batches: Iterable[Batch]) -> None:
-        """Count the events of some batches."""
+        """Count the events of batches, and update the times of the first and the last event."""
         for batch in batches:
             self.events.update(batch.names if "name" in batch.fields else {batch.name: batch.rows})
             times = _numbers(batch.fields["timestamp"])

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def edits_of(findings: Iterable[Finding]) -> list[Edit]:
-    """Return the edits that findings suggest. If several edits affect a line, return only one."""
+    """Return the edits that findings suggest, but only the first edit of each line."""
     edits: dict[tuple[str, int], Edit] = {}
     for finding in findings:
         for change in (*finding.settings, *(c for part in finding.advice for c in part.changes)):

@@ -264,7 +264,8 @@ def fold_events(
 ) -> Iterator[tuple[Schema, Columns, Sequence[int]]]:
     """Group events by schema. Yield each schema with its rows and the rows' positions in `events`.
 
-    If `share` is true, names with few events share a schema.
+    If `share` is true, events of different names may share a schema, if there are only few events
+    of each of these names.
     """
     names_of_args = map(tuple, map(_args, events))
     traits = (map(type, events), map(_name, events), map(_phase, events), names_of_args)

@@ -86,7 +86,7 @@ def _is_compute(batch: Batch) -> bool:
 
 
 def _dependents(paths: Iterable[Path]) -> dict[Any, dict[Any, None]]:
-    """Return the dependents of each key, from the dependencies of all task runs in some files."""
+    """Return the dependents of each key, from the dependencies of all task runs in files."""
     dependents: dict[Any, dict[Any, None]] = {}
     for path in paths:
         file = TraceFile(path)

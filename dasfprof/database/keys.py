@@ -301,9 +301,9 @@ def many_time_ticks(texts: list[str]) -> npt.NDArray[np.int64] | None:
     """Convert many texts as `time_ticks` does, but three times as fast as one by one.
 
     The result is None if `time_ticks` would return None for any text, and in a few other rare
-    cases. The conversion uses two facts: in the supported range, a float64 is an integer number of
-    ticks; and `repr` writes the shortest decimal number that rounds to the float64. If there are
-    several shortest numbers, it writes the closest of them.
+    cases. The conversion uses two facts. In the supported range, each float64 is an integer number
+    of ticks. And `repr` writes the shortest decimal number that rounds to the float64, or the
+    closest of them if several numbers are equally short.
     """
     decimals = number_array(list(map(len, texts)), "<i8") - _POINT - 1
     if decimals.min() < 1 or decimals.max() > _MAX_DECIMALS:

@@ -112,9 +112,10 @@ class HookGuard:
     async def end(self, worker: Any, steps: list[Callable[[], object]]) -> None:
         """Call all functions that end a plugin, from last to first.
 
-        They run in a thread, but if the worker is closing, they run on its event loop: the close of
-        a worker must not await. On SIGTERM, `dask worker --no-nanny` ends its event loop, which
-        would cancel the close at its next await. Dask would then wait forever for the close.
+        The functions run in a thread. If the worker is closing, however, they run on the worker's
+        event loop, because the close of a worker must not await. After SIGTERM, `dask worker
+        --no-nanny` ends its event loop. This would cancel the close at its next await, and Dask
+        would wait forever for the close.
         """
         if worker.status.name == "closing":
             self.call_all("teardown", steps)

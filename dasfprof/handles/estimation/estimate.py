@@ -209,7 +209,7 @@ class Estimate:
         return text + "".join(table.to_html(index=False, na_rep="") for table in tables)
 
     def _shown(self) -> pd.DataFrame:
-        """Return the table of layers for users. Sizes are texts, and some columns are left out."""
+        """Return the table of layers for users, with sizes as text and without `_FOR_PROGRAMS`."""
         sizes = self.layers[["Largest Chunk", "Bytes"]].map(
             lambda size: None if np.isnan(size) else format_size(size)
         )
@@ -289,7 +289,8 @@ def estimate_graph(
     graph, keys
         The graph that Dask would send, and the requested keys.
     sources
-        Graphs and expressions with layers whose chunks are known.
+        Graphs and expressions from which the layers and the sizes of their chunks are read, such as
+        the optimized expression of a dataframe.
     cluster
         The workers.
     experience

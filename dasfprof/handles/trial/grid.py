@@ -53,9 +53,9 @@ class Host:
 def cluster_sizes(host: Host, parameters: Mapping[str, Sequence[Value]]) -> list[tuple[int, int]]:
     """Return the number of workers and the threads per worker of each cluster to consider.
 
-    The numbers are those in `parameters`. By default, they are powers of two, and for workers also
-    the number of cores. Unless `parameters` has both numbers, clusters with too few or too many
-    threads for the host's cores are left out (see `_THREADS`).
+    `parameters` may have the numbers of workers, the numbers of threads, or both. Missing numbers
+    are replaced by powers of two, and for workers also by the number of cores. In that case,
+    clusters with too few or too many threads for the host's cores are left out (see `_THREADS`).
     """
     least, most = (host.cores * times for times in _THREADS)
     given = [[int(x) for x in parameters.get(n, ())] for n in ("n_workers", "threads_per_worker")]

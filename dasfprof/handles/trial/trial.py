@@ -178,11 +178,12 @@ _AsSetting: TypeAlias = Callable[[Mapping[str, Any]], Mapping[str, Value] | None
 
 
 def suggestions(done: Done, as_setting: _AsSetting | None = None) -> tuple[list[Suggested], str]:
-    """Return the settings that the findings of a run suggest, and a text.
+    """Return the settings that the findings of a run suggest, and an explanation if there are none.
 
-    The text says why there are no settings, and is empty if there are. Settings are ordered by
-    potential savings. Findings without potential savings are ignored. `as_setting` may replace the
-    settings of a suggested change.
+    The explanation is an empty text if there are settings. Settings are ordered by potential
+    savings. Findings without potential savings are ignored. If `as_setting` is given, it is called
+    with the data of each suggested change. The settings that it returns, if any, replace those of
+    the change.
     """
     findings = [finding for run in done.runs for finding in run.findings]
     weighted: list[tuple[float, Suggested]] = []

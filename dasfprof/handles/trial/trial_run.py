@@ -57,9 +57,10 @@ def main(path: str) -> int:
 
 
 def _in_copy(path: str, root: str, copy: str) -> str:
-    """Return the path of a directory's copy. The directory `root` was copied to `copy`.
+    """Return the path in a copy of a directory that corresponds to a given path.
 
-    Return `path` itself if it was not copied.
+    `root` is the original directory, and `copy` is its copy. Return `path` itself if it is not a
+    directory that was copied.
     """
     path = os.path.realpath(path)
     if os.path.commonpath([path, root]) != root or os.path.commonpath([path, copy]) == copy:

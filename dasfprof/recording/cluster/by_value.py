@@ -39,10 +39,10 @@ class ByValue:
         return eval, ("exec(source) or eval(name)", _namespace(self._function))
 
     def reduce_call(self, *args: Any) -> tuple[Any, ...]:
-        """Return a value that the `__reduce__` of an object can return.
+        """Return the value for the `__reduce__` of an object that is replaced when it is unpickled.
 
-        Unpickling this object then calls the function of this `ByValue` with the given arguments,
-        and yields the return value of the function.
+        Unpickling calls the function of this `ByValue` with the given arguments, and yields the
+        return value of the function instead of the object.
         """
         namespace = {**_namespace(self._function), "args": args}
         return eval, ("exec(source) or eval(name)(*args)", namespace)

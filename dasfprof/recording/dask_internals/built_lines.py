@@ -160,10 +160,10 @@ class ExpressionBuilders:
         """Return the builders of a part of a rewritten expression.
 
         If Dask changes an expression below a part, the name of the part changes, too. For example,
-        Dask may push a selection of columns through the part. Since the part still does the same
-        work, it has the builders of a part of the same kind in the earlier expression `before`, or
-        otherwise `builders`. If `twin`, the part at the same position in `before`, is of the same
-        kind, its builders are preferred.
+        Dask may push a selection of columns through the part. The part does the same work as
+        before, so it gets the builders of a part of the same kind in the earlier expression
+        `before`. `twin`, the part at the same position in `before`, is examined first. If no part
+        is of this kind, return `builders`.
         """
         known = self._known.get(part._name)
         if known is not None:

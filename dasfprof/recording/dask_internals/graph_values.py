@@ -179,8 +179,8 @@ def values_in(graph: Any, tasks: int) -> Iterator[tuple[str, Any, int]]:
 
     Each item has the value's owner (see `_Part`), the value, and the number of tasks that the value
     represents. For the function of a `Client.map`, this number is `tasks`. In a large layer, only
-    some values are visited. The search enters only Dask's specifications and expressions,
-    containers, and partial functions.
+    evenly spaced values are visited, each of which represents several tasks. The search enters only
+    Dask's specifications and expressions, containers, and partial functions.
     """
     pending = [_Part(graph)]
     for _ in range(_MOST_PARTS):

@@ -75,7 +75,8 @@ class BuiltLayer:
     def values(self) -> Iterator[tuple[Any, int]]:
         """Yield the values in the layer, each with its number of uses.
 
-        If the layer has many values, only some of them are yielded.
+        If the layer has many values, only evenly spaced ones are yielded. Their numbers of uses
+        include those of the values that are left out.
         """
         source = self.source
         if _is_part(source):  # A list contains fused expressions, which are separate layers.

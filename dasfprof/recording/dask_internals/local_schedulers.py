@@ -132,9 +132,9 @@ class Compute:
     def _receive(self, expected: Future[Any], keys: list[Any], future: Future[Any]) -> None:
         """Pass the results of a batch on to the scheduler, and record the facts about its tasks.
 
-        `future` has both, because the process that ran the batch has sent them together. `expected`
-        is the future that the scheduler waits for. If the batch failed, the tasks in `keys` are
-        recorded as failed.
+        The result of `future` consists of these results and facts, because the process that ran the
+        batch has sent them together. `expected` is the future that the scheduler waits for. If the
+        batch failed, the tasks in `keys` are recorded as failed.
         """
         try:
             results, runs = future.result()

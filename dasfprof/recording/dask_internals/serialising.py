@@ -81,8 +81,8 @@ class _Spent:
         """Return the seconds and the CPU seconds between two readings of a thread's usage.
 
         `seconds` is the elapsed time as Dask measures it. If the thread did not sleep meanwhile,
-        the returned seconds are limited to the CPU seconds, because in the rest of `seconds` the
-        thread only waited for a core.
+        the returned seconds are limited to the CPU seconds, because the thread only waited for a
+        core in the remaining time.
         """
         cpu = after[0] - before[0]
         return cls(seconds if after[1] != before[1] else min(seconds, cpu), cpu)

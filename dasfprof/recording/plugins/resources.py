@@ -150,8 +150,8 @@ class ResourceMonitor(RecordingPart):
     def _sample(self) -> None:
         """Read all probes. Write the sample, or hold it back while the worker is idle.
 
-        The last sample that was held back is written together with the next one that is due. An
-        idle worker leaves the host duty to other workers, which may be busy.
+        The last sample that was held back is written together with the next sample that is due. An
+        idle worker releases its `HostDuty`, so that a busy worker can take it.
         """
         is_due = self._idleness.is_due(monotonic()) or self._stopping.is_set()
         if not is_due:
@@ -186,10 +186,10 @@ if hasattr(os, "register_at_fork"):
 class HostDuty:
     """Elects one process of a host for a duty, such as reading the host's counters.
 
-    The process that has bound a certain name has the duty. The name is a Linux abstract socket
-    address. It leaves no file behind, and it becomes free when the process that has bound it dies.
-    On other systems, every process has the duty. A forked child closes the socket that it inherits.
-    Otherwise, the child would have the duty after its parent dies.
+    A process has the duty while a socket of the process is bound to the name of the election, as a
+    Linux abstract socket address. Such an address leaves no file behind, and becomes free when the
+    process dies. On other systems, every process has the duty. A forked child closes the socket
+    that it inherits. Otherwise, the child would have the duty after its parent dies.
 
     Parameters
     ----------

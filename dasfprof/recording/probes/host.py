@@ -39,11 +39,11 @@ Row = tuple[Any, ...]
 
 
 class DiskProbe:
-    """Reads free space and I/O counters of the host's disks, on the worker with host duty.
+    """Reads free space and I/O counters of the host's disks, on one worker of the host.
 
-    Network file systems are left out, because a server that is down would block the monitor's
-    thread forever. The file system of the worker's local directory is read in any case, because the
-    worker cannot work either if that server is down.
+    The worker is the one with the `HostDuty`. Network file systems are left out, because a server
+    that is down would block the monitor's thread forever. The file system of the worker's local
+    directory is read in any case, because the worker cannot work either if that server is down.
 
     Parameters
     ----------
@@ -167,7 +167,7 @@ class Probe(Protocol):
 
 
 class ResourceProbe:
-    """Reads this process and, if the worker has host duty, its host.
+    """Reads this process and, if the worker has the `HostDuty`, its host.
 
     Parameters
     ----------
@@ -197,7 +197,8 @@ class ResourceProbe:
     def sample(self, host_duty: bool) -> Rows:
         """Yield one row of "Resource Usage".
 
-        The row has values of the host only if the worker has host duty, and not in every sample.
+        The row has values of the host only if the worker has the host duty and `HOST_INTERVAL` has
+        passed since the last such row.
         """
         now, clock = time(), monotonic()
         usage = self._usage.read()

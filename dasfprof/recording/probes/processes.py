@@ -32,7 +32,7 @@ class _Process:
 
 
 class ProcessesProbe:
-    """Reads all visible processes of a host, on the worker with host duty. Requires Linux.
+    """Reads all visible processes of a host, on the worker with the `HostDuty`. Requires Linux.
 
     A sample opens one file per process, which takes about 20 µs each. If the host's cores were busy
     for at least half of the last 5 s, a sample of CPU and memory is taken. Otherwise a sample of

@@ -85,8 +85,9 @@ class OsThreads:
         sample
             The number of this sample.
         since
-            The number of the earlier sample from which times are counted. The times are None if
-            the thread was not last sampled at that sample, or if its activity was different then.
+            The number of an earlier sample. The times in the result are counted from that sample.
+            They are None if it was not the thread's last sample, or if the thread had another
+            activity then.
         """
         thread = self._threads.get(ident) or self._open(ident)
         if thread is None:

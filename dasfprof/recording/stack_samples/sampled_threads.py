@@ -146,10 +146,11 @@ class TaskThreads(Subject):
         return {thread: key for thread, key in threads.items() if key not in self._hidden}
 
     def mode(self, thread: int, doing: Any, os_threads: OsThreads) -> SamplingMode:
-        """Return the mode of a task run or the mode of its function, whichever is more frequent.
+        """Return how often a task run is sampled, which depends on its age and on its function.
 
-        The mode of a task run depends on its age. The mode of a function rises immediately if one
-        of its runs is slow, and falls after several samples (see `_YOUNG`).
+        The older a task run is, the more often it is sampled. The mode of its function rises
+        immediately to that of the task run, and falls only after several samples of younger task
+        runs (see `_YOUNG`). The result is the mode of the function.
         """
         age, task = time() - self._began.get(doing, -inf), self._tasks.get(doing)
         mode = SamplingMode((age >= BRIEF) + (age >= SLOW))

@@ -86,11 +86,11 @@ class Schedule:
         return self.number == self._next_rare
 
     def answer(self, now: float) -> tuple[float, float]:
-        """Return the seconds that the current sample represents, and set the time of the next one.
+        """Return how many seconds the current sample represents, and set the time of the next one.
 
-        The first value is the time since the last sample. The second value is the time since the
-        last rare sample, or 0 if the current sample is not rare. Both are multiples of
-        1 / `RESOLUTION`.
+        The first number is the time since the last sample. The second number, for threads that are
+        sampled rarely, is the time since the last rare sample. It is 0 if the current sample is not
+        rare. Both are multiples of 1 / `RESOLUTION`.
         """
         mean = max(self.interval, self._cost / BUDGET)
         if self.quiet >= _QUIET:

@@ -46,8 +46,8 @@ class RunStorage:
     guard
         Handles errors.
     local
-        Data of the calling thread. If the thread has computed for a task run, the attribute
-        ``helper`` is the thread's `ThreadFile`.
+        A `threading.local`. If a thread has computed for a task run, the attribute ``helper`` is
+        the thread's `ThreadFile`.
     """
 
     def __init__(self, guard: HookGuard, local: threading.local) -> None:

@@ -1,8 +1,8 @@
 """Wrappers that count the requests of storage libraries, by the task run that makes the request.
 
 A context variable holds the task run for which a coroutine or thread works. The variable is set
-when work leaves the thread of a task: while `asyncio.run_coroutine_threadsafe` passes a coroutine
-to the event loop of another thread. From that event loop, asyncio copies the variable into tasks of
+while a task's thread passes a coroutine to the event loop of another thread by
+`asyncio.run_coroutine_threadsafe`. From that event loop, asyncio copies the variable into tasks of
 the loop and into the threads of `asyncio.to_thread`. In the thread of the task, the variable is not
 needed, because the worker knows the task. So tasks that make no requests cost nothing.
 
@@ -37,9 +37,9 @@ _served: ContextVar[RunStorage | Literal[False] | None] = ContextVar("dasfprof",
 
 @contextlib.contextmanager
 def _serving(run: RunStorage | Literal[False]) -> Iterator[None]:
-    """Return a context manager in which requests count for a task run.
+    """Count the requests of this thread or coroutine for a task run, during a ``with`` block.
 
-    These are the requests of this thread or coroutine. If `run` is False, no requests are counted.
+    If `run` is False, these requests are not counted at all.
     """
     token = _served.set(run)
     try:

@@ -132,11 +132,11 @@ class TaskStorage:
             self._guard.caught("what a task moved")
 
     def ended_brief(self, stop: float) -> None:
-        """Handle the end of a brief task. The disk bytes of brief tasks are left out.
+        """Handle the end of a brief task. Its disk bytes are not recorded.
 
-        Reading the thread's disk bytes after each brief task would be expensive. So they are read
-        only if the last reading is too old. Otherwise, a later task would get the bytes of many
-        brief tasks.
+        Reading the thread's disk bytes after each brief task would be expensive. Without any
+        reading, however, a later task would get the bytes of many brief tasks. So the bytes are
+        read, and ignored, if the last reading is too old.
         """
         try:
             disk = getattr(self._local, "disk", None)

@@ -261,8 +261,7 @@ class DrawnRun:
         return about
 
     def marks(self) -> Iterator[Mark]:
-        """Yield a mark that describes the file, then the marks of steps, then those of user events.
-        """
+        """Yield a mark that describes the file, then the marks of steps and of user events."""
         about = self.about()
         return chain(
             [Mark(self._about, 0, None, about["run"], "about", about)],

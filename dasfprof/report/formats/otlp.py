@@ -254,10 +254,11 @@ class Spans:
         )
 
     def _step_at(self, path: str, time: int) -> int:
-        """Return the number of a step's last span that had started by a certain time.
+        """Return the number of the latest span of a step that had started by a time.
 
-        If none had started, return the number of the step's first span. If the step has no spans,
-        return the number of the run's span.
+        `path` is the step, and `time` is in ns since the run's start. If no span of the step had
+        started, return the number of its first span. If the step has no spans, return the number of
+        the run's span.
         """
         starts, numbers = self._of_paths.get(shown(path), ([], [1]))
         return numbers[max(bisect_right(starts, time) - 1, 0)]

@@ -102,7 +102,7 @@ def write_speedscope(analyser: Analyser, path: Path, title: str) -> None:
 
 
 def _profile(name: str, stacks: Seconds, numbers: dict[Frame, int]) -> dict[str, Any]:
-    """Return the profile of some stacks with their seconds.
+    """Return the profile of the given stacks with their seconds, as an object for speedscope.
 
     `numbers` maps frames to their numbers in the file. New frames are added to it.
     """

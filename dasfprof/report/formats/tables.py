@@ -113,7 +113,7 @@ def field_of(column: Column) -> Any:
 
 
 def as_array(column: pd.Series[Any], kind: str) -> Any:
-    """Convert a column of a certain kind to an Arrow array. NA becomes null."""
+    """Convert a column to an Arrow array, whose type depends on `kind`. NA becomes null."""
     import pyarrow as pa
 
     if kind == "text":

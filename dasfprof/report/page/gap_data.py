@@ -139,9 +139,10 @@ def gap_columns(
         The columns are the start of each cell, the offset of its first category, and for each
         category of a cell its index and its fraction of the free time of the worker's tracks. The
         remaining fraction is unknown. The fact ``classes`` lists the categories, with ids (the
-        names of `ThreadTime`), names, meanings and styles. ``first`` is the first cell of each
-        worker of `tracks`, and the total number of cells. The last cell of each worker is empty
-        and marks the end of its last worker instance.
+        names of `ThreadTime`), names, meanings and styles. The fact ``first`` is a list with the
+        index of the first cell of each worker of `tracks`, and with the total number of cells at
+        the end. After the cells of each worker instance, an empty cell marks the end of the
+        instance.
     """
     free = _FreeTime(tracks, spans[0] - around.before, around.before + spans[1] + around.after)
     threads = dict(zip(run.lives.ids.tolist(), run.lives.threads.tolist(), strict=True))
@@ -202,12 +203,13 @@ class _FreeTime:
     def shares(
         self, worker: int, edges: Array, seconds: Array, threads: int
     ) -> tuple[Array, float]:
-        """Return what fraction of a worker's free time each category is, for each cell of time.
+        """Return, for each cell of time, each category's fraction of a worker's free time.
 
         Each cell is between two adjacent `edges`. `seconds` has the idle seconds by cell and
         category, and `threads` is the worker's number of threads. The fractions are multiples of
         ``1 / _UNITS``. A further, last category is the time in which a thread of the worker was
-        neither idle nor occupied by a task on its track. Its total seconds are also returned.
+        neither idle nor occupied by a task on its track. The second result is the total seconds of
+        this last category.
         """
         rows, spans = slice(self._bounds[worker], self._bounds[worker + 1]), np.diff(edges)
         held = np.diff(busy_until(edges, self._begins[rows], self._lengths[rows]))

@@ -104,8 +104,8 @@ def path_columns(run: Run, rows: Array) -> tuple[dict[str, PackedColumn], dict[s
     run
         The trace.
     rows
-        For each row of the page, its row in `Trace.tasks`. Rows beyond its end are unfinished task
-        runs.
+        For each row of the page, its row in `Trace.tasks`. Numbers that are too large for this
+        table stand for unfinished task runs.
 
     Returns
     -------

@@ -112,7 +112,7 @@ def finished_tasks(scheduler: Any, before: Finished) -> Finished:
 
 
 def held_back(scheduler: Any) -> list[dict[str, Any]]:
-    """Return the first tasks that no worker may run, with the restrictions that no worker meets."""
+    """Return up to `MOST_HELD_BACK` tasks that no worker may run, and their restrictions."""
     unrunnable = scheduler.unrunnable
     to_unix = time.time() - time.monotonic()
     return [
