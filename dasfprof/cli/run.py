@@ -77,7 +77,7 @@ def recording_flags(**defaults: str) -> Callable[[Command], Command]:
     Parameters
     ----------
     **defaults
-        Texts that describe defaults which differ from those of Dask's config, by option.
+        For each option whose default is not the one in Dask's config: a text that describes it.
     """
 
     def decorate(command: Command) -> Command:

@@ -128,7 +128,7 @@ class LogLevel(Choice):
 
 
 class Ship(Choice):
-    """A setting for the target to which files are sent."""
+    """A setting for the target to which files are sent: the scheduler, a storage, or none."""
 
     def check(self, value: Any) -> Any:
         """Return the text in lower case. ``"none"`` is accepted as the former name of ``"off"``."""

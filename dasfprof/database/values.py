@@ -76,8 +76,8 @@ def pack_any(value: Any) -> bytes:
 def as_read(value: Any, packed: bytes) -> Any:
     """Return the value that readers decode from `packed`.
 
-    Return the `repr` of the value if readers cannot decode `packed`, because the value is nested
-    too deeply, or contains a set whose items are not hashable after decoding.
+    Return the `repr` of the value if readers cannot decode `packed`. They cannot if the value is
+    nested too deeply, or if it contains a set with items that are not hashable after decoding.
     """
     try:
         if len(packed) > 256:  # Shorter values cannot be nested too deeply.
@@ -143,7 +143,7 @@ def _replace(value: Any) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    """Convert a value of a derived class to the plain type, such as a subclass of dict to dict.
+    """Convert a value to a plain type if its class is derived from one, as a subclass of dict.
 
     Numpy's scalars of the kinds `_PLAIN_DTYPES` become Python scalars. If a value's class is not
     derived from a plain type, return the `repr` of the value, or the name of its class if `repr`

@@ -288,10 +288,9 @@ class TraceWriter:
     def make_room(self, source: Source) -> None:
         """Wait until fewer than `commit_threshold` facts of a source are pending.
 
-        This method does not wait after `close`. It does not wait either in the writer's thread, or
-        while the disk does not answer. Instead, it then drops the newest fact if more than
-        `max_pending` are pending. If there is no writer thread, this method writes the facts
-        itself.
+        This method does not wait after `close`, in the writer's thread, or while the disk does not
+        answer. In the last two cases, it drops the newest fact if more than `max_pending` are
+        pending. If there is no writer thread, this method writes the facts itself.
         """
         if os.getpid() != self._pid:
             source.rows.clear()

@@ -19,7 +19,7 @@ SchemaRow = tuple[Schema, tuple[Any, ...]]
 
 
 def fold_rows(rows: Sequence[SchemaRow]) -> Folded:
-    """Return, for each schema in `rows`, an item with the schema, its rows, and their positions.
+    """Return, for each schema in `rows`, the schema, its rows, and their positions in `rows`.
 
     The positions are those in `rows`.
     """
@@ -45,8 +45,8 @@ UNKNOWN_STACK = -1
 class StackRows:
     """Assigns numbers to stacks, and writes a row for each new stack. All methods are thread-safe.
 
-    A stack is written as its innermost frame, and the number of the stack of its other frames. This
-    saves space, because stacks of one program share their outer frames.
+    A row contains the innermost frame of the stack, and the number of the stack that consists of
+    all other frames. This saves space, because stacks of one program share their outer frames.
 
     Parameters
     ----------

@@ -115,7 +115,7 @@ def _findings_html(findings: pd.DataFrame, run: Run) -> Iterable[str]:
 
 
 def _shown(findings: pd.DataFrame | None) -> list[dict[Any, Any]]:
-    """Return the first `_MOST` findings, or more if more have high or medium severity."""
+    """Return the first `_MOST` findings, or more if more are of high or medium severity."""
     if findings is None:
         return []
     severe = int(findings["Severity"].isin(["high", "medium"]).sum())

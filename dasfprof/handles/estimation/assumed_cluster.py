@@ -61,9 +61,9 @@ def assumed_cluster(
 def _of_client() -> tuple[list[int], float | None, int | None]:
     """Return threads, memory limit and free disk space of the current client's workers.
 
-    The threads are a list with the number of threads of each worker. The memory limit and the disk
-    space are in bytes, those of the worker with the least, or None if unknown. Disk space is known
-    only for workers on this host.
+    The threads are a list with the number of threads of each worker. The memory limit is the lowest
+    limit of any worker, and the disk space is the least of any worker. Both are in bytes, or None
+    if unknown. Disk space is known only for workers on this host.
     """
     try:
         distributed = sys.modules["distributed"]

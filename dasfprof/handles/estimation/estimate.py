@@ -353,9 +353,9 @@ def _peak(
 ) -> tuple[tuple[float, float] | None, str, int]:
     """Return three facts about the peak bytes of results on a worker.
 
-    These are bounds of the bytes, the reason why the bounds are unknown, and the index of the layer
-    that has the most bytes at the peak. If the bounds are known, the reason is an empty text.
-    Otherwise the bounds are None, and the index is -1.
+    The first fact is a pair of bounds of the peak, or None if they are unknown. The second is the
+    reason why they are unknown, or an empty text. The third is the index of the layer that has the
+    most bytes at the peak, or -1 if the bounds are unknown.
     """
     if len(sent) > MOST_REPLAYED:
         return None, f"graphs of more than {MOST_REPLAYED:,} tasks are not replayed", -1

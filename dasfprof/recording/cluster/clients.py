@@ -241,7 +241,7 @@ async def stop_on_scheduler(
 
 
 async def end_run(settings: RunSettings, ending: dict[str, Any], scheduler: Any) -> None:
-    """End a run whose client does not end it. This function runs on the scheduler.
+    """End a run that its client does not end. This function runs on the scheduler.
 
     Parameters
     ----------

@@ -27,7 +27,8 @@ class TaskClients:
     If a run records only the clients of one process, the tasks of other clients are hidden. Each
     hidden task gets an annotation, by which workers recognize it. ``key in task_clients`` is true
     for the keys of hidden tasks. If tasks themselves submit tasks, it is unknown which task
-    submitted them. They are hidden while any hidden task is being processed.
+    submitted them. Such tasks are hidden if any hidden task is being processed when they are
+    submitted.
 
     Parameters
     ----------

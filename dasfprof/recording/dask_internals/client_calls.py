@@ -50,7 +50,7 @@ _MOST_TOKENS = 1000
 
 
 class _Tokenizing(threading.local):
-    """The seconds that a thread has spent on tokenizations, and its latest tokenizations."""
+    """The seconds that a thread has spent tokenizing, and its latest tokenizations."""
 
     def __init__(self) -> None:
         self.seconds = 0.0
@@ -63,7 +63,7 @@ _tokenizing = _Tokenizing()
 
 @dataclass
 class OpenCall(ClientCall):
-    """A call in progress."""
+    """A call from the program to Dask that has not returned yet."""
 
     #: Start of the call by the monotonic clock.
     began: float = 0.0

@@ -152,10 +152,10 @@ def _described(how: str, name: str, value: Any) -> tuple[str, int]:
 
 @dataclass(slots=True)
 class _Part:
-    """A part of a graph.
+    """A part of a graph, such as a value, a task, or a container of such parts.
 
-    `owner` is the function or expression to which the part belongs, `of_task` is whether it belongs
-    to a task, and `times` is the number of tasks that it represents.
+    `owner` is the name of the function or expression to which the part belongs. `of_task` is
+    whether the part belongs to a task. `times` is the number of tasks that the part represents.
     """
 
     value: Any

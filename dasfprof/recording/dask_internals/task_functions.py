@@ -142,7 +142,7 @@ def running_tasks(worker: Any) -> dict[int, Any]:
 
 
 def first_functions() -> tuple[CodeType, ...]:
-    """Return the code of those functions of Dask that call the functions of tasks and actors."""
+    """Return the code of the functions of Dask that call the functions of tasks and actors."""
     callers = names.RUN_TASK.find("_run_task_simple"), names.RUN_ACTOR.find("_run_actor")
     return tuple(inspect.unwrap(each).__code__ for each in callers if each is not None)
 

@@ -47,7 +47,7 @@ _NEAR_LIMIT = 0.8
 
 
 class Idleness:
-    """Decides which samples of a worker have to be written.
+    """Decides which samples of a worker are written, so that an idle worker writes few of them.
 
     Parameters
     ----------

@@ -151,9 +151,9 @@ def hooks(around: Around, around_read: Around, new: Callable[..., Any]) -> Itera
 def _on_methods(
     base: type, methods: dict[str, RequestKind], around: Around, abstract: type | None = None
 ) -> Iterator[Hook]:
-    """Yield hooks on those of `methods` that a class or one of its derived classes declares.
+    """Yield a hook on each of `methods` in a class and in all its derived classes.
 
-    Methods that the class `abstract` declares are left out.
+    A class gets no hook on a method that it only inherits. The class `abstract` gets no hooks.
     """
     for kind in family(base):
         for name, request in methods.items():

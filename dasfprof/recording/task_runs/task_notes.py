@@ -347,7 +347,7 @@ def _task_run_columns(runs: Fields) -> dict[str, Any]:
 
 
 def _without_marks(annotations: dict[str, Any] | None) -> dict[str, Any]:
-    """Return annotations without those with which recordings tell workers that a task is hidden."""
+    """Return annotations without the marks by which workers recognize hidden tasks."""
     if annotations and any(name.startswith(MARK) for name in annotations):
         annotations = {key: annotations[key] for key in annotations if not key.startswith(MARK)}
     return annotations or _NO_ANNOTATIONS

@@ -263,7 +263,7 @@ def open_thread_file(exists: bool = True) -> ThreadFile:
 def collections_of(
     worker: Any, guard: HookGuard, undo: list[Callable[[], object]]
 ) -> dict[Any, float]:
-    """Start counting the CPU seconds of garbage collections, by the task in whose thread they ran.
+    """Start counting the CPU seconds of garbage collections in the threads of tasks, by task.
 
     Parameters
     ----------

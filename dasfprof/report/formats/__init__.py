@@ -142,9 +142,10 @@ def export(
 
 
 def _format_of(path: Path) -> str:
-    """Return the format whose suffix matches a path, compressed or not.
+    """Return the name of the format whose suffix a path has, with or without ``.gz``.
 
-    The longest suffix counts.
+    If the suffixes of several formats match, the longest of them counts. If none matches, return
+    the name of the default format.
     """
     name = path.name.removesuffix(".gz")
     fitting = [each for each in _ALL if name.endswith(each.ending.removesuffix(".gz"))]

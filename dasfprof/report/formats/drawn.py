@@ -87,7 +87,7 @@ def _numbers(table: pd.DataFrame, rows: Array, sizes: Any, seconds: Any) -> dict
 
 @dataclass(frozen=True)
 class LabelledSlices:
-    """Slices, each with a name and arguments. Some of them are unfinished or failed."""
+    """Slices, each with a name and arguments. Masks mark unfinished and failed slices."""
 
     slices: Slices
     names: Listed

@@ -77,7 +77,7 @@ def write_otlp(analyser: Analyser, path: Path, title: str) -> None:
 
 
 def _with_hexadecimal_ids(value: Any, key: str = "") -> Any:
-    """Return a request whose ids are hexadecimal, as OTLP/JSON requires, and not base64."""
+    """Return a request with hexadecimal ids instead of base64, as OTLP/JSON requires."""
     if isinstance(value, dict):
         return {name: _with_hexadecimal_ids(item, name) for name, item in value.items()}
     if isinstance(value, list):
@@ -254,11 +254,11 @@ class Spans:
         )
 
     def _step_at(self, path: str, time: int) -> int:
-        """Return the number of the latest span of a step that had started by a time.
+        """Return the number of the last span of a step that started before `time` or at `time`.
 
-        `path` is the step, and `time` is in ns since the run's start. If no span of the step had
-        started, return the number of its first span. If the step has no spans, return the number of
-        the run's span.
+        `path` is the step, and `time` is in ns since the run's start. If all spans of the step
+        started later, return the number of its first span. If the step has no spans, return the
+        number of the run's span.
         """
         starts, numbers = self._of_paths.get(shown(path), ([], [1]))
         return numbers[max(bisect_right(starts, time) - 1, 0)]

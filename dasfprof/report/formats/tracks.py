@@ -238,7 +238,10 @@ def natural_order(name: str) -> list[tuple[bool, int, str]]:
 
 
 def busy_until(times: Array, starts: Array, durations: Array) -> Array:
-    """Return the total seconds for which tasks had run by each time. `starts` is sorted."""
+    """Return the total seconds that all tasks had run by each of the given times.
+
+    `starts` must be sorted.
+    """
     ends = np.sort(starts + durations)
     order_sums = np.r_[0.0, np.cumsum(starts)]
     end_sums = np.r_[0.0, np.cumsum(ends)]

@@ -167,9 +167,9 @@ def flame_columns(run: Run, rows: Array) -> tuple[dict[str, PackedColumn], dict[
     Returns
     -------
     columns, facts
-        The columns by name, prefixed with the name of the view. The facts are ``views``, a list of
+        The columns by name, prefixed with the name of the view. The fact ``views`` is a list of
         dicts with ``name``, ``title``, ``seconds``, ``samples`` and ``omitted`` (number of calls
-        that were left out), and ``lines``, the facts of `_line_data`.
+        that were left out). The fact ``lines`` has the facts that `_line_data` returns.
     """
     samples, functions = samples_of(run)
     parts = parts_of(samples, functions)
@@ -192,7 +192,7 @@ def flame_columns(run: Run, rows: Array) -> tuple[dict[str, PackedColumn], dict[
 def _views(
     run: Run, stacks: Array, functions: Array, parts: Parts
 ) -> Iterator[tuple[str, str, FlameTree, int]]:
-    """Yield name, title, tree and number of samples of each view for which there are samples."""
+    """Yield name, title, tree and number of samples of each view that has samples."""
     if len(run.task_samples):
         stacks, parts, groups = _of_tasks(run, stacks, functions, parts)
         calls = StackTree(all_stacks(run))

@@ -57,7 +57,7 @@ def known_threads(run: RunWithUnfinished) -> Array:
 
 @dataclass(frozen=True)
 class Around:
-    """Seconds for which task runs occupied threads before and after executing their functions."""
+    """Seconds in which task runs occupied threads before and after executing their functions."""
 
     #: Seconds before and after the function.
     before: Array
@@ -136,13 +136,13 @@ def gap_columns(
     Returns
     -------
     columns, facts
-        The columns are the start of each cell, the offset of its first category, and for each
-        category of a cell its index and its fraction of the free time of the worker's tracks. The
-        remaining fraction is unknown. The fact ``classes`` lists the categories, with ids (the
-        names of `ThreadTime`), names, meanings and styles. The fact ``first`` is a list with the
-        index of the first cell of each worker of `tracks`, and with the total number of cells at
-        the end. After the cells of each worker instance, an empty cell marks the end of the
-        instance.
+        The columns have the start of each cell and the offset of its first category. For each
+        category of a cell, they have its index, and its fraction of the free time of the worker's
+        tracks. If the fractions of a cell add up to less than 1, the categories of the remaining
+        time are unknown. The fact ``classes`` lists the categories, with ids (the names of
+        `ThreadTime`), names, meanings and styles. The fact ``first`` is a list. It has the index of
+        the first cell of each worker of `tracks`, followed by the total number of cells. After the
+        cells of each worker instance, an empty cell marks the end of the instance.
     """
     free = _FreeTime(tracks, spans[0] - around.before, around.before + spans[1] + around.after)
     threads = dict(zip(run.lives.ids.tolist(), run.lives.threads.tolist(), strict=True))

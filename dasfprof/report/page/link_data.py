@@ -67,9 +67,9 @@ def exact_links(run: Run, rows: Array, ranks: Array) -> dict[str, PackedColumn]:
 
 
 def _unlike_their_key(run: Run) -> Array:
-    """Return a mask of task runs whose inputs differ from those of their key.
+    """Return a mask of task runs whose inputs differ from those that their keys have.
 
-    `Trace.dependencies` has the inputs of keys.
+    The inputs of a key are those in `Trace.dependencies`.
     """
     lengths, items = run.task_dependencies
     lengths, key_ids = np.maximum(lengths, 0), run.tasks["key_id"].to_numpy()

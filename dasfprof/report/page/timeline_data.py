@@ -251,8 +251,8 @@ def _dependency_columns(run: Run, ranks: Array, order: Array) -> dict[str, Packe
 def _detail_columns(tasks: pd.DataFrame, rows: Array) -> dict[str, PackedColumn]:
     """Pack the sizes, results and exceptions of task runs, and the lines that raised exceptions.
 
-    Sizes are those of the result and of the inputs. The other columns are indices in lists of
-    texts. These lists are packed too.
+    The sizes are the bytes of the result and of the inputs. The other columns are indices in lists
+    of texts, which are packed too.
     """
     unknown = pd.Series(pd.Categorical([None] * len(tasks)))
     results, result_texts = _results(tasks, rows)

@@ -98,7 +98,7 @@ _SUMMARY_LINES = 9
 
 
 def default_requests(run: Run) -> list[Request]:
-    """Return the analyses that are printed by default and for which the run has data."""
+    """Return the analyses that are printed by default, unless the run has no data for them."""
     from dasfprof.analysis.tables import questions
     from dasfprof.analysis.tables.questions import Request
 
@@ -119,8 +119,8 @@ def print_answers(
 ) -> dict[str, pd.DataFrame]:
     """Print findings and tables, then notes about missing data. Return the printed tables in full.
 
-    In a terminal, the output fits on one screen unless `unlimited`. Tables for which there is no
-    space are named, and are not returned.
+    In a terminal, the output fits on one screen unless `unlimited`. Tables that do not fit are only
+    named. They are not returned.
 
     Parameters
     ----------

@@ -64,7 +64,7 @@ def stack_of(frames: list[FrameType]) -> Stack:
     """Return the `Stack` that describes the given frames.
 
     Frames that only run a task's graph are left out. If more than `MOST_FRAMES` frames remain,
-    those in the middle are left out.
+    frames in the middle are left out.
     """
     shown = [frame for frame in frames if not frame.f_code.co_filename.endswith(_PLUMBING)]
     if len(shown) > MOST_FRAMES:

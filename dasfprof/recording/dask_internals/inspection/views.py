@@ -95,7 +95,8 @@ def finished_tasks(scheduler: Any, before: Finished) -> Finished:
     is subtracted from the counts.
 
     Scattered data does not count as tasks. If there are more than `MOST_FUNCTIONS` functions, the
-    figures of those whose tasks reached the scheduler earliest are added up as `OTHERS`.
+    figures of the oldest functions are added up as `OTHERS`. The oldest functions are those with
+    the earliest tasks.
     """
     finished: Finished = {}
     for name, prefix in list(scheduler.task_prefixes.items()):
