@@ -227,9 +227,9 @@ def _int64(value: Any) -> int:
 
 
 def _decode_small(encoded: Any, rows: int, limit: int, what: str) -> Array:
-    """Decode a column of integers, or raise an error if one is not from 0 to `limit` - 1.
+    """Decode a column of integers, or raise an error if any is not from 0 to `limit` - 1.
 
-    `what` names the integers in the message.
+    `what` is the name of the integers in the error's message.
     """
     numbers = decode_numbers(encoded, rows, widen=False).array
     if numbers.dtype.kind not in "ui":

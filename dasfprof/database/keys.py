@@ -333,7 +333,7 @@ def many_time_ticks(texts: list[str]) -> npt.NDArray[np.int64] | None:
 def _to_ticks(numbers: npt.NDArray[np.int64], scale: Any) -> Any:
     """Convert times in units of 1 / `scale` seconds to ticks, rounded.
 
-    No time is halfway between two ticks.
+    Rounding is unambiguous, because no time is halfway between two ticks.
     """
     return ((numbers << _TICK_BITS) * 2 + scale) // (scale * 2)
 

@@ -83,10 +83,10 @@ class Losses:
                 self.by_cause[cause] = self.by_cause.get(cause, 0) + count
 
     def warn(self, what: str, error: Exception | None = None, trace: bool = False) -> None:
-        """Log that events were dropped, and how many so far. Only the first call has an effect.
+        """Log that events were dropped, and how many so far. Only the first call logs this.
 
-        `what` is the beginning of the message, and `error` the cause. If `trace` is true, the
-        traceback of the error is logged as well.
+        `what` is the beginning of the message, and `error` is the cause of the loss. If `trace` is
+        true, the traceback of the error is logged as well.
         """
         if not self._warned:
             self._warned = True

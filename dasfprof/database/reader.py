@@ -45,7 +45,7 @@ LASTING = frozenset(
 class Window(NamedTuple):
     """A time range in Unix seconds, including both ends.
 
-    Events that overlap the time range are read, and not cut at its ends.
+    All events that overlap the time range are read. Their starts and durations are not changed.
     """
 
     begin: float
@@ -54,8 +54,8 @@ class Window(NamedTuple):
     def overlaps(self, name: str, first: float, last: float) -> bool:
         """Return whether a block has to be read for this time range.
 
-        `name` is the name of the block's events. `first` and `last` are the start of its first
-        event and the end of its last event.
+        `name` is the name of the block's events. `first` and `last` are the start of the block's
+        first event and the end of its last event. Blocks of the kinds `LASTING` are always read.
         """
         return name in LASTING or (first <= self.end and last >= self.begin)
 

@@ -261,7 +261,7 @@ class TraceWriter:
     def extender(self, source: Source) -> Callable[[Iterable[Any]], None]:
         """Return a function that adds a fact to a source with ``rows.extend``.
 
-        The width of the source is the number of items of a fact (see `Source`). The function is
+        Its argument is a fact, with as many items as the width of the source (see `Source`). It is
         fast, because it is called for each task run.
         """
         rows, extend, threshold_reached = source.rows, source.rows.extend, self.threshold_reached

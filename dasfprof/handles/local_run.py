@@ -29,7 +29,7 @@ _NOTHING = (
 class LocalRun(ProfiledRun):
     """A run on Dask's local schedulers. The process that computes also records.
 
-    It has the methods of `ProfiledRun`, but they do not have to wait for a cluster.
+    It has the methods of `ProfiledRun`, which need not wait for a cluster here.
     """
 
     def __init__(self, settings: RunSettings) -> None:

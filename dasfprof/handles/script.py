@@ -113,9 +113,10 @@ def when_imported(module: str, call: Callable[[], object]) -> None:
 
 
 def with_arguments(given: Sequence[str], changed: Mapping[str, str]) -> tuple[str, ...]:
-    """Return a program's arguments with changed values. Names are texts such as ``--chunk``.
+    """Return a program's arguments, with other values for some of them.
 
-    Arguments that the program did not have are appended.
+    `changed` has the new values by name, such as ``--chunk``. Arguments that the program did not
+    have are appended.
     """
     arguments = list(given)
     for name, value in changed.items():

@@ -178,7 +178,7 @@ class CallProfiles:
     def wrap(self, run: Run) -> Run:
         """Return a function that calls `run` and profiles the call.
 
-        The first argument of both functions is a task.
+        Like `run`, this function takes a task as its first argument.
         """
 
         @functools.wraps(run)

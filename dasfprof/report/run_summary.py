@@ -307,7 +307,7 @@ def _longest_stage(summary: dict[str, Any]) -> str:
 
 
 def _to_do(summary: dict[str, Any], finding: pd.Series[Any]) -> list[str]:
-    """Return two texts: the advice of a finding with the time that it saves, and the problem.
+    """Return two texts: the advice of a finding with the time it saves, and the finding's problem.
 
     The time is left out if it is unknown, or if the run did not finish.
     """

@@ -135,9 +135,10 @@ class Tuner:
         return points
 
     def _recorded(self, change: Mapping[str, Value]) -> tuple[Done, str]:
-        """Run the program once with changed parameters, and return how this run ended.
+        """Run the program once with changed parameters.
 
-        The second value is the reason why these parameters are left out, or an empty text.
+        Return how this run ended, and the reason why these parameters are left out. The reason is
+        an empty text if they are not.
         """
         side = self._side(change)
         done = self._runs.run(side, patience=_PATIENCE, with_traces=True)
@@ -187,7 +188,8 @@ class Tuner:
     def _screened(self, points: list[Point]) -> tuple[list[Point], list[Point]]:
         """Run each setting once, because there are no predictions.
 
-        Return the fastest settings, and all settings.
+        Return the fastest settings, and all settings. Settings that failed, or for which no time
+        remained, have the reason why they are left out.
         """
         until, tried = self._runs.left * (1 - _SCREENING), 0
         seconds: dict[int, float] = {}

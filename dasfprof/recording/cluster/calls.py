@@ -151,8 +151,9 @@ def ping() -> None:
 async def run_pickled(function: bytes, args: tuple[Any, ...], dask_scheduler: Any) -> Any:
     """Run a pickled function on the scheduler.
 
-    The scheduler logs each function that it runs as an event, but not the arguments. The pickled
-    function is an argument, so it is not logged.
+    If a client runs a function on the scheduler, the scheduler logs the function as an event, but
+    not its arguments. Here, the pickled function is an argument of `run_pickled`, so it is not
+    logged.
     """
     import inspect
     import pickle

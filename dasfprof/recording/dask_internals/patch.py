@@ -86,10 +86,10 @@ class Patch:
         return wrapper
 
     def remove(self) -> None:
-        """Remove our wrapper, unless other code has wrapped it. Idempotent.
+        """Remove the wrapper, unless other code has wrapped it. Idempotent.
 
-        If other patches have wrapped our wrapper, their wrappers are placed again around what our
-        wrapper replaced. Otherwise, the chain of wrappers would grow with each run.
+        If other patches have wrapped this wrapper, their wrappers are placed again, around the
+        value that this wrapper replaced. Otherwise, the chain of wrappers would grow with each run.
         """
         with _changing:
             if not self.active:

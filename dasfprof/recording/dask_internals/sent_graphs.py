@@ -29,8 +29,8 @@ _PLAIN = (int, float, str, bytes, bool, type(None))
 class SentLayer:
     """The tasks of a layer of a graph.
 
-    A task with a text as key does not name its layer. Such tasks form one `SentLayer` if they have
-    the same function and the same line.
+    If a task's key is a text, it does not contain the name of a layer. Tasks with such keys form
+    one `SentLayer` if they have the same function and the same line.
     """
 
     #: Name of the layer. None for tasks that have text as keys.

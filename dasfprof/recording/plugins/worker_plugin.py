@@ -92,7 +92,7 @@ THREAD_LIMITS = (
 def worker_facts(worker: Any) -> dict[str, Any]:
     """Return facts about a worker for the headers of its files.
 
-    All events of the worker have the entry ``label`` as their ``thread_id``.
+    The fact ``label`` is also the ``thread_id`` of all events of the worker.
     """
     host, group, cpu = socket.gethostname(), memory_group(), cpu_group()
     return {

@@ -124,7 +124,7 @@ def _read_counters() -> dict[str, Any]:
 def _counted(counter: Any) -> Row:
     """Return the operations, bytes and seconds of a disk counter, with None for unknown values.
 
-    psutil counts milliseconds, and only on some systems.
+    psutil counts times in milliseconds. On some systems, it counts no times.
     """
     times = (getattr(counter, name, None) for name in ("read_time", "write_time"))
     return (

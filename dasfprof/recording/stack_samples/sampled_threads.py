@@ -388,8 +388,8 @@ class StackReader:
     def read(self, frame: FrameType | None, helper: FrameType | None = None) -> Seen | None:
         """Return the number and the description of a stack, or None if the thread is left out.
 
-        `frame` is the innermost frame of the thread. If `helper` is given, it is the innermost
-        frame of a pool's thread, whose stack is appended.
+        `frame` is the innermost frame of the thread. `helper` is None or the innermost frame of a
+        pool's thread. The stack of that thread is appended.
         """
         position = self._position(frame)
         if position is None:

@@ -33,7 +33,7 @@ def failed_run(event: Any, task: Any) -> tuple[Any, ...]:
 
 
 def transfer(event: Any, ledger: Any) -> tuple[Any, ...]:
-    """Return facts about a transfer.
+    """Return facts about a transfer, as a tuple.
 
     The facts are: start, seconds, the other worker's address, keys, bytes, state, seconds on the
     network, and seconds of deserializing.

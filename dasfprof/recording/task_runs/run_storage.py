@@ -174,7 +174,7 @@ class RunStorage:
     def close(self) -> list[dict[str, Any]]:
         """Return a row for each store. Called when the task run has ended.
 
-        Requests that are still in progress count until this call. Their bytes are unknown.
+        Requests in progress count as if they ended with this call, with unknown bytes.
         """
         with self._lock:
             now = self._turn()
@@ -205,8 +205,8 @@ class RunStorage:
     def _turn(self) -> float:
         """Add the time since the last call to the sums of seconds, and return the current time.
 
-        The sums are the seconds with open requests, the seconds in which other threads compute for
-        the task run, and the seconds with both.
+        The sums are the seconds in which requests are in progress, the seconds in which other
+        threads compute for the task run, and the seconds with both.
         """
         now = perf_counter()
         passed, self._since = now - self._since, now

@@ -194,7 +194,7 @@ def _value(args: _Args, kwargs: _Kwargs) -> BytesOf:
 def _file(position: int, name: str) -> Callable[[_Args, _Kwargs], BytesOf]:
     """Return the field `size` of a `RequestKind` for requests that copy from or to a local file.
 
-    The argument at this position or with this name is the path of the local file. The size of that
+    `position` and `name` identify the argument with the path of the local file. The size of this
     file is the number of bytes of the request.
     """
 
@@ -305,7 +305,8 @@ def _store_of_array(array: Any) -> str | None:
 def _chunk(_args: _Args, _kwargs: _Kwargs) -> BytesOf:
     """Return a function that takes the result of a request, and returns the number of bytes read.
 
-    The result is None if the object is missing, which stands for fill values. It counts as 0 bytes.
+    If the requested object is missing, the result of the request is None. A missing object stands
+    for fill values, and counts as 0 bytes.
     """
     return lambda result: 0 if result is None else len(result)
 

@@ -114,8 +114,8 @@ class ClockCorrections:
     def change(self, correction: float, running: Iterable[Any]) -> None:
         """Set the current correction (seconds).
 
-        `running` has the keys of the running tasks. For each of these tasks, the number of the
-        correction that was current when the task got its thread is stored.
+        `running` has the keys of the running tasks. For each of these tasks, this method stores the
+        number of the correction that was current when the task got its thread.
         """
         for key in running:
             self.of_earlier.setdefault(key, self.number)

@@ -174,8 +174,8 @@ class RunQueue:
     def wrap(self, run: Run) -> Run:
         """Return a wrapper of a function that runs a task.
 
-        The wrapper stores a `Reading` for each task run in `readings`. The task is the first
-        argument of both functions.
+        The wrapper stores a `Reading` for each task run in `readings`. Like the wrapped function,
+        it takes the task as its first argument.
         """
 
         @functools.wraps(run)

@@ -276,7 +276,7 @@ def _parts(rows: int) -> Iterator[slice]:
 
 
 def _further_columns(run: Run, schema: TableSchema) -> Iterator[Column]:
-    """Yield the columns of a table that its schema lacks.
+    """Yield the columns of a table that are not in its schema.
 
     They contain args that users recorded, or come from other versions of dasfprof.
     """

@@ -258,8 +258,9 @@ def busy_until(times: Array, starts: Array, durations: Array) -> Array:
 class Arrows:
     """Arrows from task runs to slices.
 
-    If clocks differ, an arrow may seem to arrive before its task run ends. It then starts earlier
-    within its task run. If it would have to start before the task run, it is left out.
+    Usually, an arrow starts where its task run ends. If clocks differ, the arrow may then arrive
+    before it starts. Such an arrow starts earlier within the task run, or is left out if it would
+    have to start before the task run.
     """
 
     #: Slice of the task run at which each arrow starts, and slice at which it ends.

@@ -87,8 +87,9 @@ def _of_runs(
 ) -> tuple[dict[str, PackedColumn], int]:
     """Return the lines of task runs as columns, and the number of samples that a task run needs.
 
-    Task runs with fewer samples are left out. `lines` has the line of each sample. `used` maps
-    lines to indices in the page's list of lines. Lines that are not yet in `used` are added to it.
+    Task runs with fewer samples are left out. `lines` has the index of each sample's line. `used`
+    maps these indices to indices in the page's list of lines. Lines that `used` lacks are added to
+    it.
     """
     tasks = run.with_unfinished.tasks
     place = np.full(len(tasks) + 1, -1, dtype=np.int64)
@@ -118,8 +119,9 @@ def _of_functions(
     """Return, by function, the lines in which the function spent the most time.
 
     Each line is a list: its index in the page's list of lines, and the values of `amounts_of`.
-    `groups` has ``function * count + line`` for each sample, where `count` is the number of lines.
-    `used` maps lines to indices, as in `_of_runs`.
+    `groups` has, for each sample, ``function * count + line``: the numbers of its function (0 if
+    unknown) and of its line. `count` is the number of lines. `used` maps lines to indices, as in
+    `_of_runs`.
     """
     codes, pairs = pd.factorize(groups)
     spent = split(parts.summed(codes, len(pairs)))

@@ -146,7 +146,7 @@ def _move_out(columns: list[_Column], width: int) -> tuple[list[_Column], list[_
 def _leave_out(
     columns: list[_Column], width: int, expendable: Sequence[str]
 ) -> tuple[list[_Column], list[_Column]]:
-    """Leave out columns until the others fit with shortened text.
+    """Leave out columns until the remaining columns fit with shortened text.
 
     Return the remaining columns, and those that were left out. The first column and columns with
     failures always remain.

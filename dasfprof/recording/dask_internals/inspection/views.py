@@ -242,10 +242,11 @@ def _is_younger(worker: Any, key: Any, since: float) -> bool:
 def _threads(
     worker: Any, cpu: dict[Any, float]
 ) -> dict[int, tuple[Any, list[FrameType], float | None]]:
-    """Return the key, the frames and the CPU seconds of the task in each thread.
+    """Return, by thread, the key of the thread's task, the thread's frames, and its CPU seconds.
 
-    While this function holds the lock of the worker's active threads, no task can end, and so no
-    thread that runs a task can end.
+    The CPU seconds are those since the first call that saw the task, or None if unknown. They are
+    only read from threads that exist, because this function holds the lock of the worker's active
+    threads. Until the lock is released, no task can end, and neither can its thread.
     """
     begin = getattr(importlib.import_module("distributed.worker"), "_run_task_simple", None)
     code = getattr(inspect.unwrap(begin), "__code__", None) if begin is not None else None
