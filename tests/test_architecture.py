@@ -271,6 +271,16 @@ def test_no_module_is_long_or_tiny() -> None:
     assert [name for name in tiny if not name.endswith("__.py")] == []
 
 
+def test_no_two_classes_have_the_same_name() -> None:
+    names = [
+        node.name
+        for path in modules()
+        for node in ast.walk(parsed(path))
+        if isinstance(node, ast.ClassDef)
+    ]
+    assert sorted(names) == sorted(set(names))
+
+
 #: What only some systems have, as attributes and as beginnings of texts.
 OF_SOME_SYSTEMS = {"platform", "setpriority", "pthread_getcpuclockid", "RUSAGE_THREAD"}
 

@@ -19,7 +19,7 @@ from dasfprof.text import count_of, format_size
 if TYPE_CHECKING:
     from distributed import Client
 
-    from dasfprof.cli.demo_pipeline import Size
+    from dasfprof.cli.demo_pipeline import DemoSize
 
 _CLUSTERS = 3
 
@@ -96,7 +96,7 @@ def demo(directory: Path, workers: int, size: str) -> None:
     )
 
 
-def _work(client: Client, paths: list[Path], size: Size) -> None:
+def _work(client: Client, paths: list[Path], size: DemoSize) -> None:
     """Run the pipeline step by step."""
     from distributed import wait
 

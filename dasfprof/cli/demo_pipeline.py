@@ -26,17 +26,21 @@ _TOLERANCE = 1e-4
 _MAX_ITERATIONS = 40
 
 
-class Size(NamedTuple):
+class DemoSize(NamedTuple):
     """The amount of work of the demo."""
 
     files: int
     points_per_file: int
 
 
-SIZES = {"small": Size(8, 25_000), "medium": Size(20, 100_000), "large": Size(80, 500_000)}
+SIZES = {
+    "small": DemoSize(8, 25_000),
+    "medium": DemoSize(20, 100_000),
+    "large": DemoSize(80, 500_000),
+}
 
 
-def write_points(directory: Path, size: Size) -> list[Path]:
+def write_points(directory: Path, size: DemoSize) -> list[Path]:
     """Write files with points around three centres, as float64 of shape (points_per_file, 2)."""
     directory.mkdir(parents=True, exist_ok=True)
     random = np.random.default_rng(_SEED)
@@ -49,7 +53,7 @@ def write_points(directory: Path, size: Size) -> list[Path]:
     return paths
 
 
-def read_points(paths: list[Path], size: Size) -> da.Array:
+def read_points(paths: list[Path], size: DemoSize) -> da.Array:
     """Read the files on the workers, one chunk per file."""
     import dask.array as da
     from dask import delayed

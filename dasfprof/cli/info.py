@@ -13,7 +13,7 @@ import click
 
 from dasfprof.cli.sources import client_option, open_source, price_option, source_argument
 from dasfprof.report.documents import json_of, schema_of
-from dasfprof.report.terminal.console import Part, echo, heading, print_entry, terminal_width
+from dasfprof.report.terminal.console import Paragraph, echo, heading, print_entry, terminal_width
 from dasfprof.text import (
     clean,
     count_of,
@@ -28,7 +28,7 @@ from dasfprof.text import (
 if TYPE_CHECKING:
     from dasfprof.analysis.trace.gaps import Note
     from dasfprof.cli.contents import FileContents
-    from dasfprof.database.runs import Run
+    from dasfprof.database.runs import TraceFiles
     from dasfprof.handles.analyser import TraceAnalyser
 
 _MAX_VALUE = 400
@@ -71,7 +71,7 @@ def info(source: str, name: str | None, *, as_json: bool) -> None:
         from dasfprof.database.storage import find_stored_runs
         from dasfprof.errors import SourceNotFoundError
 
-        stored: Sequence[Run] = ()
+        stored: Sequence[TraceFiles] = ()
         with suppress(SourceNotFoundError):  # The source is a URL of one run.
             stored = find_stored_runs(source)
         if len(stored) > 1:
@@ -126,7 +126,7 @@ def _cost(analyser: TraceAnalyser) -> dict[str, Any] | None:
     return None if analyser.is_in_parts else run_cost(analyser.run)
 
 
-def _list_runs(source: str, runs: Sequence[Run]) -> None:
+def _list_runs(source: str, runs: Sequence[TraceFiles]) -> None:
     import pandas as pd
 
     from dasfprof.report.terminal.tables import format_table
@@ -236,7 +236,7 @@ def _print_file(file: FileContents) -> None:
 def _entry(name: str, text: str) -> None:
     """Print a name, followed by a text that is wrapped and aligned."""
     head = f"  {elide(name, 30):<12} "
-    print_entry(head, None, [Part(elide(text, _MAX_VALUE * 4))])
+    print_entry(head, None, [Paragraph(elide(text, _MAX_VALUE * 4))])
 
 
 def _when(contents: list[FileContents]) -> str:
@@ -260,7 +260,7 @@ def _versions(file: FileContents) -> str:
 # --- The same as JSON -----------------------------------------------------------------------------
 
 
-def _runs_as_json(_source: str, runs: Sequence[Run]) -> None:
+def _runs_as_json(_source: str, runs: Sequence[TraceFiles]) -> None:
     listed = [{"run": run.name, "began": run.created, "files": len(run.files)} for run in runs]
     click.echo(json_of({"schema": schema_of("info"), "runs": listed, "files": []}))
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from dasfprof.cli import ScriptInterrupted
-from dasfprof.config.kinds import Choice, Frequency, Integer, Option, Seconds, Size, Switch
+from dasfprof.config.kinds import Choice, Duration, Frequency, Integer, Option, Size, Switch
 from dasfprof.config.options import RECORDING
 from dasfprof.errors import DasfprofError, InvalidArgumentError
 from dasfprof.handles.script import apply_config, observe_clients, run_script
@@ -52,13 +52,13 @@ class Checked(click.ParamType):  # type: ignore[type-arg]
     def __init__(self, option: Option) -> None:
         self._option = option
         self._number: type[float] | type[int] | None = None
-        if isinstance(option, Seconds | Frequency | Integer):
+        if isinstance(option, Duration | Frequency | Integer):
             self._number = int if isinstance(option, Integer) else float
         self.name = "number" if self._number else "text"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Return the value as a text or a number."""
-        has_unit = isinstance(self._option, Seconds) and _WITH_UNIT.fullmatch(str(value))
+        has_unit = isinstance(self._option, Duration) and _WITH_UNIT.fullmatch(str(value))
         if has_unit or isinstance(self._option, Size):
             return str(value)
         try:

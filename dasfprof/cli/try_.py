@@ -12,7 +12,7 @@ import click
 from dasfprof.cli.run import check_script, script_command
 from dasfprof.cli.trials import LONGEST, colour_of, exit_as, program_runs, trial_options
 from dasfprof.errors import InvalidArgumentError, TrialError
-from dasfprof.report.terminal.console import Part, heading, print_entry, print_notes, say
+from dasfprof.report.terminal.console import Paragraph, heading, print_entry, print_notes, say
 from dasfprof.text import clean, elide, format_duration
 
 if TYPE_CHECKING:
@@ -155,12 +155,12 @@ def _print(trials: Sequence[Trial]) -> None:
             continue
         heading(trial.words, f"  {trial.rule}" if trial.rule else "", apart=place > 0)
         first, *more = (elide(sentence, LONGEST) for sentence in trial.sentences)
-        parts = [Part(first, f"bold {colour_of(trial.kind, _COLOURS)}")]
-        parts += [Part(sentence) for sentence in more]
+        parts = [Paragraph(first, f"bold {colour_of(trial.kind, _COLOURS)}")]
+        parts += [Paragraph(sentence) for sentence in more]
         if trial.finding:
-            parts.append(Part(elide(trial.finding, LONGEST), "dim", lead="of: "))
+            parts.append(Paragraph(elide(trial.finding, LONGEST), "dim", lead="of: "))
         if trial.runs:
-            parts.append(Part(_runs(trial), "dim"))
+            parts.append(Paragraph(_runs(trial), "dim"))
         print_entry("  ", None, parts)
         print_notes(trial.notes)
 

@@ -12,7 +12,7 @@ import click
 from dasfprof.cli.run import check_script, script_command
 from dasfprof.cli.trials import LONGEST, colour_of, exit_as, program_runs, trial_options
 from dasfprof.errors import InvalidArgumentError
-from dasfprof.report.terminal.console import Part, echo, print_entry, print_notes, say
+from dasfprof.report.terminal.console import Paragraph, echo, print_entry, print_notes, say
 from dasfprof.text import clean, elide, format_duration, format_size
 
 if TYPE_CHECKING:
@@ -125,8 +125,8 @@ def _print(tuning: Tuning, profile: Path | None, command: Sequence[str]) -> None
         if tuning.line and others:
             echo(clean(in_words(others)))
     first, *more = (elide(sentence, LONGEST) for sentence in tuning.sentences)
-    parts = [Part(first, f"bold {colour_of(tuning.kind, _COLOURS)}")]
-    print_entry("  ", None, [*parts, *map(Part, more)])
+    parts = [Paragraph(first, f"bold {colour_of(tuning.kind, _COLOURS)}")]
+    print_entry("  ", None, [*parts, *map(Paragraph, more)])
     width = max((len(point.words) for point in tuning.points), default=0)
     echo(f"\n{'settings':{width}}  predicted  measured")
     echo(f"{'as it is':{width}}{'':10}{_seconds(tuning.seconds):>10}")

@@ -161,7 +161,7 @@ class Size(Option):
         return size
 
 
-class Seconds(Option):
+class Duration(Option):
     """A setting whose value is a number of seconds, or a text such as ``"100ms"``."""
 
     def check(self, value: Any) -> float:

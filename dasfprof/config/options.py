@@ -17,6 +17,7 @@ from typing import Annotated, Any, Literal, TypedDict, get_args, get_type_hints
 from dasfprof.config.kinds import (
     Choice,
     Days,
+    Duration,
     Frequency,
     Integer,
     LogLevel,
@@ -24,7 +25,6 @@ from dasfprof.config.kinds import (
     Pages,
     PriceOption,
     RunName,
-    Seconds,
     Ship,
     Size,
     Switch,
@@ -48,7 +48,7 @@ class Options(TypedDict, total=False):
 
     # Options for the contents and the location of the files.
     directory: Annotated[str | Path | None, Option()]
-    sample_interval: Annotated[str | float | None, Seconds()]
+    sample_interval: Annotated[str | float | None, Duration()]
     stack_frequency: Annotated[float | Literal["off"] | None, Frequency()]
     profiler: Annotated[Literal["cprofile", "cProfile", "off"] | None, Choice(off=None)]
     log_level: Annotated[
@@ -62,11 +62,11 @@ class Options(TypedDict, total=False):
     prometheus: Annotated[bool | None, Switch()]
     # Options for writing, sending and ending a run.
     commit_threshold: Annotated[int | None, Integer()]
-    flush_interval: Annotated[str | float | None, Seconds()]
+    flush_interval: Annotated[str | float | None, Duration()]
     max_pending: Annotated[int | None, Integer()]
     segment_size: Annotated[str | int | None, Size()]
-    response_timeout: Annotated[str | float | None, Seconds()]
-    orphan_timeout: Annotated[str | float | None, Seconds()]
+    response_timeout: Annotated[str | float | None, Duration()]
+    orphan_timeout: Annotated[str | float | None, Duration()]
     ship: Annotated[ShipName | None, Ship()]
 
 
@@ -78,7 +78,7 @@ class ConfigOptions(TypedDict, total=False):
     """Settings of preloads and of the analysis, which can only be set in Dask's config."""
 
     dashboard: Annotated[bool | Literal["counts"] | None, Pages()]
-    run_length: Annotated[str | float | None, Seconds()]
+    run_length: Annotated[str | float | None, Duration()]
     keep_size: Annotated[str | int | None, Size()]
     keep_days: Annotated[float | None, Days()]
     analysis_memory: Annotated[str | int | None, Option()]

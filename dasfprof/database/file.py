@@ -20,7 +20,7 @@ import numpy as np
 from dasfprof.database.block_codec import Batch, fold_events, make_batches, split_names
 from dasfprof.database.completion import Completion
 from dasfprof.database.following import process_facts
-from dasfprof.database.reader import FORMAT_VERSION, TraceFile, Window
+from dasfprof.database.reader import FORMAT_VERSION, TimeRange, TraceFile
 from dasfprof.database.runs import missing_file
 from dasfprof.database.writer import Source, TraceWriter
 from dasfprof.errors import CannotWriteError, InvalidArgumentError, ReadOnlyError
@@ -48,7 +48,7 @@ class EventDatabase(ABC):
     """A collection of events. Subclasses must define `get_traces`, and may define `batches`."""
 
     #: Time range of the events that are read, or None to read all events.
-    window: Window | None = None
+    window: TimeRange | None = None
 
     @abstractmethod
     def get_traces(self) -> Iterator[Event]:

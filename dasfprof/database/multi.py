@@ -24,7 +24,7 @@ from dasfprof.database.reader import (
     is_trace,
     make_window,
 )
-from dasfprof.database.runs import Run, choose_run
+from dasfprof.database.runs import TraceFiles, choose_run
 from dasfprof.database.storage import is_url, open_stored
 from dasfprof.errors import InvalidArgumentError, NotATraceError, SourceNotFoundError, TraceError
 from dasfprof.schema.events import Event
@@ -172,13 +172,13 @@ def _check_access(directory: Path) -> None:
         pass
 
 
-def find_runs(directory: Path, among: Iterable[Path] | None = None) -> list[Run]:
+def find_runs(directory: Path, among: Iterable[Path] | None = None) -> list[TraceFiles]:
     """Return the runs that have files in a directory, newest first.
 
     If `among` is given, only these files are considered.
     """
     headers = without_copies(_headers(directory, among))
-    runs: dict[tuple[str, str], Run] = {}
+    runs: dict[tuple[str, str], TraceFiles] = {}
     # If the header is damaged, only the file's name shows its run.
     for path, header in sorted(headers, key=lambda pair: not pair[1]):
         name, run_uuid = header.get("run"), header.get("run_uuid")
@@ -188,7 +188,7 @@ def find_runs(directory: Path, among: Iterable[Path] | None = None) -> list[Run]
         if not header:
             same_name = [known for known in runs if known[0] == name]
             identity = max(same_name, key=lambda known: runs[known].created, default=identity)
-        run = runs.setdefault(identity, Run(name))
+        run = runs.setdefault(identity, TraceFiles(name))
         run.files.append(path)
         created = _seconds(header.get("run_created", header.get("created")))
         run.created = min(run.created or created, created or run.created)

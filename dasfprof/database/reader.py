@@ -23,7 +23,7 @@ from dasfprof.database.compression import LARGE_BYTES, inflate
 from dasfprof.database.runs import missing_file
 from dasfprof.errors import InvalidArgumentError, NotATraceError
 
-# --- `Window`: a time range, and which events and blocks of a file must be read for it ------------
+# --- `TimeRange`: a time range, and which events and blocks of a file must be read for it ---------
 
 #: A time: Unix seconds, a datetime, or a text in ISO 8601. If a time zone is missing, it is UTC.
 Time: TypeAlias = float | datetime | str
@@ -42,7 +42,7 @@ LASTING = frozenset(
 )
 
 
-class Window(NamedTuple):
+class TimeRange(NamedTuple):
     """A time range in Unix seconds, including both ends.
 
     All events that overlap the time range are read. Their starts and durations are not changed.
@@ -71,7 +71,7 @@ class Window(NamedTuple):
         return batch if len(rows) == batch.rows else batch.take(rows)
 
 
-def make_window(between: Sequence[Time] | None) -> Window | None:
+def make_window(between: Sequence[Time] | None) -> TimeRange | None:
     """Return the time range between two times, or None if `between` is None.
 
     Parameters
@@ -84,7 +84,7 @@ def make_window(between: Sequence[Time] | None) -> Window | None:
     InvalidArgumentError
         If `between` does not contain two times, or if the second time is before the first.
     """
-    if between is None or isinstance(between, Window):
+    if between is None or isinstance(between, TimeRange):
         return between
     try:
         begin, end = map(_seconds, between)
@@ -95,7 +95,7 @@ def make_window(between: Sequence[Time] | None) -> Window | None:
         ) from error
     if not begin <= end:
         raise InvalidArgumentError(f"between={between!r}: the second time is before the first.")
-    return Window(begin, end)
+    return TimeRange(begin, end)
 
 
 def _seconds(time: Time) -> float:
@@ -162,7 +162,7 @@ class TraceFile:
     #: was written.
     headers: list[tuple[dict[str, Any], int]] = field(default_factory=list)
     #: Time range of the events to read, or None to read all events.
-    window: Window | None = None
+    window: TimeRange | None = None
     #: Byte ranges to read, which contain complete frames, or None to read the complete file.
     byte_ranges: list[tuple[int, int]] | None = None
     #: Byte positions of the start and the end of the last batch's frame.
@@ -221,7 +221,7 @@ class TraceFile:
             return _last_block(data).get("kind") == "end"
 
     def _frames(
-        self, data: bytes | mmap.mmap, window: Window | None
+        self, data: bytes | mmap.mmap, window: TimeRange | None
     ) -> Generator[tuple[int, memoryview | bytes]]:
         needed = self.byte_ranges
         if needed is None and window is not None:
@@ -234,7 +234,7 @@ class TraceFile:
                 yield begin + offset, payload
 
     def _blocks(
-        self, window: Window | None = None
+        self, window: TimeRange | None = None
     ) -> Iterator[tuple[tuple[int, int], dict[str, Any], int]]:
         with _map(self.path) as data, closing(self._frames(data, window)) as frames_of_file:
             has_frames = False
@@ -254,7 +254,7 @@ class TraceFile:
                 raise NotATraceError(f"{self.path} is {NO_TRACE}")
 
 
-def _needed(data: bytes | mmap.mmap, window: Window) -> list[tuple[int, int]] | None:
+def _needed(data: bytes | mmap.mmap, window: TimeRange) -> list[tuple[int, int]] | None:
     """Return the byte ranges of a file that must be read for a time range.
 
     Return None if the file has no intact index.

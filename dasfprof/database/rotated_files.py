@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 from dasfprof.database.multi import identity_of
-from dasfprof.database.reader import TraceFile, Window
+from dasfprof.database.reader import TimeRange, TraceFile
 from dasfprof.text import count_of, format_date
 
 
@@ -95,7 +95,7 @@ class Segments:
             names |= {segment.name for segment in segments.values()} - {last}
         return names
 
-    def missing(self, window: Window | None = None) -> Iterator[Missing]:
+    def missing(self, window: TimeRange | None = None) -> Iterator[Missing]:
         """Yield missing segments of each process, and segments that lack events.
 
         Parameters
@@ -152,7 +152,7 @@ def _segments_of(file: TraceFile, owner: int | None) -> Iterator[Segment]:
         )
 
 
-def _matters(window: Window | None, begin: float | None, end: float | None) -> bool:
+def _matters(window: TimeRange | None, begin: float | None, end: float | None) -> bool:
     if window is None:
         return True
     begin, end = -math.inf if begin is None else begin, math.inf if end is None else end

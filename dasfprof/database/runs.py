@@ -1,4 +1,6 @@
-"""`Run`: the files of a run in one directory or storage. `choose_run` chooses among several runs.
+"""`TraceFiles`: the files of a run in one directory or storage.
+
+`choose_run` chooses among several runs.
 
 This module also contains the naming scheme of a run's files in a storage.
 """
@@ -19,7 +21,7 @@ from dasfprof.text import count_of
 
 
 @dataclass
-class Run:
+class TraceFiles:
     """The files of a run in one directory or storage."""
 
     name: str
@@ -28,7 +30,7 @@ class Run:
     files: list[Path] = field(default_factory=list)
 
 
-AnyRun = TypeVar("AnyRun", bound=Run)
+AnyRun = TypeVar("AnyRun", bound=TraceFiles)
 
 
 def choose_run(runs: Sequence[AnyRun], prefix: str, place: str, source: str) -> AnyRun:

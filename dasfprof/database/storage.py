@@ -22,7 +22,7 @@ from pathlib import Path
 
 from dasfprof.database import runs
 from dasfprof.database.output import create_exclusively
-from dasfprof.database.runs import Run, choose_run
+from dasfprof.database.runs import TraceFiles, choose_run
 from dasfprof.errors import (
     DasfprofError,
     InvalidArgumentError,
@@ -251,7 +251,7 @@ class StoredFile:
 _runs: dict[tuple[str, str], StoredRun] = {}
 
 
-class StoredRun(Run):
+class StoredRun(TraceFiles):
     """A run in a storage.
 
     Parameters

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from dasfprof.handles.run import ProfiledRun
     from dasfprof.recording.cluster.changed_options import ChangedOptions
-    from dasfprof.recording.dask_internals.local_schedulers import Compute, Run
+    from dasfprof.recording.dask_internals.local_schedulers import Compute, LocalTaskRun
 
 
 logger = logging.getLogger(__name__)
@@ -139,7 +139,7 @@ _RECONNECT_TIMEOUT = 3.0
 
 
 @dataclass
-class Outcome:
+class ScriptResult:
     """How a script ended, and its globals, which are held so that their clusters stay open."""
 
     exit_code: int
@@ -149,7 +149,7 @@ class Outcome:
     remains: Any = None
 
 
-def run_script(target: str, args: tuple[str, ...], *, as_module: bool) -> Outcome:
+def run_script(target: str, args: tuple[str, ...], *, as_module: bool) -> ScriptResult:
     """Run a file or a module as ``__main__``. A file may be a directory or zip with a ``__main__``.
 
     ``sys.argv``, ``sys.path[0]`` and ``__main__`` are set as Python would set them, and are not
@@ -167,12 +167,12 @@ def run_script(target: str, args: tuple[str, ...], *, as_module: bool) -> Outcom
             _set_first_path(os.path.dirname(os.path.realpath(target)))
             remains = _run_file(os.path.abspath(target))
     except SystemExit as end:
-        return Outcome(_exit_code(end.code), remains=end)
+        return ScriptResult(_exit_code(end.code), remains=end)
     except BaseException as error:
         error.__traceback__ = _of_script(error.__traceback__)
         sys.excepthook(type(error), error, error.__traceback__)
-        return Outcome(1, isinstance(error, KeyboardInterrupt), remains=error)
-    return Outcome(0, remains=remains)
+        return ScriptResult(1, isinstance(error, KeyboardInterrupt), remains=error)
+    return ScriptResult(0, remains=remains)
 
 
 def _set_first_path(path: str | None) -> None:
@@ -377,10 +377,10 @@ class ClientRecorder:
         compute.add_listener(run.listener)
         run.listener.computes(compute)
 
-    def began(self, compute: Compute, run: Run) -> None:
+    def began(self, compute: Compute, run: LocalTaskRun) -> None:
         """Do nothing, because the run's recorder observes tasks."""
 
-    def ended(self, compute: Compute, run: Run) -> None:
+    def ended(self, compute: Compute, run: LocalTaskRun) -> None:
         """Do nothing, because the run's recorder observes tasks."""
 
     def computed(self, compute: Compute, error: BaseException | None) -> None:

@@ -233,7 +233,7 @@ _SMALLEST_SHARE, _MOST_CATEGORIES = 0.05, 3
 _WORTH_A_CHANGE = ("high", "medium")
 
 
-class Verdict(NamedTuple):
+class RunHeadline(NamedTuple):
     """The first sentences of a report about a run."""
 
     #: Sentences about failed tasks, what to change, how much time that saves, and the problem.
@@ -245,7 +245,9 @@ class Verdict(NamedTuple):
     start: str
 
 
-def verdict(summary: dict[str, Any], accounting: pd.DataFrame, findings: pd.DataFrame) -> Verdict:
+def verdict(
+    summary: dict[str, Any], accounting: pd.DataFrame, findings: pd.DataFrame
+) -> RunHeadline:
     """Return the first sentences of a report.
 
     Parameters
@@ -259,7 +261,7 @@ def verdict(summary: dict[str, Any], accounting: pd.DataFrame, findings: pd.Data
     """
     tasks, failed, unfinished = (summary[name] for name in ("tasks", "failed", "unfinished"))
     if not tasks and not unfinished:
-        return Verdict("No task ran.", "", "")
+        return RunHeadline("No task ran.", "", "")
     first = str(findings["Rule"].iloc[0]) if len(findings) else ""
     sentences = []
     if unfinished and first != "unfinished-run":
@@ -274,7 +276,7 @@ def verdict(summary: dict[str, Any], accounting: pd.DataFrame, findings: pd.Data
     elif not sentences:
         sentences.append("No known problem was found, so nothing needs to be changed.")
     spent = f"{_length(summary)}{_categories(accounting)}."
-    return Verdict(" ".join(sentences), spent, _longest_stage(summary))
+    return RunHeadline(" ".join(sentences), spent, _longest_stage(summary))
 
 
 def _length(summary: dict[str, Any]) -> str:

@@ -16,7 +16,7 @@ from shell import shell
 
 from dasfprof import TraceAnalyser
 from dasfprof.cli import demo
-from dasfprof.cli.demo_pipeline import Size, write_points
+from dasfprof.cli.demo_pipeline import DemoSize, write_points
 from dasfprof.cli.main import cli
 from dasfprof.database.multi import find_runs
 
@@ -86,7 +86,7 @@ def test_steps_without_dask_dataframe(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setitem(sys.modules, "dask.dataframe", None)  # the import fails
-    size = Size(files=2, points_per_file=1000)
+    size = DemoSize(files=2, points_per_file=1000)
     paths = write_points(tmp_path / "data", size)
     with Client(processes=False, n_workers=1, dashboard_address=None) as client:
         demo._work(client, paths, size)

@@ -20,7 +20,7 @@ from dasfprof import TraceAnalyser
 from dasfprof.cli.main import cli
 from dasfprof.database.multi import find_runs
 from dasfprof.database.reader import TraceFile
-from dasfprof.database.runs import Run
+from dasfprof.database.runs import TraceFiles
 
 pytestmark = [pytest.mark.dask_internals, pytest.mark.whole_program]
 
@@ -248,7 +248,7 @@ def test_wrong_usage(
 # --- clusters ------------------------------------------------------------------------------------
 
 
-def computed(run: Run) -> Counter[str]:
+def computed(run: TraceFiles) -> Counter[str]:
     """Count the task runs of each function in a run's whole files."""
     counts: Counter[str] = Counter()
     for path in run.files:

@@ -24,7 +24,7 @@ import dasfprof
 from dasfprof import TraceAnalyser
 from dasfprof.recording.dask_internals.patch import Patch
 from dasfprof.recording.guard import HookGuard
-from dasfprof.recording.task_runs.run_storage import Request, RunStorage
+from dasfprof.recording.task_runs.run_storage import RunStorage, StorageRequest
 from dasfprof.recording.task_runs.storage_calls import listen
 from dasfprof.recording.task_runs.storage_requests import family
 
@@ -265,7 +265,7 @@ class Heard(RunStorage):
         super().__init__(HookGuard(), threading.local())
         self.calls: list[tuple[str, bool, int | None]] = []
 
-    def end(self, request: Request, size: int | None) -> None:
+    def end(self, request: StorageRequest, size: int | None) -> None:
         super().end(request, size)
         self.calls.append((request.store, request.is_write, size))
 

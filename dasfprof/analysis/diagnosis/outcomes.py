@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 import pandas as pd
 
-from dasfprof.analysis.diagnosis.registry import Finding, Places, rule
+from dasfprof.analysis.diagnosis.registry import Finding, FindingLocations, rule
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
 from dasfprof.analysis.model.attempts import WORKER_CLOSED, WORKER_LOST
 from dasfprof.analysis.run.run_end import CANCELLED, DROPPED, cancelled_runs
@@ -193,14 +193,14 @@ def failed_tasks(run: RunFigures) -> Iterator[Finding]:
     )
 
 
-def _failures(run: RunFigures, attempts: pd.DataFrame) -> Places:
+def _failures(run: RunFigures, attempts: pd.DataFrame) -> FindingLocations:
     """Return where attempts failed.
 
     The function is None if the attempts are of several functions, and the worker is None if they
     were on several workers.
     """
     functions, workers = attempts["function"].unique(), attempts["worker"].unique()
-    return Places(
+    return FindingLocations(
         state="erred",
         function=str(functions[0]) if len(functions) == 1 else None,
         worker=str(run.workers.labels[workers[0]]) if len(workers) == 1 else None,

@@ -10,7 +10,7 @@ import numpy as np
 
 from dasfprof.analysis.diagnosis.client import costs_of_carrying, line_of
 from dasfprof.analysis.diagnosis.cores import idle_share
-from dasfprof.analysis.diagnosis.registry import Finding, Places, rule
+from dasfprof.analysis.diagnosis.registry import Finding, FindingLocations, rule
 from dasfprof.analysis.diagnosis.run_figures import GAP, RunFigures
 from dasfprof.analysis.model.attempts import WORKER_LOST
 from dasfprof.analysis.model.call_spans import call_spans, function_spans
@@ -157,8 +157,8 @@ def client_bound(run: RunFigures) -> Iterator[Finding]:
     )
 
 
-def _times(begins: Array, ends: Array) -> Places:
-    return Places(tuple(zip(begins.tolist(), ends.tolist(), strict=True)))
+def _times(begins: Array, ends: Array) -> FindingLocations:
+    return FindingLocations(tuple(zip(begins.tolist(), ends.tolist(), strict=True)))
 
 
 def _calls_meanwhile(run: RunFigures, begins: Array, ends: Array) -> dict[str, Any]:

@@ -89,7 +89,7 @@ class Advice(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Places:
+class FindingLocations:
     """Locations that a finding is about, if it has several functions, workers or time ranges."""
 
     #: Time ranges in seconds from the trace's start.
@@ -124,7 +124,7 @@ class Finding:
     #: run.
     start: float = float("nan")
     stop: float = float("nan")
-    places: Places | None = None
+    places: FindingLocations | None = None
     #: Whether the seconds are spent by the client, which may spend them before or after all tasks.
     of_client: bool = False
     #: Whether the finding is never a cause, even of findings that its rule may cause.

@@ -27,28 +27,28 @@ from dasfprof.analysis import diagnosis
 from dasfprof.analysis.model.accounting import hours_of_run, make_accounts
 from dasfprof.analysis.model.critical_path import path_seconds
 from dasfprof.analysis.model.thread_time import RUNNING
-from dasfprof.analysis.run import Run as NormalRun
+from dasfprof.analysis.run import Run
 from dasfprof.analysis.tables.lines import plan
 from dasfprof.database import MultiEventDatabase
 from dasfprof.database.ends import RecordingEnd
-from dasfprof.database.runs import Run
+from dasfprof.database.runs import TraceFiles
 
 #: Matches the suffix that registration adds to the name of a pipeline: the Unix time at which the
 #: run was created.
 _CREATED = re.compile(r"-\d{9,}$")
 
 
-def read_trace(run: Run) -> NormalRun:
+def read_trace(run: TraceFiles) -> Run:
     """Read all files of a run."""
-    return NormalRun.from_database(MultiEventDatabase(run.files), progress=False)
+    return Run.from_database(MultiEventDatabase(run.files), progress=False)
 
 
-def stays(trace: NormalRun) -> bool:
+def stays(trace: Run) -> bool:
     """Return whether the recording of a run has ended, so that its summary stays valid."""
     return trace.recording is not RecordingEnd.GOES_ON
 
 
-def summarise_run(run: Run, trace: NormalRun) -> dict[str, Any]:
+def summarise_run(run: TraceFiles, trace: Run) -> dict[str, Any]:
     """Return the summary of a run as JSON-compatible data.
 
     The keys are ``run``, ``pipeline``, ``shape`` (see `shape_of`), ``begin`` (Unix seconds),
@@ -84,7 +84,7 @@ def pipeline_of(run: str) -> str:
     return _CREATED.sub("", run)
 
 
-def shape_of(trace: NormalRun) -> str:
+def shape_of(trace: Run) -> str:
     """Return a text that is equal for runs with the same graph.
 
     It is a hash of the number of keys per function.
@@ -96,7 +96,7 @@ def shape_of(trace: NormalRun) -> str:
     return hashlib.sha256(text.encode("utf-8", "backslashreplace")).hexdigest()[:16]
 
 
-def _efficiency(trace: NormalRun) -> float:
+def _efficiency(trace: Run) -> float:
     of_lives = make_accounts(trace).of_lives
     total = float(of_lives.sum())
     return float(of_lives[:, list(RUNNING)].sum()) / total if total > 0 else math.nan
@@ -202,7 +202,7 @@ class Experience:
         The earlier runs.
     """
 
-    def __init__(self, traces: Iterable[NormalRun]) -> None:
+    def __init__(self, traces: Iterable[Run]) -> None:
         #: For each run: thread-seconds and number of task runs, by function and line. The line None
         #: has the sum of a function.
         self._runs = [_sums(trace) for trace in traces]
@@ -220,7 +220,7 @@ class Experience:
         return Expectation(None, "nothing recorded")
 
 
-def _sums(trace: NormalRun) -> dict[tuple[str, Place | None], tuple[float, int]]:
+def _sums(trace: Run) -> dict[tuple[str, Place | None], tuple[float, int]]:
     """Return the thread-seconds and the number of task runs by function and line.
 
     The entry with the line None is the sum over all lines of the function.

@@ -204,7 +204,7 @@ def peak_of(ids: Array, times: Array, sizes: Array) -> Peak:
 NEAR, _SAMPLE_HOLDS = 2.0, 61.0
 
 
-class Samples(NamedTuple):
+class MemorySamples(NamedTuple):
     """Samples of workers. Times are seconds since the start of the run by the scheduler's clock."""
 
     life: Array
@@ -212,7 +212,9 @@ class Samples(NamedTuple):
     values: dict[str, Array]
 
     @classmethod
-    def from_table(cls, run: Run, table: pd.DataFrame, *names: str, or_zero: str = "") -> Samples:
+    def from_table(
+        cls, run: Run, table: pd.DataFrame, *names: str, or_zero: str = ""
+    ) -> MemorySamples:
         """Return those samples of a table in which the values of all columns `names` are known.
 
         A missing value of the column `or_zero` counts as 0.
@@ -261,14 +263,14 @@ class ProcessMemory(NamedTuple):
         return self.memory - self.results - self.p2p
 
 
-def results_of_workers(run: Run) -> Samples:
+def results_of_workers(run: Run) -> MemorySamples:
     """Return samples over time of the results that each worker held, as Dask measures them.
 
     The values are the bytes and the number of all results, the bytes of spilled results, and the
     bytes in the buffers of P2P shuffles.
     """
     names = "size", "spilled_size", "tasks"
-    return Samples.from_table(run, run.managed_memory, *names, or_zero="p2p_size")
+    return MemorySamples.from_table(run, run.managed_memory, *names, or_zero="p2p_size")
 
 
 @once_per_trace
@@ -277,7 +279,7 @@ def memory_of_processes(run: Run) -> list[ProcessMemory]:
 
     Processes that lack samples of their memory or of their results are left out.
     """
-    used = Samples.from_table(run, run.samples, "memory")
+    used = MemorySamples.from_table(run, run.samples, "memory")
     held = results_of_workers(run)
     processes, process = list[ProcessMemory](), processes_of_workers(run)
     for number in np.unique(process[used.life]).tolist():

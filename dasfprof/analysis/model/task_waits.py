@@ -25,7 +25,7 @@ _NONE = float("nan")
 
 
 @dataclass(frozen=True)
-class Part:
+class WaitSegment:
     """A part of a task run's time, or a worker at the time of the task run's assignment."""
 
     name: str
@@ -59,7 +59,7 @@ class TaskWaits:
             address: life for life, address in enumerate(run.workers["address"].tolist())
         }
 
-    def parts(self, row: int) -> list[Part]:
+    def parts(self, row: int) -> list[WaitSegment]:
         """Return the parts of a task run's time, and workers at its assignment, sorted by time."""
         times = self._slots.times
         arrival, runnable, first_sent, received, ready, executing, start, stop, done, known = (
@@ -211,7 +211,7 @@ class TaskWaits:
 
     # --- Workers at the time of the assignment ----------------------------------------------------
 
-    def _workers_at(self, row: int, sent: float) -> Iterator[Part]:
+    def _workers_at(self, row: int, sent: float) -> Iterator[WaitSegment]:
         """Yield the worker to which a task run was assigned at `sent`, then other workers.
 
         Of the other workers, those that hold more bytes of the task run's inputs come first. If
@@ -228,7 +228,7 @@ class TaskWaits:
             name = ASSIGNED if who == worker else OTHER_WORKER
             description += self._restrictions(row) if who == worker else ""
             amounts = float(tasks[who]), float(input_bytes[who])
-            yield Part(name, self._title(who), sent, _NONE, description, *amounts)
+            yield WaitSegment(name, self._title(who), sent, _NONE, description, *amounts)
 
     def _assigned_at(self, row: int, time: float) -> Array:
         """Return, for each worker, the number of other task runs in progress on it at `time`."""
@@ -269,7 +269,7 @@ class TaskWaits:
         return f" The task is restricted to {wanted}." if wanted else ""
 
 
-def _of_some_time(stages: list[tuple[str, str, float, float, str]]) -> Iterator[Part]:
+def _of_some_time(stages: list[tuple[str, str, float, float, str]]) -> Iterator[WaitSegment]:
     for name, worker, start, end, description in stages:
         if end > start:
-            yield Part(name, worker, start, end - start, description)
+            yield WaitSegment(name, worker, start, end - start, description)

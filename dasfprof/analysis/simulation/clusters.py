@@ -11,7 +11,7 @@ import numpy as np
 from dasfprof.analysis.run import Run
 from dasfprof.analysis.run.memory_thresholds import memory_thresholds
 from dasfprof.analysis.simulation.inputs import ReplayCluster
-from dasfprof.analysis.simulation.memory import Peak, memory_forecast_of
+from dasfprof.analysis.simulation.memory import PeakEstimate, memory_forecast_of
 from dasfprof.analysis.simulation.replay import Replay, replay_of
 
 #: Maximum number of workers of a replayed cluster. Then numbers of machines to replay.
@@ -51,7 +51,7 @@ class SizedCluster:
     #: Fraction of the thread time in which threads have no task.
     idle: float = math.nan
     #: Peak memory of the fullest worker's process, or None if unknown or not needed.
-    process: Peak | None = None
+    process: PeakEstimate | None = None
     #: Whether nine in ten runs meet the deadline, and memory is sufficient as far as known.
     meets_deadline: bool = False
     #: Reason why nothing is predicted, or empty.

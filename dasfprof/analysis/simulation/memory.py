@@ -46,7 +46,7 @@ _AT_ONCE = 0.1
 
 
 @dataclass(frozen=True)
-class Peak:
+class PeakEstimate:
     """Predicted peak of memory on the fullest worker in bytes, with lower and upper bound."""
 
     likely: float
@@ -59,8 +59,8 @@ class MemoryPeaks:
     """Predicted peaks of results and of the process, on the fullest worker of a cluster."""
 
     #: Peak of results, in memory or spilled. Then peak of the process, if nothing were spilled.
-    results: Peak
-    process: Peak
+    results: PeakEstimate
+    process: PeakEstimate
 
 
 class MemoryForecast:
@@ -99,7 +99,7 @@ class MemoryForecast:
             scale = float(np.sqrt(recorded / typical)) if typical > 0 else 1.0
             likely, low, high = np.quantile(peaks[:, index], (0.5, *_WITHIN)).tolist()
             least, most = low * min(scale, 1.0), high * max(scale, 1.0)
-            both.append(Peak(likely * scale, least * (1 - margin), most * (1 + margin)))
+            both.append(PeakEstimate(likely * scale, least * (1 - margin), most * (1 + margin)))
         return MemoryPeaks(*both)
 
     @cached_property

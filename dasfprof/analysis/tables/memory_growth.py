@@ -17,7 +17,7 @@ from dasfprof.analysis.model.memory_growth import (
     memory_growth_of,
 )
 from dasfprof.analysis.model.run_memory import (
-    Samples,
+    MemorySamples,
     memory_of_others,
     memory_of_processes,
     peak_of,
@@ -82,7 +82,7 @@ def memory_peak(run: Run, by: Holder = "cluster") -> pd.DataFrame:
     DataFrame
         The columns of `memory_at`.
     """
-    samples = Samples.from_table(run, run.samples, "memory")
+    samples = MemorySamples.from_table(run, run.samples, "memory")
     process, memory = processes_of_workers(run)[samples.life], samples.values["memory"]
     if by == "worker":
         moments = [
@@ -170,7 +170,7 @@ def _anatomy(run: Run, time: float, by: Holder, process: int | None = None) -> p
     alive &= run.since_begin(run.workers["first_seen"]) <= time
     if process is not None:
         held, alive = held.select(processes[held.life] == process), alive & (processes == process)
-    used = Samples.from_table(run, run.samples, "memory")
+    used = MemorySamples.from_table(run, run.samples, "memory")
     counted = results_of_workers(run)
     other_rows = list[tuple[str, str, float, str]]()
     for number in np.unique(processes[alive]).tolist():

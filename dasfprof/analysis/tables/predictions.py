@@ -17,7 +17,7 @@ from dasfprof.analysis.simulation.changes import (
     longest_chain,
     worker_counts,
 )
-from dasfprof.analysis.simulation.memory import Peak, memory_forecast_of
+from dasfprof.analysis.simulation.memory import PeakEstimate, memory_forecast_of
 from dasfprof.analysis.simulation.replay import is_positive, replay_of
 from dasfprof.analysis.tables.columns import text
 from dasfprof.analysis.tables.questions import question
@@ -298,7 +298,7 @@ def recorded_or_given_limit(run: Run, memory_limit: float | None) -> float:
     return float(memory_limit)
 
 
-def _memory_verdict(process: Peak, limit: float, acts: MemoryThresholds) -> str:
+def _memory_verdict(process: PeakEstimate, limit: float, acts: MemoryThresholds) -> str:
     if not limit > 0:
         return "No limit is known. Pass memory_limit."
     if process.least > acts.kills * limit:

@@ -10,7 +10,7 @@ import pandas as pd
 
 from dasfprof.analysis.trace import gaps
 from dasfprof.analysis.trace import tasks as task_runs
-from dasfprof.analysis.trace.clients import TaskClients, client_names
+from dasfprof.analysis.trace.clients import ClientLookup, client_names
 from dasfprof.analysis.trace.columns import make_categorical
 from dasfprof.analysis.trace.gaps import Note, Surroundings, call_profiles
 from dasfprof.analysis.trace.lines import TaskLines
@@ -295,7 +295,7 @@ class TraceBuilder:
             came_with,
             senders,
         )
-        self._clients = clients = TaskClients(
+        self._clients = clients = ClientLookup(
             graphs,
             came_with,
             client_names(self._columns.pop("Client")),

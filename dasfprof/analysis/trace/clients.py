@@ -41,7 +41,7 @@ def client_names(clients: Columns) -> dict[str, str]:
     return names
 
 
-class TaskClients:
+class ClientLookup:
     """Finds the clients of task runs.
 
     Parameters

@@ -13,7 +13,7 @@ import pandas as pd
 from dasfprof.analysis.trace.tasks import P2P_BARRIER
 from dasfprof.analysis.trace.workers import Worker
 from dasfprof.database.columns import Array
-from dasfprof.database.reader import Window
+from dasfprof.database.reader import TimeRange
 from dasfprof.text import count_of, format_date, format_duration
 
 # --- `Note`: something that a trace lacks, for people and for rules -------------------------------
@@ -117,7 +117,7 @@ def of_client_gone(end: Mapping[str, Any]) -> Note:
     return Note("client-gone", "", text)
 
 
-def of_window(window: Window, tasks: pd.DataFrame) -> Note:
+def of_window(window: TimeRange, tasks: pd.DataFrame) -> Note:
     """Return a note that only a time window was read, and how many task runs cross its edges."""
     starts = tasks["start"].to_numpy()
     begun = int(np.count_nonzero(starts < window.begin))

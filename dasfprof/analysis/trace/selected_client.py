@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dasfprof.analysis.trace.clients import TaskClients
+from dasfprof.analysis.trace.clients import ClientLookup
 from dasfprof.analysis.trace.keys import KeyTable
 from dasfprof.database.columns import Array
 from dasfprof.schema.tasks import OTHER_CLIENTS
@@ -147,13 +147,13 @@ class Selected:
         The clients of task runs.
     """
 
-    def __init__(self, name: str, clients: TaskClients) -> None:
+    def __init__(self, name: str, clients: ClientLookup) -> None:
         self._name, self._clients, self._codes = name, clients, clients.codes_of(name)
 
     def has(self, clients: pd.Series) -> Array:
         """Return a mask of the rows that belong to the client.
 
-        `clients` is a column that `TaskClients.find` returned.
+        `clients` is a column that `ClientLookup.find` returned.
         """
         return np.isin(clients.cat.codes.to_numpy(), self._codes)
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from dasfprof.handles.script import (
-    Outcome,
+    ScriptResult,
     change_clusters,
     observe_clients,
     run_script,
@@ -78,7 +78,7 @@ def _imported_originals(program: dict[str, Any]) -> list[str]:
     return sorted(imported & originals)
 
 
-def _call(source: Path, value: Path) -> Outcome:
+def _call(source: Path, value: Path) -> ScriptResult:
     """Call a pickled function, and pickle its return value to a file.
 
     If the plan has options of a cluster, the function gets a client of a new cluster.
@@ -92,14 +92,14 @@ def _call(source: Path, value: Path) -> Outcome:
         result = _with_client(function, cluster) if cluster is not None else function()
     except BaseException as error:
         sys.excepthook(type(error), error, error.__traceback__)
-        return Outcome(1, isinstance(error, KeyboardInterrupt), remains=error)
+        return ScriptResult(1, isinstance(error, KeyboardInterrupt), remains=error)
     from distributed.protocol.pickle import dumps
 
     try:
         value.write_bytes(dumps(result))
     except Exception as error:
         sys.stderr.write(f"the return value of the function cannot be pickled: {error!r}\n")
-    return Outcome(0, remains=result)
+    return ScriptResult(0, remains=result)
 
 
 def _with_client(function: Any, options: dict[str, Any]) -> Any:

@@ -67,7 +67,7 @@ async def views_of(
     NoSchedulerError
         If no process listens at the address, or if the process is not a Dask scheduler.
     """
-    call = _Calls(address, connection_args or {}, limit)
+    call = _SchedulerCalls(address, connection_args or {}, limit)
     answers = await call.check_is_scheduler()
     first = await call.scheduler(look_at_scheduler) if answers else None
     workers = last = None
@@ -86,7 +86,7 @@ async def views_of(
     }
 
 
-class _Calls:
+class _SchedulerCalls:
     """Calls functions on a scheduler through its address, without a client."""
 
     def __init__(self, address: str, connection_args: dict[str, Any], limit: float) -> None:

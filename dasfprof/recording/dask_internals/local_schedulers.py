@@ -44,7 +44,7 @@ _NAME = "get_async"
 
 
 @dataclass(slots=True)
-class Run:
+class LocalTaskRun:
     """A task run, with times from the process that called the scheduler.
 
     The attribute `facts` comes from the process that ran the task.
@@ -101,7 +101,7 @@ class Compute:
         self._ended: dict[Any, tuple[float, int]] = {}
         #: For tasks in the pool, by key: the time at which the pool received the task.
         self._sent: dict[Any, float] = {}
-        self._runs: dict[Any, Run] = {}
+        self._runs: dict[Any, LocalTaskRun] = {}
 
     def add_listener(self, listener: Any) -> None:
         """Add a listener. This method must be called when the computation starts."""
@@ -171,15 +171,15 @@ class Compute:
         except Exception:
             logger.debug("the end of a task could not be recorded", exc_info=True)
 
-    def _run(self, facts: TaskFacts) -> Run:
-        """Return the `Run` of a task, with its times.
+    def _run(self, facts: TaskFacts) -> LocalTaskRun:
+        """Return the `LocalTaskRun` of a task, with its times.
 
         Inputs that are data in the graph, instead of results of tasks, are left out.
         """
         inputs = {key: self._ended[key] for key in facts.inputs if key in self._ended}
         ready = max((done for done, _ in inputs.values()), default=self.began)
         sent = self._sent.get(facts.key, facts.taken)
-        run = Run(facts, self.began, min(ready, sent), sent, inputs=tuple(inputs))
+        run = LocalTaskRun(facts, self.began, min(ready, sent), sent, inputs=tuple(inputs))
         run.input_size = sum(size for _, size in inputs.values())
         return run
 

@@ -156,7 +156,7 @@ class Result(NamedTuple):
     key: Any
 
 
-class Part(NamedTuple):
+class NestedArgument(NamedTuple):
     """An argument that is a part of the graph: a container of results, or a fused task."""
 
     kind: str
@@ -167,7 +167,7 @@ def arguments_of(task: Any, most: int) -> list[tuple[str, Any]]:
 
     If the function is a plain Python function, a positional argument has the name of its parameter.
     Otherwise, its name is its position. If the specification of the task does not contain a value,
-    the value is replaced by a `Result` or a `Part`.
+    the value is replaced by a `Result` or a `NestedArgument`.
     """
     spec = getattr(task, "run_spec", None)
     node = names.CODE.find("GraphNode")
@@ -197,7 +197,7 @@ def _value(value: Any, node: type) -> Any:
     if type(value) is data:
         return getattr(value, "value", None)
     kind = getattr(value, "klass", None)
-    return Part(kind.__name__ if isinstance(kind, type) else "")
+    return NestedArgument(kind.__name__ if isinstance(kind, type) else "")
 
 
 # --- Python functions that a task calls, according to its specification ---------------------------

@@ -22,7 +22,7 @@ from dasfprof.recording.dask_internals import client_calls
 from dasfprof.recording.dask_internals.local_schedulers import (
     PROCESSES,
     Compute,
-    Run,
+    LocalTaskRun,
     observe_computes,
 )
 from dasfprof.recording.guard import HookGuard
@@ -105,7 +105,7 @@ class SchedulerFile:
             facts = NO_CLIENT, tasks, compute.wanted, _stimulus(number), compute.step
             self._append((GRAPH, (compute.began, *facts)))
 
-    def ended(self, compute: Compute, run: Run, run_id: int, address: str) -> None:
+    def ended(self, compute: Compute, run: LocalTaskRun, run_id: int, address: str) -> None:
         """Append the note of a task run that has ended."""
         graph = self._graphs.get(compute)
         if graph is None:
@@ -239,11 +239,11 @@ class LocalRecorder:
         sender = upload_files(self.settings, owner, databases)
         self._senders += [] if sender is None else [sender]
 
-    def began(self, compute: Compute, run: Run) -> None:
+    def began(self, compute: Compute, run: LocalTaskRun) -> None:
         """Record that a task starts."""
         self._tasks[_pool(compute)].began(run)
 
-    def ended(self, compute: Compute, run: Run) -> None:
+    def ended(self, compute: Compute, run: LocalTaskRun) -> None:
         """Record that a task has ended."""
         tasks = self._tasks[_pool(compute)]
         run_id = tasks.ended(run)

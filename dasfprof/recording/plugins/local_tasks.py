@@ -15,7 +15,7 @@ from typing import Any
 from dask.utils import key_split
 
 from dasfprof.database.writer import Source
-from dasfprof.recording.dask_internals.local_schedulers import PROCESSES, Run
+from dasfprof.recording.dask_internals.local_schedulers import PROCESSES, LocalTaskRun
 from dasfprof.recording.dask_internals.local_task import TaskFacts
 from dasfprof.recording.plugins.worker_plugin import RecordingPart
 from dasfprof.recording.rows import FileRows
@@ -115,7 +115,7 @@ class LocalTasks(RecordingPart):
         self._note = None
         self._local = threading.local()
 
-    def began(self, run: Run) -> None:
+    def began(self, run: LocalTaskRun) -> None:
         """Record that a task starts. Called in the thread that runs the task."""
         if self._note is None:
             return
@@ -127,7 +127,7 @@ class LocalTasks(RecordingPart):
         except Exception:
             self._guard.caught("the start of a task")
 
-    def ended(self, run: Run) -> int | None:
+    def ended(self, run: LocalTaskRun) -> int | None:
         """Record a task run that has ended. Return its run_id, or None if it was not recorded."""
         note, facts = self._note, run.facts
         if note is None:
@@ -175,7 +175,7 @@ class LocalTasks(RecordingPart):
             self._storage.ended_brief(stop)
         return 0.0
 
-    def _record_texts(self, run: Run, run_id: int, task: Any) -> None:
+    def _record_texts(self, run: LocalTaskRun, run_id: int, task: Any) -> None:
         """Record the traceback, the code and the arguments of a task run, as far as known."""
         facts = run.facts
         if facts.traceback is not None:
@@ -189,7 +189,7 @@ class LocalTasks(RecordingPart):
             if seconds >= LEAST or facts.exception is not None:
                 self._arguments.record(facts.key, run_id, task)
 
-    def _row(self, run: Run, run_id: int, reading: Reading) -> tuple[Any, ...]:
+    def _row(self, run: LocalTaskRun, run_id: int, reading: Reading) -> tuple[Any, ...]:
         facts, failed = run.facts, run.facts.exception is not None
         moved = self._storage.moved
         # A process of a pool receives a task when it starts the task. When the task is sent, the
@@ -245,7 +245,7 @@ class LocalWorker:
         self.active_threads_lock = threading.Lock()
         self.executing: dict[Any, float] = {}
 
-    def begins(self, run: Run, run_id: int, prefix: str) -> None:
+    def begins(self, run: LocalTaskRun, run_id: int, prefix: str) -> None:
         """Add a task to the running tasks. The task starts in a thread of this process."""
         facts = run.facts
         self.state.tasks[facts.key] = SimpleNamespace(
@@ -261,7 +261,7 @@ class LocalWorker:
         with self.active_threads_lock:
             self.active_threads[facts.thread] = facts.key
 
-    def ends(self, run: Run) -> Any:
+    def ends(self, run: LocalTaskRun) -> Any:
         """Remove a task that has ended. Return the task, or None if it is unknown."""
         with self.active_threads_lock:
             self.active_threads.pop(run.facts.thread, None)

@@ -34,7 +34,7 @@ from dasfprof.recording.stack_samples.sampler import SampleFile
 from dasfprof.recording.steps import step as steps
 from dasfprof.recording.steps.line import Line, RecordedLines, place_of
 from dasfprof.recording.steps.step import ClientCall, OpenStep, Submission
-from dasfprof.recording.task_runs.function_code import SentFunctions
+from dasfprof.recording.task_runs.function_code import SentFunctionRecorder
 from dasfprof.recording.under_way.loop import ClientUnderWay, Pulse
 from dasfprof.schema.profiles import CLIENT_SAMPLE
 from dasfprof.schema.steps import (
@@ -136,7 +136,7 @@ class StepRecorder:
         self._since = self._began = time()
         self._guard = HookGuard()
         self._pulse: Pulse | None = None
-        self._functions: SentFunctions | None = None
+        self._functions: SentFunctionRecorder | None = None
         self._lines: RecordedLines | None = None
         self._stop_samples: Callable[[], object] = lambda: None
         self.database: FileDatabase | None = None
@@ -324,7 +324,7 @@ class StepRecorder:
                     database.writer.start(self._source)
                     database.writer.add_source(self._calls)
                     code = self.settings.record_code
-                    self._functions = SentFunctions(database.writer, self._constants, code)
+                    self._functions = SentFunctionRecorder(database.writer, self._constants, code)
                     self._lines = RecordedLines(database.writer, self._constants, code)
                     self._sender = upload_files(self.settings, "the client", [database])
                     self.database = database

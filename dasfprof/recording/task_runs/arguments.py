@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from dasfprof.recording.dask_internals.task_functions import Part, Result, arguments_of
+from dasfprof.recording.dask_internals.task_functions import NestedArgument, Result, arguments_of
 from dasfprof.recording.dask_internals.undocumented import value_in_memory
 from dasfprof.recording.guard import HookGuard
 from dasfprof.recording.rows import FileRows
@@ -78,7 +78,7 @@ class TaskArguments:
             self._rows.write(TASK_ARGUMENTS, {"key": key, "run_id": run_id, "arguments": text})
 
     def _text(self, value: Any, types: dict[Any, type | None]) -> str:
-        if type(value) is Part:
+        if type(value) is NestedArgument:
             return f"{value.kind} with results" if value.kind else "result of a fused task"
         if type(value) is not Result:
             return self._described(value)

@@ -96,7 +96,7 @@ class FunctionCode:
                 self._writer.append(self._source, (time(), name, named))
 
 
-class SentFunctions:
+class SentFunctionRecorder:
     """Records each function that a client pickles by value, when it is sent for the first time.
 
     Parameters

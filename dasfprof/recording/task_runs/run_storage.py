@@ -25,7 +25,7 @@ _READS, _WRITES = ("reads", "read_size", "reading"), ("writes", "write_size", "w
 _NOTHING: dict[str, Any] = dict.fromkeys((*_READS, *_WRITES, "unsized"), 0)
 
 
-class Request:
+class StorageRequest:
     """A storage request in progress."""
 
     __slots__ = ("begin", "cpu", "is_write", "store")
@@ -55,7 +55,7 @@ class RunStorage:
         # The lock is held for a few instructions. A finalizer may make a request while its thread
         # holds the lock, so the lock must be reentrant.
         self._lock = threading.RLock()
-        self._open: set[Request] = set()
+        self._open: set[StorageRequest] = set()
         #: Identities of other threads that are computing for the task run.
         self._helpers: set[int] = set()
         self._since = 0.0
@@ -77,12 +77,14 @@ class RunStorage:
         """Pass the exception that is being handled to the guard."""
         self._guard.caught("what a task moved")
 
-    def begin(self, store: str, is_write: bool, item: str | None, in_thread: bool) -> Request:
+    def begin(
+        self, store: str, is_write: bool, item: str | None, in_thread: bool
+    ) -> StorageRequest:
         """Record that a request starts, and return the request.
 
         `in_thread` is whether the calling thread waits for the request. See `read` for `item`.
         """
-        request = Request(store, is_write)
+        request = StorageRequest(store, is_write)
         with self._lock:
             request.begin = self._turn()
             self._open.add(request)
@@ -121,7 +123,7 @@ class RunStorage:
         except Exception:
             self.caught()
 
-    def end(self, request: Request, size: int | None) -> None:
+    def end(self, request: StorageRequest, size: int | None) -> None:
         """Record that a request has ended. `size` is its number of bytes, or None if unknown."""
         cpu = 0.0 if request.cpu is None else thread_time() - request.cpu
         with self._lock:
@@ -218,7 +220,7 @@ class RunStorage:
             self._both += passed
         return now
 
-    def _count(self, request: Request, size: int | None, now: float) -> None:
+    def _count(self, request: StorageRequest, size: int | None, now: float) -> None:
         self._open.discard(request)
         count, moved, seconds = _WRITES if request.is_write else _READS
         sums = self._sums.setdefault(request.store, dict(_NOTHING))

@@ -23,7 +23,7 @@ from functools import partial
 from typing import Any, Literal, TypeAlias
 
 from dasfprof.recording.dask_internals.patch import Hook, Patch, SharedListeners, WhenImported
-from dasfprof.recording.task_runs.run_storage import Request, RunStorage
+from dasfprof.recording.task_runs.run_storage import RunStorage, StorageRequest
 from dasfprof.recording.task_runs.storage_requests import MODULES, BytesOf, RequestKind, hooks
 
 #: Returns the `RunStorage` of the task run in a thread, or None if the thread runs no task. Must
@@ -50,7 +50,9 @@ def _serving(run: RunStorage | Literal[False]) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _counting(run: RunStorage, request: Request, size_of: BytesOf) -> Iterator[Callable[..., Any]]:
+def _counting(
+    run: RunStorage, request: StorageRequest, size_of: BytesOf
+) -> Iterator[Callable[..., Any]]:
     """Count a request, but no requests within it.
 
     Yield a function that takes the request's result, determines its number of bytes, and returns
@@ -191,7 +193,7 @@ class _Calls(SharedListeners[Find]):
 
     def _begin(
         self, kind: RequestKind, args: tuple[Any, ...], kwargs: dict[str, Any], in_thread: bool
-    ) -> tuple[RunStorage, Request, BytesOf] | None:
+    ) -> tuple[RunStorage, StorageRequest, BytesOf] | None:
         """Record that a request starts. Return the arguments of `_counting`.
 
         Return None if the request is not counted.

@@ -24,7 +24,7 @@ PAGE = Path(__file__).with_name("PARQUET.md")
 
 
 @dataclass(frozen=True)
-class Column:
+class ParquetColumn:
     """A column of a Parquet file."""
 
     name: str
@@ -39,7 +39,7 @@ class TableSchema:
 
     name: str
     about: str
-    columns: tuple[Column, ...]
+    columns: tuple[ParquetColumn, ...]
 
 
 def _declared() -> Iterator[TableSchema]:
@@ -48,7 +48,7 @@ def _declared() -> Iterator[TableSchema]:
     for section in PAGE.read_text(encoding="utf-8").split("\n## ")[1:]:
         name, about, *_ = filter(None, section.splitlines())
         rows = [line[2:-2].split(" | ") for line in section.splitlines() if line[:3] == "| `"]
-        columns = (Column(cell[0].strip("`"), kinds[cell[1]], cell[2]) for cell in rows)
+        columns = (ParquetColumn(cell[0].strip("`"), kinds[cell[1]], cell[2]) for cell in rows)
         yield TableSchema(name, about, tuple(columns))
 
 

@@ -18,7 +18,7 @@ from dasfprof.analysis.tables.listed_events import json_value
 from dasfprof.database.columns import Array
 from dasfprof.errors import MissingExtraError
 from dasfprof.report.documents import without_surrogates
-from dasfprof.report.formats.parquet_schemas import SCHEMAS, Column, TableSchema
+from dasfprof.report.formats.parquet_schemas import SCHEMAS, ParquetColumn, TableSchema
 
 if TYPE_CHECKING:
     from dasfprof.analysis import Analyser
@@ -91,7 +91,7 @@ _LIMIT = float(1 << 63)
 _UNITS = {"bytes": "B", "seconds": "s", "time": "UTC"}
 
 
-def field_of(column: Column) -> Any:
+def field_of(column: ParquetColumn) -> Any:
     """Return the Arrow field for a column, with the column's name, type, meaning and unit."""
     import pyarrow as pa
 
@@ -275,7 +275,7 @@ def _parts(rows: int) -> Iterator[slice]:
     return (slice(at, min(at + _ROWS, rows)) for at in range(0, max(rows, 1), _ROWS))
 
 
-def _further_columns(run: Run, schema: TableSchema) -> Iterator[Column]:
+def _further_columns(run: Run, schema: TableSchema) -> Iterator[ParquetColumn]:
     """Yield the columns of a table that are not in its schema.
 
     They contain args that users recorded, or come from other versions of dasfprof.
@@ -287,10 +287,10 @@ def _further_columns(run: Run, schema: TableSchema) -> Iterator[Column]:
     for name in table.columns:
         if name not in known:
             numeric = pd.api.types.is_numeric_dtype(table[name].dtype)
-            yield Column(str(name), "number" if numeric else "text", "as it was recorded")
+            yield ParquetColumn(str(name), "number" if numeric else "text", "as it was recorded")
 
 
-def _array(block: _Block, column: Column) -> Any:
+def _array(block: _Block, column: ParquetColumn) -> Any:
     """Return a column of a block as an Arrow array.
 
     If the trace lacks the column, all values are null.

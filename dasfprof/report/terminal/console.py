@@ -110,7 +110,7 @@ _WIDEST, _WIDEST_ENTRY = 100, 110
 _NARROWEST = 20
 
 
-class Part(NamedTuple):
+class Paragraph(NamedTuple):
     """A paragraph of an entry that `print_entry` prints."""
 
     text: str
@@ -144,7 +144,7 @@ def print_notes(notes: Sequence[str], *, err: bool = False) -> None:
 
 
 def print_entry(
-    margin: str, style: str | None, parts: Sequence[Part], *, err: bool = False
+    margin: str, style: str | None, parts: Sequence[Paragraph], *, err: bool = False
 ) -> None:
     """Print the parts of an entry below each other. The first line begins with the margin's text.
 
@@ -171,7 +171,7 @@ def print_entry(
     _print(entry, err=err, width=len(margin) + width)
 
 
-def _hanging(part: Part) -> RenderableType:
+def _hanging(part: Paragraph) -> RenderableType:
     from rich.table import Table
     from rich.text import Text
 

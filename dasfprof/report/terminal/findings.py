@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from dasfprof.analysis.under_way.state import name_some, user_line
 from dasfprof.report.terminal.console import (
-    Part,
+    Paragraph,
     echo,
     heading,
     print_entry,
@@ -65,11 +65,11 @@ def _print_finding(finding: dict[Any, Any], *, err: bool) -> None:
     cause = finding.get("Cause")
     lead = "" if cause is None else _BENEATH.format(cause=clean(cause))
     parts = [
-        Part(_shown(finding["Finding"]), "bold", lead=lead),
-        Part(_shown(finding["Suggestion"]), lead="→ "),
+        Paragraph(_shown(finding["Finding"]), "bold", lead=lead),
+        Paragraph(_shown(finding["Suggestion"]), lead="→ "),
     ]
     if severity in _PROVEN:
-        parts.append(Part(_shown(finding["Evidence"]), "dim", lead="  "))
+        parts.append(Paragraph(_shown(finding["Evidence"]), "dim", lead="  "))
     print_entry(margin, _COLOURS.get(severity), parts, err=err)
 
 
@@ -159,7 +159,7 @@ def _print_verdict(comparison: Comparison) -> None:
     kind = comparison.verdict.kind if comparison.same_pipeline else ""
     style = _VERDICT_COLOURS.get(kind, "yellow")
     first, *more = (clean(sentence) for sentence in comparison.sentences)
-    parts = [Part(first, f"bold {style}"), *(Part(sentence) for sentence in more)]
+    parts = [Paragraph(first, f"bold {style}"), *(Paragraph(sentence) for sentence in more)]
     print_entry("  ", None, parts)
 
 
@@ -185,7 +185,7 @@ def _print_findings(findings: pd.DataFrame, rows: int) -> None:
     for row in changed.head(rows).to_dict("records"):
         margin = f"  {row['Status']:<5}{clean(row['Severity']):<8}"
         style = "red" if row["Status"] == "new" else "green"
-        print_entry(margin, style, [Part(elide(row["Finding"], _LONGEST_NAME))])
+        print_entry(margin, style, [Paragraph(elide(row["Finding"], _LONGEST_NAME))])
     if same or not len(changed):
         say(f"  {count_of(same, 'finding')} on both sides." if same else "  None.")
 
@@ -262,9 +262,9 @@ def _print_cause(cause: Cause) -> None:
         margin,
         _COLOURS_OF_CAUSES[cause.certainty],
         [
-            Part(_shown(cause.text), "bold"),
-            Part(_shown(cause.suggestion), lead="→ "),
-            Part(_shown(cause.evidence), "dim", lead="  "),
+            Paragraph(_shown(cause.text), "bold"),
+            Paragraph(_shown(cause.suggestion), lead="→ "),
+            Paragraph(_shown(cause.evidence), "dim", lead="  "),
         ],
     )
 
@@ -283,7 +283,7 @@ def _print_tasks(state: ClusterState) -> None:
         workers = name_some(list(dict.fromkeys(task.worker for task in tasks)))
         many = f"{count_of(len(tasks), 'task')}: " if len(tasks) > 1 else ""
         keys = f"{many}{name_some([task.key for task in tasks])} on {workers}"
-        print_entry(margin, None, [Part(_shown(f"{doing}. {keys}"))])
+        print_entry(margin, None, [Paragraph(_shown(f"{doing}. {keys}"))])
     if len(together) > _MOST_PLACES:
         others = sum(map(len, [*together.values()][_MOST_PLACES:]))
         echo(f"  and {count_of(others, 'task')} at other lines")
