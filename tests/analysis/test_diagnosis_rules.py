@@ -1046,6 +1046,24 @@ def test_nested_loops_of_python_code(tmp_path: Path, line: int, is_nested: bool)
         assert "row-wise" not in found(plan, tmp_path)
 
 
+@pytest.mark.parametrize(
+    "value",
+    [
+        "word for word in line.split()",
+        "str(n) for n in line",
+        "f'{n}' for n in line",
+        "line['n'] for _ in line",
+    ],
+)
+def test_nested_loops_over_text_are_no_work_for_arrays(tmp_path: Path, value: str) -> None:
+    plan = Plan(filled(["count"], 1.0, count=16))
+    plan.stands["count"] = [("count", "/home/me/words.py", 11)]
+    source = f"def count(lines):\n    return [[{value}] for line in lines]\n"
+    code = {"name": "count", "function": "words.count", "file": "/home/me/words.py", "line": 10}
+    plan.sources = [{**code, "source": source}]
+    assert "row-wise" not in found(plan, tmp_path)
+
+
 # --- Dask itself, GPUs ---------------------------------------------------------------------------
 
 

@@ -136,13 +136,17 @@ def time_in_nested_loops(run: Run, function: str) -> tuple[str, float]:
 def _nested_lines(run: Run) -> set[tuple[str, int]]:
     """Return the lines that are inside at least two loops, in functions with source.
 
-    Each line is a file and a number.
+    Each line is a file and a number. Loops that handle text are left out, because operations on
+    arrays cannot replace them.
     """
     codes = pd.concat([run.function_code, run.functions_sent])[["file", "line", "source"]]
     lines: set[tuple[str, int]] = set()
 
     def add(node: ast.AST, depth: int, file: str, before: int) -> None:
-        depth += isinstance(node, ast.For | ast.While) + len(getattr(node, "generators", ()))
+        loops = isinstance(node, ast.For | ast.While) + len(getattr(node, "generators", ()))
+        if loops and not depth and any(map(_is_of_text, ast.walk(node))):
+            return
+        depth += loops
         if depth > 1 and isinstance(node, ast.expr):
             numbers = range(node.lineno, (node.end_lineno or node.lineno) + 1)
             lines.update((file, before + number) for number in numbers)
@@ -153,6 +157,16 @@ def _nested_lines(run: Run) -> set[tuple[str, int]]:
         with contextlib.suppress(SyntaxError):
             add(ast.parse(textwrap.dedent(source)), 0, file, first - 1)
     return lines
+
+
+def _is_of_text(node: ast.AST) -> bool:
+    """Return whether a part of code makes or handles text, such as a literal or a method of str."""
+    return (
+        isinstance(node, ast.JoinedStr)
+        or isinstance(getattr(node, "value", None), str)
+        or hasattr(str, getattr(node, "attr", ""))
+        or getattr(node, "id", "") == "str"
+    )
 
 
 def _library_calls(stack: Stack) -> tuple[tuple[str, str], ...]:
