@@ -445,14 +445,14 @@ def _computed_again(run: RunFigures) -> tuple[Array, Array]:
     keys = np.where(run.succeeded, tasks["key_id"].to_numpy(), -1)
     again = Groups(keys, len(run.trace.keys)).places(start) > 0
     lost = left_unasked(run.trace).any()
-    if "graph" not in tasks:
+    if "graph" not in tasks or not again.any():
         return again & ~lost, again & lost
     rows = np.flatnonzero(again)
     causes = stimulus_texts(run.trace, tasks["graph"].iloc[rows])
     asked = np.zeros(len(tasks), dtype=bool)
     asked[rows] = begins_with(causes, _SUBMITTED) | ((causes == "") & ~lost)
     clients = tasks["client"].cat.codes.to_numpy()
-    pairs = np.unique(np.column_stack([keys, clients]), axis=0, return_inverse=True)[1].ravel()
+    pairs = pd.factorize(keys * (int(clients.max()) + 2) + clients + 1)[0]
     by_client = Groups(np.where(keys < 0, -1, pairs), len(tasks)).places(start) > 0
     return asked & by_client, again & ~asked & lost
 

@@ -248,6 +248,8 @@ def dominant_function(run: RunFigures) -> Iterator[Finding]:
 @rule("row-wise", explains="dominant-function")
 def row_wise(run: RunFigures) -> Iterator[Finding]:
     """Find functions that call Python code for each row, or for each value of a column or array."""
+    if not len(run.trace.task_samples):
+        return
     for code in np.argsort(-run.functions.sum(run.working), kind="stable")[
         :_MOST_ROW_WISE
     ].tolist():

@@ -38,14 +38,11 @@ _WAITED = 0.05
 @rule("resources-not-needed")
 def resources_not_needed(run: RunFigures) -> Iterator[Finding]:
     """Find workers, threads or memory without which the run would take about as long."""
+    if len(run.trace.tasks) > _MOST_TASKS or run.state is not None:
+        return
     replay = replay_of(run.trace)
     wall, recorded = replay.inputs.wall, replay.cluster
-    if (
-        wall < _SHORTEST
-        or len(replay.inputs) > _MOST_TASKS
-        or replay.refusal
-        or run.state is not None
-    ):
+    if wall < _SHORTEST or replay.refusal:
         return
     existed = np.maximum(np.minimum(recorded.left, wall) - recorded.joined, 0.0)
     provided, held = float((recorded.threads * existed).sum()), float(replay.held().sum())
