@@ -26,7 +26,12 @@ from dask.utils import key_split
 
 from dasfprof.database import FileDatabase
 from dasfprof.database.writer import Source
-from dasfprof.recording.dask_internals.task_functions import RUN_TASK, Run, availability, observe
+from dasfprof.recording.dask_internals.task_functions import (
+    RUN_TASK,
+    TaskCallable,
+    availability,
+    observe,
+)
 from dasfprof.recording.guard import HookGuard
 from dasfprof.recording.under_way.loop import Pulse
 from dasfprof.schema.profiles import CALL_PROFILE
@@ -175,7 +180,7 @@ class CallProfiles:
         #: Lock that is held while profiles are changed or written.
         self._lock = threading.Lock()
 
-    def wrap(self, run: Run) -> Run:
+    def wrap(self, run: TaskCallable) -> TaskCallable:
         """Return a function that calls `run` and profiles the call.
 
         Like `run`, this function takes a task as its first argument.

@@ -31,9 +31,6 @@ from dasfprof.database.ends import SCHEDULER, TASKS, RecordingEnd, recording_end
 from dasfprof.database.reader import LASTING
 from dasfprof.text import count_of
 
-Columns = dict[str, Any]
-
-
 #: Columns of events that contain stimulus ids.
 _STIMULI = ("cause", "end_cause", "graph", "stimulus")
 

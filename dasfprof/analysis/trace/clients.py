@@ -10,12 +10,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dasfprof.analysis.trace.columns import make_categorical
+from dasfprof.analysis.trace.columns import Columns, make_categorical
 from dasfprof.analysis.trace.steps import RunGraphs
 from dasfprof.database.columns import Array
 from dasfprof.errors import InvalidArgumentError
-
-Columns = dict[str, Any]
 
 #: Matches the end of the id of a client that has a name. `_CLIENT` matches the start of any
 #: client's id.

@@ -25,6 +25,9 @@ from dasfprof.database.columns import (
 )
 from dasfprof.schema.events import Form
 
+#: Arrays or other columns of equal length, by name.
+Columns = dict[str, Any]
+
 #: Smallest float that does not fit into an int64.
 _LIMIT = float(1 << 63)
 #: Maximum valid time in seconds. Then maximum valid number. Larger values are damaged and count as

@@ -13,12 +13,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import PurePath
-from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from dasfprof.analysis.trace.columns import make_categorical
+from dasfprof.analysis.trace.columns import Columns, make_categorical
 from dasfprof.analysis.trace.keys import KeyTable, function_name
 from dasfprof.analysis.trace.steps import (
     BuiltLayers,
@@ -29,8 +28,6 @@ from dasfprof.analysis.trace.steps import (
     fused_layers,
 )
 from dasfprof.database.columns import Array
-
-Columns = dict[str, Any]
 
 #: Reasons why the line of a task run is unknown. Their order is that of their codes.
 NOT_RECORDED = "lines were not recorded"

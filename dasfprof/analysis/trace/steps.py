@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from dasfprof.analysis.numeric.groups import distinct
-from dasfprof.analysis.trace.columns import distinct_objects, make_categorical
+from dasfprof.analysis.trace.columns import Columns, distinct_objects, make_categorical
 from dasfprof.analysis.trace.keys import KeyTable
 from dasfprof.database import keys
 from dasfprof.database.columns import Array
@@ -208,8 +208,6 @@ def fused_layers(depends: Mapping[int, Iterable[int]], ran: set[int]) -> dict[in
 
 
 # --- The graph of each task run, and the layer of each key ----------------------------------------
-
-Columns = dict[str, Any]
 
 
 class RunGraphs:

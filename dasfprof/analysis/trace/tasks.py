@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pandas as pd
 
-from dasfprof.analysis.trace.columns import make_categorical
+from dasfprof.analysis.trace.columns import Columns, make_categorical
 from dasfprof.analysis.trace.keys import KeyTable
 from dasfprof.analysis.trace.workers import WorkerRegister
 from dasfprof.database.columns import Array
-
-Columns = dict[str, Any]
 
 #: Times of a task run on its worker, and the state that begins at each of these times.
 WORKER_TIMES = {

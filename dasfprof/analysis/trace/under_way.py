@@ -9,13 +9,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dasfprof.analysis.trace.columns import FactColumns, to_numbers
+from dasfprof.analysis.trace.columns import Columns, FactColumns, to_numbers
 from dasfprof.database.block_codec import Batch
 from dasfprof.database.columns import Array, Column, NumberColumn
 from dasfprof.schema import KINDS
 from dasfprof.schema.under_way import STACK
-
-Columns = dict[str, Any]
 
 #: Maximum valid number of a stack. Larger numbers are damaged.
 _MOST_STACKS = 1 << 31

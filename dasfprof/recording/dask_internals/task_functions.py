@@ -26,11 +26,11 @@ from dasfprof.recording.dask_internals.patch import Patch
 
 RUN_TASK, RUN_COROUTINE = "_run_task_simple", "_run_task_async"
 
-Run = Callable[..., Any]
+TaskCallable = Callable[..., Any]
 #: Returns a wrapper of a function. The first positional argument of the function is the task. The
 #: wrapper must raise only exceptions that the function raises. The wrapper of a coroutine function
 #: must be a coroutine function.
-Wrap = Callable[[Run], Run]
+Wrap = Callable[[TaskCallable], TaskCallable]
 
 _lock = threading.Lock()
 #: The patches of this process, from the oldest to the newest.

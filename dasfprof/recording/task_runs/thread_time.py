@@ -12,7 +12,7 @@ from time import thread_time
 from typing import Any
 
 from dasfprof.recording.dask_internals import task_functions
-from dasfprof.recording.dask_internals.task_functions import RUN_TASK, Run, running_tasks
+from dasfprof.recording.dask_internals.task_functions import RUN_TASK, TaskCallable, running_tasks
 from dasfprof.recording.guard import HookGuard
 from dasfprof.system import PROC
 
@@ -171,7 +171,7 @@ class RunQueue:
         self._local = threading.local()
         self._stopped = False
 
-    def wrap(self, run: Run) -> Run:
+    def wrap(self, run: TaskCallable) -> TaskCallable:
         """Return a wrapper of a function that runs a task.
 
         The wrapper stores a `Reading` for each task run in `readings`. Like the wrapped function,
