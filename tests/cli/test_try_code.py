@@ -328,7 +328,7 @@ def test_the_command_reports_a_patch_that_does_not_apply(project: Path) -> None:
     (project / "fix.diff").write_text(FIX.replace("numbers = []", "numbers = [0]"))
     trial = tried("--patch", "fix.diff", "program.py", cwd=project, code=1)
     assert trial["verdict"] == "no result"
-    assert trial["sentences"][0].startswith("The patch does not apply: ")
+    assert trial["sentences"] == ["The patch does not apply: patch failed: program.py:7"]
 
 
 @pytest.mark.whole_program

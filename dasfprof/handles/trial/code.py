@@ -162,5 +162,5 @@ def _apply(patch: Path, directories: Sequence[Path]) -> None:
             return
         complaints.append(os.fsdecode(done.stderr or done.stdout).strip())
     telling = [text for text in complaints if any(words in text for words in _TELLING)]
-    reason = (telling or complaints)[0].removeprefix("error: ")
+    reason = (telling or complaints)[0].removeprefix("error: ").partition("\n")[0]
     raise TrialError(f"The patch does not apply: {excerpt(clean(reason))}")
