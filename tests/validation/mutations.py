@@ -197,13 +197,6 @@ MUTATIONS = [
         "analysis/test_significance.py",
     ),
     Mutation(
-        "amounts spread beyond their first interval",
-        "self.begin + (first + 1) * self.seconds - starts",
-        "self.begin + (first + 2) * self.seconds - starts",
-        "analysis/test_transfers.py analysis/test_resource_usage.py "
-        "analysis/test_results_over_time.py",
-    ),
-    Mutation(
         "a union forgets spans within others",
         "begins, latest = begins[order], np.maximum.accumulate(ends[order])",
         "begins, latest = begins[order], ends[order]",
