@@ -1157,6 +1157,20 @@ def timing_out(seconds: float, again: bool) -> Plan:
 RECOMPUTED = four_lanes("load", 1.0, 4)
 for task, before in zip(RECOMPUTED[12:], RECOMPUTED, strict=False):
     task.key = before.key  # the first turn is done again
+#: Graphs of persisted dataframes contain tasks that return the persisted results.
+PERSISTED = [
+    *four_lanes("load", 1.0, 1),
+    *(
+        replace(
+            task,
+            key=f"read-{place % 4}",
+            dependencies=[f"load-{place % 4}"],
+            executing=task.start,
+            start=task.start + 0.499,
+        )
+        for place, task in enumerate(four_lanes("read", 0.5, 8)[8:])
+    ),
+]
 RETRIED = four_lanes("fetch", 1.0, 8)
 for place, task in enumerate(RETRIED):
     if place // 4 % 2 == 0:  # every second attempt fails; its key succeeds in the next turn
@@ -1179,6 +1193,7 @@ finds("retried-tasks", "time-outs of attempts, near what others take", timing_ou
 # Four task runs of 1 s, on four threads.
 finds("recomputation", "recomputation", Plan(RECOMPUTED), alone=True, function="load", seconds=1.0,
     tasks=4, lost=4.0, settings=[{"persist": "load"}])
+spares("tasks that return persisted results", Plan(PERSISTED), "recomputation")
 # fmt: on
 
 

@@ -87,6 +87,8 @@ def rhythm_in_words(rhythm: Figures | None) -> str:
 
 #: Threshold (fraction of the task time): results that were computed again.
 _AGAIN = 0.02
+#: Threshold (seconds): a task that takes longer does more than return its input.
+_RETURNING = 0.002
 #: Maximum number of named tasks of a lost worker, and of named source lines.
 _MOST_NAMED = 3
 #: Functions that select chunks. The chunks have other indices in their layers than before.
@@ -444,6 +446,7 @@ def _computed_again(run: RunFigures) -> tuple[Array, Array]:
     start = run.slots.times.start[: len(tasks)]
     keys = np.where(run.succeeded, tasks["key_id"].to_numpy(), -1)
     again = Groups(keys, len(run.trace.keys)).places(start) > 0
+    again &= ~_returns_its_input(run)
     lost = left_unasked(run.trace).any()
     if "graph" not in tasks or not again.any():
         return again & ~lost, again & lost
@@ -455,6 +458,19 @@ def _computed_again(run: RunFigures) -> tuple[Array, Array]:
     pairs = pd.factorize(keys * (int(clients.max()) + 2) + clients + 1)[0]
     by_client = Groups(np.where(keys < 0, -1, pairs), len(tasks)).places(start) > 0
     return asked & by_client, again & ~asked & lost
+
+
+def _returns_its_input(run: RunFigures) -> Array:
+    """Return a mask of task runs that return their only input.
+
+    The graphs of persisted dataframes contain such tasks, and Dask runs them in each computation.
+    """
+    tasks, (counts, _) = run.trace.tasks, run.trace.task_dependencies
+    size, inputs, duration = (
+        tasks[name].to_numpy(dtype=float) for name in ("size", "input_size", "duration")
+    )
+    # Dataframes grow by some bytes when they are used.
+    return (counts == 1) & (np.abs(size - inputs) <= 0.01 * size) & (duration < _RETURNING)
 
 
 def _missing(run: RunFigures) -> tuple[float, float]:
