@@ -33,10 +33,12 @@ class Groups:
 
     def __init__(self, codes: Array, count: int) -> None:
         # Codes of categories may have a narrow type, in which products of codes overflow.
-        self.codes: Array = codes.astype(np.int64)
+        self.codes: Array = codes.astype(np.int64, copy=False)
         self.count = count
+        #: Rows that are in a group, as an index.
+        self._inside = self.codes >= 0 if self.codes.min(initial=0) < 0 else slice(None)
         #: Number of rows of each group.
-        self.sizes: Array = np.bincount(codes[codes >= 0], minlength=count)
+        self.sizes: Array = np.bincount(self.codes[self._inside], minlength=count)
 
     @cached_property
     def order(self) -> Array:
@@ -67,8 +69,8 @@ class Groups:
             return self.sizes * (value if np.isfinite(value) else 0.0)
         if values.dtype.kind == "f" and not np.isfinite(values.sum()):
             values = np.where(np.isfinite(values), values, 0.0)
-        inside = self.codes >= 0 if self.sizes.sum() < len(self.codes) else slice(None)
-        return np.bincount(self.codes[inside], values[inside], self.count).astype(float, copy=False)
+        codes = self.codes[self._inside]
+        return np.bincount(codes, values[self._inside], self.count).astype(float, copy=False)
 
     def known_sum(self, values: Array) -> Array:
         """Return the sum of the values in each group.
@@ -84,8 +86,7 @@ class Groups:
     def max(self, values: Array) -> Array:
         """Return the maximum of the values in each group."""
         highest = np.full(self.count, np.nan)
-        inside = self.codes >= 0
-        np.fmax.at(highest, self.codes[inside], values[inside].astype(float))
+        np.fmax.at(highest, self.codes[self._inside], values[self._inside].astype(float))
         return highest
 
     def min(self, values: Array) -> Array:
@@ -268,6 +269,10 @@ def taken(array: Array, rows: Array) -> Array:
 # --- A column that is built from the arrays of batches --------------------------------------------
 
 
+#: Size in bytes up to which pieces of a column are collected before they are copied into it.
+_COLLECTED = 1 << 20
+
+
 class GrowingColumn:
     """A column that is built from pieces.
 
@@ -283,33 +288,58 @@ class GrowingColumn:
     """
 
     def __init__(self, dtype: Any, width: int = 1) -> None:
-        self._width = width
         self._dtype = np.dtype(dtype)
+        self._column: Array = np.empty((0,) if width == 1 else (0, width), self._dtype)
+        #: Pieces that are not in the column yet, and the size of those that are not constant.
         self._pieces: list[tuple[int, Array]] = []
+        self._size = 0
+        #: Number of rows so far, and those of them that are missing.
+        self._rows = 0
+        self._gaps: list[slice] = []
 
     def add(self, row: int, piece: Array) -> None:
-        """Add a piece: the values of consecutive rows, beginning with `row`."""
+        """Add a piece: the values of consecutive rows, beginning with `row`.
+
+        The rows must follow the rows of the previous piece.
+        """
         if piece.dtype != self._dtype:
             self._dtype = np.result_type(piece.dtype, self._dtype)
-        if len(piece):
-            self._pieces.append((row, piece))
+        if not len(piece):
+            return
+        if row > self._rows:
+            self._gaps.append(slice(self._rows, row))
+        self._rows = row + len(piece)
+        self._pieces.append((row, piece))
+        self._size += 0 if is_constant(piece) else piece.nbytes
+        if self._size > _COLLECTED:
+            size = len(self._column)
+            self._store(size if self._rows <= size else max(self._rows, size * 5 // 4))
 
     def finish(self, rows: int, missing: float) -> Array:
         """Return the column with this number of rows. May only be called once.
 
         `missing` is the value of missing rows. A constant column is read-only.
         """
-        pieces, self._pieces = self._pieces, []
+        gaps = [*self._gaps, slice(self._rows, rows)] if self._rows < rows else self._gaps
         value = np.array([missing]).astype(self._dtype)
-        is_complete = sum(len(piece) for _, piece in pieces) == rows
-        if self._width == 1 and all(is_constant(piece) for _, piece in pieces):
-            values = [piece[:1].astype(self._dtype) for _, piece in pieces]
-            values += [] if is_complete and values else [value]
+        is_empty = self._column.shape == (0,)
+        if is_empty and all(is_constant(piece) for _, piece in self._pieces):
+            values = [piece[:1].astype(self._dtype) for _, piece in self._pieces]
+            values += [value] if gaps or not values else []
             # Values are compared bit by bit, so that NaN equals NaN, and 0.0 differs from -0.0.
             if len({scalar.tobytes() for scalar in values}) == 1:
                 return np.broadcast_to(values[0], rows)
-        shape = (rows,) if self._width == 1 else (rows, self._width)
-        column = np.empty(shape, self._dtype) if is_complete else np.full(shape, value)
-        for row, piece in pieces:
-            column[row : row + len(piece)] = piece
+        self._store(rows)
+        column, self._column = self._column, np.empty(0)
+        for gap in gaps:
+            column[gap] = value
         return column
+
+    def _store(self, rows: int) -> None:
+        """Copy the pieces into the column, which gets this number of rows."""
+        self._column = self._column.astype(self._dtype, copy=False)
+        # Large arrays grow and shrink in place, because the operating system moves their pages.
+        self._column.resize((rows, *self._column.shape[1:]), refcheck=False)
+        for row, piece in self._pieces:
+            self._column[row : row + len(piece)] = piece
+        self._pieces, self._size = [], 0
