@@ -239,7 +239,8 @@ class TraceBuilder:
                 stops = starts + table["duration"].to_numpy()
             else:
                 starts = stops = table["time"].to_numpy()
-            known = np.isfinite(starts) & np.isfinite(stops)
+            is_known = np.isfinite(starts) & np.isfinite(stops)
+            known = slice(None) if is_known.all() else is_known
             ids = table["worker_id"].to_numpy()[known]
             np.minimum.at(first, ids, starts[known])
             np.maximum.at(last, ids, stops[known])

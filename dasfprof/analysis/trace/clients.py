@@ -103,6 +103,8 @@ class ClientLookup:
     def find(self, runs: Columns) -> pd.Categorical:
         """Return the clients of each task run as text, separated by commas, or NA if unknown."""
         key_ids = np.asarray(runs["key_id"])
+        if not self._codes and not self._more:
+            return make_categorical(np.full(len(key_ids), -1, dtype=np.int8), [])
         codes = self._of_graph[self._runs.find(runs)]
         if self._more:
             rows = np.flatnonzero(np.isin(key_ids, list(self._more)))

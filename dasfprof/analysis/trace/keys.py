@@ -103,11 +103,11 @@ def _in_order(numbers: Array) -> tuple[Array, Array]:
     rows = len(numbers)
     first = np.full(int(numbers.max(initial=-1)) + 1, rows, np.int32 if rows < 1 << 31 else None)
     # If a number occurs several times, the last assignment stays, which is that of its first row.
-    first[numbers[::-1]] = np.arange(rows - 1, -1, -1)
+    first[numbers[::-1]] = np.arange(rows - 1, -1, -1, dtype=first.dtype)
     is_first = np.zeros(rows, dtype=bool)
     is_first[first[first < rows]] = True
     first_rows = np.flatnonzero(is_first)
-    first[numbers[first_rows]] = np.arange(len(first_rows))
+    first[numbers[first_rows]] = np.arange(len(first_rows), dtype=first.dtype)
     return first[numbers], first_rows
 
 

@@ -224,6 +224,10 @@ class TaskLines:
             The number of dependencies of each task run, and the key ids of all dependencies.
         """
         key_ids = runs["key_id"]
+        if not len(self._table):
+            unknown = np.full(len(key_ids), -1, dtype=np.int8)
+            reasons = np.full(len(key_ids), REASONS.index(NOT_RECORDED), dtype=np.int8)
+            return make_categorical(unknown, []), make_categorical(reasons, list(REASONS))
         graph, layer = self._runs.find(runs), self._of_keys[key_ids]
         arrival = self._runs.arrivals[graph]
         line = self._layers.find(layer, arrival=arrival)
@@ -239,7 +243,6 @@ class TaskLines:
         why = np.full(len(line), REASONS.index(MADE_BY_DASK), dtype=np.int8)
         why[~self._is_ours[graph]] = REASONS.index(OF_OTHERS)
         why[graph < 0] = REASONS.index(NO_GRAPH)
-        why[:] = why if len(self._table) else REASONS.index(NOT_RECORDED)
         why[line >= 0] = -1
         lines = make_categorical(line.astype(np.int32), self.table["line"].tolist())
         return lines, make_categorical(why, list(REASONS))

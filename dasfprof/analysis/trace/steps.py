@@ -15,7 +15,7 @@ from dasfprof.analysis.numeric.groups import distinct
 from dasfprof.analysis.trace.columns import Columns, distinct_objects, make_categorical
 from dasfprof.analysis.trace.keys import KeyTable
 from dasfprof.database import keys
-from dasfprof.database.columns import Array
+from dasfprof.database.columns import Array, repeated
 from dasfprof.schema.steps import SEPARATOR
 
 # --- The pipeline step that built the layer of a key ----------------------------------------------
@@ -228,10 +228,10 @@ class RunGraphs:
         #: "no graph".
         self.arrivals = np.append(graphs["time"].fillna(np.inf).to_numpy(dtype=float), np.inf)
         ids = graphs["stimulus"].to_numpy()
-        self._of_stimulus = np.full(int(ids.max(initial=-1)) + 1, -1, dtype=np.int64)
+        self._of_stimulus = np.full(int(ids.max(initial=-1)) + 1, -1, dtype=np.int32)
         self._of_stimulus[ids] = np.arange(len(ids))
         #: Graph of the last task run of each key, or -1 if unknown.
-        self.of_keys = np.full(keys, -1, dtype=np.int64)
+        self.of_keys = np.full(keys, -1, dtype=np.int32)
         graph = self._recorded(runs)
         known = np.flatnonzero(graph >= 0)
         self.of_keys[runs["key_id"][known]] = graph[known]
@@ -241,16 +241,19 @@ class RunGraphs:
 
         If the graph of a task run was not recorded, the graph of another run of its key is used.
         """
+        of_keys = self.of_keys[runs["key_id"]]
+        if "graph" not in runs:
+            return of_keys
         graph = self._recorded(runs)
-        return np.where(graph >= 0, graph, self.of_keys[runs["key_id"]])
+        return np.where(graph >= 0, graph, of_keys)
 
     def _recorded(self, runs: Columns) -> Array:
         """Return the row of each task run's graph, or -1 if that graph was not recorded."""
         if "graph" not in runs:
-            return np.full(len(runs["key_id"]), -1, dtype=np.int64)
+            return repeated(np.int32(-1), len(runs["key_id"]))
         ids = np.nan_to_num(runs["graph"].astype(float), nan=-1.0).astype(np.int64)
         known = (ids >= 0) & (ids < len(self._of_stimulus))
-        graph = np.full(len(ids), -1, dtype=np.int64)
+        graph = np.full(len(ids), -1, dtype=np.int32)
         graph[known] = self._of_stimulus[ids[known]]
         return graph
 

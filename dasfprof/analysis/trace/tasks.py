@@ -40,10 +40,11 @@ _IDENTITY = ("key_id", "run_id", "worker_id")
 def worker_runs(columns: Columns) -> Columns:
     """Return the columns of the task runs that workers recorded, from the columns of events."""
     duration = columns.pop("duration", np.empty(0))
+    known = np.isfinite(duration) & (duration > 0)
     return {
         "key_id": columns.pop("key"),
         "start": columns.pop("timestamp"),
-        "duration": np.where(np.isfinite(duration) & (duration > 0), duration, 0.0),
+        "duration": duration if known.all() else np.where(known, duration, 0.0),
         **columns,
     }
 
