@@ -15,7 +15,7 @@ from dasfprof.analysis.numeric.groups import Groups, GroupSums, ratio
 from dasfprof.analysis.run import Run
 from dasfprof.analysis.tables.columns import RUNNING, integers, run_of_rows, text
 from dasfprof.analysis.tables.questions import InParts, question
-from dasfprof.database.columns import Array
+from dasfprof.database.columns import Array, repeated
 
 
 def _sums(run: Run, *, progress: bool = False) -> GroupSums:
@@ -55,6 +55,8 @@ def _sums(run: Run, *, progress: bool = False) -> GroupSums:
 
 def _serialising(run: Run) -> Array:
     """Return the seconds for serializing each task run's result, or NaN if not recorded."""
+    if not len(run.serialised):
+        return repeated(0.0 if run.knows_serialising else np.nan, len(run.tasks))
     groups = Groups(run_of_rows(run, run.serialised), len(run.tasks))
     sums = groups.sum(run.serialised["seconds"].to_numpy(dtype=float))
     return sums if run.knows_serialising else np.where(groups.sizes > 0, sums, np.nan)

@@ -24,7 +24,7 @@ from dasfprof.analysis.tables.columns import (
 )
 from dasfprof.analysis.tables.questions import InParts, question
 from dasfprof.analysis.trace.columns import make_categorical
-from dasfprof.database.columns import Array
+from dasfprof.database.columns import Array, repeated
 
 _SHARE = "Percentage of total time (%)"
 #: Threshold (rows): if a table has more rows, repeated texts are stored as categories, and texts of
@@ -123,7 +123,9 @@ def _order(workers: NamedWorkers, tasks: pd.DataFrame) -> Array:
     tied = np.flatnonzero(np.append(same, False) | np.append(False, same))
     rows = np.sort(order[tied])
     for column in (ranks, start, -duration):  # This is faster than lexsort if columns are sorted.
-        rows = rows[np.argsort(column[rows], kind="stable")]
+        values = column[rows]
+        if not (values[:-1] <= values[1:]).all():
+            rows = rows[np.argsort(values, kind="stable")]
     order[tied] = rows
     return order
 
@@ -134,10 +136,12 @@ def _table(run: Run, order: Array, of_worker: Array) -> pd.DataFrame:
     `of_worker` has the seconds of each worker.
     """
     workers, tasks = run.named, run.tasks
+    running = running_columns(running_seconds(tasks), lambda seconds: taken(seconds, order))
     of_task = workers.numbers(tasks)[order]
     duration = tasks["duration"].to_numpy()[order]
     keys, key_ids = run.keys, tasks["key_id"].to_numpy()[order]
     gpus = gpu_samples(run)
+    indices = gpus.indices()
     large = len(order) > _LARGE
 
     def texts(codes: Array, values: Array) -> pd.Series | pd.Categorical:
@@ -149,7 +153,7 @@ def _table(run: Run, order: Array, of_worker: Array) -> pd.DataFrame:
     return pd.DataFrame(
         {
             "Host": texts(of_task, workers.hosts),
-            "GPU": gpus.indices()[of_task],
+            "GPU": _no_integers(len(order)) if indices.isna().all() else indices[of_task],
             "Task Key": KeyTexts(keys.texts, key_ids) if large else text(keys.texts(key_ids)),
             "Duration (s)": duration,
             _SHARE: ratio(duration, of_worker[of_task]) * 100,
@@ -160,11 +164,16 @@ def _table(run: Run, order: Array, of_worker: Array) -> pd.DataFrame:
             "State": texts(*_coded(tasks["state"], order)),
             "Start (s)": run.since_begin(tasks["start"].to_numpy()[order]),
             **_gpu_columns(gpus, tasks, order),
-            **running_columns(running_seconds(tasks), lambda seconds: taken(seconds, order)),
+            **running,
             **origin_columns(run, order),
         },
         copy=not large,
     )
+
+
+def _no_integers(count: int) -> pd.arrays.IntegerArray:
+    """Return a read-only column of integers that are all NA."""
+    return pd.arrays.IntegerArray(repeated(np.int64(0), count), repeated(np.bool_(True), count))
 
 
 def _gpu_columns(gpus: GpuSamples, tasks: pd.DataFrame, order: Array) -> dict[str, Any]:
@@ -172,9 +181,7 @@ def _gpu_columns(gpus: GpuSamples, tasks: pd.DataFrame, order: Array) -> dict[st
     samples = gpus.counts(tasks)
     if np.isnan(samples).all():
         return {
-            "GPU Samples": pd.arrays.IntegerArray(
-                np.broadcast_to(np.int64(0), len(order)), np.broadcast_to(True, len(order))
-            ),
+            "GPU Samples": _no_integers(len(order)),
             "Mean GPU Utilization (%)": taken(samples, order),
             "Mean GPU Memory Used (GB)": taken(samples, order),
         }
