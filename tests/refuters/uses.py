@@ -25,6 +25,7 @@ _ONE_BY_ONE = (
     "generic_filter",
     "_get_lines",
     "_rows_to_cols",
+    "_convert_data",
     "genfromtxt",
     "parse",
 )
