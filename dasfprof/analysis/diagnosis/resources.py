@@ -20,7 +20,7 @@ from dasfprof.analysis.wording import Bytes, Count, Seconds, Share
 
 #: Minimum seconds of a run, and maximum number of its tasks. Predictions replay the run up to about
 #: 100 times.
-_SHORTEST, _MOST_TASKS = 30.0, 10_000
+_SHORTEST, _MOST_TASKS = 30.0, 5_000
 #: Maximum wall time of nine in ten runs on a smaller cluster, as a multiple of the recorded one.
 _LONGER = 1.1
 #: Threshold (fraction of the recorded thread time) for a smaller cluster, and for the tasks.
