@@ -98,7 +98,7 @@ def test_what_was_measured_is_said_where_no_seconds_are_at_stake(tmp_path: Path)
 
     trace = Plan(filled(["load"], 4.0)).write(tmp_path).run
     (row,) = diagnose(trace, {"load-imbalance": measured}).to_dict("records")
-    words = "The measured cost is 3 s. It cannot be predicted how much of this a change would save."
+    words = "This cost about 3 s of the run. It is unknown how much of this a change would save."
     assert row["Evidence"] == f"See it. {words}"
     assert math.isnan(row["Seconds at stake (s)"])
     assert row["Severity"] == "medium"

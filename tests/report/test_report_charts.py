@@ -92,7 +92,7 @@ def test_who_held_memory_at_the_peak_is_a_click_away(open_page: Opener, tmp_path
     page.until(lambda: chart.locator("output b").all_text_contents() == ["300 MB", "100 MB", "0 B"])
     page.tab.mouse.move(box["x"] + GUTTER + 5.5 / 8 * width, box["y"] + 30)
     page.until(lambda: chart.locator("output b").all_text_contents() == ["300 MB", "0 B", "0 B"])
-    chart.get_by_role("button", name="Peak 400 MB at 4 s: show what held memory").click()
+    chart.get_by_role("button", name="Peak 400 MB at 4 s. Show what held memory").click()
     title = page.tab.locator("#memory-peak-table-title")
     page.until(lambda: 0 <= title.bounding_box()["y"] < page.tab.evaluate("innerHeight"))
     table = page.text("#memory-peak-table")

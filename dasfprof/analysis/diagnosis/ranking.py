@@ -197,7 +197,7 @@ def _priced(finding: Finding) -> Finding:
         return finding
     measured = Seconds(finding.costs)
     words = (
-        f"The measured cost is {measured}. It cannot be predicted how much of this a change would "
+        f"This cost about {measured} of the run. It is unknown how much of this a change would "
         "save."
     )
     return finding.adding(words, measured=measured)

@@ -65,7 +65,7 @@ class ThreadTime(IntEnum):
         "Blocked",
         2,
         "A task's function did not use the CPU: it slept, or waited for I/O, a lock, the GIL or "
-        "a GPU. CPU wait is included if it was not recorded separately.",
+        "a GPU. If its CPU wait was not recorded, it is included.",
     )
     RUNNING_CPU_UNKNOWN = (
         "Running (CPU time not recorded)",
@@ -82,7 +82,12 @@ class ThreadTime(IntEnum):
         5,
         "Inputs were read back from disk, or results were written to it, around a task.",
     )
-    TASK_OVERHEAD = "Task overhead", 3, "A task occupied the thread before or after its function."
+    TASK_OVERHEAD = (
+        "Task overhead",
+        3,
+        "A task occupied the thread before or after its function. For example, its result waited "
+        "for the worker's event loop.",
+    )
     STARTING = "Worker starting", 4, "The worker had not joined the cluster yet.", True
     CLOSING = "Worker closing", 0, "The worker was leaving the cluster, or had left it.", True
     PAUSED_FOR_MEMORY = (
@@ -128,8 +133,8 @@ class ThreadTime(IntEnum):
     NO_RUNNABLE_TASK = (
         "No runnable tasks",
         5,
-        "All runnable tasks were running. Other tasks waited for their dependencies, or for a "
-        "worker that may run them.",
+        "Every task that could run was running. The others waited for their dependencies, or for "
+        "a worker that may run them.",
     )
     CALLS_OF_ACTORS = (
         "Actor calls",

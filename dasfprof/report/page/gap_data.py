@@ -36,9 +36,9 @@ _ELSEWHERE = len(ThreadTime)
 _ELSEWHERE_FACTS = {
     "id": "HELD_FROM_ELSEWHERE",
     "name": "Slot occupied, thread idle",
-    "meaning": "A task had this thread's place, so that no other began here, and was not in it: it "
-    "runs in the worker's event loop, as coroutines and barriers of P2P shuffles do, or another "
-    "thread had run it, and the worker had not taken in its end.",
+    "meaning": "This time is part of other categories as well. A task held this thread but did not "
+    "run in it: it was a coroutine in the worker's event loop, or it had ended and the worker had "
+    "not noticed.",
     "helps": "Look for what blocks the worker's event loop.",
     "colour": FIRST_COLOUR + 3,
     "busy": False,

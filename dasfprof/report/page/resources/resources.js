@@ -158,10 +158,11 @@ export class Resources {
   }
 }
 
-/** Creates a button that leads to the table of what held memory at the peak. */
+/** Creates a button that leads to the table of what held memory at the peak of the processes. */
 function peakButton({ highest, peak, unit }) {
   const onclick = () => byId("memory-peak-table-title").scrollIntoView();
-  const text = `Peak ${formatUnit(highest, unit)} at ${formatSeconds(peak)}: show what held memory`;
+  const values = `${formatUnit(highest, unit)} at ${formatSeconds(peak)}`;
+  const text = `Peak ${values}. Show what held memory when the processes used most`;
   return make("button", { type: "button", class: "peak", onclick }, text);
 }
 

@@ -27,20 +27,26 @@ export function seriesSwatch(colour) {
 /** Maximum number of values in a legend. */
 const MAX_LEGEND = 7;
 
-/** Returns name, colour and code of each value that determines the colours of task runs. */
+/** Returns name, colour, code and any meaning of each value that determines the colours of task runs. */
 function coloured(tasks, by) {
   const listed = (names, colour) => names.map((name, code) => ({ name, colour: colour(name, code), code }));
-  const { workers, statuses, states, steps, functions } = tasks.facts;
+  const { workers, statuses, status_words: words, states, steps, functions } = tasks.facts;
   if (by === "worker") {
     const busy = busySeconds(tasks);
     const places = [...workers.keys()];
     const order = places.length > OTHER ? outliersFirst(places, (at) => busy[at]) : places;
     return order.map((code, rank) => ({ name: workers[code], colour: Math.min(rank, OTHER), code }));
   }
-  if (by === "status") return listed([...statuses, "unknown"], (name) => STATUS_COLOURS[name] ?? OTHER);
+  if (by === "status") {
+    const entries = listed([...statuses, "unknown"], (name) => STATUS_COLOURS[name] ?? OTHER);
+    return entries.map((entry) => ({ ...entry, title: words[entry.name]?.[0] }));
+  }
   if (by === "class") {
     const { inside, swatches } = tasks.gaps;
-    return inside.map((code, at) => ({ name: swatches[code].name, colour: swatches[code].colour, code: at }));
+    return inside.map((code, at) => {
+      const { name, colour, meaning } = swatches[code];
+      return { name, colour, code: at, title: meaning };
+    });
   }
   if (by === "state") return listed([...states, "unknown"], (name) => STATE_COLOURS[name] ?? OTHER);
   if (by === "step") return listed(steps, (_, at) => (at === steps.length - 1 ? OTHER : at % OTHER));
@@ -66,9 +72,11 @@ export function legendOf(tasks, by) {
   const all = coloured(tasks, by);
   const shown = all.filter(({ colour }) => colour !== OTHER || !RANKED.includes(by)).slice(0, MAX_LEGEND);
   const others = all.length - shown.length;
-  const entries = shown.map(({ name, colour, seconds }) => ({
+  const entries = shown.map(({ name, colour, seconds, title = null }) => ({
     swatch: seriesSwatch(colour),
-    text: shortened(name, 28),
+    title,
+    // A category is not shortened, because a missing word could change its meaning.
+    text: title === null ? shortened(name, 28) : name,
     about: seconds === undefined ? "" : formatSeconds(seconds),
   }));
   if (others) {
