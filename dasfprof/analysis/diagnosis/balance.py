@@ -142,13 +142,13 @@ def data_skew(run: RunFigures) -> Iterator[Finding]:
 def _by_shuffles(run: RunFigures, rows: Array) -> tuple[set[str], bool]:
     """Return the functions whose P2P shuffles made inputs or results of the task runs `rows`.
 
-    The second value is whether all of these functions shuffle by key. It is False if one of them is
-    a rechunk, or if there are no such functions.
+    The second value is whether there are such functions and all of them shuffle by key.
     """
     outputs = p2p_outputs(run.trace)
     made = outputs & run.inputs_of(rows)
     made[rows] |= outputs[rows]
     names = {str(name) for name in run.function_names[run.functions.codes[made]]}
+    # A rechunk is a P2P shuffle, too, but not by key.
     return names, bool(names) and not any("rechunk" in name for name in names)
 
 
@@ -269,10 +269,9 @@ def slow_worker(run: RunFigures) -> Iterator[Finding]:
 
 
 def _slow_places(run: RunFigures, excess: Array) -> list[Array]:
-    """Return arrays with the indices of slow workers, most excess seconds first.
+    """Return one array of worker indices per slow worker or slow host, most excess seconds first.
 
-    Each array contains one worker, or all workers of a slow host. `excess` has the seconds of each
-    worker.
+    `excess` has the seconds of each worker.
     """
     hosts, worked = run.workers.hosts, np.unique(run.slowness.place)
     places: dict[object, list[int]] = {}
@@ -356,17 +355,18 @@ def _gain(
 ) -> float:
     """Estimate the wall seconds that the stragglers in the mask `selected` cost.
 
-    The stragglers' excess is their time beyond the median of their layer. Without this excess,
-    other threads would have waited less, and the stragglers' threads would have been free for other
-    work. If other threads would have to do the excess work instead (`is_done_elsewhere`), only the
-    shorter waits count.
+    If `is_done_elsewhere`, other threads would have to do the stragglers' excess work instead.
     """
     if not selected.any():
         return 0.0
     rows, excess = stragglers.rows[selected], stragglers.excess[selected]
+    # Without the stragglers' excess, which is their time beyond the median of their layer, other
+    # threads would have waited less (`idle`), and the stragglers' threads would have been free for
+    # other work (`shared`).
     idle, shared = run.idle_behind(rows, excess), float(excess.sum()) / run.threads
     usual = run.with_durations(rows, run.layers.median(run.working)[run.layers.codes[rows]])
     if is_done_elsewhere:
+        # Only the shorter waits count, because the excess work remains.
         return max(run.saved(idle + shared, running=usual) - shared, 0.0)
     return run.saved(max(idle, shared), running=usual)
 
@@ -374,15 +374,14 @@ def _gain(
 def _slow_gain(run: RunFigures, numbers: Array, excess: float) -> float:
     """Estimate the wall seconds that the slowness of some workers costs.
 
-    `numbers` are the indices of these workers, and `excess` is the sum of their excess seconds. The
-    estimate comes from a replay. If the run cannot be replayed, it is the excess divided by the
-    number of all threads, plus the mean idle time of a thread. It is then at most the excess
-    divided by the number of the slow workers' threads.
+    `numbers` are the indices of these workers, and `excess` is the sum of their excess seconds.
     """
     lives, slowness = run.accounts.lives, run.slowness
     slow_threads = float(lives.threads[np.isin(run.workers.of_lives[lives.ids], numbers)].sum())
     spread = excess / run.threads
     idle = run.seconds_of(ThreadTime.NO_RUNNABLE_TASK, ThreadTime.RUNNABLE_ELSEWHERE)
+    # If the run cannot be replayed, the slow workers are assumed to cost the excess per thread of
+    # the run and the mean idle time of a thread, but at most the excess per thread of the workers.
     estimate = max(spread, min(excess / max(slow_threads, 1.0), spread + idle))
     slow = slowness.slow & np.isin(slowness.place, numbers)
     rows = np.flatnonzero(slow[slowness.of_run])

@@ -119,13 +119,11 @@ def _rounded(factor: float) -> str:
 
 
 def _arguments(line: str, text: str) -> Iterator[ChunkArgument]:
-    """Yield the arguments in the text of a line.
-
-    The line may be the head of a block, such as ``with``.
-    """
+    """Find the arguments that set chunk sizes in the text of a line."""
     # Syntax trees count columns in bytes.
     text, tree = text.strip(), None
     source = text.encode().decode("latin-1")
+    # The line may be the head of a block, such as ``with``.
     for ending in ("", "\n    pass"):
         with contextlib.suppress(SyntaxError, ValueError):
             tree = tree or ast.parse(text + ending)
@@ -146,10 +144,7 @@ def _arguments(line: str, text: str) -> Iterator[ChunkArgument]:
 
 
 def _values(node: ast.expr) -> Iterator[Any]:
-    """Yield all possible values of an expression, with None for each unknown value.
-
-    A conditional expression has the values of both branches.
-    """
+    """Yield all values that an expression may have, with None for each unknown value."""
     if isinstance(node, ast.IfExp):
         yield from _values(node.body)
         yield from _values(node.orelse)
@@ -189,10 +184,7 @@ def _new_value(
 
 
 def _larger_bytes(value: Any, factor: float) -> int | str | None:
-    """Return a larger size in bytes, or None if the value is not a size.
-
-    If the value is a text, such as ``64MiB``, the result is a text as well.
-    """
+    """Return a larger size in bytes, as an int or text like `value`, or None if it is no size."""
     size = math.nan
     with contextlib.suppress(ValueError, TypeError, AttributeError):
         size = parse_bytes(value) * factor

@@ -182,8 +182,7 @@ _HANDS = re.compile(rf"\b({'|'.join(_SPARED)})\(")
 def _handed_by(run: RunFigures, calls: pd.DataFrame) -> str:
     """Return the Dask function that received the values that were hashed in the first of `calls`.
 
-    For example, this is ``from_array``. The result is empty if the source line of the call names no
-    such function, or several.
+    The result is empty if the source line of the call names no such function, or several.
     """
     first, lines = calls.iloc[0], run.trace.lines
     if first["call"] in _SPARED:
@@ -258,18 +257,15 @@ def large_objects_in_graph(run: RunFigures) -> Iterator[Finding]:
 
 
 def costs_of_carrying(run: RunFigures) -> tuple[float, float, float, float]:
-    """Return the seconds that large objects in graphs cost, with three parts of them.
-
-    The parts are the seconds for which clients pickle, hash, and send these objects. The parts and
-    the handling of tasks may overlap. So together, they cost at most the time before the first
-    task, and the time of the critical path in which no function runs.
-    """
+    """Return the seconds that large objects in graphs cost: all, pickling, hashing and sending."""
     table = find_carried(run.trace)
     calls = find_calls(run.trace).merge(table[["file", "line"]].drop_duplicates())
     transit = _in_transit(run, int(table["graphs"].sum())) if len(table) else 0.0
     parts = float(calls["pickling"].sum()), _not_beside_tasks(run, calls), transit
     first = find_first_task(run.trace)
     before = 0.0 if first is None else first.late
+    # The three parts and the handling of tasks may overlap. Together, they cost at most the time
+    # before the first task, and the time of the critical path in which no function runs.
     limit = before + max(run.wall - run.path_seconds(SegmentKind.COMPUTE), 0.0)
     return min(run.carrying_on_path + sum(parts), limit), *parts
 
@@ -277,13 +273,13 @@ def costs_of_carrying(run: RunFigures) -> tuple[float, float, float, float]:
 def _in_transit(run: RunFigures, graphs: int) -> float:
     """Return the seconds without tasks in which clients waited for large graphs to arrive.
 
-    `graphs` is the number of graphs with large values. The waits for all graphs are multiplied by
-    the fraction of graphs that have large values.
+    `graphs` is the number of graphs with large values.
     """
     path = run.path_segments
     gaps = np.flatnonzero((path.kind == SegmentKind.CLIENT) & (path.length >= GAP))
     begins = run.trace.begin + path.begin[gaps]
     spans = union(begins, begins + path.length[gaps])
+    # The waits are for all graphs. So they are multiplied by the fraction of large graphs.
     share, by_class = min(graphs / max(len(run.trace.graphs), 1), 1.0), meanwhile(run.trace, *spans)
     if by_class:
         return share * by_class[ClientTime.WAITING]
@@ -293,10 +289,7 @@ def _in_transit(run: RunFigures, graphs: int) -> float:
 
 
 def line_of(run: RunFigures, calls: pd.DataFrame) -> str:
-    """Return the line of the first of `calls` as text.
-
-    If a library made this call, return the user's line that called the library, if it is known.
-    """
+    """Return the user's line that made the first of `calls`, or the library's line if unknown."""
     first = calls.iloc[0]
     if not isinstance(first["file"], str):
         return "an unknown line"
@@ -309,10 +302,7 @@ def line_of(run: RunFigures, calls: pd.DataFrame) -> str:
 
 
 def _sent_at(run: RunFigures, calls: pd.DataFrame) -> str:
-    """Return a text about the largest value that was sent from the line of the first of `calls`.
-
-    An example is ``A list of 1 GB``. The text is empty if no large value was sent from that line.
-    """
+    """Describe the largest value that the line of the first call sent, or return an empty text."""
     first, values = calls.iloc[0], run.trace.sent_values
     there = (values["file"].astype(object) == first["file"]) & (values["line"] == first["line"])
     sent_here = values[there.to_numpy(dtype=bool)].sort_values("size", kind="stable")

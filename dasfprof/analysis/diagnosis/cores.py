@@ -211,12 +211,13 @@ def _no_more_than_cores(run: RunFigures, cores: int, others: Figures | None) -> 
 def _beyond_tasks(run: RunFigures, task_cpu: float) -> float:
     """Return the CPU seconds that threads of libraries used while tasks ran.
 
-    `task_cpu` contains the CPU seconds of the tasks' own threads. Imports, unpickling in a process
-    without a running task, and the threads of P2P shuffles do not count. If the CPU time of Dask's
-    own threads was not recorded, each event loop is assumed to use one core.
+    `task_cpu` contains the CPU seconds of the tasks' own threads. The result does not include
+    imports, unpickling in a process without a running task, or threads of P2P shuffles.
     """
     usage, shuffles = process_cpu(run.trace), np.unique(run.functions.codes[p2p_runs(run.trace)])
     if not len(usage.processes) or usage.processes["service"].isna().any():
+        # The CPU time of Dask's own threads was not recorded, so each event loop is assumed to use
+        # one core.
         return run.process_cpu_seconds - task_cpu - run.wall * len(run.accounts.lives.ids)
     of_shuffles = set(run.function_names[shuffles].tolist())
     by_function = other_threads_cpu(run.trace)
@@ -228,11 +229,11 @@ def _beyond_tasks(run: RunFigures, task_cpu: float) -> float:
 def _unlimited(run: RunFigures) -> tuple[str, ...] | None:
     """Return the environment variables that some worker with tasks does not set to 1.
 
-    If tasks were sampled in libraries that have thread pools, only the variables of these libraries
-    are checked. Otherwise, `LIMITS` are checked. The result is None if the variables of some worker
-    with tasks were not recorded.
+    The result is None if the variables of some worker with tasks were not recorded.
     """
     libraries = sampled_libraries(run)
+    # If tasks were sampled in libraries that have thread pools, only the variables of these
+    # libraries matter.
     wanted = [name for library, name in _POOLS.items() if library in libraries] or LIMITS
     ran = np.unique(run.trace.tasks["worker_id"].to_numpy())
     limits = run.trace.workers["thread_limits"].iloc[ran].tolist()
@@ -242,10 +243,7 @@ def _unlimited(run: RunFigures) -> tuple[str, ...] | None:
 
 
 def sampled_libraries(run: RunFigures, function: str | None = None) -> set[str]:
-    """Return the libraries in which tasks were sampled.
-
-    If `function` is given, only its tasks count.
-    """
+    """Return the libraries in which tasks (of `function`, if it is given) were sampled."""
     seen = np.unique(samples_of(run.trace, function)[0].stack)
     stacks = all_stacks(run.trace)
     frames = (frame for number in seen[seen >= 0].tolist() for frame in stacks[number])
@@ -308,10 +306,7 @@ def idle_share(run: RunFigures) -> float:
 
 
 def _programs_in_words(others: Figures | None) -> tuple[str, str]:
-    """Return a sentence about other programs, and their names if they are the cause.
-
-    The names are empty if other programs are not the cause.
-    """
+    """Return a sentence about other programs, and their names (empty if they are not the cause)."""
     if others is None:
         return "", ""
     if others.cores < _NAMED:
@@ -372,10 +367,7 @@ def fewer_threads(run: RunFigures) -> list[Change]:
 
 
 def without_waiting(run: RunFigures, rows: Array) -> Array:
-    """Return the durations of all task runs, as if the given rows only computed or waited for CPU.
-
-    Their other waits, such as for storage or a lock, are left out.
-    """
+    """Return the durations of all task runs, as if the given rows did not wait except for CPU."""
     return run.with_durations(rows, run.cpu[rows] + run.core_wait[rows])
 
 
@@ -408,7 +400,7 @@ def most_of(run: RunFigures, rows: Array) -> str:
 
 
 def cpu_share(run: RunFigures, name: str) -> Share:
-    """Return the fraction of a function's time on the CPU. The time does not include CPU wait."""
+    """Return the CPU time of a function as a fraction of its time without CPU wait."""
     rows = run.rows_of(name)
     seconds = float(run.working[rows].sum())
     return Share(run.cpu[rows].sum() / seconds if seconds > 0 else 0.0)

@@ -210,11 +210,10 @@ def spilling(run: RunFigures) -> Iterator[Finding]:
 
 
 def _more_memory(run: RunFigures, wanted: float, now: str = "") -> tuple[str, list[Change]]:
-    """Return the beginning of the advice to give workers more memory, and the setting for it.
+    """Return the beginning of the advice to give workers more memory, and the settings for it.
 
     `wanted` is the memory limit to advise, in bytes. `now` is a text about the present limit, which
-    the advice quotes. If a worker ran out of memory, it is unknown how much is needed, and the list
-    of settings is empty.
+    the advice quotes. The settings are empty if it is unknown how much memory is needed.
     """
     if run.died_of_memory:
         amount = (

@@ -44,9 +44,9 @@ _EVEN, _FEW, _MOSTLY, _NEAR = 2, 4, 0.75, 1.25
 def find_rhythm(run: RunFigures, departures: Mapping[int, Departure]) -> Figures | None:
     """Return figures about workers that were lost at regular intervals, or None.
 
-    `departures` contains the exit of each lost worker instance. Only exits for an unknown reason
-    count.
+    `departures` contains the exit of each lost worker instance.
     """
+    # An exit with a known reason needs no other explanation.
     lives = [life for life, departure in departures.items() if departure.why is Why.UNKNOWN]
     gaps = np.diff(np.sort(run.trace.workers["left"].to_numpy(dtype=float)[lives]))
     if len(gaps) < _EVEN or not gaps.min() > 0:
@@ -185,17 +185,15 @@ def lost_workers(run: RunFigures) -> Iterator[Finding]:
 
 
 def _there_longest(run: RunFigures, lost: pd.DataFrame) -> pd.DataFrame:
-    """Return the lost tasks that may have been running when their worker was lost.
-
-    These are the tasks that were seen in progress. For a worker without such tasks, they are the
-    tasks that were assigned to it first, one per thread.
-    """
+    """Return the lost tasks that may have been running when their worker was lost."""
     indices: list[int] = []
     lost = lost.sort_values("start", kind="stable", ignore_index=True)
     for life in lost["life"].unique().tolist():
         of_life = lost[(lost["life"] == life).to_numpy(dtype=bool)]
         seen = of_life[np.isfinite(of_life["run"].to_numpy(dtype=float))]
         threads = run.trace.workers["nthreads"].iloc[life]
+        # If no task was seen in progress, the worker may have been running the tasks that were
+        # assigned to it first, one per thread.
         first = seen if len(seen) else of_life.head(1 if pd.isna(threads) else max(int(threads), 1))
         indices += first.index.tolist()
     return lost.loc[indices]
@@ -354,20 +352,19 @@ def _handling(run: RunFigures, repeated: Array, again: Array) -> float:
     """Return the seconds that repeated work cost the cluster, not counting the computing itself.
 
     `repeated` contains the seconds of repeated work in each task run, and `again` is a mask of task
-    runs that are completely repeated. The result is the sum of two costs. The first is the waits
-    for graphs, each multiplied by the fraction of its graph that is repeated work. The second is
-    the handling of the task runs in `again` on the critical path. The handling of other task runs
-    is needed anyway.
+    runs that are completely repeated.
     """
     path, (waits, rows) = run.path_segments, run.waits_for_graphs
     known = path.rows < len(again)
     known &= ~np.isin(path.kind, (SegmentKind.CLIENT, SegmentKind.COMPUTE))
+    # The handling of task runs that are not completely repeated is needed anyway.
     handling = float(path.length[known][again[path.rows[known]]].sum())
     if "graph" not in run.trace.tasks:
         return handling
     of_tasks = rows < len(again)
     codes, graphs_of_tasks = pd.factorize(run.trace.tasks["graph"])
     graphs = Groups(codes, len(graphs_of_tasks))
+    # The wait for each graph is multiplied by the fraction of the graph that is repeated work.
     share = np.nan_to_num(ratio(graphs.sum(repeated), graphs.sum(run.slot_seconds)))
     # The last item is for tasks whose graph is unknown.
     of_graphs = np.append(share, 0.0)[graphs.codes[rows[of_tasks]]]
@@ -379,13 +376,11 @@ def _computed_inside(run: RunFigures, first: Array) -> tuple[Array, list[str]]:
 
     `first` is a mask of task runs that did not recompute a result. The second value is a list with
     the line whose layers took most of these seconds, or an empty list.
-
-    Dask may fuse the same layer into tasks of several other layers. If two of these tasks have keys
-    with equal indices, they compute the same chunk of the fused layer. Indices are not compared
-    across a layer that selects chunks.
     """
     layers, tasks, keys = run.trace.fused_layers, run.trace.tasks, run.trace.keys
     seconds, key_ids = np.zeros(len(tasks)), tasks["key_id"].to_numpy()
+    # Dask may fuse the same layer into tasks of several other layers. Indices of chunks are not
+    # compared across a layer that selects chunks.
     roots = {
         layer: next((n for n in inner if layers.functions.get(n) in _SELECTS), inner[-1])
         for layer, inner in layers.shared.items()
@@ -402,6 +397,7 @@ def _computed_inside(run: RunFigures, first: Array) -> tuple[Array, list[str]]:
     # A key without an index belongs to the only chunk, since Dask fused all layers that lead to it.
     indices = keys.tails_of(key_ids[rows])
     indices[~keys.are_tuples(key_ids[rows])] = 0
+    # Two tasks whose keys have equal indices compute the same chunk of the fused layer.
     chunks = np.column_stack([root, indices])
     repeats = Groups(np.unique(chunks, axis=0, return_inverse=True)[1].ravel(), len(rows))
     rows = rows[repeats.places(np.arange(len(rows))) > 0]
@@ -436,12 +432,7 @@ def _built(run: RunFigures, seconds: Array) -> list[str]:
 
 
 def _computed_again(run: RunFigures) -> tuple[Array, Array]:
-    """Return masks of task runs that recomputed a result: for a client, and after a lost worker.
-
-    If the stimulus is unknown, a task run counts as requested by a client, unless workers were
-    lost. If two clients each request a result once, the second task run does not count, because
-    clients do not know each other's results.
-    """
+    """Return masks of task runs that recomputed a result: for a client, and after a lost worker."""
     tasks = run.trace.tasks
     start = run.slots.times.start[: len(tasks)]
     keys = np.where(run.succeeded, tasks["key_id"].to_numpy(), -1)
@@ -453,8 +444,12 @@ def _computed_again(run: RunFigures) -> tuple[Array, Array]:
     rows = np.flatnonzero(again)
     causes = stimulus_texts(run.trace, tasks["graph"].iloc[rows])
     asked = np.zeros(len(tasks), dtype=bool)
+    # If the stimulus is unknown, a task run counts as requested by a client, unless workers were
+    # lost.
     asked[rows] = begins_with(causes, _SUBMITTED) | ((causes == "") & ~lost)
     clients = tasks["client"].cat.codes.to_numpy()
+    # If two clients each request a result once, the second task run does not count, because clients
+    # do not know each other's results.
     pairs = pd.factorize(keys * (int(clients.max()) + 2) + clients + 1)[0]
     by_client = Groups(np.where(keys < 0, -1, pairs), len(tasks)).places(start) > 0
     return asked & by_client, again & ~asked & lost
@@ -476,8 +471,7 @@ def _returns_its_input(run: RunFigures) -> Array:
 def _missing(run: RunFigures) -> tuple[float, float]:
     """Return the thread-seconds that were missing because workers were lost, and a thread count.
 
-    A worker counts as missing until it is replaced or the run ends, but only while other workers
-    run tasks. The thread count is the number of threads before the first worker was lost.
+    The thread count is the number of threads before the first worker was lost.
     """
     lives, workers = run.accounts.lives, run.workers.of_lives
     unasked, left = left_unasked(run.trace), run.trace.left
@@ -485,6 +479,8 @@ def _missing(run: RunFigures) -> tuple[float, float]:
     for place, life in enumerate(lives.ids.tolist()):
         if not unasked[life]:
             continue
+        # A worker is missing until it is replaced or the run ends, but only while other workers run
+        # tasks.
         later = (workers[lives.ids] == workers[life]) & (lives.begin >= left[life])
         until = min(run.begin + run.wall, float(lives.begin[later].min(initial=np.inf)))
         gone = run.busy_between(left[life : life + 1], np.array([until]))

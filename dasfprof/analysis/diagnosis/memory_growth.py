@@ -266,17 +266,19 @@ def _stays(run: RunFigures) -> Iterator[Finding]:
 def _quiet(held: pd.DataFrame, life: int) -> tuple[float, float, float] | None:
     """Return the last long time range in which a worker ran no task and kept the same results.
 
-    The time range is after the worker's last task. The values are its start, its end, and the bytes
-    of the worker's results. The result is None if there is no such time range. Each change of the
-    results, such as their release at the end of the program, begins another time range.
+    The values are its start, its end, and the bytes of the worker's results. The result is None if
+    there is no such time range.
     """
     of_worker = held[(held["worker_id"] == life).to_numpy(dtype=bool)]
     times = of_worker["time"].to_numpy(dtype=float)
     spilled = np.nan_to_num(of_worker["spilled_size"].to_numpy(dtype=float))
     # The size of results changes by a few bytes when they are spilled.
     results = np.maximum(of_worker["size"].to_numpy(dtype=float) - spilled, 0.0)
+    # Only the time after the worker's last task counts.
     busy = np.flatnonzero(~(of_worker["executing"].to_numpy(dtype=float) == 0))
     first = int(busy[-1]) + 1 if len(busy) else 0
+    # Each change of the results, such as their release at the end of the program, begins another
+    # time range.
     changes = np.flatnonzero(np.diff(results[first:])) + first + 1
     bounds = [first, *changes.tolist(), len(times)]
     for begin, end in reversed(list(itertools.pairwise(bounds))):

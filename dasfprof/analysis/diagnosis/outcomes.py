@@ -35,8 +35,8 @@ def is_time_out(category: object) -> bool:
 def find_limit(run: RunFigures, name: str, category: object) -> Figures | None:
     """Return durations of a function whose tasks timed out, or None for other kinds of errors.
 
-    These are the median duration of task runs that timed out, and the median and the maximum
-    duration of task runs that succeeded. The last two are NaN if no task run succeeded.
+    These are the median of the task runs that timed out, and the median and maximum of those that
+    succeeded (NaN if none did).
     """
     if not is_time_out(category):
         return None
@@ -196,8 +196,7 @@ def failed_tasks(run: RunFigures) -> Iterator[Finding]:
 def _failures(run: RunFigures, attempts: pd.DataFrame) -> FindingLocations:
     """Return where attempts failed.
 
-    The function is None if the attempts are of several functions, and the worker is None if they
-    were on several workers.
+    The function or the worker is None if there are several.
     """
     functions, workers = attempts["function"].unique(), attempts["worker"].unique()
     return FindingLocations(

@@ -30,16 +30,13 @@ _OUTSIDE = "The work runs outside of tasks: "
 
 @rule("work-outside-tasks", explains="client-bound slow-startup too-few-tasks load-imbalance")
 def work_outside_tasks(run: RunFigures) -> Iterator[Finding]:
-    """Find workers that have no tasks because the work is done outside of tasks.
-
-    The client, actors, or functions such as those passed to `Client.run` do this work. Other rules
-    report work of the client before its first task and between tasks.
-    """
+    """Find workers that have no tasks because the work is done outside of tasks."""
     accounts = make_accounts(run.trace)
     if run.trace.surroundings.local or not len(accounts.lives.ids):
         return
     begin, end = float(accounts.lives.begin.min()), float(accounts.lives.end.max())
     since = run.begin + run.wall if run.wall > 0 else begin
+    # Other rules report the client's work before its first task and between tasks.
     after = accounts_within(run.trace, since, end).of_lives
     threads, span = float(accounts.of_lives.sum()) / max(end - begin, 1e-9), end - begin
     functions, calls, client = (

@@ -175,8 +175,7 @@ def _calls_meanwhile(run: RunFigures, begins: Array, ends: Array) -> dict[str, A
 def _of_a_known_client(run: RunFigures, rows: Array, begin: Array) -> Array:
     """Return a mask of gaps whose client had submitted a graph before the gap, or is unknown.
 
-    `rows` are the task runs that ended the gaps, and `begin` is when the gaps began. A client does
-    not keep the cluster waiting before its first graph.
+    `rows` are the task runs that ended the gaps, and `begin` is when the gaps began.
     """
     trace = run.trace
     known = np.ones(len(rows), dtype=bool)
@@ -191,6 +190,7 @@ def _of_a_known_client(run: RunFigures, rows: Array, begin: Array) -> Array:
     of_tasks = rows < len(trace.tasks)
     stimuli = trace.tasks["graph"].to_numpy()[rows[of_tasks]]
     since = [first.get(clients.get(stimulus), np.nan) for stimulus in stimuli.tolist()]
+    # A client does not keep the cluster waiting before its first graph.
     known[of_tasks] = ~(np.array(since, dtype=float) > begin[of_tasks])
     return known
 
@@ -276,13 +276,11 @@ def _longest_calls(run: RunFigures) -> Figures | None:
     because="there were no workers, and threads were not the limit",
 )
 def no_workers(run: RunFigures) -> Iterator[Finding]:
-    """Find times with tasks but without workers.
-
-    Times after a lost worker are not counted, because lost-workers reports them.
-    """
+    """Find times with tasks but without workers."""
     begins, ends = _without_workers(run)
     lost = run.attempts["life"][(run.attempts["category"] == WORKER_LOST).to_numpy(dtype=bool)]
     deaths = run.trace.left[lost.unique()]
+    # The rule lost-workers reports times after a lost worker.
     others = ~np.isin(begins, deaths)
     begins, ends = begins[others], ends[others]
     lengths = run.alive_between(begins, ends)
@@ -313,14 +311,12 @@ def no_workers(run: RunFigures) -> Iterator[Finding]:
 
 
 def _restarts(run: RunFigures) -> tuple[Array, Array]:
-    """Return the starts and ends of restarts.
-
-    A restart ends when as many workers have joined as were restarted.
-    """
+    """Return the starts and ends of restarts."""
     changes = run.trace.cluster_changes
     restarts = changes[(changes["action"] == "restart").to_numpy(dtype=bool)]
     joined = np.sort(run.trace.joined[run.accounts.lives.ids])
     begins = np.asarray(run.trace.since_begin(restarts["time"]), dtype=float)
+    # A restart ends when as many workers have joined as were restarted.
     ends = [
         joined[joined > begin][: len(workers or ())].max(initial=begin) + _RESTART_POLL
         for begin, workers in zip(begins.tolist(), restarts["workers"], strict=True)
@@ -402,16 +398,15 @@ def _excess(run: RunFigures, of_function: Array) -> float:
     """Return the fraction of its time that a function would save if no task run got slower.
 
     `of_function` is a mask of the function's task runs. The fraction is 0 if the last third of them
-    is not clearly slower than the first third. Otherwise, all of them are compared with the first
-    third or with the first tenth, whichever is faster, because a function may already get slower
-    within the first third. CPU wait is not counted, since a busier host does not make the function
-    slower.
+    is not clearly slower than the first third.
     """
     rows = np.flatnonzero(of_function & run.succeeded)
     rows = rows[np.argsort(run.slots.times.start[rows], kind="stable")]
+    # CPU wait is not counted, since a busier host does not make the function slower.
     seconds, third = run.working[rows], max(len(rows) // 3, 1)
     first, last = float(seconds[:third].mean()), float(seconds[-third:].mean())
     if last < LAST_BY_FIRST * first:
         return 0.0
+    # The function may already get slower within the first third.
     first = min(first, float(seconds[: max(len(rows) // 10, _FIRST)].mean()))
     return max(1 - first / float(seconds.mean()), 0.0)

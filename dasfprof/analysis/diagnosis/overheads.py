@@ -139,24 +139,20 @@ def tasks_too_small(run: RunFigures) -> Iterator[Finding]:
 
 
 def _small_shuffles(run: RunFigures) -> Array:
-    """Return a mask of the task runs of P2P shuffles if their partitions are small.
-
-    Such a task takes almost the same time for a larger partition.
-    """
+    """Return a mask of the task runs of P2P shuffles, all False unless partitions are small."""
     shuffles = p2p_runs(run.trace)
     sizes = np.fmax(run.task_column("size"), run.task_column("input_size"))[shuffles]
     known = sizes[np.isfinite(sizes)]
+    # Such a task takes almost the same time for a larger partition.
     return shuffles & (len(known) > 0 and float(np.median(known)) < _SMALL_PARTITION)
 
 
 def _of_few(run: RunFigures) -> float:
-    """Return the excess seconds of exceptionally long task handling, per thread of the run.
-
-    The excess is the handling time of a task beyond the median of all tasks. It does not depend on
-    the number of tasks. For example, a worker imports modules when it unpickles its first task.
-    """
+    """Return the excess seconds of exceptionally long task handling, per thread of the run."""
     each = task_overhead(run.trace)[run.succeeded]
     usual = float(np.nanmedian(each)) if np.isfinite(each).any() else np.nan
+    # The time beyond the median does not depend on the number of tasks. For example, a worker
+    # imports modules when it unpickles its first task.
     excess = each[each > max(_RARE, _RARELY * usual)] - usual
     return float(excess.sum()) / run.threads
 
@@ -239,12 +235,9 @@ def _factor(f: Figures) -> float:
 
 
 def where_chunks_are_set(run: RunFigures, function: str, factor: float) -> tuple[str, Edit | None]:
-    """Return a template of the instruction to set larger chunks, and the edit that does this.
+    """Return a template of the instruction to make chunks `factor` times as large, and its edit.
 
-    `factor` is the factor by which chunks should become larger. The instruction is empty if the
-    factor is 1, or if it is unknown where chunks are set. If the factor is less than 1, only the
-    lines that built the function's tasks are searched. Otherwise, all lines of the program are
-    searched.
+    The instruction is empty if the factor is 1, or if it is unknown where chunks are set.
     """
     lines = run.trace.lines
     if not len(lines) or factor == 1:
@@ -266,6 +259,7 @@ def where_chunks_are_set(run: RunFigures, function: str, factor: float) -> tuple
     of_function = int(run.functions.codes[run.rows_of(function)[0]])
     lines_of_function = built["line"][built["code"] == of_function]
     built_by = {part for line in lines_of_function for part in parts[line]}
+    # To make chunks smaller, search only the lines that built the function's tasks.
     searched = alone if factor > 1 else alone[alone["line"].isin(built_by)]
     larger = larger_chunks_in(
         searched[["line", "text"]].dropna().itertuples(index=False),
@@ -307,12 +301,10 @@ def scheduler_bound(run: RunFigures) -> Iterator[Finding]:
 
 @rule("slow-dispatch")
 def slow_dispatch(run: RunFigures) -> Iterator[Finding]:
-    """Find threads that are idle while tasks for them are in transit from the scheduler.
-
-    Time that workers need for imports is not counted, because warm-up reports it.
-    """
+    """Find threads that are idle while tasks for them are in transit from the scheduler."""
     share = run.share_of(ThreadTime.ON_ITS_WAY)
     on_path = run.path_seconds(SegmentKind.ON_ITS_WAY)
+    # The rule warm-up reports the time that workers need for imports.
     recurs, way = 1.0 - run.share_of_imports, run.slots.on_its_way
     late = recurs * share >= _LATE and recurs * on_path >= _LATE * run.wall
     if not late or run.has_process_pools:
@@ -378,19 +370,13 @@ def slow_deserialization(run: RunFigures) -> Iterator[Finding]:
 
 
 def _blocked_share(run: RunFigures) -> float:
-    """Return the fraction of time in transit in which the loop of a task's worker was blocked.
-
-    The time in transit is summed over all task runs.
-    """
+    """Return the fraction of tasks' time in transit in which their workers' loops were blocked."""
     way = float(run.slots.on_its_way.sum())
     return float(blocked_on_the_way(run.trace).sum()) / way if way > 0 else 0.0
 
 
 def _larger_chunks(run: RunFigures, most: int) -> Figures:
-    """Return figures that describe how the tasks of a function can be made larger.
-
-    `most` is the code of the function.
-    """
+    """Return figures about how to make the tasks of the function with the code `most` larger."""
     costs, chunks = run.chunk_costs, find_chunks(run.trace)
     name, chunk = str(costs["function"][most]), float(costs["chunk"][most])
     larger, width = float(costs["times_larger"][most]), int(chunks.width[most])
@@ -430,31 +416,30 @@ def _larger_chunks(run: RunFigures, most: int) -> Figures:
 def _chunks_are_chosen_in(run: RunFigures, most: int, wanted: float) -> int:
     """Return the code of the function that determines the chunk size of the function `most`.
 
-    Usually this is the same function. If a chunk of `wanted` bytes would exceed every array or
-    dataframe that the run begins with, it is the function that creates the largest of these. For
-    example, the chunks of an intermediate array in a matrix product follow from those of both
-    matrices.
+    `wanted` is the wanted size of its chunks in bytes.
     """
     chunks = find_chunks(run.trace)
     sources = np.flatnonzero(_begins(run) & chunks.divisible)
     totals = (chunks.size * chunks.width)[sources]
     if not len(sources) or wanted <= totals.max():
         return most
+    # Each array or dataframe that the run begins with is smaller than a wanted chunk, so the chunks
+    # of `most` follow from other chunks. For example, the chunks of an intermediate array in a
+    # matrix product follow from those of both matrices.
     return int(sources[totals.argmax()])
 
 
 def _cut_as_finely(run: RunFigures, most: int) -> int | None:
-    """Return the code of a function that divides data at least as finely as the function `most`.
+    """Return the code of a function that makes at least as many chunks as `most` handles, or None.
 
-    The returned function creates at least as many chunks as `most` handles, and it could create
-    larger chunks. Larger chunks are better advice than lists that batch the inputs of `most`. The
-    result is None if there is no such function, or if the function `most` itself creates its
-    chunks.
+    It could make larger chunks. The result is also None if `most` itself makes its chunks.
     """
     chunks = find_chunks(run.trace)
     fine = _begins(run) & chunks.divisible & (chunks.size >= _DIVISIBLE)
     fine &= chunks.width >= chunks.width[most]
     candidates = np.flatnonzero(fine)
+    # To make the chunks of such a function larger is better advice than to pass lists of inputs to
+    # each task of `most`.
     return (
         None
         if _begins(run)[most] or not len(candidates)
@@ -473,15 +458,13 @@ def _depends_on_itself(run: RunFigures, most: int) -> bool:
 
 
 def _has_axes_of_sources(run: RunFigures, most: int) -> bool:
-    """Return whether a function's arrays have as many axes as an array that the run begins with.
-
-    Users do not choose the chunks of other arrays: in a matrix product, for example, there is an
-    intermediate array with three axes.
-    """
+    """Return whether a function's arrays have as many axes as an array that the run begins with."""
     shapes = find_chunks(run.trace).shapes
     given = [shapes[code] for code in np.flatnonzero(_begins(run)).tolist()]
     axes = {len(arrays[0]) for arrays in given if arrays is not None}
     arrays_of_function = shapes[most]
+    # Users do not choose the chunks of other arrays. For example, a matrix product has an
+    # intermediate array with three axes.
     return arrays_of_function is None or not axes or len(arrays_of_function[0]) in axes
 
 

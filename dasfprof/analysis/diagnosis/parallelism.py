@@ -363,8 +363,8 @@ def _columns_passed(run: RunFigures, rows: Array) -> float:
 def _seconds_per_value(run: RunFigures, rows: Array, code: int, caller: str) -> float:
     """Return the CPU seconds that a function's task runs need per value of a column or array.
 
-    The result is NaN if the CPU seconds are unknown. It is also NaN if `caller` is a library
-    function that does not call Python code for each value.
+    The result is NaN if the CPU seconds are unknown, or if `caller` is a library function that does
+    not call Python code for each value.
     """
     tasks = run.trace.tasks.iloc[rows]
     cpu = float(tasks["cpu"].sum(skipna=False))
@@ -382,8 +382,7 @@ def _in_chains(run: RunFigures, on_path: Array, alone: Array) -> Array:
     """Return a mask of the tasks `on_path` (of the critical path) that belong to a chain.
 
     In a chain, each task uses the result of the previous one. `alone` is the time for which each
-    task ran alone. If one task has most of this time in a chain, the other tasks hardly wait for
-    each other, so the mask is False for the whole chain.
+    task ran alone.
     """
     if not len(on_path):
         return np.zeros(0, dtype=bool)
@@ -393,6 +392,7 @@ def _in_chains(run: RunFigures, on_path: Array, alone: Array) -> Array:
     chain = np.cumsum(np.append(False, ~linked))
     longest = np.zeros(chain[-1] + 1)
     np.maximum.at(longest, chain, alone)
+    # If one task has most of this time in a chain, the other tasks hardly wait for each other.
     return (longest <= 0.5 * np.bincount(chain, weights=alone))[chain]
 
 

@@ -176,8 +176,7 @@ def _idle_beside(run: RunFigures, rows: Array) -> tuple[float, int]:
     """Return the thread-seconds that a resource left idle, and its limit of concurrent task runs.
 
     `rows` are the task runs that request the resource. The limit is the maximum of these that one
-    worker executed at the same time, not only for a moment. An idle thread counts only while its
-    worker executed that many of them, and other task runs in `rows` were ready on the worker.
+    worker executed at the same time, not only for a moment.
     """
     times, count = run.slots.times, len(run.trace.tasks)
     worker = run.trace.tasks["worker_id"].to_numpy()
@@ -194,6 +193,7 @@ def _idle_beside(run: RunFigures, rows: Array) -> tuple[float, int]:
         order = np.lexsort((changes[:, :2].sum(axis=1), at))
         running, of_them, waiting = np.cumsum(changes[order], axis=0)[:-1].T
         threads = float(run.trace.workers["nthreads"].iloc[life])
+        # An idle thread counts only if one of these task runs was ready on the worker.
         idle = np.nan_to_num(np.minimum(np.clip(threads - running, 0, None), waiting))
         by_worker.append((np.diff(at[order]), of_them, idle))
     lasts, of_them, idle = (np.concatenate(each) for each in zip(*by_worker, strict=True))

@@ -149,8 +149,8 @@ def _part(share: Share) -> str:
 def _most(function: str, run: RunFigures, codes: Array, names: Sequence[str]) -> tuple[str, Share]:
     """Return the step, line or client with most of a function's seconds, and its fraction of them.
 
-    `names` are the names of all steps, lines or clients, and `codes` contains the index of each
-    task run's name. The returned name is empty if the function has no seconds.
+    `names` are the names of all of these, and `codes` contains the index of each task run's name.
+    The returned name is empty if the function has no seconds.
     """
     rows = run.rows_of(function)
     seconds = np.bincount(codes[rows], weights=run.working[rows], minlength=len(names))
@@ -161,14 +161,7 @@ def _most(function: str, run: RunFigures, codes: Array, names: Sequence[str]) ->
 
 
 def without_general(findings: Sequence[Finding], wall: float) -> list[Finding]:
-    """Leave out general findings if other findings give the reason.
-
-    General findings show where time goes, but not why. A general finding about a function is left
-    out if another finding explains it. The other finding must have medium or high severity, and
-    must be about the same function or about no function. A general finding about no function, such
-    as idle threads, is left out if there is any finding that is neither general nor about the
-    recording.
-    """
+    """Leave out findings that show where time goes but not why, if other findings give a reason."""
     others = [
         finding
         for finding in findings
@@ -228,11 +221,11 @@ def _facts(run: RunFigures) -> set[str]:
 def without_refuted(findings: Sequence[Finding], facts: set[str]) -> list[Finding]:
     """Replace each refuted advice by a warning that gives the reason not to follow it.
 
-    Advice is refuted by other findings, by other advice, or by `facts` about the run. Advice that
-    was replaced cannot refute other advice.
+    Advice is refuted by other findings, by other advice, or by `facts` about the run.
     """
     remaining = list(findings)
     for kind in ADVICE:
+        # Advice that was replaced cannot refute other advice.
         known = facts | {part.kind for finding in remaining for part in finding.advice}
         facts_of_kind = {name: why for name, (of, why) in _FACTS.items() if of == kind}
         why = {name: because for name, because in facts_of_kind.items() if name in known}
@@ -263,14 +256,7 @@ _A_PART = 0.25
 
 
 def with_causes(findings: Sequence[Finding]) -> list[Finding]:
-    """Assign to each finding the most severe finding that causes it.
-
-    The finding that is caused is called the symptom. Another finding is a cause if its rule
-    explains the symptom's rule, and if it has at least the fraction `_A_PART` of the symptom's
-    seconds. It is also a cause if its rule may cause the symptom's rule, and if it has at least as
-    many seconds as the symptom. A cause that explains the symptom has priority. No chain of causes
-    leads back to the same finding.
-    """
+    """Assign to each finding the most severe finding that causes it, without cycles of causes."""
     ranked = sorted(findings, key=lambda finding: -_seconds(finding))
     above: dict[int, list[int]] = {}
     for place, finding in enumerate(ranked):
@@ -281,6 +267,7 @@ def with_causes(findings: Sequence[Finding]) -> list[Finding]:
             and place not in _line(other, above)
         ]
         if causes:
+            # A cause that explains the finding has priority.
             above[place] = sorted(causes, key=lambda n: not _explains(ranked[n], finding))
     done: dict[int, Finding] = {}
 
@@ -316,13 +303,14 @@ def _causes(cause: Finding, finding: Finding, earlier: bool) -> bool:
             known and _seconds(cause) >= _A_PART * _seconds(finding)
         )
     rule = RULES.get(cause.rule)
+    # A finding that may be the cause must have at least as many seconds, so it comes earlier.
     return earlier and rule is not None and finding.rule in rule.causes
 
 
 def _line(place: int, above: Mapping[int, Sequence[int]]) -> Iterator[int]:
-    """Yield the index of a finding, then of its cause, then of the cause's cause, and so on.
+    """Yield the indices of a finding, of its first cause, of the first cause of this cause, etc.
 
-    `above` contains the indices of each finding's causes. Only the first cause is followed.
+    `above` contains the indices of each finding's causes.
     """
     yield place
     while place in above:
@@ -331,7 +319,7 @@ def _line(place: int, above: Mapping[int, Sequence[int]]) -> Iterator[int]:
 
 
 def in_order(findings: Sequence[Finding], wall: float) -> list[Finding]:
-    """Sort findings by severity, then by potential savings. Each finding comes after its cause."""
+    """Sort findings by severity, then by potential savings, but each of them after its cause."""
 
     def rank(finding: Finding) -> tuple[bool, int, int, float]:
         place = FIRST.index(finding.rule) if finding.rule in FIRST else len(FIRST)

@@ -60,10 +60,7 @@ class Change:
     edit: Edit | None = None
 
     def as_data(self) -> dict[str, Any]:
-        """Return the change as JSON-compatible data.
-
-        The item ``edit`` is missing if there is no edit. The item ``condition`` is always None.
-        """
+        """Return the change as JSON-compatible data, without ``edit`` if there is no edit."""
         data = {**asdict(self), "settings": dict(self.settings), "excludes": list(self.excludes)}
         data["condition"] = None  # Documents of this version have it.
         return {name: value for name, value in data.items() if name != "edit" or value}
@@ -144,9 +141,9 @@ class Finding:
     ) -> Finding:
         """Return a finding whose sentences are formatted with its figures.
 
-        The sentences contain the names of figures in braces. Every keyword argument that is not a
-        field is a figure. A figure whose name begins with an underscore is used only in the
-        sentences. `severity` sets both the minimum and the maximum severity.
+        Every keyword argument that is not a field is a figure, whose name stands in braces in the
+        sentences. If the name begins with an underscore, the figure is used only in the sentences.
+        `severity` sets both the minimum and the maximum severity.
         """
         if "severity" in more:
             more["at_most"] = more["at_least"] = more.pop("severity")
@@ -196,10 +193,7 @@ class Finding:
         return SEVERITIES[max(min(place, least), SEVERITIES.index(self.at_most))]
 
     def within(self, wall: float) -> Finding:
-        """Return the finding with its seconds limited to the wall time.
-
-        Seconds of the client are not limited.
-        """
+        """Return the finding with its seconds limited to the wall time, except for the client's."""
         if not wall > 0 or self.of_client:
             return self
         seconds, costs = np.minimum([self.seconds, self.costs], wall).tolist()
@@ -213,8 +207,8 @@ class Finding:
     def beneath(self, cause: Finding, causes: Sequence[str], explained: bool = False) -> Finding:
         """Return the finding as a symptom of other findings, with low severity.
 
-        `causes` are the rules of the other findings, and `cause` is the first of these findings. If
-        `explained`, the suggestion says only that the advice of `cause` should be followed first.
+        `causes` are the rules of the other findings, and `cause` is the first of them. If
+        `explained`, the suggestion is only to follow the advice of `cause` first.
         """
         words = f"This may be a consequence of {', '.join(causes)}."
         symptom = self.adding(words, may_follow_from=tuple(causes))
@@ -328,13 +322,14 @@ def rule(
 ) -> Callable[[Find], Find]:
     """Return a decorator that registers a function which yields findings with this slug.
 
-    A function can be decorated with several rules. `explains` and `causes` are names of rules, and
-    `refutes` are kinds of advice, all separated by spaces. See `Rule` for their meaning.
+    `explains` and `causes` are names of rules, and `refutes` are kinds of advice, all separated by
+    spaces (see `Rule`).
     """
 
     def register(find: Find) -> Find:
         related = names_of(explains), names_of(causes), names_of(refutes)
         REGISTERED[slug] = Rule(slug, find, *related, because, general)
+        # A function can be decorated with several rules.
         return find
 
     return register

@@ -115,11 +115,11 @@ def _passed(run: RunFigures, rows: Array) -> float:
     """Return the number of dataframe rows that the filters in `rows` returned.
 
     The result is NaN if some of these task runs are not filters, or if a filter removed any row.
-    A filter has two inputs: a dataframe or series, and a series of booleans.
     """
     frames, tasks = frames_of(run.trace), run.trace.tasks
     uses = np.isin(frames.takers, rows)
     takers, givers = frames.takers[uses], frames.givers[uses]
+    # A filter has two inputs: a dataframe or series, and a series of booleans.
     is_mask = tasks["dtype"].astype(str).str.startswith("bool").to_numpy()[givers]
     if (
         frames.is_known[rows].all()

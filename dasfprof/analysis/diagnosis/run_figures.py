@@ -68,18 +68,17 @@ class FirstUses:
 
 
 class UnusualRuns(TaskFigures):
-    """Figures about stragglers, slow workers and first uses. This is one part of `RunFigures`."""
+    """The part of `RunFigures` about stragglers, slow workers and first uses."""
 
     @cached_property
     def slowness(self) -> Slowness:
-        """Slowness of each function on each worker.
-
-        CPU wait is not counted, and a worker with larger partitions does not count as slow.
-        """
+        """Slowness of each function on each worker."""
         worker = self.workers.numbers(self.trace.tasks)
+        # `working` does not contain CPU wait, which does not make a worker slow.
         measured = measure_slowness(self.functions.codes, worker, self.working)
         sizes = np.fmax(self.task_column("input_size"), self.task_column("size"))
         here = Groups(measured.of_run, len(measured.runs)).median(sizes)
+        # A worker with larger partitions does not count as slow.
         larger = here >= TIMES_OTHERS * self.functions.median(sizes)[measured.function]
         return dataclasses.replace(measured, slow=measured.slow & ~larger)
 
@@ -90,7 +89,7 @@ class UnusualRuns(TaskFigures):
 
     @cached_property
     def stragglers(self) -> StragglerRuns:
-        """Task runs that took far longer than others. `TraceAnalyser.stragglers` lists them."""
+        """Task runs that took far longer than others (see `TraceAnalyser.stragglers`)."""
         return find_stragglers(self.trace)
 
     @cached_property
@@ -117,25 +116,16 @@ class UnusualRuns(TaskFigures):
     def idle_behind(self, rows: Array, excess: Array) -> float:
         """Return idle thread-seconds in the excess time of task runs, per thread of the run.
 
-        Parameters
-        ----------
-        rows
-            Rows of `Trace.tasks`.
-        excess
-            Excess seconds of each task run. They are assumed to be its last seconds.
+        `excess` contains the excess seconds of the task run in each of `rows`.
         """
         stop = self.slots.times.stop[rows]
+        # The excess seconds of a task run are assumed to be its last seconds.
         begins, ends = union(stop - excess, stop)
         return float(self.idle_between(begins, ends).sum())
 
     @cached_property
     def first_uses(self) -> FirstUses:
-        """First runs of functions on workers, if they took far longer than later runs.
-
-        A task run is a first run if no other run of its function had finished on its worker when it
-        started. If several first runs start at once, all of them wait for the same import or
-        compilation.
-        """
+        """First runs of functions on workers, if they took far longer than later runs."""
         functions, count = self.functions, len(self.trace.tasks)
         start, worker = self.slots.times.executing[:count], self.trace.tasks["worker_id"].to_numpy()
         sizes = np.fmax(self.task_column("input_size"), self.task_column("size"))
@@ -144,6 +134,9 @@ class UnusualRuns(TaskFigures):
         seconds = np.where(larger, np.nan, self.slot_seconds - self.core_wait)
         cells, distinct = pd.factorize(worker.astype(np.int64) * functions.count + functions.codes)
         places = Groups(cells, len(distinct))
+        # A task run is a first run if no other run of its function had finished on its worker when
+        # it started. If several first runs start at once, all of them wait for the same import or
+        # compilation.
         first = start < places.min(self.slots.end[:count])[cells]
         later = Groups(np.where(first, -1, functions.codes), functions.count)
         usual = later.median(np.where(first, np.nan, seconds))[functions.codes]
@@ -176,13 +169,7 @@ GAP = 0.01
 
 
 class RunFigures(UnusualRuns):
-    """The figures of a run that the diagnosis rules use.
-
-    Parameters
-    ----------
-    trace
-        The trace.
-    """
+    """The figures of a run that the diagnosis rules use."""
 
     # --- shared analyses -------------------------------------------------------------------------
 
@@ -208,53 +195,39 @@ class RunFigures(UnusualRuns):
 
     @cached_property
     def carrying(self) -> float:
-        """Upper bound of the seconds by which large values prolonged the handling of tasks.
-
-        They are thread-seconds, divided by the number of threads.
-        """
+        """Upper bound of the seconds per thread by which large values prolonged task handling."""
         handling = self.seconds_of(*HANDLING, ThreadTime.ON_ITS_WAY)
         return seconds_of_carrying(self.trace, handling, len(self.trace.tasks))
 
     @cached_property
     def carrying_on_path(self) -> float:
-        """Upper bound of the seconds by which large values prolonged the critical path.
-
-        While a task on the path is handled, one thread waits for it. The other threads may have no
-        task at all, so the number of threads does not matter.
-        """
+        """Upper bound of the seconds by which large values prolonged the critical path."""
         path = self.path_segments
         handled = np.isin(path.kind, _HANDLING_ON_PATH)
+        # While a task on the path is handled, one thread waits for it. The other threads may have
+        # no task at all, so the number of threads does not matter.
         idle = self.accounts.of_lives[:, [*HANDLING, ThreadTime.ON_ITS_WAY]].sum()
         seconds = float(min(path.length[handled].sum(), idle))
         return seconds_of_carrying(self.trace, seconds, len(np.unique(path.rows[handled])))
 
     @cached_property
     def imported_on_the_way(self) -> tuple[Array, dict[str, float]]:
-        """Import seconds during each task run's time in transit, and import seconds by library.
-
-        The libraries that took longest come first.
-        """
+        """Import seconds in each task run's time in transit, and by library (longest first)."""
         seconds, libraries = imports_on_the_way(self.trace)
         return seconds, dict(sorted(libraries.items(), key=lambda library: -library[1]))
 
     @property
     def share_of_imports(self) -> float:
-        """Fraction of time in transit in which the worker of the task imported modules.
-
-        Both times are summed over all task runs. The fraction is 0 if no task was in transit.
-        """
+        """Fraction of all tasks' time in transit in which the tasks' workers imported modules."""
         way = float(self.slots.on_its_way.sum())
         return float(self.imported_on_the_way[0].sum()) / way if way > 0 else 0.0
 
     @cached_property
     def fetched_singly(self) -> tuple[int, float]:
-        """Number of calls that fetch results one by one, and seconds that one call would save.
-
-        Time with unfinished tasks does not count, because a single call would also wait for the
-        tasks.
-        """
+        """Number of calls that fetch results one by one, and seconds that one call would save."""
         calls, trace = single_calls(self.trace), self.trace
         begins, ends = trace.since_begin(calls["time"]), trace.since_begin(calls["stop"])
+        # Time with unfinished tasks does not count, because a single call would also wait for them.
         idle = np.fmax(ends - begins - self.alive_between(begins, ends), 0.0)
         lost = np.fmin(calls["in_vain"].to_numpy(dtype=float), idle)
         return int(calls["calls"].sum()), float(lost.sum())
@@ -263,10 +236,8 @@ class RunFigures(UnusualRuns):
     def waits_for_graphs(self) -> tuple[Array, Array]:
         """Seconds of each gap in which Dask prepared a graph, and the task run that ended the gap.
 
-        Gaps are times without tasks: before the first task, and on the critical path. Dask prepares
-        a graph while the client builds, optimizes, pickles or sends the graph, or waits for the
-        scheduler. The program's own code, imports and hashing do not count. Task runs are rows of
-        `TaskSlots`.
+        Gaps are times without tasks: before the first task, and on the critical path. Task runs are
+        rows of `TaskSlots`.
         """
         trace, path, first = self.trace, self.path_segments, find_first_task(self.trace)
         gaps = np.flatnonzero((path.kind == SegmentKind.CLIENT) & (path.length >= GAP))
@@ -276,6 +247,8 @@ class RunFigures(UnusualRuns):
         rows = np.append(path.rows[:1], path.rows[gaps])[-len(lengths) :]
         table, stacks = trace.client_samples, all_stacks(trace)
         imports = np.array([*(import_of(stack) is not None for stack in stacks), False])
+        # Dask prepares a graph while the client builds, optimizes, pickles or sends the graph, or
+        # waits for the scheduler. The program's own code, imports and hashing do not count.
         prepares = ~table["phase"].isin(("program", "hashing")).to_numpy()
         prepares &= ~imports[table["stack"].to_numpy(dtype=np.int64)]
         time = table["time"].to_numpy(dtype=float)
@@ -341,23 +314,17 @@ class RunFigures(UnusualRuns):
         return None if share < MOST_WAITING else Share(share)
 
     def with_durations(self, rows: Array, seconds: Array | float) -> Array:
-        """Return the durations of all task runs, with new seconds for the given rows.
-
-        Task runs that seceded keep their durations, because these depend on what the tasks wait
-        for.
-        """
+        """Return the durations of all task runs, with new seconds for the given rows."""
         # If a clock was set back, durations and their medians can be negative.
         durations = np.maximum(self.task_column("duration"), 0.0)
         others = durations.copy()
         others[rows] = np.clip(seconds, 0.0, durations[rows])
+        # Task runs that seceded keep their durations, because these depend on what the tasks wait
+        # for.
         return np.where(self.held < 1, durations, others)
 
     def path_seconds_of(self, shares: Array) -> float:
-        """Return the seconds of the critical path in which functions ran.
-
-        `shares` has a fraction for each task run, by which the seconds of the task run are
-        multiplied.
-        """
+        """Return the compute seconds of the critical path, weighted by the task runs' `shares`."""
         path = self.path_segments
         ran = (path.kind == SegmentKind.COMPUTE) & (path.rows < len(shares))
         return float((path.length[ran] * shares[path.rows[ran]]).sum())
@@ -366,7 +333,7 @@ class RunFigures(UnusualRuns):
 
     @property
     def worker_count(self) -> int:
-        """Number of workers. A worker that was restarted counts once."""
+        """Number of workers, each of which counts once even if it was restarted."""
         return len(np.unique(self.workers.of_lives[self.accounts.lives.ids]))
 
     # --- names -----------------------------------------------------------------------------------
@@ -384,10 +351,7 @@ class RunFigures(UnusualRuns):
         return excerpt(str(self.trace.keys.texts(np.array([key_id]))[0]))
 
     def address(self, worker: int) -> str:
-        """Return the address of a worker, or its label if the address is unknown.
-
-        If the worker was restarted, this is the address of its last instance.
-        """
+        """Return the address of a worker's last instance, or its label if no address is known."""
         lives = np.flatnonzero(self.workers.of_lives == worker)
         address = self.trace.workers["address"].iloc[lives[-1]]
         return str(self.workers.labels[worker] if address is None else address)

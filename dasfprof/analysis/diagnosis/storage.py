@@ -52,16 +52,15 @@ def _reads(run: RunFigures, rows: Array) -> tuple[int, float, float]:
 def unused_reads(run: RunFigures, name: str) -> dict[str, Any] | None:
     """Return how much a function's tasks read and used, or None if they left little unused.
 
-    The result is also None if the used bytes are unknown for most of the read bytes. Other
-    functions may use bytes that this function read, because a file's cache keeps them. Therefore,
-    if other functions used more bytes than they read, the difference counts as used by this
-    function. The entry ``block_size`` of the result is the block size to advise for files of
-    fsspec.
+    The result is also None if the used bytes are unknown for most of the read bytes. The entry
+    ``block_size`` is the block size to advise for files of fsspec.
     """
     table = run.trace.storage
     size, used = (table[column].to_numpy(dtype=float) for column in ("read_size", "used"))
     reads, keys = table["reads"].to_numpy(dtype=float), run.trace.tasks["key_id"].to_numpy()
     of_function = np.isin(table["key_id"].to_numpy(), keys[run.rows_of(name)])
+    # Other functions may use bytes that this function read, because a file's cache keeps them. So
+    # bytes that they used in excess of what they read count as used by this function.
     known, others = of_function & (used >= 0), np.maximum(used - size, 0.0)[~of_function].sum()
     read, needed = size[known].sum(), used[known].sum() + others
     if read - needed < _UNUSED or read < _TIMES_USED * needed:
@@ -267,10 +266,7 @@ def repeated_reads(run: RunFigures) -> Iterator[Finding]:
 
 
 def _time_in_reads(run: RunFigures, function: str) -> float:
-    """Return the fraction of a function's time in calls that read tables, HDF5 or Zarr.
-
-    The fraction is 0 if the function has too few samples.
-    """
+    """Return the fraction of a function's time in reads of tables, HDF5 or Zarr (0 if unknown)."""
     samples, _ = samples_of(run.trace, function)
     if len(samples) < _FEWEST_SAMPLES:
         return 0.0
@@ -287,8 +283,7 @@ def _time_in_reads(run: RunFigures, function: str) -> float:
 def _read_items(run: RunFigures) -> pd.DataFrame:
     """Return which objects in storage, or ranges of them, each task of a collection read.
 
-    The columns are ``layer, key_id, item``. An item is the hash of a stored object, or of a range
-    of it.
+    The columns are ``layer, key_id, item``, where ``item`` is the hash of the object or range.
     """
     table, tasks = run.trace.storage, run.trace.tasks
     named = table[np.array([isinstance(each, str) and each != "" for each in table["items"]], bool)]

@@ -26,7 +26,7 @@ from dasfprof.database.columns import Array
 
 
 class SampledFigures:
-    """Figures of a run that come from samples. This is one part of `RunFigures`."""
+    """The part of `RunFigures` that comes from samples."""
 
     trace: Run
 
@@ -46,10 +46,7 @@ class SampledFigures:
         return np.maximum(nbytes, 0.0)
 
     def counted(self, name: str) -> Array:
-        """Return the growth of a counter of `Trace.managed_memory` on each worker instance.
-
-        The growth is 0 if the counter was not recorded.
-        """
+        """Return the growth of a counter of `Trace.managed_memory` by worker instance, or zeros."""
         grown = self._grown(self.trace.managed_memory, name)
         return np.zeros(len(self.trace.workers)) if grown is None else grown
 
@@ -76,10 +73,7 @@ class SampledFigures:
 
     @cached_property
     def died_of_memory(self) -> bool:
-        """Whether a worker certainly ran out of memory.
-
-        If so, it is unknown how much memory workers need.
-        """
+        """Whether a worker certainly ran out of memory."""
         lost = np.flatnonzero(left_unasked(self.trace)).tolist()
         return any(departure(self.trace, life).why is Why.MEMORY for life in lost)
 
@@ -93,16 +87,11 @@ class SampledFigures:
 
 
 class TaskFigures(SampledFigures):
-    """Figures of a run that come from its task runs and threads. This is one part of `RunFigures`.
+    """The part of `RunFigures` that comes from task runs and threads.
 
-    All figures refer to the wall time, which is the time range from the arrival of the first task
-    to the end of the last task. Numbers of threads are the mean over the time in which there are
-    any threads. A task run that seceded counts only while it occupied its thread.
-
-    Parameters
-    ----------
-    trace
-        The trace.
+    All figures refer to the wall time, from the arrival of the first task to the end of the last
+    task. Numbers of threads are the mean over the time in which there are any threads. A task run
+    that seceded counts only while it occupied its thread.
     """
 
     #: Number of categories of thread time in which tasks occupy the thread. They come first.
@@ -145,14 +134,12 @@ class TaskFigures(SampledFigures):
 
     @cached_property
     def wall(self) -> float:
-        """Seconds from the arrival of the first task to the end of the last task.
-
-        An unfinished task counts as ending with the run. The result is 0 if there are no tasks.
-        """
+        """Seconds from the arrival of the first task to the end of the last, or 0 without tasks."""
         times, unfinished = self.slots.times, self.trace.unfinished
         # A task that was abandoned because its worker left ends with the worker.
         counted = unfinished.ended if len(times) else slice(None)
         ends = np.append(times.known, unfinished.known[counted])
+        # An unfinished task counts as ending with the run.
         if self.end is not None:
             ends = np.append(ends, self.trace.seconds_at(self.end.time))
         known = len(ends) > 0 and np.isfinite(self.begin)
@@ -210,7 +197,7 @@ class TaskFigures(SampledFigures):
 
     @cached_property
     def layers(self) -> Groups:
-        """Task runs by function and graph layer. The task runs of a group do the same work."""
+        """Groups of task runs that do the same work, by function and graph layer."""
         return task_layers(self.trace)
 
     @cached_property

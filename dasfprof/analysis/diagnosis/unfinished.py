@@ -187,7 +187,7 @@ def _when_in_words(left: dict[str, Any]) -> str:
 def _of_cause(
     cause: Cause, severity: Severity, rule: str = "unfinished-run", more: str = "", **figures: Any
 ) -> Finding:
-    """Return a finding about a cause. The text `more` is added to the evidence of the cause."""
+    """Return a finding about a cause, with the text `more` added to the evidence of the cause."""
     seconds = cause.seconds if cause.seconds is not None else float("nan")
     return Finding(
         rule,
@@ -299,7 +299,7 @@ def killed_worker_errors(run: RunFigures) -> Iterator[Finding]:
 
 
 def _deaths(run: RunFigures, cause: Cause) -> list[Figures]:
-    """Return the workers whose deaths a cause is about, with time, reason and memory."""
+    """Return the workers on which the first task of a cause did not succeed, and their exits."""
     attempts, workers = run.attempts, run.trace.workers
     keys = run.trace.keys.texts(attempts["key_id"].to_numpy())
     of_task = attempts[(keys == cause.keys[0]) & attempts["category"].notna().to_numpy()]

@@ -75,11 +75,7 @@ _FAILED = 0.05
     because="tasks wait for a lock of their process",
 )
 def per_process_lock(run: RunFigures) -> Iterator[Finding]:
-    """Find functions whose tasks run one at a time in each process, because they wait for a lock.
-
-    Either samples show that tasks wait for the lock, or the tasks of each process end one after
-    another at regular intervals, independently of the other processes.
-    """
+    """Find functions whose tasks run one at a time per process, because they wait for a lock."""
     if not len(run.trace.tasks) or threads_per_worker(run) < 2:
         return
     waited = run.functions.sum(run.working - run.cpu)
@@ -88,6 +84,8 @@ def per_process_lock(run: RunFigures) -> Iterator[Finding]:
         rows = run.rows_of(name)
         in_lock = waits_of(run.trace, name).get(PROCESS_LOCK, 0.0)
         sampled = in_lock >= _LOCKED
+        # Without samples in the lock, the tasks of each process must end one after another at
+        # regular intervals, independently of the other processes.
         if not sampled:
             in_lock = _turns(run, rows)[1] / max(float(run.working[rows].sum()), 1e-9)
         lost = in_lock * run.working[rows]
@@ -173,12 +171,10 @@ def _in_reader(run: RunFigures, name: str, name_rows: Array) -> float:
 
 
 def _of_others(run: RunFigures, name: str, name_rows: Array) -> bool:
-    """Return whether other threads compute during much of the time in which a function waits.
-
-    Only the CPU seconds of these threads are known. Their CPU wait per CPU second is assumed to be
-    that of the function's tasks.
-    """
+    """Return whether other threads compute during much of the time in which a function waits."""
     cpu, core_wait = float(run.cpu[name_rows].sum()), float(run.core_wait[name_rows].sum())
+    # Only the CPU seconds of these threads are known. Their CPU wait per CPU second is assumed to
+    # be that of the function's tasks.
     slower = min(1.0 + core_wait / max(cpu, 1e-9), _STARVED)
     others = other_threads_cpu(run.trace).get(name, 0.0) * slower
     return bool(others >= _OTHER_THREADS * (run.working - run.cpu)[name_rows].sum())
@@ -398,11 +394,10 @@ def _backlog(run: RunFigures, rows: Array) -> bool:
 
 
 def _turns(run: RunFigures, rows: Array) -> tuple[float | None, float]:
-    """Return the interval at which tasks are served in turn, and seconds that tasks wait for turns.
+    """Return the interval at which tasks are served in turn, and the seconds of waiting for turns.
 
-    The interval is for the tasks of all workers together, or None if they do not take turns. The
-    seconds are for tasks that take turns only with tasks of the same process. They are 0 if tasks
-    do not take turns, or if the tasks of all workers take turns.
+    The interval is None unless the tasks of all workers together take turns. The seconds are 0
+    unless only tasks of the same process take turns.
     """
     times, worker = run.slots.times, run.trace.tasks["worker_id"].to_numpy()[rows]
     start, stop = times.start[rows], times.start[rows] + run.lasted[rows]
@@ -446,14 +441,12 @@ def _waiting_rows(run: RunFigures) -> tuple[Array, float]:
 
 
 def _waits_for_files(run: RunFigures, rows: Array) -> bool:
-    """Return whether task runs wait while their workers read or write files.
-
-    Nearly all of the waiting must be on workers that read or write many bytes. If only one worker
-    reads, it may be importing a library while tasks wait on all workers.
-    """
+    """Return whether task runs wait while their workers read or write files."""
     worker = run.trace.tasks["worker_id"].to_numpy()[rows]
     waits = np.bincount(
         worker, weights=run.working[rows] - run.cpu[rows], minlength=len(run.file_bytes)
     )
+    # If only one worker reads, it may be importing a library while tasks wait on all workers. So
+    # nearly all of the waiting must be on workers that read or write many bytes.
     enough = run.file_bytes >= _IO_RATE * waits
     return bool(waits[enough].sum() >= _ALL * waits.sum())
