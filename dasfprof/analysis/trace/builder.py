@@ -210,11 +210,10 @@ class TraceBuilder:
         register.name_hosts()
 
     def _check_scheduler_file(self) -> None:
-        """Add a note if the scheduler's file lacks exits of workers whose files are closed.
-
-        If the scheduler's process is running, its file alone would suggest that the run continues.
-        """
+        """Add a note if the scheduler's file lacks exits of workers whose files are closed."""
         left = {str(worker.address) for worker in self._register.workers if worker.left is not None}
+        # If the scheduler's process is running, its file alone would suggest that the run
+        # continues.
         recording = recording_end(self._reader.file_ends(), left)
         if recording is not self._recording:
             self._recording = recording
@@ -258,7 +257,7 @@ class TraceBuilder:
     def _table(self, event: str, time: str = "time", *, by_time: bool = False) -> pd.DataFrame:
         """Return the table of events with this name.
 
-        `time` and `by_time` are entries of the metadata of `Trace`. See `_of_events` in `trace`.
+        For `time` and `by_time`, see `_of_events` in `trace`.
         """
         columns = self._columns.pop(event)
         columns[time] = columns.pop("timestamp")
@@ -273,10 +272,9 @@ class TraceBuilder:
     def _task_tables(
         self, graphs: pd.DataFrame, senders: set[str]
     ) -> tuple[pd.DataFrame, pd.DataFrame, tuple[Array, Array]]:
-        """Return the tables of task runs, and their dependencies.
+        """Return `Trace.tasks`, `Trace.scheduler_only` and `Trace.task_dependencies`.
 
-        These are `Trace.tasks`, `Trace.scheduler_only` and `Trace.task_dependencies`. `senders` are
-        the clients that recorded the graphs that they sent.
+        `senders` are the clients that recorded the graphs that they sent.
         """
         worker = task_runs.worker_runs(self._columns.pop("Compute"))
         scheduler = task_runs.scheduler_runs(self._columns.pop("Task Run"), self._register)

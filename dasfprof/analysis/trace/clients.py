@@ -119,7 +119,6 @@ class ClientLookup:
     def _inherit(self, nested: Array, recorded: Columns) -> None:
         """Assign the graphs `nested`, which tasks submitted, to the client of the running tasks.
 
-        A graph stays unchanged unless exactly one client had tasks on workers when it arrived.
         `recorded` contains the task runs that the scheduler recorded.
         """
         times, codes = self._runs.arrivals[nested], self._of_graph[self._runs.find(recorded)]
@@ -133,5 +132,6 @@ class ClientLookup:
                 for code in persons
             ]
         ).reshape(len(persons), len(nested))
+        # A graph stays unchanged unless exactly one client had tasks on workers when it arrived.
         alone = active.sum(axis=0) == 1
         self._of_graph[nested[alone]] = persons[active[:, alone].argmax(axis=0)]

@@ -87,10 +87,9 @@ class Categories:
         return codes[places]
 
     def of_codes(self, codes: Array) -> pd.Categorical | pd.Series:
-        """Return the values for some codes.
+        """Return the values for some codes, with NA or None for the code -1.
 
-        If `as_text` was set, this is a Categorical, and the code -1 becomes NA. Otherwise, it is a
-        Series of objects, and the code -1 becomes None.
+        They are a Categorical if `as_text` was set, and otherwise a Series of objects.
         """
         if self._as_text:
             return make_categorical(codes, self.values)
@@ -127,7 +126,7 @@ class FactColumns:
         self._key_places: dict[str, list[tuple[int, slice]]] = {}
 
     def add(self, batch: Batch, workers: Array) -> None:
-        """Add the rows of a batch. `workers` contains the worker id of each row."""
+        """Add the rows of a batch, where `workers` contains the worker id of each row."""
         self._add_piece("worker_id", workers, np.int32)
         for name in ("timestamp", "duration"):
             if name in batch.fields:
@@ -220,7 +219,7 @@ class FactColumns:
 
 
 def make_categorical(codes: Array, values: list[Any]) -> pd.Categorical:
-    """Return ``values[codes]`` as a Categorical of plain Python objects. The code -1 becomes NA."""
+    """Return ``values[codes]`` as a Categorical of Python objects, with NA for the code -1."""
     if not values:  # Nearly all columns of small runs are empty.
         return pd.Categorical.from_codes(codes, dtype=_NO_CATEGORIES)
     # The categories do not have pandas' text type, because Arrow rejects lone surrogates, which
@@ -230,10 +229,8 @@ def make_categorical(codes: Array, values: list[Any]) -> pd.Categorical:
 
 
 def joined_categoricals(*columns: pd.Categorical) -> pd.Categorical:
-    """Concatenate categorical columns.
-
-    `pandas.api.types.union_categoricals` does the same, but cannot hash lone surrogates.
-    """
+    """Concatenate categorical columns."""
+    # `pandas.api.types.union_categoricals` does the same, but cannot hash lone surrogates.
     numbers: dict[Any, int] = {}
     parts = [np.empty(0, dtype=np.int64)]
     for column in columns:
@@ -243,27 +240,23 @@ def joined_categoricals(*columns: pd.Categorical) -> pd.Categorical:
 
 
 def distinct_objects(column: pd.Series) -> tuple[Array, list[Any]]:
-    """Return the distinct objects of a column, and for each row the index of its object.
-
-    Objects are distinguished by identity. `Categories.of_codes` returns the same object for equal
-    values.
-    """
+    """Return the index of each row's object in a list of distinct objects, and this list."""
     values = column.to_numpy(dtype=object)
+    # Objects are distinguished by identity, since `Categories.of_codes` returns the same object for
+    # equal values.
     identities = np.fromiter(map(id, values), dtype=np.int64, count=len(values))
     _, first, places = np.unique(identities, return_index=True, return_inverse=True)
     return places, [values[row] for row in first.tolist()]
 
 
 def row_of(table: pd.DataFrame, row: int) -> dict[Any, Any]:
-    """Return a row of a table as a dict from column names to values.
-
-    ``table.iloc[row]`` hashes the categories of columns, which fails for lone surrogates.
-    """
+    """Return a row of a table as a dict from column names to values."""
+    # ``table.iloc[row]`` hashes the categories of columns, which fails for lone surrogates.
     return {name: column.iloc[row] for name, column in table.items()}
 
 
 def to_numbers(column: Column) -> Array:
-    """Return a column as numbers. Values that are not numbers become NaN."""
+    """Return a column as numbers, with NaN for values that are not numbers."""
     if isinstance(column, NumberColumn):
         return column.array
     if isinstance(column, DictionaryColumn):
@@ -272,10 +265,7 @@ def to_numbers(column: Column) -> Array:
 
 
 def _within(numbers: Array, limit: float) -> Array:
-    """Replace numbers by NaN if their absolute value exceeds a limit.
-
-    Such numbers come from damage or from a broken clock.
-    """
+    """Replace numbers by NaN if their absolute value exceeds a limit."""
     narrow = numbers.dtype.kind in "iu" and numbers.dtype.itemsize <= 4
     if narrow or not numbers.size:
         return numbers
@@ -287,6 +277,7 @@ def _within(numbers: Array, limit: float) -> Array:
         most, least = np.fmax.reduce(numbers), np.fmin.reduce(numbers)
     if most <= limit and least >= -limit:
         return numbers
+    # Such numbers come from damage or from a broken clock.
     return np.where(np.abs(numbers.astype(np.float64)) <= limit, numbers, np.nan)
 
 

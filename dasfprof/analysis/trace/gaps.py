@@ -75,7 +75,7 @@ NO_SCHEDULER_FILE = Note(
 
 
 def of_local(schedulers: Sequence[str]) -> Note:
-    """Return a note that a run had no cluster. It lists the values that are therefore NA."""
+    """Return a note that a run had no cluster, with a list of values that are therefore NA."""
     text = (
         f"no cluster: Dask's own scheduler ran the tasks ({', '.join(schedulers)}). Transfers, "
         "spilling, stealing, results in memory and lags of event loops are NA."
@@ -88,11 +88,7 @@ def of_local(schedulers: Sequence[str]) -> Note:
 
 
 def of_cut_scheduler(name: str) -> Note:
-    """Return a note that the scheduler's file was truncated.
-
-    `name` is the name of the file. It does not record that workers left, although all files of
-    these workers are closed.
-    """
+    """Return a note that the scheduler's file `name` was truncated."""
     text = (
         f"{name}: it was not closed and does not record that workers ended, although all their "
         "files are closed. It was truncated, or its process has not written that yet. Later "
@@ -102,10 +98,7 @@ def of_cut_scheduler(name: str) -> Note:
 
 
 def of_client_gone(end: Mapping[str, Any]) -> Note:
-    """Return a note that recording ended because the client was gone.
-
-    `end` is the last frame of a file.
-    """
+    """Return a note, from a file's last frame, that recording ended because the client was gone."""
     since, clock, when, gone = end.get("since"), end.get("clock"), "", ""
     at = clock[0] if isinstance(clock, tuple | list) and clock else None
     if isinstance(at, int | float) and isinstance(since, int | float) and since <= at:
@@ -199,7 +192,7 @@ def of_lost_runs(runs: dict[str, Any], workers: Sequence[Worker]) -> Iterator[No
 
 @dataclass(frozen=True)
 class Surroundings:
-    """The environment of a recording. A field is empty if no file contains its value."""
+    """The environment of a recording, with empty fields for values that no file contains."""
 
     #: Versions of Python and of packages, by name. If versions differ, all of them are listed,
     #: separated by slashes.
@@ -229,7 +222,7 @@ class Surroundings:
 
 
 def _by_name(headers: list[Mapping[str, Any]], entry: str) -> dict[str, str]:
-    """Merge one entry of all headers. The entry, such as ``versions``, maps names to values.
+    """Merge one entry of all headers, such as ``versions``, which maps names to values.
 
     If headers differ in a value, the different values are joined by slashes.
     """

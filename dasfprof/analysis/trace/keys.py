@@ -51,14 +51,13 @@ def number_keys(head_ids: Array, tails: Array) -> tuple[Array, Array]:
 def _places(head_ids: Array, tails: Array) -> tuple[Array, int]:
     """Map each row to a slot of a lookup table, without hashing.
 
-    For each head, the table has a slot for every combination of tail words between their minimum
-    and their maximum. Heads whose tails are sparse, such as hashes, have no slots.
-
     Returns
     -------
     places, count
         The slot of each row (-1 if its head has no slots), and the number of slots.
     """
+    # For each head, the table has a slot for every combination of tail words between their minimum
+    # and their maximum.
     heads = int(head_ids.max(initial=-1)) + 1
     sizes, spans = np.ones(heads), []
     for word in np.flatnonzero(tails.max(axis=0, initial=0)).tolist():
@@ -69,6 +68,7 @@ def _places(head_ids: Array, tails: Array) -> tuple[Array, int]:
             np.maximum.at(most, head_ids[rows], numbers)
         spans.append((word, least, most - least + 1))
         sizes *= spans[-1][2]
+    # Heads whose tails are sparse, such as hashes, have no slots.
     dense = sizes <= _MOST_PLACES * np.bincount(head_ids, minlength=heads)
     ends = np.append(0, np.cumsum(np.where(dense, sizes, 0.0)).astype(np.int64))
     places = np.empty(len(head_ids), dtype=np.int64)
@@ -83,7 +83,7 @@ def _places(head_ids: Array, tails: Array) -> tuple[Array, int]:
 
 
 def _by_hash(head_ids: Array, tails: Array) -> Array:
-    """Return a number for each row. Distinct rows are numbered from 0, using a 64-bit hash."""
+    """Number distinct rows from 0, using a 64-bit hash, and return the number of each row."""
     numbers: Array = pd.factorize(hashes_of(head_ids, tails))[0]
     ids, first = _in_order(numbers)
     for rows in _chunks(len(ids)):
@@ -96,10 +96,7 @@ def _by_hash(head_ids: Array, tails: Array) -> Array:
 
 
 def _in_order(numbers: Array) -> tuple[Array, Array]:
-    """Renumber codes by first occurrence.
-
-    Return the new codes in a narrow type, and the first row of each code.
-    """
+    """Renumber codes by first occurrence, and return them with the first row of each code."""
     rows = len(numbers)
     first = np.full(int(numbers.max(initial=-1)) + 1, rows, np.int32 if rows < 1 << 31 else None)
     # If a number occurs several times, the last assignment stays, which is that of its first row.
@@ -117,14 +114,12 @@ def _chunks(rows: int) -> Iterator[slice]:
 
 
 def hashes_of(head_ids: Array, tails: Array) -> Array:
-    """Return a 64-bit hash of each key's head and tail of four words.
-
-    Words are mixed with the multiplications of MurmurHash3's finalizer.
-    """
+    """Return a 64-bit hash of each key's head and tail of four words."""
     hashes = np.empty(len(head_ids), dtype=np.uint64)
     for rows in _chunks(len(head_ids)):
         pairs = tails[rows].astype(np.uint32).view(np.uint64)
         mixed = head_ids[rows].astype(np.uint64)
+        # The multiplications are those of MurmurHash3's finalizer.
         for word in (0, 1):
             mixed *= np.uint64(0xFF51AFD7ED558CCD)
             mixed ^= mixed >> np.uint64(33)
@@ -139,7 +134,7 @@ def hashes_of(head_ids: Array, tails: Array) -> Array:
 
 
 def unpack_key(packed: bytes) -> Any:
-    """Unpack a key. Bytes that are not valid msgpack are returned unchanged."""
+    """Unpack a key, or return its bytes unchanged if they are not valid msgpack."""
     try:
         return as_tuple(values.unpack(packed))
     except values.DAMAGE_ERRORS:
@@ -147,10 +142,8 @@ def unpack_key(packed: bytes) -> Any:
 
 
 def as_tuple(key: Any) -> Any:
-    """Convert lists in a key to tuples.
-
-    A plain msgpack writer, such as DASF's, stores tuples as lists.
-    """
+    """Convert lists in a key to tuples."""
+    # A plain msgpack writer, such as DASF's, stores tuples as lists.
     return tuple(map(as_tuple, key)) if isinstance(key, list | tuple) else key
 
 
@@ -185,10 +178,9 @@ def _float(begins: list[str], tails: Array) -> list[str]:
 
 
 def _with_numbers(*ends: str) -> Callable[[list[str], Array], list[str]]:
-    """Return a function that completes texts of keys with numbers from the keys' tails.
+    """Return a function that appends numbers from keys' tails, each followed by an item of `ends`.
 
-    For each item of `ends`, the function appends one number, followed by this item. For example,
-    the items ``", "`` and ``")"`` complete ``('x', `` to ``('x', 3, 4)``.
+    For example, the items ``", "`` and ``")"`` complete ``('x', `` to ``('x', 3, 4)``.
     """
 
     def append(begins: list[str], tails: Array) -> list[str]:
@@ -199,10 +191,8 @@ def _with_numbers(*ends: str) -> Callable[[list[str], Array], list[str]]:
 
 
 def _number_texts(numbers: Array, end: str) -> Iterable[str]:
-    """Return numbers as texts, each followed by `end`.
-
-    Chunk numbers are small and repeat, so the text of each number is created once.
-    """
+    """Return numbers as texts, each followed by `end`."""
+    # Chunk numbers are small and repeat, so the text of each number is created once.
     highest = int(numbers.max(initial=0))
     if highest < len(numbers):
         known = [f"{number}{end}" for number in range(highest + 1)]
@@ -289,7 +279,7 @@ class KeyTable:
         return begins
 
     def hashes(self) -> Array:
-        """Return a 64-bit hash of each key. A key has the same hash in every trace."""
+        """Return a 64-bit hash of each key, which is the same in every trace."""
         texts = [repr(head).encode("utf-8", "backslashreplace") for head in self.heads]
         codes = np.array([zlib.crc32(text) for text in texts], dtype=np.int64)
         return hashes_of(codes[self.head_ids], self.tails)
@@ -338,10 +328,7 @@ class KeyCollector:
         self._tails = GrowingColumn(np.uint8, keys.TAIL_WORDS)
 
     def add(self, column: KeyColumn) -> slice:
-        """Add the keys of a column.
-
-        Return the range of their positions among all keys that were added.
-        """
+        """Add the keys of a column, and return their range of positions among all added keys."""
         heads, tails = column.heads, column.tails
         if keys.PACKED in set(map(itemgetter(0), heads)):
             heads, tails = list(column.heads), column.tails.astype(np.uint32)
@@ -376,11 +363,9 @@ class KeyCollector:
         return KeyTable(heads, head_ids[first], tails[first]), ids
 
     def _split_again(self, head: keys.Head) -> tuple[keys.Head, keys.Tail]:
-        """Split a packed key into the same head and tail as an equal key that is not packed.
-
-        For example, tuples with numpy integers are packed, and so are tuples that a plain msgpack
-        writer, such as DASF's, stored as arrays.
-        """
+        """Split a packed key into the same head and tail as an equal key that is not packed."""
+        # For example, tuples with numpy integers are packed, and so are tuples that a plain msgpack
+        # writer, such as DASF's, stored as arrays.
         packed: bytes = head[1]
         if packed not in self._packed:
             key = unpack_key(packed)
@@ -389,10 +374,7 @@ class KeyCollector:
 
 
 def as_key_column(column: Column) -> KeyColumn:
-    """Return a column of keys as a `KeyColumn`, even if it was stored as text or numbers.
-
-    A `KeyColumn` is returned unchanged.
-    """
+    """Return a column of keys as a `KeyColumn`, even if it was stored as text or numbers."""
     return column if isinstance(column, KeyColumn) else split_keys(column.to_list())
 
 
@@ -421,13 +403,13 @@ def _all_letters(tails: Array) -> Array:
 
 
 def _alike(kind: int, text: Any) -> keys.Head:
-    """Return a cache key for the function name of keys with this head.
+    """Return a value under which the function name of a head (`kind`, `text`) is cached.
 
-    The cache key is the head without its hash, unless the name depends on the hash. In `key_split`,
-    a name ends before the first word (between hyphens) that contains anything but letters, such as
-    a hash with a digit. A hash of letters only is part of the name.
+    Heads with the same value have the same function name.
     """
     if kind >= keys.TUPLE and text[-33:-32] == "-":
+        # In `key_split`, a name ends before the first word (between hyphens) that contains anything
+        # but letters, such as a hash with a digit. A hash of letters only is part of the name.
         last = text[-32:]
         return kind, text if last.isalpha() or "-" in last else text[:-33]
     return kind, text

@@ -65,11 +65,7 @@ def line_table(noted: Columns) -> tuple[pd.DataFrame, dict[int, int]]:
 
 
 def _names(table: pd.DataFrame) -> dict[str, str]:
-    """Return the names of files in labels of lines, such as ``a.py`` in ``a.py:3``, by path.
-
-    A notebook cell has the name that Jupyter shows. Any other file has its base name if that is
-    unique, and its path otherwise.
-    """
+    """Return the names of files in labels of lines, such as ``a.py`` in ``a.py:3``, by path."""
     cells = {
         file: cell
         for file, cell in zip(table["file"], table["cell"], strict=True)
@@ -77,6 +73,8 @@ def _names(table: pd.DataFrame) -> dict[str, str]:
     }
     files = table["file"].unique().tolist()
     short = Counter(PurePath(file).name for file in files)
+    # A notebook cell has the name that Jupyter shows. Any other file has its base name if that is
+    # unique, and its path otherwise.
     return {
         file: cells.get(file, name if short[name := PurePath(file).name] == 1 else file)
         for file in files
@@ -85,10 +83,7 @@ def _names(table: pd.DataFrame) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class FusedLayers:
-    """Graph layers that Dask fused into the tasks of several other layers.
-
-    The tasks of each of these other layers then execute the fused layer, too.
-    """
+    """Graph layers that Dask fused into several other layers, whose tasks execute them, too."""
 
     #: For each layer with tasks: the layers that were fused into it and also into others, nearest
     #: first.
@@ -214,14 +209,8 @@ class TaskLines:
     ) -> tuple[pd.Categorical, pd.Categorical]:
         """Return two columns: the line of each task run, and the reason if the line is unknown.
 
-        In each row, one of the two is NA.
-
-        Parameters
-        ----------
-        runs
-            Task runs.
-        dependencies
-            The number of dependencies of each task run, and the key ids of all dependencies.
+        In each row, one of the two is NA. `dependencies` contains the number of dependencies of
+        each task run, and the key ids of all dependencies.
         """
         key_ids = runs["key_id"]
         if not len(self._table):
@@ -248,10 +237,7 @@ class TaskLines:
         return lines, make_categorical(why, list(REASONS))
 
     def _inherit(self, line: Array, key_ids: Array, dependencies: tuple[Array, Array]) -> None:
-        """Assign tasks of shuffles to the line of the tasks that use their results.
-
-        If these tasks have several lines, the line stays unknown.
-        """
+        """Assign tasks of shuffles to the line of the tasks that use their results."""
         wanted = np.flatnonzero(self._shuffles[key_ids] & (line < 0))
         if not len(wanted):
             return
@@ -266,14 +252,14 @@ class TaskLines:
             np.minimum.at(least, dependencies[1][known], lines[known])
             np.maximum.at(most, dependencies[1][known], lines[known])
             keys = key_ids[wanted]
+            # If these tasks have several lines, the line stays unknown.
             line[wanted] = np.where(least[keys] == most[keys], most[keys], line[wanted])
 
     def _group(self, lines: Array, layer: Array, arrival: Array, go_on: Array) -> None:
         """If a task executes fused layers, replace its line in `lines` with a group of lines.
 
-        The group consists of the lines of the fused layers and the task's line. `layer` is the
-        layer of each task, and `arrival` is when its graph arrived. Tasks in the mask `go_on`
-        execute no fused layers, because they use results of the same layer.
+        `layer` is the layer of each task, and `arrival` is when its graph arrived. Tasks in the
+        mask `go_on` execute no fused layers.
         """
         if not self._fused:
             return
@@ -285,6 +271,7 @@ class TaskLines:
             [layer[rows], arrival[rows].view(np.uint64), lines[rows].astype(np.uint64)]
         )
         kinds, places = np.unique(pairs, axis=1, return_inverse=True)
+        # A group consists of the lines of the fused layers and the task's line.
         groups = np.array([self._group_of(*kind) for kind in kinds.T.tolist()], dtype=np.int64)
         lines[rows] = groups[places.ravel()]
 

@@ -17,13 +17,9 @@ _DELAY = 0.5
 
 
 def is_wanted(progress: bool | None = None) -> bool:
-    """Return whether to show progress.
+    """Return whether to show progress, by the argument or else the setting ``dasfprof.progress``.
 
-    Parameters
-    ----------
-    progress
-        True or False. None uses the setting ``dasfprof.progress``. If that is null as well,
-        progress is shown if standard error is a terminal, or in a notebook.
+    If both are None, progress is shown if standard error is a terminal, or in a notebook.
     """
     wanted = setting("progress", progress)
     if wanted is None:
@@ -39,11 +35,7 @@ def is_wanted(progress: bool | None = None) -> bool:
 def track(
     items: Iterable[Item], description: str, *, shown: bool, total: int, unit: str
 ) -> Iterator[Item]:
-    """Yield the items.
-
-    If `shown`, show a progress bar when the iteration takes long. The bar disappears when the
-    iteration ends, both in notebooks and in terminals.
-    """
+    """Yield the items. If `shown`, show a progress bar when the iteration takes long."""
     if not shown:
         yield from items
         return
@@ -51,6 +43,8 @@ def track(
         warnings.simplefilter("ignore")  # In notebooks, tqdm warns if ipywidgets is missing.
         from tqdm.auto import tqdm
 
+        # With leave=False, the bar disappears when the iteration ends, both in notebooks and in
+        # terminals.
         bar = tqdm(items, desc=description, total=total, unit=unit, delay=_DELAY, leave=False)
     with bar:
         yield from bar

@@ -86,14 +86,11 @@ class UserEvents:
         self._parts.append(pd.DataFrame(part))
 
     def end_of_file(self) -> None:
-        """Mark the end of a file. Events that are added later are from another file."""
+        """Mark the end of a file, so that events that are added later belong to another file."""
         self._file += 1
 
     def table(self) -> pd.DataFrame:
-        """Return all events, sorted by file and then by order of recording. See `Trace.events`.
-
-        An event that starts a time range is joined with the event that ends it.
-        """
+        """Return all events, sorted by file and then by order of recording (see `Trace.events`)."""
         if not self._parts:
             empty = pd.DataFrame({name: [] for name in _COLUMNS}, dtype=object)
             return empty.astype({"time": float, "duration": float})
@@ -138,11 +135,7 @@ def _texts(batch: Batch, field: str) -> pd.Series[Any]:
 
 
 def _joined(events: pd.DataFrame) -> pd.DataFrame:
-    """Return events in which each time range is one event of the kind "span".
-
-    An event that starts a time range is joined with the event that ends it. The two have the same
-    name, process and thread.
-    """
+    """Return events in which each time range is one event of the kind "span"."""
     kinds = events["kind"].to_numpy(dtype=object)
     bounds = np.flatnonzero((kinds == "begin") | (kinds == "end"))
     if not len(bounds):
@@ -150,6 +143,8 @@ def _joined(events: pd.DataFrame) -> pd.DataFrame:
     times = events["time"].to_numpy()
     open_rows: dict[tuple[Any, ...], list[int]] = {}
     ends = np.full(len(events), -1, dtype=np.int64)
+    # The event that starts a time range is joined with the event that ends it. The two have the
+    # same name, process and thread.
     where = zip(*(events[name].iloc[bounds] for name in ("name", "process", "thread")), strict=True)
     for row, place in zip(bounds.tolist(), where, strict=True):
         if kinds[row] == "begin":
@@ -202,15 +197,7 @@ class _ReadFile:
 
 
 class TraceReader:
-    """Reads the events of databases, and collects them by kind.
-
-    Parameters
-    ----------
-    databases
-        The databases to read.
-    progress
-        Whether to show a progress bar.
-    """
+    """Reads the events of databases, and collects them by kind."""
 
     def __init__(self, databases: list[EventDatabase], *, progress: bool) -> None:
         self.collector = KeyCollector()
@@ -296,10 +283,8 @@ class TraceReader:
             self.stimuli[batch.name].add(batch, workers)
 
     def _by_kind(self, batch: Batch) -> Iterable[Batch]:
-        """Split a batch into batches of events with the same name.
-
-        A batch without any known name is not split, because splitting is slow.
-        """
+        """Split a batch into batches of events with the same name."""
+        # A batch without any known name is not split, because splitting is slow.
         if "name" not in batch.fields or _KNOWN.isdisjoint(batch.names):
             return [batch]
         return split_names(batch)
@@ -342,7 +327,7 @@ class TraceReader:
 
     @property
     def headers(self) -> list[dict[str, Any]]:
-        """The headers of all files. The header of a damaged file may be empty."""
+        """The headers of all files, which may be empty for damaged files."""
         return [file.header for file in self._files]
 
     @property
@@ -401,10 +386,7 @@ class TraceReader:
             self.notes.append(Note("file-missing", file.worker, text))
 
     def _note_missing(self, header: dict[str, Any]) -> None:
-        """Add notes about what the recorded version of Dask or the system does not provide.
-
-        Each note is added only once per trace.
-        """
+        """Add notes about what the recorded version of Dask or the system does not provide."""
         missing = header.get("missing")
         for path, loss in missing.items() if isinstance(missing, dict) else ():
             text = f"The recorded version of Dask has no {path}, which the recorder uses: {loss}."

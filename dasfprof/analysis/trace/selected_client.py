@@ -24,9 +24,8 @@ _RUNS = ("tasks", "scheduler_only")
 def thread_ranges(tasks: pd.DataFrame, only: pd.DataFrame) -> pd.DataFrame:
     """Return the times in which task runs occupied, or may have occupied, threads.
 
-    `tasks` and `only` are rows of `Trace.tasks` and of `Trace.scheduler_only`. The result has the
-    columns ``worker_id, begin, end, by_worker``. The column ``by_worker`` is True for rows of
-    `tasks`.
+    `tasks` and `only` are rows of `Trace.tasks` and of `Trace.scheduler_only`. The columns are
+    ``worker_id, begin, end, by_worker``, where ``by_worker`` is True for rows of `tasks`.
     """
     only = only[(only["worker_id"] >= 0).to_numpy()]
     until = only["known"].where((only["scheduler_state"] != "processing").to_numpy(), np.inf)
@@ -59,13 +58,11 @@ def without_others(
 
     Parameters
     ----------
-    tables
-        The tables, by name.
+    tables, keys
+        The tables by name, and the keys of the trace.
     items
         Three arrays: ``dependencies`` contains the key ids of the dependencies of all task runs,
         ``lengths`` their number for each task run, and ``transfers`` the key ids of all transfers.
-    keys
-        The keys of the trace.
     selected
         The client whose task runs remain. If it is None, only task runs that were recorded without
         their names are removed. Such task runs belong to other clients.
@@ -73,7 +70,7 @@ def without_others(
     Returns
     -------
     DataFrame
-        Times in which task runs of other clients occupied threads. See `thread_ranges`.
+        Times in which task runs of other clients occupied threads (see `thread_ranges`).
     """
     function, names = keys.functions()
     nameless = names.index(OTHER_CLIENTS) if OTHER_CLIENTS in names else -1
@@ -137,35 +134,19 @@ def _within(samples: pd.DataFrame, runs: pd.DataFrame) -> Array:
 
 
 class Selected:
-    """The client whose task runs are analysed.
-
-    Parameters
-    ----------
-    name
-        The name of the client.
-    clients
-        The clients of task runs.
-    """
+    """The client whose task runs are analysed."""
 
     def __init__(self, name: str, clients: ClientLookup) -> None:
         self._name, self._clients, self._codes = name, clients, clients.codes_of(name)
 
     def has(self, clients: pd.Series) -> Array:
-        """Return a mask of the rows that belong to the client.
-
-        `clients` is a column that `ClientLookup.find` returned.
-        """
+        """Return a mask of the client's rows in a column that `ClientLookup.find` returned."""
         return np.isin(clients.cat.codes.to_numpy(), self._codes)
 
     def narrow(self, tables: Tables, hidden: set[str]) -> None:
         """Remove what clients and the scheduler recorded about other clients.
 
-        Parameters
-        ----------
-        tables
-            The tables, by name.
-        hidden
-            The functions that only other clients use.
+        `hidden` are the functions that only other clients use.
         """
         sent = self._are_mine(tables["graphs_sent"]["client"])
         if not sent.any():  # Another client's process was recorded.

@@ -52,17 +52,16 @@ class SentFunctions:
                 self._spans.setdefault(_unqualified(name), []).append(span)
 
     def file(self, function: str, line: int) -> str:
-        """Return the source file of a function that was pickled by value.
+        """Return the source file of a function pickled by value, or `DYNAMIC` if it is not certain.
 
-        `line` is the number of any line of the function. The result is `DYNAMIC` if the file is
-        unknown or not unique.
+        `line` is the number of any line of the function.
         """
         spans = self._spans.get(_unqualified(function), ())
         files = {file for first, last, file in spans if first <= line <= last}
         return files.pop() if len(files) == 1 else DYNAMIC
 
     def in_frames(self, frames: Iterable[Any]) -> tuple[Any, ...]:
-        """Return the frames of a stack. Known file names replace `DYNAMIC`."""
+        """Return the frames of a stack, in which known file names replace `DYNAMIC`."""
         return tuple(
             (frame[0], self.file(str(frame[0]), frame[2]), frame[2])
             if len(frame) == 3 and frame[1] == DYNAMIC and isinstance(frame[2], int)
@@ -71,10 +70,7 @@ class SentFunctions:
         )
 
     def in_text(self, text: Any) -> Any:
-        """Return a text in which known file names replace `DYNAMIC`.
-
-        The text is a traceback, or has the form ``file:line function``.
-        """
+        """Replace `DYNAMIC` by known file names in a traceback, or in ``file:line function``."""
         if not isinstance(text, str) or DYNAMIC not in text:
             return text
         for pattern in (_IN_TEXT, _IN_TRACEBACK):
@@ -134,10 +130,7 @@ def functions_in(batches: Iterable[Batch]) -> Iterator[dict[str, Any]]:
 def functions_of_runs(runs: Iterable[tuple[str, str]]) -> SentFunctions:
     """Return the functions that clients pickled by value in some runs, from files on this host.
 
-    Parameters
-    ----------
-    runs
-        The directory and the id of each run.
+    `runs` contains the directory and the id of each run.
     """
     sent = SentFunctions()
     for directory, run_uuid in runs:

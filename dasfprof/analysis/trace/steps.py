@@ -32,10 +32,7 @@ _ODD = np.uint64(0xFF51AFD7ED558CCD)
 
 
 class LayerNames:
-    """Identities of graph layers, which are integers.
-
-    The identity of a layer is made from the hash in its name. Names without a hash are numbered.
-    """
+    """Integers that identify graph layers: the hash in a layer's name, or else a number."""
 
     def __init__(self) -> None:
         self._numbers: dict[tuple[bool, str], int] = {}
@@ -123,10 +120,6 @@ class LayerSteps:
     ) -> Array:
         """Return the code of the step that built each layer, or -1 if unknown.
 
-        If several steps built a layer, the result is the step in which the layer was computed. If
-        that step did not build the layer, the result is the last step that built the layer before
-        its graph arrived. If there is none, the result is the first step that built the layer.
-
         Parameters
         ----------
         layers
@@ -143,8 +136,11 @@ class LayerSteps:
         places = np.minimum(np.searchsorted(self._layers, layers), len(self._layers) - 1)
         rows = np.flatnonzero(self._layers[places] == layers)
         numbers, computed = places[rows], computed[rows]
+        # If several steps built a layer, use the last step that built it before its graph arrived,
+        # or else the first step that built it.
         until = np.searchsorted(self._times, self._at(numbers, arrival[rows]), side="right") - 1
         built_in[rows] = self._steps[np.maximum(until, self._first[numbers])]
+        # The step in which the layer was computed has priority, if it built the layer.
         both = (computed >= 0) & (computed < self._count)
         both &= np.isin(numbers * self._count + computed, self._pairs)
         built_in[rows[both]] = computed[both]
@@ -164,9 +160,6 @@ def inherited_steps(
 ) -> dict[int, int]:
     """Return the step of each layer that no step built, if a layer of a step was fused into it.
 
-    If Dask fuses layers, the fused tasks have the name of the last layer, and the earlier layers
-    have no tasks.
-
     Parameters
     ----------
     derived
@@ -182,6 +175,8 @@ def inherited_steps(
         For each layer with tasks that no step built, the step of the nearest layer that was fused
         into it and that a step built. Layers without such a fused layer are missing.
     """
+    # If Dask fuses layers, the fused tasks have the name of the last layer, and the earlier layers
+    # have no tasks.
     inherited = {}
     for layer, inner in fused_layers(derived, ran).items():
         step = next((built[fused] for fused in inner if fused in built), None)
@@ -191,13 +186,11 @@ def inherited_steps(
 
 
 def fused_layers(depends: Mapping[int, Iterable[int]], ran: set[int]) -> dict[int, list[int]]:
-    """Return, for each layer with tasks, the layers that were fused into it, nearest first.
-
-    These are the layers on which it depends, directly or indirectly, and which have no tasks.
-    """
+    """Return, for each layer with tasks, the layers that were fused into it, nearest first."""
     fused: dict[int, list[int]] = {}
     for layer in ran.intersection(depends):
         waiting, inner = list(depends[layer]), []
+        # A fused layer has no tasks. The layer depends on it directly or indirectly.
         for before in waiting:
             if before not in ran and before not in inner:
                 inner.append(before)
@@ -237,10 +230,8 @@ class RunGraphs:
         self.of_keys[runs["key_id"][known]] = graph[known]
 
     def find(self, runs: Columns) -> Array:
-        """Return the row of the graph of each task run, or -1 if unknown.
-
-        If the graph of a task run was not recorded, the graph of another run of its key is used.
-        """
+        """Return the row of the graph of each task run, or -1 if unknown."""
+        # If the graph of a task run was not recorded, the graph of another run of its key is used.
         of_keys = self.of_keys[runs["key_id"]]
         if "graph" not in runs:
             return of_keys
@@ -292,10 +283,9 @@ class BuiltLayers:
     dependencies: Array
 
     def by_layer(self, identities: Array) -> dict[int, list[int]]:
-        """Return, for each layer, the layers on which it depends.
+        """Return the identities of the layers on which each layer depends, by the layer's identity.
 
-        All layers in the result are identities. In `columns`, layers are numbers, and `identities`
-        contains the identity for each number.
+        `identities` contains the identity for each number of a layer in `columns`.
         """
         lengths = np.maximum(self.columns["dependencies"], 0)
         layers = np.repeat(identities[self.columns["layer"]], lengths).tolist()
@@ -311,7 +301,7 @@ def codes_of(ids: Array, codes: Mapping[int, int]) -> Array:
 
 
 def step_table(begun: Columns, ended: Columns) -> pd.DataFrame:
-    """Return a table with one row for each time that a step was entered. See `Trace.steps`."""
+    """Return a table with one row for each time that a step was entered (see `Trace.steps`)."""
     order = np.argsort(begun["timestamp"], kind="stable")
     ids, starts = begun["id"][order], begun["timestamp"][order]
     parents, names = begun["parent"][order].tolist(), np.asarray(begun["step"])[order].tolist()

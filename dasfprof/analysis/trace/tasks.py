@@ -62,10 +62,7 @@ def scheduler_runs(columns: Columns, register: WorkerRegister) -> Columns:
 
 
 def as_worker_runs(scheduler: Columns) -> Columns:
-    """Return the scheduler's task runs in the form of workers' task runs.
-
-    Columns that only workers record are missing.
-    """
+    """Return the scheduler's task runs in the form of workers' task runs, with fewer columns."""
     start, stop = scheduler["scheduler_start"], scheduler["scheduler_stop"]
     duration = np.maximum(stop - start, 0.0)
     return {
@@ -81,9 +78,6 @@ def as_worker_runs(scheduler: Columns) -> Columns:
 def join_runs(worker: Columns, scheduler: Columns, register: WorkerRegister) -> tuple[Array, Array]:
     """Find, for each row of the workers, the scheduler's row about the same task run.
 
-    Two rows match if key, run_id and worker are equal. If the address of the worker is unknown, key
-    and run_id are enough, because Dask gives a different run_id to each attempt.
-
     Returns
     -------
     places, unmatched
@@ -94,8 +88,11 @@ def join_runs(worker: Columns, scheduler: Columns, register: WorkerRegister) -> 
     both = [np.concatenate([scheduler[name], worker[name]]).astype(np.int64) for name in _IDENTITY]
     run_codes = pd.factorize(both[1])[0]
     pairs = pd.factorize(both[0] * (run_codes.max(initial=0) + 1) + run_codes)[0]
+    # Two rows match if key, run_id and worker are equal.
     triples = pd.factorize(pairs * (both[2].max(initial=0) + 2) + both[2] + 1)[0]
     places = _last_row(triples[:count], triples[count:])
+    # If the address of the worker is unknown, key and run_id are enough, because Dask gives a
+    # different run_id to each attempt.
     unknown = np.array([who.address is None for who in register.workers], dtype=bool)
     nameless = np.flatnonzero(unknown[worker["worker_id"]])
     places[nameless] = _last_row(pairs[:count], pairs[count:][nameless])
@@ -105,10 +102,7 @@ def join_runs(worker: Columns, scheduler: Columns, register: WorkerRegister) -> 
 
 
 def number_repeats(runs: Columns) -> None:
-    """Assign numbers to task runs without a run_id (-1).
-
-    The task runs of each key are numbered from 0 in the order of their start.
-    """
+    """Number each key's task runs without a run_id (-1) from 0, in the order of their start."""
     key_ids, rows = runs["key_id"], np.flatnonzero(runs["run_id"] < 0)
     if not len(rows):
         return
@@ -120,8 +114,7 @@ def number_repeats(runs: Columns) -> None:
 def add_input_sizes(runs: Columns, lengths: Array, dependencies: Array, keys: int) -> None:
     """Add the sum of input sizes to task runs for which the worker did not record it.
 
-    The size of a dependency is that of the last successful run of its key. The sum is NaN if the
-    size of any dependency is unknown.
+    The sum is NaN if the size of any dependency is unknown.
 
     Parameters
     ----------
@@ -140,6 +133,7 @@ def add_input_sizes(runs: Columns, lengths: Array, dependencies: Array, keys: in
     in_memory = state.codes < 0
     if "memory" in state.categories:
         in_memory |= state.codes == state.categories.get_loc("memory")
+    # The size of a dependency is that of the last successful run of its key.
     rows = np.flatnonzero(in_memory)
     rows = rows[np.argsort((runs["start"] + runs["duration"])[rows], kind="stable")]
     sizes = np.full(keys, np.nan)
@@ -152,15 +146,13 @@ def add_input_sizes(runs: Columns, lengths: Array, dependencies: Array, keys: in
 def forget_shuffled_inputs(
     runs: Columns, lengths: Array, dependencies: Array, keys: KeyTable
 ) -> None:
-    """Set to NaN the input sizes of task runs that get data from a P2P shuffle.
-
-    Dask does not count this data as input.
-    """
+    """Set to NaN the input sizes of task runs that get data from a P2P shuffle."""
     codes, names = keys.functions()
     if P2P_BARRIER not in names:
         return
     of_row = np.repeat(np.arange(len(lengths)), np.maximum(lengths, 0))
     takers = of_row[codes[dependencies] == names.index(P2P_BARRIER)]
+    # Dask does not count this data as input.
     runs["input_size"] = runs["input_size"].astype(float)
     runs["input_size"][takers] = np.nan
 
@@ -177,7 +169,7 @@ def add_helpers(tasks: pd.DataFrame, storage: pd.DataFrame) -> None:
 
 
 def take(columns: Columns, places: Array) -> Columns:
-    """Return the rows of columns at the indices `places`. An index of -1 gives missing values."""
+    """Return the rows of columns at the indices `places`, with missing values for the index -1."""
     known = places >= 0
     taken: Columns = {}
     for name, column in columns.items():

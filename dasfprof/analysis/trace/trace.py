@@ -30,10 +30,10 @@ Source = Database | Iterable[Database | str | os.PathLike[str]] | str | os.PathL
 
 
 def _of_events(name: str, *, time: str = "time", by_time: bool = False) -> dict[str, Any]:
-    """Return the metadata of a field of `Trace`. The field is a table with one row per event.
+    """Return the metadata of a `Trace` field that is a table with one row per event of this name.
 
-    Only events of this name have a row. `time` is the column that contains the time of the event.
-    If `by_time`, the table is sorted by time. Otherwise, its rows are in the order of the files.
+    `time` is the column that contains the time of the event. The rows are sorted by time if
+    `by_time`, and otherwise in the order of the files.
     """
     return {"event": name, "time": time, "by_time": by_time}
 
@@ -249,10 +249,7 @@ class Trace:
 
     @classmethod
     def from_reader(cls: type[Form], reader: TraceReader, client: str | None = None) -> Form:
-        """Return the trace that a reader has read.
-
-        If `client` is given, the trace is limited to this client.
-        """
+        """Return the trace that a reader has read, limited to `client` if it is given."""
         events = {each.name: each.metadata for each in fields(Trace) if each.metadata}
         return cls(**TraceBuilder(reader, client).make(events))
 
@@ -283,9 +280,8 @@ class Trace:
     def transitions(self) -> pd.DataFrame:
         """One row for each change of a task run's state.
 
-        The columns are ``key_id, run_id, worker_id, observer, state,
-        time``. ``observer`` is ``worker`` or ``scheduler``. The last change of a task run has its
-        final state.
+        The columns are ``key_id, run_id, worker_id, observer, state, time``, where ``observer`` is
+        ``worker`` or ``scheduler``. The last change of a task run has its final state.
         """
         tasks, parts = self.tasks, []
         for observer, times, end, state in (
@@ -320,7 +316,7 @@ class Trace:
 
 
 def databases_of(source: Any) -> list[EventDatabase]:
-    """Return the databases of a source. See `Trace.from_database`."""
+    """Return the databases of a source (see `Trace.from_database`)."""
     if isinstance(source, str | os.PathLike):
         source = open_run(source)
     if isinstance(source, MultiEventDatabase):
@@ -375,9 +371,9 @@ def once_per_trace(
 def set_result(trace: Form, analysis: Callable[[Form], Result], result: Result) -> None:
     """Store the result of an analysis, so that the analysis is not computed for this trace.
 
-    This is for results that a time window of a run cannot provide. The trace must be the only
-    argument of the analysis.
+    The trace must be the only argument of the analysis.
     """
+    # This is for results that a time window of a run cannot provide.
     _results(trace)[(_name(analysis),)] = _stored(trace, result)
 
 

@@ -26,10 +26,7 @@ RUN = ["key_id", "run_id", "worker_id"]
 
 
 class StackNumbers:
-    """Numbers of stacks that are unique over all files.
-
-    In the files of each process, stacks are numbered from 0.
-    """
+    """Unique numbers for the stacks of all files, since each process numbers its stacks from 0."""
 
     def __init__(self) -> None:
         self._first = 0
@@ -37,9 +34,8 @@ class StackNumbers:
         self._writer = ""
 
     def begin_file(self, writer: str) -> None:
-        """Begin a file. Its stacks get numbers that no earlier file uses.
+        """Begin a file, whose stacks get new numbers unless `writer` wrote the previous file, too.
 
-        If the same `writer` also wrote the previous file, both files share their numbers instead.
         `writer` is empty if it is unknown.
         """
         if not writer or writer != self._writer:
@@ -124,10 +120,9 @@ class UnderWayTables:
         self.stacks = pd.DataFrame({"frames": pd.Series(frames, dtype=object)})
 
     def complete(self, event: str, columns: Columns) -> None:
-        """Replace stacks by rows of `stacks`, and lists of keys by tuples of key ids.
+        """In `columns`, replace stacks by rows of `stacks`, and lists of keys by tuples of key ids.
 
-        In `columns`, which is changed, a stack is given by its number. The row of an incomplete
-        stack is -1.
+        The row of an incomplete stack is -1.
         """
         if event in STACKED and "stack" in columns:
             # If no event has a stack, the rows of all events are -1.
@@ -143,14 +138,15 @@ def places_not_ended(
 ) -> Array:
     """Return, for each task run whose end is unknown, the index of its last row in `history`.
 
-    `history` has the task runs that were in progress at the times of snapshots. An end is also
-    known if only the scheduler recorded it, for example because the worker was killed.
+    `history` has the task runs that were in progress at the times of snapshots.
     """
     last = history.drop_duplicates(RUN, keep="last")
     # Such a task was released while it waited for its inputs, so it never ran.
     last = last[last["state"] != "released"]
     if not len(last):
         return np.empty(0, dtype=np.int64)
+    # An end is also known if only the scheduler recorded it, for example because the worker was
+    # killed.
     ran = pd.concat([tasks[RUN], scheduler_only.loc[scheduler_only["lost"], RUN]])
     near = ran[np.isin(ran["key_id"].to_numpy(), last["key_id"].to_numpy())]
     unnumbered = last.assign(run_id=-1)

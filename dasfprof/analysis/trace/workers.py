@@ -114,7 +114,7 @@ _FIELDS = [
 
 
 class WorkerRegister:
-    """Assigns ids to workers. A worker gets its id when the first event about it is read."""
+    """Assigns an id to each worker when the first event about it is read."""
 
     def __init__(self) -> None:
         self.workers: list[Worker] = []
@@ -122,7 +122,7 @@ class WorkerRegister:
         self._ids_by_address: dict[str, int] = {}
 
     def id_of(self, host: str, label: str, address: str | None = None) -> int:
-        """Return the id of a worker. A worker that is not known yet gets a new id."""
+        """Return the id of a worker, which is a new id if the worker is not known yet."""
         identity = host, label, address
         number = self._ids.setdefault(identity, len(self.workers))
         if number == len(self.workers):
@@ -132,17 +132,15 @@ class WorkerRegister:
         return number
 
     def id_of_address(self, address: str) -> int:
-        """Return the id of the worker at an address.
-
-        If no file names this worker, its address becomes its label.
-        """
+        """Return the id of the worker at an address."""
         number = self._ids_by_address.get(address)
+        # If no file names this worker, its address becomes its label.
         return self.id_of("", address, address) if number is None else number
 
     def add_header(self, header: dict[str, Any]) -> int | None:
-        """Add what a file's header contains about the process that wrote the file.
+        """Add what a file's header contains about its process, and return the worker's id.
 
-        Return the id of the worker, or None if the process is not a worker.
+        The result is None if the process is not a worker.
         """
         facts, host = header.get("worker"), str(header.get("host", ""))
         if not isinstance(facts, dict):
@@ -175,18 +173,14 @@ class WorkerRegister:
         return number
 
     def know_serialising(self) -> bool:
-        """Return whether slow serializing was recorded on all workers."""
+        """Return whether all workers could record slow serializing, even if none occurred."""
         return all(worker.serialising for worker in self.workers if worker.kind == "worker")
 
     def ids_of(self, batch: Batch, owner: int | None) -> Array:
         """Return the worker id of each row of a batch.
 
-        Parameters
-        ----------
-        batch
-            The batch of events.
-        owner
-            Id of the worker that wrote the file of the batch, or None if no worker wrote it.
+        `owner` is the id of the worker that wrote the file of the batch, or None if no worker wrote
+        it.
         """
         hosts, host_codes = _entries(batch.fields.get("process_id"))
         labels, label_codes = _entries(batch.fields.get("thread_id"))
@@ -221,10 +215,8 @@ class WorkerRegister:
         return _categorical([worker.label for worker in self.workers], ids)
 
     def name_hosts(self) -> None:
-        """Set the hosts of workers without files, as far as these hosts are known.
-
-        A host is known if other workers at the same host address have files.
-        """
+        """Set the hosts of workers without files, as far as these hosts are known."""
+        # A host is known if other workers at the same host address have files.
         named: dict[str, set[str]] = {}
         for worker in self.workers:
             if worker.plugins and worker.address:
@@ -235,7 +227,7 @@ class WorkerRegister:
                 worker.host = next(iter(hosts))
 
     def table(self) -> pd.DataFrame:
-        """Return the workers as a table. See `Trace.workers`."""
+        """Return the workers as a table (see `Trace.workers`)."""
         rows = [
             {
                 **{name: size or None for name, size in worker.memory_sizes.items()},
@@ -257,10 +249,7 @@ class WorkerRegister:
 
 
 def job_in(header: dict[str, Any]) -> dict[str, str] | None:
-    """Return the environment variables that identify a process's job, or None if not recorded.
-
-    `header` is the header of a file that the process wrote.
-    """
+    """Return the environment variables in a file's header that identify the job, or None."""
     job = header.get("job")
     if not isinstance(job, dict):
         return None
@@ -268,10 +257,7 @@ def job_in(header: dict[str, Any]) -> dict[str, str] | None:
 
 
 def _categorical(texts: list[str], ids: Array) -> pd.Categorical:
-    """Return ``texts[ids]`` as a Categorical.
-
-    Equal texts share a category. The id -1 becomes NA.
-    """
+    """Return ``texts[ids]`` as a Categorical with one category per distinct text, and NA for -1."""
     codes, names = pd.factorize(np.array(texts, dtype=object))
     return make_categorical(np.append(codes, -1).astype(np.int32)[ids], list(names))
 
@@ -302,24 +288,17 @@ def _host_in(address: str) -> str:
 def with_owners(
     table: pd.DataFrame, hosts: Iterable[str], run: set[tuple[str, int]]
 ) -> pd.DataFrame:
-    """Add the column ``ours`` to a table of "Host Process" events.
+    """Add the column ``ours`` to a table of "Host Process" events: whether a process is the run's.
 
-    A process belongs to the run if it wrote a file of the run, or if it is a descendant or an
-    ancestor of a process that wrote one. One worker samples the processes of its host. This worker
-    always has a row in the table, so its ancestors are known.
-
-    Parameters
-    ----------
-    table
-        The rows of the table.
-    hosts
-        The host of each row.
-    run
-        Host and process id of the processes that wrote files.
+    `hosts` contains the host of each row. `run` contains the host and process id of the processes
+    that wrote files.
     """
     lines = []  # Each entry is a process, followed by its ancestors.
     for host, pid, above in zip(hosts, table["pid"].tolist(), table["ancestors"], strict=True):
         lines.append([(host, each) for each in (pid, *(above if isinstance(above, tuple) else ()))])
+    # A process belongs to the run if it wrote a file of the run, or if it is a descendant or an
+    # ancestor of a process that wrote one. The worker that samples the processes of its host always
+    # has a row in the table, so its ancestors are known.
     ancestors = {process for line in lines if line[0] in run for process in line}
     ours = [line[0] in ancestors or not run.isdisjoint(line) for line in lines]
     return table.assign(ours=np.array(ours, dtype=bool))
@@ -332,10 +311,10 @@ _HOLDS = 5.0
 def with_host_readings(samples: pd.DataFrame, hosts: Array) -> pd.DataFrame:
     """Copy the latest values of each host to the samples of all workers on the host.
 
-    One worker of each host samples the columns that begin with ``host_``. In `samples`, these
-    columns are NaN for all other workers. The column ``host_read`` is 1 for the samples of this one
-    worker. `hosts` contains the code of the host of each sample.
+    `hosts` contains the code of the host of each sample. The new column ``host_read`` is 1 for
+    samples of the worker that sampled the host.
     """
+    # One worker of each host samples these columns. They are NaN for all other workers.
     names = [name for name in samples if str(name).startswith("host_")]
     read = samples[names].notna().any(axis=1).to_numpy(dtype=bool)
     samples = samples.assign(host_read=read.astype(float))
@@ -377,10 +356,7 @@ def boot_times(hosts: Array, times: Array, unix_times: Array, count: int) -> Arr
     Returns
     -------
     array or None
-        Unix time at which each host booted: the median difference between Unix times and
-        timestamps. The median hardly changes if a clock is set during the run. A host without such
-        events gets the median of the other hosts. The result is None if no timestamp is a time
-        since boot.
+        Unix time at which each host booted. None if no timestamp is a time since boot.
     """
     since_boot = (times < _EARLIEST_UNIX) & (unix_times >= _EARLIEST_UNIX)
     if not since_boot.any():
@@ -388,13 +364,15 @@ def boot_times(hosts: Array, times: Array, unix_times: Array, count: int) -> Arr
     distances, hosts = (unix_times - times)[since_boot], hosts[since_boot]
     boots = np.full(count, np.nan)
     for host in np.unique(hosts).tolist():
+        # The median hardly changes if a clock is set during the run.
         boots[host] = np.median(distances[hosts == host])
+    # Hosts without such events get the median of the other hosts.
     boots[np.isnan(boots)] = np.nanmedian(boots)
     return np.round(boots * _GRID) / _GRID
 
 
 def to_unix(times: Array, boots: Array) -> Array:
-    """Convert times since boot to Unix time. Unix times stay unchanged.
+    """Convert times since boot to Unix time, and leave Unix times unchanged.
 
     `boots` is the boot time of the host of each row.
     """
