@@ -432,7 +432,8 @@ def _chunks_are_chosen_in(run: RunFigures, most: int, wanted: float) -> int:
 def _cut_as_finely(run: RunFigures, most: int) -> int | None:
     """Return the code of a function that makes at least as many chunks as `most` handles, or None.
 
-    It could make larger chunks. The result is also None if `most` itself makes its chunks.
+    The returned function could make larger chunks. The result is also None if `most` itself makes
+    its chunks.
     """
     chunks = find_chunks(run.trace)
     fine = _begins(run) & chunks.divisible & (chunks.size >= _DIVISIBLE)

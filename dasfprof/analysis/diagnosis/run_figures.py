@@ -294,12 +294,8 @@ class RunFigures(UnusualRuns):
     def saved(self, estimate: float, **change: Any) -> float:
         """Return the wall seconds that a change saves, according to a replay of the run.
 
-        Parameters
-        ----------
-        estimate
-            Returned instead if the run cannot be replayed accurately or has too many tasks.
-        change
-            See `dasfprof.analysis.simulation.changes`.
+        `estimate` is returned instead if the run cannot be replayed accurately or has too many
+        tasks. For `change`, see `dasfprof.analysis.simulation.changes`.
         """
         if len(self.trace.tasks) > _MOST_REPLAYED:
             return estimate

@@ -37,8 +37,6 @@ def changed_wall(
 
     Parameters
     ----------
-    run
-        The run.
     workers
         Maximum number of workers at a time. Workers join and leave as the recorded workers did.
     threads
@@ -95,17 +93,14 @@ def gain(run: Run, **changes: Any) -> float:
 
     Parameters
     ----------
-    run
-        The run.
     changes
         Arguments of `changed_wall`.
 
     Returns
     -------
     float
-        Seconds. They are negative if the run would take longer, which is possible even after an
-        improvement (Graham's anomalies). NaN if no prediction is possible. `Replay.refusal`
-        contains the reason.
+        Seconds, which are negative if the run would take longer. NaN if no prediction is possible
+        (`Replay.refusal` contains the reason).
 
     Raises
     ------
@@ -115,6 +110,7 @@ def gain(run: Run, **changes: Any) -> float:
     replay = replay_of(run)
     if replay.refusal:
         return float("nan")
+    # A run may take longer even after an improvement (Graham's anomalies).
     return replay.inputs.wall - replay.predicted(changed_wall(run, **changes))
 
 
@@ -130,10 +126,7 @@ def changed_cluster(replay: Replay, workers: int | None, threads: int | None) ->
 def worker_counts(
     workers: Sequence[int] | None, recorded: int, shares: Sequence[float]
 ) -> list[int]:
-    """Return the numbers of workers for which to predict a result.
-
-    If `workers` is None, these are the fractions `shares` of the recorded number of workers.
-    """
+    """Return `workers`, or if it is None, `recorded` workers multiplied by each of `shares`."""
     if workers is None:
         return sorted({max(round(recorded * share), 1) for share in shares})
     if not isinstance(workers, Sequence) or not all(map(is_count, workers)):
@@ -159,11 +152,7 @@ def _given(replay: Replay, run: Run, running: Array | None) -> Array:
 
 
 def longest_chain(inputs: ReplayInputs, held: Array) -> float:
-    """Return when the last task run would end if no task run had to wait for a thread.
-
-    If a graph arrived after several task runs had finished, it is assumed to wait for the last of
-    these, because it is unknown which of them would finish first.
-    """
+    """Return when the last task run would end if no task run had to wait for a thread."""
     submissions = inputs.submissions
     order = np.lexsort((inputs.start_order, inputs.graph))
     offsets, used = inputs.input_offsets.tolist(), inputs.inputs.tolist()
@@ -180,6 +169,8 @@ def longest_chain(inputs: ReplayInputs, held: Array) -> float:
             if not finishes[current]:
                 came += delay[current]
             elif finishes[current] == before[current]:
+                # If a graph arrived after several task runs had finished, it is assumed to wait for
+                # the last of these, because it is unknown which of them would finish first.
                 came = max(came, latest_reported + delay[current])
         end = came
         for source in used[offsets[row] : offsets[row + 1]]:

@@ -24,7 +24,7 @@ _LEAST_MARGIN, _OF_ERROR = 0.06, 0.5
 
 @dataclass(frozen=True)
 class MachineType:
-    """A type of machine. Any number of such machines is available."""
+    """A type of machine, of which any number is available."""
 
     name: str
     #: Number of workers per machine, and threads per worker.
@@ -72,14 +72,10 @@ class SizedCluster:
 def sized_clusters(
     run: Run, types: Sequence[MachineType], deadline: float, start_up: float
 ) -> list[SizedCluster]:
-    """Return the replayed clusters, sorted.
-
-    Clusters that meet the deadline come first, by cost. The other clusters follow, by time.
+    """Return the replayed clusters: those that meet the deadline by cost, then the others by time.
 
     Parameters
     ----------
-    run
-        The run.
     types
         The types of machines to choose from.
     deadline
@@ -100,11 +96,7 @@ def sized_clusters(
 def _climb(
     run: Run, machine: MachineType, deadline: float, start_up: float
 ) -> Sequence[SizedCluster]:
-    """Replay the run on machines of one type, and return the replayed clusters.
-
-    The number of machines grows until the deadline is met. Then smaller numbers are replayed, to
-    find the smallest one that meets the deadline.
-    """
+    """Replay the run on machines of one type, and return the replayed clusters."""
     maximum = max(_MAXIMUM_WORKERS // machine.workers, 1)
     sized: dict[int, SizedCluster] = {}
 
@@ -114,6 +106,8 @@ def _climb(
         return sized[machines].meets_deadline
 
     steps = [*(step for step in _LADDER if step < maximum), maximum]
+    # The number of machines grows until the deadline is met. Then smaller numbers are replayed, to
+    # find the smallest one that meets the deadline.
     fewest = next((step for step in steps if in_time(step) or sized[step].refusal), 0)
     if not fewest or sized[fewest].refusal:
         return list(sized.values())

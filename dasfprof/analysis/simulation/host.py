@@ -48,12 +48,7 @@ class HostReplay:
     def wall(self, workers: int, threads: int, *, unspill: bool = True) -> float:
         """Return the predicted wall time in seconds, or NaN if nothing can be predicted.
 
-        Parameters
-        ----------
-        workers, threads
-            Number of workers, and threads per worker.
-        unspill
-            Whether inputs are read back from disk, as in the recorded run.
+        `unspill` is whether inputs are read back from disk, as in the recorded run.
         """
         replay = replay_of(self.run)
         cluster = changed_cluster(replay, workers, threads)

@@ -146,13 +146,13 @@ def takers_of(inputs: ReplayInputs, priority: Array) -> tuple[list[int], list[in
 def _input_rows(run: Run, start_order: Array) -> tuple[Array, Array]:
     """Return the task runs for which each task run waits, as ``offsets, rows``.
 
-    Task run ``i`` waits for ``rows[offsets[i]:offsets[i + 1]]``. These are the task runs that made
-    its inputs, and the previous run of the same key.
+    Task run ``i`` waits for ``rows[offsets[i]:offsets[i + 1]]``.
     """
     count = len(start_order)
     rows, inputs = dependency_rows(run)
     key_ids = run.of_slots("key_id")
     order = np.lexsort((start_order, key_ids))
+    # A task run waits for the previous run of the same key, too.
     again = np.flatnonzero(key_ids[order[1:]] == key_ids[order[:-1]])
     rows, inputs = np.append(rows, order[again + 1]), np.append(inputs, order[again])
     right = start_order[inputs] < start_order[rows]
@@ -172,11 +172,7 @@ def _priorities(run: Run, start_order: Array) -> Array:
 
 
 def _root_group_sizes(groups: Array, graph: Array, offsets: Array, inputs: Array) -> Array:
-    """Return the size of each task run's group, or 0 if it cannot be root-ish.
-
-    As in Dask's `SchedulerState.is_rootish`, the group must use results of fewer than 5 groups,
-    which must have fewer than 5 tasks in total.
-    """
+    """Return the size of each task run's group, or 0 if it cannot be root-ish."""
     count = int(groups.max(initial=-1)) + 1
     consumers = groups[np.repeat(np.arange(len(groups)), np.diff(offsets))]
     pairs = distinct(consumers.astype(np.int64) * max(count, 1) + groups[inputs])
@@ -190,31 +186,29 @@ def _root_group_sizes(groups: Array, graph: Array, offsets: Array, inputs: Array
     cells = groups[order].astype(np.int64) * (int(graph.max(initial=0)) + 1) + graph[order]
     first = np.searchsorted(groups[order], groups[order])
     so_far[order] = np.searchsorted(cells, cells, side="right") - first
+    # As in Dask's `SchedulerState.is_rootish`, the group must use results of fewer than 5 groups,
+    # which must have fewer than 5 tasks in total.
     return np.where(((number < 5) & (tasks < 5))[groups], so_far, 0)
 
 
 def _groups(run: Run) -> Array:
-    """Return a code for the task group of each task run.
-
-    For tuple keys, the group is the name with the token. For other keys, it is the prefix. This is
-    the rule of `dask.utils.key_split_group`, except that packed keys are grouped by their prefix.
-    """
+    """Return a code for the task group of each task run."""
     keys = run.keys
     codes, names = keys.functions()
     key_ids = run.of_slots("key_id")
     heads = keys.head_ids[key_ids] + len(names)
+    # As in `dask.utils.key_split_group`, the group of a tuple key is the name with the token, and
+    # that of another key is its prefix. But packed keys are grouped by their prefix, too.
     return np.where(keys.are_tuples(key_ids), heads, codes[key_ids])
 
 
 def _queues(run: Run, groups: Array, graph: Array, rootish: Array, slots: int) -> bool:
-    """Return whether the scheduler queues root-ish task runs.
-
-    If the setting ``distributed.scheduler.worker-saturation`` is infinite, the scheduler assigns
-    all of them at once. The setting is assumed to be infinite if no task run was queued although
-    there were enough root-ish task runs to fill a queue.
-    """
+    """Return whether the scheduler queues root-ish task runs."""
     if "queued" not in run.tasks or run.tasks["queued"].notna().any():
         return True
+    # If the setting ``distributed.scheduler.worker-saturation`` is infinite, the scheduler assigns
+    # all task runs at once. The setting is assumed to be infinite if no task run was queued
+    # although there were enough root-ish task runs to fill a queue.
     rows = np.flatnonzero(rootish)
     together = groups[rows].astype(np.int64) * (int(graph.max(initial=0)) + 1) + graph[rows]
     largest = np.unique(together, return_counts=True)[1].max(initial=0)
@@ -230,7 +224,7 @@ _AT_ONCE = 0.001
 
 @dataclass(frozen=True)
 class ReplayCluster:
-    """Workers of a replay. Times are in seconds from the arrival of the first task."""
+    """Workers of a replay, with times in seconds from the arrival of the first task."""
 
     threads: Array
     #: Time at which each worker joins, or 0 if it is present from the start.
@@ -254,10 +248,7 @@ class ReplayCluster:
         return int(np.cumsum(steps).max(initial=0))
 
     def with_workers(self, count: int) -> ReplayCluster:
-        """Return a cluster with another number of workers.
-
-        They join and leave like the recorded workers.
-        """
+        """Return a cluster with `count` workers, which join and leave like the recorded workers."""
         if not len(self.threads):
             return ReplayCluster(
                 np.ones(count, dtype=np.int64), np.zeros(count), np.full(count, np.inf)
@@ -272,19 +263,17 @@ class ReplayCluster:
 
 
 def recorded_cluster(run: Run, lives: WorkerLives, slots: TaskSlots) -> ReplayCluster:
-    """Return the cluster on which a run was recorded.
-
-    A worker that left during the run leaves the replay right after the start of its last recorded
-    task. After this start, the worker was closing, or later tasks on it were lost. A worker that
-    left after all tasks were assigned stays in the replay.
-    """
+    """Return the cluster on which a run was recorded."""
     first = float(slots.times.arrival.min(initial=np.inf))
     last = float(slots.times.sent.max(initial=-np.inf))
     joined, left = run.joined[lives.ids], run.left[lives.ids]
     joined = np.where(np.isnan(joined), 0.0, np.fmax(joined, lives.begin)) - first
+    # A worker that left during the run leaves the replay right after the start of its last recorded
+    # task. After this start, the worker was closing, or later tasks on it were lost.
     taken = np.full(len(run.workers), -np.inf)
     np.maximum.at(taken, slots.worker, slots.times.executing)
     taken = np.where(np.isfinite(taken[lives.ids]), taken[lives.ids] + _AT_ONCE, left)
+    # A worker that left after all tasks were assigned stays in the replay.
     return ReplayCluster(
         threads=lives.threads,
         joined=np.where(joined > _AT_ONCE, joined, 0.0),
@@ -332,10 +321,7 @@ USUAL_COSTS = Costs(
 
 
 def measure_costs(run: Run, slots: TaskSlots) -> Costs:
-    """Return the costs that were measured in a run. Costs without measurements have defaults.
-
-    Latencies are means, because chains of tasks add them up.
-    """
+    """Return the costs that were measured in a run, with defaults for costs not measured."""
     tasks, count = run.tasks, len(run.tasks)
     received, done, known = (getattr(slots.times, x)[:count] for x in ("received", "done", "known"))
     scheduled = np.full(count, "sent" in tasks)
@@ -343,6 +329,7 @@ def measure_costs(run: Run, slots: TaskSlots) -> Costs:
         scheduled &= tasks["sent"].notna().to_numpy()
     is_received = tasks["received"].notna().to_numpy() & scheduled
     is_done = tasks["done"].notna().to_numpy() & scheduled
+    # Latencies are means, because chains of tasks add them up.
     to_worker = _mean(received[is_received] - slots.sent[:count][is_received], _USUAL_LATENCY)
     done, known = done[is_done], known[is_done]
     to_scheduler, scheduler = _from_workers(done, known)
@@ -362,27 +349,25 @@ def measure_costs(run: Run, slots: TaskSlots) -> Costs:
 
 
 def _mean(values: Array, usual: float, longest: float = _LONGEST) -> float:
-    """Return the mean of latencies, or `usual` if there are none.
-
-    Each value is limited to `longest` times the median, because some include a pause.
-    """
+    """Return the mean of latencies, or `usual` if there are none."""
     if not len(values):
         return usual
+    # Values are limited to a multiple of the median, because some include a pause.
     return float(np.mean(np.minimum(values, longest * np.median(values))))
 
 
 def _from_workers(done: Array, known: Array) -> tuple[float, float]:
     """Return the latency of reports of finished tasks, and the scheduler's seconds per report.
 
-    `done` is when each task finished on its worker, and `known` when the scheduler knew this. The
-    latency is the mean delay of reports that did not wait for an earlier report. The scheduler's
-    time is the mean time between a report that waited and the report before it.
+    `done` is when each task finished on its worker, and `known` when the scheduler knew this.
     """
     order = np.argsort(known, kind="stable")
     done, known = done[order], known[order]
     before = np.append(-np.inf, known)[:-1]
+    # The latency is the mean delay of reports that did not wait for an earlier report.
     alone = (known - done)[before <= done]
     latency = _mean(alone if len(alone) >= _ENOUGH else known - done, _USUAL_LATENCY)
+    # The scheduler's time is the mean time between a report that waited and the report before it.
     gaps = (known - before)[done + latency < before]
     if len(gaps) < _ENOUGH:
         return latency, min(_USUAL_TASK, latency)

@@ -64,13 +64,7 @@ class MemoryPeaks:
 
 
 class MemoryForecast:
-    """Forecasts of memory, computed by replays of a completed run.
-
-    Parameters
-    ----------
-    run
-        The run.
-    """
+    """Forecasts of memory, computed by replays of a completed run."""
 
     def __init__(self, run: Run) -> None:
         self._run = run
@@ -130,10 +124,7 @@ class MemoryForecast:
 
     @cached_property
     def _spread(self) -> Array:
-        """For each task run, the assumed standard deviation of the logarithm of its duration.
-
-        It is estimated from the recorded durations of the task run's function.
-        """
+        """For each task run, the assumed standard deviation of the logarithm of its duration."""
         inputs = self._replay.inputs
         groups = Groups(inputs.function, len(inputs.functions))
         with np.errstate(divide="ignore"):
@@ -175,15 +166,7 @@ def _obstacle(run: Run) -> str:
 
 
 class _Residents:
-    """Memory that each task run needs in a replay, and when its result is released.
-
-    Parameters
-    ----------
-    run
-        The run.
-    replay
-        The replay of the run.
-    """
+    """Memory that each task run needs in a replay, and when its result is released."""
 
     def __init__(self, run: Run, replay: Replay) -> None:
         self.replay, times = replay, run.slots.times
@@ -238,10 +221,8 @@ class _Residents:
 
 
 def _last_needed(inputs: ReplayInputs, known: Array) -> Array:
-    """Return when the scheduler knew that the last user of each result had ended.
-
-    If a result has no users, this is the time at which the scheduler knew the result.
-    """
+    """Return when the scheduler knew that the last user of each result had ended."""
+    # A result without users is needed until the scheduler knows it.
     needed = known.copy()
     takers = np.repeat(np.arange(len(inputs)), np.diff(inputs.input_offsets))
     np.maximum.at(needed, inputs.inputs, known[takers])
@@ -278,18 +259,16 @@ def _peak_at(worker: Array, begin: Array, end: Array, size: Array) -> tuple[floa
 
 
 def _rises(run: Run, replay: Replay) -> Array:
-    """Return the rise of the process's memory during each task run.
-
-    If a task run was not sampled, the median rise of its function is used. The rise is at least the
-    size of the result.
-    """
+    """Return the rise of the process's memory during each task run."""
     inputs, memory, count = replay.inputs, unmanaged_of_runs(run), len(run.tasks)
     function = inputs.function[:count]
     groups = Groups(function, len(inputs.functions))
     alone, beside = groups.median(memory.rise), groups.median(memory.rise_beside_others)
     usual = np.where(np.isnan(alone), beside, alone)
     rise = inputs.size.copy()
+    # If a task run was not sampled, the median rise of its function is used.
     recorded = np.where(np.isnan(memory.rise), usual[function], memory.rise)
+    # The rise is at least the size of the result.
     rise[:count] = np.fmax(recorded, rise[:count])
     return rise
 
@@ -309,9 +288,7 @@ def peak_before_run(
 ) -> tuple[float, float, int]:
     """Return bounds of the peak bytes of results on the fullest worker, and the index of a layer.
 
-    The bounds are the lowest and the highest peak of several replays, extended by a margin. The
-    replays use both bounds of the sizes, and durations that are guessed in different ways. The
-    layer is the one with the most bytes on the fullest worker at the lowest peak.
+    At the lowest peak of several replays, this layer has the most bytes on the fullest worker.
 
     Parameters
     ----------
@@ -328,6 +305,7 @@ def peak_before_run(
     random, count = np.random.default_rng(0), len(inputs)
     rows = np.repeat(np.arange(count), np.diff(inputs.input_offsets))
     peaks = []
+    # The replays use both bounds of the sizes, and durations that are guessed in different ways.
     for size in (low,) if np.array_equal(low, high) else (low, high):
         worked = size + np.bincount(rows, weights=size[inputs.inputs], minlength=count)
         for seconds in (np.full(count, _EACH), _EACH / 10 + worked / _WORKED_ON):
@@ -343,10 +321,7 @@ def peak_before_run(
 def _results_at_peak(
     inputs: ReplayInputs, outcome: Outcome, held: Array, wanted: Array
 ) -> tuple[float, int]:
-    """Return the peak bytes of results on the fullest worker, and the layer with most of them.
-
-    The layer is given by its index.
-    """
+    """Return the peak bytes of results on the fullest worker, and its largest layer's index."""
     done = outcome.executing + held
     goes = np.where(wanted, outcome.wall + 1.0, _last_needed(inputs, outcome.known))
     copied, at, since = _copies(inputs, outcome)

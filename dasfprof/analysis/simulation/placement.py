@@ -16,13 +16,6 @@ UNKNOWN_DURATION = 0.5
 class Placement:
     """The scheduler's view of workers: results and tasks on each, and where to place new tasks.
 
-    As in Dask, a task run of a large group with few inputs is sent to the worker with the fewest
-    tasks per thread. If no worker has a free slot, the task run waits in a queue. If the scheduler
-    has no queue, the task run is sent to the same worker as the previous task run of its group. Any
-    other task run is sent to a worker that holds one of its inputs. Among these workers, the one is
-    chosen that can start the task run first, given its occupancy and the inputs that it would have
-    to fetch.
-
     Parameters
     ----------
     inputs, cluster, costs
@@ -83,10 +76,16 @@ class Placement:
         return worker
 
     def _choose(self, row: int) -> int:
+        # As in Dask, a task run that is not of a large group with few inputs is sent to a worker
+        # that holds one of its inputs. Among these workers, the one is chosen that can start the
+        # task run first, given its occupancy and the inputs that it would have to fetch.
         if self._root_size[row] <= 2 * self._total_threads:
             return self._soonest(row)
+        # If the scheduler has no queue, the task run is sent to the same worker as the previous
+        # task run of its group, until that worker has its share of the group.
         if not self._queueing:
             return self._beside(row)
+        # Otherwise, the task run is sent to the worker with the fewest tasks per thread, or waits.
         # If task runs wait in the queue, no worker has a free slot.
         return -1 if self._queue else self._least_busy()
 
@@ -122,7 +121,7 @@ class Placement:
             unknown.discard(row)
 
     def finish(self, row: int) -> None:
-        """Record that the end of a task run was reported. Update its function's duration."""
+        """Record that the end of a task run was reported, and update its function's duration."""
         worker, function, seconds = self.worker[row], self._function[row], self._running[row]
         self.withdraw(row)
         average = self._average[function]
@@ -145,12 +144,10 @@ class Placement:
         self._total_threads += self.threads[worker]
 
     def leave(self, worker: int) -> bool:
-        """Record that a worker leaves, and return whether it did.
-
-        The last worker does not leave. Results of a worker that left can still be fetched.
-        """
+        """Record that a worker leaves, unless it is the last one, and return whether it did."""
         if sum(self.there) <= 1 or not self.there[worker]:
             return False
+        # Results of a worker that left can still be fetched.
         self.there[worker] = False
         self._total_threads -= self.threads[worker]
         return True
@@ -161,10 +158,7 @@ class Placement:
         return UNKNOWN_DURATION if average < 0 else average
 
     def input_seconds(self, row: int) -> float:
-        """Return the seconds to fetch all inputs of a task run.
-
-        The result is minus infinity if the task run has no inputs.
-        """
+        """Return the seconds to fetch a task run's inputs, or minus infinity if it has none."""
         used = self._inputs[self._offsets[row] : self._offsets[row + 1]]
         return sum(self._size[source] for source in used) / self._bandwidth if used else -np.inf
 
@@ -186,13 +180,11 @@ class Placement:
         return best
 
     def _beside(self, row: int) -> int:
-        """Return the worker that got the previous task run of the same group as a task run.
-
-        If that worker has left, or already has its share of the group's task runs, return another
-        worker. Shares are in proportion to the workers' threads.
-        """
+        """Return the worker of the group's previous task run, or a new one if it has its share."""
         group, size = self._group[row], self._root_size[row]
         worker, left = self._last_of_group.get(group, (-1, 0))
+        # If that worker has left, or already has its share of the group's task runs, choose another
+        # one. Shares are in proportion to the workers' threads.
         if left <= 0 or not self.there[worker]:
             worker = self._idle()
             left = size * self.threads[worker] // self._total_threads
@@ -200,10 +192,9 @@ class Placement:
         return worker
 
     def _soonest(self, row: int) -> int:
-        """Return the worker that is expected to start a task run first.
+        """Return the worker with an input of a task run that is expected to start it first.
 
-        Only workers that hold an input of the task run are considered. If there are none, the
-        worker is that of `_idle`.
+        If there are no such workers, return that of `_idle`.
         """
         first, last = self._offsets[row], self._offsets[row + 1]
         if first == last:
@@ -233,7 +224,7 @@ class Placement:
         return best if best >= 0 else self._idle()
 
     def _idle(self) -> int:
-        """Return the worker with the lowest occupancy. Idle workers are chosen in turn."""
+        """Return the worker with the lowest occupancy, where idle workers are chosen in turn."""
         best, least, count = -1, np.inf, len(self.there)
         self._turn += 1
         for step in range(count):
@@ -259,20 +250,10 @@ _VICTIMS, _LOOKED_AT = 10, 100
 def take_moves(
     placement: Placement, ready: list[list[int]], by_rank: list[int]
 ) -> list[tuple[int, int]]:
-    """Choose task runs to steal, as Dask's `WorkStealing.balance` does.
+    """Choose task runs to steal, as Dask's `WorkStealing.balance` does, and their new workers.
 
-    Parameters
-    ----------
-    placement
-        The scheduler's state.
-    ready, by_rank
-        `ready` contains, for each worker, a heap of the ranks of task runs that wait for a thread.
-        Stolen task runs are removed from it. `by_rank` contains the task run of each rank.
-
-    Returns
-    -------
-    list
-        The stolen task runs, each with the worker to which it moves.
+    `ready` contains, for each worker, a heap of the ranks of task runs that wait for a thread.
+    Stolen task runs are removed from it. `by_rank` contains the task run of each rank.
     """
     view = _View(placement)
     moves: list[tuple[int, int]] = []
@@ -288,13 +269,7 @@ def take_moves(
 
 
 class _View:
-    """Occupancy of all workers. It is updated while task runs to steal are chosen.
-
-    Parameters
-    ----------
-    placement
-        The scheduler's state.
-    """
+    """Occupancy of all workers, which is updated while task runs to steal are chosen."""
 
     def __init__(self, placement: Placement) -> None:
         self._placement, self._threads = placement, placement.threads
@@ -312,10 +287,7 @@ class _View:
         return few or self._occupancy[worker] < threads * self._mean / 2
 
     def victims(self) -> list[int]:
-        """Return the workers from which to steal, busiest first.
-
-        The result is empty if no worker is idle, since then no worker can take the tasks.
-        """
+        """Return the workers from which to steal, busiest first, or none if no worker is idle."""
         thieves = set(self._thieves)
         if not thieves:
             return []

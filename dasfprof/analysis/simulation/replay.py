@@ -39,10 +39,7 @@ _WAITING = ("acquire", "__enter__")
 
 @dataclass(frozen=True)
 class Shared:
-    """A resource that few task runs can use at a time.
-
-    It is a lock, or a restriction to some workers.
-    """
+    """A resource that few task runs can use at a time: a lock, or a restriction to some workers."""
 
     #: Clause with the name of the resource, and the fraction of the functions' time.
     description: str
@@ -52,10 +49,7 @@ class Shared:
     waited: float
 
     def binds(self, threads: int) -> bool:
-        """Return whether the resource would limit task runs on a cluster with this many threads.
-
-        It would if task runs waited for it, or if there are more threads than can use it.
-        """
+        """Return whether the resource would limit task runs on a cluster with this many threads."""
         return self.limit < threads or self.waited >= TELLING
 
 
@@ -85,10 +79,8 @@ def _locks(run: Run, seconds: float) -> Iterator[Shared]:
 
 
 def _sampled_locks(run: Run) -> Iterator[Shared]:
-    """Yield one resource for all distributed locks, if tasks waited for them in stack samples.
-
-    This is for traces that contain no events about locks.
-    """
+    """Yield one resource for all distributed locks, if tasks waited for them in stack samples."""
+    # This is for traces that contain no events about locks.
     samples = run.task_samples
     if not len(samples):
         return
@@ -103,10 +95,9 @@ def _sampled_locks(run: Run) -> Iterator[Shared]:
 
 
 def _annotated(run: Run, seconds: float) -> Iterator[Shared]:
-    """Yield the restrictions to some workers that apply to much of the time of task runs.
+    """Yield each restriction to certain workers, if tasks with this restriction take much time.
 
-    `seconds` is the total duration of all task runs. Another cluster may not have workers to which
-    such tasks are restricted.
+    `seconds` is the total duration of all task runs.
     """
     indices, distinct = distinct_annotations(run)
     duration = np.nan_to_num(run.tasks["duration"].to_numpy(dtype=float))
@@ -116,6 +107,7 @@ def _annotated(run: Run, seconds: float) -> Iterator[Shared]:
             for what in _asked(value):
                 asked[what] = asked.get(what, 0.0) + float(taken)
     for what, taken in asked.items():
+        # Another cluster may not have such workers.
         if taken / seconds >= TELLING:
             clause = f"tasks that require {elide(what, 60)} ran"
             yield Shared(_during(clause, taken / seconds), 0, 0.0)
@@ -157,12 +149,7 @@ MOST_ERROR = 0.15
 
 @dataclass(frozen=True)
 class Replay:
-    """A recorded run with its costs and its cluster, which can be replayed.
-
-    A prediction is the recorded wall time times a ratio. The ratio is the wall time of a replay,
-    divided by the wall time of the replay on the recorded cluster. All effects that replays leave
-    out are assumed to change by the same ratio.
-    """
+    """A recorded run with its costs and its cluster, which can be replayed."""
 
     inputs: ReplayInputs
     costs: Costs
@@ -209,10 +196,8 @@ class Replay:
         )
 
     def binding(self, cluster: ReplayCluster) -> str:
-        """Return the shared resources that limit task runs on a cluster, as a clause, or "".
-
-        A cluster with the same threads as the recorded one is never limited.
-        """
+        """Return a clause with the shared resources that limit task runs on a cluster, or ""."""
+        # A cluster with the same threads as the recorded one is never limited.
         if np.array_equal(cluster.threads, self.cluster.threads):
             return ""
         threads = cluster.most_threads
@@ -250,10 +235,9 @@ class Replay:
         return Simulation(self.inputs, held, cluster or self.cluster, costs or self.costs).run()
 
     def predicted(self, wall: float) -> float:
-        """Return the predicted wall time, given the wall time of a replay.
-
-        The result is NaN if no prediction is possible.
-        """
+        """Return the predicted wall time for a replay's wall time, or NaN if there is a refusal."""
+        # All effects that replays leave out are assumed to change by the same ratio as the wall
+        # time of the replay.
         return self.inputs.wall * wall / self.base if not self.refusal else float("nan")
 
     def factors(self, speedup: Mapping[str, float]) -> Array:
@@ -326,16 +310,14 @@ _FULL, _USING = 90.0, 0.5
 
 
 def contention(run: Run) -> str:
-    """Return a clause that says how long tasks waited for CPU, or an empty text.
-
-    The text is empty if tasks hardly waited. If no CPU wait was recorded, see `_by_host`.
-    """
+    """Return a clause about how long tasks waited for CPU, or "" if they hardly waited."""
     tasks = run.tasks
     duration = tasks["duration"].to_numpy(dtype=float)
     waited = tasks["run_queue"].to_numpy(dtype=float)
     known = np.isfinite(waited)
     seconds = duration[known].sum()
     if not seconds > 0:
+        # Without recorded CPU waits, busy cores of the hosts show that tasks waited.
         return _by_host(run, duration)
     share = waited[known].sum() / seconds
     if share < MOST_WAITING:
@@ -347,10 +329,7 @@ def contention(run: Run) -> str:
 
 
 def _by_host(run: Run, duration: np.ndarray) -> str:
-    """Return the clause of `contention` for a run without recorded CPU waits, or an empty text.
-
-    The clause says that the hosts' cores were busy while tasks used the CPU.
-    """
+    """Return the clause of `contention` for a run without recorded CPU waits, or an empty text."""
     samples, cpu = run.samples, run.tasks["cpu"].to_numpy(dtype=float)
     known = np.isfinite(cpu)
     if "host_cpu" not in samples or not known.any() or duration[known].sum() <= 0:

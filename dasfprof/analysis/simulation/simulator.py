@@ -26,15 +26,7 @@ _MESSAGE = 50e6
 
 
 class Receiving:
-    """Inputs that each worker has requested, or still has to request, from other workers.
-
-    Parameters
-    ----------
-    inputs, placement, costs
-        See `Simulation`.
-    workers
-        Number of workers.
-    """
+    """Inputs that each worker has requested, or still has to request, from other workers."""
 
     def __init__(
         self, inputs: ReplayInputs, placement: Placement, costs: Costs, workers: int
@@ -56,7 +48,7 @@ class Receiving:
         self._touched: list[int] = []
 
     def ask(self, row: int, worker: int) -> bool:
-        """Return whether a task run's inputs are on its worker. If not, request them."""
+        """Return whether a task run's inputs are on its worker, and request them if not."""
         home, copies, missing = self._placement.home, self._placement.copies, 0
         for used in self._inputs[self._offsets[row] : self._offsets[row + 1]]:
             source = home[used]
@@ -76,10 +68,7 @@ class Receiving:
         return not missing
 
     def launch(self) -> Iterator[tuple[float, int]]:
-        """Start the messages that can be sent.
-
-        Yield the duration of each message and the code of its pair of workers.
-        """
+        """Start the messages that can be sent, and yield the duration and worker pair of each."""
         touched, self._touched = self._touched, []
         for pair in touched:
             if pair in self._pending and pair not in self._under_way:
@@ -97,7 +86,7 @@ class Receiving:
         return self._latency + size / self._bandwidth, pair
 
     def arrive(self, pair: int) -> Iterator[int]:
-        """Record the arrival of a message. Yield the task runs whose inputs are complete now."""
+        """Record that a message arrived, and yield the task runs whose inputs are complete now."""
         worker, placement = pair % self._workers, self._placement
         self._touched.append(pair)
         for used in self._under_way.pop(pair):
@@ -120,7 +109,7 @@ _BALANCE_EVERY = 0.1
 
 @dataclass(frozen=True)
 class Outcome:
-    """The result of a replay. Each array has one value per task run."""
+    """The result of a replay, in arrays with one value per task run."""
 
     #: Time at which a thread took the task run. Then time at which the scheduler knew its end.
     executing: Array
@@ -135,7 +124,7 @@ class Outcome:
 
 
 class Simulation:
-    """One replay. The method `run` returns its outcome.
+    """One replay, whose method `run` returns its outcome.
 
     Parameters
     ----------

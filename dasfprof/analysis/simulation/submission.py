@@ -39,25 +39,9 @@ class GraphSubmissions:
 
 
 def find_submissions(run: Run, times: TaskTimes, threads: int) -> tuple[Array, GraphSubmissions]:
-    """Return the graph of each task run, and the results for which each graph waited.
+    """Return the index of each task run's graph, and the graphs with results for which they wait.
 
-    Dask does not record what a client waits for, so it is inferred. A graph that arrives when all
-    requested results are finished is assumed to have waited for them. For other graphs, there are
-    three cases. If the client limits the number of unfinished results, they are assumed to have
-    waited for the last result that was finished before. If most of them arrive promptly after a
-    requested result is finished, as from clients that process results as they complete, the prompt
-    ones are assumed to have waited for this result. Otherwise, each graph is assumed to follow the
-    previous graph after a fixed time.
-
-    Parameters
-    ----------
-    threads
-        Number of threads of all workers.
-
-    Returns
-    -------
-    graph, submissions
-        Index of the graph of each task run, and the graphs with the results for which they waited.
+    `threads` is the number of threads of all workers.
     """
     arrival, reported = times.arrival, _reported_to_clients(run, len(times))
     if not len(arrival):
@@ -76,15 +60,23 @@ def find_submissions(run: Run, times: TaskTimes, threads: int) -> tuple[Array, G
     finished = np.minimum(np.searchsorted(known, first, side="right") - simultaneous, before)
     since_finish = first - np.append(-np.inf, known)[finished]
     since_graph = np.diff(first, prepend=first[0])
+    # Dask does not record what a client waits for, so it is inferred. A graph that arrives when all
+    # requested results are finished is assumed to have waited for them.
     idle = (finished > 0) & (finished == before)
     others = (finished > 0) & ~idle
+    # If most other graphs arrive promptly after a requested result is finished, as from clients
+    # that process results as they complete, the prompt ones are assumed to have waited for this
+    # result.
     prompt = others & (since_finish < _PROMPT) & (since_finish < since_graph / 2)
     # Some graphs arrive promptly by chance.
     mostly_prompt = prompt.sum() >= _MOSTLY * others.sum()
+    # If the client limits the number of unfinished results, all graphs are assumed to have waited
+    # for the last result that was finished before.
     if _is_limited(before - finished, others, threads):
         waited = idle | others
     else:
         waited = idle | prompt if mostly_prompt else idle
+    # A graph that did not wait is assumed to follow the previous graph after a fixed time.
     delay = np.maximum(np.where(waited, since_finish, since_graph), 0.0)
     return graph, GraphSubmissions(
         np.where(waited, finished, 0), delay, np.maximum(last - first, 0.0), reported
@@ -95,21 +87,19 @@ def _is_limited(open_results: Array, others: Array, threads: int) -> bool:
     """Return whether the client limits the number of unfinished results.
 
     `open_results` is this number when each graph arrives, and `others` a mask of the graphs to
-    check. For example, joblib's `pre_dispatch` sets such a limit. A client that submitted graphs at
-    a fixed rate would instead leave threads idle, or have a growing number of unfinished results.
+    check.
     """
     if not others.any():
         return False
+    # For example, joblib's `pre_dispatch` sets such a limit. A client that submitted graphs at a
+    # fixed rate would instead leave threads idle, or have a growing number of unfinished results.
     enough = open_results[others] + 1 >= threads
     few = open_results.max() * _GRAPHS_PER_OPEN_RESULT <= len(open_results)
     return bool(few and enough.mean() >= _MOSTLY)
 
 
 def _reported_to_clients(run: Run, count: int) -> Array:
-    """Return a mask of the task runs whose end was reported to a client.
-
-    If this was not recorded, all of them are assumed to be reported.
-    """
+    """Return a mask of the task runs whose end was reported to a client (all if not recorded)."""
     if "wanted" not in run.tasks:
         return np.ones(count, dtype=bool)
     reported: Array = run.of_slots("wanted").astype(float) != 0
@@ -117,25 +107,20 @@ def _reported_to_clients(run: Run, count: int) -> Array:
 
 
 def _came_with_graph(run: Run, count: int) -> Array:
-    """Return a mask of task runs that arrived with their graph.
-
-    This is the first run of each key, if its arrival was recorded.
-    """
+    """Return a mask of task runs that arrived with their graph."""
     first_runs = np.zeros(count, dtype=bool)
     if "scheduler_waiting" in run.tasks:
         arrival = run.tasks["scheduler_waiting"].to_numpy(dtype=float)
         order = np.lexsort((arrival, run.tasks["key_id"].to_numpy()))
         key_ids = run.tasks["key_id"].to_numpy()[order]
+        # Only the first run of each key may arrive with its graph.
         first = np.diff(key_ids, prepend=-1) != 0
         first_runs[order[first]] = np.isfinite(arrival[order[first]])
     return first_runs
 
 
 def _graph_of(run: Run, arrival: Array) -> Array:
-    """Return the index of each task run's graph.
-
-    Graphs are numbered in the order of their arrival. Graphs without task runs are left out.
-    """
+    """Number the graphs that have task runs by arrival, and return each task run's number."""
     if "scheduler_waiting" not in run.tasks:
         # The times at which workers received tasks are later than the arrival of the graph.
         return np.zeros(len(arrival), dtype=np.int64)
@@ -150,10 +135,10 @@ def _graph_of(run: Run, arrival: Array) -> Array:
 
 
 class SimulatedClient:
-    """All clients together. They submit the graphs of a run one after another.
+    """All clients together, which submit the graphs of a run one after another.
 
-    Methods return the next graph as a pair of its time and its index. They return None if the next
-    graph has to wait for another finished task.
+    Methods return the time and the index of the next graph, or None if it has to wait for another
+    finished task.
 
     Parameters
     ----------
@@ -183,9 +168,10 @@ class SimulatedClient:
         return None
 
     def finished(self, now: float) -> tuple[float, int] | None:
-        """Record that the client learns of a finished task.
+        """Record that the clients learn of a finished task at the time `now`.
 
-        Return the graph whose submission waited for this task, if any.
+        Return the time and the index of the held-back graph, or None if no graph can be submitted
+        now.
         """
         self._reported.append(now)
         graph = self.held_back

@@ -114,17 +114,9 @@ def number_repeats(runs: Columns) -> None:
 def add_input_sizes(runs: Columns, lengths: Array, dependencies: Array, keys: int) -> None:
     """Add the sum of input sizes to task runs for which the worker did not record it.
 
-    The sum is NaN if the size of any dependency is unknown.
-
-    Parameters
-    ----------
-    runs
-        The task runs.
-    lengths, dependencies
-        The number of dependencies of each task run (-1 if not recorded), and the key ids of all
-        dependencies.
-    keys
-        Number of keys.
+    The sum is NaN if the size of any dependency is unknown. `lengths` contains the number of
+    dependencies of each task run (-1 if not recorded), and `dependencies` the key ids of all
+    dependencies.
     """
     unknown = np.isnan(runs["input_size"]) & (lengths >= 0)
     if not unknown.any():

@@ -56,13 +56,7 @@ class StackNumbers:
 
 
 class JoinedStacks:
-    """Joins stacks from parts: a stack consists of a parent stack and further frames.
-
-    Parameters
-    ----------
-    columns
-        The columns of the events about stacks.
-    """
+    """Joins stacks from parts: a stack consists of a parent stack and further frames."""
 
     def __init__(self, columns: Columns) -> None:
         parts = zip(columns["parent"].tolist(), columns["frames"], strict=True)

@@ -288,7 +288,7 @@ def _host_in(address: str) -> str:
 def with_owners(
     table: pd.DataFrame, hosts: Iterable[str], run: set[tuple[str, int]]
 ) -> pd.DataFrame:
-    """Add the column ``ours`` to a table of "Host Process" events: whether a process is the run's.
+    """Add the column ``ours`` (whether a process belongs to the run) to "Host Process" events.
 
     `hosts` contains the host of each row. `run` contains the host and process id of the processes
     that wrote files.
