@@ -52,15 +52,13 @@ def _method(question: Question) -> Callable[..., pd.DataFrame]:
 
 
 class _Unloaded:
-    """Placeholder for a question's method, until the questions are imported.
-
-    The first access to any placeholder imports all questions and replaces all placeholders.
-    """
+    """Placeholder for a question's method, until the questions are imported."""
 
     def __init__(self, name: str) -> None:
         self.name = name
 
     def __get__(self, instance: Questions | None, owner: type[Questions]) -> Any:
+        # The first access to any placeholder imports all questions and replaces all placeholders.
         for question in questions.all():
             setattr(Questions, question.name, _method(question))
         return getattr(owner if instance is None else instance, self.name)

@@ -60,7 +60,7 @@ class Rate(float):
 
 
 class Count(int):
-    """A number of things. The format specification names them.
+    """A number of things that the format specification names.
 
     For example, ``f"{Count(2):task}"`` is ``2 tasks``.
     """
@@ -72,10 +72,7 @@ class Count(int):
 
 
 def plain(figure: Any) -> Any:
-    """Return a figure as JSON-compatible data, such as a number with its unit.
-
-    In lists and mappings, missing values are left out.
-    """
+    """Return a figure as JSON-compatible data, with its unit and without missing values."""
     if isinstance(figure, Figures) or dataclasses.is_dataclass(figure):
         figure = vars(figure)
     if isinstance(figure, Mapping):

@@ -245,7 +245,7 @@ class Comparison:
 
     @property
     def same_pipeline(self) -> bool:
-        """Whether functions that both groups have take at least half of the time of each group."""
+        """Whether each group spent at least half of its time in functions that both groups have."""
         return share_in_common(self.functions) >= _SAME_PIPELINE
 
     @cached_property
@@ -325,14 +325,14 @@ def changed_findings(
 ) -> list[ChangedFinding]:
     """Return the findings that differ between two groups of runs, most seconds first.
 
-    A finding is "smaller" if its potential savings in every run after the change are less than in
-    every run before the change, and if their medians differ by at least a fifth. Findings of
-    severity "info" are left out.
+    Findings of severity "info" are left out.
     """
     changed = []
     for status, what, *sides in _by_status(before, after):
         seconds = [np.array([finding.seconds for finding in side]) for side in sides]
         old, new = (float(np.median(side)) if len(side) else math.nan for side in seconds)
+        # Potential savings vary between runs. The finding is only smaller if all runs after the
+        # change have less than all runs before it.
         is_smaller = status == "same" and seconds[1].max() < seconds[0].min()
         kind = "smaller" if is_smaller and new <= (1 - _SMALLER) * old else status
         if kind in get_args(ChangeOfFinding):
@@ -346,10 +346,7 @@ def changed_findings(
 def _by_status(
     before: Sequence[ComparedRun], after: Sequence[ComparedRun]
 ) -> Iterator[tuple[str, _What, list[Finding], list[Finding]]]:
-    """Yield the status of each kind of finding, the kind, and its findings before and after.
-
-    A kind is a rule and a function.
-    """
+    """Yield the status of each rule and function, this pair, and its findings before and after."""
     first, second = _by_what(before), _by_what(after)
     for what in dict.fromkeys([*second, *first]):
         old, new = first.get(what, []), second.get(what, [])
@@ -357,14 +354,12 @@ def _by_status(
 
 
 def _by_what(runs: Sequence[ComparedRun]) -> dict[_What, list[Finding]]:
-    """Return the findings of all runs by kind (rule and function).
-
-    If a run has several findings of the same kind, only the most severe one counts.
-    """
+    """Return the findings of all runs by rule and function."""
     findings: dict[_What, list[Finding]] = {}
     for run in runs:
         seen: dict[_What, Finding] = {}
         for finding in run.findings:
+            # A run lists its findings by severity, so the most severe one counts.
             seen.setdefault((finding.rule, finding.function), finding)
         for what, finding in seen.items():
             findings.setdefault(what, []).append(finding)
@@ -372,11 +367,8 @@ def _by_what(runs: Sequence[ComparedRun]) -> dict[_What, list[Finding]]:
 
 
 def _share(runs: Sequence[ComparedRun], findings: Sequence[object]) -> float:
-    """Return the fraction of a group's runs that have a finding, or NaN if unknown.
-
-    If a run did not end and does not have the finding, the run is ignored, because it might have
-    had the finding later.
-    """
+    """Return the fraction of a group's runs that have a finding, or NaN if unknown."""
+    # Runs that did not end and lack the finding are ignored. They might have had it later.
     counted = max(sum(run.is_complete for run in runs), len(findings))
     return len(findings) / counted if counted else math.nan
 

@@ -97,10 +97,9 @@ def compare_functions(
 
 
 def share_in_common(functions: pd.DataFrame) -> float:
-    """Return the fraction of the time that was spent in functions that both groups have.
+    """Return the fraction of its time that a group spent in functions that both groups have.
 
-    Each group has its own fraction, and the smaller one is returned. It is 1 for a group without
-    time.
+    Of the two groups' fractions, the smaller one is returned. It is 1 for a group without time.
     """
     both = (functions[["Task Runs Before", "Task Runs After"]] > 0).all(axis=1)
     shares = []
@@ -133,14 +132,12 @@ def _by_name(traces: Sequence[Run], by: By) -> dict[str, list[pd.DataFrame]]:
 def _p(
     before: Sequence[pd.DataFrame], after: Sequence[pd.DataFrame], *, single_runs: bool
 ) -> float:
-    """Return the p-value of a change in duration.
-
-    If a group has several runs, runs are compared. Otherwise, the tasks of the two runs are
-    compared. This is weaker evidence, because the tasks of a run share their host and their time.
-    """
+    """Return the p-value of a change in duration, or NaN if there are too few runs."""
     sides = [[runs["duration"].dropna() for runs in side] for side in (before, after)]
     if single_runs:
         none = [np.empty(0)]
+        # The tasks of two runs are weaker evidence, because those of a run share their host and
+        # time.
         return mann_whitney_p(*(np.concatenate([*none, *side]) for side in sides))
     medians = [np.array([runs.median() for runs in side if len(runs)]) for side in sides]
     if min(map(len, medians)) == 0 or sum(map(len, medians)) < 3:
@@ -149,11 +146,9 @@ def _p(
 
 
 def _change_of_count(before: float, after: float, ended: tuple[bool, ...]) -> str:
-    """Return how the number of task runs changed.
-
-    If a run did not end, it might have had more task runs.
-    """
+    """Return how the number of task runs changed."""
     if not before or not after:
+        # A run that did not end might have had more task runs.
         if (before or after) and not ended[0 if after else 1]:
             return "not clear"
         return "new" if after else "gone" if before else ""

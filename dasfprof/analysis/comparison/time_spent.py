@@ -45,8 +45,7 @@ MEANINGS = {spent.label: spent.meaning for spent in ThreadTime} | dict(KINDS.val
 class Evidence:
     """Facts that are known for all runs of a comparison.
 
-    Categories that some runs do not distinguish are merged for all runs. Otherwise, the same time
-    would have different names in the two groups and appear as a difference.
+    Categories that some runs do not distinguish are merged for all runs.
     """
 
     #: Whether it is known when functions used the CPU and when they waited for CPU.
@@ -72,6 +71,8 @@ def path_parts(trace: Run, by: By, evidence: Evidence) -> Parts:
     segments, slots = path_segments(trace), trace.slots
     kinds, seconds = [segments.kind], [segments.length]
     labels = [KINDS[kind][0] for kind in SegmentKind]
+    # If some runs do not distinguish categories, the same time would have different names in the
+    # two groups, and appear as a difference.
     if evidence.running:
         kinds, seconds = _split_running(trace, len(labels))
         labels += [spent.label for spent in _RUNNING]
@@ -113,10 +114,11 @@ def _split_running(trace: Run, first: int) -> tuple[list[Array], list[Array]]:
     """Return the codes and the seconds of path segments, divided by the activity of functions.
 
     Both lists have one array for the kinds of segments, and then one array per activity. Activities
-    have codes from `first` upwards. Segments of unknown activity are not divided.
+    have codes from `first` upwards.
     """
     segments, split = path_segments(trace), running_on_path(trace)
     known = np.isfinite(split.blocked)
+    # Segments whose activity is unknown keep their kind.
     kinds, seconds = [segments.kind], [np.where(known, 0.0, segments.length)]
     for number, part in enumerate(split, first):
         kinds.append(np.full(len(segments.kind), number))
@@ -171,11 +173,12 @@ def _largest_first(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def _mean(runs: Sequence[Parts]) -> Parts:
-    """Return the mean of each part over all runs. A part that a run does not have counts as 0."""
+    """Return the mean of each part over all runs."""
     sums: Parts = {}
     for parts in runs:
         for part, seconds in parts.items():
             sums[part] = sums.get(part, 0.0) + seconds
+    # A part that a run does not have counts as 0.
     return {part: seconds / len(runs) for part, seconds in sums.items()}
 
 

@@ -34,13 +34,7 @@ _PARTS, _ENOUGH_IN_PART = 8, 4
 
 
 def relative_spread(trace: Run) -> float:
-    """Estimate the relative standard deviation of a run's wall time, or NaN if unknown.
-
-    Two sources of variation are combined. First, tasks of the same function have different
-    durations. The wall time is the sum of durations on the critical path, so the variance of the
-    wall time is the sum of the variances of these durations. Second, the speed of the host changes.
-    This speed is assumed to change between runs as much as between eighths of this run.
-    """
+    """Estimate the relative standard deviation of a run's wall time, or NaN if unknown."""
     tasks, wall = trace.tasks, path_seconds(trace)
     if not len(tasks) or not wall > 0:
         return float("nan")
@@ -53,8 +47,12 @@ def relative_spread(trace: Run) -> float:
     path = find_path(trace).rows
     path = path[path < len(tasks)]
     on_path = path[known[path]]
+    # The wall time is the sum of the durations on the critical path, so its variance is the sum of
+    # their variances.
     by_tasks = float(np.sqrt((deviation[groups.codes[on_path]] ** 2).sum())) / wall
     relative = seconds[known] / groups.median(seconds)[groups.codes[known]]
+    # The speed of the host is assumed to change between runs as much as between eighths of this
+    # run.
     by_speed = _spread_of_speed(tasks["start"].to_numpy(dtype=float)[known], relative)
     segments = path_segments(trace)
     ran = segments.length[segments.kind == SegmentKind.COMPUTE].sum() / segments.length.sum()
@@ -64,9 +62,7 @@ def relative_spread(trace: Run) -> float:
 def _spread_of_speed(start: Array, relative: Array) -> float:
     """Return the relative standard deviation of a typical task's duration between parts of a run.
 
-    `relative` contains the duration of each task run, divided by the median of its function. The
-    medians of these values in equal parts of the run are compared. Medians of few tasks also vary
-    by chance (by 1.25 standard errors). This variation is subtracted.
+    `relative` contains the duration of each task run, divided by the median of its function.
     """
     edges = np.linspace(start.min(), start.max(), _PARTS + 1)[1:-1]
     parts = Groups(np.searchsorted(edges, start, side="right"), _PARTS)
@@ -75,6 +71,7 @@ def _spread_of_speed(start: Array, relative: Array) -> float:
     if np.count_nonzero(np.isfinite(speeds)) < 2:
         return 0.0
     of_tasks = _TO_DEVIATION * parts.deviation(relative)[enough]
+    # Medians of few tasks also vary by chance (by 1.25 standard errors). This is subtracted.
     by_chance = float(np.mean((1.25 * of_tasks) ** 2 / sizes))
     return float(np.sqrt(max(float(speeds.var(ddof=1)) - by_chance, 0.0)))
 
@@ -117,8 +114,8 @@ class Verdict:
 def judge(before: Sequence[ComparedRun], after: Sequence[ComparedRun], least: float) -> Verdict:
     """Compare the wall times of two groups.
 
-    `least` only matters if there is one run per group. It is the minimum difference (fraction) that
-    is reported, or NaN if it is unknown.
+    `least` is the minimum difference (fraction) that is reported for one run per group. It is NaN
+    if unknown.
     """
     first, second = walls(before), walls(after)
     means = float(first.mean()), float(second.mean())
@@ -152,9 +149,9 @@ def walls(side: Sequence[ComparedRun]) -> Array:
 
 
 def contributions(path: pd.DataFrame) -> list[tuple[str, float]]:
-    """Return the difference in seconds for each function, and for each category of waits.
+    """Return the difference in seconds per function and per category of waits, largest first.
 
-    They are sums over the rows of a waterfall. The largest absolute difference comes first.
+    `path` is a waterfall.
     """
     ran = path["Class"].isin(RUNNING)
     who = path["Function"].where(ran, path["Class"].str.lower())
@@ -182,10 +179,8 @@ def _of_single_runs(means: tuple[float, float], least: float, by_how_much: str) 
 
 
 def least_of_single_runs(before: ComparedRun, after: ComparedRun) -> float:
-    """Return the minimum difference that can be detected if there is one run per group.
-
-    It is computed from the spread within each run, and is at least `LEAST_OF_SINGLE_RUNS`.
-    """
+    """Return the minimum difference that can be detected if there is one run per group."""
+    # The spread within each run shows how much runs vary by chance.
     within = _WITHIN * math.hypot(*(relative_spread(run.trace) for run in (before, after)))
     return max(within, LEAST_OF_SINGLE_RUNS)
 
@@ -229,10 +224,7 @@ _CORES, _MOSTLY = "Waiting for CPU", 0.5
 def in_words(
     verdict: Verdict, surroundings: pd.DataFrame, functions: pd.DataFrame, path: pd.DataFrame
 ) -> list[str]:
-    """Return sentences about the verdict, the surroundings, the functions, and the critical path.
-
-    The sentence about the critical path names functions, and categories of waits.
-    """
+    """Return sentences about the verdict, the surroundings, the functions and the critical path."""
     if verdict.kind == "cannot tell":
         return [verdict.text]
     causes = [_functions(functions), _around(surroundings)]
@@ -273,13 +265,10 @@ def notes_in_words(
 
 
 def _around(surroundings: pd.DataFrame) -> str:
-    """Return a sentence about the surroundings that differ between the groups, or an empty text.
-
-    If there is a change to explain, only differences with ``yes`` in ``Could explain it`` are
-    named.
-    """
+    """Return a sentence about the surroundings that differ between the groups, or an empty text."""
     words = "Differences around the runs"
     rows = surroundings[surroundings["What"] != _VARIES]
+    # There is a change to explain, so other differences are not named.
     if (surroundings["Could explain it"] != "").any():
         words, rows = "Differences that could explain it", rows[rows["Could explain it"] == "yes"]
     columns = rows[["What", "Before", "After"]].head(_MOST)
@@ -297,13 +286,10 @@ def _functions(functions: pd.DataFrame) -> str:
 
 
 def _path(verdict: Verdict, functions: pd.DataFrame, path: pd.DataFrame) -> str:
-    """Return a sentence about the causes of the difference on the critical path.
-
-    These are waits, and functions that changed. If all threads are busy, it is chance which of
-    several equally long tasks are on the path. Therefore, a function is only named if its tasks in
-    the full run changed in duration or in number.
-    """
+    """Return a sentence about causes of the difference on the critical path, or an empty text."""
     difference = abs(verdict.difference)
+    # If all threads are busy, it is chance which of several equally long tasks are on the path. So
+    # a function is only named if its tasks in the full run changed in duration or in number.
     same = (functions["Changed"] == UNCERTAIN) & (functions["Tasks"] == "same")
     unchanged = set(functions.loc[same, "Function"])
     sums = contributions(path)
@@ -318,14 +304,12 @@ def _path(verdict: Verdict, functions: pd.DataFrame, path: pd.DataFrame) -> str:
 
 
 def _cores(verdict: Verdict, path: pd.DataFrame) -> str:
-    """Return a sentence if most of the difference is due to CPU wait, or an empty text.
-
-    If so, the functions themselves are not the cause.
-    """
+    """Return a sentence if most of the difference is due to CPU wait, or an empty text."""
     difference = verdict.difference
     waited = float(path.loc[path["Class"] == _CORES, "Difference (s)"].sum())
     if not math.isfinite(difference) or difference == 0 or waited / difference < _MOSTLY:
         return ""
+    # The functions themselves are not the cause.
     return (
         f"Waiting for CPU accounts for {signed(waited)} of it. One side had other programs on "
         "the host, or more threads than cores."

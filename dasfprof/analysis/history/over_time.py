@@ -118,16 +118,14 @@ def _priced(table: pd.DataFrame, runs: list[dict[str, Any]], price: Price) -> pd
 
 
 def _summaries(directory: Path, *, progress: bool) -> list[dict[str, Any]]:
-    """Return the summaries of the runs in a directory.
-
-    Only runs with new or changed files are read.
-    """
+    """Return the summaries of the runs in a directory."""
     try:
         states = file_states(directory)
     except OSError:
         return []
     stored = read_stored(directory, states)
     known = {name for files, _ in stored for name in files}
+    # Only runs with new or changed files are read.
     new = [directory / name for name in states if name not in known]
     runs = find_runs(directory, new) if new else []
     going_on = []
@@ -180,7 +178,7 @@ def _trend_of(runs: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _counts(run: dict[str, Any]) -> bool:
-    """Return whether a run is complete. Only then can its wall time be compared."""
+    """Return whether a run is complete, so that its wall time can be compared."""
     return run["ended"] and not run["goes_on"] and run["seconds"] is not None
 
 

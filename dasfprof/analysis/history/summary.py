@@ -85,10 +85,7 @@ def pipeline_of(run: str) -> str:
 
 
 def shape_of(trace: Run) -> str:
-    """Return a text that is equal for runs with the same graph.
-
-    It is a hash of the number of keys per function.
-    """
+    """Return a text that is equal for runs with the same number of keys per function."""
     codes, names = trace.keys.functions()
     ran = np.unique(trace.tasks["key_id"].to_numpy())
     counts = np.bincount(codes[ran], minlength=len(names))
@@ -147,10 +144,7 @@ def read_stored(directory: Path, states: State) -> list[tuple[State, dict[str, A
 
 
 def keep(directory: Path, runs: list[tuple[State, dict[str, Any]]]) -> None:
-    """Write the summaries of runs.
-
-    Another process that reads the file gets either the old or the new contents.
-    """
+    """Write the summaries of runs."""
     text = json.dumps(
         {
             "version": _VERSION,
@@ -162,6 +156,7 @@ def keep(directory: Path, runs: list[tuple[State, dict[str, Any]]]) -> None:
         try:
             with os.fdopen(number, "w", encoding="utf-8") as file:
                 file.write(text)
+            # Another process that reads the file gets either the old or the new contents.
             Path(name).replace(directory / FILE)
         except OSError:
             Path(name).unlink(missing_ok=True)

@@ -53,10 +53,7 @@ Bounds = tuple[Array, Array]
 
 
 class WindowSummary(NamedTuple):
-    """Facts that a window contributes to the analysis of the full run.
-
-    Examples are bounds of clock offsets, task runs without an end, and attempts at keys.
-    """
+    """Facts that a window contributes to the analysis of the full run, such as clock bounds."""
 
     seen: Bounds
     bounds: Bounds
@@ -83,12 +80,8 @@ class WindowSummary(NamedTuple):
     def from_run(cls, run: Run, since: float) -> WindowSummary:
         """Return the facts that a window contributes.
 
-        Parameters
-        ----------
-        run
-            The task runs and transfers that started in the window. See `Extent.run_of`.
-        since
-            Unix seconds. Task runs that started earlier are contributed by other windows.
+        `run` has the task runs and transfers that started in the window (see `Extent.run_of`). Task
+        runs that started before `since` (Unix seconds) are contributed by other windows.
         """
         around, workers = part_of(run).around, run.workers
         nameless = ((workers["kind"] == "worker") & workers["nthreads"].isna()).any()
@@ -115,18 +108,15 @@ class WindowSummary(NamedTuple):
 def begins_of(run: Run, *, sent: bool = False) -> tuple[Array, Array, Array]:
     """Return the starts of the rows of ``tasks``, ``scheduler_only`` and ``transfers`` of a run.
 
-    If the start of a function is unknown, the time of its end is returned or, if `sent`, the time
-    of its assignment.
+    If only the scheduler recorded a task run and its start is unknown, the time of its end is
+    returned or, if `sent`, the time of its assignment.
     """
     only = scheduler_begins(run.scheduler_only, "sent" if sent else "known")
     return run.tasks["start"].to_numpy(), only, run.transfers["start"].to_numpy()
 
 
 def scheduler_begins(runs: pd.DataFrame, otherwise: str) -> Array:
-    """Return the start times of task runs that only the scheduler recorded.
-
-    If a start is unknown, the value of the column `otherwise` is used.
-    """
+    """Return the starts that the scheduler recorded, or the column `otherwise` where unknown."""
     start = runs["scheduler_start"].to_numpy(dtype=float)
     return np.where(np.isnan(start), runs[otherwise].to_numpy(dtype=float), start)
 
@@ -139,12 +129,12 @@ def earliest(runs: pd.DataFrame, *names: str) -> Array:
 def _early(runs: pd.DataFrame, begins: Array, since: float, threads: int) -> pd.DataFrame:
     """Return task runs that arrived before `since` and started at `since` or later.
 
-    All of them that were assigned to a worker before `since` are included. For each column in
-    `CAME`, the `threads` task runs with the earliest times in this column are included as well.
-    More of them would not explain additional idle threads.
+    All of them that were assigned to a worker before `since` are included. Of the others, at most
+    `threads` are included per column in `CAME`.
     """
     late = begins >= since
     parts = [np.flatnonzero(late & (earliest(runs, *SENT) < since))]
+    # More task runs than there are threads would not explain additional idle threads.
     for name in CAME:
         times = earliest(runs, name)
         waiting = np.flatnonzero(late & (times < since))
@@ -175,7 +165,7 @@ AROUND = 10.0
 
 @dataclass(frozen=True)
 class Extent:
-    """Facts about the full run. A field is None if it is not known yet."""
+    """Facts about the full run, with None for a fact that is not known yet."""
 
     begin: float
     end: float
@@ -207,12 +197,8 @@ class Extent:
     def before_reading(cls, frame: Run, begin: float, end: float) -> Extent:
         """Return the facts that are known before windows are read.
 
-        Parameters
-        ----------
-        frame
-            The run without its task runs and transfers.
-        begin, end
-            Start of the first and end of the last task run or transfer.
+        `frame` is the run without its task runs and transfers. The first of these starts at
+        `begin`, and the last one ends at `end`.
         """
         delays = np.abs(frame.clocks["scheduler_delay"].to_numpy(dtype=float))
         around = max(AROUND, 5 * float(np.fmax.reduce(delays, initial=0.0)))
@@ -251,7 +237,7 @@ class Extent:
     def may_be_unfinished(self, frame: Run, windows: Sequence[WindowSummary]) -> bool:
         """Return whether work may have been unfinished when the run ended.
 
-        If so, all windows must be read again for facts about the end. See `with_end`.
+        If so, `with_end` needs new summaries of all windows.
         """
         nothing = dataclasses.replace(Endings.from_trace(self.run_of(frame)), last=np.nan)
         return (
@@ -264,9 +250,10 @@ class Extent:
     def with_end(self, frame: Run, windows: Sequence[WindowSummary]) -> Extent:
         """Return the extent with facts about the end of the run.
 
-        `windows` are the summaries from reading all windows a second time, with this extent. Only
-        then does each of them account for the task runs of the full run that did not finish.
+        `windows` are the summaries of a second reading, which was given this extent. For `frame`,
+        see `before_reading`.
         """
+        # Which task runs did not finish in the full run is known only after the first reading.
         endings = Endings.merged([window.endings for window in windows])
         return dataclasses.replace(
             self,
@@ -323,20 +310,18 @@ class Extent:
         return started
 
     def of_window(self, index: int) -> Extent:
-        """Return the extent for a window, without the `early` task runs that it does not need.
-
-        A window needs the `early` task runs of later windows only.
-        """
+        """Return the extent for a window, without the `early` task runs that it does not need."""
         nothing = (pd.DataFrame(), pd.DataFrame())
+        # A window needs the early task runs of later windows only.
         early = [nothing] * min(index + 1, len(self.early))
         return dataclasses.replace(self, early=[*early, *self.early[index + 1 :]])
 
     def _known(self, run: Run, bounds: Bounds | None) -> Run:
         """Store facts about the full run in `run`, and return `run`.
 
-        Analyses of `run` then return these facts instead of computing them. `bounds` is the result
-        of `message_bounds`. Facts that are not known yet are left out.
+        `bounds` is the result of `message_bounds`. Facts that are not known yet are left out.
         """
+        # Analyses of the run then return these facts instead of computing them.
         if bounds is not None:
             set_result(run, message_bounds, bounds)
         if self.interrupted is not None:
@@ -365,19 +350,13 @@ class Extent:
 
 
 def _of_several(attempts: Sequence[pd.DataFrame]) -> pd.DataFrame:
-    """Return the rows of `attempts` about keys that occur in several windows.
-
-    Rows are sorted by window. The column ``window`` has the index of the window.
-    """
+    """Return the rows about keys that occur in several windows, sorted by ``window``."""
     joined = pd.concat([table.assign(window=index) for index, table in enumerate(attempts)])
     return joined[joined.index.duplicated(keep=False)]
 
 
 def _taken(run: Run, tasks: Array, only: Array, transfers: Array) -> Run:
-    """Return a run with the chosen rows of its tables, and without dependencies.
-
-    The arguments are masks of the rows of ``tasks``, ``scheduler_only`` and ``transfers``.
-    """
+    """Return a run without dependencies and with those rows of its tables that the masks select."""
     tables = {"tasks": tasks, "scheduler_only": only, "transfers": transfers}
     taken = {
         name: getattr(run, name) if rows.all() else getattr(run, name)[rows].reset_index(drop=True)

@@ -69,7 +69,7 @@ class LargeRun:
 
     @cached_property
     def _files(self) -> list[WindowedFile]:
-        """The files of the run. They are scanned when they are first needed."""
+        """The files of the run."""
         files = self.sources
         bar = track(files, "Reading traces", shown=self._progress, total=len(files), unit="file")
         return list(map(WindowedFile.scan, bar))
@@ -105,7 +105,7 @@ class LargeRun:
         return how.combine(self.frame, self._partial_results[request.file_stem], **arguments)
 
     def gather(self, requests: Iterable[Request]) -> None:
-        """Compute the partial results of several tables. All windows are read once."""
+        """Compute the partial results of several tables in one pass over the windows."""
         asked = {
             request.file_stem: request
             for request in requests
@@ -126,7 +126,7 @@ class LargeRun:
 
     @cached_property
     def why_not(self) -> str:
-        """Reason why the run cannot be analysed in time windows. Empty if it can."""
+        """Reason why the run cannot be analysed in time windows, or an empty text if it can."""
         if sum(file.unknown_inputs for file in self._files):
             return "some files do not contain the sizes of inputs, so the graph is needed"
         if self.extent.rows != sum(file.of_workers for file in self._files):
@@ -154,7 +154,7 @@ class LargeRun:
 
     @cached_property
     def extent(self) -> Extent:
-        """Facts about the full run. They are computed from all windows."""
+        """Facts about the full run, computed from all windows."""
         summaries = list(self._of_windows(None, self._unread, "Joining task runs"))
         extent = self._unread.widened(self._frame, summaries)
         if extent.may_be_unfinished(self._frame, summaries):
@@ -175,18 +175,9 @@ class LargeRun:
 def process_window(
     asked: Asked | None, extent: Extent, files: Sequence[WindowedFile], window: Window, index: int
 ) -> Any:
-    """Return a window's partial results for some tables, or its summary if none are requested.
+    """Return a window's partial results for the tables `asked`, or its summary if `asked` is None.
 
-    Parameters
-    ----------
-    asked
-        Names and arguments of the tables, or None for a `WindowSummary`.
-    extent
-        Facts about the full run.
-    files
-        All files of the run, in order.
-    window, index
-        The window and its index.
+    `extent` has facts about the full run. `files` are all of its files, in order.
     """
     run = extent.run_of(read_window(files, window.widened(extent.around)), window, index)
     if asked is None:
@@ -269,10 +260,7 @@ def refuse_too_large(needed: int, why: str = "") -> None:
 
 
 def _named(question: Question) -> str:
-    """Return the name of a question.
-
-    If only some values of `by` can be computed in time windows, these are appended.
-    """
+    """Return the name of a question, and the values of `by` if time windows support only some."""
     by = question.in_parts.by if isinstance(question.in_parts, InParts) else ()
     return f"{question.name} (by {', '.join(by)})" if by else question.name
 
@@ -336,11 +324,8 @@ class ClusterRun(LargeRun):
         return self._client.submit(function, *arguments, key=key, workers=self._workers)
 
     def _results(self, futures: Iterator[Future], total: int, what: str) -> Iterator[Any]:
-        """Yield results in the order of `futures`. `what` is the label of the progress bar.
-
-        At most two tasks per thread are submitted ahead, because finished results occupy memory
-        until they are yielded.
-        """
+        """Yield results in the order of `futures`, with a progress bar labelled `what`."""
+        # Finished results occupy memory until they are yielded, so few tasks are submitted ahead.
         waiting = deque(itertools.islice(futures, 2 * self._threads))
         for _ in track(range(total), what, shown=self._progress, total=total, unit="task"):
             yield waiting.popleft().result()
@@ -404,7 +389,7 @@ def seen_by_workers(client: Client, source: str) -> tuple[list[FileFacts], list[
 
 
 def files_of(source: str) -> list[FileFacts]:
-    """Return the files of a run, as far as this process can see them.
+    """Return the files of a run that this process can see.
 
     Raises
     ------

@@ -36,7 +36,7 @@ class Window(NamedTuple):
     end: float
 
     def has(self, times: Array) -> Array:
-        """Return a mask of times in the window. Unknown times are in the first window."""
+        """Return a mask of times in the window, where unknown times belong to the first window."""
         times = np.where(np.isnan(times), -np.inf, times)
         return (times >= self.begin) & (times < self.end)
 
@@ -143,10 +143,7 @@ def cut_into_windows(files: Sequence[WindowedFile], count: int) -> list[Window]:
 
 
 def read_window(files: Sequence[WindowedFile], window: Window | None) -> Run:
-    """Read the part of a run that overlaps a window, and all small tables.
-
-    If the window is None, only the small tables are read.
-    """
+    """Read the small tables of a run, and the part that overlaps a window unless this is None."""
     databases: list[EventDatabase] = [_WindowDatabase(_WindowFile(file, window)) for file in files]
     return Run.from_reader(TraceReader(databases, progress=False))
 
@@ -198,10 +195,8 @@ class _Workers:
                 self._addresses.setdefault(str(address), address)
 
     def named(self) -> Iterator[Batch]:
-        """Yield batches that name all workers but have no rows.
-
-        If every window begins with these batches, workers get the same ids in all windows.
-        """
+        """Yield batches that name all workers but have no rows."""
+        # If every window begins with these batches, workers get the same ids in all windows.
         none = np.empty(0, dtype=np.int64)
         times = dict.fromkeys(("timestamp", "duration"), NumberColumn(np.empty(0)))
         args: dict[str, Column] = {"worker": DictionaryColumn(none, list(self._addresses.values()))}
@@ -230,14 +225,11 @@ def _items(column: Column | None, rows: int) -> list[Any]:
 
 
 def _spans(batch: Batch) -> tuple[Array, Array]:
-    """Return the start and the end of each event.
-
-    The start of a task run is the start of its function, if known. An unknown start is minus
-    infinity, and an unknown end is infinity.
-    """
+    """Return the start and the end of each event, or minus infinity and infinity if unknown."""
     begins = _times(batch.fields["timestamp"])
     ends = np.fmax(begins, begins + _times(batch.fields["duration"]))
     if batch.name == TASK_RUN.name and "start" in batch.args:
+        # A task run starts when its function starts.
         starts = _times(batch.args["start"])
         begins = np.where(np.isnan(starts), begins, np.fmin(starts, ends))
     return np.nan_to_num(begins, nan=-np.inf), np.nan_to_num(ends, nan=np.inf)

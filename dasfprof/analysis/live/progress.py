@@ -65,7 +65,7 @@ class Progress:
         self._last_end: float | None = None
 
     def append(self, time: float, tasks: Any, finished: Any) -> None:
-        """Add a row. `tasks` and `finished` are its columns of these names."""
+        """Add a row with the recorded columns `tasks` and `finished`."""
         if not isinstance(finished, Mapping):  # Older versions did not record it.
             return
         row = _Row(time, _finished(finished), _unfinished(tasks))
@@ -106,17 +106,15 @@ class Progress:
         return rows
 
     def time_left(self, now: float) -> tuple[float | None, int]:
-        """Estimate the seconds until all tasks of known duration have finished.
+        """Estimate the seconds until all tasks of known duration have finished, or None if unknown.
 
-        The remaining compute time follows from the mean of each function. It is divided by the
-        compute time per second in the last 30 s. Only the current batch of work counts, because
-        earlier batches do not predict its remaining time. The second value is the number of
-        unfinished tasks of functions without a mean.
+        The second value is the number of unfinished tasks of functions without a mean.
         """
         functions = self.functions()
         unknown = sum(row.on_workers + row.waiting for row in functions if not row.mean_seconds)
         if not functions:
             return None, unknown
+        # Only the current batch of work counts. Earlier batches do not predict its remaining time.
         before, seconds = self._window()
         computed = sum(row[2] for row in self._rows[-1].finished.values())
         pace = (computed - sum(row[2] for row in before.values())) / seconds
@@ -137,10 +135,11 @@ class Progress:
     def _window(self) -> tuple[dict[str, tuple[int, int, float]], float]:
         """Return the totals of finished tasks at the start of a window, and the window's seconds.
 
-        Rates are computed over this window. It is the last 30 s. If no task finished in the first
-        part of these 30 s, the window begins when tasks began to finish.
+        Rates are computed over this window, which is at most the last 30 s.
         """
         rows = list(self._rows)
+        # If no task finished in the first part of the 30 s, the window begins when tasks began to
+        # finish.
         begin = next(
             (at for at in range(1, len(rows)) if rows[at].finished != rows[at - 1].finished), 1
         )

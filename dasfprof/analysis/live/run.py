@@ -94,12 +94,13 @@ class RunFiles:
 
     @property
     def name(self) -> str:
-        """The name of the run. If no header contains the name, it is the name of the first file."""
+        """The name of the run, or that of the first file if no header contains it."""
         names = [str(file.header["run"]) for file in self if file.header.get("run")]
         return names[0] if names else next((path.stem for path in self._files), "run")
 
     def read_headers(self) -> None:
-        """Read headers that were incomplete until now. The order of files depends on headers."""
+        """Read headers that were incomplete until now."""
+        # The order of files depends on headers.
         for file in self._files.values():
             file.read_header()
 
@@ -120,11 +121,9 @@ class RunFiles:
                 self._others.add(path)
 
     def ends(self) -> list[FileEnd]:
-        """Return whether and how each file has ended.
-
-        Whether the processes that write the files are alive is only checked at intervals.
-        """
+        """Return whether and how each file has ended."""
         now, files = time.monotonic(), [file for file in self if file.header]
+        # Whether the processes that write the files are alive is only checked at intervals.
         if now - self._checked >= _CHECK_INTERVAL:
             self._checked = now
             self._writers = {file.path: writer_of(file.header) for file in files if not file.closed}
@@ -297,15 +296,13 @@ class LiveRun:
         return sorted(states, key=_by_name)
 
     def _long_tasks(self, functions: Sequence[FunctionProgress], now: float) -> list[LongTask]:
-        """Return the tasks that run unusually long, longest first.
-
-        The worker's record shows what a task does. The scheduler's record shows whether the task is
-        still unfinished.
-        """
+        """Return the tasks that run unusually long, longest first."""
         means = {row.function: row.mean_seconds for row in functions}
         long_tasks = []
         for address, row in self._workers.items():
             tasks = self._tasks[address] if address not in self._left else WorkerTasks()
+            # The worker's record shows what a task does. The scheduler's record shows whether it is
+            # still unfinished.
             for key in set(map(str, row.get("keys") or ())) & tasks.rows.keys():
                 task = tasks.rows[key]
                 seconds, function = now - task["since"], key_split(task["key"])
@@ -364,10 +361,7 @@ class WorkerTasks:
 
 
 def _worker_of(file: FollowedFile) -> Mapping[str, Any]:
-    """Return the description of the worker in the header of its file.
-
-    The result is an empty mapping if the file is not that of a worker.
-    """
+    """Return the worker's description in its file's header, or an empty mapping for other files."""
     worker = file.header.get("worker")
     return worker if isinstance(worker, Mapping) else {}
 

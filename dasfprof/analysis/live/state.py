@@ -92,7 +92,7 @@ class RunState:
 
     @property
     def stands_still(self) -> bool:
-        """Whether a part of the run seems to hang. `TraceAnalyser.diagnose` explains why."""
+        """Whether a part of the run seems to hang."""
         signs = self.quiet_for is not None or bool(self.long_tasks) or self.client_is_gone
         return signs and self.goes_on is not False
 

@@ -69,7 +69,7 @@ class WindowAccount:
         demand: PoolDemand,
         window: tuple[float, float],
     ) -> tuple[WindowAccount, Pool]:
-        """Return the account of a window.
+        """Return the account of a window, and the `Pool` of its idle threads.
 
         Parameters
         ----------
@@ -84,12 +84,6 @@ class WindowAccount:
             The unfinished work of the whole cluster over time.
         window
             Start of the window, and its end (exclusive).
-
-        Returns
-        -------
-        account, pool
-            The account, and the pool: the causes of those idle threads that nothing in their own
-            worker explains.
         """
         pool = pool_of([worker for _, worker in threads], demand)
         idle = np.zeros((len(run.workers), len(ThreadTime)))
@@ -154,7 +148,7 @@ def accounts_of(run: Run, windows: Sequence[WindowAccount]) -> Accounts:
 def _of_cut(rows: pd.DataFrame, count: int) -> Array:
     """Return the same as `_uses`, for task runs that extend over several windows.
 
-    In `rows`, such a task run has one row per window. These rows are summed up.
+    In `rows`, such a task run has one row per window.
     """
     identity = ["group", "key", "run_id", "executing", "end"]
     runs = rows.groupby(identity, sort=False)
@@ -168,13 +162,11 @@ def _of_cut(rows: pd.DataFrame, count: int) -> Array:
 def _uses(
     codes: Array, count: int, used: Array, length: Array, costs: Mapping[str, Array]
 ) -> Array:
-    """Return the thread-seconds of groups of task runs by category.
+    """Return the thread-seconds of groups of task runs, with one row per category of `USES`.
 
-    There is one row per category of `USES`. The last row contains the thread-seconds after
-    functions, which the other rows contain as well. There is one column per group.
-
-    `codes` is the group of each task run (-1 for none). For `used`, see `used_time`. For `length`
-    and `costs`, see `thread_time.uses_of`.
+    The last row contains the thread-seconds after functions, which the other rows contain as well.
+    `codes` is the group of each task run (-1 for none). For the others, see `used_time` and
+    `thread_time.uses_of`.
     """
     groups = Groups(codes, count)
     seconds = thread_time.uses_of(length, costs, *used)
@@ -197,18 +189,10 @@ def _busy(run: Run, uses: Array, worker: Array) -> Array:
 
 
 def seconds_of_groups(run: Run, slots: TaskSlots, used: Array, codes: Array, count: int) -> Array:
-    """Return the busy thread-seconds of groups of task runs by category.
+    """Return busy thread-seconds, with one row per group of slots and one column per category.
 
-    There is one row per group, and one column per category.
-
-    Parameters
-    ----------
-    run, slots
-        A trace and its slots.
-    used
-        See `used_time`.
-    codes, count
-        Group of each slot (-1 for none), and number of groups.
+    `codes` is the group of each slot (-1 for none), and `count` the number of groups. For `used`,
+    see `used_time`.
     """
     there = np.isfinite(slots.times.executing) & np.isfinite(slots.end) & (codes >= 0)
     workers = len(run.workers)
@@ -258,10 +242,7 @@ def worker_causes_of(
 def slot_groups(run: Run, slots: TaskSlots) -> tuple[Array, list[Group]]:
     """Group the slots of task runs by worker, function, step and line.
 
-    Returns
-    -------
-    codes, names
-        Slot ``i`` belongs to ``names[codes[i]]``.
+    Slot ``i`` belongs to ``names[codes[i]]``, where `codes` and `names` are the results.
     """
     tables = run.tasks, run.unseen
     (of_step, steps), (of_line, lines) = step_groups(*tables), line_groups(*tables)
@@ -284,12 +265,7 @@ def knows_tasks(run: Run) -> bool:
 def used_time(slots: TaskSlots, threads: list[tuple[Array, idle_time.IdleThreads]]) -> Array:
     """Return the thread-seconds of each slot before, in and after its function.
 
-    Parameters
-    ----------
-    slots
-        The slots.
-    threads
-        For each worker: the rows of its slots, and its idle threads.
+    `threads` has the rows of each worker's slots, and its idle threads.
     """
     used = np.zeros((3, len(slots.times)))
     times = slots.times
@@ -302,6 +278,6 @@ def used_time(slots: TaskSlots, threads: list[tuple[Array, idle_time.IdleThreads
 
 
 def _grouped(seconds: Array, codes: Array, count: int) -> Array:
-    """Sum up the rows of `seconds` by group. The rows may be in any order."""
+    """Sum up the rows of `seconds` by group."""
     groups = Groups(codes, count)
     return np.stack([groups.sum(column) for column in seconds.T], axis=1)

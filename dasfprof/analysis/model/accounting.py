@@ -33,7 +33,7 @@ from dasfprof.database.columns import Array
 
 @dataclass(frozen=True)
 class IdleCells:
-    """Idle thread-seconds of one worker instance. Its lifetime is divided into cells."""
+    """Idle thread-seconds of one worker instance, whose lifetime is divided into cells."""
 
     #: Row of `Trace.workers`.
     worker: int
@@ -44,12 +44,10 @@ class IdleCells:
     seconds: Array
 
     def between(self, begin: float, end: float) -> Array:
-        """Return the thread-seconds by cause within a time window.
-
-        A cell that extends beyond the window counts in proportion to the part inside.
-        """
+        """Return the thread-seconds by cause within a time window."""
         begins, ends = self.edges[:-1], self.edges[1:]
         inside = np.minimum(ends, end) - np.maximum(begins, begin)
+        # A cell that extends beyond the window counts in proportion to the part inside.
         share = np.nan_to_num(ratio(np.maximum(inside, 0.0), ends - begins))
         return (self.seconds * share[:, None]).sum(axis=0)
 
@@ -62,9 +60,7 @@ WorkerCells: TypeAlias = tuple[idle_time.IdleThreads, Array, dict[ThreadTime, Ar
 def worker_cells(
     worker: idle_time.WorkerCauses, bounds: Array, span: float, count: int
 ) -> WorkerCells:
-    """Return the idle threads of one worker, the edges of cells, and thread-seconds by cause.
-
-    The thread-seconds are cumulative sums, with one value for each edge.
+    """Return a worker's idle threads, the edges of cells, and cumulative seconds by cause at each.
 
     Parameters
     ----------
@@ -73,10 +69,10 @@ def worker_cells(
     bounds
         Times within the life of the worker at which one cell must end and the next must begin.
     span, count
-        Duration of the run in seconds, and approximate maximum number of cells. If there would be
-        more cells, short cells are merged, which does not change the sums.
+        Duration of the run in seconds, and approximate maximum number of cells.
     """
     steps = np.diff(worker.times)
+    # If there would be too many cells, short cells are merged. This does not change the sums.
     times = worker.times[_few(worker.times, np.append(steps > 0, True), span, count)]
     edges = np.unique(np.concatenate([times, bounds[(bounds > times[0]) & (bounds < times[-1])]]))
     spent = {
@@ -92,14 +88,7 @@ def idle_cells(
 ) -> Iterator[IdleCells]:
     """Yield the idle thread-seconds of each worker instance, by cell and cause.
 
-    Parameters
-    ----------
-    lives, workers
-        The worker instances, and the result of `worker_cells` for each.
-    pool
-        The pool: the idle threads whose idleness nothing in their own worker explains.
-    span, count
-        See `worker_cells`.
+    `workers` has the result of `worker_cells` for each instance. For `span` and `count`, see there.
     """
     changes = pool.grid[_few(pool.grid, _changes(pool), span, count)]
     for index, (threads, worker_edges, worker_spent) in enumerate(workers):
@@ -121,19 +110,10 @@ def idle_cells(
 def _pool_until(
     times: Array, threads: idle_time.IdleThreads, until_times: Array, worker_times: Array
 ) -> Array:
-    """Return cumulative thread-seconds of a worker's threads in the pool, for one cause.
+    """Return cumulative thread-seconds of a worker in the pool by one cause, at each of `times`.
 
-    The result has one value for each of `times`.
-
-    Parameters
-    ----------
-    times
-        Times at which to return the seconds.
-    threads
-        The idle threads of the worker.
-    until_times, worker_times
-        Cumulative seconds that this cause explains of a single thread in the pool. `until_times`
-        has the values at `times`, and `worker_times` has those at ``threads.times``.
+    `until_times` and `worker_times` are the cumulative seconds that this cause explains of a single
+    thread in the pool, at `times` and at ``threads.times``.
     """
     passed = np.append(0.0, np.cumsum(threads.idle[:-1] * np.diff(worker_times)))
     index = np.maximum(np.searchsorted(threads.times, times, side="right") - 1, 0)
@@ -141,10 +121,7 @@ def _pool_until(
 
 
 def _changes(pool: idle_time.Pool) -> Array:
-    """Return a mask of those times in ``pool.grid`` at which the causes of idle time change.
-
-    They change if any cause begins to explain a different fraction of the idle time.
-    """
+    """Return a mask of the times in ``pool.grid`` at which the fraction of any cause changes."""
     changed = np.zeros(len(pool.grid), dtype=bool)
     steps = np.diff(pool.grid)
     # Cumulative times are rounded. In short steps, this changes the fraction noticeably.
@@ -156,16 +133,16 @@ def _changes(pool: idle_time.Pool) -> Array:
 
 
 def _few(times: Array, wanted: Array, span: float, count: int) -> Array:
-    """Return the indices of at most `count` of the times in the mask `wanted`.
+    """Return the indices of at most `count` of the sorted times in the mask `wanted`.
 
-    The first and the last time are always included. `times` are sorted. If there are more than
-    `count` wanted times, some of those that are close together are left out.
+    The first and the last time are always included.
     """
     wanted = wanted.copy()
     wanted[:1] = wanted[-1:] = True
     indices = np.flatnonzero(wanted)
     if len(indices) <= count:
         return indices
+    # Of times that are close together, only some are kept.
     width = 3 * span / count
     candidates = times[indices]
     long = np.diff(candidates) >= width
@@ -191,7 +168,8 @@ class Part:
 
 @once_per_trace
 def part_of(run: Run) -> Part:
-    """Return the time window that a trace covers. A full run is a single window."""
+    """Return the time window that a trace covers."""
+    # A full run is a single window.
     return Part(run)
 
 
@@ -220,27 +198,20 @@ def make_accounts(run: Run) -> Accounts:
 def busy_seconds(run: RunWithUnfinished, codes: Array, count: int) -> Array:
     """Return the busy thread-seconds of groups of task slots by category.
 
-    Parameters
-    ----------
-    run
-        The run.
-    codes, count
-        Group of each slot (-1 for none), and number of groups.
+    `codes` is the group of each slot (-1 for none), and `count` the number of groups.
     """
     return seconds_of_groups(run, run.slots, thread_seconds(run).used, codes, count)
 
 
 def accounts_within(run: Run, begin: float, end: float) -> Accounts:
-    """Return the accounts of a time window of the run.
-
-    All task runs must lie in the window, because the busy thread-seconds are those of the full run.
-    """
+    """Return the accounts of a time window of the run, in which all task runs must lie."""
     seconds = thread_seconds(run.with_unfinished)
     accounts = seconds.accounts
     lives = accounts.lives.within(begin, end)
     indices = np.searchsorted(accounts.lives.ids, lives.ids)
     idle = [seconds.cells[index].between(begin, end) for index in indices.tolist()]
     of_lives = by_class(run, np.reshape(idle, (-1, len(ThreadTime))))
+    # The busy thread-seconds are those of the full run.
     of_lives[:, :USES] = accounts.of_lives[indices, :USES]
     return replace(accounts, lives=lives, of_lives=of_lives)
 
@@ -288,10 +259,7 @@ def account_window(run: Run) -> WindowAccount:
 
 
 def by_class(run: Run, seconds: Array) -> Array:
-    """Return idle thread-seconds by category, limited to causes that the trace can show.
-
-    See `with_known_causes`.
-    """
+    """Return idle thread-seconds by category, limited to causes that the trace can show."""
     return with_known_causes(seconds, knows_tasks(run))
 
 
@@ -346,24 +314,16 @@ def hours_of_run(run: Run) -> dict[str, Hours]:
 def _hours(seconds: Array, threads: Array) -> Hours:
     """Return the worker-hours and thread-hours of all worker instances together.
 
-    `seconds` and `threads` have the thread-seconds and the number of threads of each instance. NaN
-    counts as 0 seconds.
+    `seconds` and `threads` have the thread-seconds and the number of threads of each instance.
     """
     known = np.nan_to_num(seconds)
     return Hours(float(ratio(known, threads).sum() / HOUR), float(known.sum() / HOUR))
 
 
 def hours_of_groups(run: Run, codes: Array, names: list[str]) -> dict[str, Hours]:
-    """Return the hours of groups of task runs, and the hours of threads without a task.
+    """Return the hours of groups of task runs, and of `OTHERS`, `WAITING` and `IDLE`, by name.
 
-    The keys are the names of the groups, `OTHERS`, `WAITING` and `IDLE`.
-
-    Parameters
-    ----------
-    run
-        The run.
-    codes, names
-        Group of each slot of `Run.with_unfinished`, and names of the groups.
+    `codes` is the group of each slot of `Run.with_unfinished`, as an index in `names`.
     """
     all_runs, accounts = run.with_unfinished, make_accounts(run)
     lives, workers = accounts.lives, len(run.workers)
@@ -376,12 +336,10 @@ def hours_of_groups(run: Run, codes: Array, names: list[str]) -> dict[str, Hours
 
 
 def price_of_findings(run: Run, findings: pd.DataFrame, price: Price | None) -> pd.DataFrame:
-    """Return the worker-hours of each finding's potential savings and, given a price, their cost.
-
-    Each second that could be saved counts as much as the mean second of the run.
-    """
+    """Return the worker-hours of each finding's potential savings, and their cost at a `price`."""
     total, seconds = hours_of_run(run)["total"], findings["Seconds at stake (s)"].to_numpy()
     wall = run.wall
+    # Each second that could be saved counts as much as the mean second of the run.
     share = seconds / wall if wall > 0 else np.full(len(seconds), np.nan)
     table = pd.DataFrame({"Worker Hours": share * total.workers})
     return table if price is None else table.assign(Cost=share * total.price(price))

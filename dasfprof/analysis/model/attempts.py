@@ -114,18 +114,16 @@ def find_attempts(run: Run) -> pd.DataFrame:
 
 @once_per_trace
 def earlier_attempts(run: Run) -> pd.DataFrame:
-    """Return the table of `at_keys` for the time before the trace's time window.
-
-    A full run has no earlier attempts, so the table is empty.
-    """
+    """Return the table of `at_keys` for the time before the trace's time window."""
+    # A full run has no earlier attempts.
     return pd.DataFrame({"attempts": [], "follows": []}, index=np.empty(0, dtype=np.uint64))
 
 
 def at_keys(run: Run) -> pd.DataFrame:
     """Return one row per attempted key, indexed by the hash of the key.
 
-    ``attempts`` is the number of attempts at the key. ``follows`` is the reason that a further
-    attempt at the key would have (see ``again`` in `find_attempts`).
+    ``attempts`` is the number of attempts. ``follows`` is the reason that a further attempt would
+    have (see ``again`` in `find_attempts`).
     """
     attempts = find_attempts(run)
     last = attempts[~attempts["key_id"].duplicated(keep="last")]
@@ -138,8 +136,7 @@ def at_keys(run: Run) -> pd.DataFrame:
 def _recorded(run: RunWithUnfinished, origins: dict[str, Array], ended: int) -> dict[str, Array]:
     """Return the task runs in workers' files, or in the scheduler's file if no worker has a file.
 
-    The first `ended` rows are task runs that have ended. The others are unfinished. `origins` has
-    the codes of the step and of the client of each row.
+    Rows from `ended` onwards are unfinished. `origins` has the codes of each row's step and client.
     """
     tasks = run.tasks
     executing, start = tasks["executing"].to_numpy(), tasks["start"].to_numpy()
@@ -172,9 +169,7 @@ def _recorded(run: RunWithUnfinished, origins: dict[str, Array], ended: int) -> 
 def _unrecorded(run: RunWithUnfinished, origins: dict[str, Array], lost: Array) -> dict[str, Array]:
     """Return the attempts that only the scheduler recorded.
 
-    These are task runs whose end the scheduler recorded, tasks of workers that left, tasks that
-    clients cancelled, and tasks that were on workers when recording ended. For `origins`, see
-    `_recorded`. `lost` is a mask of the worker instances that left unexpectedly.
+    For `origins`, see `_recorded`. `lost` is a mask of the worker instances that left unexpectedly.
     """
     rows = run.scheduler_only
     worker = rows["worker_id"].to_numpy()
@@ -269,10 +264,7 @@ NONE: Steps = (np.empty(0), np.empty(0, dtype=np.int64))
 
 @once_per_trace
 def live_at_counts(run: Run) -> Array:
-    """Return how many recorded task runs were unfinished whenever the scheduler counted its tasks.
-
-    There is one value for each time at which the scheduler counted its unfinished tasks.
-    """
+    """Return the number of unfinished task runs at each time the scheduler counted its tasks."""
     at = _counted(run)
     if not len(at):
         return np.empty(0, dtype=np.int64)
@@ -289,14 +281,8 @@ def live_at_counts(run: Run) -> Array:
 def unlisted_tasks(run: RunWithUnfinished) -> Steps:
     """Return how many of the scheduler's unfinished tasks have no recorded task run, over time.
 
-    Returns
-    -------
-    times, counts
-        Times at which the number changes, and the number from each time onwards. The scheduler
-        counted its unfinished tasks at certain times. At such a time, the number is this count
-        minus the number of unfinished task runs that were recorded. Between two such times, it is
-        the smaller of the numbers at both. If the second one is higher, the number rises when the
-        last graph before the second count arrives.
+    The first array has the times at which this number changes. The second one has the number from
+    each of these times onwards.
     """
     states = run.scheduler_states
     if not len(states):
@@ -306,6 +292,7 @@ def unlisted_tasks(run: RunWithUnfinished) -> Steps:
     more = np.maximum(more - live_at_counts(run), 0)
     if not more.any():
         return NONE
+    # Between two counts, the number is the smaller of those at both.
     gone = states["occasion"].iloc[-1] == "client-left"
     held = np.minimum(more, np.append(more[1:], 0 if gone else more[-1]))
     # If a count is higher than the one before, the new tasks came with the last graph before it.
@@ -323,10 +310,8 @@ def _counted(run: Run) -> Array:
 
 
 def _unsent(run: Run) -> Steps:
-    """Return `unlisted_tasks` for a scheduler's file of an earlier version, which has no counts.
-
-    Such a file contains the tasks that were not assigned when recording ended.
-    """
+    """Return `unlisted_tasks` for a scheduler's file of an earlier version, which has no counts."""
+    # Such a file contains the tasks that were not assigned when recording ended.
     unsent = run.unsent
     if not len(unsent):
         return NONE
@@ -353,14 +338,8 @@ class UnsentTask(NamedTuple):
 def unsent_tasks(run: Run, sent: set[str] | None = None) -> list[UnsentTask]:
     """Return the tasks that were unfinished when recording ended, and that have no task run.
 
-    Tasks whose keys were not recorded are left out.
-
-    Parameters
-    ----------
-    run
-        The run.
-    sent
-        The union of `sent_tasks` over all time windows, or None if `run` is the full run.
+    Tasks whose keys were not recorded are left out. `sent` is the union of `sent_tasks` over all
+    time windows, or None if `run` is the full run.
     """
     sent = sent_tasks(run) if sent is None else sent
     return [task for task in _named_tasks(run) if task.key not in sent]

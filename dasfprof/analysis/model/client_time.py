@@ -73,15 +73,13 @@ class FirstTask:
 
 @once_per_trace
 def find_first_task(run: Run) -> FirstTask | None:
-    """Return the time before the first task.
-
-    The result is None if there is no task, or if recording began after the first task.
-    """
+    """Return the time before the first task, or None if it was not recorded."""
     times, executing = run.graphs["time"].to_numpy(dtype=float), run.slots.times.executing
     if not np.isfinite(times).any() or not len(executing):
         return None
     graph = row_of(run.graphs, int(np.nanargmin(times)))
     known, executing = float(graph["time"]), run.begin + executing
+    # Recording began after the first task.
     if not executing.min() >= known - _BEFORE:
         return None
     joined = run.workers["joined"].to_numpy(dtype=float)
@@ -99,12 +97,8 @@ def find_first_task(run: Run) -> FirstTask | None:
 def _of_the_client(run: Run, graph: dict[Any, Any], stages: dict[Stage, float]) -> float:
     """Add to `stages` the durations of the stages before the scheduler knew a graph.
 
-    `graph` is a row of `Trace.graphs`.
-
-    Returns
-    -------
-    float
-        Time at which recording started, by the scheduler's clock, or NaN if unknown.
+    `graph` is a row of `Trace.graphs`. The result is the time at which recording started, by the
+    scheduler's clock, or NaN if unknown.
     """
     known, received = float(graph["time"]), _taken_up(run, graph)
     stages[Stage.SCHEDULER] = known - received
@@ -207,13 +201,13 @@ def find_calls(run: Run) -> pd.DataFrame:
 def single_calls(run: Run) -> pd.DataFrame:
     """Return the rows of `find_calls` that request many small results one at a time.
 
-    ``in_vain`` is the time that a single call for all results would have saved. It is the time of
-    receiving, minus the time to deserialize the results and the mean time to receive one call's
-    results. Rows are sorted by ``in_vain`` in descending order.
+    ``in_vain`` is the time that a single call for all results would have saved. The rows with most
+    of it come first.
     """
     calls = find_calls(run)
     few = (calls["keys"] <= 1.5 * calls["calls"]) & (calls["received"] < LARGE * calls["keys"])
     calls = calls[(few & (calls["calls"] >= _MANY) & (calls["receiving"] > 0)).to_numpy()]
+    # A single call deserializes all results, and takes as long to receive as the mean call.
     necessary = calls["deserialising"] + calls["receiving"] / calls["calls"]
     calls = calls.assign(in_vain=(calls["receiving"] - necessary).clip(lower=0))
     return calls.sort_values("in_vain", ascending=False, kind="stable", ignore_index=True)
@@ -222,20 +216,21 @@ def single_calls(run: Run) -> pd.DataFrame:
 def meanwhile(run: Run, begins: Array, ends: Array) -> dict[ClientTime, float]:
     """Return the client's seconds by category in sorted, disjoint ranges of Unix seconds.
 
-    Within a call, the client first prepares, then waits, then receives. A row of
-    `Trace.client_calls` may sum up several calls. If it is only partly inside a time range, it is
-    unknown which of its calls were inside. The result is empty if such rows cover too much time.
+    The result is empty if too much of this time is unknown.
     """
     table = run.client_calls
     main = table[(table["main"] == 1).to_numpy() & (table["call"].astype(object) != RECORDING)]
     start, stop = (main[name].to_numpy(dtype=float) for name in ("time", "stop"))
     within = _within(start, stop, begins, ends)
+    # A row may sum up several calls. If it is only partly inside a range, it is unknown which of
+    # its calls were inside.
     alone, inside = main["calls"].to_numpy() <= 1, within >= _INSIDE * (stop - start)
     if within[~alone & ~inside].sum() > _UNKNOWN * (ends - begins).sum():
         return {}
     seconds, waiting, receiving = (
         main[name].to_numpy(dtype=float) for name in ("seconds", "waiting", "receiving")
     )
+    # Within a call, the client first prepares, then waits, then receives.
     came = np.where(alone, start + seconds, stop) - receiving
     waited = came - waiting
     scaled = main.assign(
@@ -247,10 +242,7 @@ def meanwhile(run: Run, begins: Array, ends: Array) -> dict[ClientTime, float]:
 
 
 def _within(start: Array, stop: Array, begins: Array, ends: Array) -> Array:
-    """Return the seconds of each range `start` to `stop` that lie within other ranges.
-
-    The other ranges (`begins` to `ends`) are sorted and disjoint.
-    """
+    """Return the seconds of each range `start` to `stop` inside sorted, disjoint ranges."""
     first, last = np.fmax(start, -np.inf), np.fmax(np.where(np.isnan(stop), np.inf, stop), start)
     return overlap(first, last, begins, ends)
 
@@ -317,9 +309,10 @@ def find_carried(run: Run) -> pd.DataFrame:
 
 
 def graph_costs(run: Run) -> tuple[float, float]:
-    """Return the median time in which the scheduler prepared a graph, and the mean bytes of graphs.
+    """Return the median seconds of preparing a graph in the scheduler, and the mean size of graphs.
 
-    Both are NaN if unknown. The bytes do not include large values that are embedded in graphs.
+    Both are NaN if unknown. The size (bytes) does not include large values that are embedded in
+    graphs.
     """
     seconds = [graph["time"] - _taken_up(run, graph) for graph in run.graphs.to_dict("records")]
     sent, values = run.graphs_sent["size"], float(find_sent(run)["total"].sum())
@@ -329,8 +322,7 @@ def graph_costs(run: Run) -> tuple[float, float]:
 def seconds_of_carrying(run: Run, handling: float, handled: int) -> float:
     """Return the seconds by which embedded values prolonged the handling of tasks.
 
-    `handling` is the seconds of handling tasks, with and without embedded values, and `handled` is
-    the number of these tasks.
+    Handling `handled` tasks, with and without such values, took `handling` seconds.
     """
     carried, tasks = find_carried(run), len(run.tasks)
     each = np.fmax(carried["size"] / _SLOWEST, _TIMES * carried["seconds"])

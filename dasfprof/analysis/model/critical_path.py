@@ -126,8 +126,8 @@ def _lost_before(run: Run, asked: Array) -> dict[str, Array]:
     """Return, for each task run, when an earlier attempt or result of its key was lost.
 
     The result has the ``arrival`` and the assignment (``first_sent``) of the last attempt that was
-    lost, and the time at which its worker left (``lost``). If nothing was lost, or if a client
-    requested the key again, all three are the arrival of the task run itself.
+    lost, and the time at which its worker left (``lost``). If nothing was lost, all three are the
+    arrival of the task run itself.
     """
     slots, only = run.slots, run.scheduler_only
     arrival = slots.times.arrival.copy()
@@ -147,6 +147,7 @@ def _lost_before(run: Run, asked: Array) -> dict[str, Array]:
     key, until, came, sent = (np.concatenate(pair) for pair in parts)
     again = _next_of_key(key, until, keys, slots.sent)
     for index, row in enumerate(again.tolist()):
+        # If a client requested the key again, the task run does not replace the lost one.
         if row >= 0 and not asked[row] and sent[index] < slots.sent[row]:
             arrival[row] = min(arrival[row], came[index])
             first_sent[row] = min(first_sent[row], sent[index])
@@ -155,10 +156,9 @@ def _lost_before(run: Run, asked: Array) -> dict[str, Array]:
 
 
 def _next_of_key(key: Array, time: Array, keys: Array, times: Array) -> Array:
-    """Return, for each pair of `key` and `time`, the next row with this key, or -1.
+    """Return, for each `key` and `time`, the first row with this key at or after this time, or -1.
 
-    This is the row with the earliest time at or after `time`. Row ``i`` has the key ``keys[i]`` and
-    the time ``times[i]``.
+    Row ``i`` has the key ``keys[i]`` and the time ``times[i]``.
     """
     wanted, there = (
         pd.DataFrame({"key": of, "time": at, "row": np.arange(len(of))})
@@ -181,12 +181,12 @@ def path_seconds(run: Run) -> float:
 def running_on_path(run: Run) -> RunningSeconds:
     """Return the seconds of functions by activity of their threads, one row per path segment.
 
-    If a segment covers only a part of a function's time, the values are reduced in proportion.
     Values are NaN if no function ran in the segment, or if they are unknown.
     """
     segments = path_segments(run)
     rows, duration = segments.rows, run.tasks["duration"].to_numpy(dtype=float)
     known = np.flatnonzero((segments.kind == SegmentKind.COMPUTE) & (rows < len(duration)))
+    # A segment may cover only a part of a function's time.
     share = ratio(segments.length[known], duration[rows[known]])
     parts = np.full((4, len(rows)), np.nan)
     parts[:, known] = running_seconds(run.tasks).scaled(rows[known], share)

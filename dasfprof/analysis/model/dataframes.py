@@ -29,16 +29,14 @@ class Frames:
     is_known: Array
 
     def inputs(self, rows: Array) -> Array | None:
-        """Return the task runs whose dataframes the task runs in `rows` use.
-
-        If an input is not a dataframe, such as a part of a shuffle, the dataframes from which it
-        was made count instead. The result is None if some inputs are unknown.
-        """
+        """Return the task runs whose dataframes the task runs `rows` use, or None if unknown."""
         front, inputs = rows, [np.zeros(0, dtype=np.int64)]
         while len(front):
             uses = np.isin(self.takers, front)
             if not self.is_known[front].all() or len(np.unique(self.takers[uses])) < len(front):
                 return None
+            # If an input is not a dataframe, such as a part of a shuffle, the dataframes from which
+            # it was made count instead.
             before = np.unique(self.givers[uses])
             is_frame = np.isfinite(self.rows[before])
             inputs.append(before[is_frame])
@@ -48,10 +46,7 @@ class Frames:
 
 @once_per_trace
 def frames_of(run: Run) -> Frames:
-    """Return the dataframes of a run.
-
-    If a key has several task runs, the last successful one counts.
-    """
+    """Return the dataframes of a run."""
     tasks, (lengths, items) = run.tasks, run.task_dependencies
     count = len(tasks)
     rows, columns = np.full(count, np.nan), np.full(count, np.nan)
@@ -63,6 +58,7 @@ def frames_of(run: Run) -> Frames:
     is_named = np.append(np.array(named, dtype=bool), False)[kinds.codes.to_numpy()]
     succeeded = (tasks["state"] == "memory").to_numpy(dtype=bool)
     last = np.full(len(run.keys), -1, dtype=np.int64)
+    # If a key has several task runs, the last successful one counts.
     last[tasks["key_id"].to_numpy()[succeeded]] = np.flatnonzero(succeeded)
     shapes = tasks["shape"].to_numpy(dtype=object)
     for row in np.intersect1d(np.flatnonzero(is_named & succeeded), last).tolist():

@@ -63,7 +63,7 @@ _FED = (
 
 @dataclass(frozen=True)
 class Trends:
-    """Trends of the attempts of each function over time. Arrays are indexed by `functions`."""
+    """Trends of the attempts of each function over time, in arrays indexed by `functions`."""
 
     functions: Array
     #: Number of successful attempts. The other fields are computed from these.
@@ -125,16 +125,10 @@ def find_trends(rows: pd.DataFrame) -> Trends:
 
 
 def _count_trend(groups: Groups, start: Array) -> tuple[Array, Array]:
-    """Return the trend of the rate at which attempts of each function start.
+    """Return the rank correlation of each function's rate of starts with time, and its change.
 
-    The time from the first to the last start of a function is divided into equal steps.
-
-    Returns
-    -------
-    correlation, change
-        The rank correlation of the number of starts with the index of the step, and a ratio: the
-        mean number of starts per step in the last third, divided by that in the first third. Both
-        are NaN if there are too few attempts.
+    The change is the mean rate in the last third of the time divided by that in the first third.
+    Both are NaN if there are too few attempts.
     """
     codes, sizes = groups.codes, groups.sizes
     first, last = groups.min(start), groups.max(start)
@@ -173,7 +167,7 @@ def _last_by_first(table: Array) -> Array:
 def _verdicts(
     falls: Array, count: Array, rises: dict[str, Array], change: dict[str, Array], sizes: Array
 ) -> Array:
-    """Return the verdict of each function. The first condition that applies decides.
+    """Return the verdict of each function.
 
     The arguments are fields of `Trends`: ``count_falls``, ``count_change``, ``rises``, ``change``
     and ``attempts``.
@@ -181,6 +175,7 @@ def _verdicts(
     run, elapsed, with_cpu = rises["run"], rises["elapsed"], ~np.isnan(change["cpu"])
     longer = (change["run"] >= LAST_BY_FIRST) | (change["elapsed"] >= LAST_BY_FIRST)
     as_many = count > 1 / LAST_BY_FIRST
+    # The first condition that applies decides.
     cases = [
         (sizes < FEWEST, _FEW),
         ((run | elapsed) & rises["input_size"], _INPUTS),

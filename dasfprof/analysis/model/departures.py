@@ -23,12 +23,7 @@ _FAR, _PART_OF_AGE = 0.5, 0.5
 
 @once_per_trace
 def departures_of(run: Run) -> dict[int, Departure]:
-    """Return how worker instances with tasks were lost, by row of `Trace.workers`.
-
-    If several workers were lost at the same age, and no other reason is certain, the reason is
-    `Why.AGE`. Age is not the reason if some worker became older, or if the same tasks were running
-    in more than half of the losses.
-    """
+    """Return how worker instances with tasks were lost, by row of `Trace.workers`."""
     attempts = find_attempts(run)
     attempts = attempts[(attempts["category"] == WORKER_LOST).to_numpy(dtype=bool)]
     departures = {life: departure(run, life) for life in np.unique(attempts["life"]).tolist()}
@@ -48,6 +43,7 @@ def departures_of(run: Run) -> dict[int, Departure]:
             and np.isfinite(ages[life])
         )
 
+    # Several workers that were lost at the same age probably have a maximum lifetime.
     lives = [life for life, ended in departures.items() if may_be(life, ended)]
     lives.sort(key=lambda life: ages[life])
     spread = max(_AGE_SECONDS, _AGE_FRACTION * ages[lives].max()) if lives else 0.0
@@ -59,6 +55,8 @@ def departures_of(run: Run) -> dict[int, Departure]:
     keys = lost["key_id"][lost["life"].isin(same).to_numpy(dtype=bool)]
     again = lost["life"][keys.index[keys.duplicated(keep=False)]].nunique()
     last = np.where(np.isnan(left), workers["last_seen"].to_numpy(dtype=float), left) - started
+    # Age is not the reason if some worker became older, or if the same tasks were running in more
+    # than half of the losses.
     if (
         len(same) < max(_SAME_AGE, len(lives) / 2)
         or np.ptp(left[same]) <= 2 * spread
@@ -72,5 +70,5 @@ def departures_of(run: Run) -> dict[int, Departure]:
 
 
 def departure_of(run: Run, life: int) -> Departure:
-    """Return how one worker instance ended. See `departures_of`."""
+    """Return how one worker instance ended."""
     return departures_of(run).get(life) or departure(run, life)

@@ -47,18 +47,7 @@ class GpuDevice:
 
 
 class GpuSamples:
-    """The GPU samples of a trace's workers.
-
-    On each host, one worker samples all devices. If the trace contains the UUID of a worker's
-    device, the samples of this device are used for the worker. Otherwise, the values in the
-    worker's own resource samples are used. In DASF's files, these values may be in samples of the
-    host that belong to no worker.
-
-    Parameters
-    ----------
-    run
-        The run.
-    """
+    """The GPU samples of a trace's workers."""
 
     def __init__(self, run: Run) -> None:
         self._workers = workers = run.named
@@ -87,15 +76,16 @@ class GpuSamples:
     def of_worker(self, number: int) -> pd.DataFrame:
         """Return the samples of a worker's GPU, sorted by time.
 
-        Returns
-        -------
-        DataFrame
-            ``time, gpu_index, gpu_utilization`` (percent), ``gpu_memory_used`` (bytes).
+        The columns are ``time, gpu_index, gpu_utilization`` (percent) and ``gpu_memory_used``
+        (bytes).
         """
+        # One worker samples all devices of its host, so the samples of this worker's device may be
+        # another worker's.
         if number in self._devices:
             return self._of_device.get(self._devices[number], self._none)
         samples = self._of_worker.get(number)
         if samples is None:
+            # In DASF's files, samples of the host may belong to no worker.
             samples = self._of_host(number)
         index = samples["gpu_index"]
         return samples if index.isna().all() else samples[index == index.min()]
@@ -109,10 +99,7 @@ class GpuSamples:
         return pd.arrays.IntegerArray(np.where(missing, 0, indices).astype(np.int64), missing)
 
     def devices(self) -> list[GpuDevice]:
-        """Return the devices that workers use or that were sampled.
-
-        They are sorted by host and NVML index.
-        """
+        """Return the devices that workers use or that were sampled, by host and NVML index."""
         owners: dict[tuple[str, Any], list[int]] = {}
         for number in np.flatnonzero(self._kinds == "worker").tolist():
             if number in self._devices:
@@ -148,11 +135,8 @@ class GpuSamples:
     ) -> dict[str, tuple[Array, Array]]:
         """Integrate the samples of each task run's GPU over the time of the task run.
 
-        Returns
-        -------
-        dict
-            For ``gpu_utilization`` and ``gpu_memory_used``: the integral (value times seconds) of
-            each task run, and the seconds that samples cover. See `SampledIntervals`.
+        For ``gpu_utilization`` and ``gpu_memory_used``, the result has each task run's integral
+        (value times seconds), and the seconds that samples cover.
         """
         if not self._sampled:
             nothing = repeated(0.0, len(tasks))
@@ -234,14 +218,11 @@ _MOVES = {
 def gpu_utilisation(
     run: Run, workers: NamedWorkers, interval: float | None = None
 ) -> tuple[list[GpuDevice], pd.DataFrame]:
-    """Return the utilization of each GPU, in time windows of equal length or for the full run.
+    """Return the devices by host and index, and a table of figures per device and time window.
 
-    Returns
-    -------
-    devices, utilisation
-        The devices by host and index, and a table with one row per device and window: ``device``
-        (index in the list), ``begin`` (seconds since the start of the run), and figures with the
-        column names of `per_gpu_utilisation`. Figures of windows that lack samples are NaN.
+    Windows have the length `interval`, or that of the full run. In the table, ``device`` is an
+    index in the list, and ``begin`` is in seconds since the start of the run. The other columns are
+    those of `per_gpu_utilisation`, with NaN if there are no samples.
     """
     devices = gpu_samples(run).devices() if run.begin < run.end else []
     edges = np.array([run.begin, run.end])
@@ -269,10 +250,9 @@ def gpu_utilisation(
 
 
 def _moved(samples: pd.DataFrame, edges: Array) -> dict[str, Array]:
-    """Return the GB of results that dask-cuda moved between GPU, host and disk, by time window.
+    """Return the GB of results that dask-cuda moved per time window, and the seconds this took.
 
-    The result also contains the seconds that this took. The samples must be sorted by time. If
-    there are none, all values are NaN.
+    The samples must be sorted by time. If there are none, all values are NaN.
     """
     names = [f"{way}{what}" for way in _MOVES for what in ("_size", "")]
     sums = {name: np.full(len(edges) - 1, np.nan if samples.empty else 0.0) for name in names}
@@ -290,12 +270,11 @@ def _integrate(
 ) -> dict[str, Array]:
     """Return figures about a device, by column name, for each time window between two of `edges`.
 
-    `running` contains the starts and ends of time ranges in which the device's workers ran tasks.
-    Time is cut at every sample, window edge, and start or end of these ranges. Between two cuts,
-    all quantities are constant.
+    `running` has the starts and ends of time ranges in which the device's workers ran tasks.
     """
     times = samples["time"].to_numpy(dtype=float)
     ends = held_until(times)
+    # Between two cuts, all quantities are constant.
     cuts = np.unique(np.concatenate([edges, times, ends, *running]))
     cuts = cuts[(cuts >= edges[0]) & (cuts <= edges[-1])]
     begins, seconds = cuts[:-1], np.diff(cuts)

@@ -25,7 +25,7 @@ _LACKING = ("damaged-file", "dropped-facts", "segment-missing")
 
 
 class HeldResults(NamedTuple):
-    """Results in memory or spilled. A result has one row for each worker that held it."""
+    """Results in memory or spilled, with one row for each worker that held a result."""
 
     #: Row of `Trace.tasks` that made the result, and row of `Trace.workers` that held it.
     run: Array
@@ -76,13 +76,10 @@ def held_at(run: Run, time: float) -> HeldResults:
 
 @once_per_trace
 def release_times(run: Run) -> Array:
-    """Return the time at which the scheduler released the result of each of `Trace.tasks`.
+    """Return when the scheduler released the result of each of `Trace.tasks`.
 
-    Returns
-    -------
-    array
-        Seconds since the start of the run: infinity if the result was not released before recording
-        ended, minus infinity if the scheduler never had the result, and NaN if unknown.
+    The time is in seconds since the start of the run. It is infinity if the result was not released
+    before recording ended, minus infinity if the scheduler never had it, and NaN if unknown.
     """
     tasks = run.tasks
     released = np.full(len(tasks), np.nan)
@@ -167,11 +164,8 @@ class _Dependents:
         self._known = np.append(times.known[ran], known)
 
     def waiting(self, time: float) -> Array:
-        """Return the start time of each key's attempt that was waiting at `time`, or NaN.
-
-        An attempt is waiting from its arrival at the scheduler until it starts, so this start time
-        is later than `time`.
-        """
+        """Return the start time of each key's attempt that was waiting at `time`, or NaN."""
+        # An attempt is waiting from its arrival at the scheduler until it starts.
         return self._latest((self._arrival <= time) & (self._begin > time), self._begin)
 
     def running(self, time: float) -> Array:
@@ -179,9 +173,9 @@ class _Dependents:
         return self._latest((self._begin <= time) & (self._end > time), self._begin)
 
     def known_by(self, time: float) -> Array:
-        """Return when the scheduler learned that the last attempt at each key had ended.
+        """Return when the scheduler learned that the last attempt at each key had ended by `time`.
 
-        Only attempts that ended by `time` count. The result is minus infinity if there is none.
+        The result is minus infinity if there is none.
         """
         return np.nan_to_num(self._latest(self._end <= time, self._known), nan=-np.inf)
 
@@ -200,7 +194,7 @@ _IsHeld = Callable[[Array, Array, Array], Array]
 def _not_dropped(run: Run, time: float, of_key: Array) -> _IsHeld:
     """Return a function that checks which copies of results had not been dropped by `time`.
 
-    The function returns a mask (see `_IsHeld`). For `of_key`, see `_reasons`.
+    For `of_key`, see `_reasons`.
     """
     table, count = run.copies_dropped, len(run.workers)
     at = run.since_begin(table["time"])
@@ -221,8 +215,8 @@ def _copies(
 ) -> tuple[Array, Array]:
     """Return the copies of results that workers had received, without duplicates.
 
-    The first array has the index in `rows` of the task run that made each copied result. The second
-    one has the worker instance that held the copy. For `rows` and `of_key`, see `_reasons`.
+    They are the index in `rows` of the task run that made each result, and the worker instance that
+    held the copy. For `rows` and `of_key`, see `_reasons`.
     """
     lengths, ids = run.transfer_keys
     moved, life = run.transfers, run.transfers["worker_id"].to_numpy()
@@ -267,10 +261,7 @@ class ResultsOverTime:
 
 
 def results_over_time(run: Run, points: int = 1000) -> ResultsOverTime | None:
-    """Return the results that were held at about `points` times, or None if unknown.
-
-    A result is held from the end of its task until the scheduler releases it or the worker leaves.
-    """
+    """Return the results that were held at about `points` times, or None if unknown."""
     rows, size, begin, stop = _lives_of_results(run)
     if not len(rows):
         return None
@@ -293,7 +284,7 @@ def results_over_time(run: Run, points: int = 1000) -> ResultsOverTime | None:
 
 
 def results_at(run: Run, times: Array) -> dict[str, Array]:
-    """Return the bytes of results that were held at sorted times, by function."""
+    """Return, by function, the bytes of results held at each of `times`, which must be sorted."""
     rows, size, begin, stop = _lives_of_results(run)
     codes = run.tasks["function"].cat.codes.to_numpy()[rows]
     names = run.tasks["function"].cat.categories
@@ -307,14 +298,15 @@ def results_at(run: Run, times: Array) -> dict[str, Array]:
 
 
 def _lives_of_results(run: Run) -> tuple[Array, Array, Array, Array]:
-    """Return four arrays about task runs with results.
+    """Return the rows of task runs with results, the bytes of these, and when they were held.
 
-    They are rows of `Trace.tasks`, the bytes of the results, and when the results began and ceased
-    to be held.
+    The last two arrays are the times at which each result began and ceased to be held.
     """
     tasks = run.tasks
     size = tasks["size"].to_numpy(dtype=float)
     begin, life = run.times.done, tasks["worker_id"].to_numpy()
+    # A result is held from the end of its task until the scheduler releases it or the worker
+    # leaves.
     stop = np.minimum(release_times(run), ends_of_lives(run)[life])
     rows = np.flatnonzero((size > 0) & (stop > begin) & (begin <= max(run.wall, 0.0)))
     return rows, size[rows], begin[rows], stop[rows]

@@ -55,13 +55,13 @@ class IdleThreads:
     def used(self, times: Array) -> Array:
         """Return the cumulative thread-seconds of an always occupied slot at each of `times`.
 
-        Only the difference between two values has a meaning: it is what a slot used between these
-        times. While more slots are occupied than the worker has threads, a slot uses only a
-        fraction of a thread.
+        Only the difference between two values has a meaning.
         """
         times = np.clip(times, self.begin, self.end)
         if self.share is None:
             return times
+        # While more slots are occupied than the worker has threads, a slot uses only a fraction of
+        # a thread.
         passed = np.append(0.0, np.cumsum(self.share * np.diff(self.used_times)))
         return np.interp(times, self.used_times, passed)
 
@@ -138,10 +138,7 @@ def worker_causes(
 
 
 def idle_threads(explained: WorkerCauses) -> IdleThreads:
-    """Return the idle threads of a worker that its own causes (`explained`) do not explain.
-
-    The result also contains the thread-seconds of each of these causes.
-    """
+    """Return the idle threads that a worker does not explain, and the seconds by cause."""
     times, running, threads = explained.times, explained.running, explained.threads
     steps = np.diff(times)
     causes = {
@@ -169,9 +166,9 @@ def idle_threads(explained: WorkerCauses) -> IdleThreads:
 def _count(order: Array, ends: Array, first: int, second: int) -> Array:
     """Return how many time ranges are in progress after each edge, in the order of time.
 
-    Edges are starts and ends of time ranges. Before sorting, they are arranged in groups: group
-    ``i`` has the indices ``ends[i - 1]`` to ``ends[i]``. Group `first` contains the starts of the
-    ranges to count, and group `second` their ends. `order` are the indices that sort all edges.
+    Group ``i`` of the unsorted edges has the indices ``ends[i - 1]`` to ``ends[i]``. Groups `first`
+    and `second` contain the starts and the ends of the ranges. `order` are the indices that sort
+    all edges.
     """
     step = np.zeros(int(ends[-1]), dtype=np.int32)
     step[ends[first - 1] : ends[first]] = 1
@@ -242,10 +239,7 @@ def pool_of(workers: list[IdleThreads], demand: PoolDemand) -> Pool:
 
 @dataclass(frozen=True)
 class PoolDemand:
-    """The work of the cluster: for each stage, the sorted times at which task runs reached it.
-
-    A task run that did not finish ends at the time at which it was cancelled or abandoned.
-    """
+    """The work of the cluster: for each stage, the sorted times at which task runs reached it."""
 
     #: When the scheduler received task runs.
     arrival: Array
@@ -271,6 +265,7 @@ class PoolDemand:
         times, more = run.slots.times, run.unfinished
         calls, functions = call_spans(run), function_spans(run)
         return cls(
+            # A task run that did not finish ends when it was cancelled or abandoned.
             arrival=_ascending([times.arrival, more.arrival]),
             runnable=_ascending([times.runnable, more.runnable]),
             sent=_ascending([times.sent, more.sent]),
@@ -326,23 +321,18 @@ class PoolDemand:
 
 
 def _within(edges: Array, bounds: Array) -> Array:
-    """Return a mask of the sorted edges that lie within ranges.
-
-    `bounds` contains the start and the end of each range alternately.
-    """
+    """Return a mask of the sorted edges in ranges whose starts and ends alternate in `bounds`."""
     indices = np.searchsorted(edges, bounds)
     begun, ended = (np.bincount(indices[side::2], minlength=len(edges) + 1) for side in (0, 1))
     return np.cumsum(begun - ended)[:-1] > 0
 
 
 def _ascending(parts: Sequence[Array]) -> Array:
-    """Return all times of several arrays, sorted.
-
-    The arrays consist of long sorted pieces, so a stable sort is fast.
-    """
+    """Return all times of several arrays, sorted."""
+    # The arrays consist of long sorted pieces, so a stable sort is fast.
     return np.sort(np.concatenate(parts), kind="stable")
 
 
 def _passed(edges: Array, times: Array) -> Array:
-    """Return the number of edges at or before each of `times`. Edges are sorted."""
+    """Return the number of the sorted edges at or before each of `times`."""
     return np.searchsorted(edges, times, side="right").astype(_INT)

@@ -26,12 +26,7 @@ class RunLinks:
 
 @once_per_trace
 def find_links(run: Run) -> RunLinks:
-    """Return the task run that made each input.
-
-    If several task runs had made the input, this is the one whose result the scheduler received
-    last before it assigned the task run that uses the input. If none had made it, the input was in
-    memory before recording, or a client put it there.
-    """
+    """Return the task run that made each input, or -1 if no recorded task run had made it."""
     slots, unseen = run.slots, run.unseen
     lengths, items = run.task_dependencies
     rows = np.repeat(np.arange(len(run.tasks)), np.maximum(lengths, 0))
@@ -41,22 +36,21 @@ def find_links(run: Run) -> RunLinks:
     # In traces without states, every task run made a result.
     succeeded = np.append(state.isna() | (state == "memory"), seen_state == "memory").astype(bool)
     made = ResultsByKey(key_ids, slots.times.known, np.flatnonzero(succeeded), len(run.keys))
+    # If several task runs had made the input, the scheduler received the result of this one last
+    # before it assigned the task run that uses the input.
     producers = made.last_before(wanted, slots.times.sent[rows])
     if "sent" not in run.tasks:
         # Times of two hosts are only roughly comparable. If the key has a single run, use this run.
         producers = np.where(producers < 0, made.only(wanted), producers)
+    # Inputs without a producer were in memory before recording, or a client put them there.
     return RunLinks(rows, wanted, producers)
 
 
 @once_per_trace
 def dependency_rows(run: Run) -> tuple[Array, Array]:
-    """Return pairs of task runs: one that used an input, and one that made this input.
+    """Return the task run that used each input, and the one that made it, as rows of `TaskSlots`.
 
-    Returns
-    -------
-    rows, producers
-        Rows of `TaskSlots`, for each input that a recorded task run made: the task run that used
-        the input, and the task run that made it.
+    Inputs that no recorded task run made are left out.
     """
     links = find_links(run)
     known = links.producer >= 0
@@ -148,20 +142,7 @@ class Predecessors:
 
 @once_per_trace
 def find_predecessors(run: Run) -> Predecessors:
-    """Return the event that each task run waited for last.
-
-    The first of these rules that applies is used:
-
-    - A task run that was ready before a slot of its worker ended, and that started after that end,
-      waited for the thread of this slot.
-    - A task run that was stolen waited for the last task that the thief had finished.
-    - If the assignment of a task run has the same stimulus id as the end of another task run, it
-      waited for this end.
-    - Otherwise, it waited for the dependency that was reported last. If it has no dependency, or if
-      a client caused its assignment, it waited for the client. A client, in turn, waited for the
-      last finish of a task that the client had requested, before it submitted the graph. Clients do
-      not learn when other tasks finish.
-    """
+    """Return the event that each task run waited for last."""
     slots = run.slots
     times, count = slots.times, len(slots.worker)
     order = np.lexsort((slots.end, times.executing))
@@ -176,16 +157,22 @@ def find_predecessors(run: Run) -> Predecessors:
         open_ &= rank[runs] < rank
         kind[open_], row[open_], time[open_] = what, runs[open_], at[runs[open_]]
 
+    # The first rule that applies is used. A task run that was ready before a slot of its worker
+    # ended, and that started after that end, waited for the thread of this slot.
     bind(THREAD, last_slots(slots, times.executing, times.ready), slots.end)
     stolen = np.where(slots.sent > times.sent, slots.sent, -np.inf)
     if np.isfinite(stolen).any():
+        # A stolen task run waited for the last task that the thief had finished.
         bind(STEAL, last_slots(slots, stolen, times.sent), slots.end)
     causes, ends, by_client = _stimuli(run, count)
+    # If an assignment has the stimulus id of another task run's end, it waited for this end.
     bind(QUEUE, _causing(causes, ends, slots), times.known)
     rows, producers = dependency_rows(run)
     in_time = np.argsort(times.known[producers], kind="stable")
     last = np.full(count, -1, dtype=np.int64)
     last[rows[in_time]] = producers[in_time]
+    # Otherwise, it waited for the dependency that was reported last, unless a client caused its
+    # assignment.
     bind(DEPENDENCY, np.where(by_client, -1, last), times.known)
     by_input = rows[row[rows] == producers]
     kind[by_input[kind[by_input] == QUEUE]] = DEPENDENCY
@@ -193,6 +180,7 @@ def find_predecessors(run: Run) -> Predecessors:
     before = _last_known(times.known, times.arrival)
     # Traces without a scheduler's file, and files of older versions, lack this column.
     if "wanted" in run.tasks:
+        # Clients do not learn when tasks that they did not request finish.
         known = np.where(run.of_slots("wanted") == 0, np.inf, times.known)
         before = np.where(by_client, _last_known(known, times.arrival), before)
     bind(CLIENT, before, times.known)
@@ -235,24 +223,18 @@ def _stimuli(run: Run, count: int) -> tuple[Array, Array, Array]:
 
 
 def _causing(causes: Array, ends: Array, slots: TaskSlots) -> Array:
-    """Return the task run whose end caused the assignment of each task run, or -1.
-
-    The end and the assignment have the same stimulus id. If several task runs ended with this id,
-    the last one is returned.
-    """
+    """Return the task run whose end caused the assignment of each task run, or -1."""
     known, sent = slots.times.known, slots.times.sent
     order = np.lexsort((known, ends))
     indices = np.searchsorted(ends[order], causes, side="right") - 1
+    # If several task runs ended with this stimulus id, the last one counts.
     last = order[np.maximum(indices, 0)] if len(order) else indices
     right = (indices >= 0) & (causes >= 0) & (ends[last] == causes) & (known[last] <= sent)
     return np.where(right, last, -1)
 
 
 def _last_known(known: Array, times: Array) -> Array:
-    """Return the task run that was reported last at or before each of `times`, or -1.
-
-    `known` is the time at which each task run was reported.
-    """
+    """Return the task run whose end was reported last at or before each of `times`, or -1."""
     order = np.argsort(known, kind="stable")
     indices = np.searchsorted(known[order], times, side="right") - 1
     return np.where(indices >= 0, order[np.maximum(indices, 0)], -1) if len(order) else indices
@@ -276,9 +258,6 @@ def find_turn(start: Array, stop: Array) -> float | None:
     """Return the seconds for which each task run is served, or None if they do not take turns.
 
     Task runs take turns if something that they share, such as a lock, serves one of them at a time.
-    Then they end at regular intervals. If several start together, the first one is served
-    immediately, and the second one after it. Task runs that wait independently of each other all
-    take equally long from their start.
     """
     order = np.argsort(stop, kind="stable")
     start, stop = start[order], stop[order]
@@ -290,8 +269,11 @@ def find_turn(start: Array, stop: Array) -> float | None:
     before = np.append(-np.inf, np.maximum.accumulate(stop)[:-1])
     served = stop - np.maximum(start, before)
     usual = float(np.median(served))
+    # Task runs that take turns end at regular intervals.
     even = np.mean(np.abs(served - usual) <= _NEAR * usual) >= _EVEN
     length = stop - start
+    # If several start together, the first one is served immediately, and the second one after it.
+    # Task runs that wait independently of each other all take equally long.
     first = length[0] <= (1 + _FIRST_NEAR) * usual
     behind = length[start < stop[0]].max() >= (2 - _FIRST_NEAR) * usual
     waits = np.median(length) >= _WAITS * usual

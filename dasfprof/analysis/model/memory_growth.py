@@ -32,7 +32,7 @@ _NOBODY = -1, "", ""
 
 @dataclass(frozen=True)
 class Moments:
-    """Sorted, disjoint time ranges. The minimum memory within each of them is compared."""
+    """Sorted, disjoint time ranges, within each of which the minimum memory is compared."""
 
     begin: Array
     end: Array
@@ -57,7 +57,7 @@ class Moments:
         return indices
 
     def select(self, chosen: Array) -> Moments:
-        """Return the chosen ranges. Their `steps` count the computations between these ranges."""
+        """Return the chosen ranges, with the `steps` (computations) between them."""
         at = np.append(0.0, np.cumsum(self.steps))[chosen]
         return Moments(self.begin[chosen], self.end[chosen], np.diff(at), self.window)
 
@@ -133,11 +133,7 @@ def memory_growth_of(run: Run) -> MemoryGrowth:
 
 
 def _moments(run: Run, processes: list[ProcessMemory]) -> Moments:
-    """Return the time ranges in which to compare memory.
-
-    These are the times between computations in which all processes were sampled. If there are too
-    few, the run is divided into windows.
-    """
+    """Return the time ranges (between computations, or windows) in which to compare memory."""
     # Time ranges in which any task was in progress.
     times, only = run.with_unfinished.slots.times, run.scheduler_only
     begins = np.append(times.arrival, run.since_begin(only["sent"]))
@@ -149,6 +145,7 @@ def _moments(run: Run, processes: list[ProcessMemory]) -> Moments:
         return none
     # After the last computation, the program may release everything.
     between = Moments(ends[:-1], begins[1:], np.ones(max(len(ends) - 2, 0)), float("nan"))
+    # All processes must have been sampled in a time range.
     chosen = np.flatnonzero(np.all([between.has_any(p.time) for p in processes], axis=0))
     if len(chosen) >= FEWEST:
         indices = np.unique(np.linspace(0, len(chosen) - 1, min(len(chosen), _MOST)).astype(int))
@@ -161,10 +158,9 @@ def _moments(run: Run, processes: list[ProcessMemory]) -> Moments:
 
 
 def _of_other(process: Readings | None, moments: Moments) -> Drift | None:
-    """Return the drift of a process whose memory was sampled only occasionally.
+    """Return the drift of values that were sampled only occasionally, or None if all are unknown.
 
-    The memory at the end of each time range in `moments` is compared. The result is None if it is
-    unknown for all of them.
+    The value at the end of each time range in `moments` is used.
     """
     if process is None or not len(moments):
         return None
@@ -234,18 +230,16 @@ def growth_by_runs(run: Run) -> list[RunGrowth]:
 
 
 def _between_runs(process: ProcessMemory, begins: Array, ends: Array) -> Array:
-    """Return the indices of those samples of a process that are compared with each other.
-
-    One sample is selected from each time range in which no task ran in the process: the last one.
-    If there are few such time ranges, the run is divided into windows instead, and the sample with
-    the least unmanaged memory is selected from each window.
-    """
+    """Return the indices of those samples of a process that are compared with each other."""
     first, last = union(begins, ends)
     at = np.searchsorted(process.time, np.append(first, np.inf)) - 1
+    # The last sample is selected from each time range in which no task ran in the process.
     idle = (at >= 0) & (process.time[at] >= np.append(-np.inf, last))
     samples: Array = np.unique(at[idle])
     if len(samples) > FEWEST + 1 or not len(first):
         return samples
+    # There are few such time ranges, so the run is divided into windows. The sample with the least
+    # unmanaged memory is selected from each window.
     edges = np.linspace(first[0], last[-1], _WINDOWS + 1)
     windows = Moments(edges[:-1], edges[1:], np.empty(0), float("nan"))
     least = windows.least(process.time, process.unmanaged)

@@ -118,11 +118,9 @@ class MemoryKill:
 
 @once_per_trace
 def memory_kills(run: Run) -> list[MemoryKill]:
-    """Return the workers that were killed because memory ran out, in the order of time.
-
-    It is unknown how much memory a killed process would have needed. Therefore the result does not
-    contain a memory limit that would be sufficient.
-    """
+    """Return the workers that were killed because memory ran out, in the order of time."""
+    # It is unknown how much memory a killed process would have needed, so a kill does not contain a
+    # sufficient memory limit.
     left = run.workers["left"].to_numpy(dtype=float)
     lives = [life for life in np.argsort(left, kind="stable").tolist() if np.isfinite(left[life])]
     kills = [_kill(run, life) for life in lives if departure(run, life).why is Why.MEMORY]
@@ -179,11 +177,9 @@ def _judged(run: Run, kill: MemoryKill) -> MemoryKill:
 
 
 def suspected(kill: MemoryKill) -> MemoryKill:
-    """Add the suspect to a kill, if the tasks in progress show one.
-
-    The suspect is the only function in progress, or the function whose usual memory explains the
-    kill, or the function that never finished.
-    """
+    """Add the suspect to a kill, if the tasks in progress show one."""
+    # The suspect is the only function in progress, or the one whose usual memory explains the kill,
+    # or the one that never finished.
     if len(kill.tasks) == 1:
         sure = Certainty.CERTAIN if kill.tasks[0].seen else Certainty.LIKELY
         name = kill.tasks[0].function
@@ -224,12 +220,7 @@ def _group_of(run: Run, life: int, left: float) -> MemoryGroup:
 
 
 def _under_way(run: Run, life: int, left: float) -> tuple[float, tuple[UnderWay, ...]]:
-    """Return when the first task in progress on a lost worker started, and the tasks by function.
-
-    Tasks in progress are the tasks that were recorded as running. If these did not occupy all
-    threads of the worker, tasks that were assigned to the worker and may have started before it was
-    lost are included.
-    """
+    """Return when the first task in progress on a lost worker started, and tasks by function."""
     codes, names = run.keys.functions()
     table, only = run.under_way, run.scheduler_only
     running = table[(table["worker_id"] == life).to_numpy(dtype=bool)]
@@ -239,6 +230,8 @@ def _under_way(run: Run, life: int, left: float) -> tuple[float, tuple[UnderWay,
     there = (only["worker_id"] == life) & (only["known"] >= left - _LATE)
     sent = only[(there & ~only["key_id"].isin(running["key_id"])).to_numpy(dtype=bool)]
     threads = run.workers["nthreads"].iloc[life]
+    # If the recorded tasks did not occupy all threads of the worker, tasks that were assigned to it
+    # may have started before it was lost.
     room = len(sent) if np.isnan(threads) else max(int(threads) - len(running), 0)
     perhaps = Counter(codes[sent["key_id"].to_numpy()].tolist()) if room else Counter[int]()
     seen = Counter(codes[running["key_id"].to_numpy()].tolist())
@@ -258,9 +251,7 @@ def _under_way(run: Run, life: int, left: float) -> tuple[float, tuple[UnderWay,
 def _usual_rises(run: Run) -> tuple[dict[int, float], Array]:
     """Return the usual rise of memory during a task run, and the number of finished task runs.
 
-    Both are by the code of the function. The rise is the median of task runs during which nothing
-    else ran in the process. If there are few of them, it is the median of all task runs, and
-    includes memory that other task runs allocated.
+    Both are by the code of the function. Functions without enough samples have no rise.
     """
     codes, names = run.keys.functions()
     memory, of_run = memory_of_runs(run), codes[run.tasks["key_id"].to_numpy()]
@@ -269,6 +260,8 @@ def _usual_rises(run: Run) -> tuple[dict[int, float], Array]:
     rises = {}
     for code in np.unique(of_run).tolist():
         rows = of_run == code
+        # Task runs that were alone in their process are preferred. The rise of others includes
+        # memory that their neighbours allocated.
         for rise in (memory.rise[rows], memory.rise_beside_others[rows]):
             known = rise[np.isfinite(rise)]
             if len(known) >= _FEW:
@@ -278,10 +271,7 @@ def _usual_rises(run: Run) -> tuple[dict[int, float], Array]:
 
 
 def _samples(run: Run, life: int, table: str, name: str) -> tuple[Array, Array]:
-    """Return the times and values of a column of a worker's samples, sorted by time.
-
-    Missing values are left out.
-    """
+    """Return the times and values of a column of a worker's samples, sorted and without NaN."""
     rows = getattr(run, table).reindex(columns=["worker_id", "time", name]).dropna()
     rows = rows[(rows["worker_id"] == life).to_numpy(dtype=bool)].sort_values("time", kind="stable")
     return rows["time"].to_numpy(dtype=float), rows[name].to_numpy(dtype=float)

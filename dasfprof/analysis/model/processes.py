@@ -100,15 +100,13 @@ class ProcessCpu:
 
 
 def other_threads_cpu(run: Run) -> dict[str, float]:
-    """Return, by function, the CPU seconds of threads that run no tasks but work for the function.
-
-    These threads were started by the function's libraries, or by P2P. CPU seconds only count if
-    they are certain, and if no other function ran in the process at that time.
-    """
+    """Return, by function, the CPU seconds of threads that work for it but run no tasks."""
     table = process_cpu(run).functions
     sums: dict[str, float] = {}
     columns = (table[name].tolist() for name in ("function", "others", "uncertain"))
     for name, others, uncertain in zip(*columns, strict=True):
+        # These threads were started by the function's libraries, or by P2P. Their time only counts
+        # if it is certain, and if no other function ran in the process at that time.
         if others > uncertain:
             sums[name] = sums.get(name, 0.0) + others
     return sums
@@ -155,9 +153,8 @@ def _of_process(
 ) -> tuple[list[float], list[tuple[int, float, float, float]]]:
     """Return the CPU seconds of one process by kind of thread, and of each function in it.
 
-    The first list has the values of a row of ``ProcessCpu.processes``. The second list has a tuple
-    for each function: its code, and then the last three values of a row of
-    ``ProcessCpu.functions``.
+    The first list is a row of ``ProcessCpu.processes``. The tuples of the second list have the code
+    of a function and the last three values of a row of ``ProcessCpu.functions``.
     """
     start, stop, cpu_known, function = (
         runs[name].to_numpy() for name in ("start", "stop", "cpu", "function")

@@ -42,9 +42,9 @@ def memory_of_runs(run: Run) -> RunMemory:
 
 
 def read_of_runs(run: Run, samples: pd.DataFrame) -> RunMemory:
-    """Return the memory of the process of each task run, according to `samples` of memory.
+    """Return the memory of the process of each task run.
 
-    `samples` has the columns ``worker_id, time, memory``.
+    `samples` of memory have the columns ``worker_id, time, memory``.
     """
     tasks = run.tasks
     held = RunMemory(*(np.full(len(tasks), np.nan) for _ in RunMemory._fields))
@@ -84,7 +84,7 @@ def read_of_runs(run: Run, samples: pd.DataFrame) -> RunMemory:
 
 
 def processes_of_workers(run: Run) -> Array:
-    """Return the code of each worker's process. Workers in the same process have the same code."""
+    """Return the code of each worker's process, which workers in the same process share."""
     known = run.workers[["host", "boot_id", "pid"]].astype(object)
     # If the process of a worker is unknown, assume that no other worker runs in it.
     alone = np.where(known["pid"].isna(), np.arange(len(known)), -1)
@@ -97,12 +97,8 @@ def processes_of_workers(run: Run) -> Array:
 def _alone(starts: Array, stops: Array, others: Array) -> tuple[Array, Array]:
     """Return whether each task run was alone in its process, and when all earlier ones had ended.
 
-    Parameters
-    ----------
-    starts, stops
-        Start and end of the task runs of one process.
-    others
-        Start times of unfinished task runs in this process.
+    `starts` and `stops` are those of the task runs of one process. `others` are the starts of
+    unfinished task runs in this process.
     """
     order = np.argsort(starts, kind="stable")
     ended = np.maximum.accumulate(np.r_[-np.inf, stops[order]])[:-1]
@@ -184,8 +180,7 @@ class Peak(NamedTuple):
 def peak_of(ids: Array, times: Array, sizes: Array) -> Peak:
     """Return the maximum over time of the sum of several series.
 
-    A series has the value of its last sample until its next sample. `ids` is the series of each
-    sample.
+    `ids` is the series of each sample. A series keeps the value of a sample until its next sample.
     """
     order = np.lexsort((times, ids))
     ids, times, sizes = ids[order], times[order], sizes[order]
@@ -205,7 +200,7 @@ NEAR, _SAMPLE_HOLDS = 2.0, 61.0
 
 
 class MemorySamples(NamedTuple):
-    """Samples of workers. Times are seconds since the start of the run by the scheduler's clock."""
+    """Samples of workers, with times in seconds since the run's start by the scheduler's clock."""
 
     life: Array
     time: Array
@@ -215,7 +210,7 @@ class MemorySamples(NamedTuple):
     def from_table(
         cls, run: Run, table: pd.DataFrame, *names: str, or_zero: str = ""
     ) -> MemorySamples:
-        """Return those samples of a table in which the values of all columns `names` are known.
+        """Return the samples with known values of all columns `names`.
 
         A missing value of the column `or_zero` counts as 0.
         """
@@ -264,21 +259,16 @@ class ProcessMemory(NamedTuple):
 
 
 def results_of_workers(run: Run) -> MemorySamples:
-    """Return samples over time of the results that each worker held, as Dask measures them.
-
-    The values are the bytes and the number of all results, the bytes of spilled results, and the
-    bytes in the buffers of P2P shuffles.
-    """
+    """Return samples over time of the results that each worker held, as Dask measures them."""
+    # These are the bytes of all results and of spilled ones, the number of results, and the bytes
+    # in the buffers of P2P shuffles.
     names = "size", "spilled_size", "tasks"
     return MemorySamples.from_table(run, run.managed_memory, *names, or_zero="p2p_size")
 
 
 @once_per_trace
 def memory_of_processes(run: Run) -> list[ProcessMemory]:
-    """Return the memory of each process that contains workers.
-
-    Processes that lack samples of their memory or of their results are left out.
-    """
+    """Return the memory of each process that contains workers and has samples."""
     used = MemorySamples.from_table(run, run.samples, "memory")
     held = results_of_workers(run)
     processes, process = list[ProcessMemory](), processes_of_workers(run)
@@ -293,6 +283,7 @@ def memory_of_processes(run: Run) -> list[ProcessMemory]:
             life_rows = life_rows[np.argsort(held.time[life_rows], kind="stable")]
             nearest = life_rows[_nearest(held.time[life_rows], time)]
             near = np.abs(held.time[nearest] - time) <= NEAR
+            # Samples without known results nearby are left out.
             known |= near
             for name, values in held.values.items():
                 sizes[name] += np.where(near, values[nearest], 0.0)
@@ -305,11 +296,9 @@ def memory_of_processes(run: Run) -> list[ProcessMemory]:
 
 @once_per_trace
 def unmanaged_of_runs(run: Run) -> RunMemory:
-    """Return the unmanaged memory of the process of each task run.
-
-    Inputs that came from other workers when a task run started are managed memory. Therefore the
-    rise of unmanaged memory during the task run does not include them.
-    """
+    """Return the unmanaged memory of the process of each task run."""
+    # Inputs that came from other workers when a task run started are managed memory, so the rise of
+    # unmanaged memory during the task run does not include them.
     tables = []
     for process in memory_of_processes(run):
         life = process.lives[0]
@@ -319,7 +308,7 @@ def unmanaged_of_runs(run: Run) -> RunMemory:
 
 
 def _nearest(times: Array, wanted: Array) -> Array:
-    """Return the index of the time nearest to each wanted time. `times` are sorted."""
+    """Return the index in `times`, which are sorted, of the time nearest to each of `wanted`."""
     after = np.clip(np.searchsorted(times, wanted), 0, len(times) - 1)
     before = np.maximum(after - 1, 0)
     return np.where(wanted - times[before] <= np.abs(times[after] - wanted), before, after)
@@ -334,10 +323,7 @@ class Readings(NamedTuple):
     memory: Array
 
     def at(self, time: float) -> float:
-        """Return the value of the last sample at or before `time`.
-
-        The result is NaN if there is no such sample or if it is too old.
-        """
+        """Return the last value at or before `time`, or NaN if it is missing or too old."""
         last = int(np.searchsorted(self.time, time, side="right")) - 1
         holds = last >= 0 and time - self.time[last] <= _SAMPLE_HOLDS
         return float(self.memory[last]) if holds else float("nan")
@@ -345,11 +331,10 @@ class Readings(NamedTuple):
 
 @once_per_trace
 def memory_of_others(run: Run) -> dict[str, Readings]:
-    """Return the memory of the processes of the scheduler and the client.
+    """Return the memory of the processes ``scheduler`` and ``client``, if they have samples.
 
-    The keys are ``scheduler`` and ``client``. A process without samples has no entry. A process
-    that also contains a worker has no entry either. If the client and the scheduler share a
-    process, there is no entry for the client.
+    A process that also contains a worker has no entry. If the client and the scheduler share a
+    process, only the scheduler has an entry.
     """
     workers, states, clients = run.workers, run.scheduler_states, run.clients_under_way
     known = {

@@ -19,7 +19,7 @@ from dasfprof.database.keys import TUPLE
 
 @dataclass(frozen=True)
 class Chunks:
-    """The chunks of each function. Arrays are indexed by the function's code in `Trace.tasks`."""
+    """The chunks of each function, in arrays indexed by the function's code in `Trace.tasks`."""
 
     #: Mean bytes of a task run: its result, or the part of the inputs that only this task run uses,
     #: if that is larger.
@@ -74,11 +74,7 @@ def larger_shape(shape: tuple[int, ...], blocks: tuple[int, ...], factor: float)
 
 
 def _distinct_share(run: Run, groups: Groups, succeeded: Array) -> Array:
-    """Return, for each function, the fraction of its input bytes that counts for its chunk size.
-
-    Task runs may share inputs. The fraction is the number of distinct inputs, divided by the total
-    number of times that task runs use them.
-    """
+    """Return, for each function, the fraction of its input bytes that counts for its chunk size."""
     lengths, items = run.task_dependencies
     row = np.repeat(np.arange(len(lengths)), np.maximum(lengths, 0))
     index = np.full(len(lengths), -1, dtype=np.int64)
@@ -86,6 +82,7 @@ def _distinct_share(run: Run, groups: Groups, succeeded: Array) -> Array:
     inside = index[row] >= 0
     codes, key_ids = index[row[inside]], items[inside].astype(np.int64)
     pairs = distinct(codes * (len(run.keys) + 1) + key_ids)
+    # Task runs may share inputs. Only the first use of each input counts.
     different = np.bincount(pairs // (len(run.keys) + 1), minlength=groups.count)
     return np.nan_to_num(ratio(different, np.bincount(codes, minlength=groups.count)), nan=1.0)
 
@@ -123,7 +120,7 @@ def _in_blocks(
 ) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
     """Return `shape` and the number of blocks in each dimension, or None if one is unknown.
 
-    The number of blocks is taken from the keys of a layer. `head` is the id of their head.
+    `head` is the id of the head of a layer's keys.
     """
     if shape is None or head < 0:
         return None
@@ -144,13 +141,6 @@ def chunk_costs(run: Run, overhead: float) -> pd.DataFrame:
     """Return the overhead of tasks, and larger chunks that reduce it.
 
     `overhead` is the fraction of the time that the overhead should take with larger chunks.
-
-    The suggested duration of a task meets two conditions. First, an overhead of o seconds per task
-    is at most the fraction s of the time if the function takes at least ``o (1 - s) / s`` seconds.
-    For example, if an overhead of 0.05 s should be 0.5 % of the time, a task should take about
-    10 s. Second, a scheduler that handles ``rate`` tasks per second can only keep P threads busy if
-    tasks take at least ``P / rate`` seconds. The duration of a function is assumed to be
-    proportional to its chunk size. A chunk cannot be larger than all chunks of its layer together.
 
     Returns
     -------
@@ -183,9 +173,15 @@ def chunk_costs(run: Run, overhead: float) -> pd.DataFrame:
     counts = counts[np.isfinite(counts)]
     threads = float(counts.sum()) if len(counts) else float("nan")
     rate = np.fmax(highest_rate(run.recorded), DOCUMENTED_RATE)
+    # An overhead of o seconds per task is at most the fraction s of the time if the function takes
+    # at least o (1 - s) / s seconds. For example, if an overhead of 0.05 s should be 0.5 % of the
+    # time, a task should take about 10 s. A scheduler that handles `rate` tasks per second can only
+    # keep P threads busy if tasks take at least P / rate seconds.
     by_share, by_rate = cost * (1 - overhead) / overhead, np.full(groups.count, threads / rate)
     wanted = np.where(np.isnan(cost), np.nan, np.fmax(by_share, by_rate))
     chunks = find_chunks(run)
+    # The duration of a function is assumed to be proportional to its chunk size. A chunk cannot be
+    # larger than all chunks of its layer together.
     times = np.maximum(ratio(wanted, duration), 1.0)
     times = np.minimum(times, np.maximum(chunks.width, 1))
     order = np.argsort(-groups.sum(np.nan_to_num(cost)[groups.codes]), kind="stable")
@@ -211,26 +207,22 @@ def chunk_costs(run: Run, overhead: float) -> pd.DataFrame:
 def task_overhead(run: Run) -> Array:
     """Return the overhead of each task run in seconds of its thread, or NaN if unknown.
 
-    The overhead has two parts. The first part is the time from the start of the slot until the
-    worker knew the outcome. It excludes the function, unspilling and deserializing, whose durations
-    depend on the data. The second part is the time for which the thread was idle before the start
-    although the task was runnable. It excludes the wait for inputs. A coroutine has no thread, so
-    its second part is unknown and counts as 0.
+    It is the time for which the thread was idle although the task was runnable, and the time to
+    handle the task. It excludes the function, unspilling, deserializing, and the wait for inputs.
     """
     recorded, times, tasks = run.recorded, run.times, run.tasks
+    # The durations of unspilling and deserializing depend on the data.
     moved = tasks["disk_read"].to_numpy(dtype=float) + tasks["deserialize"].to_numpy(dtype=float)
     free = _thread_free_since(tasks, times.executing, times.done)
     held = times.done - times.executing - (times.stop - times.start) - np.nan_to_num(moved)
+    # A coroutine has no thread, so its idle time is unknown and counts as 0.
     idle = times.executing - np.maximum(free, times.runnable) - (times.ready - times.received)
     known = np.isfinite(recorded["executing"]) & np.isfinite(recorded["done"])
     return np.where(known, np.maximum(held, 0.0) + np.maximum(np.nan_to_num(idle), 0.0), np.nan)
 
 
 def _thread_free_since(tasks: pd.DataFrame, executing: Array, done: Array) -> Array:
-    """Return when the thread of each task run finished its previous task run.
-
-    The result is NaN for the first task run of a thread.
-    """
+    """Return when the thread of each task run finished its previous one, or NaN for the first."""
     threads = tasks["thread"].cat.codes
     times = pd.DataFrame({"worker": tasks["worker_id"], "thread": threads, "done": done})
     order = np.argsort(executing, kind="stable")
@@ -241,13 +233,7 @@ def _thread_free_since(tasks: pd.DataFrame, executing: Array, done: Array) -> Ar
 def highest_rate(recorded: dict[str, Array]) -> float:
     """Return the maximum number of tasks that finished within one second, or NaN if unknown.
 
-    The scheduler can handle at least this rate. If the run is shorter than a second, the result is
-    the mean rate.
-
-    Parameters
-    ----------
-    recorded
-        See `recorded_times`.
+    For `recorded`, see `recorded_times`.
     """
     times = np.fmax(recorded["known"], recorded["stop"])
     times = np.sort(times[np.isfinite(times)])
@@ -255,5 +241,7 @@ def highest_rate(recorded: dict[str, Array]) -> float:
         return float("nan")
     span = times[-1] - times[0]
     if span < 1:
+        # The run is shorter than a second, so the mean rate is used.
         return float(len(times) / span) if span > 0 else float("nan")
+    # The scheduler can handle at least this rate.
     return float((np.searchsorted(times, times + 1.0) - np.arange(len(times))).max())

@@ -28,12 +28,9 @@ def has_steps(run: Run) -> bool:
 
 
 def step_groups(*tables: pd.DataFrame) -> tuple[Array, list[str]]:
-    """Return codes and names of the steps of task runs. Rows of all tables are concatenated.
+    """Return codes and names of the steps of task runs, for concatenated tables.
 
-    Returns
-    -------
-    codes, names
-        Row ``i`` has the step ``names[codes[i]]``. The last name is `NO_STEP`.
+    Row ``i`` has the step ``names[codes[i]]``. The last name is `NO_STEP`.
     """
     return groups_of("step", NO_STEP, tables)
 
@@ -41,13 +38,9 @@ def step_groups(*tables: pd.DataFrame) -> tuple[Array, list[str]]:
 def groups_of(
     column: str, nothing: str, tables: tuple[pd.DataFrame, ...]
 ) -> tuple[Array, list[str]]:
-    """Return codes and texts of a categorical column. Rows of all tables are concatenated.
+    """Return codes and texts of a categorical column, for concatenated tables.
 
-    Returns
-    -------
-    codes, names
-        Row ``i`` has ``names[codes[i]]``. The last name is `nothing`. Rows without a text have this
-        name.
+    Row ``i`` has ``names[codes[i]]``. The last name is `nothing`, which rows without a text have.
     """
     texts = joined_categoricals(*(table[column].array for table in tables))
     named = np.array([*(name != nothing for name in texts.categories), False])
@@ -71,10 +64,7 @@ def has_clients(run: Run) -> bool:
 
 
 def client_groups(*tables: pd.DataFrame) -> tuple[Array, list[str]]:
-    """Return codes and names of the clients of task runs, as `step_groups` does for steps.
-
-    The last name is `NO_CLIENT`.
-    """
+    """Return codes and names of the clients of task runs, of which the last is `NO_CLIENT`."""
     return groups_of("client", NO_CLIENT, tables)
 
 
@@ -92,10 +82,7 @@ def has_lines(run: Run) -> bool:
 def line_groups(*tables: pd.DataFrame) -> tuple[Array, list[str]]:
     """Return codes and names of the source lines of task runs, for concatenated tables.
 
-    Returns
-    -------
-    codes, names
-        Row ``i`` has the line ``names[codes[i]]``. The last names are `NO_LINES`.
+    Row ``i`` has the line ``names[codes[i]]``. The last names are `NO_LINES`.
     """
     codes, names = groups_of("line", "", tables)
     why, reasons = groups_of("no_line", "", tables)
@@ -113,11 +100,9 @@ def line_words(run: Run, line: str) -> str:
 
 
 def lines_by_place(run: Run) -> dict[tuple[object, object], str]:
-    """Return the texts of lines that built tasks, by file and line number.
-
-    If layers were fused, a text may stand for several lines. Such texts are left out.
-    """
+    """Return the texts of lines that built tasks, by file and line number."""
     noted = zip(*(run.lines[name] for name in ("file", "number", "line", "fused")), strict=True)
+    # If layers were fused, a text may stand for several lines. Such texts are left out.
     return {(file, number): line for file, number, line, fused in noted if not fused}
 
 
@@ -131,11 +116,7 @@ _LONGEST = 200
 def annotation_texts(run: Run) -> tuple[Array, list[str]]:
     """Return codes and texts of the annotations of `Trace.tasks`.
 
-    Returns
-    -------
-    codes, texts
-        Row ``i`` has ``texts[codes[i]]``. The first text is empty. Rows without annotations have
-        this text.
+    Row ``i`` has ``texts[codes[i]]``. The first text is empty, for rows without annotations.
     """
     indices, values = distinct_annotations(run)
     texts = {"": 0}
@@ -144,10 +125,7 @@ def annotation_texts(run: Run) -> tuple[Array, list[str]]:
 
 
 def distinct_annotations(run: Run) -> tuple[Array, list[object]]:
-    """Return the index of each row's annotations, and the distinct annotations.
-
-    The index is -1 if annotations were not recorded.
-    """
+    """Return the index of each row's annotations (-1 if unknown), and the distinct annotations."""
     if "annotations" not in run.tasks:
         return np.full(len(run.tasks), -1, dtype=np.int64), []
     return distinct_objects(run.tasks["annotations"])
@@ -174,14 +152,12 @@ _SENDING = ("compute", "persist", "submit", "map")
 
 @once_per_trace
 def asked_lines(run: Run) -> Array:
-    """Return the line that submitted the graph of each of `Trace.tasks`, or "" if unknown.
-
-    The graphs of a client arrive in the order in which they were submitted, and each graph was
-    submitted within a call. If several calls overlap, such as in threads, the line is unknown.
-    """
+    """Return the line that submitted the graph of each of `Trace.tasks`, or "" if unknown."""
     lines = np.full(len(run.tasks), "", dtype=object)
     if "graph" not in run.tasks or not len(run.client_calls):
         return lines
+    # The graphs of a client arrive in the order in which they were submitted, and each graph was
+    # submitted within a call. If several calls overlap, such as in threads, the line is unknown.
     of_graph = dict(zip(run.graphs["stimulus"].tolist(), _of_graphs(run), strict=True))
     stimuli = np.nan_to_num(run.tasks["graph"].to_numpy(dtype=float), nan=-1.0)
     lines[:] = [of_graph.get(stimulus, "") for stimulus in stimuli.astype(np.int64).tolist()]
@@ -207,10 +183,7 @@ def _of_graphs(run: Run) -> list[str]:
 
 
 def _of_calls(run: Run, times: Array) -> list[str]:
-    """Return, for each time, the line of the call in progress.
-
-    The line is empty if no call or several calls were in progress.
-    """
+    """Return, for each time, the line of the only call in progress, or an empty text."""
     calls = run.client_calls
     calls = calls[calls["call"].isin(_SENDING).to_numpy() & (calls["line"] >= 0).to_numpy()]
     begin, stop = (calls[name].to_numpy(dtype=float) for name in ("time", "stop"))
@@ -235,7 +208,7 @@ def _of_calls(run: Run, times: Array) -> list[str]:
 
 @once_per_trace
 def task_layers(run: Run) -> Groups:
-    """Return the task runs grouped by layer. See `number_layers`."""
+    """Return the task runs grouped by layer."""
     tasks = run.tasks
     codes = number_layers(
         run.keys, tasks["key_id"].to_numpy(), tasks["function"].cat.codes.to_numpy()
@@ -244,25 +217,14 @@ def task_layers(run: Run) -> Groups:
 
 
 def number_layers(keys: KeyTable, key_ids: Array, functions: Array) -> Array:
-    """Return a code for the graph layer of each task run.
+    """Return a code for the graph layer of each task run, from 0.
 
-    The tasks of ``x.mean()`` and of ``(x ** 3).mean()`` have the same name, ``mean_chunk``, but do
-    different work. Keys of the same layer of a collection are tuples with the same head, which is
-    the part before the numbers. If the keys of a function are texts, all tasks of the function
-    count as one layer.
-
-    Parameters
-    ----------
-    keys
-        The keys of the trace.
-    key_ids, functions
-        Key and function code of each task run.
-
-    Returns
-    -------
-    array
-        Layer of each task run, from 0.
+    `key_ids` and `functions` are the key and the function code of each task run.
     """
+    # Tasks of x.mean() and of (x ** 3).mean() have the same name, mean_chunk, but do different
+    # work. Keys of the same layer of a collection are tuples with the same head, which is the part
+    # before the numbers. If the keys of a function are texts, all tasks of the function count as
+    # one layer.
     others = len(keys.heads) + functions.astype(np.int64)
     layers = np.where(keys.are_tuples(key_ids), keys.head_ids[key_ids], others)
     return pd.factorize(layers)[0]

@@ -53,12 +53,7 @@ class Slowness:
 def measure_slowness(function: Array, place: Array, seconds: Array) -> Slowness:
     """Compare workers or hosts by how long each function takes on them.
 
-    Parameters
-    ----------
-    function, place
-        Code of the function of each task run, and code of its worker or host.
-    seconds
-        Seconds of each task run.
+    `function` and `place` are the codes of each task run's function and of its worker or host.
     """
     places = int(place.max(initial=-1)) + 1
     of_run, pairs = pd.factorize(function.astype(np.int64) * max(places, 1) + place, sort=True)
@@ -78,10 +73,7 @@ def measure_slowness(function: Array, place: Array, seconds: Array) -> Slowness:
 
 
 def _median_of_others(groups: Array, values: Array, count: int) -> Array:
-    """Return, for each value, the median of the other values in its group.
-
-    The result is NaN if there is no other value.
-    """
+    """Return the median of the other values in the group of each value, or NaN without others."""
     grouped = Groups(groups, count)
     places = grouped.places(values)
     ordered = np.empty(len(values))
@@ -90,7 +82,7 @@ def _median_of_others(groups: Array, values: Array, count: int) -> Array:
     others = grouped.sizes[groups] - 1
 
     def other(number: Array) -> Array:
-        """Return, for each row, one of the other values in its group.
+        """Return one of the other values in the group of each row.
 
         `number` is the index of this value among the sorted other values.
         """
@@ -164,17 +156,15 @@ class StragglerRuns:
 
 @once_per_trace
 def find_stragglers(run: Run) -> StragglerRuns:
-    """Return the stragglers of a run with their causes.
-
-    A straggler takes at least twice the median of its layer, as in Mantri (OSDI'10) and Spark. It
-    is also at least three median absolute deviations above the median, so that a layer with a wide
-    spread has few stragglers. It takes at least one percent of the run's wall time, so that it
-    matters.
-    """
+    """Return the stragglers of a run with their causes."""
     runs = _Runs(run)
+    # A straggler takes at least twice the median of its layer, as in Mantri (OSDI'10) and Spark. It
+    # is also at least three median absolute deviations above the median, so that a layer with a
+    # wide spread has few stragglers.
     slow = runs.seconds > np.maximum(
         TIMES_MEDIAN * runs.median, runs.median + DEVIATIONS * runs.deviation
     )
+    # Only task runs of at least one percent of the run's wall time matter.
     slow &= (runs.seconds > runs.least) & (runs.groups.sizes[runs.groups.codes] >= FEWEST)
     rows = np.flatnonzero(slow)
     rows = rows[np.argsort(-runs.excess[rows], kind="stable")]
@@ -194,13 +184,7 @@ def find_stragglers(run: Run) -> StragglerRuns:
 
 
 class _Runs:
-    """Task runs that may be stragglers, with the median values of their layers.
-
-    Parameters
-    ----------
-    run
-        The run.
-    """
+    """Task runs that may be stragglers, with the median values of their layers."""
 
     def __init__(self, run: Run) -> None:
         tasks = run.tasks
@@ -266,12 +250,8 @@ class _Runs:
         return np.select(explained, range(len(explained)), len(explained)), expected
 
     def _expected(self, rows: Array) -> Array:
-        """Return the expected seconds of stragglers, given the sizes of their inputs.
-
-        This is the median duration of task runs in the same layer with inputs of a similar size
-        (the same power of two). If there are too few of them, the duration is assumed to be
-        proportional to the size of the input.
-        """
+        """Return the expected seconds of stragglers, given the sizes of their inputs."""
+        # Inputs have a similar size if it is the same power of two.
         sizes = np.frexp(np.nan_to_num(self.input_size))[1].astype(np.int64)
         span = int(sizes.max(initial=0) - sizes.min(initial=0)) + 1
         cells, distinct = pd.factorize(self.groups.codes * span + sizes - sizes.min(initial=0))
@@ -279,6 +259,8 @@ class _Runs:
         of_rows = cells[rows]
         grown = np.fmax(ratio(self.input_size[rows], self.median_input[rows]), 1.0)
         others = alike.sizes[of_rows] - 1
+        # If too few task runs of the layer have inputs of a similar size, the duration is assumed
+        # to be proportional to the size of the input.
         return np.where(
             others >= FEWEST, alike.median(self.seconds)[of_rows], self.median[rows] * grown
         )
@@ -301,19 +283,16 @@ class _Runs:
     def _is_due(self, seconds: Array, rows: Array) -> Array:
         """Return, for each of `rows`, whether one kind of work or wait explains its excess.
 
-        `seconds` is the time that each task run spent in this way. It explains a straggler if it
-        exceeds its median in the layer by at least the fraction `_EXPLAINS` of this excess.
+        `seconds` is the time that each task run spent in this way.
         """
         return (seconds - self._usual(seconds))[rows] >= _EXPLAINS * self.excess[rows]
 
     def _first(self, rows: Array) -> Array:
-        """Return whether each task run was one of the first of its function on its worker.
-
-        Such a task run began before any task run of the function had ended on this worker.
-        """
+        """Return whether each task run was one of the first of its function on its worker."""
         lives = self.tasks["worker_id"].to_numpy().astype(np.int64)
         cells, distinct = pd.factorize(lives + self.function * (int(lives.max(initial=0)) + 1))
         places = Groups(cells, len(distinct))
+        # It began before any task run of the function had ended on this worker.
         first = self.start < places.min(self.returned)[cells]
         # If every task run of a function on a worker is such a first run, this explains none of
         # them.
@@ -321,12 +300,9 @@ class _Runs:
         return (first & some_later[cells])[rows]
 
     def _skewed(self, rows: Array) -> Array:
-        """Return, for each of `rows`, whether its layer is likely to have a task run this long.
-
-        Among n values of a normal distribution, the expected maximum is about ``sqrt(2 ln(n))``
-        deviations above the mean. Logarithms of durations are assumed to have a normal
-        distribution.
-        """
+        """Return, for each of `rows`, whether its layer is likely to have a task run this long."""
+        # Logarithms of durations are assumed to have a normal distribution. Among n values of it,
+        # the expected maximum is about sqrt(2 ln(n)) deviations above the mean.
         logs = np.log(np.where(self.seconds > 0, self.seconds, np.nan))
         deviations = self.groups.deviation(logs)[self.groups.codes[rows]] / _NORMAL_DEVIATION
         highest = np.sqrt(2 * np.log(self.groups.sizes[self.groups.codes[rows]])) + _CHANCE

@@ -44,13 +44,7 @@ class WaitSegment:
 
 
 class TaskWaits:
-    """Divides the time of task runs into parts.
-
-    Parameters
-    ----------
-    run
-        The run. Methods take rows of its `TaskSlots`.
-    """
+    """Divides the time of task runs, given as rows of the run's `TaskSlots`, into parts."""
 
     def __init__(self, run: RunWithUnfinished) -> None:
         self._run, self._slots = run, run.slots
@@ -150,8 +144,7 @@ class TaskWaits:
     def _steals(self, row: int) -> tuple[str, str]:
         """Return the last worker from which a task run was stolen, and a sentence about this.
 
-        The worker is an empty text if it is unknown. The sentence states how often the task run was
-        stolen, if more than once.
+        The worker is an empty text if it is unknown.
         """
         steals, times = self._run.steals, self._slots.times
         stolen = "It was stolen before a thread there was free."
@@ -212,15 +205,13 @@ class TaskWaits:
     # --- Workers at the time of the assignment ----------------------------------------------------
 
     def _workers_at(self, row: int, sent: float) -> Iterator[WaitSegment]:
-        """Yield the worker to which a task run was assigned at `sent`, then other workers.
-
-        Of the other workers, those that hold more bytes of the task run's inputs come first. If
-        the bytes are equal, the less busy worker comes first.
-        """
+        """Yield the worker to which a task run was assigned at `sent`, then other workers."""
         lives, worker = self._run.lives, int(self._slots.worker[row])
         present = (lives.begin <= sent) & (sent <= lives.end) | (lives.ids == worker)
         tasks, input_bytes = self._assigned_at(row, sent), self._bytes_at(row, sent)
         ids, threads = lives.ids[present], lives.threads[present]
+        # Of the other workers, those that hold more bytes of the task run's inputs come first, and
+        # then those that are less busy.
         order = np.lexsort((tasks[ids] / threads, -np.nan_to_num(input_bytes[ids]), ids != worker))
         for index in order[: _MAXIMUM_WORKERS + 1].tolist():
             who = int(ids[index])

@@ -220,13 +220,11 @@ NEEDS_SCHEDULER = (
 
 
 def with_known_causes(seconds: Array, knows_tasks: bool) -> Array:
-    """Return thread-seconds by category (last axis), limited to causes that the trace can show.
-
-    If `knows_tasks` is False, the scheduler's record of tasks is missing. Then, causes that follow
-    from this record become `IDLE_CAUSE_UNKNOWN`.
-    """
+    """Return thread-seconds by category (last axis), limited to causes that the trace can show."""
     if not knows_tasks:
         seconds = seconds.copy()
+        # The scheduler's record of tasks is missing. Causes that follow from this record are
+        # unknown.
         needing = list(NEEDS_SCHEDULER)
         seconds[..., ThreadTime.IDLE_CAUSE_UNKNOWN] += seconds[..., needing].sum(axis=-1)
         seconds[..., needing] = 0.0
@@ -237,19 +235,9 @@ def with_known_causes(seconds: Array, knows_tasks: bool) -> Array:
 
 
 def busy_seconds(run: Run, slots: TaskSlots, before: Array, inside: Array, after: Array) -> Array:
-    """Divide the thread-seconds of each task run into categories.
+    """Return the thread-seconds of task runs by category, with the shape (`USES`, task runs).
 
-    Parameters
-    ----------
-    run, slots
-        The run and the slots of its task runs.
-    before, inside, after
-        Thread-seconds of each task run before, in and after its function.
-
-    Returns
-    -------
-    array
-        Seconds with the shape (`USES`, task runs). Their sum is the sum of the given seconds.
+    `before`, `inside` and `after` are thread-seconds before, in and after the function.
     """
     costs = recorded_costs(run, len(inside))
     seconds = uses_of(slots.times.stop - slots.times.start, costs, before, inside, after)
@@ -265,10 +253,8 @@ COSTS = {"cpu": np.nan, "run_queue": 0.0, "storage": 0.0, "deserialize": 0.0, "d
 
 
 def recorded_costs(run: Run, count: int) -> dict[str, Array]:
-    """Return the columns of task runs that `COSTS` names, as arrays of length `count`.
-
-    `COSTS` also has the default of each column, for task runs that no worker's file contains.
-    """
+    """Return the columns of task runs that `COSTS` names, as arrays of length `count`."""
+    # COSTS also has the value of each column for task runs that no worker's file contains.
     return {name: recorded_column(run, name, count, missing) for name, missing in COSTS.items()}
 
 
@@ -277,15 +263,16 @@ def uses_of(
 ) -> Array:
     """Divide the thread-seconds of task runs into categories, using only the task runs' records.
 
-    `length` contains the seconds of functions, and `costs` is a result of `recorded_costs`. The
-    records of task runs do not show when workers spilled results after functions, so the time after
-    functions counts as overhead. See `busy_seconds`.
+    `length` contains the seconds of functions, and `costs` is a result of `recorded_costs`. For the
+    others, see `busy_seconds`.
     """
     seconds = np.zeros((USES, len(inside)))
     unspill = np.minimum(costs["disk_read"], before)
     deserialize = np.minimum(costs["deserialize"], before - unspill)
     seconds[ThreadTime.DESERIALIZE] = deserialize
     seconds[ThreadTime.UNSPILL_AND_SPILL] = unspill
+    # The records of task runs do not show when workers spilled results after functions, so the time
+    # after functions counts as overhead.
     seconds[ThreadTime.TASK_OVERHEAD] = (before - unspill - deserialize) + after
     # If a task run seceded, it occupied its thread only during a part of its function.
     share = np.nan_to_num(ratio(inside, length))
@@ -321,13 +308,7 @@ class RunningSeconds(NamedTuple):
 
 
 def running_seconds(tasks: pd.DataFrame) -> RunningSeconds:
-    """Divide the seconds of each task run's function by the activity of the thread.
-
-    Parameters
-    ----------
-    tasks
-        `Trace.tasks`.
-    """
+    """Divide the seconds of each task run's function by the activity of the thread."""
     duration, cpu = tasks["duration"].to_numpy(), tasks["cpu"].to_numpy(dtype=float)
     core_wait = as_type(tasks["run_queue"].to_numpy(), float)
     storage = as_type(tasks["storage"].to_numpy(), float)
@@ -337,17 +318,15 @@ def running_seconds(tasks: pd.DataFrame) -> RunningSeconds:
 def _split_running(
     seconds: Array, cpu: Array, core_wait: Array, storage: Array
 ) -> tuple[Array, Array, Array, Array]:
-    """Divide seconds in functions into time on a core, CPU wait, storage wait, and blocked time.
-
-    The recorded CPU wait and storage wait overlap, because CPU wait during a storage request is
-    part of both. The overlap is unknown. Storage wait is therefore only limited to the seconds that
-    remain after CPU time and CPU wait.
-    """
+    """Divide seconds in functions into time on a core, CPU wait, storage wait, and blocked time."""
     computing = np.minimum(cpu, seconds)
     if is_nothing(core_wait):
         return computing, core_wait, core_wait, core_wait
     waiting = np.minimum(np.maximum(core_wait, 0.0), seconds - computing)
     remaining = seconds - computing - waiting
+    # The recorded CPU wait and storage wait overlap, because CPU wait during a storage request is
+    # part of both. The overlap is unknown, so storage wait is only limited to the remaining
+    # seconds.
     stored = np.minimum(np.maximum(storage, 0.0), remaining)
     return computing, waiting, stored, remaining - np.nan_to_num(stored)
 
@@ -355,16 +334,8 @@ def _split_running(
 def spilling_shares(run: Run, finishing: Array) -> Array:
     """Estimate the fraction of the time after functions in which each worker wrote to disk.
 
-    After a function, its result is stored, and other results may be spilled, before the thread is
-    released. The time of spilling is only known per worker, so it is distributed over the worker's
-    task runs.
-
-    Parameters
-    ----------
-    run
-        The run. Only its workers' samples are used.
-    finishing
-        Thread-seconds of each worker after functions.
+    `finishing` has the thread-seconds of each worker after functions. Only the workers' samples in
+    `run` are used.
     """
     memory, count = run.managed_memory, len(run.workers)
     if "spill_write" not in memory or not len(memory):
@@ -372,15 +343,16 @@ def spilling_shares(run: Run, finishing: Array) -> Array:
     workers = Groups(memory["worker_id"].to_numpy(), count)
     written = memory["spill_write"].to_numpy(dtype=float)
     written = np.where(np.isfinite(written), written, np.nan)
+    # After a function, its result is stored, and other results may be spilled, before the thread is
+    # released. The time of spilling is only known per worker, so it is distributed over its task
+    # runs.
     spilled = workers.max(written) - workers.min(written)
     return np.minimum(np.nan_to_num(ratio(spilled, finishing)), 1.0)
 
 
 def recorded_column(run: Run, name: str, count: int, unknown: float = 0.0) -> Array:
-    """Return a non-negative column of the task runs, with `unknown` (0 or NaN) for missing values.
-
-    Values are missing for task runs that no worker's file contains.
-    """
+    """Return a non-negative column of task runs, with `unknown` (0 or NaN) for missing values."""
+    # Values are missing for task runs that no worker's file contains.
     column = np.full(count, unknown)
     if name in run.tasks:
         values = run.tasks[name].to_numpy(dtype=float)

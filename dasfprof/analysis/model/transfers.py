@@ -15,13 +15,13 @@ from dasfprof.database.columns import Array
 
 
 def succeeded_rows(table: pd.DataFrame) -> Array:
-    """Return a mask of successful transfers. Transfers without a state count as successful."""
+    """Return a mask of transfers that succeeded or have no state."""
     state = table["state"]
     return (state.isna() | (state == "success")).to_numpy(dtype=bool)
 
 
 def amounts(table: pd.DataFrame, succeeded: Array) -> tuple[Array, Array]:
-    """Return the bytes and the seconds of each transfer. Both are 0 if the transfer failed."""
+    """Return the bytes and the seconds of each transfer, which are 0 if the transfer failed."""
     size, seconds = table["size"].to_numpy(dtype=float), table["duration"].to_numpy(dtype=float)
     return (
         np.where(succeeded & np.isfinite(size), size, 0.0),
@@ -51,21 +51,14 @@ class MovedOutputs:
 def moved_outputs(run: Run, codes: Array, count: int) -> MovedOutputs:
     """Return the transfers of each group of keys, summed up.
 
-    A message contains results of one or several keys. The bytes of the message are divided among
-    these keys in proportion to the size of each key's last result, or equally if one of these sizes
-    is unknown.
-
-    Parameters
-    ----------
-    run
-        The run.
-    codes, count
-        Group of each of `Trace.keys`, and number of groups.
+    `codes` is the group of each of `Trace.keys`, and `count` the number of groups.
     """
     (lengths, ids), table = run.transfer_keys, run.transfers
     message = np.repeat(np.arange(len(lengths)), np.maximum(lengths, 0))
     succeeded = succeeded_rows(table)[message]
     message, key_id = message[succeeded], ids[succeeded].astype(np.int64)
+    # A message contains results of one or several keys. Its bytes are divided among these keys in
+    # proportion to the size of each key's last result, or equally if one of these sizes is unknown.
     weight = _result_sizes(run)[key_id]
     unknown = np.bincount(message, weights=~(weight > 0), minlength=len(lengths)) > 0
     weight = np.where(unknown[message], 1.0, weight)
@@ -124,26 +117,21 @@ def p2p_outputs(run: Run) -> Array:
 
 
 def _p2p_parts(run: Run) -> tuple[Array, Array, Array]:
-    """Return masks of the barriers of P2P shuffles, and of their dependents and dependencies.
-
-    The dependents of barriers read the output of the shuffles. The dependencies of barriers feed
-    the shuffles.
-    """
+    """Return masks of the barriers of P2P shuffles, and of their dependents and dependencies."""
     barrier = (run.tasks["function"] == P2P_BARRIER).to_numpy(dtype=bool)
     if not barrier.any():
         return barrier, barrier, barrier
     key_ids = run.tasks["key_id"].to_numpy()
     lengths, items = run.task_dependencies
     row = np.repeat(np.arange(len(key_ids)), np.maximum(lengths, 0))
+    # Dependents of barriers read the output of shuffles. Dependencies of barriers feed shuffles.
     takes = np.isin(np.arange(len(key_ids)), row[np.isin(items, key_ids[barrier])])
     return barrier, takes, np.isin(key_ids, items[barrier[row]])
 
 
 def _alike(run: Run, rows: Array) -> Array:
-    """Return a mask of all task runs with the same functions as `rows`.
-
-    This includes task runs whose dependencies were not recorded.
-    """
+    """Return a mask of all task runs with the same functions as `rows`."""
+    # This includes task runs whose dependencies were not recorded.
     codes = run.tasks["function"].cat.codes.to_numpy()
     return np.isin(codes, codes[rows]) & (codes >= 0)
 
