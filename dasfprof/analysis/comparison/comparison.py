@@ -359,7 +359,7 @@ def _by_what(runs: Sequence[ComparedRun]) -> dict[_What, list[Finding]]:
     for run in runs:
         seen: dict[_What, Finding] = {}
         for finding in run.findings:
-            # A run lists its findings by severity, so the most severe one counts.
+            # Findings of a rule and function are sorted by severity, so the most severe one counts.
             seen.setdefault((finding.rule, finding.function), finding)
         for what, finding in seen.items():
             findings.setdefault(what, []).append(finding)

@@ -138,7 +138,7 @@ def worker_causes(
 
 
 def idle_threads(explained: WorkerCauses) -> IdleThreads:
-    """Return the idle threads that a worker does not explain, and the seconds by cause."""
+    """Return the idle threads that `explained` leaves unexplained, and the seconds by cause."""
     times, running, threads = explained.times, explained.running, explained.threads
     steps = np.diff(times)
     causes = {

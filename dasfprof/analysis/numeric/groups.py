@@ -73,10 +73,7 @@ class Groups:
         return np.bincount(codes, values[self._inside], self.count).astype(float, copy=False)
 
     def known_sum(self, values: Array) -> Array:
-        """Return the sum of the values in each group.
-
-        The sum is NaN if a group has rows but no known values.
-        """
+        """Return the sum of the values in each group, or NaN if a group has only unknown values."""
         return np.where((self.known(values) > 0) | (self.sizes == 0), self.sum(values), np.nan)
 
     def mean(self, values: Array) -> Array:
@@ -107,8 +104,7 @@ class Groups:
     def places(self, values: Array) -> Array:
         """Return the position of each row in its group, from 0, if the group is sorted by `values`.
 
-        A row that is in no group has -1. NaN values come last, and rows with equal values keep
-        their order.
+        A row that is in no group has -1. NaN values come last.
         """
         order = np.argsort(values, kind="stable")
         places = np.empty(len(order), dtype=np.int64)
@@ -116,10 +112,9 @@ class Groups:
         return np.where(self.codes >= 0, places, -1)
 
     def ranks(self, values: Array) -> Array:
-        """Return the rank of each row in its group, from 1.
+        """Return the rank of each row in its group, from 1, or NaN if it has no value or no group.
 
-        Rows with equal values share the mean of their ranks. The rank is NaN if the value is NaN or
-        if the row is in no group.
+        Rows with equal values share the mean of their ranks.
         """
         known = np.where(np.isfinite(values) & (self.codes >= 0), values, np.nan)
         return pd.Series(known).groupby(self.codes).rank().to_numpy()
@@ -134,11 +129,9 @@ def ratio(part: Array, total: Array | float) -> Array:
 
 
 def distinct(values: Array) -> Array:
-    """Return the distinct values of a one-dimensional array in ascending order.
-
-    `numpy.unique` returns the same. Since numpy 2.3, it uses a hash table, which takes fifteen
-    times as long as sorting for millions of distinct integers.
-    """
+    """Return the distinct values of a one-dimensional array in ascending order."""
+    # Since numpy 2.3, `numpy.unique` uses a hash table, which takes fifteen times as long as
+    # sorting for millions of distinct integers.
     ordered = np.sort(values)
     return ordered[np.append(True, ordered[1:] != ordered[:-1])] if len(ordered) else ordered
 
@@ -185,10 +178,10 @@ class GroupSums:
 
     @classmethod
     def merged(cls, parts: Sequence[GroupSums], names: Sequence[Hashable] = ()) -> GroupSums:
-        """Combine the sums of several parts of a run. There must be at least one part.
+        """Combine the sums of several parts of a run, of which there must be at least one.
 
-        Groups with the same name are merged. The groups in `names` come first, even if they have
-        no rows. Other groups without rows are left out.
+        Groups with the same name are merged. Groups without rows are left out, except those in
+        `names`, which come first.
         """
         indices: dict[Hashable, int] = {}
         others = (part.names[row] for part in parts for row in np.flatnonzero(part.rows).tolist())
@@ -230,10 +223,7 @@ class GroupSums:
         return self.sums[name]
 
     def known_sum(self, name: str) -> Array:
-        """Return the sum of a quantity in each group.
-
-        The sum is NaN if a group has rows but no known values.
-        """
+        """Return the sum of a quantity in each group, or NaN if a group has only unknown values."""
         return np.where((self.known[name] > 0) | (self.rows == 0), self.sum(name), np.nan)
 
     def mean(self, name: str) -> Array:
@@ -255,14 +245,14 @@ def is_nothing(array: Array) -> bool:
 
 
 def as_type(array: Array, dtype: Any) -> Array:
-    """Convert an array to another type. A constant array stays constant."""
+    """Convert an array to another type, where a constant array stays constant."""
     if is_constant(array):
         return repeated(array[0].astype(dtype), len(array))
     return array.astype(dtype, copy=False)
 
 
 def taken(array: Array, rows: Array) -> Array:
-    """Return the given rows of an array. A constant array stays constant."""
+    """Return the given rows of an array, where a constant array stays constant."""
     return repeated(array[0], len(rows)) if is_constant(array) else array[rows]
 
 
@@ -316,9 +306,9 @@ class GrowingColumn:
             self._store(size if self._rows <= size else max(self._rows, size * 5 // 4))
 
     def finish(self, rows: int, missing: float) -> Array:
-        """Return the column with this number of rows. May only be called once.
+        """Return the column with this number of rows, which is read-only if it is constant.
 
-        `missing` is the value of missing rows. A constant column is read-only.
+        This may only be called once. `missing` is the value of missing rows.
         """
         gaps = [*self._gaps, slice(self._rows, rows)] if self._rows < rows else self._gaps
         value = np.array([missing]).astype(self._dtype)

@@ -68,10 +68,7 @@ class Intervals:
         return np.arange(self.count) * self.seconds
 
     def places(self, times: Array) -> Array:
-        """Return the index of the interval that contains each time.
-
-        Times outside of the run are assigned to the nearest interval.
-        """
+        """Return the index of the interval that contains each time, or of the nearest interval."""
         # Clocks have a resolution of microseconds, so 128.2 - 127.2 must count as exactly one
         # second.
         places = np.floor(np.round(times - self.begin, 6) / self.seconds)
@@ -123,19 +120,11 @@ _HELD_SECONDS = 1.0
 
 
 def held_until(times: Array) -> Array:
-    """Return the time until which each sample is valid.
-
-    A sample is valid until the next sample, but at most for a multiple of the median interval, or
-    for `_HELD_SECONDS` if that is longer. A single sample is always valid.
-
-    Parameters
-    ----------
-    times
-        Sorted times of the samples.
-    """
+    """Return the time until which each sample is valid, given the sorted times of the samples."""
     distances = np.diff(times)
     if not len(distances):
         return np.full(len(times), np.inf)
+    # A sample is valid until the next sample, unless that comes much later than usual.
     longest = max(_HELD_SECONDS, _HELD_DISTANCES * float(np.median(distances)))
     return np.minimum(np.r_[times[1:], np.inf], times + longest)
 
@@ -143,8 +132,7 @@ def held_until(times: Array) -> Array:
 class SampledIntervals:
     """Integrates sampled quantities over time ranges.
 
-    A sample is valid until the time that `held_until` returns for it. Times without a valid sample
-    add nothing to the integrals.
+    Times without a valid sample (see `held_until`) add nothing to the integrals.
 
     Parameters
     ----------

@@ -31,20 +31,19 @@ FEWEST = 8
 def p_value(first: Array, second: Array, *, greater: bool = False, level: float = CERTAIN) -> float:
     """Return the p-value: how likely chance alone causes a difference of means this large.
 
-    - If there are enough measurements to reach `level` (such as five per group): a two-sided
-      permutation test (Pitman 1937). It is exact if all permutations can be evaluated, and assumes
-      nothing about the distribution.
-    - If there are fewer measurements, but at least two per group: Welch's t-test (Welch 1947),
-      which assumes a normal distribution.
-    - One measurement against several: the t-test of a single case (Crawford and Howell 1998), which
-      uses the variance of the other group.
-    - One measurement against one: the result is NaN, because the variance is unknown.
+    It is NaN if no test is possible, because a group is empty or both have one measurement.
     """
     sizes = len(first), len(second)
     if min(sizes) == 0 or max(sizes) == 1:
         return math.nan
     if min(sizes) > 1 and _can_permute(*sizes, level):
+        # A two-sided permutation test (Pitman 1937) assumes nothing about the distribution. It is
+        # exact if all permutations can be evaluated, but needs enough measurements to reach
+        # `level`.
         return permutation_p(first, second, greater=greater)
+    # Welch's t-test (Welch 1947) assumes a normal distribution. For one measurement against
+    # several, it is the t-test of a single case (Crawford and Howell 1998), which uses the variance
+    # of the other group.
     return welch_p(first, second, greater=greater)
 
 
@@ -102,12 +101,12 @@ def welch_p(first: Array, second: Array, *, greater: bool = False) -> float:
 def difference_interval(first: Array, second: Array, p: float) -> tuple[float, float]:
     """Return the confidence interval of the difference of means, with error probability `p`.
 
-    The interval contains all differences that `welch_p` does not reject. Both bounds are NaN if
-    each group has only one measurement.
+    Both bounds are NaN if each group has only one measurement.
     """
     if min(len(first), len(second)) == 0 or len(first) == len(second) == 1:
         return math.nan, math.nan
     difference, error, free = _difference(first, second)
+    # The interval contains all differences that `welch_p` does not reject.
     off = student_quantile(p, free) * error if error else 0.0
     return difference - off, difference + off
 
@@ -149,14 +148,12 @@ def student_quantile(p: float, free: float) -> float:
 
 
 def mann_whitney_p(first: Array, second: Array) -> float:
-    """Return the p-value of the Mann-Whitney U test by its normal approximation.
-
-    The approximation has corrections for ties and continuity (Hollander and Wolfe 1999). It needs
-    eight measurements per group. If there are fewer, the result is NaN.
-    """
+    """Return the p-value of the Mann-Whitney U test, or NaN for fewer than 8 values per group."""
     n, m = len(first), len(second)
     if min(n, m) < FEWEST:
         return math.nan
+    # The normal approximation needs eight values per group. It has corrections for ties and
+    # continuity (Hollander and Wolfe 1999).
     values = np.concatenate([first, second])
     ranks = Groups(np.zeros(n + m, dtype=np.int64), 1).ranks(values)
     u = float(ranks[:n].sum()) - n * (n + 1) / 2
@@ -170,14 +167,11 @@ def mann_whitney_p(first: Array, second: Array) -> float:
 
 
 def kendall_p(values: Array) -> float:
-    """Return the p-value of the Mann-Kendall test for a trend of ordered values.
-
-    The normal approximation is used, with corrections for ties and continuity (Kendall 1975). The
-    result is NaN if there are fewer than eight values.
-    """
+    """Return the p-value of the Mann-Kendall test for a trend, or NaN for fewer than 8 values."""
     n = len(values)
     if n < FEWEST:
         return math.nan
+    # The normal approximation has corrections for ties and continuity (Kendall 1975).
     later, earlier = np.tril_indices(n, -1)
     score = abs(float(np.sign(values[later] - values[earlier]).sum()))
     ties = np.unique(values, return_counts=True)[1].astype(float)
@@ -194,7 +188,7 @@ def slope_of(values: Array) -> float:
 
 
 def holm(p_values: Array) -> Array:
-    """Correct p-values for the number of tests (Holm 1979). NaN values do not count as tests."""
+    """Correct p-values for the number of tests (Holm 1979), not counting NaN values."""
     corrected = np.full(len(p_values), np.nan)
     known = np.flatnonzero(np.isfinite(p_values))
     order = known[np.argsort(p_values[known], kind="stable")]
@@ -204,14 +198,12 @@ def holm(p_values: Array) -> Array:
 
 
 def _incomplete_beta(a: float, b: float, x: float) -> float:
-    """Return the regularized incomplete beta function, computed by a continued fraction.
-
-    The fraction is DLMF 8.17.22.
-    """
+    """Return the regularized incomplete beta function, computed by a continued fraction."""
     if x <= 0 or x >= 1:
         return float(x >= 1)
     if x > (a + 1) / (a + b + 2):
         return 1 - _incomplete_beta(b, a, 1 - x)
+    # The continued fraction is DLMF 8.17.22.
     front = math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b)
     front = math.exp(front + a * math.log(x) + b * math.log1p(-x)) / a
     # Lentz's method, starting at the innermost convergent.
@@ -270,18 +262,9 @@ class Drift:
 
 
 def drift_of(values: Array, steps: Array | None = None) -> Drift:
-    """Return the drift of ordered values.
+    """Return the drift of ordered values without NaN.
 
-    The values are assumed to be a random walk with drift, in which each change persists. So values
-    that merely wander do not count as a trend. If values scatter around a line instead, the
-    interval is wider than necessary.
-
-    Parameters
-    ----------
-    values
-        Ordered values without NaN.
-    steps
-        Number of steps from each value to the next. None means one step each.
+    `steps` is the number of steps from each value to the next, or None for one step each.
     """
     changes = np.diff(values)
     steps = np.ones(len(changes)) if steps is None else steps
@@ -292,6 +275,9 @@ def drift_of(values: Array, steps: Array | None = None) -> Drift:
     first, half, last = (float(values[at]) for at in (0, min(middle, len(values) - 1), -1))
     if len(values) < FEWEST:
         return Drift(first, half, last, unknown, unknown, unknown, Course.FEW)
+    # The values are assumed to be a random walk with drift, in which each change persists. So
+    # values that merely wander do not count as a trend. If values scatter around a line instead,
+    # the interval is wider than necessary.
     each, least, most = _mean(changes, steps)
     _, goes_on, _ = _mean(changes[middle:], steps[middle:])
     rates = [
@@ -307,13 +293,11 @@ def drift_of(values: Array, steps: Array | None = None) -> Drift:
 
 
 def _mean(changes: Array, steps: Array) -> tuple[float, float, float]:
-    """Return the mean change per step, and its confidence interval.
-
-    The interval is infinite if there are fewer than three changes.
-    """
+    """Return the mean change per step, and its confidence interval."""
     each = float(changes.sum() / steps.sum())
     free = len(changes) - 1
     if free < 2:
+        # Fewer than three changes do not show how much changes vary.
         return each, -np.inf, np.inf
     spread = float(((changes - each * steps) ** 2 / steps).sum()) / free
     error = student_quantile(_OUTSIDE, free) * np.sqrt(spread / steps.sum())

@@ -13,7 +13,7 @@ from dasfprof.analysis.wording import Share
 
 @dataclass(frozen=True)
 class MemoryThresholds:
-    """Fractions of a worker's memory limit at which Dask acts. Infinity means "never"."""
+    """Fractions of a worker's memory limit at which Dask acts, or infinity if it never acts."""
 
     #: Fraction of the limit that results may use before the worker spills.
     target: float = 0.6
@@ -30,7 +30,8 @@ class MemoryThresholds:
 
     @property
     def kills(self) -> float:
-        """The fraction at which the process is killed. It is 1 if no nanny kills it earlier."""
+        """The fraction at which the process is killed."""
+        # If no nanny kills the process earlier, it is killed at its limit.
         return min(self.terminate, 1.0)
 
     @property
@@ -41,8 +42,7 @@ class MemoryThresholds:
     def near(self, fraction: float) -> float:
         """Return `fraction`, scaled down if the worker is killed earlier than by default.
 
-        `fraction` is a fraction of the memory limit. It does not change if nothing kills the worker
-        before its limit.
+        It is a fraction of the memory limit.
         """
         return fraction * min(self.kills / MemoryThresholds.terminate, 1.0)
 
@@ -54,10 +54,9 @@ class MemoryThresholds:
 
 
 def memory_thresholds(run: Any, life: int | None = None) -> MemoryThresholds:
-    """Return the thresholds of a worker instance.
+    """Return the thresholds of a worker instance, or the lowest of all workers if `life` is None.
 
-    If `life` is None, return the lowest thresholds of all workers. Thresholds that were not
-    recorded are Dask's defaults.
+    Thresholds that were not recorded are Dask's defaults.
     """
     rows = run.workers if life is None else run.workers.iloc[[life]]
     fractions: dict[str, list[float]] = {}

@@ -41,9 +41,9 @@ _TAKEN_BACK = 2.0
 def with_open_runs(trace: Form) -> Form:
     """Return a trace whose finished task runs are followed by its unfinished task runs.
 
-    The ``state`` of unfinished task runs is one of `OPEN_STATES`. They last until the last event of
-    their worker, or until the worker left. ``cpu`` is the CPU time until then. Facts that are only
-    recorded when a task run ends are unknown.
+    Unfinished task runs have one of `OPEN_STATES`, and last until the last event of their worker,
+    or until the worker left. ``cpu`` is the CPU time until then. Facts that are only recorded when
+    a task run ends are unknown.
     """
     table = trace.under_way
     if not len(table):
@@ -63,14 +63,11 @@ def with_open_runs(trace: Form) -> Form:
 
 
 def left_unasked(trace: Trace) -> Array:
-    """Return a mask of the worker instances that left unexpectedly during the run.
-
-    Workers that leave after the last client of the program has left are shut down, which is
-    expected.
-    """
+    """Return a mask of the worker instances that left unexpectedly during the run."""
     left, end = trace.workers["left"].to_numpy(dtype=float), find_run_end(trace)
     asked = left_for(trace, _ASKED)
-    # If one value is NaN, `fmin` returns the other one.
+    # Workers that leave after the last client of the program has left are shut down, which is
+    # expected. If one value is NaN, `fmin` returns the other one.
     limit = float(np.fmin(last_client_left(trace), np.inf))
     if end is not None and end.how in (How.LEFT, How.BROKEN_UP):
         limit = min(limit, end.time)
@@ -80,8 +77,8 @@ def left_unasked(trace: Trace) -> Array:
 def taken_back(trace: Trace, runs: pd.DataFrame) -> Array:
     """Return a mask of task runs that the scheduler took back because their worker left.
 
-    `runs` are rows of `Trace.scheduler_only`. It is unknown how far these task runs had been
-    executed. Task runs that a client cancelled or that were no longer needed are not included.
+    `runs` are rows of `Trace.scheduler_only`. Task runs that a client cancelled or that were no
+    longer needed are not included.
     """
     left = trace.workers["left"].to_numpy(dtype=float)[runs["worker_id"].to_numpy()]
     as_it_left = np.abs(runs["known"].to_numpy(dtype=float) - left) <= _TAKEN_BACK
@@ -153,7 +150,7 @@ def _states(trace: Trace, table: pd.DataFrame) -> Array:
 def _with_scheduler(trace: Trace, rows: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Add the scheduler's record of each unfinished task run.
 
-    Also return the rows of `Trace.scheduler_only` about other task runs.
+    The second table has the rows of `Trace.scheduler_only` about other task runs.
     """
     only = trace.scheduler_only
     if not len(only):
@@ -167,7 +164,7 @@ def _with_scheduler(trace: Trace, rows: pd.DataFrame) -> tuple[pd.DataFrame, pd.
 
 
 def appended(tasks: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:
-    """Append rows to a table of task runs. Values of columns that the rows lack are NA."""
+    """Append rows to a table of task runs, with NA in columns that the rows lack."""
     count = len(rows)
     columns: dict[str, Any] = {}
     for name in tasks.columns:

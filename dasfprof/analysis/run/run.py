@@ -36,7 +36,7 @@ class Run(Trace):
 
     @classmethod
     def from_trace(cls, trace: Trace) -> Run:
-        """Return the run of a trace. The same trace always gives the same object."""
+        """Return the run of a trace, always as the same object."""
         if isinstance(trace, Run):
             return trace
         if "_run" not in vars(trace):
@@ -81,7 +81,7 @@ class Run(Trace):
 
     @property
     def with_unfinished(self) -> RunWithUnfinished:
-        """The run whose `tasks` include unfinished task runs. See `with_open_runs`."""
+        """The run whose `tasks` include unfinished task runs."""
         return RunWithUnfinished(with_open_runs(self))
 
     #: Rows of `scheduler_only` that certainly ran. In `slots`, they follow the rows of `tasks`.
@@ -106,10 +106,8 @@ class Run(Trace):
     first_arrival = cached_property(first_arrival)
 
     def of_slots(self, name: str) -> Array:
-        """Return the values of a column for the rows of `slots`.
-
-        They are the column's values in `tasks`, followed by its values in `unseen`.
-        """
+        """Return the values of a column for the rows of `slots`."""
+        # The rows of `slots` are those of `tasks`, and then those of `unseen`.
         return np.append(self.tasks[name], self.unseen[name])
 
     # --- Workers, and the end ---------------------------------------------------------------------

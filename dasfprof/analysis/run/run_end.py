@@ -63,7 +63,7 @@ NOT_NEEDED = ("task-erred", "task-finished")
 
 
 def stimulus_texts(trace: Trace, ids: pd.Series) -> Array:
-    """Return the text of each stimulus id. Texts of missing ids are empty."""
+    """Return the text of each stimulus id, or an empty text for missing ids."""
     numbers = np.nan_to_num(ids.to_numpy(dtype=float), nan=-1.0).astype(np.int64)
     texts = np.full(len(numbers), "", dtype=object)
     known = numbers >= 0
@@ -208,7 +208,7 @@ def find_run_end(trace: Trace) -> RunEnd | None:
 
 
 def run_end_of(trace: Trace, endings: Endings) -> RunEnd | None:
-    """Return the work that was in progress at the end of a run.
+    """Return the work in progress at the end of a run, or None if all work had ended.
 
     `trace` need not contain the task runs.
     """
@@ -245,11 +245,9 @@ def run_end_of(trace: Trace, endings: Endings) -> RunEnd | None:
 
 
 def _program_ended(trace: Trace) -> tuple[float, How]:
-    """Return when the program ended, and which event showed its end.
-
-    It ended when its last client left, or when all workers left. The time is NaN if unknown.
-    """
+    """Return when the program ended (NaN if unknown), and which event showed its end."""
     client_left, broken_up = last_client_left(trace), _broken_up(trace)
+    # It ended when its last client left, or when all workers left.
     if client_left <= broken_up or np.isnan(broken_up):
         return client_left, How.LEFT
     return broken_up, How.BROKEN_UP
@@ -268,15 +266,12 @@ def _interrupted(trace: Trace) -> RunEnd | None:
 
 
 def _open_states(trace: Trace) -> list[RunEnd]:
-    """Return the scheduler's states that may show the work in progress at the end of the run.
-
-    These are the last state and, if all workers left together, the last state before they left.
-    States without unfinished tasks are left out.
-    """
+    """Return the scheduler's states that may show the work in progress at the end of the run."""
     states = trace.scheduler_states
     if not len(states):
         return []
     ends, broken_up = [], _broken_up(trace)
+    # If all workers left together, the last state before they left shows the work, too.
     before = states[states["time"] <= broken_up]
     if len(before):
         ends.append(RunEnd(broken_up, How.BROKEN_UP, _record(before.iloc[-1])))
@@ -322,29 +317,27 @@ def _abandoned_tasks(trace: Trace, since: float) -> bool:
 def _ended(trace: Trace, end: RunEnd, aftermath: float = 0.0) -> int:
     """Return how many task runs ended between the scheduler state and the time in `end`.
 
-    Only task runs that the scheduler knew at this state count. `aftermath` is a number of seconds
-    that is added to the time.
+    `aftermath` is a number of seconds that is added to the time.
     """
     count, since, until = 0, float((end.state or {})["time"]), end.time + aftermath
     for runs in (trace.tasks, trace.scheduler_only):
         if "known" in runs:
             came = np.fmin(runs["scheduler_waiting"].to_numpy(), runs["sent"].to_numpy())
             known = runs["known"].to_numpy()
+            # Only task runs that the scheduler knew at this state count.
             ended = runs["scheduler_state"].isin(["memory", "erred"]).to_numpy() & (came <= since)
             count += int(np.count_nonzero(ended & (known > since) & (known <= until)))
     return count
 
 
 def _ended_on_workers(trace: Trace, end: RunEnd) -> int:
-    """Return how many tasks ended after the state of `end`, according to workers' files alone.
-
-    The scheduler's file lacks these ends if it was truncated, or if the scheduler was killed. Tasks
-    that ended just before the state also count, because the scheduler did not know of these ends.
-    """
+    """Return how many tasks ended after the state of `end`, according to workers' files alone."""
     if end.how is not How.CUT:
         return 0
+    # The scheduler's file lacks these ends if it was truncated, or if the scheduler was killed.
     tasks, since = trace.tasks, float((end.state or {})["time"])
     stop = (tasks["start"] + tasks["duration"]).to_numpy(dtype=float)
+    # The scheduler did not know of ends just before the state either.
     ended = tasks["state"].isin(["memory", "erred"]).to_numpy() & (stop > since - _AFTERMATH)
     if "known" in tasks:
         ended = ended & np.isnan(tasks["known"].to_numpy(dtype=float))
@@ -358,15 +351,13 @@ def _went_on(trace: Trace, endings: Endings, since: float) -> bool:
 
 
 def _state_at(states: pd.DataFrame, time: float) -> dict[str, Any] | None:
-    """Return the last state until `time` that has work in progress, or None.
-
-    A state in which workers are closing no longer shows the work that was in progress, so the state
-    before it is used. After Ctrl-C in a terminal, workers may close before their client has left.
-    """
+    """Return the last state until `time` that has work in progress, or None."""
     known = states[(states["time"] <= time) & (states["unfinished"] > 0)] if len(states) else states
     if not len(known):
         return None
     last = state = _record(known.iloc[-1])
+    # A state in which workers are closing no longer shows the work that was in progress. After
+    # Ctrl-C in a terminal, workers may close before their client has left.
     for place in range(len(known) - 1, -1, -1):
         state = _record(known.iloc[place])
         if not _closes(state) or state["time"] <= last["time"] - _TOGETHER:

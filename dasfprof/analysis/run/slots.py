@@ -106,11 +106,6 @@ def _most_at_once(begin: Array, end: Array, worker: Array, workers: int) -> Arra
 def slot_ends(times: TaskTimes, released: Array, worker: Array, threads: Array) -> Array:
     """Return when each task run released its slot.
 
-    When a task run ends, the worker records the start of the next task run in the slot, and shortly
-    afterwards the end of the previous one. So the previous task run had released its slot when the
-    next task run started. The previous task run is found from the order of task runs, because a
-    worker never has more slots than threads. It does not matter which thread runs the function.
-
     Parameters
     ----------
     times, worker
@@ -126,18 +121,23 @@ def slot_ends(times: TaskTimes, released: Array, worker: Array, threads: Array) 
     slots = np.where(np.isnan(threads), most, threads).astype(np.int64)
     by_end, by_begin = np.lexsort((released, worker)), np.lexsort((times.executing, worker))
     of_worker = worker[by_end]
+    # A worker never has more slots than threads, so the order of task runs shows which of them used
+    # a slot next. It does not matter which thread runs the function.
     following = place + slots[of_worker]
     same = following < count
     same[same] = of_worker[following[same]] == of_worker[same]
     taken = np.full(count, np.inf)
     taken[by_end[same]] = times.executing[by_begin[following[same]]]
+    # When a task run ends, the worker records the start of the next task run in the slot, and
+    # shortly afterwards the end of the previous one. So the previous task run had released its slot
+    # when the next one started.
     early = (taken < released) & (taken >= times.stop)
     return np.maximum(np.where(early, taken, released), times.executing)
 
 
 @dataclass(frozen=True)
 class UnfinishedRuns:
-    """Task runs without a known end on a worker. Times are in seconds from the trace's start."""
+    """Task runs without a known end on a worker, with times in seconds from the trace's start."""
 
     #: Row of `Trace.workers`.
     worker: Array
@@ -180,9 +180,9 @@ def unfinished_runs(trace: Trace) -> UnfinishedRuns:
 def first_arrival(trace: Trace) -> float:
     """Return when the scheduler received the first task, or infinity if there are no tasks.
 
-    The time is in seconds from the trace's start. Tasks that never ended, or that were lost with
-    their worker, count as well.
+    The time is in seconds from the trace's start.
     """
+    # Tasks that never ended, or that were lost with their worker, count as well.
     arrivals = task_slots(with_open_runs(trace)).times.arrival
     lost = unfinished_runs(trace).arrival
     return float(min(arrivals.min(initial=np.inf), lost.min(initial=np.inf)))
@@ -225,11 +225,7 @@ STATUSES = {
 
 
 def status_seconds(trace: Trace) -> dict[str, Array]:
-    """Return the seconds for which each task run had each status, as one array per status.
-
-    The sum of all statuses is the time from ``arrival`` to ``known`` (see `TaskTimes`). If it is
-    unknown how long a status lasted, the value is NaN, and this time counts for the status before.
-    """
+    """Return the seconds for which each task run had each status, or NaN if unknown."""
     recorded, times = recorded_times(trace), ordered_times(trace)
     seconds = {}
     for name, spans in STATUSES.items():
@@ -238,5 +234,7 @@ def status_seconds(trace: Trace) -> dict[str, Array]:
         for begin, end in spans:
             length += getattr(times, end) - getattr(times, begin)
             known |= np.isfinite(recorded[begin]) & np.isfinite(recorded[end])
+        # Unknown time counts for the status before, so that the sum of all statuses is the time
+        # from `arrival` to `known`.
         seconds[name] = np.where(known | (length > 0), length, np.nan)
     return seconds

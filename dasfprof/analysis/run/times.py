@@ -25,24 +25,19 @@ _ROUNDED = 1e-4
 def clock_offsets(trace: Trace) -> Array:
     """Return the seconds by which each worker's clock is ahead of the scheduler's clock.
 
-    A worker cannot receive a task before the task was sent, and cannot finish it after the
-    scheduler learned of its end. So the offset is in the interval ``[max(done - known),
-    min(received - sent)]``, and the midpoint of this interval is used. Workers with the same boot
-    ID have the same clock. If it is also the scheduler's boot ID, they have the scheduler's clock.
-    If the interval lacks one or both bounds, the result is the offset closest to 0 that satisfies
-    the remaining bound. If a clock drifts by more than the duration of messages, no offset
-    satisfies the bounds, and the caller must clamp times that are still out of order.
-
-    Returns
-    -------
-    array
-        Seconds, for each row of `Trace.workers`.
+    There is one value for each row of `Trace.workers`. If a clock drifts, the caller must clamp
+    times that are still out of order.
     """
     clocks, scheduler = _clocks(trace.workers)
+    # A worker cannot receive a task before the task was sent, and cannot finish it after the
+    # scheduler learned of its end. So the offset is at least the maximum of done - known, and at
+    # most the minimum of received - sent.
     lower, upper = message_bounds(trace)
     with np.errstate(invalid="ignore"):  # The midpoint of two infinite bounds.
         middle = (lower + upper) / 2
+    # If a bound is missing, use the offset closest to 0 that satisfies the other bound.
     offsets = np.where(np.isfinite(middle), middle, np.maximum(np.minimum(0.0, upper), lower))
+    # Workers with the scheduler's boot ID have its clock.
     offsets[scheduler] = 0.0
     return offsets[clocks]
 
@@ -50,17 +45,12 @@ def clock_offsets(trace: Trace) -> Array:
 def clock_errors(trace: Trace) -> Array:
     """Return the maximum error of each of `clock_offsets` in seconds.
 
-    The error is half the interval of possible offsets. It is 0 for the scheduler's clock, and
-    infinite if a bound is unknown. If the bounds contradict each other, no constant offset is
-    possible, and the result is half the distance between the bounds.
-
-    Returns
-    -------
-    array
-        Seconds, for each row of `Trace.workers`.
+    It is 0 for the scheduler's clock, and infinite if a bound of the offset is unknown.
     """
     clocks, scheduler = _clocks(trace.workers)
     lower, upper = message_bounds(trace)
+    # If the bounds contradict each other, no constant offset is possible. Then this is half the
+    # distance between the bounds.
     errors = np.abs(upper - lower) / 2
     errors[scheduler] = 0.0
     return errors[clocks]
@@ -84,11 +74,9 @@ def message_bounds(trace: Trace) -> tuple[Array, Array]:
 
 @once_per_trace
 def ended_there(trace: Trace) -> Array:
-    """Return a mask of `Trace.tasks` whose end was reported to the scheduler by their worker.
-
-    For other rows, ``known`` is the time at which the scheduler took the task run back. The task
-    run may have continued on its worker.
-    """
+    """Return a mask of `Trace.tasks` whose end was reported to the scheduler by their worker."""
+    # For other rows, `known` is the time at which the scheduler took the task run back. The task
+    # run may have continued on its worker.
     tasks = trace.tasks
     reported: Array = tasks["scheduler_state"].isin(["memory", "erred"]).to_numpy().copy()
     # A failed attempt that is retried is reported too. Its scheduler state becomes "released".
@@ -108,12 +96,10 @@ def ended_there(trace: Trace) -> Array:
 
 
 def _clocks(workers: pd.DataFrame) -> tuple[Array, Array]:
-    """Return the code of each process's clock, and the codes of the clocks of schedulers.
-
-    Processes with the same boot ID have the same clock.
-    """
+    """Return the code of each process's clock, and the codes of the clocks of schedulers."""
     rows = pd.Series(np.arange(len(workers)), dtype=np.int64)
     boots = workers["boot_id"].reset_index(drop=True)
+    # Processes with the same boot ID have the same clock.
     clocks = rows.groupby(boots).transform("min").fillna(rows).to_numpy(dtype=np.int64)
     return clocks, np.unique(clocks[(workers["kind"] == "scheduler").to_numpy()])
 
@@ -169,10 +155,7 @@ _WORKER = ("received", "ready", "executing", "done")
 
 @once_per_trace
 def recorded_times(trace: Trace) -> dict[str, Array]:
-    """Return the recorded times of `Trace.tasks` by the scheduler's clock.
-
-    A time that was not recorded is NaN.
-    """
+    """Return the recorded times of `Trace.tasks` by the scheduler's clock, or NaN where missing."""
     tasks = trace.tasks
     times = {name: since_begin(trace, tasks, column) for name, column in _SCHEDULER.items()}
     queued = since_begin(trace, tasks, "queued")
@@ -204,13 +187,13 @@ def ordered_times(trace: Trace) -> TaskTimes:
 def task_times(recorded: dict[str, Array]) -> TaskTimes:
     """Order recorded times, and replace missing times.
 
-    Clock offsets are already subtracted from `recorded`. Times that contradict each other
-    nevertheless are clamped: the worker's times are limited to the period in which the task run was
-    assigned to it, and no time may be before the time of the previous stage.
+    Clock offsets are already subtracted from `recorded`.
     """
     # If one value is NaN, `fmin` and `fmax` return the other one.
     known = recorded["known"]
     low, high = recorded["sent"], np.where(np.isnan(known), np.inf, known)
+    # Times that contradict each other are clamped. The worker's times are limited to the period in
+    # which the task run was assigned to it, and no time may be before that of the previous stage.
     clamped = dict(recorded)
     for name in ("received", "ready", "executing", "start", "stop", "done"):
         present = np.fmax(np.fmin(recorded[name], high), low)
@@ -236,11 +219,10 @@ def fit_between(start: Array, length: Array, sent: Array, known: Array) -> Array
     """Shift functions to lie between assignment and report, and return their starts.
 
     A function that is too long to lie in between starts at the assignment.
-
-    The scheduler computes the times of functions from Dask's estimate of each clock. On a busy
-    host, this estimate is off by a tenth of a second or more. Start and stop of a function are off
-    by the same amount.
     """
+    # The scheduler computes the times of functions from Dask's estimate of each clock. On a busy
+    # host, this estimate is off by a tenth of a second or more. Start and stop of a function are
+    # off by the same amount.
     return np.where(np.isnan(start), np.nan, np.fmax(np.fmin(start, known - length), sent))
 
 
@@ -250,10 +232,7 @@ def to_ticks(times: Array) -> Array:
 
 
 def since_begin(trace: Trace, table: pd.DataFrame, column: str) -> Array:
-    """Return the times in a column as seconds from the trace's start.
-
-    If the table has no such column, all are NaN.
-    """
+    """Return a column's times as seconds from the trace's start, or NaN without the column."""
     if column not in table:
         return np.full(len(table), np.nan)
     return table[column].to_numpy(dtype=float) - trace.begin

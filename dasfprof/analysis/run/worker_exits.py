@@ -166,14 +166,12 @@ def _on_host(trace: Trace, samples: pd.DataFrame, host: str) -> Array:
 
 
 def _killed_in_group(trace: Trace, host: str, left: float) -> float:
-    """Return how many processes the kernel killed for lack of memory when a worker left.
-
-    Only processes in the worker's control group count. All worker instances on a host with the same
-    label are in the same control group.
-    """
+    """Return how many processes of a worker's control group the kernel killed when it left."""
     samples = trace.samples.reindex(columns=["worker_id", "time", "oom_kills"]).dropna()
     samples = samples[_on_host(trace, samples, host)].sort_values("time", kind="stable")
     labels = trace.workers["worker"].to_numpy(dtype=object)[samples["worker_id"].to_numpy(np.int64)]
+    # All worker instances on a host with the same label are in the same control group. Only
+    # processes that were killed for lack of memory count.
     most = 0.0
     for _, group in samples.groupby(labels):
         times, counts = group["time"].to_numpy(), group["oom_kills"].to_numpy(dtype=float)
@@ -266,8 +264,7 @@ def left_with_work(states: pd.DataFrame) -> float:
 def clients_stayed(trace: Trace, cancelled_at: float) -> bool:
     """Return whether it is certain that no client with unfinished tasks left since a cancellation.
 
-    `cancelled_at` is the time of the cancellation. Clients without unfinished tasks may have left,
-    if another client of the program stayed.
+    `cancelled_at` is the time of the cancellation.
     """
     states = trace.scheduler_states
     if not len(states):

@@ -44,10 +44,7 @@ class WorkerLives:
     statuses: list[tuple[Array, Array]]
 
     def within(self, begin: float, end: float) -> WorkerLives:
-        """Return the parts of worker instances that lie within a time window.
-
-        Worker instances that lie outside are left out.
-        """
+        """Return the parts of worker instances that lie within a time window."""
         first, last = np.maximum(self.begin, begin), np.minimum(self.end, end)
         rows = np.flatnonzero(first <= last)
         statuses = [self.statuses[row] for row in rows.tolist()]
@@ -118,10 +115,8 @@ def _sampled_statuses(trace: Trace, offsets: Array) -> tuple[Array, Array, Array
 def _changes(  # noqa: PLR0917
     begin: float, end: float, joined: float, left: float, times: Array, codes: Array
 ) -> tuple[Array, Array]:
-    """Merge the sampled statuses of a worker instance with the times at which it joined and left.
-
-    The status in a sample is valid until the next sample. The last status is valid until the end.
-    """
+    """Merge the sampled statuses of a worker instance with the times when it joined and left."""
+    # The status in a sample is valid until the next sample, and the last one until the end.
     times, codes = np.append(begin, times), np.append(np.int8(OPEN), codes)
     if begin < joined <= end:
         remaining = times >= joined
@@ -137,13 +132,7 @@ def _changes(  # noqa: PLR0917
 
 
 class NamedWorkers:
-    """The workers of a trace, identified by host and label.
-
-    Parameters
-    ----------
-    trace
-        The trace.
-    """
+    """The workers of a trace, identified by host and label."""
 
     def __init__(self, trace: Trace) -> None:
         names = list(zip(trace.workers["host"], trace.workers["worker"], strict=True))
@@ -164,7 +153,7 @@ class NamedWorkers:
         return self.of_lives[table["worker_id"].to_numpy()]
 
     def titles(self) -> list[str]:
-        """Return each worker's label. If it is not unique, it is prefixed with the host."""
+        """Return each worker's label, prefixed with the host if the label is not unique."""
         labels = pd.Series(self.labels, dtype=object)
         shared = labels.duplicated(keep=False)
         return [

@@ -60,9 +60,8 @@ _BY_VALUE = 0.2
 def time_by_row(run: Run, function: str) -> tuple[float, float]:
     """Return how much of a function's time is spent on the rows of a table one by one.
 
-    The first value is the fraction of the time in all code for single rows. The second value is the
-    fraction of the time in which pandas creates single rows or gets their values, which is a part
-    of the first. Both are 0 if there are few samples, or if the second is below `_BY_VALUE`.
+    The first value is the fraction in all code for single rows. The second value is the fraction in
+    which pandas creates or reads single rows. Both are 0 if there is little evidence.
     """
     samples, _ = samples_of(run, function)
     if len(samples) < _FEWEST_SAMPLES:
@@ -87,6 +86,7 @@ def time_by_value(run: Run, function: str) -> float:
         return 0.0
     by_value = 0.0
     for calls, seconds in seconds_by(run, samples, _library_calls).items():
+        # Pandas runs this code for each value of a column.
         if _BY_VALUE_OF_COLUMN in calls:
             (file, _) = calls[-1]
             by_value += 0.0 if file.startswith("pandas/") else seconds
@@ -96,9 +96,9 @@ def time_by_value(run: Run, function: str) -> float:
 def time_one_by_one(run: Run, function: str) -> tuple[str, float, float]:
     """Return the name of the library function that processes single elements, and two fractions.
 
-    The first is the fraction of the time of `function` inside this library function. The second is
-    the fraction of the library function's time in the library's own code. The name is empty if
-    there are few samples, or if they show no such library function.
+    The first is the fraction of the time of `function` inside the library function. The second is
+    the fraction of this time in the library's own code. The name is empty if there is no such
+    function.
     """
     samples, _ = samples_of(run, function)
     within: defaultdict[str, float] = defaultdict(float)
@@ -118,12 +118,12 @@ def time_one_by_one(run: Run, function: str) -> tuple[str, float, float]:
 def time_in_nested_loops(run: Run, function: str) -> tuple[str, float]:
     """Return the hottest line of nested loops in the user's code, and a fraction of time.
 
-    This is the fraction of the function's time at all lines of nested loops together. Time in
-    Python functions that these lines call does not count. If there are few samples or no such
-    lines, the line is empty and the fraction is 0.
+    This is the fraction of the function's time at all such lines together. The line is empty if
+    there is none.
     """
     samples, _ = samples_of(run, function)
     lines = _nested_lines(run)
+    # Time in Python functions that these lines call does not count.
     seconds = seconds_by(run, samples, lambda stack: stack[-1])
     nested = {frame: each for frame, each in seconds.items() if (frame.file, frame.line) in lines}
     if len(samples) < _FEWEST_SAMPLES or not nested:
@@ -134,16 +134,13 @@ def time_in_nested_loops(run: Run, function: str) -> tuple[str, float]:
 
 @once_per_trace
 def _nested_lines(run: Run) -> set[tuple[str, int]]:
-    """Return the lines that are inside at least two loops, in functions with source.
-
-    Each line is a file and a number. Loops that handle text are left out, because operations on
-    arrays cannot replace them.
-    """
+    """Return the files and numbers of lines inside at least two loops, in functions with source."""
     codes = pd.concat([run.function_code, run.functions_sent])[["file", "line", "source"]]
     lines: set[tuple[str, int]] = set()
 
     def add(node: ast.AST, depth: int, file: str, before: int) -> None:
         loops = isinstance(node, ast.For | ast.While) + len(getattr(node, "generators", ()))
+        # Loops that handle text are left out, because operations on arrays cannot replace them.
         if loops and not depth and any(map(_is_of_text, ast.walk(node))):
             return
         depth += loops
@@ -183,17 +180,17 @@ def _library_calls(stack: Stack) -> tuple[tuple[str, str], ...]:
 def _row_calls(calls: tuple[tuple[str, str], ...], loops: bool) -> tuple[bool, bool]:
     """Return whether pandas calls code for single rows, and whether it creates or reads a row.
 
-    `calls` are the calls in a stack. Getting an item counts as reading a row if code for single
-    rows does it, or if the item is a single value. Getting items by masks and slices in other code
-    is not slow, so it does not count. `loops` is whether the function loops over rows. If so,
-    getting an attribute also counts as reading a row.
+    `calls` are the calls in a stack. `loops` is whether the function loops over rows.
     """
     by_row = not _BY_ROW.isdisjoint(calls)
     inner = [*calls[1:], _VALUE]
+    # Getting an item counts as reading a row if code for single rows does it, or if the item is a
+    # single value. Getting items by masks and slices in other code is not slow.
     taken = any(
         call == _ITEM and (by_row or called == _VALUE)
         for call, called in zip(calls, inner, strict=False)
     )
+    # In loops over rows, getting an attribute also counts as reading a row.
     looped = loops and (_LOOP in calls or _ATTRIBUTE in calls)
     return by_row, taken or looped
 
@@ -209,12 +206,12 @@ def time_inside(
 ) -> float:
     """Return the fraction of a function's time inside the functions `calls`, or 0 if unknown.
 
-    Functions in `calls` that are also in `others` do not count. Names are compared without
-    underscores, because the names of Dask's layers drop or change underscores.
+    Functions in `calls` that are also in `others` do not count.
     """
     samples, _ = samples_of(run, function)
     if len(samples) < _FEWEST_SAMPLES:
         return 0.0
+    # The names of Dask's layers drop or change underscores.
     names = {_plain(call) for call in calls} - {_plain(other) for other in others}
 
     def is_inside(stack: Stack) -> bool:
@@ -230,14 +227,11 @@ def _plain(name: str) -> str:
 
 
 def _called(stack: Stack) -> Stack:
-    """Return the frames after Dask's call of a task's function.
-
-    The last frame is the first one that is outside of Dask. If Dask's call of the function is not
-    in the stack, return all frames.
-    """
+    """Return the frames from a task's function to the first one outside of Dask."""
     files = [frame.file.replace("\\", "/") for frame in stack]
     first = max((at + 1 for at, file in enumerate(files) if file.endswith(_TASKS)), default=0)
     if first == 0:
+        # Dask's call of the function is not in the stack.
         return stack
     last = next((at for at in range(first, len(stack)) if _DASK not in files[at]), len(stack))
     return stack[first : last + 1]

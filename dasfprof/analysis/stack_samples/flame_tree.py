@@ -189,8 +189,8 @@ def _lines(
 ) -> tuple[Array, Parts, Array]:
     """Return, for each line in each group of samples, its place, its seconds, and its call.
 
-    The place is an index of ``tree.lines``. The call is a code that combines the group and the
-    call of the tree.
+    The place is an index of ``tree.lines``. The call is a code that combines the group and the call
+    of the tree.
     """
     parts_of, sums = [np.empty(0, dtype=np.int64)], [parts.take(np.empty(0, dtype=np.int64))]
     for depth in range(tree.depth):
@@ -206,7 +206,7 @@ def _lines(
 
 
 def depth_first(callers: Array, seconds: Array, shown: Array) -> tuple[Array, Array]:
-    """Return calls and their depths. Each call precedes the calls that it makes, longest first.
+    """Return calls and their depths, each call followed by the calls that it makes, longest first.
 
     `shown` are the calls to return. They include the caller of each call.
     """

@@ -59,10 +59,7 @@ def loop_blocks(run: Run) -> list[LoopBlock]:
 
 
 def in_the_loop(stack: Stack) -> Stack:
-    """Return the frames of the callback that an event loop was running.
-
-    If the stack does not show a callback, return all frames.
-    """
+    """Return the frames of the callback that an event loop was running, or else all frames."""
     for place in range(len(stack) - 1, -1, -1):
         frame = stack[place]
         if frame.function.endswith("_run") and frame.file.endswith("asyncio/events.py"):

@@ -58,10 +58,9 @@ def library_of(file: str) -> str:
 
 
 def import_of(stack: Stack) -> str | None:
-    """Return the library that is being imported, or None if no import is in progress.
+    """Return the outermost library that is being imported, or None if no import is in progress.
 
-    If imports are nested, this is the outermost library. The result is empty if no file of this
-    library is being executed yet.
+    It is empty if no file of this library is being executed yet.
     """
     inside = list(dropwhile(lambda frame: frame.function != _IMPORT, stack))
     files = [frame.file for frame in inside if not frame.file.startswith("<frozen ")]
@@ -69,10 +68,8 @@ def import_of(stack: Stack) -> str | None:
 
 
 def is_in_pool(stack: Stack) -> bool:
-    """Return whether a stack ends with frames of another thread, which works for the task.
-
-    The other thread belongs to a pool. The task's own thread waits for it.
-    """
+    """Return whether a stack ends with frames of a pool's thread, which works for the task."""
+    # The task's own thread waits for the thread of the pool.
     return any(
         frame.function in _FIRST_IN_POOL and _POOLS.search(frame.file.replace("\\", "/"))
         for frame in stack
@@ -82,12 +79,12 @@ def is_in_pool(stack: Stack) -> bool:
 def line_of(stack: Stack) -> tuple[Frame, str]:
     """Return the innermost line of the user's code, and the library call that this line makes.
 
-    If the stack has no user code, return its innermost line. Functions of Python's own modules that
-    wait are skipped, because their caller shows what they wait for. The call is empty if the line
-    makes no call, or only calls C code. If the stack ends in a thread of a pool (see `is_in_pool`),
-    the call is `IN_POOL`.
+    If the stack has no user code, the line is its innermost one. The call is `IN_POOL` if the stack
+    ends in a pool's thread, and empty if the line calls no Python code.
     """
     inner = stack[-1]
+    # Functions of Python's own modules that wait are skipped, because their caller shows what they
+    # wait for.
     caller = next((each for each in reversed(stack) if not _WAITS.search(each.file)), inner)
     line = next(filter(is_of_user, reversed(stack)), caller)
     if is_in_pool(stack):
@@ -115,9 +112,9 @@ class Places:
         self._codes[self._codes < 0] = len(numbers)
 
     def codes(self, stacks: Array) -> Array:
-        """Return the code of the name of each stack, given rows of `Trace.stacks`.
+        """Return the code of the name of each stack.
 
-        For row -1, the name is unknown.
+        The stacks are rows of `Trace.stacks`, or -1 if unknown.
         """
         return self._codes[stacks]
 
@@ -149,7 +146,7 @@ def places(run: Run, by: By) -> Places:
 def seconds_by(
     run: Run, samples: Samples, name: Callable[[Stack], Name]
 ) -> defaultdict[Name, float]:
-    """Return the seconds of samples by the names of their stacks. Unknown stacks are left out."""
+    """Return the seconds of samples with known stacks, by the names of these stacks."""
     stacks, known = all_stacks(run), samples.stack >= 0
     by_stack = np.bincount(samples.stack[known], samples.interval[known])
     seconds: defaultdict[Name, float] = defaultdict(float)
@@ -174,10 +171,7 @@ class HotPlaces:
 def hot_places(
     run: Run, function: str | None = None, step: str | None = None, by: By = "line"
 ) -> HotPlaces:
-    """Return where task runs of a function and a step spent their time.
-
-    If `function` or `step` is None, all functions or all steps are included.
-    """
+    """Return where task runs of a function and a step (or of all, if None) spent their time."""
     samples, functions = samples_of(run, function, step)
     named = places(run, by)
     codes, count = named.codes(samples.stack), len(named.names)
@@ -193,10 +187,7 @@ def hot_places(
 
 
 def _inside(run: Run, samples: Samples) -> dict[Hashable, tuple[str, float]]:
-    """Return, by line, the library call that takes most of the line's time.
-
-    With each call, its fraction of the line's time is returned.
-    """
+    """Return the library call that takes most of each line's time, and its fraction of the time."""
     calls: defaultdict[Hashable, dict[str, float]] = defaultdict(dict)
     seconds = seconds_by(run, samples, lambda stack: line_of(stack) if stack else None)
     for name, each in seconds.items():
@@ -337,15 +328,13 @@ _DOING = {
 
 
 def hottest_frame(run: Run, function: str) -> str:
-    """Return the line at which a function's tasks spend most of their time, or an empty text.
-
-    A line is returned only if it certainly takes at least a fifth of the time. If threads often
-    waited for CPU, the text is empty, because the sampler waited as well and is then unreliable.
-    """
+    """Return the line at which a function's tasks spend most of their time, or an empty text."""
     hot = hot_places(run, function)
     if hot.spent.samples.sum() < _FEWEST_SAMPLES or not isinstance(hot.names[0], Frame):
         return ""
+    # If threads often waited for CPU, the sampler waited as well and is then unreliable.
     starved = np.nansum(hot.spent.core_wait) > _STARVED * hot.spent.seconds.sum()
+    # The line must certainly take at least a fifth of the time.
     if hot.spent.share[0] - hot.spent.margin[0] < _LEAST or starved:
         return ""
     return write_frame(hot.names[0])
@@ -372,12 +361,7 @@ def hottest_line(run: Run, function: str) -> str:
 def client_meanwhile(run: Run, begins: Array, ends: Array) -> str:
     """Return a sentence about what the client's main thread mostly did in time ranges, or "".
 
-    Parameters
-    ----------
-    run
-        The run.
-    begins, ends
-        Sorted, disjoint time ranges in Unix seconds.
+    `begins` and `ends` are sorted, disjoint time ranges in Unix seconds.
     """
     table = run.client_samples
     if not len(begins):
@@ -405,8 +389,7 @@ def client_meanwhile(run: Run, begins: Array, ends: Array) -> str:
 def _client_imports(run: Run, samples: Samples, total: float) -> str:
     """Return a sentence about the client's imports and the library that took longest, or "".
 
-    The text is empty if imports took less than the fraction `_MOSTLY` of the time, or if there are
-    few samples.
+    `total` is the number of seconds of all samples.
     """
     seconds = _imports_of(run, samples)
     if len(samples) < _FEWEST_IMPORTING or sum(seconds.values()) < _MOSTLY * total:
@@ -417,13 +400,10 @@ def _client_imports(run: Run, samples: Samples, total: float) -> str:
 
 
 def client_line(run: Run, begin: float, end: float) -> Frame | None:
-    """Return the user's line that the client's main thread executed for most of a time range.
-
-    Calls that a library makes in its own threads meanwhile are due to this line as well. The result
-    is None if the line is unknown.
-    """
+    """Return the user's line that the client executed for most of a time range, or None."""
     table = run.client_samples
     samples = Samples.from_table(table[table["time"].between(begin, end).to_numpy(dtype=bool)])
+    # Calls that a library makes in its own threads meanwhile are due to this line as well.
     line, seconds = _longest_line(run, samples)
     if line is None or not seconds > _MOSTLY * samples.interval.sum() or not is_of_user(line):
         return None
@@ -433,17 +413,10 @@ def client_line(run: Run, begin: float, end: float) -> Frame | None:
 def client_fraction(
     run: Run, begins: Array, ends: Array, *, phase: str = "", files: re.Pattern[str] | None = None
 ) -> float:
-    """Return which fraction of the client's samples in time ranges have a certain phase or file.
+    """Return the fraction of the client's samples that have a phase, or a file in their stack.
 
-    Parameters
-    ----------
-    run
-        The run.
-    begins, ends
-        Sorted, disjoint time ranges in Unix seconds.
-    phase, files
-        The phase, or a pattern of files. With a pattern, a sample counts if its stack contains a
-        matching file.
+    Only samples in the time ranges `begins` to `ends` count, which are sorted, disjoint, and in
+    Unix seconds. `files` is a pattern.
     """
     table, stacks = run.client_samples, [*all_stacks(run), ()]
     time = table["time"].to_numpy(dtype=float)
@@ -457,11 +430,8 @@ def client_fraction(
 
 
 def traversing(run: Run, begin: float, end: float) -> float:
-    """Return the seconds between `begin` and `end` in which delayed() traversed values.
-
-    They are estimated from the client's stack samples. The values are the lists, dicts and other
-    collections that the client passes to delayed().
-    """
+    """Return the seconds between `begin` and `end` in which delayed() traversed values."""
+    # The values are the lists, dicts and other collections that the client passes to delayed().
     table = run.client_samples
     samples = Samples.from_table(table[table["time"].between(begin, end).to_numpy(dtype=bool)])
     return seconds_by(run, samples, _traverses)[True]

@@ -74,10 +74,9 @@ class Samples(_Columns):
 
 @once_per_trace
 def run_of_samples(run: Run) -> Array:
-    """Return the task run that each row of `Trace.task_samples` belongs to.
+    """Return the task run of each row of `Trace.task_samples`, or -1 if unknown.
 
-    Task runs are rows of the tasks of `run.with_unfinished`. The value is -1 if no known task run
-    occupied the thread at the time of the sample.
+    Task runs are rows of the tasks of `run.with_unfinished`.
     """
     samples, runs = run.task_samples, run.with_unfinished.tasks
     rows_of = np.full(len(samples), -1, dtype=np.int64)
@@ -117,14 +116,9 @@ def _threads(table: pd.DataFrame, known: dict[str, int]) -> Array:
 def samples_of(
     run: Run, function: str | None = None, step: str | None = None
 ) -> tuple[Samples, Array]:
-    """Return the samples of the task runs of a function and a step.
+    """Return the samples of a function and a step (or of all, if None), and their function codes.
 
-    If `function` or `step` is None, all functions or all steps are included.
-
-    Returns
-    -------
-    samples, functions
-        The samples, and the code of each sample's function (0 if unknown).
+    The code of an unknown function is 0.
     """
     runs, tasks = run_of_samples(run), run.with_unfinished.tasks
     # The last item is for samples whose task run is unknown.
@@ -160,29 +154,26 @@ def samples_of(
 
 
 def _weights(interval: Array, tasks: pd.DataFrame, functions: Array, runs: Array) -> Array:
-    """Return factors for samples, so that no function gets more time than its task runs took.
-
-    Without these factors, a function may get more time, because a thread's first sample after a
-    pause also represents the pause.
-    """
+    """Return factors for samples, so that no function gets more time than its task runs took."""
     duration = tasks["duration"].to_numpy(dtype=float)
     lasted = np.append(np.where(np.isfinite(duration), np.maximum(duration, 0.0), np.inf), np.inf)
     count = int(functions.max(initial=0)) + 1
     sampled = np.bincount(functions[runs], interval, minlength=count)
     took = np.bincount(functions, lasted, minlength=count)
+    # A thread's first sample after a pause also represents the pause.
     return np.fmin(ratio(took, sampled), 1.0)[functions[runs]]
 
 
 def _counted_shares(tasks: pd.DataFrame, column: str, functions: Array, counted: Array) -> Array:
     """Return, for each task run, the fraction of its function's time that `column` accounts for.
 
-    The fraction is computed from all task runs of the function that the mask `counted` contains. It
-    is NaN if unknown. An additional last value, for samples without a task run, is NaN as well.
+    The fraction is NaN if unknown. An additional NaN is for samples without a task run.
     """
     if column not in tasks:
         return np.full(len(tasks) + 1, np.nan)
     values, seconds = (tasks[name].to_numpy(dtype=float) for name in (column, "duration"))
     known = counted & np.isfinite(values) & np.isfinite(seconds)
+    # Only task runs in the mask `counted` have the values.
     groups = Groups(np.where(known, functions, -1), int(functions.max(initial=0)) + 1)
     share = np.minimum(ratio(groups.sum(values), groups.sum(seconds)), 1.0)
     return np.append(share[functions], np.nan)
@@ -203,9 +194,9 @@ _ROUNDING = 1e-9
 
 @dataclass(frozen=True)
 class Parts(_Columns):
-    """Seconds of each sample by what its thread did, or sums of these over groups of samples.
+    """How the thread of each sample spent the sample's time, or the sums over groups of samples.
 
-    All fields can be summed up. `split` computes the seconds of each category from them.
+    Every field has one value per sample or group. `split` computes the categories from them.
     """
 
     seconds: Array
@@ -229,7 +220,7 @@ class Parts(_Columns):
         return len(self.seconds)
 
     def summed(self, groups: Array, count: int) -> Parts:
-        """Return the sums over groups. Rows with group -1 are in no group."""
+        """Return the sums over groups, without rows of group -1."""
         grouped = Groups(groups, count)
         return Parts(**{name: grouped.sum(values) for name, values in vars(self).items()})
 
@@ -264,7 +255,11 @@ class Spent(Split):
     margin: Array
 
     def parts(self, row: int) -> dict[str, float]:
-        """Return fractions of a group's time, by a description of how this time was spent."""
+        """Return how the time of the group `row` was spent, as fractions by category.
+
+        The keys are words such as ``waiting for CPU``. Categories that the samples cannot tell
+        apart share a key. If the group has no time, the result is empty.
+        """
         seconds = float(self.seconds[row])
         if not seconds > 0:
             return {}
@@ -283,14 +278,8 @@ class Spent(Split):
 def spent(samples: Samples, groups: Array, count: int, domains: Array) -> Spent:
     """Divide the seconds of each group of samples by how they were spent.
 
-    Parameters
-    ----------
-    samples
-        The samples.
-    groups, count
-        Group of each sample, such as its line (-1 for none), and number of groups.
-    domains
-        See `parts_of`.
+    `groups` is the group of each sample, such as its line (-1 for none). For `domains`, see
+    `parts_of`.
     """
     parts = parts_of(samples, domains)
     times = split(parts.summed(groups, count))
@@ -305,21 +294,10 @@ def spent(samples: Samples, groups: Array, count: int, domains: Array) -> Spent:
 
 
 def parts_of(samples: Samples, domains: Array) -> Parts:
-    """Return the seconds of each sample by what its thread did. See `Parts`.
+    """Return the seconds of each sample by what its thread did.
 
-    The kernel counts a thread's time on a core and its CPU wait, both in each task run and between
-    two samples of a task run. A thread may execute several lines between two samples, so these
-    counts are exact for a function, but their distribution over lines is an estimate. Lines at
-    which threads waited for something else get none of the counted time. When the sampler takes a
-    sample, it holds the GIL. Therefore it cannot distinguish a thread that has just been computing
-    from one that has long been waiting for the GIL.
-
-    Parameters
-    ----------
-    samples
-        The samples.
-    domains
-        Code of the domain of each sample, such as its function. The sums over a domain are exact.
+    `domains` is the code of each sample's domain, such as its function. The sums over a domain are
+    exact, but their distribution over its samples is an estimate.
     """
     known = np.isfinite(samples.cpu) & np.isfinite(samples.run_queue)
     # If the state of the thread is unknown, use the counts of the sample's interval.
@@ -327,6 +305,9 @@ def parts_of(samples: Samples, domains: Array) -> Parts:
     domain = Groups(domains, int(domains.max(initial=-1)) + 1)
     counted = domain.sum(np.where(known, samples.interval, np.nan))
     counts = [np.where(known, each, np.nan) for each in (samples.cpu, samples.run_queue)]
+    # The kernel counts a thread's time on a core and its CPU wait, both in each task run and
+    # between two samples of a task run. A thread may execute several lines between two samples.
+    # Lines at which threads waited for something else get none of the counted time.
     exact = samples.computed, samples.queued
     totals = [_total(*both, samples.interval, domain) for both in zip(counts, exact, strict=True)]
     computing, core_wait = _placed(counts, totals, samples.interval, is_active, domain)
@@ -339,6 +320,8 @@ def parts_of(samples: Samples, domains: Array) -> Parts:
     # Seconds of active samples that are not in the most frequent category of their domain.
     others = np.maximum(all_active - totals[0] - totals[1], 0.0)
     classes = np.array([*totals, np.minimum(others, domain.sum(seconds_of(LOCK, UNKNOWN)))])
+    # The sampler holds the GIL when it takes a sample. Therefore it cannot distinguish a thread
+    # that has just been computing from one that has long been waiting for the GIL.
     mixed = classes.sum(axis=0) - classes.max(axis=0)
     return Parts(
         seconds=samples.interval,
@@ -357,11 +340,11 @@ def parts_of(samples: Samples, domains: Array) -> Parts:
 def _total(counts: Array, exact: Array, interval: Array, domain: Groups) -> Array:
     """Return the total seconds of a counter, such as CPU time, in each domain.
 
-    `exact` is a fraction of each sample's time, computed from the counts of complete task runs. If
-    it is unknown, the seconds that were counted since the previous sample (`counts`) are used. If
-    these are unknown too, the sample is assumed to be like the samples that have only `counts`.
+    `exact` is a fraction of each sample's time from complete task runs, or NaN. `counts` are the
+    seconds since the previous sample.
     """
     counted = np.where(np.isfinite(counts) & np.isnan(exact), interval, 0.0)
+    # Samples without either are assumed to be like the samples that have only `counts`.
     like = ratio(domain.sum(np.where(np.isnan(exact), interval, 0.0)), domain.sum(counted))
     between = np.nan_to_num(domain.sum(np.where(counted > 0, counts, 0.0)) * like)
     return domain.sum(np.nan_to_num(exact) * interval) + between
@@ -370,24 +353,21 @@ def _total(counts: Array, exact: Array, interval: Array, domain: Groups) -> Arra
 def _placed(
     counts: list[Array], totals: list[Array], interval: Array, is_active: Array, domain: Groups
 ) -> list[Array]:
-    """Distribute the CPU time and the CPU wait of each domain over its samples.
-
-    Active samples get the time that was counted since the previous sample, scaled to the totals of
-    the domain. Active samples without a count are assumed to be like the others of their domain. If
-    more time was counted for a late sample than its interval has, the excess is distributed over
-    the other samples of the domain.
-    """
+    """Distribute the CPU time and the CPU wait of each domain over its samples."""
     placed = []
     for counted, total in zip(counts, totals, strict=True):
         known = is_active & np.isfinite(counted)
         rate = ratio(
             domain.sum(np.where(known, counted, 0.0)), domain.sum(np.where(known, interval, 0.0))
         )
+        # Active samples without a count are assumed to be like the others of their domain.
         usual = interval * np.nan_to_num(rate, nan=1.0)[domain.codes]
         seconds = np.where(is_active, np.where(known, counted, usual), 0.0)
         placed.append(seconds * np.nan_to_num(ratio(total, domain.sum(seconds)))[domain.codes])
     fit = np.nan_to_num(np.minimum(ratio(interval, placed[0] + placed[1]), 1.0), nan=1.0)
     placed = [each * fit for each in placed]
+    # If more time was counted for a late sample than its interval has, the excess is distributed
+    # over the other samples of the domain.
     for taking in (is_active, True):
         room = np.where(taking, np.maximum(interval - placed[0] - placed[1], 0.0), 0.0)
         pairs = zip(totals, placed, strict=True)
@@ -409,26 +389,22 @@ def split(parts: Parts) -> Split:
 
 
 def _uncertain(parts: Parts) -> Array:
-    """Return the margin of error of each group's time on a core, CPU wait and GIL wait, in seconds.
-
-    It is the smallest of three bounds: the group's active seconds, the active seconds of the other
-    samples of its function (0 if there are none), and twice the group's `mixed` seconds. The last
-    bound holds because the fraction of a rare category may be twice as large in the group as in the
-    function, which was measured with ``hot_lines_rates.py``. If a group has samples of several
-    functions, the fractions that it has of them are added up. For example, 1.7 counts as one
-    complete function and 0.7 of another.
-    """
+    """Return the margin of error, in seconds, of each group's time on a core, CPU and GIL wait."""
+    # If a group has samples of several functions, the fractions that it has of them are added up.
+    # For example, 1.7 counts as one complete function and 0.7 of another.
     functions = parts.active_share
     others = np.maximum(np.ceil(functions - _ROUNDING) - functions, 0.0)
     of_others = ratio(parts.active * others, functions)
+    # The error cannot exceed the group's active seconds, nor those of the other samples of its
+    # function. The fraction of a rare category may be twice as large in the group as in the
+    # function, which was measured with hot_lines_rates.py.
     return np.nan_to_num(np.array([parts.active, of_others, _TWICE * parts.mixed]).min(axis=0))
 
 
 def _shares(weights: Array, seconds: Array) -> tuple[Array, Array]:
     """Return `seconds` as fractions of the sum of `weights`, and their margins of error.
 
-    `weights` are the seconds of each sample. A margin is half the width of the Wilson interval. All
-    values are NaN if there are no samples.
+    `weights` are the seconds of each sample. All values are NaN if there are no samples.
     """
     total = weights.sum()
     if not total > 0:
@@ -436,5 +412,6 @@ def _shares(weights: Array, seconds: Array) -> tuple[Array, Array]:
     share = np.minimum(seconds / total, 1.0)
     number = total**2 / np.sum(weights**2)  # The equivalent number of samples of equal weight.
     square = _DEVIATIONS**2
+    # A margin is half the width of the Wilson interval.
     inner = share * (1 - share) / number + square / (4 * number**2)
     return share, _DEVIATIONS * np.sqrt(inner) / (1 + square / number)

@@ -177,10 +177,8 @@ _ALONE = " on 1 different workers"
 
 
 def killed_workers(state: ClusterState) -> Iterator[Cause]:
-    """Find tasks that were abandoned because several workers died while they had the tasks.
-
-    Tasks that were abandoned because of the same deaths are one cause.
-    """
+    """Find tasks that were abandoned because several workers died while they had the tasks."""
+    # Tasks that were abandoned because of the same deaths are one cause.
     together: dict[Any, list[FailedTask]] = {}
     for task in state.failed:
         if _is_killed_worker(task):
@@ -344,11 +342,7 @@ FINDERS: tuple[Callable[[ClusterState], Iterator[Cause]], ...] = (
 def find_causes(state: ClusterState) -> list[Cause]:
     """Return the reasons why work does not finish.
 
-    Returns
-    -------
-    list of Cause
-        First certain and likely causes, then open (merely possible) causes. Within both parts, the
-        cause that most tasks wait for comes first. Empty if no cause was found.
+    Open (merely possible) causes come last. Otherwise, the cause that most tasks wait for is first.
     """
     causes = [cause for find in FINDERS for cause in find(state)]
     # Sorts are stable, so equal causes remain in the order of `FINDERS`.

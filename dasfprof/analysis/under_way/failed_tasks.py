@@ -57,11 +57,9 @@ def failed_tasks(run: Run) -> tuple[FailedTask, ...]:
 
 
 def ended_with_the_run(run: Run) -> pd.DataFrame:
-    """Return ``key_id`` and ``message`` of tasks that failed because the program ended.
-
-    The scheduler received these errors after the client had left or after SIGINT.
-    """
+    """Return ``key_id`` and ``message`` of tasks that failed because the program ended."""
     erred, end = _erred(run), run.ending
+    # The scheduler received these errors after the client had left or after SIGINT.
     left = end is not None and end.how is How.LEFT and not end.clients_stayed
     if end is None or end.only_forgotten or not (end.interrupted or left):
         return erred.iloc[:0]
@@ -74,9 +72,9 @@ def ended_with_the_run(run: Run) -> pd.DataFrame:
 def blocked_by_errors(run: Run, failed: int) -> dict[str, int]:
     """Return, by function, how many tasks never ran because they depend on failed tasks.
 
-    Dask gives these tasks the error of the failed task. The result is empty if the scheduler
-    counted no more failed tasks than `failed`, which is the number of tasks that ran and failed.
+    `failed` is the number of tasks that ran and failed.
     """
+    # Dask gives these tasks the error of the failed task, so the scheduler counts them as failed.
     most: dict[str, int] = {}
     for counts in run.scheduler_states["tasks"]:
         erred = {name: states.get("erred", 0) for name, states in (counts or {}).items()}
@@ -92,13 +90,11 @@ def blocked_by_errors(run: Run, failed: int) -> dict[str, int]:
 
 
 def _killed(run: Run, row: Mapping[Any, Any], key: str) -> str:
-    """Return Dask's message for a task whose workers died, or "" if the task failed otherwise.
-
-    The scheduler does not pass the text of this error to its plugins.
-    """
+    """Return Dask's message for a task whose workers died, or "" if the task failed otherwise."""
     cause = stimulus_texts(run, pd.Series([row["end_cause"]]))[0]
     if row["worker_id"] < 0 or not cause or cause.startswith("task-erred"):
         return ""
+    # The scheduler does not pass the text of this error to its plugins.
     only = run.scheduler_only
     tries = int(np.count_nonzero(only["key_id"] == row["key_id"]))
     address = run.workers["address"].iloc[row["worker_id"]]
@@ -112,10 +108,7 @@ def _killed(run: Run, row: Mapping[Any, Any], key: str) -> str:
 def _deaths(run: Run, row: Mapping[Any, Any], function: str) -> dict[str, str]:
     """Return the fields of `FailedTask` about the deaths of workers, for an abandoned task.
 
-    The fields include advice about one suspected function. Dask suspects all tasks that a dead
-    worker had. If exactly one function of these tasks has no finished task run, and all others have
-    many, it is the suspected one. Otherwise, the function that used the memory is suspected, or the
-    one with most tasks in progress.
+    They include advice about one suspected function.
     """
     if row["message"]:
         return {}
@@ -137,6 +130,9 @@ def _deaths(run: Run, row: Mapping[Any, Any], function: str) -> dict[str, str]:
     runs = {functions[code]: int(ended[code]) for code in codes[key_ids].tolist()}
     never = [name for name, number in runs.items() if not number]
     often = [name for name, number in runs.items() if number >= _INNOCENT]
+    # Dask suspects all tasks that a dead worker had. If exactly one function of these tasks has no
+    # finished task run, and all others have many, it is the suspected one. Otherwise, the function
+    # that used the memory is suspected, or the one with most tasks in progress.
     suspected, fills = "", False
     kills = [kill for kill in memory_kills(run) if kill.life in lives and kill.suspect]
     if len(never) == 1 and len(often) == len(runs) - 1 > 0:
@@ -196,18 +192,7 @@ _LONG, _SILENT = 6.0, 3.0
 def knows_nothing(run: Run, end: RunEnd, row: dict[str, Any], life: pd.Series | None) -> bool:
     """Return whether a live worker did not know the tasks that the scheduler had assigned to it.
 
-    A worker records tasks that have been in progress for more than a second. A worker does not
-    know the tasks if it wrote to its file but recorded no tasks for some seconds, while the
-    scheduler counted the same tasks on this worker all the time.
-
-    Parameters
-    ----------
-    run, end
-        The run, and its end with the scheduler's state.
-    row
-        The worker's row in the scheduler's state.
-    life
-        The worker's row in `Trace.workers`.
+    `row` is the worker's row in the state of `end`, and `life` its row in `Trace.workers`.
     """
     if life is None or end.state is None or any(n.kind == "missing-hook" for n in run.notes):
         return False
@@ -217,6 +202,9 @@ def knows_nothing(run: Run, end: RunEnd, row: dict[str, Any], life: pd.Series | 
     allowed = _SILENT + idle_seconds(run, str(life["address"]))
     if not (quiet and heard and float(life["last_seen"]) >= end.time - allowed):
         return False
+    # A worker records tasks that have been in progress for more than a second. It does not know the
+    # tasks if it wrote to its file but recorded no tasks for some seconds, while the scheduler
+    # counted the same tasks on this worker all the time.
     history = run.under_way_history
     if len(history):
         addresses = run.workers["address"].to_numpy(dtype=object)[history["worker_id"]]
@@ -258,10 +246,9 @@ _DOING = ["state", "stack", "waits_in", "waits_for"]
 
 
 def activity_of(row: pd.Series, run: Run, stacks: list[Stack]) -> Activity:
-    """Return the activity of a thread in a sample of a task in progress or of a client.
+    """Return the activity of a thread in a sample (`row`) of a task in progress or of a client.
 
-    `row` is the sample. `stacks` are the stacks of the run, followed by an empty one for samples
-    without a stack.
+    `stacks` are those of the run, followed by an empty one for samples without a stack.
     """
     names = row["waits_for"]
     if names is None or (isinstance(names, float) and np.isnan(names)):

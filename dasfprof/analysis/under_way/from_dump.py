@@ -43,7 +43,7 @@ _STATUS = re.compile(r"<Status\.(\w+)")
 
 
 def state_from_dump(dump: Mapping[str, Any]) -> ClusterState:
-    """Return the state of a cluster at the time of a dump. See `read_dump`."""
+    """Return the state of a cluster at the time of a dump that `read_dump` returned."""
     scheduler = dump["scheduler"]
     tasks = [task for task in scheduler["tasks"].values() if isinstance(task, dict)]
     workers = _dicts(scheduler.get("workers"))
@@ -196,7 +196,8 @@ def _failed(tasks: list[dict[str, Any]]) -> Iterable[FailedTask]:
 
 
 def _key(key: Any) -> str:
-    """Return the text of a key. A tuple is a list in a dump."""
+    """Return the text of a key."""
+    # A tuple is a list in a dump.
     return str(as_tuple(key))
 
 

@@ -47,19 +47,14 @@ _LATE = 5.0
 
 @once_per_trace
 def state_from_trace(run: Run) -> ClusterState | None:
-    """Return the state of the cluster at the end of a trace.
+    """Return the state of the cluster at the end of a trace, or None if nothing is left to explain.
 
     If clients left while work was in progress, the state is from just before they left.
-
-    Returns
-    -------
-    ClusterState or None
-        None if no task was in progress, no task failed, and no client stayed long after the last
-        task.
     """
     end = run.ending or _idle_end(run)
     failed = failed_tasks(run)
     if end is None and not failed:
+        # No task was in progress, no task failed, and no client stayed long after the last task.
         return None
     end = end or RunEnd(run.end, None, _last_state(run, run.end))
     row = end.state or {}
@@ -230,13 +225,11 @@ def _blocked(run: Run, who: int | None, time: float) -> tuple[float, int]:
 
 
 def _scheduler_died_alone(run: Run) -> bool:
-    """Return whether workers closed their files although the scheduler had died.
-
-    If workers did not close their files, the same event may have killed the scheduler and the
-    workers, such as the end of a batch job.
-    """
+    """Return whether workers closed their files although the scheduler had died."""
     workers = run.workers
     closed_files = (workers["kind"] == "worker") & workers["closed"].fillna(False).astype(bool)
+    # If they did not, the same event may have killed the scheduler and the workers, such as the end
+    # of a batch job.
     return run.recording is RecordingEnd.SCHEDULER_GONE and bool(
         (closed_files & workers["left"].isna()).any()
     )

@@ -73,10 +73,7 @@ def state_from_views(views: View, sent: SentFunctions | None = None) -> ClusterS
 
 
 def _labels(scheduler: View, answers: Mapping[str, View]) -> dict[str, str]:
-    """Return the label of each worker.
-
-    If the worker's host name is known, the label is the same as in a trace.
-    """
+    """Return the label of each worker, as in a trace if the worker's host name is known."""
     # Names of hosts, by the scheme and host of an address without its port.
     names = {
         address.rpartition(":")[0]: name
@@ -155,7 +152,7 @@ def _task(row: View, view: View, worker: str, sent: SentFunctions) -> TaskUnderW
 def _thread_state(row: View, pause: float) -> str | None:
     """Return whether a task's thread ran or slept between two snapshots, or None if unknown.
 
-    `row` describes the task, and `pause` is the number of seconds between the snapshots.
+    `pause` is the number of seconds between the snapshots.
     """
     if row["thread"] is None:
         return "sleeping" if row["unchanged"] and row["stack"] else None  # The task is a coroutine.

@@ -80,13 +80,11 @@ def _cycle_from(
 
 
 def _holders(task: TaskUnderWay, state: ClusterState) -> list[TaskUnderWay]:
-    """Return the tasks that hold, or may hold, the locks for which a task waits.
-
-    The result is empty for a semaphore with several leases, because any lease may be released.
-    """
+    """Return the tasks that hold, or may hold, the locks for which a task waits."""
     wanted = set(task.activity.waits_for)
     limits = {primitive.name: primitive.limit for primitive in state.primitives}
     if any((limits.get(name) or 1) > 1 for name in wanted):
+        # Any lease of a semaphore with several leases may be released.
         return []
     return [
         other

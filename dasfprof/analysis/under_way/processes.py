@@ -161,11 +161,8 @@ def _last_seen(tasks: list[TaskUnderWay], worker: WorkerNow) -> str:
 
 
 def workers_lost_with_tasks(state: ClusterState) -> Iterator[Cause]:
-    """Find workers that left unexpectedly while they had tasks.
-
-    Workers with the same advice are one cause. If a worker's task held a lock, `held_locks` reports
-    the worker instead.
-    """
+    """Find workers that left unexpectedly while they had tasks, as one cause per advice."""
+    # If a worker's task held a lock, `held_locks` reports the worker instead.
     holders = {cause.worker for cause in held_locks(state) if cause.kind == HOLDER_DIED}
     groups: dict[tuple[str, str], list[WorkerNow]] = {}
     for worker in state.workers:
@@ -219,7 +216,7 @@ _SLEEPING, _RUNNING = 3.0, 5.0
 
 
 def sleeping_tasks(state: ClusterState) -> Iterator[Cause]:
-    """Find tasks whose thread sleeps. Waits in Dask's calls are not included."""
+    """Find tasks whose thread sleeps outside of Dask's calls that wait."""
     for tasks in _by_line(state, "sleeping", _SLEEPING):
         yield _cause(
             "sleeping",

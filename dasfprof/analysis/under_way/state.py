@@ -30,7 +30,7 @@ Stack = tuple[Frame, ...]
 
 
 def stack_of(frames: Any) -> Stack:
-    """Return a recorded stack as frames. Damaged frames are left out."""
+    """Return a recorded stack as frames, without damaged ones."""
     known = frames if isinstance(frames, list | tuple) else ()
     return tuple(
         [_frame(*each) for each in known if isinstance(each, list | tuple) and len(each) == 3]
@@ -273,9 +273,9 @@ def _is_of_user(file: str) -> bool:
 
 
 def user_frame(stack: Stack) -> Frame | None:
-    """Return the innermost frame of the user's code, or None if the stack is empty.
+    """Return the innermost frame of the user's code, or else the outermost frame.
 
-    If the stack has no user code, return its outermost frame.
+    The result is None if the stack is empty.
     """
     for frame in reversed(stack):
         if is_of_user(frame):
@@ -284,7 +284,7 @@ def user_frame(stack: Stack) -> Frame | None:
 
 
 def write_frame(frame: Frame) -> str:
-    """Return a frame as ``file:line function``. An unknown file is left out."""
+    """Return a frame as ``file:line function``, where an unknown file is left out."""
     if frame.file == DYNAMIC:
         return f"{clean(frame.function)}, line {frame.line} of code that the client sent"
     return f"{clean(frame.file)}:{frame.line} {clean(frame.function)}"
@@ -297,10 +297,7 @@ def user_line(stack: Stack) -> str | None:
 
 
 def describe_stack(stack: Stack) -> str:
-    """Return a description of a stack: the user's line and its text, then the innermost line.
-
-    The frames between these lines, and the path of installed libraries, are left out.
-    """
+    """Return a description of a stack: the user's line and its text, then the innermost line."""
     frame = user_frame(stack)
     if frame is None:
         return "its stack is unknown"
@@ -321,8 +318,7 @@ def source_of(frame: Frame) -> str:
 def since(tasks: Sequence[TaskUnderWay]) -> str:
     """Return a clause about how long tasks have been at the same line, or have been running.
 
-    If it is unknown how long they have been at the line, such as with a single snapshot, the clause
-    states how long they have been running. It is empty if this is unknown as well.
+    It is empty if both are unknown.
     """
     known = [task for task in tasks if task.seconds is not None]
     if not known:
@@ -331,6 +327,7 @@ def since(tasks: Sequence[TaskUnderWay]) -> str:
     seconds = shortest.seconds or 0.0
     if shortest.unchanged is not None and shortest.unchanged >= min(seconds, _LOOKED_AT):
         return f" (for {format_duration(min(seconds, shortest.unchanged))})"
+    # With a single snapshot, it is unknown how long they have been at the line.
     more, who = ("", "it") if len(tasks) == 1 else (" or more", "they")
     return f", {format_duration(seconds)}{more} after {who} began"
 
@@ -385,10 +382,10 @@ class Cause:
 
     @classmethod
     def of_tasks(cls, tasks: Sequence[TaskUnderWay], *said: Any, **others: Any) -> Cause:
-        """Return a cause that delays tasks.
+        """Return a cause that delays tasks, by default with their function, worker, line and time.
 
-        `said` are the values of the fields from `kind` to `suggestion`. `others` are other fields.
-        By default, the fields about function, worker, line and time are taken from the tasks.
+        `said` are the values of the fields from `kind` to `suggestion`, and `others` are other
+        fields.
         """
         first = tasks[0] if tasks else None
         known = {
