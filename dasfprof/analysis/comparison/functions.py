@@ -48,15 +48,8 @@ def compare_functions(
 ) -> pd.DataFrame:
     """Return a table of the functions or steps of both groups. See `RunComparison.functions`.
 
-    Parameters
-    ----------
-    before, after
-        The runs of each group.
-    least
-        Minimum relative difference of median durations for a function to count as changed, if there
-        is one run per group. NaN means that no function counts as changed.
-    by
-        Whether each row is about a ``"function"`` or a ``"step"``.
+    `least` is the minimum relative difference of median durations that counts as a change, if there
+    is one run per group. With NaN, no function counts as changed.
     """
     sides = (len(before), len(after))
     first, second = _by_name(before, by), _by_name(after, by)

@@ -195,13 +195,8 @@ def compare_surroundings(
 ) -> pd.DataFrame:
     """Return differences between the groups. See `RunComparison.surroundings`.
 
-    Parameters
-    ----------
-    before, after
-        The runs of each group.
-    change
-        Fraction by which the runs after the change took longer. NaN if unknown, and 0 if there is
-        nothing to explain.
+    `change` is the fraction by which the runs after the change took longer. It is NaN if unknown,
+    and 0 if there is nothing to explain.
     """
     may = "possibly" if change else ""
     rows = []

@@ -88,10 +88,9 @@ def path_parts(trace: Run, by: By, evidence: Evidence) -> Parts:
 
 
 def thread_parts(trace: Run, by: By, evidence: Evidence) -> Parts:
-    """Divide the thread-seconds by category and function (or step).
+    """Divide the thread time of all workers by category and function (or step).
 
-    Idle threads have the name `NO_TASK`. The sum of all parts is the thread time of all workers:
-    the number of threads of each worker, multiplied by the seconds for which the worker existed.
+    Idle threads have the name `NO_TASK`.
     """
     accounts = make_accounts(trace)
     groups, busy = accounts.busy[by]
@@ -107,6 +106,8 @@ def thread_parts(trace: Run, by: By, evidence: Evidence) -> Parts:
         for spent in NEEDS_SCHEDULER:
             labels[spent] = ThreadTime.IDLE_CAUSE_UNKNOWN.label
     codes, kinds = np.nonzero(seconds)
+    # The sum of all parts is the number of threads of each worker, multiplied by the seconds for
+    # which the worker existed.
     return _summed(labels, names, kinds, codes, seconds[codes, kinds])
 
 
@@ -142,22 +143,13 @@ def _summed(
 def make_waterfall(before: Sequence[Parts], after: Sequence[Parts], name: str) -> pd.DataFrame:
     """Return how much each category of each function or step contributes to the difference.
 
-    Parameters
-    ----------
-    before, after
-        The parts of the time, for each run of the group.
-    name
-        Label of the column that contains the functions or steps.
-
-    Returns
-    -------
-    DataFrame
-        ``Class``, `name`, ``Before (s)``, ``After (s)`` (means of the runs), ``Difference (s)``,
-        ``Meaning`` of the category, largest difference first. The sum of each column of seconds is
-        the total, because nothing is rounded or left out.
+    `before` and `after` are the parts of the time for each run of the group. The columns are
+    ``Class``, `name`, ``Before (s)``, ``After (s)`` (means of the runs), ``Difference (s)``,
+    ``Meaning``, and rows with the largest difference come first.
     """
     first, second = _mean(before), _mean(after)
     rows = []
+    # Nothing is rounded or left out, so the sum of each column of seconds is the total.
     for part in dict.fromkeys([*first, *second]):
         old, new = first.get(part, 0.0), second.get(part, 0.0)
         rows.append((*part, old, new, new - old, MEANINGS[part[0]]))

@@ -89,14 +89,13 @@ class Gain:
 def judge_gain(before: Array, after: Array, *, tests: int = 1) -> Gain:
     """Test whether a change made runs shorter, from pairs of runs without and with the change.
 
-    A result is certain if chance alone causes it in fewer than 1 of 100 trials. If `Gain.kind` is
-    "nothing", the gain is certainly below 5 %. If it is "cannot tell" after fewer than nine pairs,
-    more pairs may help. `tests` is the number of changes that are compared with the same baseline
-    runs. p-values are corrected for this number, because any of the changes may seem to save time
-    by chance.
+    `tests` is the number of changes that are compared with the same baseline runs. If `Gain.kind`
+    is "cannot tell" after fewer than nine pairs, more pairs may help.
     """
     means = (float(before.mean()), float(after.mean())) if len(before) else (math.nan, math.nan)
     pairs = min(len(before), len(after))
+    # p-values are corrected for repeated tests, because any of the changes may seem to save
+    # time by chance.
     compared = len(LOOKS) * tests
     level = CERTAIN / compared
     p = min(p_value(before, after, level=level) * compared, 1.0) if pairs > 1 else math.nan
@@ -167,12 +166,10 @@ class Trial:
     notes: list[str] = field(default_factory=list)
 
     def answering(self, findings: Sequence[ChangedFinding]) -> Trial:
-        """Return the trial with the findings that the change affected.
+        """Return the trial with the findings that the change affected, and the one that it fixed.
 
-        Unless the change lost time or changed the results, the trial gets the finding that the
-        change fixed, so that its promise can be compared with the gain. It promised the potential
-        savings that the change removed. Of several findings, this is the one that promised most.
-        Findings that are caused by other findings only count if there are no others.
+        The fixed finding is the one that promised most. It is left out if the change lost time or
+        changed the results.
         """
 
         def promise(finding: ChangedFinding) -> float:
@@ -181,6 +178,7 @@ class Trial:
             return finding.removed - sum(each.after for each in same if each.status == "new")
 
         fewer = [finding for finding in findings if promise(finding) > 0]
+        # Findings that are caused by other findings only count if there are no others.
         answered = max(fewer, key=lambda each: (each.cause is None, promise(each)), default=None)
         trial = replace(self, findings=findings)
         if self.kind in ("lost", "results differ") or answered is None:

@@ -46,19 +46,7 @@ Asked = Sequence[tuple[str, dict[str, Any]]]
 
 
 class LargeRun:
-    """A run on disk that is read window by window.
-
-    Parameters
-    ----------
-    sources
-        The trace files of the run.
-    memory
-        Maximum bytes of memory for a window.
-    least
-        Minimum number of windows.
-    progress
-        Whether to show progress bars.
-    """
+    """A run on disk that is read in at least `least` windows, each with at most `memory` bytes."""
 
     def __init__(
         self, sources: Sequence[TraceFile], memory: int, *, least: int = 2, progress: bool
@@ -231,14 +219,9 @@ def needed_memory(databases: Sequence[EventDatabase]) -> int:
 
 
 def refuse_too_large(needed: int, why: str = "") -> None:
-    """Raise an error if a run cannot fit into memory.
+    """Raise an error if a run needs more bytes (`needed`) than are free.
 
-    Parameters
-    ----------
-    needed
-        Number of bytes that the run needs.
-    why
-        Reason why the run cannot be analysed in time windows, or empty if it can.
+    `why` is the reason why the run cannot be analysed in time windows, or empty if it can.
 
     Raises
     ------
@@ -272,18 +255,9 @@ FileFacts = tuple[str, str, int]
 
 
 class ClusterRun(LargeRun):
-    """A run whose files are read by Dask workers that can see all of these files.
+    """A run whose files are read by those workers of a cluster that can see all of these files.
 
-    Parameters
-    ----------
-    client
-        A client of the cluster. It must not be asynchronous.
-    files
-        The trace files of the run.
-    workers
-        Addresses of the workers that can see the files.
-    progress
-        Whether to show progress bars.
+    `workers` are the addresses of these workers. The client must not be asynchronous.
     """
 
     def __init__(

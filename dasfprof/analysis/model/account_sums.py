@@ -191,8 +191,7 @@ def _busy(run: Run, uses: Array, worker: Array) -> Array:
 def seconds_of_groups(run: Run, slots: TaskSlots, used: Array, codes: Array, count: int) -> Array:
     """Return busy thread-seconds, with one row per group of slots and one column per category.
 
-    `codes` is the group of each slot (-1 for none), and `count` the number of groups. For `used`,
-    see `used_time`.
+    `codes` is the group of each slot (-1 for none). For `used`, see `used_time`.
     """
     there = np.isfinite(slots.times.executing) & np.isfinite(slots.end) & (codes >= 0)
     workers = len(run.workers)

@@ -13,10 +13,9 @@ from dasfprof.database.columns import Array
 
 @once_per_trace
 def call_spans(run: Run) -> tuple[Array, Array]:
-    """Return when each actor call arrived at its worker, and when it was answered.
+    """Return when each actor call with known times arrived at its worker, and when it was answered.
 
-    Times are seconds since the start of the run, by the scheduler's clock. Calls without times are
-    left out.
+    Times are seconds since the start of the run, by the scheduler's clock.
     """
     return _spans(run, run.actor_calls)
 
@@ -25,7 +24,7 @@ def call_spans(run: Run) -> tuple[Array, Array]:
 def function_spans(run: Run) -> tuple[Array, Array]:
     """Return when workers received requests for functions outside of tasks, and answered them.
 
-    An example of such a request is `Client.run`. Times are as in `call_spans`.
+    Times are as in `call_spans`.
     """
     return _spans(run, run.worker_functions)
 

@@ -167,11 +167,7 @@ def _last_by_first(table: Array) -> Array:
 def _verdicts(
     falls: Array, count: Array, rises: dict[str, Array], change: dict[str, Array], sizes: Array
 ) -> Array:
-    """Return the verdict of each function.
-
-    The arguments are fields of `Trends`: ``count_falls``, ``count_change``, ``rises``, ``change``
-    and ``attempts``.
-    """
+    """Return the verdict of each function, from fields of `Trends`."""
     run, elapsed, with_cpu = rises["run"], rises["elapsed"], ~np.isnan(change["cpu"])
     longer = (change["run"] >= LAST_BY_FIRST) | (change["elapsed"] >= LAST_BY_FIRST)
     as_many = count > 1 / LAST_BY_FIRST

@@ -140,12 +140,7 @@ def _reasons(run: Run, time: float, rows: Array, of_key: Array) -> tuple[Array, 
 class _Dependents:
     """The attempts at tasks that use results.
 
-    Parameters
-    ----------
-    run
-        The run.
-    keys
-        Keys of tasks that use results. The methods return one value for each of these keys.
+    Methods return one value for each of `keys`, which are the keys of these tasks.
     """
 
     def __init__(self, run: Run, keys: Array) -> None:

@@ -60,14 +60,8 @@ def dependency_rows(run: Run) -> tuple[Array, Array]:
 class ResultsByKey:
     """Finds the task run that made the result of a key, by time.
 
-    Parameters
-    ----------
-    key_ids, times
-        Key of each task run, and time of its result.
-    rows
-        Indices of the task runs that made a result.
-    count
-        Number of keys.
+    `key_ids` and `times` are the key of each task run and the time of its result. `rows` are the
+    indices of the task runs that made a result.
     """
 
     def __init__(self, key_ids: Array, times: Array, rows: Array, count: int) -> None:

@@ -97,8 +97,7 @@ def processes_of_workers(run: Run) -> Array:
 def _alone(starts: Array, stops: Array, others: Array) -> tuple[Array, Array]:
     """Return whether each task run was alone in its process, and when all earlier ones had ended.
 
-    `starts` and `stops` are those of the task runs of one process. `others` are the starts of
-    unfinished task runs in this process.
+    `others` are the starts of unfinished task runs in this process.
     """
     order = np.argsort(starts, kind="stable")
     ended = np.maximum.accumulate(np.r_[-np.inf, stops[order]])[:-1]

@@ -130,16 +130,10 @@ def held_until(times: Array) -> Array:
 
 
 class SampledIntervals:
-    """Integrates sampled quantities over time ranges.
+    """Integrates sampled quantities over the time ranges `starts` to `stops`.
 
-    Times without a valid sample (see `held_until`) add nothing to the integrals.
-
-    Parameters
-    ----------
-    times
-        Sorted times of the samples, at least one.
-    starts, stops
-        The time ranges.
+    `times` are the sorted times of at least one sample. Times without a valid sample (see
+    `held_until`) add nothing to the integrals.
     """
 
     def __init__(self, times: Array, starts: Array, stops: Array) -> None:

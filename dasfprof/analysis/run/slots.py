@@ -106,15 +106,8 @@ def _most_at_once(begin: Array, end: Array, worker: Array, workers: int) -> Arra
 def slot_ends(times: TaskTimes, released: Array, worker: Array, threads: Array) -> Array:
     """Return when each task run released its slot.
 
-    Parameters
-    ----------
-    times, worker
-        See `TaskSlots`.
-    released
-        When each task run was done or had seceded.
-    threads
-        Number of threads of each worker. If the number is NaN, the maximum number of functions that
-        ran at the same time is used.
+    `released` is when each task run was done or had seceded. For workers with NaN `threads`, the
+    maximum number of functions that ran at the same time is used.
     """
     count, place = len(worker), np.arange(len(worker))
     most = _most_at_once(times.executing, times.stop, worker, len(threads))

@@ -33,7 +33,7 @@ class Name(NamedTuple):
 
 @dataclass(frozen=True)
 class FlameTree:
-    """Calls with their seconds. Each call is followed by the calls that it makes, longest first.
+    """Calls with their seconds, each followed by the calls that it makes, longest first.
 
     The outermost level contains the groups of samples (see `flame_tree`), and not calls.
     """
@@ -56,14 +56,9 @@ class FlameTree:
 
 
 class StackTree:
-    """The calls in stacks as a tree, in which each call has a code.
+    """The calls in stacks as a tree, in which a caller has a smaller code than its calls.
 
-    A caller has a smaller code than the calls that it makes.
-
-    Parameters
-    ----------
-    stacks
-        Distinct stacks. Methods refer to a stack by its index, or by -1 if it is unknown.
+    The stacks are distinct. Methods refer to a stack by its index, or by -1 if it is unknown.
     """
 
     def __init__(self, stacks: Sequence[Stack]) -> None:
@@ -127,18 +122,9 @@ def flame_tree(
 ) -> FlameTree:
     """Return the calls in groups of samples as one tree, with their seconds.
 
-    Parameters
-    ----------
-    tree
-        The tree.
-    groups
-        The index in `names` of each sample's group, or -1 if unknown.
-    names
-        The names of the groups.
-    stacks
-        The index of each sample's stack in the tree, or -1 if unknown.
-    parts
-        The seconds of each sample, by what its thread did.
+    `groups` is the index in `names` of each sample's group, and `stacks` is the index of its stack
+    in the tree. Both are -1 if unknown. `parts` are the seconds of each sample, by what its thread
+    did.
     """
     count = len(tree.callers)
     stacks = np.where(stacks >= 0, stacks, len(tree.last) - 1)

@@ -95,12 +95,7 @@ def line_of(stack: Stack) -> tuple[Frame, str]:
 class Places:
     """Codes of names, such as a line or a library, for each row of `Trace.stacks`.
 
-    Parameters
-    ----------
-    name
-        Returns the name for a stack.
-    stacks
-        The stacks.
+    `name` returns the name for a stack.
     """
 
     def __init__(self, name: Callable[[Stack], Hashable], stacks: Iterable[Stack]) -> None:
@@ -415,8 +410,7 @@ def client_fraction(
 ) -> float:
     """Return the fraction of the client's samples that have a phase, or a file in their stack.
 
-    Only samples in the time ranges `begins` to `ends` count, which are sorted, disjoint, and in
-    Unix seconds. `files` is a pattern.
+    Only samples in the sorted, disjoint time ranges (Unix seconds) count.
     """
     table, stacks = run.client_samples, [*all_stacks(run), ()]
     time = table["time"].to_numpy(dtype=float)
