@@ -123,13 +123,15 @@ class step:  # noqa: N801  (a context manager, used like a function)
         The name of the step. Blocks with the same name belong to the same step. A step inside
         another step is a part of the outer step, and is shown as ``outer/inner``.
 
-    Notes ----- A task belongs to the step in which the program built its layer of the graph, or its
-    partition of a dataframe. It does not matter in which step the program computes the layer. If
-    Dask fuses several layers, the step of the last layer counts. If the layer of a task is unknown,
-    as with futures, the task belongs to the step in which its graph was sent to the cluster. A
-    layer may be built in several steps. If one of these steps also computes the layer, the layer
-    belongs to this step. Otherwise, it belongs to the last of these steps. As with `dask.annotate`,
-    a thread that is started inside a step does not belong to this step.
+    Notes
+    -----
+    A task belongs to the step in which the program built its layer of the graph, or its partition
+    of a dataframe. It does not matter in which step the program computes the layer. If Dask fuses
+    several layers, the step of the last layer counts. If the layer of a task is unknown, as with
+    futures, the task belongs to the step in which its graph was sent to the cluster. A layer may be
+    built in several steps. If one of these steps also computes the layer, the layer belongs to this
+    step. Otherwise, it belongs to the last of these steps. As with `dask.annotate`, a thread that
+    is started inside a step does not belong to this step.
 
     Steps are recorded if this process registered the profiler. Otherwise, they have no effect. A
     step can also decorate functions and coroutine functions.
@@ -197,10 +199,7 @@ current_step: Callable[[], OpenStep | None] = _current.get
 
 
 def add_observer(observer: Any) -> None:
-    """Notify an observer of each step that is entered or left from now on.
-
-    The observer is also notified when a step is left that was entered before this call.
-    """
+    """Notify an observer of each step that is entered or left from now on."""
     global observers  # noqa: PLW0603
     observers = (*observers, observer)
 
