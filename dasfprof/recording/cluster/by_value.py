@@ -39,17 +39,17 @@ class ByValue:
         return eval, ("exec(source) or eval(name)", _namespace(self._function))
 
     def reduce_call(self, *args: Any) -> tuple[Any, ...]:
-        """Return the value for the `__reduce__` of an object that is replaced when it is unpickled.
+        """Return the value for the `__reduce__` of an object.
 
-        Unpickling calls the function of this `ByValue` with the given arguments, and yields the
-        return value of the function instead of the object.
+        Unpickling then yields the result of this function with the given arguments, instead of the
+        object.
         """
         namespace = {**_namespace(self._function), "args": args}
         return eval, ("exec(source) or eval(name)(*args)", namespace)
 
 
 def by_value(function: Callable[..., Any]) -> ByValue:
-    """Return a callable that is pickled as the function's source text. Usable as a decorator."""
+    """Decorate a function, so that it is pickled as its source text."""
     return function if isinstance(function, ByValue) else ByValue(function)
 
 
@@ -72,9 +72,8 @@ def _source(function: Callable[..., Any]) -> str:
 class WithModules(ByValue):
     """A function that is pickled together with the parts of dasfprof that it uses.
 
-    The function may refer to dasfprof's functions and classes, but never to its modules, because
-    cloudpickle would send a module with everything in it. The pickle contains byte code, which
-    (unlike source text) needs the same minor version of Python.
+    The pickle contains byte code, which needs the same minor version of Python. The function must
+    not refer to modules of dasfprof, because cloudpickle would send a module with everything in it.
     """
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -83,13 +82,11 @@ class WithModules(ByValue):
 
 @by_value
 def load_function(pickled: bytes, version: tuple[int, int]) -> Any:
-    """Unpickle a function, or raise an error if another version of Python pickled it.
-
-    Byte code of another version could crash this process.
-    """
+    """Unpickle a function, or raise an error if another version of Python pickled it."""
     import pickle
     import sys
 
+    # Byte code of another version could crash this process.
     if sys.version_info[:2] != version:
         client, here = (f"{major}.{minor}" for major, minor in (version, sys.version_info[:2]))
         raise RuntimeError(f"it has Python {here}, but the process that asks has {client}")

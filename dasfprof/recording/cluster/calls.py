@@ -16,9 +16,8 @@ from dasfprof.recording.guard import in_thread
 def check_process(directory: str, storage: str) -> str | None:
     """Return why this process cannot record, or None if it can.
 
-    `storage` is a URL, or empty if the run uses no storage. The process must be able to write to
-    `directory`. If a URL is given and `directory` is empty, the process must be able to write to
-    this host's directory for temporary files.
+    `storage` is a URL, or empty if the run uses no storage. If a URL is given and `directory` is
+    empty, this host's directory for temporary files must be writable instead.
     """
     import os
     import tempfile
@@ -66,15 +65,12 @@ async def commit_on_scheduler(names: list[str], dask_scheduler: Any) -> None:
 async def settle_worker(prefix: str, dask_worker: Any) -> None:
     """Wait until everything that a run's plugins recorded on this worker is on disk.
 
-    If the worker is closing, wait until the plugins have closed their files. The worker may have
-    received the request to close at the same time as this call.
+    If the worker is closing, wait until the plugins have closed their files.
 
     Parameters
     ----------
     prefix
         The start of the names of the run's plugins.
-    dask_worker
-        The worker.
     """
     import asyncio
 
@@ -88,6 +84,7 @@ async def settle_worker(prefix: str, dask_worker: Any) -> None:
             from dasfprof.recording.guard import in_thread
 
             await in_thread(commit)
+    # The worker may have received the request to close at the same time as this call.
     await asyncio.sleep(0.02)
     while dask_worker.status.name == "closing" and remaining_plugins():
         await asyncio.sleep(0.01)
@@ -101,8 +98,6 @@ async def stop_on_worker(
 
     Parameters
     ----------
-    names
-        Names of the plugins.
     ending
         Entries to add to the frame that closes each file. See `TraceWriter.ending`.
 
@@ -127,14 +122,8 @@ async def stop_on_worker(
 def report_client(name: str, dask_scheduler: Any) -> bool:
     """Inform the scheduler that the process of a run's client is still alive.
 
-    Return whether the run is being recorded.
-
-    Parameters
-    ----------
-    name
-        The name of the run's plugin on the scheduler.
-    dask_scheduler
-        The scheduler.
+    Return whether the run is being recorded. `name` is the name of the run's plugin on the
+    scheduler.
     """
     plugin = dask_scheduler.plugins.get(name)
     if plugin is not None:
@@ -149,15 +138,12 @@ def ping() -> None:
 
 @by_value
 async def run_pickled(function: bytes, args: tuple[Any, ...], dask_scheduler: Any) -> Any:
-    """Run a pickled function on the scheduler.
-
-    If a client runs a function on the scheduler, the scheduler logs the function as an event, but
-    not its arguments. Here, the pickled function is an argument of `run_pickled`, so it is not
-    logged.
-    """
+    """Run a pickled function on the scheduler."""
     import inspect
     import pickle
 
+    # The scheduler logs each function that a client runs on it, but not the function's arguments.
+    # Here, the pickled function is an argument, so it is not logged.
     result = pickle.loads(function)(*args, dask_scheduler=dask_scheduler)
     return await result if inspect.isawaitable(result) else result
 
@@ -204,8 +190,7 @@ async def aside(function: Any, *args: Any) -> Any:
 def list_with_profiles(directory: str, run_uuid: str) -> list[tuple[str, int, str]]:
     """List the trace files of a run, and the call profiles next to these files.
 
-    Return the name, the size in bytes, and the identity of each file. Copies of a file have the
-    same identity. The list is empty on a worker without dasfprof, because it writes no files.
+    Each item has a file's name, its size in bytes, and its identity, which is the same for copies.
     """
     from pathlib import Path
 
@@ -213,6 +198,7 @@ def list_with_profiles(directory: str, run_uuid: str) -> list[tuple[str, int, st
         from dasfprof.database.multi import headers_of_run, identity_of
         from dasfprof.recording.shipping.file_tails import profiles_of
     except ImportError:
+        # A worker without dasfprof writes no files.
         return []
     identities = {
         trace: identity_of(header) or trace.name

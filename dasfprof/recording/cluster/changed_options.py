@@ -33,8 +33,7 @@ _CLUSTER_OPTIONS = ("n_workers", "threads_per_worker", "processes", "memory_limi
 class ChangedOptions:
     """The options to change in local clusters of this process, and facts about these clusters.
 
-    This class does not import Dask. `place` has an effect only after the program has imported
-    `distributed.deploy.local`.
+    `place` has an effect only after the program has imported `distributed.deploy.local`.
     """
 
     #: Keyword arguments of `LocalCluster` that override those of the program.
@@ -98,10 +97,7 @@ class ChangedOptions:
 
 
 def tuned_options() -> dict[str, Any]:
-    """Return the options of local clusters that a resource profile sets in Dask's config.
-
-    `dasfprof tune` writes resource profiles. Their key in the config is `TUNED`.
-    """
+    """Return the options of local clusters that a resource profile of `dasfprof tune` sets."""
     import dask
 
     profile = dask.config.get(TUNED, default=None)

@@ -109,11 +109,7 @@ _MOST_NAMED = 3
 
 
 async def check_processes(client: Client, settings: RunSettings) -> None:
-    """Raise an error if the cluster cannot be recorded, and warn about workers that cannot record.
-
-    The scheduler must have dasfprof, because only the scheduler's file contains graphs, steals and
-    the list of workers.
-    """
+    """Raise an error if the cluster cannot be recorded. Warn about workers that cannot record."""
     directory = "" if settings.storage else settings.directory
     reasons = dict(await client.run(check_process, directory, settings.storage))
     unfit = {address: reason for address, reason in reasons.items() if reason is not None}
@@ -130,6 +126,7 @@ async def check_processes(client: Client, settings: RunSettings) -> None:
         )
         return
     if reason is not None:
+        # Only the scheduler's file contains graphs, steals and the list of workers.
         unfit = {SCHEDULER: reason, **unfit}
     raise RegistrationError(
         f"{len(unfit)} of {len(reasons) + 1} processes cannot record. {_named(unfit)}. The "
@@ -140,10 +137,7 @@ async def check_processes(client: Client, settings: RunSettings) -> None:
 
 
 def _named(reasons: dict[str, str]) -> str:
-    """Return a text with up to `_MOST_NAMED` of the processes that cannot record, and why.
-
-    `reasons` has the reason for each process. The text ends with the number of further processes.
-    """
+    """Return a text that names up to `_MOST_NAMED` processes that cannot record, with reasons."""
     named = [f"{process}: {reason}" for process, reason in list(reasons.items())[:_MOST_NAMED]]
     more = len(reasons) - len(named)
     return "; ".join(named) + (f"; and {more} more" if more else "")
@@ -173,14 +167,8 @@ async def remove_plugins(
 ) -> Answers:
     """Remove plugins from all workers, and then from the scheduler.
 
-    The scheduler is last, so that it records the last tasks of the workers.
-
     Parameters
     ----------
-    link
-        The cluster.
-    names
-        Names of the plugins.
     silent_before
         Addresses of workers that did not answer an earlier call. The scheduler may have removed the
         plugins from them since then, without reporting which files are incomplete.
@@ -200,6 +188,7 @@ async def remove_plugins(
     answers = await link.on_workers(stop_on_worker, names)
     for process in answers.results.keys() & set(silent_before):
         answers.results[process] = answers.results[process] or [_ANY_FILE]
+    # The scheduler is last, so that it records the last tasks of the workers.
     answers.results[SCHEDULER] = await link.on_scheduler(
         stop_on_scheduler, names, list(answers.silent), link.limit
     )
@@ -213,14 +202,10 @@ async def stop_on_scheduler(
 
     Parameters
     ----------
-    names
-        Names of the plugins.
     silent
         Addresses of workers that did not answer, and may still have the plugins.
     limit
         Seconds to wait for a worker's answer.
-    dask_scheduler
-        The scheduler.
 
     Returns
     -------
@@ -245,12 +230,8 @@ async def end_run(settings: RunSettings, ending: dict[str, Any], scheduler: Any)
 
     Parameters
     ----------
-    settings
-        The settings of the run.
     ending
         Entries to add to the frame that closes each file. See `TraceWriter.ending`.
-    scheduler
-        The scheduler.
     """
     prefix, limit = settings.plugin_name(""), settings.response_timeout
     names = [name for name in running_plugins(scheduler) if name.startswith(prefix)]
@@ -268,16 +249,14 @@ def run_in_background(work: Coroutine[Any, Any, None]) -> None:
 
 
 async def _stop_when_heard(address: str, names: list[str], limit: float, scheduler: Any) -> None:
-    """Remove plugins from a worker that did not answer, for example because of SIGSTOP.
-
-    The worker is asked only after the scheduler has received a message from it. Otherwise requests
-    would accumulate at a worker that does not handle them. A worker that left the cluster is not
-    asked: it has closed its files, or has died.
-    """
+    """Remove plugins from a worker that did not answer, once it has sent another message."""
     function, arguments = dumps(stop_on_worker), dumps((names,))
     last_seen, interval = math.inf, _CHECK_INTERVAL
+    # A worker that left the cluster is not asked: it has closed its files, or has died.
     while scheduler.status.name == "running" and address in scheduler.workers:
         latest = scheduler.workers[address].last_seen
+        # Requests would accumulate at a worker that does not handle them, for example because of
+        # SIGSTOP.
         if latest > last_seen:
             answers = await ask_workers(function, arguments, limit, [address], scheduler)
             if not answers.silent:

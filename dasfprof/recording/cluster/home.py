@@ -38,20 +38,13 @@ _LIMIT, _CHECK_INTERVAL = 30.0, 0.25
 
 
 async def check_storage(link: ClusterLink, settings: RunSettings) -> None:
-    """Raise an error if the scheduler cannot write to the run's storage.
-
-    The scheduler's file is indispensable, while files of workers may be missing.
-
-    Raises
-    ------
-    RegistrationError
-        The message contains the reason.
-    """
+    """Raise a `RegistrationError` if the scheduler cannot write to the run's storage."""
     target = settings.storage, f"{settings.stored_directory}/begun"
     try:
         reason = await link.on_scheduler(aside, why_not_writable, *target, limit=_ANSWER_LIMIT)
     except asyncio.TimeoutError:
         reason = f"no answer in {_ANSWER_LIMIT:g} s"
+    # The scheduler's file is indispensable, while files of workers may be missing.
     if reason is not None:
         raise RegistrationError(
             f"the scheduler cannot write to {shown(settings.storage)}: {reason}. The scheduler and "
@@ -66,10 +59,6 @@ async def wait_for_storage(
 
     Parameters
     ----------
-    link
-        The cluster.
-    settings
-        The settings of the run.
     lacking
         For each process, the names of its files that are not completely in the storage.
     """
@@ -102,9 +91,9 @@ async def wait_for_storage(
 async def _files_to_upload(
     link: ClusterLink, run_uuid: str, pending: dict[str, dict[str, str]]
 ) -> dict[str, dict[str, str]]:
-    """Ask the processes in `pending` which of their files are not uploaded yet.
+    """Return, by process, the files of the processes in `pending` that are not uploaded yet.
 
-    Return the answers by process. If a process does not answer, return its entry of `pending`.
+    If a process does not answer, its entry of `pending` is returned.
     """
     try:
         workers = [process for process in pending if process != SCHEDULER]
@@ -118,15 +107,7 @@ async def _files_to_upload(
 
 
 class Home:
-    """The directory of a run on the client's host, and the copies of remote files in it.
-
-    Files that other hosts write to their own disks are copied into this directory.
-
-    Parameters
-    ----------
-    settings
-        The settings of the run.
-    """
+    """The directory of a run on the client's host, and the copies of remote files in it."""
 
     def __init__(self, settings: RunSettings) -> None:
         self._settings = settings
@@ -136,10 +117,7 @@ class Home:
         self._is_shared = True
 
     async def prepare(self, link: ClusterLink) -> None:
-        """Place a mark in the directory, and check whether the scheduler sees the mark.
-
-        If so, both processes use the same directory. If the run has a storage, check instead
-        whether the scheduler can write to the storage.
+        """Check whether the scheduler uses the same directory, or can write to the run's storage.
 
         Raises
         ------
@@ -149,6 +127,7 @@ class Home:
         if self._settings.storage:
             await check_storage(link, self._settings)
         elif self._settings.ship != "off":
+            # If the scheduler sees this mark, both processes use the same directory.
             await aside(place_mark, *self._mark)
             self._is_shared = await link.on_scheduler(aside, sees_mark, *self._mark)
 
@@ -181,10 +160,7 @@ class Home:
         return [path for path, _ in without_copies(files)]
 
     def copy_to(self, destination: Path) -> list[Path]:
-        """Copy the run's files (see `files`) and their call profiles into a directory.
-
-        Return the paths of the copied trace files.
-        """
+        """Copy the run's files and call profiles, and return the paths of the copied traces."""
         copies = []
         for path in self.files():
             copy = destination / path.name
@@ -208,8 +184,6 @@ class Home:
 
         Parameters
         ----------
-        link
-            The cluster.
         lacking
             For each process, the names of its files that are not completely on the scheduler's
             disk or in the storage.
@@ -257,13 +231,11 @@ class _Source(NamedTuple):
 class FileCollector:
     """Copies the files of one run into one directory.
 
-    If a file exists on several disks, such as a worker's original and the scheduler's copy, the
-    longer file is copied. Later calls of `collect` copy only the bytes that were added since.
+    If a file exists on several disks, the longest copy is used. Later calls of `collect` copy only
+    the bytes that were added since.
 
     Parameters
     ----------
-    settings
-        The settings of the run.
     destination
         A directory of this host. Files of the run in this directory are replaced, unless the run
         is recorded into it.
@@ -297,12 +269,8 @@ class FileCollector:
     ) -> dict[str, str]:
         """Copy all files of the run that the destination does not have completely.
 
-        The files come from this host, from the scheduler, and from workers.
-
         Parameters
         ----------
-        link
-            The cluster.
         workers
             Addresses of the workers to ask, or None for all workers.
         without
@@ -347,10 +315,10 @@ class FileCollector:
         workers: list[str] | None,
         without: Container[str],
     ) -> dict[str, str]:
-        """Replace entries of `sources` by longer copies of the same file on other disks.
+        """Replace entries of `sources` by longer copies of the same files on other disks.
 
-        The keys of `sources` are the identities of the files. Files that this host does not have
-        are added. Return the processes that did not answer, with reasons.
+        Files that this host does not have are added. Return the processes that did not answer, with
+        reasons.
         """
         local_names = {identity: source.name for identity, source in sources.items()}
         arguments = (list_with_profiles, *self._arguments)
@@ -402,7 +370,7 @@ class FileCollector:
         return path
 
     def _new_path(self, name: str) -> Path:
-        """Return a path for a copy. Add a number to the name if another file has this name."""
+        """Return a path for a copy, with a number in the name if another file has this name."""
         path = self._destination / name
         if self._is_home:
             with _writing(path):
@@ -416,13 +384,11 @@ class FileCollector:
 
 @contextmanager
 def _writing(path: Path) -> Iterator[None]:
-    """Replace an `OSError` by a `CannotWriteError` that names the path.
-
-    Callers interpret any other `OSError` as a process that does not answer.
-    """
+    """Replace an `OSError` by a `CannotWriteError` that names the path."""
     try:
         yield
     except OSError as error:
+        # Callers interpret any other `OSError` as a process that does not answer.
         raise CannotWriteError(f"{path} cannot be written: {error.strerror or error}.") from error
 
 

@@ -40,8 +40,8 @@ async def views_of(
 ) -> dict[str, Any]:
     """Ask the processes of a live cluster for their work in progress.
 
-    If the scheduler answers but some workers do not, this call takes little longer than the limit,
-    whatever the number of workers.
+    Workers are asked at the same time, so the call takes little longer than the limit if some of
+    them do not answer.
 
     Parameters
     ----------
@@ -95,15 +95,13 @@ class _SchedulerCalls:
         self.limit = limit
 
     async def _check_listening(self) -> None:
-        """Raise an error if nothing listens at the address.
-
-        Call this only for an address that did not answer. The check opens a connection without a
-        TLS handshake, about which a scheduler with TLS would log a warning.
-        """
+        """Raise an error if nothing listens at the address, which did not answer before."""
         if self.address.partition("://")[0] not in _WITH_PORT:
             return
         try:
             host, port = get_address_host_port(self.address)
+            # This connection has no TLS handshake, about which a scheduler with TLS would log a
+            # warning.
             _, writer = await within(self.limit, asyncio.open_connection(host, port))
         except asyncio.TimeoutError:
             raise NoSchedulerError(
@@ -116,11 +114,9 @@ class _SchedulerCalls:
         writer.close()
 
     async def check_is_scheduler(self) -> bool:
-        """Return whether a scheduler answers in time. Raise an error if another process answers.
-
-        The process is first asked for its identity, because a worker or a nanny would log an error
-        for a call that only schedulers know.
-        """
+        """Return whether a scheduler answers in time. Raise an error if another process answers."""
+        # A worker or a nanny would log an error for a call that only schedulers know, so the
+        # process is first asked for its identity.
         identity = await self._answer(self._identity(), self.limit)
         if identity is None:
             await self._check_listening()

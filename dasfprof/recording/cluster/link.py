@@ -75,11 +75,9 @@ class Answers:
 
 
 def status_of(cluster: Any) -> str:
-    """Return the status of a cluster as a text, or an empty text if the cluster has no status.
-
-    The status is a text in dask-gateway, and an enum in Dask.
-    """
+    """Return the status of a cluster as a text, or an empty text if the cluster has no status."""
     status = getattr(cluster, "status", "")
+    # The status is a text in dask-gateway, and an enum in Dask.
     return str(getattr(status, "name", status))
 
 
@@ -88,8 +86,6 @@ class ClusterLink:
 
     Parameters
     ----------
-    client
-        A connected client.
     limit
         Seconds to wait for the answer of each process.
     """
@@ -179,10 +175,7 @@ class ClusterLink:
 async def ask_workers(
     function: bytes, args: bytes, limit: float, workers: list[str] | None, dask_scheduler: Any
 ) -> Answers:
-    """Run a pickled function on workers at the same time. Called on the scheduler.
-
-    The answers do not list workers that have left the cluster.
-    """
+    """Run a pickled function on workers at the same time. Called on the scheduler."""
     connection_args, answers = dask_scheduler.connection_args, Answers()
 
     async def ask(address: str) -> None:
@@ -199,6 +192,7 @@ async def ask_workers(
 
     addresses = list(dask_scheduler.workers) if workers is None else workers
     await asyncio.gather(*map(ask, addresses))
+    # Leave out workers that have left the cluster.
     for address in answers.silent.keys() - dask_scheduler.workers.keys():
         del answers.silent[address]
     return answers
@@ -227,14 +221,10 @@ _POLL_INTERVAL = 0.1
 async def wait_for_end(
     link: ClusterLink, list_files: Callable[[], list[Path]], deadline: float
 ) -> bool:
-    """Wait until the cluster has closed or the run's files are complete.
-
-    Return False if neither happens before the deadline, otherwise True.
+    """Return whether the cluster closes, or the run's files become complete, before the deadline.
 
     Parameters
     ----------
-    link
-        The cluster.
     list_files
         A function that lists the run's files on this host.
     deadline
@@ -279,10 +269,9 @@ def is_on_network(client: Client) -> bool:
 class SchedulerWatch:
     """Calls a function once, in a separate thread, after a scheduler or the run on it has ended.
 
-    A closed client does not know whether its scheduler still runs: the scheduler may continue with
-    other clients. Therefore, once the client is no longer connected, this watch contacts the
-    scheduler at increasing intervals. Each contact also tells the scheduler that the client's
-    process is alive, so that the scheduler does not end the run (see `Absence`).
+    Once the client is no longer connected, this watch contacts the scheduler, which may continue
+    with other clients. Each contact also tells the scheduler that the client's process is alive
+    (see `Absence`).
 
     Parameters
     ----------

@@ -29,8 +29,7 @@ _STARTERS = {"ipykernel_launcher.py": "Jupyter kernel", "-c": "python -c", "": "
 def program_facts() -> dict[str, Any]:
     """Return the name of the program and the number of its command-line arguments.
 
-    The entries are ``command`` and ``command_arguments``. The arguments themselves and the path of
-    the program are not recorded, because they may contain passwords and names of people.
+    The entries are ``command`` and ``command_arguments``.
     """
     arguments = getattr(sys, "argv", None) or [""]
     # A file name that is not valid text contains surrogates, which headers cannot contain.
@@ -42,6 +41,8 @@ def program_facts() -> dict[str, Any]:
         command = _STARTERS[name]
     else:
         command = f"python {name}" if name.endswith(".py") else name
+    # The arguments and the path of the program are not recorded, because they may contain passwords
+    # and names of people.
     return {"command": command, "command_arguments": len(arguments) - 1}
 
 
@@ -64,10 +65,7 @@ async def announce(client: Any) -> None:
 
 
 def announce_once(client: Any) -> None:
-    """Announce a client that has not been announced, unless Dask created it inside a task.
-
-    This is called before the client sends its first graph.
-    """
+    """Announce a client that has not been announced, unless Dask created it inside a task."""
     if client in _announced or client.id.startswith(TASK_CLIENT_PREFIX):
         return
     if client.asynchronous:

@@ -22,20 +22,12 @@ _MOST_KNOWN = 100_000
 class TaskClients:
     """Records the names of clients, and hides tasks of other users.
 
-    It also records tasks of a client that are in none of the client's recorded graphs.
-
-    If a run records only the clients of one process, the tasks of other clients are hidden. Each
-    hidden task gets an annotation, by which workers recognize it. ``key in task_clients`` is true
-    for the keys of hidden tasks. If tasks themselves submit tasks, it is unknown which task
-    submitted them. Such tasks are hidden if any hidden task is being processed when they are
-    submitted.
+    It also records tasks of a client that are in none of the client's recorded graphs. If a run
+    records only the clients of one process, the tasks of other clients are hidden. An annotation
+    marks them for workers, and ``key in task_clients`` is true for their keys.
 
     Parameters
     ----------
-    scheduler
-        The scheduler.
-    settings
-        The settings of the run.
     record
         A function that records an event. Its arguments are the kind of the event and the values of
         the event's fields.
@@ -134,13 +126,15 @@ class TaskClients:
         }
 
     def stop(self) -> None:
-        """Remove the annotation that marks hidden tasks from all of these tasks."""
+        """Remove the annotation by which workers recognize hidden tasks."""
         for task in self._scheduler.tasks.values() if self.hides else ():
             self._unmark(task)
 
     def _is_other(self, client: str) -> bool:
         if not self.hides:
             return False
+        # If tasks themselves submit tasks, it is unknown which task submitted them. They count as
+        # hidden while any hidden task is being processed.
         if client.startswith(TASK_CLIENT_PREFIX):
             workers = list(self._scheduler.workers.values())
             return any(self._is_marked(task) for worker in workers for task in worker.processing)

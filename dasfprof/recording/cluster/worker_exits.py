@@ -56,8 +56,6 @@ class WorkerExits:
     listener
         Called for each exit with the worker's address, the exit code, and the reason why the nanny
         ended the worker. The code or the reason is None if it is unknown.
-    guard
-        Handles errors.
     """
 
     def __init__(self, connection_args: Any, listener: Listener, guard: HookGuard) -> None:
@@ -74,10 +72,7 @@ class WorkerExits:
             self._nannies[address] = str(state.nanny), int(state.pid)
 
     def left(self, address: str) -> None:
-        """Start asking the nanny of a worker that left.
-
-        The nanny may not know the exit code yet, so it is asked several times.
-        """
+        """Start asking the nanny of a worker that left how the worker's process ended."""
         known = self._nannies.pop(address, None)
         if known is not None:
             task = self._loop.create_task(self._ask(address, *known))
@@ -107,10 +102,8 @@ class WorkerExits:
             return [str(text) for _, text in await server.get_logs(n=_MESSAGES)]
 
     async def finish(self) -> None:
-        """Wait for at most `_END` seconds until the nannies that were asked have answered.
-
-        A run often ends soon after a worker's death.
-        """
+        """Wait for at most `_END` seconds until the nannies that were asked have answered."""
+        # A run often ends soon after a worker's death.
         if self._asking:
             await asyncio.wait(self._asking, timeout=_END)
 
@@ -125,10 +118,11 @@ def exit_in(logs: list[str], pid: int) -> tuple[int | None, str | None]:
     """Read a process's exit code, and why its nanny ended it, from the messages in the nanny's log.
 
     Each of the two is None if the log does not contain it. The code is negative if a signal ended
-    the process. The only reason that nannies log is that the worker used too much memory.
+    the process.
     """
     text = "\n".join(logs)
     ended = re.search(rf"Worker process {pid} (was killed by|exited with) \w+ (\d+)", text)
+    # The only reason that nannies log is that the worker used too much memory.
     reason = re.search(rf"Worker \S+ \(pid={pid}\) (exceeded .*)", text)
     code = int(ended[2]) * (-1 if ended[1].startswith("was killed") else 1) if ended else None
     return code, reason[1][:_LONGEST] if reason else None
@@ -154,13 +148,9 @@ class ClusterChanges:
 
     Parameters
     ----------
-    scheduler
-        The scheduler.
     listener
         Called for each change with the action, the process that requested it, the addresses of the
         workers, and a number. See `CLUSTER_CHANGE` in the schema.
-    guard
-        Handles errors.
     """
 
     def __init__(self, scheduler: Any, listener: ChangeListener, guard: HookGuard) -> None:
@@ -198,17 +188,14 @@ class ClusterChanges:
         self._never_sent += stimulus_id.startswith(_RESTART)
 
     def restart(self) -> None:
-        """Report a restart of all workers. Dask has already cancelled the tasks at this point."""
+        """Report a restart of all workers, whose tasks Dask has already cancelled."""
         clients = [name for name in self._scheduler.clients if not name.startswith(_NOBODY)]
         who = clients[0] if len(clients) == 1 else None
         self._report("restart", who, list(self._scheduler.workers), self._never_sent)
         self._never_sent, self._restarting = 0, True
 
     def logged(self, topic: str, event: dict[str, Any]) -> None:
-        """Call the listener if an event that the scheduler logs is a change of the cluster.
-
-        `topic` is the topic under which the scheduler logs the event.
-        """
+        """Report an event that the scheduler logs under `topic`, if it changes the cluster."""
         action, workers = event.get("action"), list(event.get("workers") or ())
         if action == "worker-ttl-timed-out":
             for address in workers:
@@ -243,10 +230,8 @@ _STEPS = 20
 class Absence:
     """Ends a run after the client that registered it has been gone for `orphan_timeout`.
 
-    Used on the scheduler's event loop. The process of a closed client may continue with other
-    clients. It then reports from time to time that it is alive (`reset`). The timeout is divided
-    into `_STEPS` steps. While the event loop is blocked, no client can connect again. Therefore the
-    time of a block counts as at most one step.
+    Used on the scheduler's event loop. If the client's process continues with other clients, it
+    reports from time to time that it is alive (`reset`).
 
     Parameters
     ----------
@@ -256,6 +241,8 @@ class Absence:
 
     def __init__(self, settings: RunSettings) -> None:
         self._settings = settings
+        # While the event loop is blocked, no client can connect again. Therefore the timeout is
+        # divided into steps, and a block counts as at most one step.
         self._steps_left = _STEPS
         #: While the client is gone: the time when it left (Unix seconds), and the timer of the next
         #: step.

@@ -81,9 +81,9 @@ class ReceivedFile:
         self._created = False
 
     def add(self, position: int, data: bytes) -> None:
-        """Append bytes that are at a position of the worker's file.
+        """Append bytes of the worker's file that the copy does not have.
 
-        Bytes that the copy already has are skipped.
+        `position` is the position of `data` in the worker's file.
 
         Raises
         ------
@@ -128,15 +128,7 @@ class ReceivedFile:
 
 
 class Receiver:
-    """Receives the blocks of one run on a scheduler.
-
-    Parameters
-    ----------
-    settings
-        The settings of the run.
-    scheduler
-        The scheduler.
-    """
+    """Receives the blocks of one run on a scheduler."""
 
     def __init__(self, settings: RunSettings, scheduler: Any) -> None:
         self._settings = settings
@@ -291,10 +283,8 @@ class Receiver:
             self._left[worker] = monotonic()
 
     async def finish(self) -> None:
-        """Wait for the last blocks of workers that have just left, up to a time limit.
-
-        Killed workers send no last blocks.
-        """
+        """Wait for the last blocks of workers that have just left, up to a time limit."""
+        # Killed workers send no last blocks.
         while any(monotonic() - since < _LAST_LIMIT for since in self._left.values()):
             await asyncio.sleep(_CHECK_INTERVAL)
 

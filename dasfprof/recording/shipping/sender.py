@@ -37,10 +37,7 @@ class NotTakenError(Exception):
 
 
 class OverError(NotTakenError):
-    """Raised if the target accepts no more data.
-
-    The message contains the reason. It is empty if the run has ended.
-    """
+    """Raised if the target accepts no more data. The message is empty if the run has ended."""
 
 
 class Sender(ABC):
@@ -48,8 +45,6 @@ class Sender(ABC):
 
     Parameters
     ----------
-    settings
-        The settings of the run.
     owner
         Name of the process in log messages.
     databases
@@ -147,7 +142,7 @@ class Sender(ABC):
     async def end(self) -> None:
         """Send the remaining data of the closed files.
 
-        The event loop is not blocked, except for a moment in a closing process. See `finish`.
+        The event loop is not blocked, except for a moment in a closing process.
         """
         if self._is_closing():
             self.finish()
@@ -155,15 +150,13 @@ class Sender(ABC):
             await in_thread(self.finish)
 
     def finish(self) -> None:
-        """Send the remaining data of the closed files. Continue in the background if it takes long.
-
-        The event loop of a closing process may end at any await, and the interpreter ends daemon
-        threads. Therefore this method blocks for a moment in a closing process, and continues in a
-        thread that is not a daemon. The interpreter waits for such threads.
-        """
+        """Send the remaining data of the closed files, in the background if it takes long."""
         if not self._is_closing():
             self._finish(self.end_limit, 0.5 * self._settings.response_timeout)
             return
+        # The event loop of a closing process may end at any await, and the interpreter ends daemon
+        # threads. Therefore this blocks for a moment, and continues in a thread that is not a
+        # daemon. The interpreter waits for such threads.
         self._leave_loop()
         limits = self.exit_limit, self.exit_limit
         thread = threading.Thread(target=self._finish, args=limits, name="dasfprof-last-blocks")
@@ -177,8 +170,7 @@ class Sender(ABC):
     def _request(self, limit: float, until_done: bool = False) -> None:
         """Request that the background thread sends all data, and wait for at most `limit` seconds.
 
-        The wait ends when the thread has made one attempt. If `until_done` is true, the wait ends
-        when the thread will make no further attempts.
+        The wait ends after one attempt or, if `until_done` is true, after the last attempt.
         """
         with self._changed:
             self._requests += 1
@@ -283,8 +275,8 @@ _senders: set[Sender] = set()
 def files_to_upload(run_uuid: str) -> dict[str, str]:
     """Return the closed files of this process that are not completely in the run's storage.
 
-    The keys of the result are the names of the files. The values are the reasons why the last
-    attempts to upload failed. A value is empty if no attempt has failed since the last success.
+    For each file name, the result has the reason why the last upload failed, or an empty text if it
+    did not fail.
     """
     senders = [each for each in list(_senders) if each.run_uuid == run_uuid and each.is_ending]
     return {name: sender.trouble for sender in senders for name in sender.unsent_files()}

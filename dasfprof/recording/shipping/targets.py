@@ -33,12 +33,8 @@ class SchedulerSender(Sender):
 
     Parameters
     ----------
-    settings
-        The settings of the run.
     worker
         The worker. The sender must be created on the worker's event loop.
-    databases
-        The databases of the worker.
     """
 
     thread, where = "shipper", "the scheduler"
@@ -63,10 +59,7 @@ class SchedulerSender(Sender):
         super().__init__(settings, owner, databases, lambda: worker.status.name == "closing", files)
 
     def _leave_loop(self) -> None:
-        """Use a separate connection from now on.
-
-        A closing worker closes its own connections.
-        """
+        """Use a separate connection, because a closing worker closes its own connections."""
         self._is_separate = True
         if self._call is not None:
             self._call.cancel()
@@ -77,10 +70,7 @@ class SchedulerSender(Sender):
             has_more = self._send_once(seconds, wait=wait, last=last)
 
     def _send_once(self, limit: float, *, wait: bool, last: bool) -> bool:
-        """Send one message, and return whether the files may contain more data to send.
-
-        See `_send` for the parameters.
-        """
+        """Send one message (see `_send`), and return whether more data may have to be sent."""
         parts = [(tail, tail.read()) for tail in self._tails]
         has_data = any(data for _, data in parts)
         if not (has_data or wait):
@@ -113,10 +103,7 @@ class SchedulerSender(Sender):
         return self._identical
 
     def _over_worker(self, message: dict[str, Any], limit: float) -> Any:
-        """Send a message over the worker's connections, and return the answer.
-
-        This must not be called in the thread of the worker's event loop.
-        """
+        """Send a message over the worker's connections, outside of its event loop's thread."""
         call = getattr(self._worker.scheduler, self._operation)(**message)
         self._call = asyncio.run_coroutine_threadsafe(call, self._loop)
         try:
@@ -140,11 +127,7 @@ PIECE_BYTES, PIECE_SECONDS = 8_000_000, 30.0
 
 
 class StorageSender(Sender):
-    """Uploads files to the run's storage, piece by piece.
-
-    If an upload fails, the same bytes are uploaded again under the same name, because the storage
-    may have received the piece despite the failure.
-    """
+    """Uploads files to the run's storage, piece by piece."""
 
     thread, moves, piece_bytes = "uploader", True, PIECE_BYTES
     end_limit, exit_limit = 300.0, 10.0
@@ -191,10 +174,8 @@ class StorageSender(Sender):
         return [path for tail in self._tails for path in (*profiles_of(tail.path), tail.path)]
 
     def _directory(self, tail: FileTail) -> str:
-        """Return the directory of a file in the storage. The file must have been read before.
-
-        The directory depends on the file's id, which the first read determines.
-        """
+        """Return the directory in the storage of a file that has been read before."""
+        # The directory depends on the file's id, which the first read determines.
         run = self._settings.stored_directory
         return f"{run}/{file_directory(tail.path.stem, tail.id)}"
 
@@ -217,10 +198,7 @@ def upload_files(
 def send_files_of_worker(
     settings: RunSettings, worker: Any, databases: Sequence[FileDatabase]
 ) -> Sender | None:
-    """Start sending a worker's files to the scheduler or the storage, and return the sender.
-
-    Return None if the files need not be sent.
-    """
+    """Start sending a worker's files, and return the sender, or None if they need not be sent."""
     if settings.storage:
         owner = f"worker {worker.name}"
         return upload_files(settings, owner, databases, lambda: worker.status.name == "closing")
