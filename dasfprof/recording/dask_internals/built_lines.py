@@ -37,8 +37,8 @@ _WRAPPERS = ("Finalize", "Repartition", "_ExprSequence", "_HLGExpr", "HLGExpr", 
 class Builders:
     """The steps and lines that built an expression.
 
-    Expressions that were built together share this object. If the program builds one of these
-    expressions again, all of them count as built again.
+    Expressions that were built together share this object. If one is built again, all count as
+    built again.
     """
 
     #: Steps in the order in which they built the expression. Empty if no step built it.
@@ -72,15 +72,15 @@ class ExpressionBuilders:
     def built(self, expr: Any, collection: Any) -> None:
         """Record the step and the line that build a collection from an expression.
 
-        The recorded line stays the same while an earlier collection of the expression exists,
-        because the new collection may be only a copy. The number of frames between the program's
-        call and this method must be as `_OURS` expects.
+        The number of frames between the program's call and this method must be as `_OURS` expects.
         """
         opened, known, name = steps.current_step(), self._known, expr._name
         builders = known.get(name)
         if builders is not None:
             if opened is not None:
                 builders.again(opened)
+            # While an earlier collection of the expression exists, the line stays the same, because
+            # the new collection may be only a copy.
             if builders.collection is None or builders.collection() is None:
                 builders.line, builders.collection = current_line(_OURS), ref(collection)
             return
@@ -99,7 +99,7 @@ class ExpressionBuilders:
         """Record the result of rewriting an expression.
 
         If Dask rewrote the expression in several steps, `last` is the expression before the last
-        step. Otherwise it may be None.
+        step.
         """
         if getattr(result, "_name", None) in self._known:
             return
@@ -108,10 +108,7 @@ class ExpressionBuilders:
             self._adopt(result, builders, last if is_expression(last) else expr)
 
     def root(self, expr: Any) -> Builders | None:
-        """Return the builders of an expression, or else of an expression that it wraps.
-
-        Return None if none of these expressions is known.
-        """
+        """Return the builders of an expression or else of one that it wraps, or None if unknown."""
         for part in unwrapped(expr):
             builders = self._known.get(part._name)
             if builders is not None:
@@ -128,8 +125,8 @@ class ExpressionBuilders:
     def _adopt(self, expr: Any, builders: Builders, before: Any) -> None:
         """Store the builders of each unknown part of a rewritten expression.
 
-        `before` is the expression before the rewriting. Each unknown part gets the builders of the
-        part of `before` from which Dask rewrote it, or `builders` if that part is not known.
+        A part gets the builders of the part of `before` (the earlier expression) from which Dask
+        rewrote it, or else `builders`.
         """
         if len(self._known) > _MOST_NAMES:
             self._known.clear()
@@ -157,17 +154,15 @@ class ExpressionBuilders:
         return replace(first, steps=steps, fused=fused)
 
     def _was(self, part: Any, before: Any, twin: Any, builders: Builders) -> Builders:
-        """Return the builders of a part of a rewritten expression.
+        """Return the builders of the part of `before` that `part` replaces, or else `builders`.
 
-        If Dask changes an expression below a part, the name of the part changes, too. For example,
-        Dask may push a selection of columns through the part. The part does the same work as
-        before, so it gets the builders of a part of the same kind in the earlier expression
-        `before`. `twin`, the part at the same position in `before`, is examined first. If no part
-        is of this kind, return `builders`.
+        `before` is the earlier expression, and `twin` is its part at the position of `part`.
         """
         known = self._known.get(part._name)
         if known is not None:
             return known
+        # Dask renames a part if it changes an expression below it, for example if it pushes a
+        # selection of columns through the part.
         for other in chain([] if twin is None else [twin], _parts(before)):
             if _kind(other) == _kind(part) and other._name in self._known:
                 return self._known[other._name]
@@ -193,10 +188,7 @@ def output_keys(graph: Any) -> Any:
 
 
 def finalized_keys(graph: Any) -> dict[str, Any]:
-    """Return the input keys of the tasks that combine the results of collections.
-
-    The result is a dict with the name of such a task's layer as key, and its input keys as value.
-    """
+    """Return, by layer, the input keys of the tasks that combine the results of collections."""
     inputs: dict[str, Any] = {}
     for part in unwrapped(graph):
         if "output_keys" in getattr(part, "_parameters", ()):
@@ -244,13 +236,11 @@ _MOST_KEYS = 1000
 
 
 class BuiltLines:
-    """The line that last built each layer, by the layer's name.
-
-    Building a delayed function takes only about 30 µs, so all processing waits until a graph is
-    sent. Until then, `fresh` stores which instruction of the program built each layer.
-    """
+    """The line that last built each layer, by the layer's name."""
 
     def __init__(self) -> None:
+        # Building a delayed function takes only about 30 µs. So `fresh` only stores which
+        # instruction built each layer, and all processing waits until a graph is sent.
         self._known: dict[str, Line] = {}
         self._lock = threading.RLock()
         #: Layers with lines that were not yet reported, as a flat list with four items per layer:
@@ -288,12 +278,12 @@ class BuiltLines:
     def built(self, name: Any, graph: Any) -> None:
         """Record a new layer with the layers on which it depends, and the line that built it.
 
-        Within a call of the client, a known layer is not recorded again. The program builds no
-        layers within such a call. The layer may instead be the result of an optimization, or
-        contain results that stay on the cluster. The wrapper of a function of Dask must call this
-        method directly, because the number of frames up to the program's call must be as expected.
+        The wrapper of a function of Dask must call this method directly, because the number of
+        frames up to the program's call must be as expected.
         """
         self.report()
+        # Within a call of the client, the program builds no layers. A known layer may then be the
+        # result of an optimization, or contain results that stay on the cluster.
         if (name not in self._known or not client_calls.is_open()) and type(name) is str:
             self._note(name, current_line(_OURS - 1), graph.dependencies.get(name, ()))
 
@@ -310,11 +300,7 @@ class BuiltLines:
         self._note(name, builders.line, [inner for inner, _ in builders.fused])
 
     def sent(self, graph: Any, keys: Any) -> None:
-        """Record the line that sends a graph.
-
-        In a call of `map` or `submit`, the line is recorded for up to three of the keys. In any
-        other call, it is recorded for those layers of the keys whose lines are unknown.
-        """
+        """Record the line that sends a graph, for up to three keys or for layers without a line."""
         self.report()
         line = client_calls.line()
         if line is None:
@@ -356,20 +342,15 @@ class BuiltLines:
 
 
 def _names(keys: Any) -> list[str]:
-    """Return the distinct names of the layers of up to `_MOST_KEYS` of the given keys.
-
-    `keys` is a key, or a nested list or set of keys.
-    """
+    """Return the distinct names of the layers of up to `_MOST_KEYS` of the (nested) keys."""
     firsts = (key[0] if isinstance(key, tuple) and key else key for key in _keys(keys))
     return list(dict.fromkeys(name for name in firsts if isinstance(name, str)))
 
 
 def _some(keys: Any) -> list[Any]:
-    """Return up to three of the keys in nested lists and sets of keys.
-
-    A single key would not be enough, because a key whose result exists is not computed again.
-    """
+    """Return up to three of the keys in nested lists and sets of keys."""
     firsts = list(_keys(keys))
+    # One key would not be enough, because a key whose result exists is not computed again.
     return firsts if len(firsts) <= 3 else [firsts[0], firsts[len(firsts) // 2], firsts[-1]]
 
 

@@ -31,9 +31,9 @@ class _Captured(Exception):  # noqa: N818  (It is not an error.)
 
 
 def capture_graph(collection: Any) -> tuple[Any, Any, float]:
-    """Return the graph and the keys that ``collection.compute()`` would send, and a duration.
+    """Return the graph and the keys that ``collection.compute()`` would send, and Dask's seconds.
 
-    The duration is the number of seconds in which Dask built and optimized the graph.
+    The seconds are those in which Dask built and optimized the graph.
 
     Raises
     ------
@@ -72,8 +72,7 @@ def stop_at_first_compute(handle: Callable[[Any, Any], Any]) -> None:
     ----------
     handle
         Called with a graph and the requested keys. It must raise an exception that ends the
-        program. It is not called for graphs that only read footers of Parquet files. These graphs
-        are computed.
+        program. Graphs that only read footers of Parquet files are computed instead.
     """
     schedulers = names.ESTIMATES.find("named_schedulers")
     wrap = partial(_intercepting, handle)
@@ -95,7 +94,7 @@ def _intercepting(handle: Callable[..., Any], original: Any, _: Patch | None = N
 
 
 def _refuse(graph: Any, keys: Any, **_: object) -> Any:
-    """Compute a graph that only reads footers of files. For other graphs, raise an error."""
+    """Compute a graph that only reads footers of files, or raise an error for any other graph."""
     if reads_footers(keys):
         return dask.get(graph, keys)
     raise NeedsComputingError(key_split(next(flat(keys), "")))

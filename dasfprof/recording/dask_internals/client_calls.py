@@ -117,12 +117,12 @@ def clock() -> float:
 def spent(part: str, seconds: float, keys: int = 0, sent: int = 0) -> None:
     """Add seconds, keys and sent bytes to this thread's current call of Dask.
 
-    `part` names the field of `ClientCall` to which the seconds are added. If the main
-    thread is in no call, the seconds are recorded as a separate call, unless they are few.
+    `part` is the field of `ClientCall` to which the seconds are added.
     """
     call: ClientCall | None = _current.get()
     if call is None or not call.is_open:
         is_main = threading.current_thread() is threading.main_thread()
+        # Longer times of the main thread outside of calls are recorded as separate calls.
         if seconds < _BRIEF or not is_main:
             return
         call = ClientCall(part, current_line(), time() - seconds, seconds=seconds)
@@ -152,7 +152,7 @@ def _calling(name: str) -> Callable[[Any, Patch], Any]:
 
 
 def _begin(name: str) -> OpenCall | None:
-    """Start recording a call. Return None if the call is part of another call."""
+    """Start recording a call, or return None if the call is part of another call."""
     try:
         outer = _current.get()
         if outer is not None and outer.is_open:
@@ -214,7 +214,7 @@ def _report(call: ClientCall) -> None:
 def line() -> Line | None:
     """Return the line of the user's code that made this thread's current call of Dask.
 
-    If the thread is not in a call, return the current line of the user's code.
+    Outside of calls, this is the current line.
     """
     call = _current.get()
     return call.line if call is not None and call.is_open else current_line()
@@ -273,11 +273,7 @@ def _timing_results(original: Any, patch: Patch) -> Any:
 
 
 def _timing_tokens(original: Any, patch: Patch) -> Any:
-    """Return a wrapper that measures the time of a tokenization, including nested tokenizations.
-
-    Building a delayed function takes only about 30 µs, which includes a tokenization for its name.
-    So nothing is stored for short tokenizations outside of calls. They are not reported.
-    """
+    """Return a wrapper that measures the time of a tokenization, including nested tokenizations."""
 
     def _tokenize(*args: Any, **kwargs: Any) -> Any:
         began = now()
@@ -285,6 +281,8 @@ def _timing_tokens(original: Any, patch: Patch) -> Any:
             return original(*args, **kwargs)
         finally:
             seconds = now() - began
+            # Building a delayed function takes only about 30 µs, including a tokenization for its
+            # name. So short tokenizations outside of calls are not recorded.
             if (seconds >= _BRIEF or calls) and patch.active:
                 _note_token(began, seconds)
 
@@ -293,7 +291,7 @@ def _timing_tokens(original: Any, patch: Patch) -> Any:
 
 
 def _note_token(began: float, seconds: float) -> None:
-    """Record a tokenization. It replaces the nested tokenizations, which were recorded before."""
+    """Record a tokenization in place of its nested tokenizations, which were recorded before."""
     try:
         within, latest = 0.0, _tokenizing.latest
         while latest and latest[-1][0] >= began:
@@ -347,10 +345,7 @@ def has_pending(client: Any) -> bool:
 
 
 def phase(frames: list[FrameType]) -> str:
-    """Return the phase of a program, from the innermost frame of Dask.
-
-    `CLIENT_SAMPLE` in the schema lists the phases.
-    """
+    """Return the phase of a program (see `CLIENT_SAMPLE`), from the innermost frame of Dask."""
     for frame in reversed(frames):
         module, function = frame.f_globals.get("__name__"), frame.f_code.co_name
         if not isinstance(module, str):

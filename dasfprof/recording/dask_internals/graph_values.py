@@ -99,8 +99,8 @@ def large_values(
 def _measured(name: tuple[str, ...], value: Any, about: int, patient: bool) -> tuple[int, float]:
     """Return the bytes of a pickled value and the seconds of pickling it.
 
-    The value is pickled to measure both. If `patient` is false, or if enough values with this name
-    were measured, both are estimated from `about`, the approximate bytes of the value.
+    Both are estimated from `about`, the approximate bytes of the value, if `patient` is false or
+    enough values with this name were measured.
     """
     count, by_size, by_seconds = _known.get(name, (0, 1.0, float("nan")))
     if patient and count < _MEASURED and len(_known) < _MOST_PARTS:
@@ -128,10 +128,7 @@ def _why(function: FunctionType) -> str:
 
 
 def _held(function: FunctionType) -> Iterator[tuple[str, int]]:
-    """Yield a description and the bytes of each value to which a function refers.
-
-    These are values of its closure, global variables that it uses, and default arguments.
-    """
+    """Yield a description and the bytes of each value to which a function refers."""
     code = function.__code__
     for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=False):
         with contextlib.suppress(ValueError):  # The variable has no value yet.
@@ -154,8 +151,8 @@ def _described(how: str, name: str, value: Any) -> tuple[str, int]:
 class _Part:
     """A part of a graph, such as a value, a task, or a container of such parts.
 
-    `owner` is the name of the function or expression to which the part belongs. `of_task` is
-    whether the part belongs to a task. `times` is the number of tasks that the part represents.
+    `owner` is the name of the function or expression to which the part belongs. `times` is the
+    number of tasks that the part represents.
     """
 
     value: Any
@@ -164,10 +161,7 @@ class _Part:
     times: int = 1
 
     def some(self, values: Collection[Any], owner: str = "", of_task: bool = False) -> list[_Part]:
-        """Return evenly spaced values of a container as parts.
-
-        Each part also represents the values between it and the next part, which are left out.
-        """
+        """Return evenly spaced values of a container as parts that also represent the others."""
         step = max(len(values) // _MOST_OF_A_LAYER, 1)
         named, of_task, times = owner or self.owner, of_task or self.of_task, self.times * step
         spaced = islice(values, 0, None, step)
@@ -175,12 +169,10 @@ class _Part:
 
 
 def values_in(graph: Any, tasks: int) -> Iterator[tuple[str, Any, int]]:
-    """Yield the values in a graph.
+    """Yield the owner (see `_Part`), the value and the number of tasks of each value in a graph.
 
-    Each item has the value's owner (see `_Part`), the value, and the number of tasks that the value
-    represents. For the function of a `Client.map`, this number is `tasks`. In a large layer, only
-    evenly spaced values are visited, each of which represents several tasks. The search enters only
-    Dask's specifications and expressions, containers, and partial functions.
+    For the function of a `Client.map`, the number is `tasks`. In a large layer, only evenly spaced
+    values are visited, each of which represents several tasks.
     """
     pending = [_Part(graph)]
     for _ in range(_MOST_PARTS):
@@ -195,10 +187,7 @@ def values_in(graph: Any, tasks: int) -> Iterator[tuple[str, Any, int]]:
 
 
 def _within(part: _Part, tasks: int) -> Iterable[_Part] | None:
-    """Return the parts within a part, or None if the part is a value.
-
-    See `values_in` for `tasks`.
-    """
+    """Return the parts within a part, or None if it is a value. See `values_in` for `tasks`."""
     node, value, kind = names.CODE.find("GraphNode"), part.value, type(part.value)
     if part.of_task and kind in _CONTAINERS and _is_value(value, node):
         return None
@@ -240,9 +229,8 @@ def _within(part: _Part, tasks: int) -> Iterable[_Part] | None:
 def _is_value(value: Any, node: Any) -> bool:
     """Return whether a container in a task counts as a value, instead of being entered.
 
-    A container is a value if it has many items, or if it is large and contains no specifications of
-    Dask. Containers outside of tasks must not be passed to this function. They are always entered,
-    because they contain either keys, or the arguments of many tasks.
+    Containers outside of tasks are always entered, because they contain either keys, or the
+    arguments of many tasks.
     """
     if len(value) > _MOST_OF_A_LAYER:
         return True

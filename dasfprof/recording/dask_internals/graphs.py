@@ -239,10 +239,7 @@ def _note_steps(name: Any, dependencies: Any) -> None:
 
 
 def _note_collection(*given: Any) -> None:
-    """Record the expression of a new collection.
-
-    `given` has the first arguments of the constructor: the collection and its expression.
-    """
+    """Record a new collection and its expression, the first arguments of its constructor."""
     try:
         if not _rewriting or threading.get_ident() not in _rewriting:
             collection, expr = given
@@ -252,11 +249,8 @@ def _note_collection(*given: Any) -> None:
 
 
 def _note_call(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Names | None:
-    """Record the line that sends a graph to the cluster, and return the step of the graph.
-
-    `args` and `kwargs` have the client, the graph, the keys and further arguments. The name of the
-    graph's parameter differs between versions of Dask.
-    """
+    """Record the line that sends a graph to the cluster, and return the step of the graph."""
+    # The name of the graph's parameter differs between versions of Dask.
     _, graph, keys, *_ = (*args, *kwargs.values(), None, None, None)
     keys = kwargs.get("keys", keys)
     _safely(_lines.sent, graph, keys)
@@ -335,10 +329,7 @@ def _note_rewritten(result: Any, inside: bool, expr: Any) -> None:
 
 
 def _step_of_graph(graph: Any, keys: Any) -> Names | None:
-    """Return the step to which tasks of a graph belong if their layers are unknown.
-
-    Return None if there is no such step.
-    """
+    """Return the step, if any, to which tasks of a graph belong if their layers are unknown."""
     opened = steps.current_step()
     current = opened.names if opened is not None else None
     root = _expressions.root(graph)

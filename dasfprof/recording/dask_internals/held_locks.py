@@ -59,10 +59,7 @@ def _task_name(key: Any) -> str:
 
 
 def _current_task() -> str | None:
-    """Return the key in `_held` of the task that this thread or coroutine runs.
-
-    Return None if it runs no task.
-    """
+    """Return the key in `_held` of the task that this thread or coroutine runs, or None."""
     with contextlib.suppress(RuntimeError):  # No event loop runs in this thread.
         current = asyncio.current_task()
         if current is not None:
@@ -90,18 +87,14 @@ def _acquired(owner: Any, asked: float) -> None:
 
 
 def _kind(owner: Any) -> str:
-    """Return the name of a lock's class. For a derived class, return the name of Dask's class."""
+    """Return the name of a lock's class, or of the class of Dask from which it is derived."""
     return next(
         kind.__name__ for kind in type(owner).__mro__ if kind.__module__.startswith("distributed.")
     )
 
 
 def _released(owner: Any) -> None:
-    """Remove a lease of a lock object.
-
-    If the current task holds the lock, its lease is removed, and otherwise the lease of the first
-    task that holds the lock.
-    """
+    """Remove the current task's lease of a lock, or else that of the first task that holds it."""
     current = _current_task()
     with _lock:
         for task in sorted(_held, key=lambda task: task != current):
@@ -177,9 +170,7 @@ _listeners: SharedListeners[tuple[Any, Callable[[dict[str, Any]], object]]] = Sh
 
 
 def watch_locks(worker: Any, listener: Callable[[dict[str, Any]], object]) -> Callable[[], None]:
-    """Start to record the locks that tasks of this process hold.
-
-    Return the function that stops the recording.
+    """Record the locks that tasks of this process hold, until the returned function is called.
 
     Parameters
     ----------

@@ -75,8 +75,8 @@ class BuiltLayer:
     def values(self) -> Iterator[tuple[Any, int]]:
         """Yield the values in the layer, each with its number of uses.
 
-        If the layer has many values, only evenly spaced ones are yielded. Their numbers of uses
-        include those of the values that are left out.
+        If the layer has many values, only evenly spaced ones are yielded, which also count for the
+        others.
         """
         source = self.source
         if _is_part(source):  # A list contains fused expressions, which are separate layers.
@@ -104,9 +104,9 @@ def built_layers(sources: Iterable[Any]) -> dict[str, BuiltLayer]:
 
 
 def _graphs_and_expressions(sources: Iterable[Any]) -> Iterator[Any]:
-    """Yield the graphs with layers, and the expressions with partitions, in `sources`.
+    """Yield once each graph with layers and each expression with partitions in `sources`.
 
-    Expressions within these expressions are included. There are no duplicates.
+    Expressions within these expressions are included.
     """
     waiting, seen, graph = list(sources), set(), names.GRAPH.find("HighLevelGraph")
     for part in waiting:
@@ -121,10 +121,8 @@ def _graphs_and_expressions(sources: Iterable[Any]) -> Iterator[Any]:
 
 
 def _is_part(value: Any) -> bool:
-    """Return whether a value is an expression.
-
-    The class is examined, because an instance of `Delayed` has every attribute.
-    """
+    """Return whether a value is an expression."""
+    # The class is examined, because an instance of `Delayed` has every attribute.
     return hasattr(type(value), "_parameters")
 
 
@@ -159,11 +157,11 @@ def _of_array(layer: BuiltLayer, lengths: Any, dtype: Any) -> BuiltLayer:
 
 
 def _correct_parts(layer: BuiltLayer, layers: dict[str, BuiltLayer]) -> None:
-    """Correct the sizes of the partial results of a reduction.
+    """Correct the sizes of the partial results of a reduction in `layers` (by name).
 
-    Dask stores wrong sizes for them: those of the reduction's input. `layer` is a layer of the
-    reduction. The corrected layers replace entries of `layers`, which has all layers by name.
+    `layer` is a layer of the reduction.
     """
+    # Dask stores wrong sizes for the partial results: those of the reduction's input.
     is_plain = layer.function.rpartition("-")[0] in _PLAIN
     why = "the parts of this reduction have no known size"
     if layer.function.endswith("-partial") and not is_plain:
@@ -315,10 +313,7 @@ def _of_footers(part: Any) -> _Rows | None:
 
 
 def row_groups(part: Any) -> list[list[Any]] | None:
-    """Return, for each partition of a Parquet read, the metadata of its row groups.
-
-    Return None if there are too many files, or if this version of Dask does not list the files.
-    """
+    """Return the row groups' metadata for each partition of a Parquet read, or None if unknown."""
     import pyarrow.parquet as pq
 
     try:

@@ -71,8 +71,7 @@ class Compute:
     ----------
     scheduler
         ``threads``, ``processes`` or ``sync``, depending on the module of Dask that started the
-        computation. The module `dask.local` (``sync``) may use any pool. Then, the kind of the pool
-        determines the attribute `scheduler`.
+        computation. If it is ``sync``, the pool determines the attribute `scheduler`.
     submit
         The function that passes a batch of tasks to the pool.
     slots
@@ -132,14 +131,14 @@ class Compute:
     def _receive(self, expected: Future[Any], keys: list[Any], future: Future[Any]) -> None:
         """Pass the results of a batch on to the scheduler, and record the facts about its tasks.
 
-        The result of `future` consists of these results and facts, because the process that ran the
-        batch has sent them together. `expected` is the future that the scheduler waits for. If the
-        batch failed, the tasks in `keys` are recorded as failed.
+        The result of `future` consists of these results and facts. `expected` is the future that
+        the scheduler waits for.
         """
         try:
             results, runs = future.result()
         except BaseException as error:  # Also if the process died, or the batch was cancelled.
             now, text = time(), text_of(error)
+            # The batch failed, so each of its tasks is recorded as failed.
             for key in keys:
                 sent = self._sent.get(key, self.began)
                 self.note_end(TaskFacts(key, os.getpid(), sent, ended=now, exception=text))
@@ -172,10 +171,8 @@ class Compute:
             logger.debug("the end of a task could not be recorded", exc_info=True)
 
     def _run(self, facts: TaskFacts) -> LocalTaskRun:
-        """Return the `LocalTaskRun` of a task, with its times.
-
-        Inputs that are data in the graph, instead of results of tasks, are left out.
-        """
+        """Return the `LocalTaskRun` of a task, with its times."""
+        # Inputs that are data in the graph, instead of results of tasks, are left out.
         inputs = {key: self._ended[key] for key in facts.inputs if key in self._ended}
         ready = max((done for done, _ in inputs.values()), default=self.began)
         sent = self._sent.get(facts.key, facts.taken)
@@ -285,12 +282,9 @@ def observe_computes(listener: Any) -> Callable[[], None]:
 
 
 def observe_first_build(call: Callable[[], object]) -> Callable[[], None]:
-    """Call a function once, just before the program builds its first layer from collections.
+    """Call a function just before the program builds its first layer from collections.
 
-    Returns
-    -------
-    Callable
-        Cancels the call.
+    Return a function that cancels the call.
     """
 
     def first(original: Any, patch: Patch) -> Any:

@@ -66,7 +66,7 @@ class TaskFacts:
 
 
 class _Observed:
-    """Observes one task run. Its methods replace the functions that the scheduler passed.
+    """Observes one task run by wrapping the functions in the task's tuple.
 
     Parameters
     ----------
@@ -75,7 +75,7 @@ class _Observed:
     thread
         See `TaskFacts`.
     observer
-        Its method `note_begin` is called when the task starts. None in another process.
+        Its method `note_begin` is called when the task starts. None in a process of a pool.
     """
 
     def __init__(self, args: Any, thread: int, observer: Any) -> None:
@@ -116,9 +116,9 @@ class _Observed:
         return self._args[_PACK_ERROR](error, self._args[_DUMPS])
 
     def _ends(self) -> bool:
-        """Record the time at which the task's function ends.
+        """Record when the task's function ends.
 
-        Return False if it has not started, or if its end was recorded before.
+        Return False if the function has not started, or if its end was recorded before.
         """
         facts = self.facts
         if facts.start is None or facts.stop is not None:
@@ -219,9 +219,9 @@ def run_in_pool(function: RunBatch, batch: list[Any]) -> tuple[list[Any], list[T
 
 @by_value
 def run_elsewhere(function: Any, batch: Any) -> Any:
-    """Run a batch in a process of a pool. Return the results and the facts about each task.
+    """Run a batch in a process of a pool, and return the results and the facts about each task.
 
-    If dasfprof is not installed in that process, the facts are None.
+    The facts are None if dasfprof is not installed in that process.
     """
     try:
         from dasfprof.recording.dask_internals.local_task import run_in_pool

@@ -47,8 +47,8 @@ def product_merges(expressions: Iterable[Any]) -> Iterator[tuple[str, float, flo
 def _inner(part: Any, kinds: set[str] = _ALL_ROWS | _SOME_ROWS) -> Any:
     """Return the input whose rows an expression passes on, or None if it passes on no rows.
 
-    `kinds` has the names of the classes whose expressions pass rows on. Shuffles, and fused
-    expressions, pass rows on even if `kinds` does not name them.
+    `kinds` has the names of the classes that pass rows on. Shuffles and fused expressions always
+    do.
     """
     kind = type(part).__name__
     if kind == "Fused":
@@ -85,10 +85,7 @@ def _most_values(part: Any, column: Any) -> float:
 
 
 def _range_in_footers(read: Any, column: str) -> float:
-    """Return the number of integers from the minimum to the maximum of a Parquet column.
-
-    Return infinity if the footers have no statistics.
-    """
+    """Return how many integers a Parquet column's range spans, or infinity without statistics."""
     least, most = inf, -inf
     for group in (group for partition in row_groups(read) or () for group in partition):
         columns = map(group.column, range(group.num_columns))

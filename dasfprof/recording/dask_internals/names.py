@@ -47,10 +47,9 @@ class Names:
         self._is_imported = is_imported
 
     def find(self, name: str) -> Any:
-        """Return the object with a name.
+        """Return the object with a name, or None if it is missing or its module is not imported.
 
-        The name is the part of a path after the colon, or only the class in this part. Return None
-        if Dask has no such name, or if its module is not imported.
+        The name is the part of a path after the colon, or only the class in this part.
         """
         for path in self.paths:
             module, _, inside = path.partition(":")
@@ -60,10 +59,7 @@ class Names:
         return None
 
     def exist(self) -> bool:
-        """Return whether Dask has all of these names.
-
-        If `is_imported` is False, names in modules that are not imported count as existing.
-        """
+        """Return whether Dask has all of these names."""
         return not self.gone()
 
     def gone(self) -> list[str]:
@@ -90,8 +86,8 @@ class Names:
 def _member(owner: Any, name: str) -> Any:
     """Return an attribute of an object, or `_ABSENT` if there is none.
 
-    If the object is a class and only its instances have the attribute, return its annotation, or
-    the method that sets it.
+    If only the instances of a class have the attribute, return its annotation or the method that
+    sets it.
     """
     value = getattr(owner, name, _ABSENT)
     if value is _ABSENT and isinstance(owner, type):
@@ -295,8 +291,7 @@ def _of_expressions(tasks: str, module: str, collection: str, expression: str, *
     """Return the `Names` of a class of collections and of its class of expressions.
 
     `tasks` is the word for such collections in the description of the loss, such as ``dataframes``.
-    `more` are names of further attributes of expressions. The modules of these classes are not
-    imported, because a program may not use such collections.
+    `more` are names of further attributes of expressions.
     """
     base = f"{module}._expr:{expression}"
     used = ("_name", "operands", "operand", "_parameters", *REWRITING, *more)
@@ -306,6 +301,7 @@ def _of_expressions(tasks: str, module: str, collection: str, expression: str, *
         f"{module}._collection:{collection}",
         base,
         *(f"{base}.{name}" for name in used),
+        # A program may not use such collections.
         is_imported=False,
     )
 
@@ -357,8 +353,9 @@ def missing(plugin: str) -> dict[str, str]:
     """Return the names that a plugin uses but this version of Dask lacks, as a dict.
 
     The keys are the paths of the names, and the values describe the facts that a trace lacks
-    without them. Attributes of a missing class are left out.
+    without them.
     """
     used = [names for names in NAMES if plugin in names.plugins]
     gone = {path: names.loss for names in used for path in names.gone()}
+    # Attributes of a missing class are left out.
     return {path: loss for path, loss in gone.items() if path.rpartition(".")[0] not in gone}

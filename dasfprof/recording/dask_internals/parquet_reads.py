@@ -55,9 +55,8 @@ def skippable_reads(expressions: Iterable[Any]) -> Iterator[tuple[str, _Filters,
 def late_selections(expressions: Iterable[Any]) -> Iterator[tuple[str, list[str], int]]:
     """Yield an item for each Parquet read that could read fewer columns.
 
-    The program selects columns of these reads only after it has selected rows. Each item has the
-    name of the layer that selects the columns, the names of the columns that are used, and the
-    number of columns that are read.
+    It has the name of the layer that selects columns after rows were selected, the names of the
+    columns that are used, and the number of columns that are read.
     """
     takers: dict[str, list[Any]] = {}
     expressions = list(expressions)

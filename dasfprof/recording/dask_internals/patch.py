@@ -86,11 +86,7 @@ class Patch:
         return wrapper
 
     def remove(self) -> None:
-        """Remove the wrapper, unless other code has wrapped it. Idempotent.
-
-        If other patches have wrapped this wrapper, their wrappers are placed again, around the
-        value that this wrapper replaced. Otherwise, the chain of wrappers would grow with each run.
-        """
+        """Remove the wrapper, unless other code has wrapped it. Idempotent."""
         with _changing:
             if not self.active:
                 return
@@ -107,6 +103,8 @@ class Patch:
             while (below := _patch_of(bottom._before)) is not None and not below.active:
                 bottom = below  # It was removed while other code had wrapped it.
             value, was_declared = bottom._before, bottom._was_declared
+            # The wrappers of other patches are placed again around the value that this wrapper
+            # replaced. Otherwise, the chain of wrappers would grow with each run.
             for patch in reversed(around):
                 patch._place_around(value, was_declared)
                 value, was_declared = patch._ours, True
@@ -117,11 +115,9 @@ class Patch:
 
 
 def _declared(owner: Any, name: str) -> Any:
-    """Return an attribute of an object, or `_ABSENT` if the object does not define it.
-
-    Inherited attributes are not returned, unless the object has slots.
-    """
+    """Return an attribute of an object, or `_ABSENT` if the object only inherits it or lacks it."""
     attributes = getattr(owner, "__dict__", None)
+    # The object has slots.
     if attributes is None:
         return getattr(owner, name, _ABSENT)
     return attributes.get(name, _ABSENT)
@@ -163,9 +159,7 @@ Hook = tuple[Any, str, Callable[[Any, Patch], Any]]
 
 
 class SharedPatches:
-    """Patches with several users in a process.
-
-    The first user places the patches, and the last user removes them.
+    """Patches that their first user in a process places, and that their last user removes.
 
     Parameters
     ----------
@@ -220,13 +214,13 @@ class SharedPatches:
 
 
 class SharedListeners(SharedPatches, Generic[Listener]):
-    """Listeners that use the same patches. The patches are placed while there are listeners."""
+    """Listeners that use the same patches, which are placed while there are listeners."""
 
     #: A change replaces the tuple, because wrappers in any thread iterate over it without a lock.
     all: tuple[Listener, ...] = ()
 
     def add(self, listener: Listener) -> Callable[[], None]:
-        """Add a listener. Return the function that removes it."""
+        """Add a listener, and return the function that removes it."""
         with self._lock:
             self.all = (*self.all, listener)
             self.enter()
@@ -240,9 +234,6 @@ class SharedListeners(SharedPatches, Generic[Listener]):
 
 class WhenImported:
     """Calls a function each time the program has imported one of several modules.
-
-    The object is placed before all other finders in `sys.meta_path`. It wraps the loaders that
-    other finders return for these modules.
 
     Parameters
     ----------

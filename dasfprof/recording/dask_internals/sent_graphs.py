@@ -29,8 +29,8 @@ _PLAIN = (int, float, str, bytes, bool, type(None))
 class SentLayer:
     """The tasks of a layer of a graph.
 
-    If a task's key is a text, it does not contain the name of a layer. Tasks with such keys form
-    one `SentLayer` if they have the same function and the same line.
+    Tasks whose keys do not contain a layer's name form one `SentLayer` if they have the same
+    function and the same line.
     """
 
     #: Name of the layer. None for tasks that have text as keys.
@@ -72,7 +72,7 @@ class SentGraph:
         return np.array([ranks[key] for key in self.specifications], dtype=np.int64)
 
     def edges(self) -> Iterator[tuple[int, int]]:
-        """Yield pairs of layers, without duplicates: a layer, and a layer on which it depends."""
+        """Yield each pair of a layer and a layer on which it depends, without duplicates."""
         takers = self.layer_of[np.repeat(np.arange(len(self)), np.diff(self.input_offsets))]
         pairs = np.sort(takers * len(self.layers) + self.layer_of[self.inputs])
         pairs = pairs[np.append(True, pairs[1:] != pairs[:-1])] if len(pairs) else pairs
@@ -121,14 +121,14 @@ def sent_graph(graph: Any, keys: Any) -> SentGraph:
 def repeated_calls(sent: SentGraph) -> Iterator[tuple[str, list[str]]]:
     """Yield each function that several tasks call with equal arguments, and the keys of the tasks.
 
-    Only delayed functions with arguments count, because functions without arguments may return
-    random values. Arguments are equal if they are equal plain values, or the result of the same
-    task.
+    Only delayed functions with arguments count.
     """
     calls: dict[Any, list[str]] = {}
     for key, task in sent.specifications.items() if len(sent) <= _MOST_COMPARED else ():
         function, args = getattr(task, "func", None), getattr(task, "args", ())
         known = (*_PLAIN, names.ARGUMENTS.find("TaskRef"))
+        # Functions without arguments may return random values. Arguments are equal if they are
+        # equal plain values, or the result of the same task.
         is_plain = args and not task.kwargs and all(isinstance(value, known) for value in args)
         if function is not None and isinstance(key, str) and is_plain:
             given = [(type(value), getattr(value, "key", value)) for value in args]

@@ -43,12 +43,8 @@ def observe(
 
     Parameters
     ----------
-    worker
-        The worker.
     write
         Called with the schema of an event and the event's columns, in any thread.
-    guard
-        Handles errors.
     undo
         Receives the functions that stop the observation.
     """
@@ -80,11 +76,10 @@ class _Spent:
     def between(cls, seconds: float, before: _Usage, after: _Usage) -> _Spent:
         """Return the seconds and the CPU seconds between two readings of a thread's usage.
 
-        `seconds` is the elapsed time as Dask measures it. If the thread did not sleep meanwhile,
-        the returned seconds are limited to the CPU seconds, because the thread only waited for a
-        core in the remaining time.
+        `seconds` is the elapsed time as Dask measures it.
         """
         cpu = after[0] - before[0]
+        # If the thread did not sleep, it only waited for a core in the time beyond its CPU seconds.
         return cls(seconds if after[1] != before[1] else min(seconds, cpu), cpu)
 
     def is_slow(self) -> bool:
@@ -97,8 +92,8 @@ def _timing_results(
 ) -> Any:
     """Return a wrapper of the worker's handler that serializes results.
 
-    `listener` contains a tuple: the worker's tasks, the function that writes rows, and the guard.
-    After the observation has stopped, `listener` is empty.
+    `listener` has the worker's tasks, the function that writes rows, and the guard. It is empty
+    after the observation has stopped.
     """
     meter = names.RECEIVING.find("context_meter")
 

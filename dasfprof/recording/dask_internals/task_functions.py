@@ -51,8 +51,6 @@ def observe(
 
     Parameters
     ----------
-    worker
-        The worker.
     wrap, wrap_coroutine
         Wrap the functions that run tasks and coroutine tasks. If `wrap_coroutine` is None,
         coroutine tasks are not observed.
@@ -109,10 +107,7 @@ def _abandon() -> None:
 
 
 def _first_parameter(function: Any) -> str | None:
-    """Return the name of a function's first parameter.
-
-    Return None if the parameter cannot be passed both by position and by name.
-    """
+    """Return the name of the first parameter, or None if it has only a position or a name."""
     try:
         first = next(iter(inspect.signature(function).parameters.values()), None)
     except (TypeError, ValueError):
@@ -134,10 +129,7 @@ def are_known(worker: Any) -> bool:
 
 
 def running_tasks(worker: Any) -> dict[int, Any]:
-    """Return the worker's dict of the running tasks' keys, by thread identity.
-
-    Return an empty dict if the worker has no such dict.
-    """
+    """Return the worker's dict of the running tasks' keys by thread identity, or an empty dict."""
     return getattr(worker, "active_threads", {})
 
 
@@ -165,9 +157,8 @@ class NestedArgument(NamedTuple):
 def arguments_of(task: Any, most: int) -> list[tuple[str, Any]]:
     """Return the names and the values of the first `most` arguments of a worker's task.
 
-    If the function is a plain Python function, a positional argument has the name of its parameter.
-    Otherwise, its name is its position. If the specification of the task does not contain a value,
-    the value is replaced by a `Result` or a `NestedArgument`.
+    A positional argument is named by its position if the function is not a plain Python function. A
+    value that the specification does not contain is replaced by a `Result` or a `NestedArgument`.
     """
     spec = getattr(task, "run_spec", None)
     node = names.CODE.find("GraphNode")
@@ -207,11 +198,7 @@ _MOST = 300
 
 
 def functions_of(task: Any) -> list[FunctionType]:
-    """Return the Python functions of a worker's task, including functions of fused tasks.
-
-    The outermost function is first. The search enters only specifications of Dask, containers and
-    partial functions.
-    """
+    """Return the Python functions of a worker's task and of its fused tasks, outermost first."""
     node = names.CODE.find("GraphNode")
     functions: list[FunctionType] = []
     pending: list[Any] = [getattr(task, "run_spec", None)]

@@ -110,8 +110,6 @@ def listen(
 
     Parameters
     ----------
-    worker
-        The worker.
     level
         Minimum level of records. The first error of each task run is passed on at any level.
     listener
@@ -119,8 +117,6 @@ def listen(
     left_out
         Called for each record that is left out because the task run has already logged
         `MOST_OF_A_RUN` records.
-    guard
-        Handles errors.
 
     Returns
     -------

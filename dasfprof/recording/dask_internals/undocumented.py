@@ -64,10 +64,7 @@ def fingerprint(scheduler: Any) -> tuple[Any, ...]:
 
 
 def activity(worker: Any) -> tuple[Any, ...] | None:
-    """Return a value that changes with any change of a worker's tasks or data.
-
-    Return None while the worker is busy.
-    """
+    """Return a value that changes with a worker's tasks and data, or None while it is busy."""
     state = worker.state
     transitions = getattr(state, "transition_counter", None)
     if transitions is None or state.executing_count or getattr(worker, "active_threads", ()):
@@ -85,10 +82,7 @@ def activity(worker: Any) -> tuple[Any, ...] | None:
 
 
 def with_correction(worker: Any) -> Any:
-    """Return an object with the attribute ``scheduler_delay``, a worker's correction of its clock.
-
-    The correction is 0 if this version of Dask has none.
-    """
+    """Return an object whose ``scheduler_delay`` is a worker's correction of its clock, or 0."""
     return worker if hasattr(worker, "scheduler_delay") else SimpleNamespace(scheduler_delay=0.0)
 
 
@@ -105,11 +99,9 @@ def memory_sizes(worker: Any) -> dict[str, int]:
 
 
 def value_in_memory(data: Any, key: Any) -> Any:
-    """Return the result of a task, or None if the result is not in memory.
-
-    ``data[key]`` would read the result back from disk, and change the order in which results are
-    spilled.
-    """
+    """Return the result of a task, or None if the result is not in memory."""
+    # ``data[key]`` would read the result back from disk, and change the order in which results are
+    # spilled.
     fast = getattr(getattr(data, "fast", data), "d", data)
     return fast.get(key) if isinstance(fast, dict) else None
 
@@ -167,10 +159,7 @@ def add_routes(
 ) -> Callable[[], None]:
     """Add routes before the existing routes, if the scheduler has an HTTP server.
 
-    Returns
-    -------
-    callable
-        Removes the routes.
+    Return a function that removes the routes.
     """
     application = getattr(scheduler, "http_application", None)
     if application is None:
@@ -195,9 +184,10 @@ def observe_dropped_copies(
     """Call an observer each time Dask's active memory manager drops copies of results on a worker.
 
     The observer receives the worker's address and the keys. Return the function that stops the
-    calls. If this version of Dask drops copies by other means, the observer is never called.
+    calls.
     """
     if not hasattr(scheduler, "request_remove_replicas"):
+        # This version of Dask drops copies by other means.
         return lambda: None
 
     def wrap(original: Any, patch: Patch) -> Any:
@@ -213,10 +203,8 @@ def observe_dropped_copies(
 
 
 def add_handler(scheduler: Any, name: str, handler: Callable[..., Any]) -> Callable[[], object]:
-    """Add a handler of requests to a scheduler. Return the function that removes the handler.
-
-    If this version of Dask has no table of handlers, the handler is never called.
-    """
+    """Add a handler of requests to a scheduler, and return the function that removes it."""
+    # If this version of Dask has no table of handlers, the handler is never called.
     handlers: dict[str, Any] = getattr(scheduler, "handlers", {})
     handlers[name] = handler
     return lambda: handlers.pop(name, None)
@@ -232,9 +220,9 @@ def forget_handlers() -> None:
 def observe_handler(
     scheduler: Any, name: str, observer: Callable[[Any], object], guard: HookGuard
 ) -> Callable[[], object]:
-    """Call an observer with each answer of a handler. Return the function that stops the calls.
+    """Call an observer with each answer of a handler, and return the function that stops the calls.
 
-    If there is no such handler, or if it is a coroutine function, the observer is never called.
+    The observer is never called if there is no such handler, or if it is a coroutine function.
     """
     handlers: dict[str, Any] = getattr(scheduler, "handlers", {})
     if name not in handlers or iscoroutinefunction(handlers[name]):

@@ -37,14 +37,10 @@ class ActorCalls:
 
     Parameters
     ----------
-    worker
-        The worker.
     observer
         Called when an actor call has ended, with a tuple: start, seconds, the actor's key, the
         method, and the outcome ``success``, ``failed`` or ``unanswered``. A call is ``unanswered``
         if the observation stopped before the worker answered.
-    guard
-        Handles errors.
     """
 
     #: The kind of request that is observed.
@@ -118,12 +114,7 @@ Observer = Callable[[Message], None]
 def observe(worker: Any, observer: Observer, guard: HookGuard) -> Callable[[], None]:
     """Call an observer with each message of a P2P shuffle from this worker to another worker.
 
-    The observer is never called if this version of Dask lacks a required name.
-
-    Returns
-    -------
-    Callable
-        Removes the observer.
+    Return the function that removes the observer.
     """
     if not names.P2P.exist():
         return lambda: None
@@ -175,10 +166,7 @@ _listeners: SharedListeners[tuple[str, Observer, HookGuard]] = SharedListeners(
 
 
 def _outcome(used: Names, name: str) -> Any:
-    """Return Dask's class of outcomes with this name.
-
-    If this version of Dask lacks it, return a class of which no outcome is an instance.
-    """
+    """Return Dask's class of outcomes with this name, or `NoneType` if there is none."""
     kind = used.find(name) if used.exist() else None
     return kind if isinstance(kind, type) else type(None)
 
@@ -199,8 +187,7 @@ def has_metering() -> bool:
 def listen(worker: Any, observe: Callable[[Any, Any], None], guard: HookGuard) -> Patch | None:
     """Call `observe` with the outcome of each task run and transfer, and with Dask's metrics of it.
 
-    `observe` is called before the worker handles the metrics. The method `_finalize_metrics` is
-    replaced only on this worker. The guard handles errors that `observe` raises.
+    `observe` is called before the worker handles the metrics.
 
     Returns
     -------

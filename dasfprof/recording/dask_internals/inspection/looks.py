@@ -92,10 +92,7 @@ def _failed(scheduler: Any) -> list[dict[str, Any]]:
 
 
 def _dependents(failed: Any) -> int | None:
-    """Return the number of tasks that never run because the task `failed` failed.
-
-    Return None if there are too many of these tasks.
-    """
+    """Return how many tasks never run because `failed` failed, or None if there are too many."""
     seen = {failed}
     pending = [failed]
     while pending:
@@ -175,7 +172,8 @@ async def _call(
 
 
 def _abort(call: asyncio.Task[Any]) -> None:
-    """Cancel a call, and abort its connection. Otherwise, Dask would log a warning."""
+    """Cancel a call, and abort its connection."""
+    # If the connection were not aborted, Dask would log a warning.
     for frame in frames_of_coroutine(call.get_coro()):
         abort = getattr(frame.f_locals.get("comm"), "abort", None)
         if abort is not None:

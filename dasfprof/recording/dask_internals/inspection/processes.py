@@ -28,7 +28,7 @@ _FREEZERS = ("do_freezer_trap", "__refrigerator")
 
 
 class Thread(NamedTuple):
-    """A thread. It has the letter of its state, and the kernel function in which it waits."""
+    """A thread, with the letter of its state and the kernel function in which it waits."""
 
     letter: str
     cpu: float
@@ -73,8 +73,7 @@ async def process_state(pid: int | None) -> str | None:
 def _judge(before: Threads, after: Threads, ready: set[str], seconds: float) -> str | None:
     """Return the state that two readings of the threads show, or None if it is not clear.
 
-    `ready` has the ids of the threads that were runnable at all readings so far. `seconds` is the
-    time between the two readings.
+    `ready` has the ids of the threads that were runnable at all readings so far.
     """
     if not after:
         return "gone"
@@ -96,7 +95,7 @@ def _ready(threads: Threads) -> set[str]:
 
 
 def _threads(pid: int | None) -> Threads:
-    """Return the threads of a process by id. The dict is empty if the process has ended."""
+    """Return the threads of a process by id, or an empty dict if the process has ended."""
     by_name: Threads = {}
     try:
         threads = os.listdir(f"{PROC}/{pid}/task")
@@ -125,10 +124,10 @@ def _content(path: str) -> str:
 
 
 async def state_of_listener(pid: int | None, host: str, port: int) -> str | None:
-    """Return the state of a process that listens on a port. See `process_state`.
+    """Return the state (see `process_state`) of a process that listens on a port.
 
-    Return ``gone`` if no process listens on the port. Return None if the address belongs to another
-    host, or if another process listens on the port, such as a tunnel's process.
+    It is ``gone`` if no process listens on the port. It is None if the address belongs to another
+    host, or if another process listens.
 
     Parameters
     ----------

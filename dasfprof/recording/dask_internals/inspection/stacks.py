@@ -63,8 +63,7 @@ def frames_of_coroutine(coroutine: Any) -> list[FrameType]:
 def stack_of(frames: list[FrameType]) -> Stack:
     """Return the `Stack` that describes the given frames.
 
-    Frames that only run a task's graph are left out. If more than `MOST_FRAMES` frames remain,
-    frames in the middle are left out.
+    Frames that only run a task's graph are left out, and so are the middle frames of deep stacks.
     """
     shown = [frame for frame in frames if not frame.f_code.co_filename.endswith(_PLUMBING)]
     if len(shown) > MOST_FRAMES:
@@ -112,12 +111,10 @@ def core_waits() -> dict[str, float]:
 
 
 def current_frames() -> dict[int, FrameType]:
-    """Return the innermost frame of each thread except the calling thread.
-
-    The calling thread is left out, because its frame would refer to the dict of frames. This cycle
-    would keep the variables of all threads' functions alive until the garbage collector runs.
-    """
+    """Return the innermost frame of each thread except the calling thread."""
     frames = sys._current_frames()
+    # The calling thread's frame would refer to the dict of frames. This cycle would keep the
+    # variables of all threads' functions alive until the garbage collector runs.
     frames.pop(threading.get_ident(), None)
     return frames
 
@@ -172,11 +169,7 @@ Wait = tuple[str, Any, list[Any]]
 
 
 def wait_in(frames: list[FrameType]) -> Wait | None:
-    """Return the call of Dask in which a thread waits, and the primitive or futures it waits for.
-
-    Return None if the thread does not wait in one of `CALLS` or `REQUESTS`. If several calls are
-    nested, the outermost call counts.
-    """
+    """Return the outermost call of Dask in which a thread waits, and what it waits for, or None."""
     for frame in frames:
         module = frame.f_globals.get("__name__")
         if not isinstance(module, str) or not module.startswith("distributed."):
@@ -211,10 +204,7 @@ def _name(subject: Any) -> Any:
 
 
 def _keys(subject: Any) -> list[Any]:
-    """Return the keys of the futures in an object.
-
-    The object may be a future, an `as_completed`, or a nested container of futures.
-    """
+    """Return the keys of the futures in a future, an `as_completed`, or a nested container."""
     keys: list[Any] = []
     pending: list[Any] = [subject]
     seen = 0

@@ -51,8 +51,6 @@ def scheduler_view(
 
     Parameters
     ----------
-    scheduler
-        The scheduler.
     most_wanted
         If a client wants more results than this, its number of unfinished tasks is None.
     before
@@ -73,7 +71,7 @@ def scheduler_view(
 def task_counts(scheduler: Any) -> tuple[dict[str, dict[str, int]], int]:
     """Return the number of tasks by function and state, and the number of all unfinished tasks.
 
-    At most `MOST_FUNCTIONS` functions are returned. Functions with unfinished tasks are preferred.
+    If there are more than `MOST_FUNCTIONS` functions, those with unfinished tasks are preferred.
     """
     in_progress: dict[str, dict[str, int]] = {}
     ended: dict[str, dict[str, int]] = {}
@@ -91,16 +89,13 @@ def task_counts(scheduler: Any) -> tuple[dict[str, dict[str, int]], int]:
 def finished_tasks(scheduler: Any, before: Finished) -> Finished:
     """Return by function the numbers of succeeded and failed tasks, and the compute seconds.
 
-    The scheduler counts all tasks since its start, including tasks that it has forgotten. `before`
-    is subtracted from the counts.
-
-    Scattered data does not count as tasks. If there are more than `MOST_FUNCTIONS` functions, the
-    figures of the oldest functions are added up as `OTHERS`. The oldest functions are those with
-    the earliest tasks.
+    `before` is subtracted. The figures of all but the latest `MOST_FUNCTIONS` functions are added
+    up as `OTHERS`.
     """
     finished: Finished = {}
     for name, prefix in list(scheduler.task_prefixes.items()):
         seconds = prefix.all_durations.get("compute", 0.0)
+        # Scattered data has no compute seconds, and does not count as tasks.
         done = prefix.state_counts.get("memory", 0) if seconds else 0
         counts = done, prefix.state_counts.get("erred", 0), seconds
         counts = tuple(map(operator.sub, counts, before.get(str(name), (0, 0, 0.0))))
@@ -139,11 +134,7 @@ def restrictions(task: Any) -> dict[str, Any]:
 
 
 def unmet(task: Any, scheduler: Any) -> str:
-    """Return the reason why no worker can run a task, as a text.
-
-    The text names the restriction that no worker meets. It is empty if there are workers and the
-    task has no restrictions.
-    """
+    """Return the reason why no worker can run a task, or an empty text if there is none."""
     workers = list(scheduler.workers.values())
     if not workers:
         return "there is no worker"
@@ -203,8 +194,6 @@ def tasks_under_way(worker: Any, older_than: float, cpu: dict[Any, float]) -> li
 
     Parameters
     ----------
-    worker
-        The worker.
     older_than
         Tasks that have run for fewer seconds than this are left out.
     cpu
@@ -244,13 +233,13 @@ def _threads(
 ) -> dict[int, tuple[Any, list[FrameType], float | None]]:
     """Return, by thread, the key of the thread's task, the thread's frames, and its CPU seconds.
 
-    The CPU seconds are those since the first call that saw the task, or None if unknown. They are
-    only read from threads that exist, because this function holds the lock of the worker's active
-    threads. Until the lock is released, no task can end, and neither can its thread.
+    The CPU seconds are those since the first call that saw the task, or None if unknown.
     """
     begin = getattr(importlib.import_module("distributed.worker"), "_run_task_simple", None)
     code = getattr(inspect.unwrap(begin), "__code__", None) if begin is not None else None
     tasks = {}
+    # Until this lock is released, no task can end, and neither can its thread. CPU seconds can only
+    # be read from threads that exist.
     with worker.active_threads_lock:
         active = dict(worker.active_threads)
         frames = current_frames() if active else {}
@@ -284,7 +273,7 @@ def _row(worker: Any, key: Any, frames: list[FrameType]) -> dict[str, Any]:
 def _coroutines(worker: Any, in_threads: set[Any], since: float) -> list[dict[str, Any]]:
     """Return the coroutine tasks on the worker's event loop that did not start after `since`.
 
-    `in_threads` has the keys of tasks that run in threads. These are left out.
+    `in_threads` has the keys of tasks that run in threads, which are left out.
     """
     keys = [
         key
@@ -310,7 +299,7 @@ def _coroutines(worker: Any, in_threads: set[Any], since: float) -> list[dict[st
 
 
 def _fetching(worker: Any) -> list[dict[str, Any]]:
-    """Return the tasks that wait until their inputs arrive. These tasks have no start time."""
+    """Return the tasks that wait until their inputs arrive."""
     rows = []
     for task in list(getattr(worker.state, "waiting", ()))[:MOST]:
         row = _row(worker, task.key, [])
@@ -324,8 +313,6 @@ def worker_view(worker: Any, most_known: int, cpu: dict[Any, float]) -> dict[str
 
     Parameters
     ----------
-    worker
-        The worker.
     most_known
         Maximum number of tasks in ``known``.
     cpu
@@ -389,11 +376,7 @@ MOST_PRIMITIVES = 200
 
 
 def primitives(scheduler: Any) -> list[dict[str, Any]]:
-    """Return the primitives of Dask that are in use, one dict per primitive.
-
-    A primitive is in use if tasks or clients hold it or wait for it, or if it is a queue with
-    items.
-    """
+    """Return a dict for each primitive of Dask that is held or waited for, or has items."""
     extensions = getattr(scheduler, "extensions", {})
     return [
         primitive
@@ -471,12 +454,9 @@ _PRIMITIVES = {
 
 
 def _held_semaphores() -> list[tuple[str, str, list[str], int]]:
-    """Return the semaphores and locks that this process holds.
-
-    Each item has the kind, the name, the leases and the identity of the object. The search visits
-    all objects of the process, which takes about 10 ms per million objects.
-    """
+    """Return kind, name, leases and identity of each semaphore and lock that this process holds."""
     held = []
+    # The search visits all objects of the process, which takes about 10 ms per million objects.
     for item in gc.get_objects():
         kind = type(item)
         if kind.__name__ in ("Lock", "Semaphore") and kind.__module__ in (
