@@ -65,13 +65,7 @@ class ProgramThread(ClientThread):
 
 
 class SchedulerFile:
-    """Writes graphs and tasks of local schedulers to a file like that of a cluster's scheduler.
-
-    Parameters
-    ----------
-    settings
-        The settings of the run.
-    """
+    """Writes graphs and tasks of local schedulers to a file like that of a cluster's scheduler."""
 
     def __init__(self, settings: RunSettings) -> None:
         header = {"settings": recorded_settings(settings), "local": True}
@@ -99,7 +93,7 @@ class SchedulerFile:
         self._graphs[compute] = [next(self._numbers), 0]
 
     def end(self, compute: Compute) -> None:
-        """Record the graph of a computation that has ended. Its number of tasks is now known."""
+        """Record the graph of a computation that has ended, when its number of tasks is known."""
         number, tasks = self._graphs.pop(compute, (0, 0))
         if number:
             facts = NO_CLIENT, tasks, compute.wanted, _stimulus(number), compute.step
@@ -141,13 +135,7 @@ def _stimulus(number: int) -> str:
 
 
 class LocalRecorder:
-    """Records the computations of this process on Dask's local schedulers until `stop` is called.
-
-    Parameters
-    ----------
-    settings
-        The settings of the run.
-    """
+    """Records this process's computations on Dask's local schedulers until `stop` is called."""
 
     def __init__(self, settings: RunSettings) -> None:
         self.settings = settings
@@ -199,7 +187,7 @@ class LocalRecorder:
         return any(tasks.runs_in(thread) for tasks in list(self._tasks.values()))
 
     def computes(self, compute: Compute) -> None:
-        """Record a new computation. Open the files of its pool at the pool's first computation."""
+        """Record a new computation, and open the files of its pool if it is the pool's first."""
         opened = steps.current_step()
         compute.step = None if opened is None else opened.names
         with self._lock:
@@ -251,10 +239,7 @@ class LocalRecorder:
             self._scheduler.ended(compute, run, run_id, tasks.address)
 
     def computed(self, compute: Compute, error: BaseException | None) -> None:
-        """Record that a computation has ended, and that the program waited for it in a Dask call.
-
-        `error` is not used.
-        """
+        """Record that a computation has ended, and the program's wait for it in a Dask call."""
         if self._scheduler is not None:
             self._scheduler.end(compute)
         seconds = max(time() - compute.began, 0.0)

@@ -49,8 +49,6 @@ class LocalTasks(RecordingPart):
 
     Parameters
     ----------
-    settings
-        The settings of the run.
     worker
         An object that presents the scheduler as a worker.
     """
@@ -128,7 +126,7 @@ class LocalTasks(RecordingPart):
             self._guard.caught("the start of a task")
 
     def ended(self, run: LocalTaskRun) -> int | None:
-        """Record a task run that has ended. Return its run_id, or None if it was not recorded."""
+        """Record a task run that has ended, and return its run_id, or None if not recorded."""
         note, facts = self._note, run.facts
         if note is None:
             return None
@@ -229,8 +227,6 @@ class LocalWorker:
         ``threads``, ``sync`` or ``processes``.
     slots
         Number of tasks that the scheduler runs at the same time.
-    name
-        Name of the worker.
     """
 
     def __init__(self, scheduler: str, slots: int, name: str) -> None:
@@ -246,7 +242,7 @@ class LocalWorker:
         self.executing: dict[Any, float] = {}
 
     def begins(self, run: LocalTaskRun, run_id: int, prefix: str) -> None:
-        """Add a task to the running tasks. The task starts in a thread of this process."""
+        """Add a task that starts in a thread of this process to the running tasks."""
         facts = run.facts
         self.state.tasks[facts.key] = SimpleNamespace(
             key=facts.key,
@@ -262,7 +258,7 @@ class LocalWorker:
             self.active_threads[facts.thread] = facts.key
 
     def ends(self, run: LocalTaskRun) -> Any:
-        """Remove a task that has ended. Return the task, or None if it is unknown."""
+        """Remove a task that has ended, and return it, or None if it is unknown."""
         with self.active_threads_lock:
             self.active_threads.pop(run.facts.thread, None)
         self.executing.pop(run.facts.key, None)

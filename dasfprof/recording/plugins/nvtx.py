@@ -48,12 +48,8 @@ class TaskRanges:
 
     Parameters
     ----------
-    worker
-        The worker, whose state is not changed.
     domain
         An enabled `nvtx.Domain`.
-    guard
-        Handles errors.
     """
 
     def __init__(self, worker: Any, domain: Any, guard: HookGuard) -> None:
@@ -127,7 +123,7 @@ class TaskRanges:
 
 
 def color_of(prefix: str) -> int:
-    """Return the colour of a prefix as 0xAARRGGBB. It is the same in every process and run."""
+    """Return the colour of a prefix as 0xAARRGGBB, which is the same in every process and run."""
     hue = zlib.crc32(prefix.encode(errors="replace")) / 2**32
     red, green, blue = (round(255 * part) for part in colorsys.hsv_to_rgb(hue, 0.6, 0.9))
     return 0xFF << 24 | red << 16 | green << 8 | blue

@@ -47,13 +47,7 @@ _NEAR_LIMIT = 0.8
 
 
 class Idleness:
-    """Decides which samples of a worker are written, so that an idle worker writes few of them.
-
-    Parameters
-    ----------
-    worker
-        The worker, whose state is not changed.
-    """
+    """Decides which samples of a worker are written, so that an idle worker writes few of them."""
 
     def __init__(self, worker: Any) -> None:
         self._worker = worker
@@ -64,10 +58,7 @@ class Idleness:
         self._looked = self._changed = self._written = float("-inf")
 
     def is_due(self, now: float) -> bool:
-        """Return whether the current sample must be written.
-
-        This is the case if the worker is not idle, or if the last written sample is too old.
-        """
+        """Return whether a sample is due: the worker is not idle, or the last sample is too old."""
         cpu, current = process_time(), activity(self._worker)
         self.memory = memory = resident_memory() or 0
         is_busy = cpu - self._cpu > _BUSY * (now - self._looked)
@@ -82,13 +73,7 @@ class Idleness:
 
 
 class ResourceMonitor(RecordingPart):
-    """Samples the resources of a worker into a separate file.
-
-    Parameters
-    ----------
-    settings
-        The settings of the run.
-    """
+    """Samples the resources of a worker into a separate file."""
 
     plugin = "ResourceMonitor"
 
@@ -148,19 +133,17 @@ class ResourceMonitor(RecordingPart):
                 due = monotonic() + self.settings.sample_interval
 
     def _sample(self) -> None:
-        """Read all probes. Write the sample, or hold it back while the worker is idle.
-
-        The last sample that was held back is written together with the next sample that is due. An
-        idle worker releases its `HostDuty`, so that a busy worker can take it.
-        """
+        """Read all probes, and write the sample, or hold it back while the worker is idle."""
         is_due = self._idleness.is_due(monotonic()) or self._stopping.is_set()
         if not is_due:
+            # A busy worker can now take the duty.
             self._duty.release()
         duty = is_due and self._duty.held()
         rows: list[Any] = []
         for probe in self._probes:
             with self._guard.catching(type(probe).__name__):
                 rows.extend(probe.sample(duty))
+        # The last sample that was held back is written together with the next sample that is due.
         self._source.rows.extend([*self._held_back, *rows] if is_due else [])
         self._held_back = [] if is_due else rows
         if is_due and 0 < _NEAR_LIMIT * self._memory_limit <= self._idleness.memory:
@@ -186,10 +169,7 @@ if hasattr(os, "register_at_fork"):
 class HostDuty:
     """Elects one process of a host for a duty, such as reading the host's counters.
 
-    A process has the duty while a socket of the process is bound to the name of the election, as a
-    Linux abstract socket address. Such an address leaves no file behind, and becomes free when the
-    process dies. On other systems, every process has the duty. A forked child closes the socket
-    that it inherits. Otherwise, the child would have the duty after its parent dies.
+    On systems other than Linux, every process has the duty.
 
     Parameters
     ----------
@@ -199,9 +179,13 @@ class HostDuty:
 
     def __init__(self, election: str) -> None:
         self._address = f"\0dasfprof-{election}"
+        # The process whose socket is bound to this abstract address has the duty. Such an address
+        # leaves no file behind, and becomes free when the process dies.
         self._socket: socket.socket | None = None
         self._everyone = not LINUX
         self._ask_again = 0.0
+        # A forked child closes the socket that it inherits. Otherwise, the child would have the
+        # duty after its parent dies.
         _duties.add(self)
 
     def held(self) -> bool:

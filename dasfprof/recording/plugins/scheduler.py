@@ -76,8 +76,6 @@ class SchedulerTaskPlugin(SchedulerPlugin):
 
     Parameters
     ----------
-    settings
-        The settings of the run.
     companion
         The module that serves the run's page on the dashboard and analyses the run for its metrics,
         or None if there are neither.
@@ -168,7 +166,7 @@ class SchedulerTaskPlugin(SchedulerPlugin):
         """Start to record the clients of tasks and, if needed, to hide tasks of other users.
 
         Return a function that removes hidden tasks from snapshots, or None if the run hides no
-        tasks. See `TaskClients`.
+        tasks.
         """
         self.clients = TaskClients(scheduler, self.settings, self._write)
         if not self.clients.hides:
@@ -196,11 +194,9 @@ class SchedulerTaskPlugin(SchedulerPlugin):
             self._undo.append(self.sender.finish)
 
     def _receive(self, scheduler: Any) -> None:
-        """Start receiving the files of workers, if the run ships files to the scheduler.
-
-        Also place a mark in the run's directory. Workers that find no mark there send their files.
-        """
+        """Start receiving the files of workers, if the run ships files to the scheduler."""
         if self.settings.ship in ("auto", "scheduler"):
+            # Workers that find no mark in the run's directory send their files.
             place_mark(self.settings.directory, self.settings.uuid)
             self._undo.append(partial(remove_mark, self.settings.directory, self.settings.uuid))
             self._receiver = Receiver(self.settings, scheduler)
@@ -228,12 +224,11 @@ class SchedulerTaskPlugin(SchedulerPlugin):
             self._under_way.close()
 
     async def close(self) -> None:
-        """Write pending events. Close the file, but not before the scheduler has closed.
-
-        A standalone scheduler learns that its workers have ended only after it calls this method.
-        """
+        """Write pending events, and close the file after the scheduler has closed."""
         with self._guard.catching("close"):
             await in_thread(self.database.commit)
+            # A standalone scheduler learns that its workers have ended only after it calls this
+            # method.
             if self._scheduler.workers:
                 self._end = asyncio.create_task(self._close_with_scheduler())
             else:
@@ -247,7 +242,7 @@ class SchedulerTaskPlugin(SchedulerPlugin):
             self._guard.call_all("close", self._undo)
 
     async def stop(self) -> None:
-        """Stop recording. Dask does not call this: unregistering a plugin calls no method."""
+        """Stop recording. Dask calls no method when it unregisters a plugin."""
         with self._guard.catching("stop"):
             self._end_under_way()
             if self._scheduler.status.name == "running":
@@ -269,7 +264,7 @@ class SchedulerTaskPlugin(SchedulerPlugin):
     def transition(
         self, key: Any, start: str, finish: str, *args: Any, stimulus_id: str = "", **kwargs: Any
     ) -> None:
-        """Store the time of a task's transition. If it ends a task run, append a note."""
+        """Store the time of a task's transition, and append a note if it ends a task run."""
         try:
             if start == "processing":
                 if key in self._sent:  # If not, the task was sent before recording started.
@@ -297,8 +292,7 @@ class SchedulerTaskPlugin(SchedulerPlugin):
     ) -> tuple[Any, ...]:
         """Return the note of a task run that ends, and remove the stored times of its task.
 
-        `facts` has the further arguments that Dask passes to `transition`, such as the times that
-        the worker has measured.
+        `facts` has the further arguments that Dask passes to `transition`.
         """
         start = stop = None
         spans = facts.get("startstops")
@@ -334,7 +328,7 @@ class SchedulerTaskPlugin(SchedulerPlugin):
         )
 
     def _unfinished(self) -> Folded:
-        """Return the rows of unfinished tasks. Called when the file is closed."""
+        """Return the rows of unfinished tasks, when the file is closed."""
         notes: list[Any] = []
         append: Callable[[tuple[Any, ...]], None] = notes.extend
         waiting = self._waiting
@@ -368,11 +362,7 @@ class SchedulerTaskPlugin(SchedulerPlugin):
             self._guard.caught("update_graph")
 
     def log_event(self, topic: str, msg: Any) -> None:
-        """Record facts from an event that the scheduler logs.
-
-        Such an event may be a steal, a change of the cluster, the announcement of a client, or the
-        message that a client is removed. A steal gives the task a new run_id.
-        """
+        """Record steals, changes of the cluster and facts about clients that the scheduler logs."""
         with self._guard.catching("log_event"):
             if topic == "all" and self._under_way is not None:
                 self._under_way.note(msg)
@@ -382,6 +372,7 @@ class SchedulerTaskPlugin(SchedulerPlugin):
             elif topic == "stealing" and isinstance(msg, tuple) and msg[0] == "confirm":
                 _, key, _, victim, thief, *_ = msg
                 requested = self._requested.pop(key, None)
+                # A steal gives the task a new run_id.
                 self._write(STEAL, key, self._tasks[key].run_id, victim, thief, requested)
                 if key in self._sent:
                     self._stolen[key] = time()
@@ -409,11 +400,7 @@ class SchedulerTaskPlugin(SchedulerPlugin):
     def remove_worker(
         self, scheduler: Any, worker: str, *, stimulus_id: str = "", **kwargs: Any
     ) -> Awaitable[None] | None:
-        """Record that a worker left, and the reason.
-
-        Dask awaits the return value. So when `retire_workers` returns, everything that the retired
-        worker recorded is on disk.
-        """
+        """Record that a worker left, and the reason."""
         with self._guard.catching("remove_worker"):
             reason = stimulus_id.rpartition("-")[0]  # The id ends with a time.
             self._write(WORKER_REMOVED, worker, reason)
@@ -421,6 +408,8 @@ class SchedulerTaskPlugin(SchedulerPlugin):
                 self._receiver.left(worker)
             if scheduler.status.name == "running":
                 if reason == _RETIRED:
+                    # Dask awaits this. So when `retire_workers` returns, everything that the
+                    # retired worker recorded is on disk.
                     return self._settle(worker)
                 if reason in _UNASKED and self._exits is not None:
                     self._exits.left(worker)

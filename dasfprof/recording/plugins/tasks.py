@@ -72,13 +72,7 @@ def _ignore(*_: Any, **__: Any) -> None:
 
 
 class WorkerTaskPlugin(RecordingPart):
-    """Records task runs and transfers of a worker into a separate file.
-
-    Parameters
-    ----------
-    settings
-        The settings of the run.
-    """
+    """Records task runs and transfers of a worker into a separate file."""
 
     plugin = "TracePlugin"
 
@@ -219,10 +213,7 @@ class WorkerTaskPlugin(RecordingPart):
             self._guard.caught("transition")
 
     def _note_correction(self) -> None:
-        """Record Dask's current correction of this worker's clock.
-
-        Called when recording starts and at each change of the correction.
-        """
+        """Record Dask's current correction of this worker's clock."""
         self._clock.change(self._worker.scheduler_delay, self._executing)
         self._append((CLOCK, (time(), self._clock.current)))
 
@@ -291,10 +282,7 @@ class WorkerTaskPlugin(RecordingPart):
         self._note(facts + measured)  # In the order of `RUN`.
 
     def _finished(self, event: Any, ledger: Any) -> None:
-        """Record the outcome of a task run or transfer, which the worker's metering reports.
-
-        `event` is the outcome, and `ledger` has the metrics that Dask measured.
-        """
+        """Record the outcome `event` of a task run or transfer, with Dask's metrics in `ledger`."""
         kind = type(event)
         if kind is ExecuteSuccessEvent:
             self._succeeded(event, ledger)

@@ -33,7 +33,7 @@ from dasfprof.system import descriptor_limit
 
 @by_value
 def load_plugin(name: str, state: bytes | None, reason: str = "") -> Any:
-    """Unpickle a worker plugin. If this fails, return a plugin that only logs a warning.
+    """Unpickle a worker plugin, or return a plugin that only logs a warning if this fails.
 
     The function is pickled by value, so it also runs on workers where dasfprof is not installed.
 
@@ -42,8 +42,7 @@ def load_plugin(name: str, state: bytes | None, reason: str = "") -> Any:
     name
         The plugin's name on the cluster.
     state
-        The pickled class and attributes of the plugin. If None, return the plugin that only logs a
-        warning.
+        The pickled class and attributes of the plugin, or None to log only the warning.
     reason
         The reason that the warning gives if `state` is None.
     """
@@ -111,13 +110,7 @@ def worker_facts(worker: Any) -> dict[str, Any]:
 
 
 class RecordingPart(ABC):
-    """An object that records facts about a worker into a separate file.
-
-    Parameters
-    ----------
-    settings
-        The settings of the run.
-    """
+    """An object that records facts about a worker into a separate file."""
 
     #: Name of the part in its file's name and header.
     plugin: ClassVar[str]
@@ -132,7 +125,7 @@ class RecordingPart(ABC):
         self._undo: list[Callable[[], object]] = []
 
     def setup(self, worker: Any) -> None:
-        """Start recording. A failure is logged and does not affect the worker."""
+        """Start recording, or only log why that failed."""
         try:
             self._start(worker)
         except Exception:
@@ -141,7 +134,7 @@ class RecordingPart(ABC):
 
     @abstractmethod
     def _start(self, worker: Any) -> None:
-        """Place hooks or start a sampler. Append to `_undo` the functions that end them."""
+        """Place hooks or start a sampler, and append to `_undo` the functions that end them."""
 
     async def teardown(self, worker: Any) -> None:
         """Stop recording, and return when everything that was recorded is on disk."""
@@ -153,12 +146,10 @@ class RecordingPart(ABC):
         self._guard.call_all("stop", self._undo)
 
     def _open_database(self, worker: Any, **header: Any) -> tuple[FileDatabase, dict[str, Any]]:
-        """Open the part's file. From now on, the file counts the part's errors.
+        """Open the part's file, which counts the part's errors from now on.
 
         Parameters
         ----------
-        worker
-            The worker.
         **header
             Further entries of the file's header.
 

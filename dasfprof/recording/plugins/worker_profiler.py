@@ -26,15 +26,7 @@ from dasfprof.recording.shipping.targets import send_files_of_worker
 
 
 class WorkerProfiler(WorkerPlugin):
-    """Records task runs and samples resources on one worker, and shows task runs in Nsight.
-
-    If needed, it sends its files to the scheduler or to the run's storage.
-
-    Parameters
-    ----------
-    settings
-        The settings of the run.
-    """
+    """Records task runs and samples resources on one worker, and shows task runs in Nsight."""
 
     def __init__(self, settings: RunSettings) -> None:
         self.settings = settings
@@ -64,10 +56,7 @@ class WorkerProfiler(WorkerPlugin):
         return [part.database for part in self.parts if part.database is not None]
 
     def setup(self, worker: Any) -> None:
-        """Set up all parts, or log the reason if the worker cannot record.
-
-        The setup of a part does not raise.
-        """
+        """Set up all parts, or log the reason if the worker cannot record."""
         use_dask_logging()
         reason = check_process(self.settings.directory, self.settings.storage)
         if reason is not None:
@@ -85,10 +74,7 @@ class WorkerProfiler(WorkerPlugin):
             self.sender = send_files_of_worker(self.settings, worker, databases)
 
     def end_with(self, ending: dict[str, Any]) -> None:
-        """Set the reason why the run ended, for a run whose end nobody requested.
-
-        `ending` has the entries that are added to the closing frame of each file.
-        """
+        """Set the entries of each file's closing frame, for a run whose end nobody requested."""
         for database in self._databases:
             database.writer.ending = ending
 

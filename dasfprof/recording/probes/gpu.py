@@ -50,10 +50,6 @@ _NOTHING = (None, None, None, None)
 class GpuProbe:
     """Reads the GPUs of a worker. Each GPU of a host is read by only one worker.
 
-    Each device has a `HostDuty`, which one worker takes. Therefore each worker of a
-    LocalCUDACluster reads the device that it uses. If several workers share a device, one of them
-    reads it.
-
     Parameters
     ----------
     elect
@@ -61,6 +57,8 @@ class GpuProbe:
     """
 
     def __init__(self, elect: Callable[[str], Any]) -> None:
+        # Each device has a duty, which one worker takes. So each worker of a LocalCUDACluster reads
+        # the device that it uses, and one of the workers that share a device reads it.
         self._elect = elect
         self._nvml: Any = None
         self._visible: VisibleDevices | None = None
@@ -72,10 +70,7 @@ class GpuProbe:
         self._others_due = 0.0
 
     def sample(self, host_duty: bool) -> Iterator[tuple[Schema, tuple[Any, ...]]]:
-        """Yield rows of the devices that this worker has the duty to read.
-
-        The first call initializes NVML.
-        """
+        """Yield rows of the devices that this worker has the duty to read."""
         now = monotonic()
         if self._visible is None:
             self._others_due = now + OTHERS_AFTER
@@ -103,7 +98,7 @@ class GpuProbe:
                 yield self._describe(GpuAvailability.LOST)
 
     def close(self) -> None:
-        """Release the duties to read the devices, and shut NVML down."""
+        """Release each device's `HostDuty` for other workers, and shut NVML down."""
         for _, duty in self._readers.values():
             duty.release()
         self._readers.clear()
@@ -230,14 +225,8 @@ Values = tuple[float, int, int]
 class DeviceMemoryProbe:
     """Reads how many results a worker has in device memory, in host memory and on disk.
 
-    It also reads the bytes of the results in the two memories, and counts the moves of results
-    between these places. The probe yields no rows if the worker's data is not a `DeviceHostFile` of
-    dask-cuda.
-
-    Parameters
-    ----------
-    worker
-        The Dask worker.
+    It also reads their bytes in the two memories, and counts their moves. It yields no rows if the
+    worker's data is not a `DeviceHostFile` of dask-cuda.
     """
 
     def __init__(self, worker: Any) -> None:
@@ -275,10 +264,7 @@ class DeviceMemoryProbe:
             self._patches.pop().remove()
 
     def _metering(self, number: int, name: str, original: Any, patch: Patch) -> Any:
-        """Return a wrapper that counts and times the calls of a conversion function.
-
-        `number` and `name` form the key of `_moved` under which the calls are counted.
-        """
+        """Return a wrapper that counts and times calls of a function in `_moved[number, name]`."""
 
         def metered(*args: Any, **kwargs: Any) -> Any:
             start = perf_counter()
@@ -303,9 +289,7 @@ def _size(stored: Any) -> int:
 
 
 def _weight(buffer: Any) -> float | None:
-    """Return the bytes of results in the attribute ``fast`` of a zict buffer, or None if unknown.
-
-    Dask does not count these bytes if the buffer has no limit.
-    """
+    """Return the bytes of results in the attribute ``fast`` of a zict buffer, or None."""
+    # Dask does not count these bytes if the buffer has no limit.
     weight = getattr(getattr(buffer, "fast", None), "total_weight", None)
     return None if weight is None else float(weight)

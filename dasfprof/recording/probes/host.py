@@ -39,11 +39,9 @@ Row = tuple[Any, ...]
 
 
 class DiskProbe:
-    """Reads free space and I/O counters of the host's disks, on one worker of the host.
+    """Reads free space and I/O counters of the host's disks, on the worker with the `HostDuty`.
 
-    The worker is the one with the `HostDuty`. Network file systems are left out, because a server
-    that is down would block the monitor's thread forever. The file system of the worker's local
-    directory is read in any case, because the worker cannot work either if that server is down.
+    Network file systems are left out, except that of the worker's local directory.
 
     Parameters
     ----------
@@ -84,10 +82,11 @@ class DiskProbe:
     def _mounted(self) -> dict[str, tuple[str, str, int]]:
         """Return the mount point, the file system and a flag of each disk, by name of the device.
 
-        The flag is 1 for the disk of the worker's local directory, otherwise 0. The mount point of
-        this disk is the one that contains the local directory. If another disk has several mount
-        points, the shortest of them is returned.
+        The flag is 1 for the disk of the worker's local directory, otherwise 0.
         """
+        # A network server that is down would block the monitor's thread forever. Only the local
+        # directory's file system is read in any case, because without it the worker cannot work
+        # either.
         spilled_to = max(
             (part for part in psutil.disk_partitions(all=True) if self._holds(part.mountpoint)),
             key=lambda part: len(part.mountpoint),
@@ -96,6 +95,7 @@ class DiskProbe:
         mounted: dict[str, tuple[str, str, int]] = {}
         if spilled_to is not None:
             mounted[_name(spilled_to.device)] = spilled_to.mountpoint, spilled_to.fstype, 1
+        # If a disk has several mount points, the shortest of them is returned.
         for part in sorted(psutil.disk_partitions(), key=lambda part: len(part.mountpoint)):
             if not part.device.startswith("/dev/loop"):
                 mounted.setdefault(_name(part.device), (part.mountpoint, part.fstype, 0))
@@ -122,10 +122,7 @@ def _read_counters() -> dict[str, Any]:
 
 
 def _counted(counter: Any) -> Row:
-    """Return the operations, bytes and seconds of a disk counter, with None for unknown values.
-
-    psutil counts times in milliseconds. On some systems, it counts no times.
-    """
+    """Return the operations, bytes and seconds of a disk counter, with None for unknown values."""
     times = (getattr(counter, name, None) for name in ("read_time", "write_time"))
     return (
         *(getattr(counter, name, None) for name in _COUNTERS),
@@ -197,8 +194,7 @@ class ResourceProbe:
     def sample(self, host_duty: bool) -> Rows:
         """Yield one row of "Resource Usage".
 
-        The row has values of the host only if the worker has the host duty and `HOST_INTERVAL` has
-        passed since the last such row.
+        It has values of the host once per `HOST_INTERVAL`, if the worker has the host duty.
         """
         now, clock = time(), monotonic()
         usage = self._usage.read()
@@ -231,10 +227,7 @@ class ResourceProbe:
         self._usage.close()
 
     def _cpu_percent(self, clock: float, seconds: float) -> float | None:
-        """Return the CPU use since a percentage was last computed, in percent of one core.
-
-        Return None if less than `MIN_CPU_INTERVAL` has passed.
-        """
+        """Return the CPU use since the last result, in percent of one core, or None if too soon."""
         last_clock, last_seconds = self._last_cpu
         if clock - last_clock < self.MIN_CPU_INTERVAL:
             return None
@@ -324,10 +317,9 @@ class WorkerProbe:
         """Do nothing, because the probe holds no resources."""
 
     def _loop_lag(self) -> float | None:
-        """Return how long the event loop took to start the last call posted to it, in seconds.
+        """Return how many seconds the event loop took to start the last call posted to it.
 
-        If that call has not run yet, return the time since it was posted. Otherwise, post the next
-        call.
+        If that call has not run yet, return the time since it was posted.
         """
         if self._asked is not None:
             return monotonic() - self._asked
@@ -351,10 +343,7 @@ def _or_none(read: Any) -> Any:
 
 
 def _host_sockets() -> tuple[int | None, int | None]:
-    """Return the number of TCP sockets and of UDP sockets in use on the host.
-
-    Both are None outside of Linux.
-    """
+    """Return the number of TCP sockets and of UDP sockets in use on the host, or None."""
     counts: dict[str, int] = {}
     with contextlib.suppress(OSError, ValueError):
         for line in Path(PROC, "net/sockstat").read_text().splitlines():

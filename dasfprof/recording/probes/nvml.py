@@ -56,9 +56,8 @@ def visible_devices(
 ) -> VisibleDevices:
     """Return the devices that CUDA will show to a process with this environment.
 
-    As in CUDA, ``CUDA_VISIBLE_DEVICES`` ends at the first entry that is not a device. ``0,1,-1,2``
-    shows two devices; an empty list and ``-1`` show no device. UUIDs may be abbreviated if they are
-    unambiguous.
+    As in CUDA, ``CUDA_VISIBLE_DEVICES`` ends at the first entry that is not a device, such as -1.
+    UUIDs may be abbreviated if they are unambiguous.
 
     Parameters
     ----------
@@ -176,7 +175,7 @@ class _Reading:
     """Values that are read together, and the functions that can read them.
 
     `ways` contains these functions in order of preference. Functions that can never work are
-    removed from it.
+    removed.
     """
 
     name: str
@@ -192,8 +191,6 @@ class GpuReader:
     ----------
     nvml
         The module `pynvml`, after `nvmlInit`.
-    device
-        The device.
     """
 
     def __init__(self, nvml: Any, device: Device) -> None:
@@ -275,14 +272,12 @@ class GpuReader:
         return (nvml.nvmlDeviceGetTemperature(self._handle, nvml.NVML_TEMPERATURE_GPU),)
 
     def _pcie(self) -> Values:
-        """Return the rates of sent and received bytes per second.
-
-        The driver measures them for 20 ms in each call.
-        """
+        """Return the rates of sent and received bytes per second."""
         if not self._is_due("pcie"):
             return None, None
         nvml = self._nvml
         kinds = nvml.NVML_PCIE_UTIL_TX_BYTES, nvml.NVML_PCIE_UTIL_RX_BYTES
+        # The driver measures for 20 ms in each call.
         sent, received = (nvml.nvmlDeviceGetPcieThroughput(self._handle, kind) for kind in kinds)
         return sent * 1024.0, received * 1024.0
 

@@ -36,15 +36,13 @@ _LONGEST_VALUE = 200
 
 
 def job_of_process(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """Return the values of those `JOB_VARIABLES` that are set, by name of the variable.
-
-    In a Kubernetes pod that does not set ``POD_NAME``, the value of ``HOSTNAME`` replaces it. Grid
-    Engine sets ``SGE_TASK_ID`` to ``undefined`` in jobs without tasks, and LSF sets
-    ``LSB_JOBINDEX`` to 0 in jobs without an array. These values are left out.
-    """
+    """Return the values of those `JOB_VARIABLES` that are set, by name of the variable."""
     job = {name: environment.get(name, "") for name in JOB_VARIABLES}
+    # A pod that does not set ``POD_NAME`` has its name in ``HOSTNAME``.
     if "KUBERNETES_SERVICE_HOST" in environment:
         job["POD_NAME"] = job["POD_NAME"] or environment.get("HOSTNAME", "")
+    # Grid Engine sets ``SGE_TASK_ID`` to ``undefined`` in jobs without tasks, and LSF sets
+    # ``LSB_JOBINDEX`` to 0 in jobs without an array.
     return {
         name: value[:_LONGEST_VALUE]
         for name, value in job.items()
@@ -136,10 +134,7 @@ class FamilyUsage(ProcessUsage):
         self._used: dict[psutil.Process, tuple[float, int, int]] = {}
 
     def read(self) -> Usage:
-        """Return the current usage of this process and its descendants together.
-
-        The read and written bytes of a descendant are included if this process may read them.
-        """
+        """Return the current usage of this process and its descendants together."""
         usage, now = super().read(), time.monotonic()
         if now >= self._look_due:
             self._look_due = now + self.LOOK_INTERVAL
@@ -150,6 +145,7 @@ class FamilyUsage(ProcessUsage):
             with contextlib.suppress(psutil.Error, OSError), child.oneshot():
                 times, before = child.cpu_times(), self._used.get(child, (0.0, 0, 0))
                 moved = before[1:]
+                # This process may not be permitted to read the descendant's bytes.
                 with contextlib.suppress(psutil.Error, OSError, AttributeError):
                     counters = child.io_counters()
                     moved = counters.read_bytes, counters.write_bytes
@@ -188,8 +184,7 @@ def _groups(
 ) -> Iterator[tuple[Path, str, bool]]:
     """Yield this process's control group and its parents, for a controller such as ``memory``.
 
-    Yield for each group its directory, its name, and whether it belongs to version 1 of control
-    groups.
+    Each item has the group's directory, its name, and whether it is of version 1 of control groups.
     """
     with contextlib.suppress(OSError):
         for line in groups.read_text().splitlines():
@@ -204,11 +199,7 @@ def _groups(
 
 
 def oom_kills() -> int | None:
-    """Return how many processes of this control group the kernel's OOM killer has ended.
-
-    Return None if no file of the group contains the number, for example outside of Linux or in the
-    root group.
-    """
+    """Return how many processes of this control group the OOM killer has ended, or None."""
     for path in _memory_files():
         with contextlib.suppress(OSError, ValueError):
             for line in path.read_text().splitlines():
@@ -220,11 +211,9 @@ def oom_kills() -> int | None:
 
 @lru_cache(maxsize=1)
 def _memory_files() -> tuple[Path, ...]:
-    """Return the existing files that may contain the number of OOM kills.
-
-    Files of parent groups are included, because a container often sees its own group as the root.
-    """
+    """Return the existing files that may contain the number of OOM kills."""
     names = ("memory.events", "memory.oom_control")
+    # Files of parent groups are included, because a container often sees its own group as the root.
     paths = [directory / names[is_first] for directory, _, is_first in _groups("memory")]
     return tuple(path for path in paths if path.exists())
 
@@ -237,10 +226,10 @@ _NO_LIMIT = 1 << 60
 def memory_group(
     groups: Path = Path(PROC, "self/cgroup"), root: Path = Path(CONTROL_GROUPS)
 ) -> tuple[str, int] | None:
-    """Return the name of the control group with the lowest memory limit, and its limit in bytes.
+    """Return the name and the limit (bytes) of the control group with the lowest memory limit.
 
-    Only this process's group and its parents are compared. Return None if none of them has a limit.
-    The name is the path that this process sees, which is often ``/`` inside a container.
+    It is this process's group or a parent. Return None if none of them has a limit. The name is
+    often ``/`` inside a container.
     """
     limits = []
     for directory, name, is_first in _groups("memory", groups, root):
@@ -263,10 +252,7 @@ class CpuGroup(NamedTuple):
     statistics: Path
 
     def throttled(self) -> float | None:
-        """Return the seconds for which the group was throttled, summed over cores.
-
-        Return None if the file does not contain the number.
-        """
+        """Return the seconds, summed over cores, for which the group was throttled, or None."""
         with contextlib.suppress(OSError, ValueError):
             for line in self.statistics.read_text().splitlines():
                 name, _, number = line.partition(" ")
@@ -283,11 +269,9 @@ _THROTTLED = {"throttled_usec": 1e-6, "throttled_time": 1e-9}
 def cpu_group(
     groups: Path = Path(PROC, "self/cgroup"), root: Path = Path(CONTROL_GROUPS)
 ) -> CpuGroup | None:
-    """Return the control group with the lowest CPU quota, or None if no group has a quota.
-
-    Only this process's group and its parents are compared.
-    """
+    """Return the control group with the lowest CPU quota, or None if no group has a quota."""
     limited = []
+    # These are this process's group and its parents.
     for directory, group, is_first in _groups("cpu", groups, root):
         names = ("cpu.cfs_quota_us", "cpu.cfs_period_us") if is_first else ("cpu.max",)
         with contextlib.suppress(OSError, ValueError):  # "max" means that there is no quota.
@@ -301,8 +285,8 @@ def cpu_group(
 class ServiceCpu:
     """Reads the CPU seconds of the threads that serve all tasks of this process.
 
-    These service threads are event loops, threads of Dask and dasfprof, and the main thread.
-    Threads that run tasks are left out. So are threads that tasks or libraries start.
+    These are event loops, threads of Dask and dasfprof, and the main thread. Threads that run
+    tasks, or that tasks or libraries start, are left out.
     """
 
     #: Seconds between two searches for new threads.
@@ -318,10 +302,9 @@ class ServiceCpu:
         self._total = 0
 
     def read(self) -> float | None:
-        """Return the CPU seconds of the service threads since the first call of this method.
+        """Return the CPU seconds of the service threads since the first call, or None if unknown.
 
-        Return None outside of Linux. The CPU time of a thread before its first reading and after
-        its last reading is missing.
+        The CPU time of a thread before its first reading and after its last reading is missing.
         """
         if not LINUX:
             return None

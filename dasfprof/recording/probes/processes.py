@@ -34,10 +34,8 @@ class _Process:
 class ProcessesProbe:
     """Reads all visible processes of a host, on the worker with the `HostDuty`. Requires Linux.
 
-    A sample opens one file per process, which takes about 20 µs each. If the host's cores were busy
-    for at least half of the last 5 s, a sample of CPU and memory is taken. Otherwise a sample of
-    memory alone is taken, every 30 s. The name and the owner of a process are recorded. Its command
-    line is not recorded, because it may contain secrets.
+    The name and the owner of a process are recorded, but not its command line, which may contain
+    secrets.
     """
 
     #: Seconds between two samples of a busy host, and between two samples of an idle host.
@@ -52,6 +50,8 @@ class ProcessesProbe:
     MOST_BY_MEMORY, LEAST_MEMORY = 4, 0.05
 
     def __init__(self) -> None:
+        # A sample opens one file per process, which takes about 20 µs each. So samples are rare,
+        # and an idle host's samples have only memory.
         self._due = self._quiet_due = 0.0
         self._cores: tuple[float, float] | None = None
         self._before: tuple[float, dict[int, _Process]] | None = None
