@@ -85,9 +85,8 @@ class OsThreads:
         sample
             The number of this sample.
         since
-            The number of an earlier sample. The times in the result are counted from that sample.
-            They are None if it was not the thread's last sample, or if the thread had another
-            activity then.
+            The number of an earlier sample, from which the times in the result are counted. They
+            are None if the thread's last sample was another one, or had another activity.
         """
         thread = self._threads.get(ident) or self._open(ident)
         if thread is None:
@@ -160,10 +159,7 @@ def _open_file(native: int, name: str) -> int | None:
 
 
 def _reader() -> Callable[[int], bytes | None]:
-    """Return a function that reads a file from the start, given its descriptor.
-
-    That function returns None if the file cannot be read.
-    """
+    """Return a function that reads a file, given its descriptor, or returns None."""
     try:
         pread = ctypes.PyDLL(None).pread  # Functions of a `PyDLL` keep the GIL.
     except (OSError, AttributeError, TypeError):

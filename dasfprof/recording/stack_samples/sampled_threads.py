@@ -50,21 +50,19 @@ class Subject(Protocol):
     stacks: StackReader
 
     def threads(self) -> dict[int, Any]:
-        """Return the threads to sample now.
+        """Return the threads to sample now, by identity.
 
-        The keys are thread identities. Each value is an object that stands for the thread's current
-        activity, such as a task's key. If the thread has another object after its stack was read,
-        the sample is discarded.
+        Each value is an object that stands for the thread's current activity, such as a task's key.
+        If it changes while the stack is read, the sample is discarded.
         """
 
     def mode(self, thread: int, doing: Any, os_threads: OsThreads) -> SamplingMode:
         """Return how often a thread is to be sampled during the activity `doing`."""
 
     def read(self, threads: Iterable[int], frames: Mapping[int, FrameType]) -> dict[int, Seen]:
-        """Return the stacks of the given threads.
+        """Return the stacks of those of the given threads that are to be written.
 
-        `frames` contains the innermost frame of every thread of the process. The result lacks
-        threads whose stacks are not to be written.
+        `frames` contains the innermost frame of every thread of the process.
         """
         stacks = {thread: self.stacks.read(frames.get(thread)) for thread in threads}
         return {thread: seen for thread, seen in stacks.items() if seen is not None}
@@ -82,8 +80,6 @@ class Subject(Protocol):
             Seconds that the sample represents.
         doing
             The object for the thread's activity, from `threads`.
-        seen
-            The stack.
         state
             The thread's state according to the operating system.
         """
@@ -96,18 +92,11 @@ _of_tasks: weakref.WeakSet[TaskThreads] = weakref.WeakSet()
 class TaskThreads(Subject):
     """The threads that run a worker's tasks. Must be created on the worker's event loop.
 
-    Task runs of slow functions are included in every sample, from their start. Task runs of other
-    functions are included in rare samples only. Brief task runs are never sampled, because a sample
-    would take longer than the task run.
-
-    If a task waits for a pool of threads, the stack of one of the pool's threads is appended to the
-    stack of the task. If tasks of several functions run at the same time, no such stack is
-    appended, because it is unknown for which function a pool's thread works.
+    Task runs of slow functions are included in every sample. Task runs of other functions are
+    included in rare samples only, and brief task runs are never sampled.
 
     Parameters
     ----------
-    worker
-        The worker, whose state is not changed.
     began
         Start time (Unix seconds) of each task run in progress, by key. The event loop adds and
         removes entries.
@@ -146,16 +135,13 @@ class TaskThreads(Subject):
         return {thread: key for thread, key in threads.items() if key not in self._hidden}
 
     def mode(self, thread: int, doing: Any, os_threads: OsThreads) -> SamplingMode:
-        """Return how often a task run is sampled, which depends on its age and on its function.
-
-        The older a task run is, the more often it is sampled. The mode of its function rises
-        immediately to that of the task run, and falls only after several samples of younger task
-        runs (see `_YOUNG`). The result is the mode of the function.
-        """
+        """Return how often task runs of this task run's function are sampled."""
         age, task = time() - self._began.get(doing, -inf), self._tasks.get(doing)
         mode = SamplingMode((age >= BRIEF) + (age >= SLOW))
         function = None if task is None else task.prefix
         known, young = self._modes.get(function, (mode, 0))
+        # The older a task run is, the more often it is sampled. The mode of its function rises
+        # immediately, and falls only after several samples of younger task runs.
         if mode < known and young < _YOUNG:
             young += 1
         else:
@@ -166,10 +152,7 @@ class TaskThreads(Subject):
         return known
 
     def read(self, threads: Iterable[int], frames: Mapping[int, FrameType]) -> dict[int, Seen]:
-        """Return the stacks of tasks.
-
-        If a task waits for threads of a pool, the stack of one of these threads is included.
-        """
+        """Return the stacks of tasks, with those of pools' threads that the tasks wait for."""
         stacks = super().read(threads, frames)
         waiting = [thread for thread in stacks if waits_for_pool(frames[thread])]
         if not waiting or len(_of_tasks) > 1:
@@ -178,6 +161,7 @@ class TaskThreads(Subject):
         functions = {getattr(self._tasks.get(key), "prefix", None) for key in running.values()}
         others = [frame for thread, frame in frames.items() if thread not in running]
         working = [frame for frame in others if works_in_pool(frame)]
+        # With several functions, it is unknown for which of them a pool's thread works.
         if len(functions) > 1 or not working:
             return stacks
         # Change the chosen thread from sample to sample, so that all threads of a pool are seen.
@@ -221,10 +205,7 @@ class EventLoop(Subject):
         self.stacks = StackReader(stacks)
 
     def threads(self) -> dict[int, Any]:
-        """Return the loop's thread, with the time of the loop's last iteration.
-
-        Return nothing if the loop is not blocked.
-        """
+        """Return the loop's thread, with the time of its last iteration, if it is blocked."""
         turned = last_turn(self._server)
         if turned is None:
             return {}
@@ -250,9 +231,8 @@ class EventLoop(Subject):
 class ClientThread(Subject):
     """The main thread of a client's process.
 
-    The thread is included in every sample while it waits, or while the client has no unfinished
-    tasks on the cluster. At other times, it is included in rare samples only. A rare sample
-    represents the time since the last rare sample, without the time that other samples represent.
+    It is included in every sample while it waits, or while the client has no unfinished tasks on
+    the cluster, and otherwise in rare samples only.
 
     Parameters
     ----------
@@ -267,6 +247,8 @@ class ClientThread(Subject):
     def __init__(self, client: Any, stacks: StackRows, write: Write) -> None:
         self._client = client
         self._write = write
+        # A rare sample represents the time since the last rare sample, without the time that other
+        # samples represent.
         self._mode = SamplingMode.NEVER
         self._sampled = monotonic()
         #: Seconds that no sample represents yet.
@@ -362,9 +344,8 @@ class StackReader:
     rows
         Writes stacks into the trace file.
     begins
-        Functions at which stacks start: frames outside of the innermost call of these functions
-        are left out. Threads that run none of these functions are left out. If `begins` is empty,
-        stacks are complete.
+        Functions whose innermost call is the start of a stack. Threads that run none of them are
+        left out. If `begins` is empty, stacks are complete.
     describe
         A function that returns a one-word description of a stack. Its argument is the list of the
         stack's frames, outermost first.
@@ -388,8 +369,8 @@ class StackReader:
     def read(self, frame: FrameType | None, helper: FrameType | None = None) -> Seen | None:
         """Return the number and the description of a stack, or None if the thread is left out.
 
-        `frame` is the innermost frame of the thread. `helper` is None or the innermost frame of a
-        pool's thread. The stack of that thread is appended.
+        `frame` is the innermost frame of the thread. `helper` is that of a pool's thread, whose
+        stack is appended, or None.
         """
         position = self._position(frame)
         if position is None:
@@ -404,7 +385,7 @@ class StackReader:
         """Return the key of a stack in `_known`, given its innermost frame.
 
         The key is empty if the stack has no frames or too many. Return None if the thread is left
-        out, because it runs none of the functions at which stacks start.
+        out.
         """
         begins = self._begin_ids
         position: list[int] = []
@@ -445,9 +426,10 @@ class StackReader:
 
 
 def _position_in_pool(frame: FrameType | None) -> tuple[int, ...]:
-    """Return the part of a stack's key in `StackReader` that describes a thread of a pool.
+    """Return the code's identity and the instruction of each frame of a pool's thread.
 
-    `frame` is the innermost frame of this thread. If it is None, the result is empty.
+    The frames go from `frame`, the innermost one, to the first function of the pool. The result is
+    empty if `frame` is None.
     """
     position: list[int] = []
     while frame is not None:
@@ -459,11 +441,10 @@ def _position_in_pool(frame: FrameType | None) -> tuple[int, ...]:
 
 
 def _has_run(code: CodeType, instruction: int) -> bool:
-    """Return whether a called function has executed more than its first instruction.
-
-    A thread releases the GIL for the sampler between certain instructions, for example at the first
-    instruction of a called function. The time before that instruction belongs to the caller.
-    """
+    """Return whether a called function has executed more than its first instruction."""
     if _BEGIN is None:
         return instruction >= 0
+    # A thread releases the GIL for the sampler between certain instructions, for example at the
+    # first instruction of a called function. The time before that instruction belongs to the
+    # caller.
     return code.co_code[instruction : instruction + 2] != bytes((_BEGIN, 0))

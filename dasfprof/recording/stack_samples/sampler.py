@@ -88,9 +88,8 @@ class Schedule:
     def answer(self, now: float) -> tuple[float, float]:
         """Return how many seconds the current sample represents, and set the time of the next one.
 
-        The first number is the time since the last sample. The second number, for threads that are
-        sampled rarely, is the time since the last rare sample. It is 0 if the current sample is not
-        rare. Both are multiples of 1 / `RESOLUTION`.
+        The second number is the time since the last rare sample, for threads that are sampled
+        rarely. It is 0 if the current sample is not rare.
         """
         mean = max(self.interval, self._cost / BUDGET)
         if self.quiet >= _QUIET:
@@ -107,12 +106,10 @@ class Schedule:
         return seconds, rare_seconds
 
     def go_on(self) -> None:
-        """Increase the number of the current sample by one.
-
-        If the sample that ends is a rare one, also choose the number of the next rare sample.
-        """
+        """Increase the number of the current sample by one."""
         if self.is_rare:
             self.last_rare = self.number
+            # The sample that ends is a rare one.
             self._next_rare += next(self._between_rare)
         self.number += 1
 
@@ -181,14 +178,12 @@ class Sampler:
         schedule.go_on()
 
     def _stacks(self) -> list[tuple[Subject, HookGuard, int, Any, SamplingMode, Seen]]:
-        """Return the stacks of the threads that have to be sampled now.
-
-        Threads whose activity changed while the stacks were read are left out. Frames are released
-        immediately, because a frame keeps the local objects of its function alive.
-        """
+        """Return the stacks of the threads that have to be sampled now."""
         sampled = {SamplingMode.ALWAYS}
         if self.schedule.is_rare:
             sampled.add(SamplingMode.RARELY)
+        # Frames are released when this method returns, because a frame keeps the local objects of
+        # its function alive.
         stacks, frames = [], None
         self.schedule.quiet += 1
         for subject, guard in self.subjects:
@@ -207,6 +202,7 @@ class Sampler:
                 after = subject.threads() if seen else {}
                 for thread, stack in seen.items():
                     doing = threads[thread]
+                    # If not, the thread's activity changed while the stacks were read.
                     if after.get(thread) is doing:
                         stacks.append((subject, guard, thread, doing, modes[thread], stack))
         return stacks
@@ -251,13 +247,9 @@ def sample(subject: Subject, frequency: float, guard: HookGuard) -> Callable[[],
 
     Parameters
     ----------
-    subject
-        The subject to sample.
     frequency
         Samples per second. If the subjects of a process have different rates, all are sampled at
         the highest rate.
-    guard
-        Handles errors.
 
     Returns
     -------

@@ -39,14 +39,10 @@ class TaskArguments:
 
     Parameters
     ----------
-    worker
-        The worker.
     rows
         Writes rows into the plugin's file.
     with_values
         Whether values of plain types are written.
-    guard
-        Handles errors.
     """
 
     def __init__(self, worker: Any, rows: FileRows, with_values: bool, guard: HookGuard) -> None:
@@ -59,10 +55,7 @@ class TaskArguments:
         self._recorded: dict[str, int] = {}
 
     def record(self, key: Any, run_id: int | None, task: Any) -> None:
-        """Write the arguments of a task run, within limits such as `MOST_RUNS`.
-
-        Called on the event loop.
-        """
+        """Write the arguments of a task run, within limits. Called on the event loop."""
         with self._guard.catching("the arguments of a task"):
             name = str(getattr(task, "prefix", None))
             number = self._recorded.get(name, 0)

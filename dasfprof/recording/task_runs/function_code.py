@@ -46,17 +46,10 @@ class _All:
 class FunctionCode:
     """Records the code of functions that tasks call, when the first task of each name has run.
 
-    Tasks of all lambdas have the same name. So tasks with this name are examined until enough
-    different lambdas were recorded.
-
     Parameters
     ----------
-    writer
-        The file's writer.
     constants
         Fields with the same value in every event.
-    guard
-        Handles errors.
     """
 
     def __init__(self, writer: TraceWriter, constants: dict[str, Any], guard: HookGuard) -> None:
@@ -71,11 +64,10 @@ class FunctionCode:
         writer.add_source(self._source)
 
     def record(self, name: str | None, task: Any) -> None:
-        """Record the functions that a task calls. Called on the event loop.
-
-        Only the code of the functions is stored. Storing a function would keep its closure alive.
-        """
+        """Record the functions that a task calls. Called on the event loop."""
         with self._guard.catching("the functions of a task"):
+            # Tasks of all lambdas have the same name. So these tasks are examined until enough
+            # different lambdas were recorded.
             self._seen_lambdas += name == _LAMBDA
             if name != _LAMBDA or self._seen_lambdas >= _MOST_LAMBDAS:
                 self._names.add(name)
@@ -83,6 +75,7 @@ class FunctionCode:
                 self.known = _All()
             functions = functions_of(task)
             users = [each for each in functions if not of_library(each.__code__.co_filename)]
+            # Only code is stored, because a function would keep its closure alive.
             named = [
                 (f"{each.__module__}.{each.__qualname__}", each.__code__)
                 for each in (users or functions)[:MOST_FUNCTIONS]
@@ -101,8 +94,6 @@ class SentFunctionRecorder:
 
     Parameters
     ----------
-    writer
-        The file's writer.
     constants
         Fields with the same value in every event.
     with_source
@@ -153,9 +144,8 @@ def _fold(notes: Sequence[tuple[float, str, list[tuple[str, CodeType]]]]) -> Fol
 
 
 def _described(code: CodeType) -> tuple[str, int, str | None, str | None]:
-    """Return where code is defined, its source, and the reason if there is no source.
+    """Return the file, the first line's number, the source, and the reason if there is no source.
 
-    The items of the result are the file, the number of the first line, the source and the reason.
     Either the source or the reason is None.
     """
     file, line = code.co_filename, code.co_firstlineno

@@ -41,7 +41,7 @@ def hiding_runs(append: Append, hidden: Container[Any], *, of_worker: bool) -> A
     hidden
         Keys of hidden tasks.
     of_worker
-        Whether a worker makes the notes. If not, the scheduler makes them.
+        Whether the notes come from a worker, instead of the scheduler.
     """
     fields, replaced = (RUN, _OF_WORKER) if of_worker else (SENT_RUN, _OF_SCHEDULER)
     run_id = fields.index("run_id")
@@ -60,10 +60,7 @@ def hiding_runs(append: Append, hidden: Container[Any], *, of_worker: bool) -> A
 
 
 def hide_rows(rows: FileRows, hidden: Container[Any]) -> None:
-    """Leave rows about hidden tasks out of a file.
-
-    In a row about several tasks, only the keys of hidden tasks are left out.
-    """
+    """Leave rows about hidden tasks, and their keys in rows about several tasks, out of a file."""
     append = rows.append
     rows.hidden = hidden
 
@@ -84,10 +81,7 @@ def hide_rows(rows: FileRows, hidden: Container[Any]) -> None:
 
 @cache
 def _key_columns(schema: Schema) -> list[int | None]:
-    """Return the positions of the columns ``key`` and ``keys`` of a kind of event.
-
-    A position is None if there is no such column.
-    """
+    """Return the positions of an event's columns ``key`` and ``keys``, or None if missing."""
     names = [name for name, _ in (*schema.fields, *schema.args)]
     return [names.index(name) if name in names else None for name in ("key", "keys")]
 
@@ -97,14 +91,10 @@ class HiddenTasks:
 
     Parameters
     ----------
-    worker
-        The worker, whose state is not changed.
     mark
         The name of the annotation that marks other clients' tasks.
     known
         Keys of hidden tasks that were sent to workers before the scheduler could mark them.
-    guard
-        Handles errors.
     """
 
     def __init__(self, worker: Any, mark: str, known: Iterable[Any], guard: HookGuard) -> None:

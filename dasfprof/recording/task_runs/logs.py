@@ -38,14 +38,10 @@ def watch_logs(
 
     Parameters
     ----------
-    worker
-        The worker.
     settings
         The settings of the run, including the minimum level, and whether to record values.
     rows
         Writes rows into the plugin's file.
-    guard
-        Handles errors.
     undo
         Receives the function that stops the recording.
     """
@@ -89,15 +85,12 @@ def _error(record: logging.LogRecord) -> str:
 
 
 def _message(record: logging.LogRecord, with_values: bool) -> str:
-    """Return the message of a log record, with its values or without.
-
-    Values are left out unless `with_values`, because they may be secrets. They are also left out if
-    a value is not plain, because code of its class would be called.
-    """
+    """Return the message of a log record, with its values or without."""
     if type(record.msg) is not str:
         return type_name(type(record.msg))
     args = record.args
     values = args.values() if isinstance(args, dict) else args
+    # Values may be secrets. A value that is not plain would call code of its class.
     if with_values and values and all(type(value) in _PLAIN for value in values):
         return record.getMessage()
     return record.msg
@@ -156,14 +149,11 @@ _INSTALLED = ("/site-packages/", "/dist-packages/")
 
 
 def raised_at(traceback: str | None) -> str | None:
-    """Return the location in user code at which an exception was raised, as ``file:line function``.
-
-    It is the last line of user code in the traceback's text. If the traceback has no user code, it
-    is the traceback's last line. Return None if there is no traceback.
-    """
+    """Return where user code raised an exception, as ``file:line function``, or None if unknown."""
     frames = _FRAME.findall(traceback or "")
     if not frames:
         return None
+    # If the traceback has no user code, its last line counts.
     users = [frame for frame in frames if not of_library(frame[0])]
     path, line, function = (users or frames)[-1]
     return f"{path}:{line} {function}"

@@ -18,16 +18,14 @@ from dasfprof.schema.steps import ANNOTATION
 
 
 def failed_run(event: Any, task: Any) -> tuple[Any, ...]:
-    """Return the `FACTS` of a task run that failed or was rescheduled.
-
-    Dask does not measure the times of rescheduled task runs.
-    """
+    """Return the `FACTS` of a task run that failed or was rescheduled."""
     facts = {"key": event.key, "state": "rescheduled", "size": 0, **_inputs(task)}
     if type(event) is ExecuteFailureEvent:
         facts |= {"run_id": event.run_id, "state": "erred"}
         facts |= {"start": event.start, "stop": event.stop, "exception": event.exception_text}
         facts["raised_at"] = raised_at(event.traceback_text)
     else:
+        # Dask does not measure the times of rescheduled task runs.
         facts["run_id"] = getattr(task, "run_id", None)
     return tuple(map(facts.get, FACTS))
 
@@ -35,7 +33,7 @@ def failed_run(event: Any, task: Any) -> tuple[Any, ...]:
 def transfer(event: Any, ledger: Any) -> tuple[Any, ...]:
     """Return facts about a transfer, as a tuple.
 
-    The facts are: start, seconds, the other worker's address, keys, bytes, state, seconds on the
+    They are: start, seconds, the other worker's address, keys, bytes, state, seconds on the
     network, and seconds of deserializing.
     """
     kind = type(event)
@@ -55,10 +53,7 @@ def transfer(event: Any, ledger: Any) -> tuple[Any, ...]:
 
 
 def _inputs(task: Any) -> dict[str, Any]:
-    """Return the keys of a task's dependencies, and the total bytes of these dependencies.
-
-    The entries are ``dependencies`` and ``input_size``. If `task` is None, they are empty and 0.
-    """
+    """Return the ``dependencies`` (keys) of a task, and ``input_size``, their total bytes."""
     dependencies = task.dependencies if task is not None else ()
     keys = tuple([dependency.key for dependency in dependencies])
     size = sum(dependency.nbytes or 0 for dependency in dependencies)
@@ -81,8 +76,6 @@ def unsent_tasks(
     ----------
     waiting
         The time and the stimulus at which each task became known, by key.
-    tasks
-        The scheduler's tasks by key.
     """
     groups: dict[tuple[str, str], tuple[float, Any, int]] = {}
     for key, (since, _) in dict(waiting).items():
@@ -106,8 +99,6 @@ def remove_step(annotations: Any, tasks: Mapping[Any, Any]) -> Any:
     ----------
     annotations
         The graph's annotations by name. Each annotation is a dict of values by key.
-    tasks
-        The scheduler's tasks by key.
     """
     marked = (annotations or {}).get(ANNOTATION)
     if not marked:

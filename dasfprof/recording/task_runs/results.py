@@ -34,7 +34,7 @@ _ask_type = type.__getattribute__
 
 
 class ResultDescriber:
-    """A callable that describes results. It caches one reader for each type."""
+    """A callable that describes results, and caches one reader for each type."""
 
     def __init__(self) -> None:
         self._known: dict[type, Reader] = {}

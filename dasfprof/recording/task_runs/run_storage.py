@@ -43,8 +43,6 @@ class RunStorage:
 
     Parameters
     ----------
-    guard
-        Handles errors.
     local
         A `threading.local`. If a thread has computed for a task run, the attribute ``helper`` is
         the thread's `ThreadFile`.
@@ -96,10 +94,7 @@ class RunStorage:
         return request
 
     def read(self, item: str | None) -> None:
-        """Record which objects are read.
-
-        `item` has the hashes of the objects, or of ranges of objects. It is None if unknown.
-        """
+        """Record the hashes of the objects (or of their ranges) that are read, if known."""
         with self._lock:
             if item is not None and len(self._items) < MOST_ITEMS:
                 self._items[item] = None
@@ -107,8 +102,8 @@ class RunStorage:
     def end_read(self, store_of: Callable[[Any], str | None], source: Any, result: Any) -> None:
         """Record that a read from a file or an array has ended.
 
-        `source` is the file or array, and `store_of` returns the name of its store. If the name is
-        None, the read is not counted. `result` is None if the read failed.
+        `store_of` returns the name of the store of `source`, the file or array, or None to ignore
+        the read. `result` is None if the read failed.
         """
         try:
             self.in_read, store = False, store_of(source)
@@ -124,7 +119,7 @@ class RunStorage:
             self.caught()
 
     def end(self, request: StorageRequest, size: int | None) -> None:
-        """Record that a request has ended. `size` is its number of bytes, or None if unknown."""
+        """Record that a request has ended, with its number of bytes (None if unknown)."""
         cpu = 0.0 if request.cpu is None else thread_time() - request.cpu
         with self._lock:
             if request not in self._open:  # The task run has ended before the request.
@@ -174,14 +169,12 @@ class RunStorage:
             sums["write_size"] += written
 
     def close(self) -> list[dict[str, Any]]:
-        """Return a row for each store. Called when the task run has ended.
-
-        Requests in progress count as if they ended with this call, with unknown bytes.
-        """
+        """Return a row for each store, when the task run has ended."""
         with self._lock:
             now = self._turn()
             if self._items and not self._sums:  # The items need a row.
                 self.moved_by_disk(0, 0)
+            # Requests in progress count as if they ended now, with unknown bytes.
             while self._open:
                 self._count(next(iter(self._open)), None, now)
             # Several helpers may compute at the same time.
@@ -205,11 +198,7 @@ class RunStorage:
             ]
 
     def _turn(self) -> float:
-        """Add the time since the last call to the sums of seconds, and return the current time.
-
-        The sums are the seconds in which requests are in progress, the seconds in which other
-        threads compute for the task run, and the seconds with both.
-        """
+        """Add the time since the last call to the sums of seconds, and return the current time."""
         now = perf_counter()
         passed, self._since = now - self._since, now
         if self._open:

@@ -37,10 +37,7 @@ _served: ContextVar[RunStorage | Literal[False] | None] = ContextVar("dasfprof",
 
 @contextlib.contextmanager
 def _serving(run: RunStorage | Literal[False]) -> Iterator[None]:
-    """Count the requests of this thread or coroutine for a task run, during a ``with`` block.
-
-    If `run` is False, these requests are not counted at all.
-    """
+    """Count the requests of this thread or coroutine for `run`, or not at all if it is False."""
     token = _served.set(run)
     try:
         yield
@@ -55,8 +52,7 @@ def _counting(
 ) -> Iterator[Callable[..., Any]]:
     """Count a request, but no requests within it.
 
-    Yield a function that takes the request's result, determines its number of bytes, and returns
-    the result.
+    Yield a function that determines the bytes of the request's result, and returns the result.
     """
     size: int | None = None
 
@@ -83,7 +79,7 @@ class _Calls(SharedListeners[Find]):
         self._imports = WhenImported(MODULES, self._imported)
 
     def add(self, listener: Find) -> Callable[[], None]:
-        """Add a listener. Return the function that removes it."""
+        """Add a listener, and return the function that removes it."""
         self._imports.start()
         return super().add(listener)
 
@@ -116,18 +112,17 @@ class _Calls(SharedListeners[Find]):
     # --- wrappers --------------------------------------------------------------------------------
 
     def _around_new(self, original: Any, patch: Patch) -> Any:
-        """Return a wrapper of the `__init__` of a class or metaclass.
-
-        The wrapper hooks new classes. A class is hooked after it is created, or before its first
-        object is initialized.
-        """
+        """Return a wrapper of the `__init__` of a class or metaclass, which hooks new classes."""
 
         def make(*args: Any, **kwargs: Any) -> None:
             is_class = bool(args) and isinstance(args[0], type)
             if patch.active and args and not is_class and type(args[0]) not in self._seen:
+                # This is the `__init__` of a class: the class is hooked before its first object is
+                # initialized.
                 self._seen.add(type(args[0]))
                 self._imported()  # The hooks must exist before the object stores bound methods.
             original(*args, **kwargs)
+            # This is the `__init__` of a metaclass: the class is hooked after it is created.
             if patch.active and is_class:
                 self._imported()
 
@@ -156,10 +151,7 @@ class _Calls(SharedListeners[Find]):
     def _around_read(
         self, store_of: Callable[[Any], str | None], original: Any, patch: Patch
     ) -> Any:
-        """Return a wrapper of a method that returns data to a task, such as a file's `read`.
-
-        The wrapper records how much data the method returns, and which requests the method makes.
-        """
+        """Return a wrapper of a method that returns data to a task, such as a file's `read`."""
 
         def read(*args: Any, **kwargs: Any) -> Any:
             run = self._run() if patch.active else None
@@ -194,7 +186,7 @@ class _Calls(SharedListeners[Find]):
     def _begin(
         self, kind: RequestKind, args: tuple[Any, ...], kwargs: dict[str, Any], in_thread: bool
     ) -> tuple[RunStorage, StorageRequest, BytesOf] | None:
-        """Record that a request starts. Return the arguments of `_counting`.
+        """Record that a request starts, and return the arguments of `_counting`.
 
         Return None if the request is not counted.
         """
@@ -220,13 +212,8 @@ _calls = _Calls()
 
 
 def listen(find: Find) -> Callable[[], None]:
-    """Start counting the storage requests of task runs.
+    """Count the storage requests of task runs until the returned function is called.
 
     `find` returns the `RunStorage` of the task run in a thread, or None if there is none.
-
-    Returns
-    -------
-    callable
-        Stops the counting.
     """
     return _calls.add(find)

@@ -113,11 +113,9 @@ def family(base: type) -> Iterator[type]:
 def hooks(around: Around, around_read: Around, new: Callable[..., Any]) -> Iterator[Hook]:
     """Yield the hooks on the libraries that the program has imported.
 
-    `around(kind)` takes a `RequestKind`, and returns a function that wraps methods. Each call of
-    such a method is a request of this kind.
-    `around_read(store_of)` returns a function that wraps methods that return data from a store.
-    `store_of` returns the name of the store to which an object belongs, or None if its requests are
-    not counted. `new` wraps functions that create objects or classes.
+    `around(kind)` returns a function that wraps the methods whose calls are requests of this
+    `RequestKind`. `around_read(store_of)` returns a function that wraps methods that return data
+    from a store. `new` wraps functions that create objects or classes.
     """
     modules: list[Any] = [sys.modules.get(name) for name in MODULES]
     spec, asyn, stores, _, hdf5, text, parquet, arrays = modules
@@ -151,9 +149,9 @@ def hooks(around: Around, around_read: Around, new: Callable[..., Any]) -> Itera
 def _on_methods(
     base: type, methods: dict[str, RequestKind], around: Around, abstract: type | None = None
 ) -> Iterator[Hook]:
-    """Yield a hook on each of `methods` in a class and in all its derived classes.
+    """Yield a hook on each of `methods` that a class or a derived class defines itself.
 
-    A class gets no hook on a method that it only inherits. The class `abstract` gets no hooks.
+    The class `abstract` gets no hooks.
     """
     for kind in family(base):
         for name, request in methods.items():
@@ -192,10 +190,9 @@ def _value(args: _Args, kwargs: _Kwargs) -> BytesOf:
 
 
 def _file(position: int, name: str) -> Callable[[_Args, _Kwargs], BytesOf]:
-    """Return the field `size` of a `RequestKind` for requests that copy from or to a local file.
+    """Return the `size` of a `RequestKind` for requests that copy from or to a local file.
 
-    `position` and `name` identify the argument with the path of the local file. The size of this
-    file is the number of bytes of the request.
+    `position` and `name` identify the argument with the path of the local file.
     """
 
     def size_of(args: _Args, kwargs: _Kwargs) -> int | None:
@@ -215,8 +212,7 @@ def _range(args: _Args, kwargs: _Kwargs) -> str | None:
 def _uploaded(args: _Args, kwargs: _Kwargs) -> BytesOf:
     """Return a function that takes an upload's result, and returns the number of uploaded bytes.
 
-    `args` and `kwargs` are the arguments of the upload. `_uploaded` is called before the upload,
-    while the file's buffer contains the bytes to upload.
+    Must be called before the upload, while the file's buffer contains the bytes to upload.
     """
     before = _buffered(args[0])
 
@@ -253,14 +249,11 @@ _OF_FILES = {
 
 
 def _around_sync(original: Any, patch: Patch) -> Any:
-    """Return a wrapper of fsspec's `sync`, which runs a coroutine.
-
-    An object may have stored one of its methods before the method was wrapped. If `sync` receives
-    this stored method, the wrapper passes on the wrapped method instead.
-    """
+    """Return a wrapper of fsspec's `sync`, which runs a coroutine."""
 
     def sync(*args: Any, **kwargs: Any) -> Any:
         if patch.active and len(args) > 1:
+            # An object may have stored its method before the method was wrapped.
             args = (args[0], _current(args[1]), *args[2:])
         return original(*args, **kwargs)
 
@@ -303,11 +296,8 @@ def _store_of_array(array: Any) -> str | None:
 
 
 def _chunk(_args: _Args, _kwargs: _Kwargs) -> BytesOf:
-    """Return a function that takes the result of a request, and returns the number of bytes read.
-
-    If the requested object is missing, the result of the request is None. A missing object stands
-    for fill values, and counts as 0 bytes.
-    """
+    """Return a function that takes the result of a request, and returns the bytes read."""
+    # A missing object stands for fill values, and counts as 0 bytes.
     return lambda result: 0 if result is None else len(result)
 
 
@@ -340,11 +330,8 @@ def _assigned(args: _Args, kwargs: _Kwargs) -> BytesOf:
 def _stored_chunks(args: _Args, _kwargs: _Kwargs) -> str | None:
     """Return hashes of the stored chunks that a selection of a dataset reads, separated by spaces.
 
-    At most `MOST_ITEMS` chunks are included. If the selection contains the complete dataset, return
-    the hash of the dataset, or None if the dataset is small. Return None if the selection contains
-    something other than integers and slices, or if only a part of a dataset without chunks is read.
-    Also return None if all chunks of the selection fit into the cache of HDF5, because HDF5 need
-    not read these chunks again.
+    The hash of the dataset stands for all of its chunks. Return None if the chunks are unknown, or
+    need not be read again.
     """
     dataset, selection = args[:2]
     chunks, selection = dataset.chunks, selection if type(selection) is tuple else (selection,)
@@ -365,6 +352,7 @@ def _stored_chunks(args: _Args, _kwargs: _Kwargs) -> str | None:
         return f"{COMPLETE}{_hash_of(path, '')}" if dataset.nbytes >= _LARGE else None
     if chunks is None:
         return None
+    # HDF5 need not read chunks again that fit into its cache.
     nbytes = math.prod(map(len, spans)) * math.prod(chunks) * dataset.dtype.itemsize
     if nbytes <= dataset.id.get_access_plist().get_chunk_cache()[1]:
         return None
@@ -373,10 +361,7 @@ def _stored_chunks(args: _Args, _kwargs: _Kwargs) -> str | None:
 
 
 def _hdf5(dataset: Any) -> str:
-    """Return the name of a dataset's store.
-
-    The name is empty if the dataset is read from a Python file object, such as a file of fsspec.
-    """
+    """Return the name of a dataset's store, or an empty text for a Python file object."""
     return "" if dataset.file.driver == "fileobj" else "hdf5"
 
 
@@ -393,10 +378,9 @@ _PARTS = ("nrows", "skiprows", "chunksize", "usecols", "filters")
 
 
 def _complete_file(args: _Args, kwargs: _Kwargs) -> str | None:
-    """Return a hash of the file from which a table is read.
+    """Return a hash of the file from which a table is read, or None if only a part is read.
 
-    Return None if only a part of the file is read, or if its path is unknown. `args` and `kwargs`
-    are arguments of pandas' ``_read`` or of pyarrow's ``ParquetDataset``.
+    `args` and `kwargs` are arguments of pandas' ``_read`` or of pyarrow's ``ParquetDataset``.
     """
     source, options = args if isinstance(args[-1], dict) else (_argument(1, "", args, {}), kwargs)
     path = source if isinstance(source, str | os.PathLike) else getattr(source, "name", None)

@@ -25,9 +25,9 @@ Fields = dict[str, list[Any]]
 
 
 class FlatNotes:
-    """Converts notes into rows. Notes are stored flat: one list has an item per field of each note.
+    """Converts notes into rows.
 
-    `Source.width` explains why notes are stored flat.
+    Notes are stored flat: one list has an item per field of each note (see `Source.width`).
 
     Parameters
     ----------
@@ -60,9 +60,9 @@ class FlatNotes:
             yield self._schema, rows, range(len(rows))
 
     def _columns(self, notes: list[Any]) -> list[Sequence[Any]]:
-        """Return the columns of the rows into which notes are converted, in the schema's order.
+        """Return the columns of the notes' rows in the schema's order, without unconvertible notes.
 
-        Notes that cannot be converted are left out. The list is empty if no notes remain.
+        The list is empty if no notes remain.
         """
         width = len(self._fields)
         try:
@@ -112,10 +112,10 @@ class ClockCorrections:
         self.of_earlier: dict[Any, int] = {}
 
     def change(self, correction: float, running: Iterable[Any]) -> None:
-        """Set the current correction (seconds).
+        """Set the current correction (seconds), and give it the next number.
 
-        `running` has the keys of the running tasks. For each of these tasks, this method stores the
-        number of the correction that was current when the task got its thread.
+        For each key in `running` that has no number yet, this method stores the number of the
+        previous correction, which was current when the task got its thread.
         """
         for key in running:
             self.of_earlier.setdefault(key, self.number)
@@ -231,16 +231,12 @@ class TaskNotes(FlatNotes):
     ) -> tuple[float, float]:
         """Return the start of a task run on the worker's clock, and the duration of the task run.
 
-        Dask has no times of a task run that was rescheduled, or that failed before its function was
-        called. Such a task run starts when it got a thread (`executing`).
-
-        `correction` is the clock correction that Dask added to `start` and `stop`. It is None for
-        coroutines. In that case, use the correction with this `number`, which was current when the
-        task got a thread, or the next one that is stored. A heartbeat may have changed the
-        correction before Dask read it, so the start may be wrong. It is therefore moved such that
-        the task run ends by `done`, but does not start before `executing`.
+        `correction` is the clock correction that Dask added to `start` and `stop`, or None for
+        coroutines. `number` is that of the correction when the task got a thread.
         """
         if start is None or stop is None:
+            # Dask has no times of a task run that was rescheduled, or that failed before its
+            # function was called.
             start = executing or done
             return start, max(0.0, done - start)
         duration = max(0.0, stop - start)  # The clock may have been set back.
@@ -248,6 +244,8 @@ class TaskNotes(FlatNotes):
             return start - correction, duration
         known = self._corrections.copy()  # A hook may add a correction meanwhile.
         correction = next(seconds for at, seconds in known.items() if at >= number)
+        # A heartbeat may have changed the correction before Dask read it. The start is therefore
+        # moved such that the task run ends by `done`, but does not start before `executing`.
         return max(executing or 0.0, min(start - correction, done - duration)), duration
 
     def _dtype_texts(self, dtypes: list[Any]) -> list[str | None]:
@@ -256,11 +254,9 @@ class TaskNotes(FlatNotes):
         return [dtype if dtype is None else self._dtype_text(dtype) for dtype in dtypes]
 
     def _dtype_text(self, dtype: Any) -> str:
-        """Return the text of a dtype. Texts of numpy's dtypes are cached.
-
-        Texts of pandas' dtypes are not cached, because they may contain data.
-        """
+        """Return the text of a dtype."""
         if not isinstance(dtype, np.dtype):
+            # Texts of pandas' dtypes are not cached, because they may contain data.
             return str(dtype)
         text = self._texts.get(dtype)
         if text is None:
@@ -278,10 +274,7 @@ def _run_queue(readings: list[Any], durations: Any, cpu: list[Any]) -> Any:
 
 
 def _of_threads(values: list[Any], threads: list[str | None]) -> list[Any]:
-    """Return `values`, in which the values of coroutines are replaced by None.
-
-    `threads` has the thread of each task run. It is None for coroutines.
-    """
+    """Return `values`, in which the values of task runs without a thread are replaced by None."""
     pairs = zip(values, threads, strict=True)
     return [None if thread is None else value for value, thread in pairs]
 
@@ -363,7 +356,7 @@ _PARTS = 1024.0
 
 
 def fold_releases(notes: list[Any]) -> Folded:
-    """Return the rows of released results. Results that no task computed are left out."""
+    """Return the rows of released results, without results that no task computed."""
     runs, times = notes[::RELEASE_WIDTH], notes[1::RELEASE_WIDTH]
     if None in runs:
         known = [(run, at) for run, at in zip(runs, times, strict=True) if run is not None]

@@ -63,16 +63,12 @@ class _ThreadDisk:
 
 
 class TaskStorage:
-    """Adds up requests and bytes by task run. When a task run has ended, writes a row per store.
+    """Adds up requests and bytes by task run, and writes a row per store when it has ended.
 
     Parameters
     ----------
-    worker
-        The worker.
     rows
         Writes rows into the plugin's file.
-    guard
-        Handles errors.
     """
 
     def __init__(self, worker: Any, rows: FileRows, guard: HookGuard) -> None:
@@ -85,23 +81,18 @@ class TaskStorage:
         self.moved: dict[Any, RunStorage] = {}
 
     def listen(self) -> Callable[[], None]:
-        """Start counting requests.
-
-        Return the function that stops the counting and closes the files of threads.
-        """
+        """Start counting requests, and return the function that stops the counting."""
         leave = listen(self._in_thread)
 
         def end() -> None:
             leave()
+            # This closes the files of threads.
             self._local = threading.local()
 
         return end
 
     def _in_thread(self, thread: int) -> RunStorage | None:
-        """Return the `RunStorage` of the task run in a thread.
-
-        Return None if the thread runs no task, or if there are too many task runs.
-        """
+        """Return the `RunStorage` of the task run in a thread, or None if it runs no task."""
         key = self._threads.get(thread)
         return None if key is None else self._of(key)
 
@@ -118,10 +109,7 @@ class TaskStorage:
         self._local.disk = _ThreadDisk()
 
     def ended(self, key: Any, stop: float) -> None:
-        """Add disk bytes to a task run that has ended.
-
-        These are the bytes of the calling thread since they were last read.
-        """
+        """Add the calling thread's disk bytes since the last reading to an ended task run."""
         try:
             disk = getattr(self._local, "disk", None)  # None after the counting has stopped.
             read, written = (0, 0) if disk is None else disk.moved(stop)
@@ -132,21 +120,18 @@ class TaskStorage:
             self._guard.caught("what a task moved")
 
     def ended_brief(self, stop: float) -> None:
-        """Handle the end of a brief task. Its disk bytes are not recorded.
-
-        Reading the thread's disk bytes after each brief task would be expensive. Without any
-        reading, however, a later task would get the bytes of many brief tasks. So the bytes are
-        read, and ignored, if the last reading is too old.
-        """
+        """Handle the end of a brief task, whose disk bytes are not recorded."""
         try:
             disk = getattr(self._local, "disk", None)
+            # Reading the disk bytes after each brief task would be expensive. Without any reading,
+            # a later task would get the bytes of many brief tasks.
             if disk is not None and not 0 <= stop - disk.at < _STALE:
                 disk.moved(stop)
         except Exception:
             self._guard.caught("what a task moved")
 
     def write(self, key: Any, run_id: int | None) -> float:
-        """Write the storage rows of an ended task run. Return its seconds of waiting for storage.
+        """Write the storage rows of an ended task run, and return its seconds of waiting.
 
         Called on the event loop.
         """

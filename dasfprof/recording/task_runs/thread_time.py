@@ -73,10 +73,9 @@ def availability() -> str:
 def run_queue_seconds(
     reading: Reading | None, duration: float = float("inf"), cpu: float | None = None
 ) -> float | None:
-    """Return the seconds for which the thread of a task waited for CPU.
+    """Return the seconds for which the thread of a task waited for CPU, or None if unknown.
 
-    Return 0 for a brief task. Return None if nothing was read, or if the kernel does not count the
-    waits. A kernel that does not count the waits reports zero for the time on CPU, too.
+    The result is 0 for a brief task.
 
     Parameters
     ----------
@@ -93,6 +92,7 @@ def run_queue_seconds(
         return None
     try:
         (_, first, *_), (ran, last, *_) = before.split(), after.split()
+        # A kernel that does not count the waits reports zero for the time on CPU, too.
         waited = (int(last) - int(first)) * 1e-9 if int(ran) else None
     except ValueError:  # The text is not in the format of Linux.
         return None
@@ -102,13 +102,11 @@ def run_queue_seconds(
 
 
 def cpu_seconds(reading: Reading | None, start: float | None, stop: float | None) -> float | None:
-    """Return the CPU seconds of a task's thread, or None if they or the task's times are unknown.
-
-    If the thread's file was not read at the start of the task, the result includes up to `STALE`
-    seconds before the start. The result is at most the time from `start` to `stop`.
-    """
+    """Return the CPU seconds of a task's thread, or None if they or its times are unknown."""
     if type(reading) is not tuple or reading[1] is None or start is None or stop is None:
         return None
+    # If the thread's file was not read at the start of the task, the reading includes up to `STALE`
+    # seconds before the start.
     return min(reading[4], max(stop - start, 0.0))
 
 
@@ -120,7 +118,7 @@ def correction_of(reading: Reading | None) -> float | None:
 class ThreadFile:
     """The kernel's file with the CPU waits of one thread, and the text that was last read from it.
 
-    The file stays open. It is closed when the last reference to the object is gone.
+    The file is closed when the last reference to the object is gone.
     """
 
     __slots__ = ("cpu", "descriptor", "last", "read_at", "was_brief")
@@ -154,8 +152,6 @@ class RunQueue:
 
     Parameters
     ----------
-    guard
-        Handles errors.
     storage
         A `TaskStorage`, or None. Its methods `begin_thread`, `ended` and `ended_brief` are called
         in the threads.
@@ -172,11 +168,7 @@ class RunQueue:
         self._stopped = False
 
     def wrap(self, run: TaskCallable) -> TaskCallable:
-        """Return a wrapper of a function that runs a task.
-
-        The wrapper stores a `Reading` for each task run in `readings`. Like the wrapped function,
-        it takes the task as its first argument.
-        """
+        """Return a wrapper of a function that runs a task, which stores a `Reading` of it."""
 
         @functools.wraps(run)
         def run_measured(task: Any, /, *args: Any, **kwargs: Any) -> Any:
@@ -231,7 +223,7 @@ class RunQueue:
         self.readings.clear()
 
     def _open(self) -> ThreadFile:
-        """Open and return the file of this thread. Called once per thread."""
+        """Open and return the file of this thread, once per thread."""
         if self._storage is not None:
             self._storage.begin_thread()
         return open_thread_file(self._has_schedstat and not self._stopped)
@@ -240,8 +232,7 @@ class RunQueue:
 def open_thread_file(exists: bool = True) -> ThreadFile:
     """Return the `ThreadFile` of the calling thread.
 
-    If the kernel has no such file, or if `exists` is False, the method `read` of the result returns
-    None.
+    Its method `read` returns None if the kernel has no such file, or if `exists` is False.
     """
     descriptor = None
     if exists:
@@ -267,10 +258,6 @@ def collections_of(
 
     Parameters
     ----------
-    worker
-        The worker.
-    guard
-        Handles errors.
     undo
         Receives the function that stops the counting.
 
