@@ -73,9 +73,8 @@ _profiling = threading.Lock()
 class ThreadProfile(cProfile.Profile):
     """A profile of only the thread that calls `start`.
 
-    Before Python 3.12, cProfile profiles a single thread. Since Python 3.12, it receives the events
-    of all threads, treats calls of different threads as nested calls, and reports wrong times.
-    Therefore, this class ignores the events of other threads.
+    Since Python 3.12, cProfile itself receives the events of all threads, and then reports wrong
+    times.
     """
 
     #: Whether another profiler replaced this one during the task run, or an event could not be
@@ -124,10 +123,7 @@ class ThreadProfile(cProfile.Profile):
         return count
 
     def create_stats(self) -> None:
-        """Create the statistics that `pstats` reads.
-
-        The calls that end the profile are left out.
-        """
+        """Create the statistics that `pstats` reads, without the calls that end the profile."""
         self.snapshot_stats()
         self.stats = {
             function: figures
@@ -163,8 +159,6 @@ class CallProfiles:
         A function that appends a row of `CALL_PROFILE`.
     hidden
         Keys of tasks that are not profiled.
-    guard
-        Handles errors.
     """
 
     def __init__(
@@ -181,10 +175,7 @@ class CallProfiles:
         self._lock = threading.Lock()
 
     def wrap(self, run: TaskCallable) -> TaskCallable:
-        """Return a function that calls `run` and profiles the call.
-
-        Like `run`, this function takes a task as its first argument.
-        """
+        """Return a function that calls `run` and profiles the call."""
 
         @functools.wraps(run)
         def run_profiled(task: Any, /, *args: Any, **kwargs: Any) -> Any:
@@ -261,16 +252,14 @@ class CallProfiles:
                     self._guard.caught("writing a profile of calls")
 
     def _write(self, name: str, function: FunctionProfile) -> None:
-        """Replace the ``.pstats`` file of a function in one step, so that it is never incomplete.
-
-        Also append a row that describes the file.
-        """
+        """Replace the ``.pstats`` file of a function, and append a row that describes the file."""
         # The file's name is final only after the first commit has created the file.
         if not self._database.path.exists():
             self._database.commit()
         path = self._database.paths[0].with_suffix(f".{function.file_part}.pstats")
         function.written = function.runs, function.left_out
         if function.stats is not None:
+            # The file is replaced in one step, so that it is never incomplete.
             unfinished = path.with_name(f"{path.name}.{os.getpid()}.part")
             try:
                 function.stats.dump_stats(unfinished)
@@ -292,8 +281,6 @@ def profile_calls(
 
     Parameters
     ----------
-    worker
-        The worker.
     database
         See `CallProfiles`.
     constants

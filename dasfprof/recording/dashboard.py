@@ -38,13 +38,11 @@ _SILENT = {"error": "The run's files could not be read; the next try is in a sec
 class Companion:
     """Answers requests about a run with the output of a separate process.
 
-    The process is started by the first request and runs while requests arrive. The methods block,
-    so they must not be called on an event loop.
+    The process runs while requests arrive. The methods block, so they must not be called on an
+    event loop.
 
     Parameters
     ----------
-    settings
-        The settings of the run.
     module
         The module that the process executes. See `dasfprof.handles.live`.
     command
@@ -61,10 +59,7 @@ class Companion:
         self._ended = False
 
     def state(self) -> bytes:
-        """Return the state of the run as JSON.
-
-        If the state is not available, return a JSON object. Its entry ``error`` is the reason.
-        """
+        """Return the state of the run as JSON, or an object with ``error`` if it is unavailable."""
         with self._lock:
             self._last_request = time.monotonic()
             if self._ended:
@@ -127,15 +122,10 @@ _ROOT = r"(?:/.*)?/"
 
 
 def add_page(scheduler: Any, settings: RunSettings, companion: str) -> Callable[[], object]:
-    """Add the page of a run to the HTTP server of a scheduler.
+    """Add the page of a run to a scheduler's HTTP server, and return a function that removes it.
 
-    Do nothing if the setting ``dashboard`` is off, or if the scheduler has no HTTP server.
+    Nothing is added if the setting ``dashboard`` is off, or if the scheduler has no HTTP server.
     `companion` is the module that the process of the run's `Companion` executes.
-
-    Returns
-    -------
-    callable
-        A function that removes the page.
     """
     shown = setting("dashboard")
     if not shown:
@@ -155,7 +145,7 @@ def add_page(scheduler: Any, settings: RunSettings, companion: str) -> Callable[
 
 
 class _PageHandler(RequestHandler):
-    """Serves the page. The page requests the run's state once per second while it is visible."""
+    """Serves the page, which requests the run's state once per second while it is visible."""
 
     def get(self) -> None:
         page = _PAGE.read_text(encoding="utf-8")

@@ -17,13 +17,11 @@ logger = logging.getLogger(__name__)
 
 
 async def in_thread(function: Callable[[], object]) -> None:
-    """Call a function in a thread, or on the event loop if the interpreter is exiting.
-
-    When the interpreter exits, Dask closes clusters that a script left open. At that time,
-    executors no longer accept work.
-    """
+    """Call a function in a thread, or on the event loop if the interpreter is exiting."""
     try:
         done = asyncio.get_running_loop().run_in_executor(None, function)
+    # When the interpreter exits, Dask closes clusters that a script left open. At that time,
+    # executors no longer accept work.
     except RuntimeError:
         function()
     else:
@@ -57,21 +55,18 @@ class Catching:
 
 
 def logging_errors(what: str) -> Catching:
-    """Return a context manager that catches errors and logs them at the level DEBUG.
-
-    `what` names the thing that could not be recorded.
-    """
+    """Return a context manager that catches errors and logs that `what` could not be recorded."""
     return Catching(
         lambda what: logger.debug("%s could not be recorded", what, exc_info=True), what
     )
 
 
 class HookGuard:
-    """Handles the errors of one plugin's hooks.
+    """Handles the errors of one plugin's hooks, and counts them in the trace.
 
     The body of each hook runs inside ``with guard.catching(...)``. Hooks that Dask calls for each
     task use ``try: ... except Exception: guard.caught(...)`` instead, which costs nothing unless an
-    error occurs. The number of errors is written to the trace.
+    error occurs.
 
     Parameters
     ----------
@@ -112,11 +107,11 @@ class HookGuard:
     async def end(self, worker: Any, steps: list[Callable[[], object]]) -> None:
         """Call all functions that end a plugin, from last to first.
 
-        The functions run in a thread. If the worker is closing, however, they run on the worker's
-        event loop, because the close of a worker must not await. After SIGTERM, `dask worker
-        --no-nanny` ends its event loop. This would cancel the close at its next await, and Dask
-        would wait forever for the close.
+        They run in a thread, or on the event loop if the worker is closing.
         """
+        # The close of a worker must not await. After SIGTERM, `dask worker --no-nanny` ends its
+        # event loop, which would cancel the close at its next await. Dask would then wait forever
+        # for the close.
         if worker.status.name == "closing":
             self.call_all("teardown", steps)
         else:

@@ -19,10 +19,7 @@ SchemaRow = tuple[Schema, tuple[Any, ...]]
 
 
 def fold_rows(rows: Sequence[SchemaRow]) -> Folded:
-    """Return, for each schema in `rows`, the schema, its rows, and their positions in `rows`.
-
-    The positions are those in `rows`.
-    """
+    """Return, for each schema in `rows`, the schema, its rows, and their positions in `rows`."""
     by_schema: dict[Schema, tuple[list[tuple[Any, ...]], list[int]]] = {}
     for position, (schema, row) in enumerate(rows):
         rows_of_schema, positions = by_schema.setdefault(schema, ([], []))
@@ -32,7 +29,7 @@ def fold_rows(rows: Sequence[SchemaRow]) -> Folded:
 
 
 def discard(fact: Any) -> None:
-    """Do nothing. This function replaces a function that records events, if there is no file."""
+    """Do nothing, in place of a function that records events, if there is no file."""
 
 
 #: Maximum number of stacks in a file, including stacks that are only the outer part of others.
@@ -45,8 +42,8 @@ UNKNOWN_STACK = -1
 class StackRows:
     """Assigns numbers to stacks, and writes a row for each new stack. All methods are thread-safe.
 
-    A row contains the innermost frame of the stack, and the number of the stack that consists of
-    all other frames. This saves space, because stacks of one program share their outer frames.
+    A row has the innermost frame, and the number of the stack of all other frames, which other
+    stacks share.
 
     Parameters
     ----------
@@ -105,8 +102,6 @@ class FileRows:
 
         Parameters
         ----------
-        writer
-            The writer of the file.
         constants
             Fields with the same value in every event.
         """
@@ -124,8 +119,7 @@ class FileRows:
         facts
             Values by name of the column. Columns that are missing here get None.
         stack
-            The stack for the column ``stack``, if this kind has such a column. Empty if the stack
-            is unknown.
+            The stack for the column ``stack``, or empty if the stack is unknown.
         """
         if facts.get("key") in self.hidden:
             return

@@ -40,10 +40,9 @@ Call = TypeVar("Call", bound=Callable[..., Any])
 
 
 def documented(call: Call) -> Call:
-    """Add the options of a recording to the docstring and the signature of a function.
+    """Replace ``{options}`` in a function's docstring, and ``**options`` in its signature.
 
-    This is a decorator. The options replace ``{options}`` in the docstring, and ``**options`` in
-    the signature.
+    The replacements are the options of a recording. This is a decorator.
     """
     doc = inspect.getdoc(call) or ""
     call.__doc__ = doc.replace("{options}", as_parameters(RECORDING.values()))
@@ -65,12 +64,9 @@ def documented(call: Call) -> Call:
 
 
 def check_names(options: Iterable[str]) -> None:
-    """Check that each of the given names is the name of an option.
+    """Raise an `UnknownOptionError` if a name is not that of an option.
 
-    Raises
-    ------
-    UnknownOptionError
-        If there is no option of a given name. The message lists all options.
+    The message lists all options.
     """
     for option in options:
         if option not in RECORDING:
@@ -232,7 +228,7 @@ _NOT_SETTINGS = {"response_timeout", "orphan_timeout", "ship", "enable_nvtx"}
 
 
 def recorded_settings(settings: RunSettings) -> dict[str, str]:
-    """Return the settings that are recorded in the header of the scheduler's file.
+    """Return the settings for the header of the scheduler's file.
 
     The keys are the names of the settings in Dask's config. The values are texts.
     """
@@ -290,19 +286,16 @@ logger = logging.getLogger(__name__)
 
 
 def mark_of(directory: str, run_uuid: str) -> Path:
-    """Return the path of the mark of a run in a directory. The mark is a hidden, empty file."""
+    """Return the path of the mark of a run in a directory, which is a hidden, empty file."""
     return Path(directory, f".dasfprof-{run_uuid}")
 
 
 def place_mark(directory: str, run_uuid: str) -> None:
-    """Create the mark of a run in a directory.
-
-    If the directory cannot be written, no mark is created. In that case, workers send their files
-    unless they share the scheduler's directory.
-    """
+    """Create the mark of a run in a directory, if the directory can be written."""
     try:
         Path(directory).mkdir(parents=True, exist_ok=True)
         mark_of(directory, run_uuid).touch()
+    # Without a mark, workers send their files unless they share the scheduler's directory.
     except OSError as error:
         logger.debug("no mark in %s: %s", directory, error)
 

@@ -56,7 +56,7 @@ class SideProcess:
             system.lower_priority(self._process.pid, self._niceness)
 
     def is_running(self) -> bool:
-        """Return whether the process is running. If it has just ended, store its output."""
+        """Return whether the process is running, and store its output if it has just ended."""
         if self._process is None:
             return False
         if self._process.poll() is None:

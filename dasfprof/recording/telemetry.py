@@ -71,8 +71,6 @@ class RunMetrics:
     ----------
     scheduler
         The scheduler. Its state is read on its event loop and not changed.
-    settings
-        The settings of the run.
     module
         The module that a separate process executes to analyse the run. See `dasfprof.handles.live`.
     database
@@ -88,7 +86,7 @@ class RunMetrics:
         self._was_analysed = False
 
     def samples(self) -> Iterator[Sample]:
-        """Yield the current values of the metrics. If an analysis of the run is due, start it."""
+        """Yield the current values of the metrics, and start an analysis of the run if due."""
         process = self._process
         pause = max(_INTERVAL, _TIMES * process.seconds) if self._was_analysed else 0.0
         if not process.is_running() and time.monotonic() - process.since >= pause:
@@ -104,8 +102,7 @@ class RunMetrics:
     def _open_tasks(self) -> Iterator[Sample]:
         """Yield the numbers of unfinished tasks by function and state.
 
-        Only the functions with the most unfinished tasks are listed. The unfinished tasks of all
-        other functions are counted together.
+        All functions but those with the most unfinished tasks are counted together.
         """
         counts: Counter[tuple[str, str]] = Counter()
         by_function = {
@@ -156,7 +153,8 @@ class _Collector:
         self.runs: tuple[RunMetrics, ...] = ()
 
     def describe(self) -> list[Metric]:
-        """Return an empty list. Without this method, registering would collect all metrics once."""
+        """Return an empty list."""
+        # Without this method, registering would collect all metrics once.
         return []
 
     def collect(self) -> Iterator[Metric]:
@@ -183,19 +181,9 @@ _lock = threading.Lock()
 def add_metrics(
     scheduler: Any, settings: RunSettings, module: str, database: FileDatabase
 ) -> Callable[[], object]:
-    """Add the metrics of a run to the scheduler's page ``/metrics``.
+    """Add the metrics of a run to the scheduler's page ``/metrics``, if possible.
 
-    Do nothing if the option ``prometheus`` is off or the library is not installed.
-
-    Parameters
-    ----------
-    scheduler, settings, module, database
-        See `RunMetrics`.
-
-    Returns
-    -------
-    callable
-        A function that removes the metrics.
+    Return a function that removes the metrics. For the parameters, see `RunMetrics`.
     """
     if not settings.prometheus:
         return lambda: None

@@ -76,10 +76,8 @@ class Line:
 def current_line(above: int = 1) -> Line | None:
     """Return the innermost line of user code that this thread executes.
 
-    A thread that a library started, such as a thread of joblib, may execute no user code. If the
-    main thread is in the same library at that time, return the line at which the main thread called
-    the library. Otherwise, return the innermost line of the library. Return None if the thread
-    executes neither user code nor a library.
+    In a thread that a library started, it may be the main thread's call of the library, or a line
+    of the library. Return None if the thread executes neither user code nor a library.
 
     Parameters
     ----------
@@ -89,6 +87,8 @@ def current_line(above: int = 1) -> Line | None:
     line, library = _innermost(sys._getframe(above))
     if line is not None or library is None:
         return line
+    # A thread that a library started, such as a thread of joblib, may execute no user code. If the
+    # main thread is in the same library, its call is the line.
     main = sys._current_frames().get(threading.main_thread().ident or 0)
     if main is not None and _package(library.f_code.co_filename) in _packages_called(main):
         line, _ = _innermost(main, library)
@@ -100,8 +100,8 @@ def _innermost(
 ) -> tuple[Line | None, FrameType | None]:
     """Return the innermost line of user code, and the innermost frame of a library that it calls.
 
-    Each of the two is None if there is no such frame. If the frame `library` is given, it is
-    returned instead of a library's frame of this thread.
+    Each of the two is None if there is no such frame. If `library` is given, it is returned as the
+    frame.
     """
     while frame is not None:
         file = frame.f_code.co_filename
@@ -123,7 +123,7 @@ def _innermost(
 
 
 def _packages_called(frame: FrameType | None) -> set[str | None]:
-    """Return the installed packages whose code the innermost user code has called.
+    """Return the installed packages that the innermost user code has called.
 
     `frame` is the innermost frame of a thread.
     """
@@ -135,19 +135,13 @@ def _packages_called(frame: FrameType | None) -> set[str | None]:
 
 
 def line_at(code: CodeType, instruction: int) -> Line:
-    """Return the `Line` of an instruction in user code that calls Dask directly.
-
-    That means that no other library is between the user code and Dask.
-    """
+    """Return the `Line` of an instruction in user code that calls Dask without another library."""
     cached = _cache.get((id(code), instruction))
     return cached[0] if cached else _add((id(code), instruction), (code, instruction), None)
 
 
 def place_of(line: Line | None) -> tuple[str | None, int, str | None]:
-    """Return the file, line number and function of a line, as columns of a row.
-
-    If the line is None, return the values for an unknown line.
-    """
+    """Return the file, line number and function of a line, as columns of a row."""
     return _NO_PLACE if line is None else line.place
 
 
@@ -171,9 +165,9 @@ def _place(code: CodeType, instruction: int) -> Place:
 
 
 def _files_like(file: str) -> set[str]:
-    """Return the set of file names to which a file belongs.
+    """Return the set to which the caller must add the name of a file that is in none of the sets.
 
-    This is `ignored_files`, `user_files` or `_library_files`. The caller adds the file to the set.
+    This is `ignored_files`, `user_files` or `_library_files`.
     """
     if file in _DEMO:
         return user_files
@@ -210,8 +204,6 @@ class RecordedLines:
 
     Parameters
     ----------
-    writer
-        The writer of the file.
     constants
         Fields with the same value in every event.
     with_text
@@ -265,7 +257,7 @@ class RecordedLines:
         return rows
 
     def _text(self, line: Line) -> tuple[str | None, str | None]:
-        """Return the text of a line, and the reason if there is no text. One of the two is None."""
+        """Return the text of a line, or None and the reason why there is no text."""
         if not self._with_text:
             return None, "not recorded"
         file, number, _ = line.place
@@ -295,10 +287,7 @@ def _read(file: str) -> tuple[list[str], set[CodeType] | None, str | None]:
 
 
 def _cell(file: str) -> str | None:
-    """Return Jupyter's name of a notebook cell, such as ``In[3]``, from the cell's file name.
-
-    Return None if the file is not a notebook cell.
-    """
+    """Return Jupyter's name of a notebook cell, such as ``In[3]``, or None for any other file."""
     shell = getattr(sys.modules.get("IPython.core.interactiveshell"), "InteractiveShell", None)
     compiler = getattr(getattr(shell, "_instance", None), "compile", None)
     names = getattr(compiler, "_filename_map", None)

@@ -98,16 +98,13 @@ _recorders: list[StepRecorder] = []
 class StepRecorder:
     """Records the steps of this process for one run, and the activity of its main thread.
 
-    If this process cannot write to the run's directory, the main thread is not recorded. Steps are
-    recorded as far as possible.
+    If this process cannot write to the run's directory, the main thread is not recorded.
 
     Parameters
     ----------
-    settings
-        The settings of the run.
     client
-        A client of the cluster, or None if the run has no cluster. After the cluster has closed or
-        the scheduler has ended, the run is over, even if `stop` was not called.
+        A client of the cluster, or None if the run has no cluster. The run is over after the
+        cluster has closed or the scheduler has ended, even if `stop` was not called.
     subject
         A function that returns the `Subject` for the main thread. By default, the subject is a
         `ClientThread` of the client.
@@ -168,10 +165,7 @@ class StepRecorder:
         return self.settings.plugin_name("SchedulerPlugin")
 
     def _watch_main_thread(self) -> None:
-        """Start recording the main thread and the client's work in progress.
-
-        This opens the client's file, whose header identifies this process.
-        """
+        """Start recording the main thread and the client's work in progress."""
         writer = self._open().writer
         self._began = time()
         self.called(recording(self._began, self._began))
@@ -187,11 +181,8 @@ class StepRecorder:
 
     @property
     def is_over(self) -> bool:
-        """Whether the cluster has closed, as far as this process knows.
-
-        The run is then over even if it was not stopped. A closed client does not end the run,
-        because the cluster may have other clients.
-        """
+        """Whether the cluster has closed, as far as this process knows."""
+        # A closed client does not end the run, because the cluster may have other clients.
         return status_of(self._cluster) == "closed"
 
     def stop(self) -> None:
@@ -262,10 +253,7 @@ class StepRecorder:
                 self._lines.built_at(facts)
 
     def mapped(self, line: Line, key: Any) -> None:
-        """Record that a line sent a graph.
-
-        `key` identifies the graph, because no other graph contains it.
-        """
+        """Record that a line sent a graph, which `key` identifies."""
         self._append((LINE_GRAPH, (time(), line.id, key)))
         self._record_line(line)
 
@@ -299,13 +287,11 @@ class StepRecorder:
             self._record_line(call.line)
 
     def _record_step(self, opened: OpenStep) -> None:
-        """Record a step and the steps around it, each once.
-
-        The steps may have been entered before the recording started.
-        """
+        """Record a step and the steps around it, each once."""
         if opened.id in self._recorded_steps:
             return
         self._recorded_steps.add(opened.id)
+        # The steps may have been entered before the recording started.
         if opened.parent is not None:
             self._record_step(opened.parent)
         parent = -1 if opened.parent is None else opened.parent.id
@@ -332,10 +318,7 @@ class StepRecorder:
 
 
 def stop_recorders(plugins: list[str]) -> None:
-    """Stop those recorders of this process that belong to the runs of the given plugins.
-
-    `plugins` contains names of plugins on the scheduler.
-    """
+    """Stop this process's recorders of the runs to which the given scheduler plugins belong."""
     for recorder in _recorders.copy():
         if recorder.scheduler_plugin in plugins:
             recorder.stop()

@@ -29,13 +29,8 @@ _LAST_SNAPSHOT = 2.0
 class Pulse:
     """A daemon thread that calls functions at intervals, from `start` until `stop`.
 
-    The functions take snapshots. The thread does no other work, because a blocked disk or driver
-    could then delay the snapshots.
-
     Parameters
     ----------
-    name
-        Name of the thread.
     calls
         The functions to call. If a function raises an error, the others are called nevertheless.
     guard
@@ -55,6 +50,8 @@ class Pulse:
         self._interval = interval
         self._guard = guard
         self._pid = os.getpid()
+        # This thread does no other work than snapshots, because a blocked disk or driver could then
+        # delay them.
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"dasfprof-{name}", daemon=True)
 
@@ -123,9 +120,9 @@ class Repeats:
         facts
             The contents of the snapshot. A row is due if they differ from those of the last row.
         state
-            The thread's state. A change counts only if two snapshots in a row show the new state: a
-            thread that sleeps most of the time may be running in a single snapshot, and vice versa.
+            The thread's state. A change counts only if two snapshots in a row show the new state.
         """
+        # A thread that sleeps most of the time may be running in a single snapshot, and vice versa.
         if state == self._seen:
             self._steady = state
         self._seen = state
@@ -146,10 +143,7 @@ _BUSY, _SHORTEST = 0.05, 0.5
 class Busy:
     """Distinguishes a thread that waits for the GIL from a thread that sleeps.
 
-    The kernel reports both as sleeping. During a snapshot, the thread that takes the snapshot holds
-    the GIL, so any thread that runs Python code has to wait. Therefore a thread counts as running
-    if it used a core since the last snapshot. A single snapshot does not show whether a thread
-    sleeps.
+    A single snapshot does not show whether a thread sleeps.
     """
 
     __slots__ = ("_cpu", "_sampled", "_state")
@@ -169,14 +163,16 @@ class Busy:
         cpu
             CPU seconds that the thread has used until now, or None if unknown.
         now
-            Monotonic seconds. If less than `_SHORTEST` seconds have passed since the last result
-            was computed, that result is returned again.
+            Monotonic seconds. Within `_SHORTEST` seconds, the last result is returned again.
         """
         if self._sampled is not None and now - self._sampled < _SHORTEST:
             return self._state
         if self._sampled is None or self._cpu is None or cpu is None:
             self._state = None if state == "sleeping" else state
         else:
+            # The kernel reports a thread that waits for the GIL as sleeping. The thread that takes
+            # the snapshot holds the GIL, so any thread that runs Python code has to wait. Therefore
+            # a thread counts as running if it used a core since the last snapshot.
             self._state = "running" if cpu - self._cpu >= _BUSY * (now - self._sampled) else state
         self._cpu, self._sampled = cpu, now
         return self._state

@@ -52,8 +52,6 @@ class SchedulerUnderWay:
         The scheduler, whose state is not changed.
     rows
         Writes rows into the trace file.
-    guard
-        Handles errors.
     narrowed
         A function that returns the part of a row that is to be written. None means that complete
         rows are written.

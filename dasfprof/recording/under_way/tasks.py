@@ -35,8 +35,6 @@ def watch_worker(
     ----------
     worker, received, rows
         See `TasksUnderWay`.
-    guard
-        Handles errors.
     undo
         List to which this function appends functions that end the recording. They must be called
         from last to first.
@@ -66,8 +64,6 @@ class TasksUnderWay:
 
     Parameters
     ----------
-    worker
-        The worker, whose state is not changed.
     received
         Time when the worker received each task, by key. The worker's event loop adds and removes
         entries.
@@ -139,18 +135,14 @@ class TasksUnderWay:
             self._rows.write(TASK_UNDER_WAY, row, stack)
 
     def _leave(self, identity: tuple[Any, str | None]) -> None:
-        """Forget a task that the last snapshot no longer contains.
-
-        `identity` has the key and the thread of the task. If the task only fetched inputs and was
-        never executed, write a row about its end. Otherwise, the event of the task run records how
-        the task ended.
-        """
+        """Forget a task, given its key and thread, that the last snapshot no longer contains."""
         task = self._tasks.get(identity[0])
         # A waiting task may be missing only because a snapshot has a maximum number of tasks.
         if task is not None and task.state == "waiting":
             return
         row = self._known.pop(identity).row
         began = task is not None and task.state != "released" and task.run_id == row.get("run_id")
+        # The end of a task that was executed is recorded by the event of its task run.
         if row.get("state") == FETCHING and not began:
             self._release(row)
 
