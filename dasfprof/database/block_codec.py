@@ -23,17 +23,10 @@ from dasfprof.schema.events import EVENT_CLASSES, Event, Schema
 
 
 class Columns:
-    """Rows of a schema, stored as one sequence per column.
-
-    If each row were a tuple, the garbage collector would have to track all of these tuples.
-
-    Parameters
-    ----------
-    columns
-        One sequence for each column of a schema. All have the same length.
-    """
+    """Rows of a schema, stored as one sequence per column, all of the same length."""
 
     def __init__(self, columns: Sequence[Sequence[Any]]) -> None:
+        # If each row were a tuple, the garbage collector would have to track all of these tuples.
         self.columns = columns
 
     def __len__(self) -> int:
@@ -56,8 +49,6 @@ class BlockEncoder:
 
     Parameters
     ----------
-    schema
-        The schema of the rows.
     constants
         Further fields with the same value in every row, such as the host and the worker.
     """
@@ -79,8 +70,7 @@ class BlockEncoder:
     ) -> list[Exception]:
         """Add rows, and return the errors of rows that could not be added.
 
-        `sequence` contains the position of each row among all events of the file. A row is left out
-        if it contains a value that the codec of its column cannot represent. `pause` is called
+        `sequence` contains the position of each row among all events of the file. `pause` is called
         after each column, to let other threads run.
         """
         converted = []
@@ -90,6 +80,8 @@ class BlockEncoder:
                 converted.append(encoder.convert(items))
                 pause()
         except Exception as error:
+            # The codec of a column cannot represent a value. Halve the rows until only this row is
+            # left out.
             if len(rows) == 1:
                 return [error]
             half = len(rows) // 2
@@ -117,12 +109,8 @@ class BlockEncoder:
     def payload(self, pause: Callable[[], None] = lambda: None, **about: Any) -> bytes:
         """Return the payload of the block.
 
-        Parameters
-        ----------
-        pause
-            A function that is called after each column, to let other threads run.
-        **about
-            Further entries of the block's map (FORMAT.md).
+        `pause` is called after each column, to let other threads run. `about` has further entries
+        of the block's map (FORMAT.md).
         """
         encoded = []
         for encoder in self._encoders:
@@ -200,20 +188,10 @@ def _row_dicts(columns: dict[str, list[Any]]) -> Iterator[dict[str, Any]]:
 
 
 def decode_block(block: dict[str, Any], limit: int) -> Batch:
-    """Decode a block.
+    """Decode the map that a payload contains, or raise `CorruptBlockError` if it breaks FORMAT.md.
 
-    Parameters
-    ----------
-    block
-        The map that the payload contains.
-    limit
-        The length of the payload in bytes. It limits the number of values that the block may claim
-        to contain.
-
-    Raises
-    ------
-    columns.CorruptBlockError
-        If the block does not follow FORMAT.md.
+    `limit` is the length of the payload in bytes. It limits the number of values that the block may
+    claim to contain.
     """
     try:
         rows, phase, name = block["rows"], block["phase"], block["name"]
@@ -286,8 +264,7 @@ def fold_events(
 def _share(alike: dict[tuple[Any, ...], list[int]]) -> list[list[int]]:
     """Merge groups with few events, if they differ only in the name of the events.
 
-    `alike` contains the positions of the events in each group. Return the positions in each merged
-    or remaining group. The groups are sorted by their first positions.
+    A group is a list of positions. The groups in the result are sorted by their first positions.
     """
     groups: list[list[int]] = []
     shared: dict[tuple[Any, ...], list[int]] = {}
@@ -324,9 +301,7 @@ def split_names(batch: Batch) -> Iterator[Batch]:
 def infer_schema(events: Sequence[Event]) -> tuple[Schema, Columns]:
     """Return a schema for events, and the rows of the events.
 
-    All events must have args with the same names. If the events themselves have different names,
-    the schema has a field for the name. Each column gets the narrowest codec that decodes to equal
-    values.
+    All events must have args with the same names. The names of the events may differ.
     """
     first = events[0]
     names = list(map(_name, events))
@@ -340,6 +315,7 @@ def infer_schema(events: Sequence[Event]) -> tuple[Schema, Columns]:
         fields.append(("phase", [event.phase for event in events]))
     all_args = list(map(_args, events))
     args = [(name, [args[name] for args in all_args]) for name in first.args]
+    # Each column gets the narrowest codec that decodes to equal values.
     schema = Schema(
         phase,
         "" if mixed else first.name,

@@ -35,8 +35,7 @@ class Source:
         not ended, such as unfinished tasks.
     width
         Number of items in `rows` for each fact. If it is more than 1, recorders add a fact by
-        `rows.extend(fact)`. Storing tuples instead would make the garbage collector run more often,
-        and a full collection takes tens to hundreds of milliseconds if much is recorded.
+        `rows.extend(fact)`.
     """
 
     def __init__(
@@ -53,6 +52,8 @@ class Source:
         self.in_flight = 0
         #: Length of `rows` from which a recorder must wake the writer. 0 after closing.
         self.wake_at = 0
+        # Storing tuples instead would make the garbage collector run more often, and a full
+        # collection takes tens to hundreds of milliseconds if much is recorded.
         self.width = width
         self.fold = fold
         self.constants = constants
@@ -64,17 +65,14 @@ class Source:
         return len(self.rows) // self.width
 
     def pop(self, facts: int) -> list[Any]:
-        """Remove the oldest facts from `rows` and return them.
-
-        Until they are written, they count as `in_flight`.
-        """
+        """Remove the oldest facts from `rows` and return them."""
         self.in_flight = facts
         popped = self.rows[: facts * self.width]
         del self.rows[: len(popped)]
         return popped
 
     def withdraw(self, row: Any) -> bool:
-        """Remove a row if `rows` still contains it. Return whether `rows` contained it."""
+        """Remove a row if `rows` still contains it, and return whether it did."""
         for position in reversed(range(len(self.rows))):
             if self.rows[position] is row:
                 del self.rows[position]
@@ -166,14 +164,14 @@ class BlockWriter:
         source: Source,
         blocks: dict[Schema, BlockEncoder],
     ) -> None:
-        """Turn facts into events, and encode the events into blocks.
+        """Turn `count` facts into events with `fold`, and encode the events into blocks.
 
-        `fold` returns the events of `count` facts. Errors are counted and not raised, because an
-        error must neither end the writer's thread nor reach the user's code.
+        Errors are counted and not raised.
         """
         try:
             folded = [(schema, rows, positions) for schema, rows, positions in fold() if rows]
         except Exception as error:
+            # An error must neither end the writer's thread nor reach the user's code.
             self.failed("recorder failed", count, error)
             return
         first = self.events
@@ -203,10 +201,9 @@ class BlockWriter:
             self.stored += block.rows
 
     def failed(self, cause: str, count: int, error: Exception) -> None:
-        """Count events that were lost because of an error before they were written.
+        """Count events that an error lost before they were written.
 
-        They are counted under `cause`, or under ``no memory`` if the error is a `MemoryError`. Only
-        the first loss of a file is logged.
+        They are counted under `cause`, or under ``no memory`` if the error is a `MemoryError`.
         """
         self._losses.add("no memory" if isinstance(error, MemoryError) else cause, count)
         self._losses.errors += 1

@@ -74,13 +74,11 @@ class DictionaryColumn:
 
 @dataclass(frozen=True)
 class KeyColumn:
-    """A column of Dask keys. The key of row i is `join_key(heads[codes[i]], tails[i])`.
-
-    `tails` has shape (rows, 4). Its type is the narrow unsigned type that the file uses.
-    """
+    """A column of Dask keys. The key of row i is `join_key(heads[codes[i]], tails[i])`."""
 
     heads: list[keys.Head]
     codes: Array
+    #: Array of shape (rows, 4), with the narrow unsigned type that the file uses.
     tails: Array
 
     def __len__(self) -> int:
@@ -124,14 +122,9 @@ Column = NumberColumn | DictionaryColumn | KeyColumn | ListColumn
 
 
 def decode(encoded: Any, rows: int, limit: int) -> Column:
-    """Decode a column of `rows` values.
+    """Decode a column of `rows` values, or raise `CorruptBlockError` if it breaks FORMAT.md.
 
     `limit` is the maximum total number of items in a column of lists.
-
-    Raises
-    ------
-    CorruptBlockError
-        If the list does not follow FORMAT.md or does not contain `rows` values.
     """
     try:
         tag = encoded[0]
@@ -152,35 +145,27 @@ def decode(encoded: Any, rows: int, limit: int) -> Column:
 
 
 def repeated(value: Any, rows: int) -> Array:
-    """Return a read-only array of equal numbers, which stores the number only once.
-
-    `np.broadcast_to` does the same, but takes five times as long. Blocks with few rows have many
-    columns of equal numbers.
-    """
+    """Return a read-only array of equal numbers, which stores the number only once."""
     number = np.asarray(value)
+    # `np.broadcast_to` takes five times as long. Blocks with few rows have many such columns.
     array: Array = np.ndarray((rows,), number.dtype, number, strides=(0,))
     array.flags.writeable = False
     return array
 
 
+# Blocks have many columns without values, so these columns are cached.
 @lru_cache(maxsize=64)
 def nothing(rows: int) -> NumberColumn:
-    """Return a column in which every value is missing.
-
-    The result is cached, because blocks have many such columns.
-    """
+    """Return a column in which every value is missing."""
     return NumberColumn(repeated(np.nan, rows), optional=True)
 
 
 def decode_numbers(encoded: Any, rows: int, widen: bool = True) -> NumberColumn:
     """Decode a column of numbers: a constant, a series, or a buffer.
 
-    If `widen` is true, integers become 64 bits wide. Otherwise they may remain narrower.
-
-    Raises
-    ------
-    CorruptBlockError, or one of `values.DAMAGE_ERRORS`
-        If the list has another form or does not contain `rows` values.
+    If `widen` is true, integers become 64 bits wide. Otherwise they may remain narrower. If the
+    list has another form, or does not contain `rows` values, this raises `CorruptBlockError` or one
+    of `values.DAMAGE_ERRORS`.
     """
     tag = encoded[0]
     if tag == CONSTANT:
@@ -247,9 +232,9 @@ def _decode_small(encoded: Any, rows: int, limit: int, what: str) -> Array:
 def _narrowest(columns: list[Array]) -> np.dtype[Any]:
     """Return an unsigned type that is wide enough for the numbers of all columns.
 
-    All numbers must fit into 32 bits. For a column with a 64-bit type, the largest number of the
-    column determines the width, instead of its type.
+    All numbers must fit into 32 bits.
     """
+    # The numbers of a column with a 64-bit type may fit into a narrower type.
     types = [
         column.dtype if column.itemsize < 8 else np.min_scalar_type(int(column.max(initial=0)))
         for column in columns

@@ -25,19 +25,14 @@ _Placed = tuple[int, Event]
 
 
 class Completion:
-    """Completes the events of files that are read together.
+    """Completes the events of dasfprof's plugins in files that are read together.
 
-    Only events of dasfprof's plugins are completed. Events of user code remain unchanged. The files
-    are read when dependents are first needed. The keys of all dependencies are held in memory.
-
-    Parameters
-    ----------
-    paths
-        The files.
+    The files are read when dependents are first needed. Events of user code remain unchanged.
     """
 
     def __init__(self, paths: Iterable[Path]) -> None:
         self._paths = list(paths)
+        # The keys of all dependencies are held in memory.
         self._dependents: dict[Any, dict[Any, None]] | None = None
 
     def events(self, file: TraceFile) -> Iterator[Event]:

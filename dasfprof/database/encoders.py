@@ -40,9 +40,6 @@ def encode_numbers(array: Array, optional: bool = False) -> list[Any]:
     """Encode an array in the narrowest form that decodes to equal numbers.
 
     If `optional` is true, NaN represents None.
-
-    A Unix time as float64 is an integer multiple of 2**-22 s. Therefore the times of a block can be
-    encoded exactly as 32-bit counts from the earliest time.
     """
     tag = OPTIONAL if optional else NUMBER
     if array.size == 0:
@@ -80,6 +77,7 @@ def _encode_times(array: Array, tag: str) -> list[Any] | None:
     missing = np.isnan(array)
     if array.dtype != "<f8" or (missing.any() and tag != OPTIONAL):
         return None
+    # A Unix time as float64 is an integer multiple of 2**-22 s, so usually the counts are exact.
     base = float(np.nanmin(array))
     with np.errstate(over="ignore", invalid="ignore"):
         ticks = np.where(missing, _NA_COUNT, (array - base) * keys.TICKS_PER_SECOND)
@@ -114,10 +112,9 @@ class Encoder(ABC):
 
     @abstractmethod
     def convert(self, items: Sequence[Any]) -> Any:
-        """Convert values to the form that `add` accepts.
+        """Convert values to the form that `add` accepts, or raise an error if the codec cannot.
 
-        This raises an error if the codec cannot represent a value. The encoder can be used further
-        after such an error.
+        The encoder can be used further after such an error.
         """
 
     def add(self, converted: Any) -> None:
@@ -138,7 +135,8 @@ class _Index(dict[Any, int]):
 
 
 def _codes(index: _Index, items: Sequence[Any]) -> Array:
-    """Return the codes of values. The frequent case that all values are equal is fast."""
+    """Return the codes of values."""
+    # Often all values are equal, and this is faster.
     if len(items) and items.count(items[0]) == len(items):
         return np.full(len(items), index[items[0]], dtype=_CODE)
     return number_array(list(map(index.__getitem__, items)), _CODE)
@@ -173,12 +171,11 @@ class _NumberEncoder(Encoder):
 
 
 class _ReadingEncoder(_NumberEncoder):
-    """Encodes numbers as float32 with a precision of 16 bits.
-
-    Resource samples are not more precise, and the noise in further bits could not be compressed.
-    """
+    """Encodes numbers as float32 with a precision of 16 bits."""
 
     def __init__(self) -> None:
+        # Resource samples are not more precise, and the noise in further bits could not be
+        # compressed.
         super().__init__("<f4", optional=True)
 
     def finish(self) -> list[Any]:

@@ -61,38 +61,28 @@ class FileEnd:
 
 
 def scheduler_is_cut(files: Iterable[FileEnd], left: Collection[str]) -> bool:
-    """Return whether the scheduler's file was truncated.
+    """Return whether all workers' files are closed, but the scheduler's file was truncated.
 
-    This is the case if the files of all workers are closed, but the scheduler's file does not
-    record that all of these workers left. The scheduler's process may still be running. Without
-    this check, the run would then seem to continue.
-
-    Parameters
-    ----------
-    files
-        All files of the run.
-    left
-        Addresses of the workers that left according to the scheduler's file.
+    `left` has the addresses of the workers that left according to the scheduler's file.
     """
+    # If the files of all workers are closed, the scheduler's file should record that all of these
+    # workers left. The scheduler's process may still be running. Without this check, the run would
+    # then seem to continue.
     workers = [file for file in files if file.worker is not None]
     closed = all(file.writer is None for file in workers)
     return closed and any(file.worker not in left for file in workers)
 
 
 def recording_end(files: Iterable[FileEnd], left: Collection[str] | None = None) -> RecordingEnd:
-    """Return how the recording of a run ended.
+    """Return how the recording of a run ended, from all files of the run.
 
-    Parameters
-    ----------
-    files
-        All files of the run. If there are files of the scheduler, only these determine the result,
-        because workers may die before the run ends.
-    left
-        Addresses of the workers that left according to the scheduler's file. If this is None, the
-        function does not check whether the scheduler's file was truncated.
+    `left` has the addresses of the workers that left according to the scheduler's file. If it is
+    None, the function does not check whether this file was truncated.
     """
     files = list(files)
     of_scheduler = [file for file in files if file.plugin == SCHEDULER]
+    # Workers may die before the run ends. Therefore only the scheduler's files count, if there are
+    # any.
     writers = [file.writer for file in of_scheduler or files]
     if Writer.ALIVE in writers:
         cut = left is not None and scheduler_is_cut(files, left)

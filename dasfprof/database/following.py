@@ -73,12 +73,12 @@ def _pid_namespace() -> str:
 def _started(pid: int) -> float | None:
     """Return the start time of a process, or None if the process is not running.
 
-    On Linux, the time is in ticks since boot, so changes of the wall clock do not affect it.
-    Elsewhere, it is in Unix seconds.
+    The unit is clock ticks since boot on Linux, and Unix seconds elsewhere.
     """
     try:
         # The process name is in parentheses and may contain any characters.
         state, *fields = Path(PROC, str(pid), "stat").read_text().rpartition(")")[2].split()
+        # Changes of the wall clock do not affect ticks since boot.
         return None if state in "ZX" else float(fields[18])
     except (OSError, ValueError, IndexError):
         pass
@@ -106,15 +106,9 @@ Wanted = Mapping[str, Collection[str]]
 
 
 class FollowedFile:
-    """A growing trace file.
+    """A growing trace file, which may still be missing or empty.
 
-    A frame is read only after it is complete. Damaged parts are skipped. The analysis of the
-    finished run reports them.
-
-    Parameters
-    ----------
-    path
-        The path of the file. The file may be missing or empty.
+    Incomplete frames are not read yet, and damaged parts are skipped.
     """
 
     def __init__(self, path: Path) -> None:

@@ -74,10 +74,8 @@ class Losses:
         return sum(self.by_cause.copy().values())
 
     def add(self, cause: str, count: int = 1) -> None:
-        """Count dropped events.
-
-        This logs nothing, because logging may block the thread that records.
-        """
+        """Count dropped events."""
+        # Log nothing here, because logging may block the thread that records.
         if count:
             with self._lock:
                 self.by_cause[cause] = self.by_cause.get(cause, 0) + count
@@ -86,7 +84,7 @@ class Losses:
         """Log that events were dropped, and how many so far. Only the first call logs this.
 
         `what` is the beginning of the message, and `error` is the cause of the loss. If `trace` is
-        true, the traceback of the error is logged as well.
+        true, the error's traceback is also logged.
         """
         if not self._warned:
             self._warned = True
@@ -108,10 +106,7 @@ class Losses:
             logger.warning("the trace %s is closed; it lacks %s.", self._path(), description)
 
     def about(self) -> dict[str, Any]:
-        """Return the entries with which each frame reports the losses of its segment so far.
-
-        See FORMAT.md.
-        """
+        """Return the entries by which each frame reports its segment's losses (FORMAT.md)."""
         by_cause = Counter(self.by_cause.copy()) - Counter(self._earlier_losses)
         errors = self.errors - self._earlier_errors
         about: dict[str, Any] = {"dropped": by_cause.total(), "errors": errors}
@@ -135,8 +130,6 @@ def is_full(error: BaseException) -> bool:
 def describe_losses(dropped: int, by_cause: Mapping[str, int]) -> str:
     """Return a description of the number of dropped events and of the causes.
 
-    Events without a known cause, as in traces of earlier versions, are listed separately.
-
     Examples
     --------
     >>> describe_losses(3, {"disk full": 3})
@@ -146,6 +139,7 @@ def describe_losses(dropped: int, by_cause: Mapping[str, int]) -> str:
     """
     known = {cause: by_cause[cause] for cause in CAUSES if cause in by_cause}
     parts = [f"{count:,} {CAUSES[cause]}" for cause, count in known.items()]
+    # Events in traces of earlier versions may have no known cause.
     unknown = dropped - sum(known.values())
     if unknown > 0:
         parts.append(f"{unknown:,} for an unknown reason")

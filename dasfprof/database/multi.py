@@ -215,11 +215,9 @@ def headers_of_run(directory: Path, run_uuid: str) -> list[tuple[Path, dict[str,
 def without_copies(
     headers: Iterable[tuple[Path, dict[str, Any]]],
 ) -> list[tuple[Path, dict[str, Any]]]:
-    """Return the given files with their headers, but only the longest copy of each file.
-
-    A worker's original file and the scheduler's copy may be in the same directory. Files only grow,
-    so the longest copy contains the contents of all others.
-    """
+    """Return the given files with their headers, but only the longest copy of each file."""
+    # A worker's original file and the scheduler's copy may be in the same directory. Files only
+    # grow, so the longest copy contains the contents of all others.
     longest: dict[Any, tuple[Path, dict[str, Any]]] = {}
     for path, header in headers:
         identity = identity_of(header) or path
@@ -240,10 +238,9 @@ def was_received(path: Path) -> bool:
 
 
 def identity_of(header: dict[str, Any]) -> str:
-    """Return an identifier of a file that a plugin wrote, from the file's header.
+    """Return an identifier that all copies of a plugin's file share, from the file's header.
 
-    Copies of a file have the same identifier. Return an empty text if the header lacks the
-    necessary facts.
+    Return an empty text if the header lacks the necessary facts.
     """
     facts = [header.get(name) for name in ("run_uuid", "host", "boot_id", "pid", "plugin")]
     created = header.get("created")
@@ -256,10 +253,9 @@ def identity_of(header: dict[str, Any]) -> str:
 def _headers(
     directory: Path, among: Iterable[Path] | None = None
 ) -> list[tuple[Path, dict[str, Any]]]:
-    """Return all traces in a directory, each with its header.
+    """Return the traces in a directory, or among the files `among`, each with its header.
 
-    If `among` is given, only these files are examined, instead of the directory. See `_header` for
-    files without an intact header.
+    See `_header` for files without an intact header.
     """
     files = directory.glob("*.msgpack") if among is None else among
     headers = ((path, _header(path)) for path in sorted(files) if path.is_file())
@@ -267,10 +263,10 @@ def _headers(
 
 
 def _header(path: Path) -> dict[str, Any] | None:
-    """Return the header of a trace, or None if the file is not a trace.
+    """Return the header of a trace, or None if the file is not a trace or cannot be read.
 
-    The header is an empty map if it is damaged. For a file that DASF wrote, it only contains a
-    ``run_uuid``. If the file cannot be read, warn and return None.
+    A damaged header is an empty map. For a file that DASF wrote, the header has only a
+    ``run_uuid``. If the file cannot be read, warn.
     """
     header = intact_header(path)
     try:

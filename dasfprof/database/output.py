@@ -88,15 +88,11 @@ IndexedBlock = tuple[int, str, float, float]
 
 
 class TraceOutput:
-    """Appends frames to a new file, after a header.
+    """Appends frames to a new file, after a header. It is not thread-safe.
 
-    The file is opened and closed for each append. Therefore no descriptor stays open, and a disk
-    that was full is tried again. The file may be missing or have another length than before,
-    because the file or its directory was removed, moved or truncated. In that case, writing
-    continues in the next segment, or if there are no segments, in the same file, which is created
-    again if necessary. The next header reports how much was written before. If the file system
-    supports it, space for the closing frame is reserved after the end of the file. This class is
-    not thread-safe.
+    If the file was removed, moved or truncated, writing continues in the next segment. If there are
+    no segments, it continues in the same file, which is created again if necessary. The next header
+    reports how much was written before.
 
     Parameters
     ----------
@@ -180,11 +176,15 @@ class TraceOutput:
         OSError
             If the frame cannot be written. The file may then contain a part of the frame.
         """
+        # Opening the file for each append leaves no descriptor open, and a disk that was full is
+        # tried again.
         with self._opened() as file:
             # The header is missing if the file is new, or if the disk was full before.
             begin = file.tell()
             header = b"" if self._headed else self._header(self._number, self._about)
             self._size = None
+            # If the file system supports it, reserve space for the closing frame after the end of
+            # the file.
             if self._margin:
                 reserve(file, len(header) + len(frame) + self._margin)
             _write(file, header + frame)
@@ -243,10 +243,7 @@ class TraceOutput:
             )
 
     def _begin_segment(self) -> None:
-        """End the segment and continue in a new file.
-
-        If no file can be created, continue in the same file.
-        """
+        """End the segment and continue in a new file, or in the same one if none can be created."""
         try:
             path = create_exclusively(self._next_path())
         except OSError:
@@ -260,7 +257,7 @@ class TraceOutput:
             self.append(b"")
 
     def _next_path(self) -> Path:
-        """Return the path of the next segment, or the same path if there are no segments."""
+        """Return the path of the next segment, or of the single file if `segment_size` is 0."""
         first = self.paths[0]
         if not self._segment_size:
             return first

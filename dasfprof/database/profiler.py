@@ -195,16 +195,14 @@ class DasfDatabase(EventDatabase):
         self.lost_bytes = 0
 
     def get_traces(self) -> Iterator[Event]:
-        """Yield the events in the order of the file.
-
-        Invalid events are left out. If the length of an event is impossible, reading ends. The
-        start of the next event is then unknown, because the file contains no markers.
-        """
+        """Yield the valid events in the order of the file."""
         size = self.path.stat().st_size
         position = lost = 0
         with self.path.open("rb") as file:
             while head := file.read(DASF_LENGTH_BYTES):
                 length = int.from_bytes(head, "big")
+                # If a length is impossible, the start of the next event is unknown, because the
+                # file contains no markers.
                 if len(head) < DASF_LENGTH_BYTES or length > size - position - DASF_LENGTH_BYTES:
                     break
                 event = _event(file.read(length))

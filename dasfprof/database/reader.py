@@ -55,7 +55,7 @@ class TimeRange(NamedTuple):
         """Return whether a block has to be read for this time range.
 
         `name` is the name of the block's events. `first` and `last` are the start of the block's
-        first event and the end of its last event. Blocks of the kinds `LASTING` are always read.
+        first event and the end of its last event.
         """
         return name in LASTING or (first <= self.end and last >= self.begin)
 
@@ -73,11 +73,6 @@ class TimeRange(NamedTuple):
 
 def make_window(between: Sequence[Time] | None) -> TimeRange | None:
     """Return the time range between two times, or None if `between` is None.
-
-    Parameters
-    ----------
-    between
-        A sequence of two times, or None.
 
     Raises
     ------
@@ -107,12 +102,10 @@ def _seconds(time: Time) -> float:
 
 
 def _floats(column: columns.Column) -> columns.Array:
-    """Return a column as floats.
-
-    Values that are not numbers become NaN, so that no time range includes them.
-    """
+    """Return a column as floats, with NaN for values that are not numbers."""
     if isinstance(column, columns.NumberColumn):
         return column.array.astype(float)
+    # No time range includes NaN.
     items = column.to_list()
     return np.array([item if type(item) in (int, float) else np.nan for item in items], dtype=float)
 
@@ -255,10 +248,7 @@ class TraceFile:
 
 
 def _needed(data: bytes | mmap.mmap, window: TimeRange) -> list[tuple[int, int]] | None:
-    """Return the byte ranges of a file that must be read for a time range.
-
-    Return None if the file has no intact index.
-    """
+    """Return the byte ranges to read for a time range, or None if the file has no intact index."""
     index = _last_block(data).get("index")
     if type(index) is not int or not 0 < index < len(data):
         return None
@@ -291,12 +281,10 @@ def _last_block(data: bytes | mmap.mmap) -> dict[str, Any]:
 
 
 def intact_header(path: Path) -> dict[str, Any] | None:
-    """Return the header of a file, or None if the first frame is not an intact header.
-
-    Only the start of the file is read, because a directory may contain the files of a year.
-    """
+    """Return the header of a file, or None if the first frame is not an intact header."""
     try:
         with path.open("rb", buffering=0) as file:
+            # Read only the start of the file, because a directory may contain the files of a year.
             data = file.read(_HEADER_BYTES)
         if data.startswith(frames.MARKER):
             for _, payload in frames.scan_frames(data, frames.Damage()):
@@ -308,12 +296,10 @@ def intact_header(path: Path) -> dict[str, Any] | None:
 
 
 def inflated_bytes(path: Path) -> int:
-    """Return the approximate length of a file without the compression of its large payloads.
-
-    Payloads are large from `LARGE_BYTES` on. The first frames are taken as typical of the file.
-    """
+    """Return the approximate length of a file without the compression of its large payloads."""
     stored = inflated = 0
     with _map(path) as data, closing(frames.scan_frames(data, frames.Damage())) as all_frames:
+        # The first frames are taken as typical of the file.
         for _, payload in islice(all_frames, _TYPICAL_FRAMES):
             try:
                 length = len(inflate(payload))

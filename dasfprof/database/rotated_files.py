@@ -15,11 +15,7 @@ from dasfprof.text import count_of, format_date
 
 @dataclass
 class Segment:
-    """A segment of the files of one process.
-
-    A segment is usually a complete file. A file that was truncated during recording may contain
-    several segments. Each of them starts with a header.
-    """
+    """The part of a process's recording that follows one header, usually a complete file."""
 
     number: int
     name: str
@@ -50,7 +46,7 @@ def segment_number(header: dict[str, Any]) -> int:
 
 
 def writer_identity(header: dict[str, Any]) -> str:
-    """Return an identifier that all segments of one process share, from the header of a segment.
+    """Return an identifier that all segments of a process share, from the header of a segment.
 
     Return an empty text if the header lacks the necessary facts.
     """
@@ -85,10 +81,7 @@ class Segments:
         segments |= {segment.number: segment for segment in _segments_of(file, owner)}
 
     def followed(self) -> set[str]:
-        """Return the names of the files that were not the last one of their process.
-
-        Only files that were read are considered.
-        """
+        """Return the names of files that were read and are not the last one of their process."""
         names: set[str] = set()
         for segments in self._by_writer.values():
             last = segments[max(segments)].name
@@ -123,13 +116,11 @@ class Segments:
 
 
 def _segments_of(file: TraceFile, owner: int | None) -> Iterator[Segment]:
-    """Yield the segments that a file contains. Each of them starts with a header.
-
-    A file contains a single segment, unless it was truncated during recording.
-    """
+    """Yield the segments that a file contains, usually a single one."""
     closing_frame = file.end or {}
     continues, clock = closing_frame.get("continues") is True, closing_frame.get("clock")
     end = clock[0] if continues and isinstance(clock, list) and clock else None
+    # A file that was truncated during recording may contain several segments.
     headers = file.headers or [({}, 0)]
     # A header may be repeated with the same number, because the disk was full while the first was
     # written.
@@ -205,14 +196,12 @@ class AbsentFile(NamedTuple):
 
 
 def absent_files(headers: Iterable[dict[str, Any]]) -> list[AbsentFile]:
-    """Return the missing files of workers.
-
-    The header of a worker's file lists the plugins of the worker, each of which should have a file.
-    Headers of earlier versions contain no such list.
-    """
+    """Return the missing files of workers."""
     present: set[tuple[str, str]] = set()
     mentioned: dict[tuple[str, str], AbsentFile] = {}
     for header in headers:
+        # The header of a worker's file lists the plugins of the worker, each of which should have a
+        # file. Headers of earlier versions contain no such list.
         worker, plugins = header.get("worker"), header.get("plugins")
         if not isinstance(worker, dict):
             continue

@@ -141,8 +141,6 @@ class Storage:
 def check_backend(url: str) -> None:
     """Check that the package for a URL's protocol is installed.
 
-    The package is not imported, because importing it would block for a while.
-
     Raises
     ------
     MissingExtraError
@@ -165,6 +163,7 @@ def check_backend(url: str) -> None:
                 f"{shown(url)!r}: fsspec does not know the protocol {protocol!r}. It knows s3, "
                 "gs, abfs, file, sftp and others."
             )
+        # Importing the package would block for a while.
         if find_spec(known["class"].partition(".")[0]) is None:
             raise _missing_package(url, known.get("err", known["class"]))
 
@@ -252,15 +251,7 @@ _runs: dict[tuple[str, str], StoredRun] = {}
 
 
 class StoredRun(TraceFiles):
-    """A run in a storage.
-
-    Parameters
-    ----------
-    storage
-        The storage that contains the run.
-    directory
-        The name of the run's directory in the storage.
-    """
+    """A run in a directory of a storage."""
 
     def __init__(self, storage: Storage, directory: str) -> None:
         super().__init__(*(runs.parse_run(directory) or (directory,)))
@@ -274,8 +265,7 @@ class StoredRun(TraceFiles):
     def fetch(self) -> list[Path]:
         """Copy new data from the storage, and return the local paths of all trace files.
 
-        A local copy contains each piece at its position. Bytes of missing pieces are zero. Readers
-        report them as damage and skip them.
+        Bytes of missing pieces are zero. Readers report them as damage and skip them.
 
         Raises
         ------
@@ -404,19 +394,14 @@ def open_stored(url: str) -> list[Path]:
 
 
 def stored_run(storage: Storage, directory: str) -> StoredRun:
-    """Return the run in a directory of a storage. The run may have no files yet.
-
-    Each call returns the same object, because this object knows which copies exist.
-    """
+    """Return the run in a directory of a storage. The run may have no files yet."""
+    # Each call returns the same object, because this object knows which copies exist.
     return _runs.setdefault((storage.url, directory), StoredRun(storage, directory))
 
 
 @cache
 def _directory_of_copies() -> Path:
-    """Create the directory for this process's copies, and return its path.
-
-    The directory is removed when the process ends.
-    """
+    """Create a directory for copies, to be removed when the process ends, and return its path."""
     directory = Path(tempfile.mkdtemp(prefix="dasfprof-copies-"))
 
     def remove(pid: int = os.getpid()) -> None:

@@ -74,13 +74,12 @@ class Pace:
 
 
 class Wake:
-    """Ends the sleep of one thread, like `threading.Event`, but also from signal handlers.
-
-    `threading.Event.set` holds a lock for a moment. If a signal handler or a finalizer ran in the
-    same thread at that moment and recorded something, it would wait for its own thread forever.
-    """
+    """Ends the sleep of one thread, like `threading.Event`, but also from signal handlers."""
 
     def __init__(self) -> None:
+        # `threading.Event.set` holds a lock for a moment. If a signal handler or a finalizer ran in
+        # the same thread at that moment and recorded something, it would wait for its own thread
+        # forever.
         self._unset = threading.Lock()
         self._unset.acquire()
 
@@ -243,13 +242,11 @@ class TraceWriter:
                 self._at_exit = weakref.finalize(self, self.close)
 
     def start(self, source: Source) -> None:
-        """Add a source, and create the file immediately.
-
-        Therefore even a process that dies soon leaves a file. If the file cannot be created, the
-        error is logged, and each write tries again.
-        """
+        """Add a source, and create the file immediately. If that fails, the error is logged."""
         self.add_source(source)
         with self._drain_lock:
+            # Thus even a process that dies soon leaves a file. If the file cannot be created, each
+            # write tries again.
             self._blocks.append(b"")
 
     def append(self, source: Source, row: Any) -> None:
@@ -261,11 +258,11 @@ class TraceWriter:
     def extender(self, source: Source) -> Callable[[Iterable[Any]], None]:
         """Return a function that adds a fact to a source with ``rows.extend``.
 
-        Its argument is a fact, with as many items as the width of the source (see `Source`). It is
-        fast, because it is called for each task run.
+        The fact must have as many items as the width of the source (see `Source`).
         """
         rows, extend, threshold_reached = source.rows, source.rows.extend, self.threshold_reached
 
+        # Recorders call this function for each task run, so it has to be fast.
         def note(fact: Iterable[Any]) -> None:
             extend(fact)
             if len(rows) >= source.wake_at:
@@ -290,7 +287,7 @@ class TraceWriter:
 
         This method does not wait after `close`, in the writer's thread, or while the disk does not
         answer. In the last two cases, it drops the newest fact if more than `max_pending` are
-        pending. If there is no writer thread, this method writes the facts itself.
+        pending.
         """
         if os.getpid() != self._pid:
             source.rows.clear()
@@ -389,10 +386,8 @@ class TraceWriter:
         self._raise_interrupt()
 
     def _raise_interrupt(self) -> None:
-        """Raise the error that a signal handler raised while facts were written, if any.
-
-        Only the main thread raises it, because Python runs signal handlers in the main thread.
-        """
+        """Raise the error that a signal handler raised while facts were written, if any."""
+        # Python runs signal handlers in the main thread.
         if threading.current_thread() is threading.main_thread():
             error, self._interrupt = self._interrupt, None
             if error is not None:
