@@ -136,10 +136,11 @@ def read_contents(database: EventDatabase) -> FileContents:
 
 
 def _numbers(column: Column) -> Array:
-    """Return the finite numbers in a column. User code may have recorded any values in it."""
+    """Return the finite numbers in a column."""
     if isinstance(column, NumberColumn):
         array: Array = np.asarray(column.array, dtype=float)
     else:
+        # User code may have recorded any values.
         items = [item for item in column.to_list() if type(item) in (int, float)]
         array = np.array([item for item in items if abs(item) < _LATEST], dtype=float)
     return array[np.isfinite(array)]

@@ -76,10 +76,9 @@ def normalise(points: da.Array) -> da.Array:
 
 
 def k_means(points: da.Array, clusters: int) -> Iterator[tuple[Points, float]]:
-    """Find clusters by Lloyd's iterations.
+    """Find clusters by Lloyd's iterations, until the centres hardly move.
 
-    Yield the centres, and the largest distance by which a centre moved. The first centres are
-    points of the first chunk. The iteration ends when centres hardly move.
+    Yield the centres, and the largest distance by which a centre moved.
     """
     centres = _far_apart(points[:1000].compute(), clusters)
     for _ in range(_MAX_ITERATIONS):

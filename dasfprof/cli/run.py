@@ -43,15 +43,14 @@ class DirectoryOrURL(click.Path):
 
 
 class Checked(click.ParamType):  # type: ignore[type-arg]
-    """Parameter type: a value of a recording option.
-
-    Dask parses sizes and durations with units. However, Dask must not be imported before the script
-    sets options that Dask reads on import. Such values are therefore checked when recording starts.
-    """
+    """Parameter type: a value of a recording option."""
 
     def __init__(self, option: Option) -> None:
         self._option = option
         self._number: type[float] | type[int] | None = None
+        # Dask parses sizes and durations with units. But Dask must not be imported before the
+        # script sets options that Dask reads on import. Such values are therefore checked when
+        # recording starts.
         if isinstance(option, Duration | Frequency | Integer):
             self._number = int if isinstance(option, Integer) else float
         self.name = "number" if self._number else "text"
@@ -72,12 +71,8 @@ class Checked(click.ParamType):  # type: ignore[type-arg]
 def recording_flags(**defaults: str) -> Callable[[Command], Command]:
     """Return a decorator that adds a flag for each recording option to a command.
 
-    The value of a flag that the user does not pass is None.
-
-    Parameters
-    ----------
-    **defaults
-        For each option whose default is not the one in Dask's config: a text that describes it.
+    The value of a flag that the user does not pass is None. `defaults` describes the default of
+    each option whose default is not the one in Dask's config.
     """
 
     def decorate(command: Command) -> Command:

@@ -58,10 +58,7 @@ def _checked_price(_: click.Context, _param: click.Parameter, given: str | None)
 
 
 def price_option(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the option ``--price`` to a command.
-
-    The option sets ``dasfprof.price`` while the command runs.
-    """
+    """Add the option ``--price`` to a command, which sets ``dasfprof.price`` while it runs."""
 
     @wraps(command)
     def priced(*args: Any, price: str | None, **arguments: Any) -> None:
@@ -166,23 +163,16 @@ def document(
 ) -> Iterator[str]:
     """Yield a JSON document with findings and tables, in ASCII and piece by piece.
 
-    The document is an object with ``schema`` (its name and version), ``run`` (its name),
-    ``summary``, ``findings``, ``tables`` (by the names of their CSV files), ``notes`` (about
-    missing data) and ``next`` (commands for the next step). The summary is null for a run that is
-    analysed in time windows. A table is a list of objects by label. NA and numbers that are not
-    finite are null, and times are ISO 8601. A finding also has ``Figures``, ``Changes`` and
-    ``Page``.
+    The help of ``dasfprof analyse`` lists its entries. NA and numbers that are not finite are null,
+    and times are ISO 8601. The summary is null for a run that is analysed in time windows. A
+    finding also has ``Figures``, ``Changes`` and ``Page``.
 
     Parameters
     ----------
-    analyser
-        The run.
-    title
-        Name of the run.
     findings
         The findings, or None for a document without findings.
     tables
-        The tables by name.
+        The tables, with the names of their CSV files.
     following
         Commands for the next step.
     """

@@ -25,10 +25,7 @@ _OF_TRIALS = ("command", "module", "time_limit", "tolerance", "directory", "name
 def trial_options(time_limit: str) -> Callable[[Any], Any]:
     """Return a decorator that adds the script, the options of trials and the context to a command.
 
-    Parameters
-    ----------
-    time_limit
-        Default of the time limit.
+    `time_limit` is the default of the time limit.
     """
     of_trials: tuple[Callable[[Command], Command], ...] = (
         of_script,
@@ -64,10 +61,7 @@ def trial_options(time_limit: str) -> Callable[[Any], Any]:
 def program_runs(options: dict[str, Any]) -> Iterator[ProgramRuns]:
     """Yield the runs of a script. If a directory is given, their traces remain in it.
 
-    Parameters
-    ----------
-    options
-        Options by name. Options that `trial_options` does not add are recording options.
+    `options` has values by name. Those that `trial_options` does not add are recording options.
     """
     from dasfprof.database.storage import is_url
     from dasfprof.handles.trial.process import Program
