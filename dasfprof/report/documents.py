@@ -81,21 +81,12 @@ VERSIONS = {
 
 
 def schema_of(command: str) -> str:
-    """Return the name of the schema of a command's document.
-
-    The entry ``schema`` of the document contains this name.
-    """
+    """Return the name of the schema of a command's document, which is the document's ``schema``."""
     return f"dasfprof/{command}/{VERSIONS[command]}"
 
 
 def read_schema(command: str) -> dict[str, Any]:
-    """Read the JSON Schema of a command's document.
-
-    Parameters
-    ----------
-    command
-        A key of `VERSIONS`.
-    """
+    """Read the JSON Schema of a command's document. `command` is a key of `VERSIONS`."""
     path = SCHEMAS / f"{command}-{VERSIONS[command]}.json"
     schema: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     return schema

@@ -36,12 +36,8 @@ def run_html(
 
     Parameters
     ----------
-    analyser
-        The run.
     findings
         The table of `TraceAnalyser.diagnose`, or None if it was not computed.
-    title
-        Name of the run.
     folded
         Whether the findings are collapsed, for example because the report below has them too.
     """
@@ -87,9 +83,10 @@ def run_text(analyser: Analyser, findings: pd.DataFrame | None, title: str = "")
 def analyser_html(analyser: Analyser) -> str:
     """Return the HTML that a notebook shows for an analyser. It never raises an error.
 
-    A large run is shown without findings, because computing them takes long.
+    A large run is shown without findings.
     """
     try:
+        # Computing the findings of a large run takes long.
         small = len(analyser.run.tasks) <= _MOST_TASKS
         return run_html(analyser, analyser.diagnose() if small else None, analyser.run.run or "")
     except Exception as error:
@@ -154,10 +151,6 @@ def frame_html(page: str, title: str, *, empty: bool = False) -> str:
 
     Parameters
     ----------
-    page
-        The HTML of the report.
-    title
-        Title of the frame.
     empty
         Whether the run has no task runs. The frame is then only as high as its contents.
     """

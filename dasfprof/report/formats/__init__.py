@@ -142,13 +142,13 @@ def export(
 
 
 def _format_of(path: Path) -> str:
-    """Return the name of the format whose suffix a path has, with or without ``.gz``.
+    """Return the name of the format whose suffix a path has, or else that of the default format.
 
-    If the suffixes of several formats match, the longest of them counts. If none matches, return
-    the name of the default format.
+    The suffix may have ``.gz`` or lack it.
     """
     name = path.name.removesuffix(".gz")
     fitting = [each for each in _ALL if name.endswith(each.ending.removesuffix(".gz"))]
+    # If the suffixes of several formats match, the longest of them counts.
     return max(fitting, key=lambda each: len(each.ending), default=_ALL[0]).name
 
 

@@ -90,9 +90,9 @@ def _readings(counter: Counter) -> Iterator[Event]:
 
 
 def _slices_and_arrows(run: DrawnRun, places: list[Event]) -> Iterator[Event]:
-    """Yield the task runs in blocks. Each block is followed by the arrows to its task runs.
+    """Yield the events of task runs, with the arrows to them, and then those of other slices.
 
-    Transfers, and functions outside of tasks, come last. See `_names` for `places`.
+    See `_names` for `places`.
     """
     numbers = count(1)
     for part in run.tasks.slices.blocks(_BLOCK):

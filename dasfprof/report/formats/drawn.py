@@ -73,10 +73,11 @@ def _seconds(values: Array) -> Listed:
 def _numbers(table: pd.DataFrame, rows: Array, sizes: Any, seconds: Any) -> dict[str, Listed]:
     """Return, by column label, functions that list the values of a table's columns.
 
-    `rows` has the row of each slice in the table. `sizes` and `seconds` map names of columns to the
-    labels of the result. `sizes` is for columns of integers, and `seconds` for columns of
-    durations. Columns that the table lacks, as in older traces, are left out.
+    `rows` has the row of each slice in the table. `sizes` (columns of integers) and `seconds`
+    (columns of durations) map names of columns to labels. Columns that the table lacks are left
+    out.
     """
+    # Older traces lack some columns.
     return {
         label: listed(table[name].to_numpy(dtype=float)[rows])
         for labels, listed in ((sizes, _counts), (seconds, _seconds))
@@ -107,10 +108,7 @@ _NAMES = ("worker", "step", "state", "type", "dtype", "exception")
 
 
 def _place_tasks(run: Run, tracks: Tracks) -> Slices:
-    """Place task runs on the tracks of their threads.
-
-    Overlapping coroutines need several tracks.
-    """
+    """Place task runs on the tracks of their threads."""
     begins, durations = run.recorded["start"], run.tasks["duration"].to_numpy()
     placed = np.flatnonzero(np.isfinite(begins) & np.isfinite(durations))
     threads = ThreadTracks(run, placed, begins[placed])
@@ -123,6 +121,7 @@ def _place_tasks(run: Run, tracks: Tracks) -> Slices:
         process = tracks.process(threads.hosts[worker])
         kind = "coroutines" if thread is None else f"thread {thread}"
         name = f"{threads.workers[worker]}, {kind}"
+        # Overlapping coroutines need several tracks.
         numbers[first:end] = lay_out(tracks, process, name, starts[first:end], stops[first:end])
     return Slices(rows, starts, stops, numbers)
 
@@ -130,8 +129,7 @@ def _place_tasks(run: Run, tracks: Tracks) -> Slices:
 def _task_slices(run: Run, tracks: Tracks, ended: int) -> LabelledSlices:
     """Return slices for finished and unfinished task runs.
 
-    Rows of `run.tasks` from the index `ended` on are unfinished task runs. Their slices have no
-    end, unless their workers died.
+    Rows of `run.tasks` from the index `ended` on are unfinished task runs.
     """
     slices, tasks = _place_tasks(run, tracks), run.tasks
     rows, states = slices.rows, tasks["state"]
@@ -145,6 +143,7 @@ def _task_slices(run: Run, tracks: Tracks, ended: int) -> LabelledSlices:
         **_numbers(tasks, rows, _SIZES, _SECONDS),
         **{f"{name} (s)": _seconds(spent[rows]) for name, spent in run.statuses.items()},
     }
+    # Slices of unfinished task runs have no end, unless their workers died.
     is_open = (rows >= ended) & (states != LOST).to_numpy(dtype=bool)[rows]
     has_failed = (states == FAILED).to_numpy(dtype=bool)[rows]
     names = _categories(tasks["function"], rows)
@@ -225,13 +224,6 @@ class DrawnRun:
 
     Each host is a process. Its tracks are the threads of workers, transfers, and functions outside
     of tasks. The run is also a process. Its tracks are the steps of the pipeline, and user events.
-
-    Parameters
-    ----------
-    run
-        The run.
-    title
-        Name of the run.
     """
 
     def __init__(self, run: Run, title: str) -> None:

@@ -152,8 +152,6 @@ class Spans:
 
     Parameters
     ----------
-    analyser
-        The run.
     title
         Name of the run, which becomes ``service.name`` of the spans.
     """
@@ -231,11 +229,10 @@ class Spans:
         attributes: dict[str, Any],
         **more: Any,
     ) -> ReadableSpan:
-        """Return a span.
+        """Return the span that has this number in the run.
 
-        `number` is the number of the span in the run, and `parent` is the number of its parent, or
-        0 if it has none. `times` are the start (since the run's start) and the duration of the
-        span, in ns. `more` has further arguments of `ReadableSpan`.
+        `parent` is the number of its parent, or 0 for none. `times` are the start (since the run's
+        start) and the duration of the span, in ns. `more` has further arguments of `ReadableSpan`.
         """
         from opentelemetry.sdk.trace import ReadableSpan
         from opentelemetry.sdk.util.instrumentation import InstrumentationScope
@@ -254,11 +251,10 @@ class Spans:
         )
 
     def _step_at(self, path: str, time: int) -> int:
-        """Return the number of the last span of a step that started before `time` or at `time`.
+        """Return the number of the last span of the step `path` that started at `time` or before.
 
-        `path` is the step, and `time` is in ns since the run's start. If all spans of the step
-        started later, return the number of its first span. If the step has no spans, return the
-        number of the run's span.
+        `time` is in ns since the run's start. If all spans of the step started later, return the
+        number of the first. If it has no spans, return the number of the run's span.
         """
         starts, numbers = self._of_paths.get(shown(path), ([], [1]))
         return numbers[max(bisect_right(starts, time) - 1, 0)]

@@ -291,10 +291,7 @@ def _further_columns(run: Run, schema: TableSchema) -> Iterator[ParquetColumn]:
 
 
 def _array(block: _Block, column: ParquetColumn) -> Any:
-    """Return a column of a block as an Arrow array.
-
-    If the trace lacks the column, all values are null.
-    """
+    """Return a column of a block as an Arrow array. All values are null if the trace lacks it."""
     import pyarrow as pa
 
     trace, table, name = block.trace, block.table, column.name

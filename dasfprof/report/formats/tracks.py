@@ -54,7 +54,7 @@ class Tracks:
         return len(self._names) - 1
 
     def processes(self) -> dict[int, str]:
-        """Return the names of the run and its hosts, by process number."""
+        """Return the name of each process of the viewer (the run and its hosts), by number."""
         return {RUN: self.title, **{number: host for host, number in self._hosts.items()}}
 
     def names(self) -> list[tuple[int, str]]:
@@ -129,8 +129,7 @@ def side_by_side(starts: Array, stops: Array) -> Array:
 def lay_out(tracks: Tracks, process: int, title: str, starts: Array, stops: Array) -> Array:
     """Add tracks of a process until no time ranges overlap on a track. Return each range's track.
 
-    The time ranges are sorted by start. The first track has the title as its name, and exists even
-    without time ranges. Further tracks have the title and a number.
+    The time ranges are sorted by start. The first track exists even without time ranges.
     """
     places = side_by_side(starts, stops)
     more = range(2, int(places.max(initial=0)) + 2)
@@ -146,8 +145,6 @@ class ThreadTracks:
 
     Parameters
     ----------
-    run
-        The run.
     placed, starts
         The rows of `Trace.tasks` for task runs with known times, and the starts of these task runs.
     threads
@@ -221,8 +218,8 @@ class ThreadTracks:
 def _unused(pairs: Array, most: int, threads: Array) -> Array:
     """Return a number, as in `pairs`, for each thread that ran no task.
 
-    A number in `pairs` combines a worker and a thread: it is ``worker * most + thread``. `threads`
-    has the number of threads of each worker.
+    A number in `pairs` is ``worker * most + thread``. `threads` has the number of threads of each
+    worker.
     """
     workers, codes = np.divmod(pairs, most)
     used = np.bincount(workers[codes > 0], minlength=len(threads))
@@ -256,12 +253,7 @@ def busy_until(times: Array, starts: Array, durations: Array) -> Array:
 
 @dataclass(frozen=True)
 class Arrows:
-    """Arrows from task runs to slices.
-
-    Usually, an arrow starts where its task run ends. If clocks differ, the arrow may then arrive
-    before it starts. Such an arrow starts earlier within the task run, or is left out if it would
-    have to start before the task run.
-    """
+    """Arrows from task runs that made results to slices that used these results."""
 
     #: Slice of the task run at which each arrow starts, and slice at which it ends.
     made: Array
@@ -280,19 +272,16 @@ class Arrows:
         known = np.flatnonzero(made >= 0)
         made, to = made[known], to[known]
         arrival = slices.starts[to]
+        # Usually an arrow starts where its task run ends. If clocks differ, the arrow might then
+        # arrive before it starts. Such an arrow starts earlier within the task run, or is left out
+        # if it would have to start before the task run.
         leaving = np.minimum(slices.stops[made] - 1, arrival)
         drawn = leaving >= slices.starts[made]
         return cls(made[drawn], to[drawn], leaving[drawn], arrival[drawn])
 
 
 class Producers:
-    """Finds the task run that made a result.
-
-    Parameters
-    ----------
-    run, slices
-        The run, and the slices of its task runs.
-    """
+    """Finds the task run that made a result."""
 
     def __init__(self, run: Run, slices: Slices) -> None:
         self._links = find_links(run)
@@ -382,11 +371,9 @@ def user_event_marks(run: Run, tracks: Tracks) -> list[Mark]:
 
 
 def step_marks(run: Run, tracks: Tracks) -> list[Mark]:
-    """Return the steps of a run as slices. Nested steps are on separate tracks.
-
-    A step lasts from the time at which the client entered it until the client left it. If only
-    annotations or spans name a step, it lasts from its first task run to the end of its last one.
-    """
+    """Return the steps of a run as slices. Nested steps are on separate tracks."""
+    # A step lasts from the time at which the client entered it until the client left it. If only
+    # annotations or spans name a step, it lasts from its first task run to the end of its last one.
     steps = pd.concat([_entered(run), _named_by_tasks(run)], ignore_index=True)
     steps = steps[np.isfinite(steps["start"])].sort_values("start", kind="stable")
     if not len(steps):
@@ -403,7 +390,7 @@ def step_marks(run: Run, tracks: Tracks) -> list[Mark]:
 
 
 def _entered(run: Run) -> pd.DataFrame:
-    """Return the steps that the client entered, with columns ``step``, ``start`` and ``stop``.
+    """Return the steps that the client entered, with ``step``, ``start`` and ``stop``.
 
     Times are seconds since the trace's start.
     """

@@ -26,8 +26,6 @@ def argument_columns(run: RunWithUnfinished, rows: Array) -> dict[str, PackedCol
 
     Parameters
     ----------
-    run
-        The trace.
     rows
         For each row of the page, its row in `Trace.tasks`.
     """
@@ -122,8 +120,6 @@ def log_facts(run: RunWithUnfinished, rows: Array) -> dict[str, list[list[str]]]
 
     Parameters
     ----------
-    run
-        The trace.
     rows
         For each row of the page, its row in `Trace.tasks`.
     """

@@ -53,10 +53,7 @@ class PackedColumn:
 
 
 def in_group(name: str, columns: Mapping[str, PackedColumn]) -> dict[str, PackedColumn]:
-    """Prefix the names of columns with the name of a group.
-
-    The page decodes all columns of a group together.
-    """
+    """Prefix the names of columns with the name of a group, which the page decodes together."""
     return {f"{name}/{label}": column for label, column in columns.items()}
 
 
@@ -96,45 +93,23 @@ def pack_integers(numbers: Array, *, delta: bool = False, **about: Any) -> Packe
 def offsets(counts: Array) -> PackedColumn:
     """Pack the start of each list within the concatenated lists, and the end of the last list.
 
-    Parameters
-    ----------
-    counts
-        The lengths of the lists.
+    `counts` are the lengths of the lists.
     """
     return pack_integers(np.append(0, np.cumsum(counts)), delta=True)
 
 
 def seconds(values: Array, *, delta: bool = False, step: float = 0.0) -> PackedColumn:
-    """Pack non-negative times in seconds, rounded to microseconds.
+    """Pack non-negative times in seconds, rounded to microseconds or to a longer `step`.
 
-    If times in microseconds would not fit into 32 bits, or `step` is longer, times are rounded to
-    multiples of a longer step. NaN stays NaN.
-
-    Parameters
-    ----------
-    values
-        The times.
-    delta
-        See `pack_integers`.
-    step
-        Minimum step, in seconds.
+    The step is increased to fit into 32 bits. NaN stays NaN. See `pack_integers` for `delta`.
     """
     return scaled(values, step=max(_MICROSECOND, step), delta=delta)
 
 
 def scaled(values: Array, *, step: float, delta: bool = False) -> PackedColumn:
-    """Pack non-negative numbers as multiples of a step. The step is increased to fit into 32 bits.
+    """Pack non-negative numbers as multiples of `step`, which is increased to fit into 32 bits.
 
-    NaN stays NaN.
-
-    Parameters
-    ----------
-    values
-        The numbers.
-    step
-        Minimum step.
-    delta
-        See `pack_integers`.
+    NaN stays NaN. See `pack_integers` for `delta`.
     """
     known = np.isfinite(values)
     highest = float(np.max(values, where=known, initial=0.0))
@@ -145,10 +120,7 @@ def scaled(values: Array, *, step: float, delta: bool = False) -> PackedColumn:
 
 
 def amounts(values: Array) -> PackedColumn:
-    """Pack sizes.
-
-    If there are few distinct sizes, pack a list of these, and indices in the list.
-    """
+    """Pack an array of sizes. If few of them differ, pack indices in a list of distinct sizes."""
     places, distinct = pd.factorize(values, use_na_sentinel=False)
     if len(distinct) <= 0xFFFF:
         listed = [value if np.isfinite(value) else None for value in distinct.tolist()]
@@ -299,15 +271,7 @@ def write_document(
 
 
 def shell(title: str, *scripts: str) -> tuple[str, str]:
-    """Return the HTML before and after the body of a page.
-
-    Parameters
-    ----------
-    title
-        Any text.
-    scripts
-        Scripts that the page may run.
-    """
+    """Return the HTML before and after the body of a page that may run `scripts`."""
     style = _INDENT.sub("", "".join(map(asset, STYLES)))
     hashes = " ".join(f"'{_policy_hash(script)}'" for script in scripts)
     contents = {

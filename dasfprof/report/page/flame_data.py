@@ -52,8 +52,6 @@ def _line_data(
 
     Parameters
     ----------
-    run
-        The trace.
     rows
         For each row of the page, its row in the tasks of `run.with_unfinished`.
     stacks, functions, parts
@@ -88,8 +86,7 @@ def _of_runs(
     """Return the lines of task runs as columns, and the number of samples that a task run needs.
 
     Task runs with fewer samples are left out. `lines` has the index of each sample's line. `used`
-    maps these indices to indices in the page's list of lines. Lines that `used` lacks are added to
-    it.
+    maps these indices to indices in the page's list of lines, and lines that it lacks are added.
     """
     tasks = run.with_unfinished.tasks
     place = np.full(len(tasks) + 1, -1, dtype=np.int64)
@@ -119,9 +116,8 @@ def _of_functions(
     """Return, by function, the lines in which the function spent the most time.
 
     Each line is a list: its index in the page's list of lines, and the values of `amounts_of`.
-    `groups` has, for each sample, ``function * count + line``: the numbers of its function (0 if
-    unknown) and of its line. `count` is the number of lines. `used` maps lines to indices, as in
-    `_of_runs`.
+    `groups` has ``function * count + line`` for each sample, where function 0 is unknown. `used`
+    maps lines to indices, as in `_of_runs`.
     """
     codes, pairs = pd.factorize(groups)
     spent = split(parts.summed(codes, len(pairs)))
@@ -161,8 +157,6 @@ def flame_columns(run: Run, rows: Array) -> tuple[dict[str, PackedColumn], dict[
 
     Parameters
     ----------
-    run
-        The trace.
     rows
         For each row of the page, its row in the tasks of `run.with_unfinished`.
 
@@ -266,11 +260,6 @@ def client_columns(run: Run) -> tuple[dict[str, PackedColumn], dict[str, Any]]:
     """Pack the client's calls to Dask, and its stays. Both are sorted by time.
 
     A stay is a time range in which all samples show the client's main thread with the same stack.
-
-    Parameters
-    ----------
-    run
-        The trace.
 
     Returns
     -------

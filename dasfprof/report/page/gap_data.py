@@ -98,10 +98,7 @@ class Around:
 def _fitted(
     before: Array, after: Array, spans: tuple[Array, Array], tracks: ThreadTracks
 ) -> tuple[Array, Array]:
-    """Shorten the seconds before and after functions, so that no task run overlaps an adjacent one.
-
-    This is only done on tracks of threads, not on tracks of coroutines.
-    """
+    """Shorten the seconds before and after functions, so that adjacent task runs do not overlap."""
     starts, ends = spans[0], spans[0] + spans[1]
     room = np.full(len(starts), np.inf)
     room[1:] = starts[1:] - ends[:-1]
@@ -114,6 +111,7 @@ def _fitted(
     taken = np.append(0.0, shorter[:-1])[: len(room)]
     taken[firsts] = 0.0
     lengths = np.diff(tracks.offsets)
+    # The times on tracks of coroutines are not changed, because coroutines of a worker may overlap.
     on_thread = np.repeat([fact["thread"] is not None for fact in tracks.facts], lengths)
     fitted = np.where(on_thread, np.minimum(before, room - taken), before)
     return fitted, np.where(on_thread, shorter, after)
@@ -126,8 +124,6 @@ def gap_columns(
 
     Parameters
     ----------
-    run
-        The run.
     tracks
         The tracks of the page.
     around, spans
@@ -205,11 +201,10 @@ class _FreeTime:
     ) -> tuple[Array, float]:
         """Return, for each cell of time, each category's fraction of a worker's free time.
 
-        Each cell is between two adjacent `edges`. `seconds` has the idle seconds by cell and
-        category, and `threads` is the worker's number of threads. The fractions are multiples of
-        ``1 / _UNITS``. A further, last category is the time in which a thread of the worker was
-        neither idle nor occupied by a task on its track. The second result is the total seconds of
-        this last category.
+        Cells are between adjacent `edges`, `seconds` has the idle seconds by cell and category, and
+        `threads` is the worker's number of threads. The fractions are in units of ``1 / _UNITS``. A
+        further, last category is the time in which a thread was neither idle nor occupied by a task
+        on its track. The second result is the total seconds of this category.
         """
         rows, spans = slice(self._bounds[worker], self._bounds[worker + 1]), np.diff(edges)
         held = np.diff(busy_until(edges, self._begins[rows], self._lengths[rows]))

@@ -22,15 +22,8 @@ from dasfprof.report.page.document import PackedColumn, offsets, pack_integers, 
 def exact_links(run: Run, rows: Array, ranks: Array) -> dict[str, PackedColumn]:
     """Pack the inputs of those task runs for which the page's default would be wrong.
 
-    By default, the page assumes that all task runs of a key have the inputs of its last task run.
-    If the key of an input has a single task run, the page assumes that this task run made the
-    input. Otherwise it assumes that the producer is unknown. This takes little space, but is wrong
-    for some task runs whose keys were computed several times.
-
     Parameters
     ----------
-    run
-        The trace.
     rows
         For each row of the page, its row in `Trace.tasks`.
     ranks
@@ -43,6 +36,8 @@ def exact_links(run: Run, rows: Array, ranks: Array) -> dict[str, PackedColumn]:
         inputs. ``keys`` has the key of each input, and ``producers`` has 1 + the page's row of the
         task run that made the input, or 0 if the page lacks that task run.
     """
+    # The page's default takes little space, but is wrong for some task runs whose keys were
+    # computed several times.
     links = find_links(run)
     place = np.full(len(run.tasks) + len(run.scheduler_only) + 1, -1)
     place[rows] = np.arange(len(rows))
@@ -51,9 +46,12 @@ def exact_links(run: Run, rows: Array, ranks: Array) -> dict[str, PackedColumn]:
     runs = np.bincount(key_ids[rows], minlength=len(run.keys))
     only = np.full(len(run.keys), -1)
     only[key_ids[rows]] = np.arange(len(rows))
+    # By default, if the key of an input has a single task run, the page assumes that this task run
+    # made the input. Otherwise it assumes that the producer is unknown.
     wrong = np.where(runs[links.key_id] == 1, only[links.key_id], -1) != producer
     is_listed = np.zeros(len(rows), dtype=bool)
     is_listed[target[wrong & (target >= 0)]] = True
+    # By default, the page assumes that all task runs of a key have the inputs of its last task run.
     is_listed |= _unlike_their_key(run)[rows]
     listed = np.flatnonzero((target >= 0) & is_listed[target])
     listed = listed[np.argsort(target[listed], kind="stable")]
@@ -67,10 +65,7 @@ def exact_links(run: Run, rows: Array, ranks: Array) -> dict[str, PackedColumn]:
 
 
 def _unlike_their_key(run: Run) -> Array:
-    """Return a mask of task runs whose inputs differ from those that their keys have.
-
-    The inputs of a key are those in `Trace.dependencies`.
-    """
+    """Return a mask of task runs whose inputs differ from their keys' in `Trace.dependencies`."""
     lengths, items = run.task_dependencies
     lengths, key_ids = np.maximum(lengths, 0), run.tasks["key_id"].to_numpy()
     begins, ids = run.dependencies
@@ -101,8 +96,6 @@ def path_columns(run: Run, rows: Array) -> tuple[dict[str, PackedColumn], dict[s
 
     Parameters
     ----------
-    run
-        The trace.
     rows
         For each row of the page, its row in `Trace.tasks`. Numbers that are too large for this
         table stand for unfinished task runs.
@@ -189,8 +182,6 @@ def transfer_columns(
 
     Parameters
     ----------
-    run
-        The trace.
     workers
         Names of the workers with tracks in the page.
 

@@ -150,10 +150,10 @@ def _hashed(keys: KeyTable) -> Array:
 def _spent(values: Array, crowded: bool) -> PackedColumn:
     """Pack a column with seconds of each task run, such as CPU seconds or the seconds in a status.
 
-    If `crowded`, the seconds are rounded more coarsely, because the page of a large run has to stay
-    small.
+    If `crowded`, the seconds are rounded more coarsely.
     """
     known = values[np.isfinite(values)]
+    # The page of a large run has to stay small.
     step = float(known.mean()) / _PARTS if crowded and len(known) else 0.0
     return seconds(values, step=step)
 
@@ -165,8 +165,6 @@ def _rank_keys(keys: KeyTable, key_ids: Array) -> tuple[Array, Array]:
 
     Parameters
     ----------
-    keys
-        The keys.
     key_ids
         Key ids of the rows of the page.
 

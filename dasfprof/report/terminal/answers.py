@@ -124,8 +124,6 @@ def print_answers(
 
     Parameters
     ----------
-    analyser
-        The run.
     rows
         Maximum number of rows of each table.
     requests

@@ -154,8 +154,6 @@ def print_entry(
         Text in the margin of the first line. The margin of the other lines is as wide.
     style
         Style of the margin's text, as rich names styles.
-    parts
-        The parts.
     err
         Whether to print on standard error.
     """

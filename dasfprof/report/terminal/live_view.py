@@ -87,8 +87,6 @@ def live_view(
 
     Parameters
     ----------
-    state
-        The state.
     width, height
         The size of the terminal. If there is no height, all rows are shown.
     findings
@@ -137,8 +135,7 @@ def _verdict(
 ) -> tuple[list[RenderableType], Sequence[dict[str, Any]] | None]:
     """Return paragraphs about why a run hangs, and the findings to show below them.
 
-    If the first finding explains why the run hangs, the paragraphs show this finding, and only the
-    other findings are returned. Otherwise there are no paragraphs, and all findings are returned.
+    There are no paragraphs unless the first finding explains why the run hangs.
     """
     first = findings[0] if findings else {}
     if not state.stands_still or first.get("Rule") != _WHY or first.get("Severity") == "info":
@@ -188,10 +185,7 @@ def _functions(state: RunState, most: int, width: int) -> RenderableType:
 
 
 def _shown(rows: Sequence[FunctionProgress], most: int) -> list[FunctionProgress]:
-    """Return the rows of the most active functions, in their original order.
-
-    The result has at most `most` rows.
-    """
+    """Return the rows of the most active functions, at most `most`, in their original order."""
     order = sorted(rows, key=lambda row: -(row.rate + row.on_workers))
     shown = {row.function for row in order[:most]}
     return [row for row in rows if row.function in shown]

@@ -42,11 +42,9 @@ def format_table(
 ) -> str:
     """Return the first rows of a table as text of at most this width, without the index.
 
-    Columns that contain only NA are left out. If the table is still too wide, columns that have the
-    same value in every row move into a line below the table. If that is not enough, more columns
-    are left out: first `expendable` columns in that order, then columns of numbers, then other
-    columns. The first column and columns that count failures always remain. Long texts lose their
-    middle. Lines below the table name the columns that are not shown.
+    Columns that contain only NA are left out. If the table is still too wide, more columns are left
+    out, `expendable` ones first. Lines below the table name all of them. The first column and
+    columns that count failures always remain.
     """
     count = len(frame) if rows is None else rows
     columns = [
@@ -61,6 +59,7 @@ def format_table(
             notes.append(f"NA in every row: {', '.join(column.label for column in unknown)}.")
     unseen = [column.label for column in columns if column.is_required and {*column.cells} == {"0"}]
     notes += [f"{label} is above 0 in rows that are not shown." for label in unseen]
+    # Columns that have the same value in every row move into a line below the table.
     columns, same = _move_out(columns, width)
     notes += [f"{column.label} is {column.cells[0]} in every row." for column in same]
     columns, left_out = _leave_out(columns, width, expendable)
@@ -148,9 +147,9 @@ def _leave_out(
 ) -> tuple[list[_Column], list[_Column]]:
     """Leave out columns until the remaining columns fit with shortened text.
 
-    Return the remaining columns, and those that were left out. The first column and columns with
-    failures always remain.
+    Return the remaining columns, and those that were left out.
     """
+    # Leave out `expendable` columns in that order, then columns of numbers, then other columns.
     order = [column for label in expendable for column in columns[1:] if column.label == label]
     order += [column for column in reversed(columns[1:]) if not column.is_text]
     order += reversed(columns[1:])
