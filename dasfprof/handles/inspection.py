@@ -76,10 +76,11 @@ async def look_at(
 ) -> ClusterState:
     """Return the state of the live cluster whose scheduler has this address.
 
-    See `views_of`. If the cluster is being recorded and this host has a client's trace file, the
-    sources of functions are read from this file.
+    See `views_of` for the other arguments.
     """
     views = await views_of(address, connection_args, limit)
     looks = [look for look in views["scheduler"] if look is not None]
     runs = {tuple(run) for look in looks for run in look["runs"]}
+    # If the cluster is being recorded and this host has a client's trace file, the sources of
+    # functions are read from this file.
     return state_from_views(views, await asyncio.to_thread(functions_of_runs, runs))

@@ -132,16 +132,7 @@ _LONGEST = 600.0
 
 
 class FindingsSoFar:
-    """Diagnoses a run repeatedly, in one process of low priority at a time.
-
-    The longer a diagnosis takes, the longer is the time until the next one. When a run begins to
-    hang, or continues after it has hung, the next diagnosis starts immediately.
-
-    Parameters
-    ----------
-    run
-        The run.
-    """
+    """Diagnoses a run repeatedly, in one process of low priority at a time."""
 
     def __init__(self, run: LiveRun) -> None:
         self._run = run
@@ -166,8 +157,11 @@ class FindingsSoFar:
         process = self._process
         if not process.is_running() and state.goes_on is not False:
             expected = _FIXED_SECONDS + _SECONDS_PER_BYTE * self._run.size()
+            # The longer a diagnosis takes, the longer is the time until the next one.
             pause = _TIMES * max(process.cpu_seconds, expected)
             is_due = time.monotonic() - process.since >= pause
+            # When a run begins to hang, or continues after it has hung, the next diagnosis starts
+            # immediately.
             if is_due or state.stands_still != self._stood_still:
                 self._stood_still = state.stands_still
                 process.begin("findings", self._run.source)

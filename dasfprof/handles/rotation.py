@@ -47,10 +47,6 @@ class Rotation:
 
     Parameters
     ----------
-    scheduler
-        The scheduler.
-    limits
-        The limits.
     settings
         The run that is being recorded.
     begin
@@ -131,8 +127,6 @@ def remove_old_runs(settings: RunSettings, limits: Limits, now: float) -> None:
     ----------
     settings
         The run that is being recorded, which needs space in the directory.
-    limits
-        The limits.
     now
         Unix seconds.
     """

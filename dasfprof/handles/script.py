@@ -38,10 +38,8 @@ logger = logging.getLogger(__name__)
 def apply_config(config: Path | None, args: list[str]) -> tuple[str, ...]:
     """Apply a file of Dask's config to the script, and return the script's arguments.
 
-    Dask reads the file when it is imported. A resource profile, which ``dasfprof tune`` writes,
-    also contains settings that Dask does not read from the file. These are options of local
-    clusters, environment variables, and arguments. This function applies them. In the result,
-    arguments in the profile replace the script's arguments with the same names.
+    Arguments in a resource profile of ``dasfprof tune`` replace the script's arguments with the
+    same names.
     """
     change_clusters({})
     if config is None:
@@ -52,12 +50,15 @@ def apply_config(config: Path | None, args: list[str]) -> tuple[str, ...]:
         content = yaml.safe_load(config.read_text(encoding="utf-8"))
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise InvalidArgumentError(f"--config {config}: not valid YAML: {error}") from error
+    # Dask reads the file when it is imported.
     os.environ["DASK_CONFIG"] = str(config.absolute())
     if "dask" in sys.modules:
         import dask
 
         dask.config.refresh(paths=[*dask.config.paths, str(config.absolute())])
 
+    # A resource profile also contains settings that Dask does not read from the file: options of
+    # local clusters, environment variables, and arguments.
     def texts_at(*path: str) -> dict[str, str]:
         data = content
         for key in path:
@@ -273,11 +274,7 @@ class RecordedRun:
     cluster: weakref.ref[Any] | None = None
 
     def finish(self) -> None:
-        """End the recording and copy files of other hosts to this host.
-
-        This does nothing if the cluster has closed. The script may have closed its client, so
-        another client connects to the cluster.
-        """
+        """End the recording and copy all files to this host, unless the cluster has closed."""
         from distributed import Client
 
         from dasfprof.database.storage import is_url
@@ -292,6 +289,7 @@ class RecordedRun:
         if status_of(cluster) in ("closed", "failed"):
             return
         try:
+            # The script may have closed its client.
             client = Client(
                 self.address,
                 security=self.security,

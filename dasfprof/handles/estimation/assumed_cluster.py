@@ -61,9 +61,8 @@ def assumed_cluster(
 def _of_client() -> tuple[list[int], float | None, int | None]:
     """Return threads, memory limit and free disk space of the current client's workers.
 
-    The threads are a list with the number of threads of each worker. The memory limit is the lowest
-    limit of any worker, and the disk space is the least of any worker. Both are in bytes, or None
-    if unknown. Disk space is known only for workers on this host.
+    The threads are a list with the number of threads of each worker. The memory limit and the disk
+    space are the lowest of any worker, in bytes, or None if unknown.
     """
     try:
         distributed = sys.modules["distributed"]
@@ -74,6 +73,7 @@ def _of_client() -> tuple[list[int], float | None, int | None]:
     except Exception:  # There is no client, or its scheduler does not answer.
         return [], None, None
     limits = [worker["memory_limit"] for worker in workers if worker["memory_limit"]]
+    # Disk space is known only for workers on this host.
     places = [worker["local_directory"] for worker in workers if worker["host"] in here]
     free = [disk_usage(place).free for place in places if isdir(place)]
     return threads, min(limits, default=None), min(free, default=None)

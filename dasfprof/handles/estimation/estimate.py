@@ -217,13 +217,7 @@ class Estimate:
 
 
 def check_memory(estimated: Estimate) -> None:
-    """Raise an error if a graph certainly needs more memory than its workers have.
-
-    Raises
-    ------
-    DoesNotFit
-        If a worker certainly needs more.
-    """
+    """Raise `DoesNotFit` if a graph certainly needs more memory than its workers have."""
     if estimated._excess is not None:
         what, layer, line = estimated._excess
         at = "" if line is None else f" (built at {line})"
@@ -291,8 +285,6 @@ def estimate_graph(
     sources
         Graphs and expressions from which the layers and the sizes of their chunks are read, such as
         the optimized expression of a dataframe.
-    cluster
-        The workers.
     experience
         Durations from earlier runs.
     """

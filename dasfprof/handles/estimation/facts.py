@@ -69,7 +69,7 @@ def layer_facts(
 ) -> tuple[list[LayerFacts], np.ndarray, np.ndarray]:
     """Return facts about the layers of a graph that Dask would send, and bounds of result sizes.
 
-    The two arrays have the lower and the upper bound of the bytes of each task's result.
+    The arrays have the lower and the upper bound of each task's result in bytes.
     """
     bases = [_base(layer, built) for layer in sent.layers]
     low, high = _bounds(sent, bases)
@@ -121,11 +121,9 @@ def _inside(base: BuiltLayer, built: dict[str, BuiltLayer], sent: set[str]) -> l
 
 
 def _base(layer: SentLayer, built: dict[str, BuiltLayer]) -> BuiltLayer | None:
-    """Return the built layer from which Dask made a layer that it sends, or None if unknown.
-
-    The name of the sent layer may have additional prefixes.
-    """
+    """Return the built layer from which Dask made a layer that it sends, or None if unknown."""
     name = (layer.name or "").replace(_SPLIT, _MERGE, 1)
+    # The name of the sent layer may have additional prefixes.
     while name and name not in built:
         name = name.partition("-")[2]
     return built[name] if name else _of_one_chunk(layer.key, built)
@@ -134,8 +132,8 @@ def _base(layer: SentLayer, built: dict[str, BuiltLayer]) -> BuiltLayer | None:
 def _of_one_chunk(key: Any, built: dict[str, BuiltLayer]) -> BuiltLayer | None:
     """Return the layer that Dask fused with the task that combines all results for `compute`.
 
-    `key` is the key of this task. Only layers with a single chunk are considered. Return None if
-    the layer is unknown, or if the task is of another kind.
+    `key` is the key of this task. Return None if the layer is unknown or has several chunks, or if
+    the task is of another kind.
     """
     if not isinstance(key, str) or _FINAL not in key:
         return None
@@ -176,9 +174,7 @@ def _bounds(sent: SentGraph, bases: list[BuiltLayer | None]) -> tuple[np.ndarray
 def _sum_up(sent: SentGraph, low: np.ndarray, high: np.ndarray, shrinks: np.ndarray) -> None:
     """Replace unknown bounds of results by bounds that follow from their inputs, in place.
 
-    If a result consists of its inputs (`SentGraph.joins`), both bounds are sums of the inputs'
-    bounds. If it is not larger than its inputs (`shrinks`), only its upper bound is such a sum.
-    Otherwise the bounds become 0 and infinity.
+    `shrinks` is a mask of the tasks whose results are not larger than their inputs.
     """
     least, most, joins, bound = low.tolist(), high.tolist(), sent.joins.tolist(), shrinks.tolist()
     offsets, inputs = sent.input_offsets.tolist(), sent.inputs.tolist()
@@ -193,6 +189,9 @@ def _sum_up(sent: SentGraph, low: np.ndarray, high: np.ndarray, shrinks: np.ndar
                 continue
             waiting.pop()
             if isnan(most[task]):
+                # If a result consists of its inputs (`SentGraph.joins`), both bounds are sums of
+                # the inputs' bounds. If it is not larger than its inputs, only its upper bound is
+                # such a sum. Otherwise the bounds become 0 and infinity.
                 is_sum = bool(taken) and joins[task]
                 is_bound = bool(taken) and (is_sum or bound[task])
                 least[task] = sum(least[other] for other in taken) if is_sum else 0.0

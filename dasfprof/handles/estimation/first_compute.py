@@ -19,12 +19,7 @@ class _Stop(SystemExit):
 class FirstCompute:
     """Ends a script at its first computation, and estimates the cost of this computation.
 
-    The script itself imports Dask, because it may set options that Dask reads on import.
-
-    Parameters
-    ----------
-    workers, memory_limit
-        See `estimate`.
+    See `estimate` for the arguments.
     """
 
     def __init__(self, workers: int | None, memory_limit: str | None) -> None:
@@ -36,10 +31,8 @@ class FirstCompute:
         self.error: Exception | None = None
 
     def listen(self) -> None:
-        """Arrange that the hooks for the first computation are placed when the script imports Dask.
-
-        This method does not wait for the import.
-        """
+        """Arrange that the script's import of Dask places the hooks for the first computation."""
+        # The script itself imports Dask, because it may set options that Dask reads on import.
         when_imported("distributed", self._place)
         when_imported("dask", lambda: import_module("distributed"))
 

@@ -173,10 +173,7 @@ def _objects(layer: BuiltLayer) -> Iterator[Warned]:
 
 
 def _stored_chunks(layer: BuiltLayer, built: dict[str, BuiltLayer]) -> Iterator[Warned]:
-    """Yield a warning if a layer's chunks do not align with the chunks of a stored array.
-
-    Stored chunks are then read several times.
-    """
+    """Yield a warning if a layer's chunks do not align with the chunks of a stored array."""
     if layer.lengths is None or not all(sum(axis) > 0 for axis in layer.lengths):
         return
     arrays = [layer, *(built[name] for name in layer.inputs if name in built)]
@@ -189,6 +186,7 @@ def _stored_chunks(layer: BuiltLayer, built: dict[str, BuiltLayer]) -> Iterator[
         axes = list(zip(layer.lengths, stored, strict=True))
         read = prod(sum(_touched(lengths, size)) for lengths, size in axes)
         there = prod(-(-sum(lengths) // size) for lengths, size in axes)
+        # If chunks do not align, stored chunks are read several times.
         if read > _READ_AGAIN * there:
             chunks = tuple(int(max(axis)) for axis in layer.lengths)
             yield Warned(
@@ -225,10 +223,7 @@ def _chunks_of(value: Any, shape: tuple[float, ...]) -> tuple[int, ...] | None:
 
 
 def _parquet(built: dict[str, BuiltLayer]) -> Iterator[Warned]:
-    """Yield warnings about data that read_parquet reads although it is not needed.
-
-    With a filter or a selection of columns, it could skip parts of the files.
-    """
+    """Yield warnings about data that read_parquet could skip with a filter or selected columns."""
     for name, filters, skipped, groups in skippable_reads(x.source for x in built.values()):
         yield Warned(
             "medium",

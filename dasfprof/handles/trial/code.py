@@ -77,12 +77,10 @@ def with_patch(program: Program, patch: Path, work: Path) -> tuple[Program, Prog
 
 
 def _from_here(argument: str, root: Path) -> str:
-    """Return a program's argument. If it names a file outside of `root`, return its absolute path.
-
-    Files outside of `root` are not copied.
-    """
+    """Return a program's argument, as an absolute path if it names a file outside of `root`."""
     path = Path(argument)
     if path.exists() and not path.resolve().is_relative_to(root):
+        # Files outside of `root` are not copied.
         return str(path.absolute())
     return argument
 

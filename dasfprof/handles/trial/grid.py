@@ -41,10 +41,8 @@ class Host:
 
     @classmethod
     def here(cls) -> Host:
-        """Return the cores and memory that this process may use.
-
-        Control groups and CPU affinity limit them, as in Dask.
-        """
+        """Return the cores and memory that this process may use."""
+        # Control groups and CPU affinity limit them, as in Dask.
         group = memory_group()
         there = psutil.virtual_memory().total
         return cls(cpu_count(), float(min(there, group[1]) if group else there))
@@ -54,8 +52,7 @@ def cluster_sizes(host: Host, parameters: Mapping[str, Sequence[Value]]) -> list
     """Return the number of workers and the threads per worker of each cluster to consider.
 
     `parameters` may have the numbers of workers, the numbers of threads, or both. Missing numbers
-    are replaced by powers of two, and for workers also by the number of cores. In that case,
-    clusters with too few or too many threads for the host's cores are left out (see `_THREADS`).
+    are replaced by powers of two, and for workers also by the number of cores.
     """
     least, most = (host.cores * times for times in _THREADS)
     given = [[int(x) for x in parameters.get(n, ())] for n in ("n_workers", "threads_per_worker")]
@@ -64,6 +61,7 @@ def cluster_sizes(host: Host, parameters: Mapping[str, Sequence[Value]]) -> list
     return [
         (count, each)
         for count, each in product(workers, threads)
+        # If numbers are missing, leave out clusters with too few or too many threads for the cores.
         if all(given) or least <= count * each <= most
     ]
 
@@ -147,7 +145,7 @@ class Predictions:
         """Return the settings of a cluster, with the predicted time and memory.
 
         The cluster has `workers` workers, each with `threads` threads and the memory limit `limit`.
-        If it would need too much memory, the result has the reason to leave it out.
+        If that is too little memory, the result has the reason to leave it out.
         """
         need, most = self._need(workers, threads), float(parse_bytes(limit))
         if need > self._thresholds.kills * most:

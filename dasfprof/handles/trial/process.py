@@ -98,10 +98,6 @@ def run_program(
 
     Parameters
     ----------
-    program
-        The program.
-    settings
-        The settings to change.
     work
         A new directory for the files through which this process and the program's process
         communicate.
@@ -200,17 +196,15 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 def _end_group(group: int) -> list[str]:
-    """End the processes that a program left running, and return their commands.
-
-    They could disturb the next run, for example by occupying a port. Processes that end because the
-    program ended, such as workers, first get some time to do so.
-    """
+    """End the processes that a program left running, and return their commands."""
     left = []
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error, ProcessLookupError):
             if os.getpgid(process.pid) == group and process.status() != psutil.STATUS_ZOMBIE:
                 left.append(process)
+    # Processes that end because the program ended, such as workers, first get some time to do so.
     _, left = psutil.wait_procs(left, _GRACE[-1])
+    # The other processes could disturb the next run, for example by occupying a port.
     commands = []
     for process in left:
         with contextlib.suppress(psutil.Error):

@@ -198,10 +198,9 @@ def written_since(
 
 
 def _content(path: Path) -> list[Any]:
-    """Return the lines of a text file, or a list with one item for any other file.
+    """Return the lines of a text file, or a list with the array, table or digest of another file.
 
-    This item is the array or the table that the file contains. If the file is large or has another
-    format, the item is a digest.
+    If a file is large or has another format, only its digest is returned.
     """
     with contextlib.suppress(Exception):
         if path.stat().st_size <= _LARGEST:

@@ -58,8 +58,6 @@ class ProgramRuns:
 
     Parameters
     ----------
-    program
-        The program.
     work
         Directory for temporary files.
     traces
@@ -323,9 +321,8 @@ def gain_of(
     """Return the time that the runs of the second side saved, compared with the first side.
 
     If the sides have different numbers of runs, the last runs of the longer side are ignored. If
-    `of_program` is true, the times from the start to the end of the program are compared.
-    Otherwise, the times from the first submission to the last finish are compared. `tests` is the
-    number of changes that are compared with the same baseline runs.
+    `of_program` is true, the times from the start to the end of the program are compared. `tests`
+    is the number of changes that are compared with the same baseline runs.
     """
     pairs = min(map(len, sides))
     before, after = (

@@ -66,11 +66,7 @@ class Settings:
 
     @property
     def variables(self) -> dict[str, str]:
-        """Environment variables for a process with the change.
-
-        They include a variable such as ``DASK_ARRAY__CHUNK_SIZE`` for each setting of Dask's config
-        that the change sets.
-        """
+        """Environment variables for the change, including its settings of Dask's config."""
         config = {
             "DASK_" + name.upper().replace(".", "__").replace("-", "_"): str(value)
             for name, value in self.config.items()
@@ -108,13 +104,7 @@ def read_values(text: str) -> tuple[str, list[Value]]:
 
 
 def checked_parameter(name: str) -> None:
-    """Raise an error unless a name is an argument or an environment variable.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If the name is neither.
-    """
+    """Raise `InvalidArgumentError` unless a name is an argument or an environment variable."""
     if not (_VARIABLE.fullmatch(name) or _ARGUMENT.fullmatch(name)):
         raise InvalidArgumentError(
             f"{name!r} is not a parameter of a program. Pass an argument, such as --chunk, or an "

@@ -55,8 +55,9 @@ class Suggested:
 
         The change must have numbers instead of ``more`` and ``fewer``. If a finding suggested the
         change, the variant also sets the recorded numbers of workers and threads, unless the change
-        sets them. The finding applies only to these numbers.
+        sets them.
         """
+        # A finding applies only to the recorded numbers of workers and threads.
         recorded = {"n_workers": shape.workers, "threads_per_worker": shape.threads}
         settings = {name: value for name, value in change.items() if name not in OF_CODE}
         return Variant(
@@ -122,10 +123,7 @@ class Trials:
         return tried
 
     def _try(self, suggested: Suggested) -> Trial:
-        """Run the program in pairs, without and with a change, until the effect is certain.
-
-        The effect is whether the change saves time, and how much.
-        """
+        """Run the program in pairs, without and with a change, until the saved time is certain."""
         runs, about = self.runs, suggested.about
         try:
             change = in_numbers(suggested.change, runs.shape)
@@ -180,10 +178,9 @@ _AsSetting: TypeAlias = Callable[[Mapping[str, Any]], Mapping[str, Value] | None
 def suggestions(done: Done, as_setting: _AsSetting | None = None) -> tuple[list[Suggested], str]:
     """Return the settings that the findings of a run suggest, and an explanation if there are none.
 
-    The explanation is an empty text if there are settings. Settings are ordered by potential
-    savings. Findings without potential savings are ignored. If `as_setting` is given, it is called
-    with the data of each suggested change. The settings that it returns, if any, replace those of
-    the change.
+    Settings are ordered by potential savings. If there are settings, the explanation is empty. If
+    `as_setting` is given, it is called with the data of each suggested change, and the settings
+    that it returns, if any, replace those of the change.
     """
     findings = [finding for run in done.runs for finding in run.findings]
     weighted: list[tuple[float, Suggested]] = []

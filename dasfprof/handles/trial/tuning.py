@@ -60,8 +60,6 @@ class Tuner:
 
     Parameters
     ----------
-    runs
-        The runs of the program.
     parameters
         Values to test, by name (see `settings.checked`). By default, numbers of workers and threads
         that fit on this host are tested.
@@ -137,8 +135,7 @@ class Tuner:
     def _recorded(self, change: Mapping[str, Value]) -> tuple[Done, str]:
         """Run the program once with changed parameters.
 
-        Return how this run ended, and the reason why these parameters are left out. The reason is
-        an empty text if they are not.
+        Return how this run ended, and why these parameters are left out (empty if they are not).
         """
         side = self._side(change)
         done = self._runs.run(side, patience=_PATIENCE, with_traces=True)
