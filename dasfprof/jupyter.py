@@ -116,7 +116,8 @@ def show(run: ProfiledRun | Any) -> RunView:
 
 
 def _link(path: Path) -> str:
-    """Return an HTML link to a file. The link is relative, because Jupyter ignores other links."""
+    """Return a relative HTML link to a file."""
+    # Jupyter ignores other links.
     link = os.path.relpath(path)
     return f'<a href="{escape(quote(link))}" target="_blank"><code>{escape(link)}</code></a>'
 
@@ -133,13 +134,7 @@ _INSTEAD = (
 
 
 class CellMagic:
-    """The magic ``%%dasfprof`` of one shell.
-
-    Parameters
-    ----------
-    shell
-        The shell whose cells the magic runs.
-    """
+    """The magic ``%%dasfprof`` of one shell."""
 
     def __init__(self, shell: InteractiveShell) -> None:
         self._shell = shell

@@ -88,12 +88,10 @@ dask_setup: Any = (
 
 
 async def dask_teardown(service: Any) -> None:
-    """End the run of a client when the client closes.
-
-    On a scheduler or worker, do nothing, because the plugins are closed together with the server.
-    """
+    """End the run of a client when the client closes."""
     from distributed import Client
 
+    # On a scheduler or worker, do nothing, because the plugins are closed together with the server.
     run = _client_runs.pop(service, None) if isinstance(service, Client) else None
     if run is not None:
         try:
@@ -181,8 +179,7 @@ async def _record_worker(worker: Worker) -> None:
 async def _ask_scheduler(worker: Worker) -> tuple[str, float, bool]:
     """Ask a worker's scheduler for its id, its start time, and whether the cluster is recorded.
 
-    The start time is in Unix seconds. The function waits for the scheduler as Dask does, because a
-    worker may start before its scheduler.
+    The start time is in Unix seconds.
     """
     import asyncio
 
@@ -190,6 +187,7 @@ async def _ask_scheduler(worker: Worker) -> tuple[str, float, bool]:
 
     from dasfprof.recording.cluster.calls import running_plugins
 
+    # Wait for the scheduler as Dask does, because a worker may start before its scheduler.
     while True:
         try:
             # A scheduler answers only after the scheduler and its preloads have started.

@@ -53,16 +53,14 @@ def escape(text: object) -> str:
 
 
 def elide(text: object, width: int) -> str:
-    """Clean a text, and omit its middle if it is wider than `width` columns.
-
-    The end of the text remains, because the last numbers of a key identify its chunk.
-    """
+    """Clean a text, and omit its middle if it is wider than `width` columns."""
     text = str(text)
     if len(text) > 4 * width:  # A character takes at most two columns.
         text = f"{text[: 2 * width]}{_ELLIPSIS}{text[-2 * width :]}"
     text = clean(text)
     if display_width(text) <= width:
         return text
+    # The end of the text remains, because the last numbers of a key identify its chunk.
     tail = _cut(text[::-1], (width - 1) // 3)[::-1]
     head = _cut(text, width - 1 - display_width(tail))
     return f"{head}{_ELLIPSIS}{tail}"

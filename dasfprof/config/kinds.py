@@ -107,9 +107,9 @@ class Choice(Option):
     def check(self, value: Any) -> Any:
         """Return the text in lower case, or raise an error if it is not allowed.
 
-        For ``"off"``, return the attribute `off`. False and None also mean ``"off"``: YAML reads a
-        bare ``off`` as False, and earlier versions of dasfprof used None.
+        For ``"off"``, False and None, return the attribute `off`.
         """
+        # YAML reads a bare ``off`` as False, and earlier versions of dasfprof used None.
         chosen = "off" if value is False or value is None else value
         chosen = chosen.lower() if isinstance(chosen, str) else chosen
         if chosen not in self.choices:

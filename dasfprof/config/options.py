@@ -116,10 +116,8 @@ YAML = Path(__file__).parents[1] / "dasfprof.yaml"
 
 
 def _read_yaml() -> dict[str, tuple[Any, str]]:
-    """Read the default and the meaning of each setting from `YAML`.
-
-    This function does not use a YAML library, because importing one takes long.
-    """
+    """Read the default and the meaning of each setting from `YAML`."""
+    # Importing a YAML library would take long.
     settings: dict[str, tuple[Any, str]] = {}
     meaning: list[str] = []
     for line in YAML.read_text(encoding="utf-8").splitlines():

@@ -97,9 +97,6 @@ def recording_end(files: Iterable[FileEnd], left: Collection[str] | None = None)
 
 
 def client_is_gone(files: Iterable[FileEnd]) -> bool:
-    """Return whether the processes of all clients ended without closing their files.
-
-    Return False if no client has a file.
-    """
+    """Return whether clients have files, and all of their processes ended without closing them."""
     writers = {file.writer for file in files if file.plugin == CLIENT}
     return writers == {Writer.ENDED}

@@ -143,10 +143,7 @@ class FollowedFile:
     def read(self, wanted: Wanted) -> Iterator[Batch]:
         """Yield batches of the events that were appended to the file since the last call.
 
-        Parameters
-        ----------
-        wanted
-            The kinds of events to read, each with the names of the args to decode.
+        `wanted` has the kinds of events to read, each with the names of the args to decode.
         """
         try:
             facts = os.stat(self.path)

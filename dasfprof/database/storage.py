@@ -123,10 +123,7 @@ class Storage:
         return sorted(path.rstrip("/").rpartition("/")[2] for path in paths)
 
     def sizes(self, directory: str) -> dict[str, int]:
-        """Return the size of each file in a directory and its subdirectories.
-
-        The keys are paths relative to `directory`.
-        """
+        """Return the sizes of all files below a directory, by their paths relative to it."""
         try:
             files = self._files.find(f"{self._root}/{directory}", detail=True)
         except FileNotFoundError:

@@ -289,8 +289,6 @@ def per_worker_task_balance(run: Run) -> pd.DataFrame:
 
 
 def _seconds(time: Array) -> Array:
-    """Return times rounded down to full seconds.
-
-    Times are first rounded to microseconds, so 128.2 - 127.2 is a full 1.
-    """
+    """Return times rounded down to full seconds."""
+    # Times are first rounded to microseconds, so 128.2 - 127.2 is a full 1.
     return np.floor(np.round(time, 6))
