@@ -301,7 +301,7 @@ def split_names(batch: Batch) -> Iterator[Batch]:
 def infer_schema(events: Sequence[Event]) -> tuple[Schema, Columns]:
     """Return a schema for events, and the rows of the events.
 
-    All events must have args with the same names. The names of the events may differ.
+    All events must have args with the same names, but may themselves have different names.
     """
     first = events[0]
     names = list(map(_name, events))

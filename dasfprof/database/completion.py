@@ -25,14 +25,11 @@ _Placed = tuple[int, Event]
 
 
 class Completion:
-    """Completes the events of dasfprof's plugins in files that are read together.
-
-    The files are read when dependents are first needed. Events of user code remain unchanged.
-    """
+    """Completes the events of dasfprof's plugins in files that are read together."""
 
     def __init__(self, paths: Iterable[Path]) -> None:
         self._paths = list(paths)
-        # The keys of all dependencies are held in memory.
+        # Set when dependents are first needed. It holds the keys of all dependencies in memory.
         self._dependents: dict[Any, dict[Any, None]] | None = None
 
     def events(self, file: TraceFile) -> Iterator[Event]:

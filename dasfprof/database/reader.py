@@ -45,7 +45,7 @@ LASTING = frozenset(
 class TimeRange(NamedTuple):
     """A time range in Unix seconds, including both ends.
 
-    All events that overlap the time range are read. Their starts and durations are not changed.
+    All events that overlap it are read, with their full durations.
     """
 
     begin: float

@@ -146,10 +146,7 @@ def file_directory(stem: str, identity: str) -> str:
 
 
 def stem_of(directory: str) -> str | None:
-    """Return the name (without suffix) of the trace file to which a directory belongs.
-
-    Return None if the directory does not belong to a trace file.
-    """
+    """Return the name (without suffix) of the trace file to which a directory belongs, or None."""
     match = _FILE.fullmatch(directory)
     return match[1] if match else None
 

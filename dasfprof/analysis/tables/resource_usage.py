@@ -158,7 +158,8 @@ def _sampled(
 
 
 def _numbers(column: pd.Series) -> Array:
-    """Return sampled values as floats. Traces of other programs may contain values of any type."""
+    """Return sampled values as floats."""
+    # Traces of other programs may contain values of any type.
     if column.dtype.kind not in "iuf":
         column = pd.to_numeric(column.astype(object), errors="coerce")
     return column.to_numpy(dtype=float)

@@ -276,14 +276,12 @@ def _parts(rows: int) -> Iterator[slice]:
 
 
 def _further_columns(run: Run, schema: TableSchema) -> Iterator[ParquetColumn]:
-    """Yield the columns of a table that are not in its schema.
-
-    They contain args that users recorded, or come from other versions of dasfprof.
-    """
+    """Yield the columns of a table that are not in its schema."""
     if schema.name in ("transitions", "keys"):
         return
     known = {column.name for column in schema.columns} | {"worker_id", "key_id"}
     table = getattr(run, schema.name)
+    # They contain args that users recorded, or come from other versions of dasfprof.
     for name in table.columns:
         if name not in known:
             numeric = pd.api.types.is_numeric_dtype(table[name].dtype)
@@ -311,9 +309,10 @@ def _array(block: _Block, column: ParquetColumn) -> Any:
 
 
 def _key_texts(keys: Any, ids: Array) -> Any:
-    """Return the texts of keys. Each distinct id is converted once. An unknown id becomes null."""
+    """Return the texts of keys, with null for an unknown id."""
     import pyarrow as pa
 
+    # Each distinct id is converted once.
     codes, distinct = pd.factorize(np.where(ids >= 0, ids, -1).astype(np.int64))
     texts = keys.texts(distinct[distinct >= 0])
     known = iter(texts.tolist())

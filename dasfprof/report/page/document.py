@@ -199,10 +199,8 @@ def asset(name: str) -> str:
 
 @cache
 def joined(entry: str) -> str:
-    """Join a JavaScript module and all modules that it imports. Imported modules come first.
-
-    The modules share a scope, so two of them must not declare the same name at the top level.
-    """
+    """Join a JavaScript module and all modules that it imports. Imported modules come first."""
+    # The modules share a scope, so two of them must not declare the same name at the top level.
     parts: list[str] = []
     _add(entry, parts, set())
     return f'(() => {{\n"use strict";\n{"".join(parts)}}})();\n'

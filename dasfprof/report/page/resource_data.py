@@ -191,12 +191,10 @@ def resource_columns(run: Run) -> tuple[dict[str, PackedColumn], list[dict[str, 
 
 
 def _by_function(held: ResultsOverTime, columns: dict[str, PackedColumn]) -> dict[str, Any]:
-    """Add the bytes of held results by function to `columns`, and return the facts of this metric.
-
-    The series of all functions have the same times.
-    """
+    """Add the bytes of held results by function to `columns`, and return the metric's facts."""
     count, name = len(held.times), "held"
     highest = float(held.held.sum(axis=0).max())
+    # The series of all functions have the same times.
     packed = {
         "times": seconds(np.tile(held.times, len(held.functions)), delta=True),
         "values": scaled(held.held.ravel(), step=(highest or 1.0) / _STEPS),

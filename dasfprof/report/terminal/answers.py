@@ -120,7 +120,7 @@ def print_answers(
     """Print findings and tables, then notes about missing data. Return the printed tables in full.
 
     In a terminal, the output fits on one screen unless `unlimited`. Tables that do not fit are only
-    named. They are not returned.
+    named, and not returned.
 
     Parameters
     ----------
