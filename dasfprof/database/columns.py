@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import pairwise
+from itertools import pairwise, product
 from typing import Any
 
 import numpy as np
@@ -247,7 +247,9 @@ def _decode_keys(encoded: Any, rows: int) -> KeyColumn:
     if not isinstance(kinds, bytes):
         raise CorruptBlockError("kinds of key heads that are not bytes")
     heads: list[keys.Head] = list(zip(kinds, texts, strict=True))
-    for kind, kind_of_text in set(zip(kinds, map(type, texts), strict=True)):
+    types = set(map(type, texts))
+    of_kinds = zip(kinds, map(type, texts), strict=True)
+    for kind, kind_of_text in set(of_kinds if len(types) > 1 else product(set(kinds), types)):
         if kind > keys.PACKED and not keys.TUPLE <= kind <= keys.TUPLE + keys.TAIL_WORDS:
             raise CorruptBlockError(f"unknown kind of key head: {kind}")
         if kind_of_text is not (bytes if kind == keys.PACKED else str):

@@ -155,13 +155,17 @@ class GpuSamples:
             samples = self.of_worker(number)
             times = samples["time"].to_numpy(dtype=float)
             begun, ended = starts[rows], stops[rows]
+            # Usually, each sample has all readings, so the intervals are the same.
+            intervals: dict[bytes, SampledIntervals] = {}
             for reading, (integral, covered) in sums.items():
                 values = samples[reading].to_numpy(dtype=float)
                 known = ~np.isnan(values)
                 if known.any():
-                    intervals = SampledIntervals(times[known], begun, ended)
-                    integral[rows] = intervals.integrals(values[known])
-                    covered[rows] = intervals.covered
+                    mask = known.tobytes()
+                    if mask not in intervals:
+                        intervals[mask] = SampledIntervals(times[known], begun, ended)
+                    integral[rows] = intervals[mask].integrals(values[known])
+                    covered[rows] = intervals[mask].covered
         return sums
 
     def counts(self, tasks: pd.DataFrame) -> Array:
