@@ -13,8 +13,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import psutil
-
 from dasfprof.database import frames, values
 from dasfprof.database.block_codec import Batch, decode_block
 from dasfprof.database.compression import inflate
@@ -82,8 +80,12 @@ def _started(pid: int) -> float | None:
         return None if state in "ZX" else float(fields[18])
     except (OSError, ValueError, IndexError):
         pass
+    if Path(PROC, "self/stat").exists():
+        return None
+    import psutil  # takes 10 ms, and only systems without /proc need it
+
     try:
-        return None if Path(PROC, "self/stat").exists() else psutil.Process(pid).create_time()
+        return psutil.Process(pid).create_time()
     except (psutil.Error, OverflowError):
         return None
 

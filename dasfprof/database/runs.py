@@ -7,7 +7,6 @@ This module also contains the naming scheme of a run's files in a storage.
 
 from __future__ import annotations
 
-import difflib
 import os
 import re
 import warnings
@@ -96,6 +95,8 @@ def choose_run(runs: Sequence[AnyRun], prefix: str, place: str, source: str) -> 
 
 def missing_file(path: Path) -> SourceNotFoundError:
     """Return the error for a missing file. Its message lists files with similar names."""
+    import difflib  # takes 9 ms, and only this error needs it
+
     try:
         others = [item.stem for item in path.parent.iterdir() if item.suffix == ".msgpack"]
     except OSError:
