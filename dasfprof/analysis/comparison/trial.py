@@ -168,8 +168,9 @@ class Trial:
     def answering(self, findings: Sequence[ChangedFinding]) -> Trial:
         """Return the trial with the findings that the change affected, and the one that it fixed.
 
-        The fixed finding is the one that promised most. It is left out if the change lost time or
-        changed the results.
+        The fixed finding is the one whose potential savings decreased most. Findings that other
+        findings cause are only considered if there are no others. No finding counts as fixed if the
+        change lost time or changed the results.
         """
 
         def promise(finding: ChangedFinding) -> float:

@@ -271,7 +271,7 @@ def costs_of_carrying(run: RunFigures) -> tuple[float, float, float, float]:
 
 
 def _in_transit(run: RunFigures, graphs: int) -> float:
-    """Return the seconds without tasks in which clients waited for large graphs to arrive.
+    """Estimate for how many seconds the cluster had no tasks while large graphs were in transit.
 
     `graphs` is the number of graphs with large values.
     """

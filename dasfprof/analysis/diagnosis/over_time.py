@@ -173,9 +173,10 @@ def _calls_meanwhile(run: RunFigures, begins: Array, ends: Array) -> dict[str, A
 
 
 def _of_a_known_client(run: RunFigures, rows: Array, begin: Array) -> Array:
-    """Return a mask of gaps whose client had submitted a graph before the gap, or is unknown.
+    """Return a mask of gaps, without those that began before the first graph of their client.
 
-    `rows` are the task runs that ended the gaps, and `begin` is when the gaps began.
+    Gaps of an unknown client are in the mask. `rows` are the task runs that ended the gaps, and
+    `begin` is when the gaps began.
     """
     trace = run.trace
     known = np.ones(len(rows), dtype=bool)
@@ -395,7 +396,7 @@ def slowing_functions(run: RunFigures) -> Iterator[Finding]:
 
 
 def _excess(run: RunFigures, of_function: Array) -> float:
-    """Return the fraction of its time that a function would save if no task run got slower.
+    """Return the fraction of a function's time that would be saved if it had not become slower.
 
     `of_function` is a mask of the function's task runs. The fraction is 0 if the last third of them
     is not clearly slower than the first third.

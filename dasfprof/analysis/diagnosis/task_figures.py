@@ -107,7 +107,7 @@ class TaskFigures(SampledFigures):
 
     @cached_property
     def accounts(self) -> Accounts:
-        """The category of each thread-second of the wall time."""
+        """The thread-seconds of the wall time, summed by category."""
         return accounts_within(self.trace, self.begin, self.begin + self.wall)
 
     @cached_property

@@ -168,9 +168,10 @@ class _Dependents:
         return self._latest((self._begin <= time) & (self._end > time), self._begin)
 
     def known_by(self, time: float) -> Array:
-        """Return when the scheduler learned that the last attempt at each key had ended by `time`.
+        """Return when the scheduler last learned of the end of an attempt at each key.
 
-        The result is minus infinity if there is none.
+        Only attempts that had ended by `time` count. The result is minus infinity for keys that
+        have no such attempt.
         """
         return np.nan_to_num(self._latest(self._end <= time, self._known), nan=-np.inf)
 

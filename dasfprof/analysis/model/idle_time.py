@@ -321,7 +321,11 @@ class PoolDemand:
 
 
 def _within(edges: Array, bounds: Array) -> Array:
-    """Return a mask of the sorted edges in ranges whose starts and ends alternate in `bounds`."""
+    """Return a mask of the edges that lie in any of several ranges.
+
+    `edges` is sorted. `bounds` contains the start and the end of each range in turn. An edge at a
+    start is in the range, and an edge at an end is not.
+    """
     indices = np.searchsorted(edges, bounds)
     begun, ended = (np.bincount(indices[side::2], minlength=len(edges) + 1) for side in (0, 1))
     return np.cumsum(begun - ended)[:-1] > 0

@@ -96,7 +96,7 @@ class ResultsByKey:
         return rows
 
     def first(self, key_ids: Array) -> Array:
-        """Return the task run of each key with the earliest result, or -1."""
+        """Return the task run that made the earliest result of each key, or -1 if none did."""
         rows = self._only[key_ids]
         several = np.flatnonzero(self._several[key_ids])
         rows[several] = self._rows[np.searchsorted(self._places, key_ids[several] * self._width)]
@@ -249,9 +249,10 @@ _WAITS = 1.5
 
 
 def find_turn(start: Array, stop: Array) -> float | None:
-    """Return the seconds for which each task run is served, or None if they do not take turns.
+    """Return how long a turn lasts, or None if the task runs do not take turns.
 
     Task runs take turns if something that they share, such as a lock, serves one of them at a time.
+    The result is the median of the seconds for which they are served.
     """
     order = np.argsort(stop, kind="stable")
     start, stop = start[order], stop[order]

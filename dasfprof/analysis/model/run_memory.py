@@ -95,9 +95,10 @@ def processes_of_workers(run: Run) -> Array:
 
 
 def _alone(starts: Array, stops: Array, others: Array) -> tuple[Array, Array]:
-    """Return whether each task run was alone in its process, and when all earlier ones had ended.
+    """Return a mask of task runs that were alone in their process, and an array of earlier ends.
 
-    `others` are the starts of unfinished task runs in this process.
+    An earlier end is the latest end of the task runs that started before the task run, or minus
+    infinity if there are none. `others` are the starts of unfinished task runs in this process.
     """
     order = np.argsort(starts, kind="stable")
     ended = np.maximum.accumulate(np.r_[-np.inf, stops[order]])[:-1]

@@ -315,9 +315,10 @@ def _abandoned_tasks(trace: Trace, since: float) -> bool:
 
 
 def _ended(trace: Trace, end: RunEnd, aftermath: float = 0.0) -> int:
-    """Return how many task runs ended between the scheduler state and the time in `end`.
+    """Return how many task runs ended after `end.state` was recorded, up to `end.time`.
 
-    `aftermath` is a number of seconds that is added to the time.
+    Only task runs that the scheduler already knew in that state count. `aftermath` is a number of
+    seconds that is added to `end.time`.
     """
     count, since, until = 0, float((end.state or {})["time"]), end.time + aftermath
     for runs in (trace.tasks, trace.scheduler_only):

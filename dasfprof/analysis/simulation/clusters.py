@@ -64,7 +64,10 @@ class SizedCluster:
 
     @property
     def effort(self) -> float:
-        """Measure for ranking clusters: the cost, or the thread time if the price is unknown."""
+        """The cost, or the thread time in seconds if the price is unknown.
+
+        Clusters that meet the deadline are ranked by it.
+        """
         threads = self.machines * self.machine.workers * self.machine.threads
         return self.cost if math.isfinite(self.cost) else threads * self.likely
 

@@ -170,8 +170,8 @@ class SimulatedClient:
     def finished(self, now: float) -> tuple[float, int] | None:
         """Record that the clients learn of a finished task at the time `now`.
 
-        Return the time and the index of the held-back graph, or None if no graph can be submitted
-        now.
+        If a graph was held back until now, and enough tasks have finished for it, return the time
+        of its arrival and its index. Otherwise, return None.
         """
         self._reported.append(now)
         graph = self.held_back

@@ -119,7 +119,7 @@ def origin_columns(run: Run, rows: Array, *more: pd.DataFrame) -> dict[str, pd.S
     run
         The run.
     rows
-        Rows of `Trace.tasks`. Higher numbers are rows of the further tables, one after another.
+        Row numbers in one table that consists of `Trace.tasks` and then the tables in `more`.
     *more
         Further tables of task runs.
     """

@@ -53,8 +53,8 @@ def lines(run: Run, price: float | str | None = None) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        One row per line, sorted by thread time in descending order. Tasks without a line, by
-        reason, and idle threads follow:
+        One row per line, sorted by thread time in descending order. After them come one row per
+        reason for tasks without a line, and a row for idle threads. The columns are:
 
         - ``Line``: file and line that built the tasks. It is the innermost line of your own code.
           If Dask fused the work of several lines into a task, all of these lines are given, since
@@ -69,7 +69,7 @@ def lines(run: Run, price: float | str | None = None) -> pd.DataFrame:
         - ``Cost``, with a price: each worker's hours, times the line's fraction of that worker's
           threads, times the price. All rows sum to the cost of all worker hours, including idle
           ones
-        - ``Critical Path (s)``: the part of the critical path that ends with its tasks
+        - ``Critical Path (s)``: time of its tasks on the critical path, with the waits before them
         - ``Moved (MB)``: its results that were transferred between workers
         - ``Read (MB)``: spilled inputs that its tasks read back from disk
         - ``Highest (MB)``: peak memory of a worker process while one of its tasks ran, including
@@ -224,7 +224,7 @@ def plan(run: Run) -> pd.DataFrame:
         - ``Rows``: total rows of these results if they are dataframes. NA if any number is unknown
         - ``Thread Time (s)``, and ``Share (%)`` of the time in which tasks occupied threads.
           Columns with the categories of this time follow, see `time_accounting`
-        - ``Critical Path (s)``: the part of the critical path that ends with its tasks
+        - ``Critical Path (s)``: time of its tasks on the critical path, with the waits before them
         - ``Failed``: number of failed task runs
         - ``Again``: number of task runs that recomputed a result
         - ``Unfinished``: number of unfinished task runs of keys without a result

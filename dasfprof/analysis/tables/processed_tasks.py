@@ -244,7 +244,7 @@ def attempt_columns(sums: GroupSums) -> dict[str, Any]:
 
 
 def _process_sums(run: Run) -> GroupSums:
-    """Return the sums of the attempts on each worker. The groups are named by codes of workers."""
+    """Return counts and seconds of attempts, summed by worker. Codes of workers name the groups."""
     workers, attempts = run.named, find_attempts(run)
     groups = Groups(attempts["worker"].to_numpy(), len(workers))
     return attempt_sums(attempts, groups, range(len(workers)))

@@ -161,7 +161,10 @@ def _last_seen(tasks: list[TaskUnderWay], worker: WorkerNow) -> str:
 
 
 def workers_lost_with_tasks(state: ClusterState) -> Iterator[Cause]:
-    """Find workers that left unexpectedly while they had tasks, as one cause per advice."""
+    """Find workers that left unexpectedly while they had tasks.
+
+    Workers that ended in the same way, and for which the advice is the same, share one `Cause`.
+    """
     # If a worker's task held a lock, `held_locks` reports the worker instead.
     holders = {cause.worker for cause in held_locks(state) if cause.kind == HOLDER_DIED}
     groups: dict[tuple[str, str], list[WorkerNow]] = {}

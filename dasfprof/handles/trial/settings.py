@@ -38,7 +38,7 @@ class Shape:
 
 @dataclass(frozen=True)
 class Settings:
-    """The settings of a change, by kind."""
+    """The settings of a change, divided into cluster keywords, variables, config and arguments."""
 
     options: Mapping[str, Any] = field(default_factory=dict)
     #: Keywords for clusters that the program creates without giving these keywords itself.

@@ -135,7 +135,7 @@ def _packages_called(frame: FrameType | None) -> set[str | None]:
 
 
 def line_at(code: CodeType, instruction: int) -> Line:
-    """Return the `Line` of an instruction in user code that calls Dask without another library."""
+    """Return the `Line` of an instruction that calls Dask directly, and not through a library."""
     cached = _cache.get((id(code), instruction))
     return cached[0] if cached else _add((id(code), instruction), (code, instruction), None)
 

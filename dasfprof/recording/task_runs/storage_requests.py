@@ -361,7 +361,7 @@ def _stored_chunks(args: _Args, _kwargs: _Kwargs) -> str | None:
 
 
 def _hdf5(dataset: Any) -> str:
-    """Return the name of a dataset's store, or an empty text for a Python file object."""
+    """Return the name of a dataset's store, or an empty text if it is in a Python file object."""
     return "" if dataset.file.driver == "fileobj" else "hdf5"
 
 

@@ -168,7 +168,7 @@ class RunQueue:
         self._stopped = False
 
     def wrap(self, run: TaskCallable) -> TaskCallable:
-        """Return a wrapper of a function that runs a task, which stores a `Reading` of it."""
+        """Wrap a function that runs a task. The wrapper also stores a `Reading` of the task run."""
 
         @functools.wraps(run)
         def run_measured(task: Any, /, *args: Any, **kwargs: Any) -> Any:
@@ -297,6 +297,6 @@ class _Collections:
             self._guard.caught("garbage collections")
 
     def stop(self) -> None:
-        """Stop counting the CPU seconds of collections."""
+        """Stop counting the CPU seconds of garbage collections."""
         with contextlib.suppress(ValueError):  # Other code has cleared the list.
             gc.callbacks.remove(self.called)

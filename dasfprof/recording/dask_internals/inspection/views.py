@@ -271,7 +271,7 @@ def _row(worker: Any, key: Any, frames: list[FrameType]) -> dict[str, Any]:
 
 
 def _coroutines(worker: Any, in_threads: set[Any], since: float) -> list[dict[str, Any]]:
-    """Return the coroutine tasks on the worker's event loop that did not start after `since`.
+    """Return the coroutine tasks on the worker's event loop, except those started after `since`.
 
     `in_threads` has the keys of tasks that run in threads, which are left out.
     """
