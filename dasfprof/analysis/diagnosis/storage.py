@@ -110,7 +110,7 @@ def small_requests(run: RunFigures) -> Iterator[Finding]:
         "shard (shards=)."
         if zarr
         else "Make requests about {times} times as large: use larger objects, or block_size= and "
-        "cache_type= of fsspec.open()."
+        "cache_type= of fs.open()."
     )
     yield Finding.of(
         "small-requests",

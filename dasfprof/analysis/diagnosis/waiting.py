@@ -224,9 +224,9 @@ def _for_storage(
         f"Tasks wait for storage: {{function}} uses the CPU for {{on_cpu}} of its time, {cause}",
         f"Threads spend {{waiting}} of their time waiting for storage. {more}",
         [
-            "Pass cache_type='blockcache' and block_size={block_size} where the files of "
-            "{function} are opened, for example with fsspec.open(). A file then reads only the "
-            "blocks that contain what is asked for, and keeps 32 of them."
+            "Pass cache_type='blockcache' and block_size={block_size} to the call of fs.open() "
+            "with which {function} opens its files. A file then reads only the blocks that contain "
+            "what is asked for, and keeps 32 of them."
             if unused
             else "Make {function} read only the columns and rows that it needs. Store the data in "
             "a compressed format with larger chunks (Parquet, Zarr), on a local or faster disk.",
