@@ -448,7 +448,7 @@ def smooth(block: Any, advised: bool) -> Any:
 
 @follows("row-wise", "apply_ufunc()", "vectorize=")
 def slopes_by_pixel(_: Client, advised: bool) -> Any:
-    values = da.from_array(np.random.default_rng(0).random((2000, 200, 30)), chunks=(500, 100, 30))
+    values = da.from_array(np.random.default_rng(0).random((6000, 200, 30)), chunks=(1500, 100, 30))
     slopes = xr.apply_ufunc(
         slope,
         xr.DataArray(values, dims=("y", "x", "time")),
