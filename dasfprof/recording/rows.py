@@ -29,7 +29,7 @@ def fold_rows(rows: Sequence[SchemaRow]) -> Folded:
 
 
 def discard(fact: Any) -> None:
-    """Do nothing, in place of a function that records events, if there is no file."""
+    """Do nothing. Used instead of a function that records events if there is no file."""
 
 
 #: Maximum number of stacks in a file, including stacks that are only the outer part of others.

@@ -13,8 +13,8 @@ from examples import examples
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from dasfprof.analysis.tables.columns import KeyTexts
 from dasfprof.analysis.trace import keys as key_table
+from dasfprof.analysis.trace.key_texts import KeyTexts
 from dasfprof.analysis.trace.keys import GrowingColumn, KeyCollector, split_keys
 
 _hex = st.text("0123456789abcdef", min_size=32, max_size=32)

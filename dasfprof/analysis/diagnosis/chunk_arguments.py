@@ -184,7 +184,7 @@ def _new_value(
 
 
 def _larger_bytes(value: Any, factor: float) -> int | str | None:
-    """Return a larger size in bytes, as an int or text like `value`, or None if it is no size."""
+    """Return a larger size in bytes, in the form of `value`, or None if it is not a size."""
     size = math.nan
     with contextlib.suppress(ValueError, TypeError, AttributeError):
         size = parse_bytes(value) * factor

@@ -141,7 +141,7 @@ class Finding:
     ) -> Finding:
         """Return a finding whose sentences are formatted with its figures.
 
-        Every keyword argument that is not a field is a figure, whose name stands in braces in the
+        Every keyword argument that is not a field is a figure. Its name is in braces in the
         sentences. If the name begins with an underscore, the figure is used only in the sentences.
         `severity` sets both the minimum and the maximum severity.
         """

@@ -15,7 +15,6 @@ from dasfprof.analysis.run import Run
 from dasfprof.analysis.run.workers import NamedWorkers
 from dasfprof.analysis.tables.columns import (
     LISTED,
-    KeyTexts,
     first_rows,
     folded,
     origin_columns,
@@ -24,6 +23,7 @@ from dasfprof.analysis.tables.columns import (
 )
 from dasfprof.analysis.tables.questions import InParts, question
 from dasfprof.analysis.trace.columns import make_categorical
+from dasfprof.analysis.trace.key_texts import KeyTexts
 from dasfprof.database.columns import Array, repeated
 
 _SHARE = "Percentage of total time (%)"

@@ -291,7 +291,7 @@ def _timing_tokens(original: Any, patch: Patch) -> Any:
 
 
 def _note_token(began: float, seconds: float) -> None:
-    """Record a tokenization in place of its nested tokenizations, which were recorded before."""
+    """Record a tokenization instead of its nested tokenizations, which were recorded before."""
     try:
         within, latest = 0.0, _tokenizing.latest
         while latest and latest[-1][0] >= began:
