@@ -253,18 +253,18 @@ def poor_placement(run: RunFigures) -> Iterator[Finding]:
         "Most of these tasks may run on any worker. They wait on the workers that hold their "
         "inputs. "
     )
-    spread = "pread the data that these tasks need, with client.rebalance() or client.replicate()."
     anywhere = (
         "Let these tasks run anywhere: remove workers= and resources=, or pass "
-        "allow_other_workers=True. Then s"
+        "allow_other_workers=True."
     )
+    spread = "Spread the data that these tasks need, with client.rebalance() or client.replicate()."
     yield Finding.of(
         "poor-placement",
         "Tasks queue on busy workers while others are idle: {idle} of thread time.",
         f"{queued}{few if asked is False else ''}See "
         'time_accounting("worker") and transfers("worker").',
         [
-            Advice("move-data", f"S{spread}" if asked is False else f"{anywhere}s{spread}"),
+            Advice("move-data", spread if asked is False else f"{anywhere} {spread}"),
             "Keep distributed.scheduler.work-stealing on.",
         ],
         asked=asked,
