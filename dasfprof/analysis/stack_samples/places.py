@@ -348,7 +348,7 @@ def hottest_line(run: Run, function: str) -> str:
     more = f" ({count_of(samples, 'sample')}, ± {margin * 100:.0f} points)"
     spent = _split(hot.spent.parts(0))
     return (
-        f"It spends {format_share(share)} of its time{more} at {frame}{inside}"
+        f"{clean(function)} spends {format_share(share)} of its time{more} at {frame}{inside}"
         f"{f': {spent}' if spent else ''}. "
     )
 
