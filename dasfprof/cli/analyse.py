@@ -120,7 +120,7 @@ def _requests(analyses: tuple[str, ...], analyser: TraceAnalyser) -> list[Reques
 @click.option(
     "--head",
     type=click.IntRange(min=1),
-    help=f"Number of rows of each table.  [default: {DEFAULT_ROWS}; with --json all]",
+    help=f"Number of rows of each table.  [default: {DEFAULT_ROWS}, or all rows with --json]",
 )
 @price_option
 @click.option(

@@ -29,12 +29,11 @@ _COLOURS = {"gained": "green", "lost": "red"}
     "changes",
     metavar="NAME=VALUE",
     multiple=True,
-    help="Change to test. Repeat the option to combine several. NAME is n_workers, "
-    "threads_per_worker, processes or memory_limit of a local cluster, an environment "
-    "variable such as OMP_NUM_THREADS, a setting of Dask's configuration such as "
-    "array.chunk-size, or an argument of the script such as --chunk. VALUE may also "
-    'be "more" (twice the current value) or "fewer" (half of it). Default: the changes that '
-    "the findings suggest.",
+    help="Change to test. Repeat the option to combine several. NAME is an argument "
+    "of the script such as --chunk, an environment variable such as OMP_NUM_THREADS, a setting of "
+    "Dask's configuration such as array.chunk-size, or n_workers, threads_per_worker, processes or "
+    'memory_limit of a local cluster. VALUE may also be "more" (twice the current value) or '
+    '"fewer" (half of it). Default: the changes that the findings suggest.',
 )
 @click.option(
     "--parameter",

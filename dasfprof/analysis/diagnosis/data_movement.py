@@ -58,7 +58,7 @@ def transfer_bound(run: RunFigures) -> Iterator[Finding]:
     shuffled, hosts = shuffled_bytes(run.trace), run.trace.tasks["host"].nunique()
     cheaper = (
         "use arrays or frames instead of objects and lists, use a cheaper __reduce__, or do the "
-        "work that needs them inside {function}."
+        "work that needs these results inside {function}."
     )
     slow = ""
     suggestion: list[str | Advice] = [
@@ -180,8 +180,8 @@ def spilling(run: RunFigures) -> Iterator[Finding]:
         "spilling",
         "Workers run out of memory and spill to disk: {written} were written and {read} were "
         "read back.",
-        "Spilling takes {spilling} of thread time. The rest of the overhead before and after the "
-        "functions of tasks takes {around}. One worker held up to {held} of "
+        "Spilling takes {spilling} of thread time. Other overhead, before and after the tasks' "
+        "functions, takes {around}. One worker held up to {held} of "
         f"results{on_disk}"
         f"{'. The process of one worker used up to {process}' if np.isfinite(process) else ''}. "
         f'{needed}See time_accounting("worker") and node_disk_usage().',

@@ -123,11 +123,12 @@ def _of_unmanaged(run: RunFigures, growth: MemoryGrowth, processes: ProcessGrowt
         "Each run of {function} leaves {a_run} behind, measured in {runs:run} during which no "
         "other function ran. "
     )
-    of_limits = "" if figures["share"] is None else ", {share} of the workers' limits"
+    of_limits = "" if figures["share"] is None else " The growth is {share} of their memory limits."
     return Finding.of(
         "memory-growth",
-        f"Unmanaged memory of the workers grows with each computation, {_COURSE}{of_limits}.",
-        f"{together}. In the second half of the run, this memory rose by {{since_half}}. "
+        f"Unmanaged memory of the workers grows {_COURSE}.",
+        f"{together}.{of_limits} In the second half of the run, this memory rose by "
+        "{since_half}. "
         f'{named if culprit else ""}See memory_growth() and memory_growth("function").',
         _TRIM,
         **figures,
@@ -200,7 +201,7 @@ def _of_scheduler(growth: MemoryGrowth, drift: Drift) -> Finding:
         )
     return Finding.of(
         "memory-growth",
-        f"The memory of the scheduler's process grows with each computation, {_COURSE}.",
+        f"The memory of the scheduler's process grows {_COURSE}.",
         "In the second half of the run, it rose by {since_half}. See memory_growth().",
         advice,
         of="scheduler",

@@ -128,8 +128,8 @@ def idle_threads(run: RunFigures) -> Iterator[Finding]:
     longest = max(ThreadTime, key=lambda spent: seconds[spent] * idle[spent])
     yield Finding.of(
         "idle-threads",
-        f"Threads of workers are idle for {{idle}} of their time, {{longest}} of it in the "
-        f"category {longest.label}.",
+        "Threads of workers are idle for {idle} of their time. The largest category, "
+        f"{longest.label}, has {{longest}} of this idle time.",
         f"{longest.meaning} No other finding shows the reason. See time_accounting().",
         HELPS[longest],
         idle=Share(share),

@@ -375,8 +375,8 @@ def slowing_functions(run: RunFigures) -> Iterator[Finding]:
             "slowing-functions",
             "{function} gets slower during the run: its last tasks take {times} times as long "
             "as its first.",
-            f"From the first to the last third of {{attempts:attempt}}, these changed: {by_name}. "
-            "Either later tasks have more to do, or something grows from call to "
+            f"Between the first and the last third of {{attempts:attempt}}, these figures changed: "
+            f"{by_name}. Either later tasks have more to do, or something grows from call to "
             "call. {hottest}See degradation() and task_arguments().",
             "Run some of the last tasks first. If they are just as slow, their inputs are the "
             "reason and {function} itself is not slowing down. If they are fast, check {function} "

@@ -72,12 +72,12 @@ def incomplete_trace(run: RunFigures) -> Iterator[Finding]:
     yield Finding.of(
         "incomplete-trace",
         "The trace is incomplete, so other findings may be missing or wrong: {_first}"
-        f"{' See the evidence for {_more:more note}.' if len(notes) > 1 else ''}",
+        f"{' This is the first of {_notes:note}.' if len(notes) > 1 else ''}",
         "{_shown}" + (" See Trace.notes for more." if len(notes) > _MOST_NOTES else ""),
         advice,
         notes=[excerpt(note) for note in notes],
         _first=excerpt(notes[0]),
-        _more=Count(len(notes) - 1),
+        _notes=Count(len(notes)),
         _shown=" ".join(excerpt(note) for note in notes[:_MOST_NOTES]),
         kinds=sorted(kinds),
         workers_died=died,
@@ -101,7 +101,7 @@ def clock_skew(run: RunFigures) -> Iterator[Finding]:
         "scheduler's.",
         f"The clocks of {{workers:worker}} are off by at least {Seconds(_CLOCK)}. Times were "
         "converted to the scheduler's clock by comparing messages between "
-        f"processes{', to within {within}' if np.isfinite(within) else ''}.",
+        f"processes.{' The error is at most {within}.' if np.isfinite(within) else ''}",
         "Synchronize the clocks of the hosts (chrony, ntpd).",
         host=str(run.trace.workers["host"].iloc[worst]),
         ahead=Seconds(offsets[worst]),
