@@ -36,7 +36,7 @@ def without_surrogates(text: str) -> str:
 
 
 def shown(value: object, longest: int = 2000) -> str:
-    """Return a value as a text for viewers. Its length is limited, and it is valid Unicode."""
+    """Return a value as valid Unicode text of limited length, for viewers."""
     return without_surrogates(shortened(str(value), longest))
 
 
@@ -81,7 +81,7 @@ VERSIONS = {
 
 
 def schema_of(command: str) -> str:
-    """Return the name of the schema of a command's document, which is the document's ``schema``."""
+    """Return the name of a command's schema with its version, such as ``dasfprof/info/1``."""
     return f"dasfprof/{command}/{VERSIONS[command]}"
 
 

@@ -1,8 +1,8 @@
 """A run in a notebook: its summary and findings, as HTML and as plain text.
 
-Colours are on their own background, so that they suit light and dark themes. Only the embedded
-report needs a script. A notebook that is not trusted, or that is shown on a web site, shows
-everything except this report.
+Coloured labels have white text, so that they suit light and dark themes. Only the embedded report
+needs a script. A notebook that is not trusted, or that is shown on a web site, shows everything
+except this report.
 """
 
 from __future__ import annotations

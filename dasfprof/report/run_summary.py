@@ -324,5 +324,5 @@ def _to_do(summary: dict[str, Any], finding: pd.Series[Any]) -> list[str]:
 
 
 def _beginning(text: str) -> str:
-    """Return a text up to the first full stop, colon or semicolon at the end of a clause."""
+    """Return the first clause of a text, which ends at a full stop, colon or semicolon."""
     return re.split(r"[.:;](?=\s|$)", text, maxsplit=1)[0] + "."

@@ -142,9 +142,9 @@ def export(
 
 
 def _format_of(path: Path) -> str:
-    """Return the name of the format whose suffix a path has, or else that of the default format.
+    """Return the name of the format with a path's suffix, or of the default format.
 
-    The suffix may have ``.gz`` or lack it.
+    It does not matter whether the path ends in ``.gz``.
     """
     name = path.name.removesuffix(".gz")
     fitting = [each for each in _ALL if name.endswith(each.ending.removesuffix(".gz"))]

@@ -64,7 +64,7 @@ def write_chrome_trace(analyser: Analyser, path: Path, title: str) -> None:
 def _names(tracks: Tracks, places: list[Event]) -> Iterator[Event]:
     """Yield the events that name and order processes and tracks.
 
-    `places` has, for each track, its process id and thread id in the file.
+    `places` has the process id and the thread id of each track in the file.
     """
     named = [("process", {"pid": pid}, pid, name) for pid, name in tracks.processes().items()]
     for number, (place, (_, name)) in enumerate(zip(places, tracks.names(), strict=True)):
@@ -90,7 +90,7 @@ def _readings(counter: Counter) -> Iterator[Event]:
 
 
 def _slices_and_arrows(run: DrawnRun, places: list[Event]) -> Iterator[Event]:
-    """Yield the events of task runs, with the arrows to them, and then those of other slices.
+    """Yield the events of task runs and of arrows to them, then the events of all other slices.
 
     See `_names` for `places`.
     """

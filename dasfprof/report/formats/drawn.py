@@ -43,10 +43,10 @@ Listed = Callable[[slice], list[Any]]
 
 
 def _texts(codes: Array, texts: Iterable[object]) -> Listed:
-    """Return a function that takes a Python slice of rows, and lists the texts of these rows.
+    """Return a function that lists the texts of rows. Its argument is a Python slice of the rows.
 
-    `codes` has the index of each row's text in `texts`, or -1. In the list, empty texts and rows
-    with -1 are None.
+    `codes` has the index of each row's text in `texts`, or -1 if the row has no text. Missing and
+    empty texts are listed as None.
     """
     listed = np.array([*(shown(str(text)) or None for text in texts), None], dtype=object)
     return lambda part: list(listed[codes[part]])
@@ -57,10 +57,10 @@ def _categories(column: pd.Series[Any], rows: Array) -> Listed:
 
 
 def _counts(values: Array) -> Listed:
-    """Return a function that takes a Python slice of rows, and lists their values as integers.
+    """Return a function that lists integers of rows. Its argument is a Python slice of the rows.
 
-    `values` has one value per row, such as a run_id or a number of bytes. NaN and infinity become
-    None.
+    `values` has one value per row, such as a run_id or a number of bytes. NaN and infinity are
+    listed as None.
     """
     return lambda part: [int(n) if np.isfinite(n) else None for n in values[part].tolist()]
 
@@ -71,11 +71,11 @@ def _seconds(values: Array) -> Listed:
 
 
 def _numbers(table: pd.DataFrame, rows: Array, sizes: Any, seconds: Any) -> dict[str, Listed]:
-    """Return, by column label, functions that list the values of a table's columns.
+    """Return functions that list the numbers in columns of a table, by the columns' labels.
 
-    `rows` has the row of each slice in the table. `sizes` (columns of integers) and `seconds`
-    (columns of durations) map names of columns to labels. Columns that the table lacks are left
-    out.
+    `rows` has the row of the table for each slice in the viewer. `sizes` has the labels of integer
+    columns, and `seconds` has the labels of columns with durations, both by column name. Columns
+    that the table lacks are left out.
     """
     # Older traces lack some columns.
     return {
@@ -129,7 +129,7 @@ def _place_tasks(run: Run, tracks: Tracks) -> Slices:
 def _task_slices(run: Run, tracks: Tracks, ended: int) -> LabelledSlices:
     """Return slices for finished and unfinished task runs.
 
-    Rows of `run.tasks` from the index `ended` on are unfinished task runs.
+    The first `ended` rows of `run.tasks` are finished task runs. The others are unfinished.
     """
     slices, tasks = _place_tasks(run, tracks), run.tasks
     rows, states = slices.rows, tasks["state"]
@@ -153,7 +153,7 @@ def _task_slices(run: Run, tracks: Tracks, ended: int) -> LabelledSlices:
 def _on_workers(
     run: Run, tracks: Tracks, what: str, spans: tuple[Array, Array, Array, Array]
 ) -> Slices:
-    """Place time ranges on tracks of workers, whose titles end in `what`.
+    """Place time ranges on tracks of their workers. The titles of these tracks end in `what`.
 
     `spans` has four arrays with one item per time range: its row in a table of the trace, the index
     of its worker in `run.named`, and its start and end in seconds.
@@ -222,8 +222,9 @@ class Counter:
 class DrawnRun:
     """A run in the form that viewers need: slices, arrows, marks and counters on tracks.
 
-    Each host is a process. Its tracks are the threads of workers, transfers, and functions outside
-    of tasks. The run is also a process. Its tracks are the steps of the pipeline, and user events.
+    A viewer shows each host as a process, with tracks for the threads of workers, for transfers,
+    and for functions outside of tasks. It shows the run as a process with tracks for the steps of
+    the pipeline and for user events.
     """
 
     def __init__(self, run: Run, title: str) -> None:

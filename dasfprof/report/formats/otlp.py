@@ -196,7 +196,7 @@ class Spans:
         yield from self._task_blocks()
 
     def _resource(self, worker: int | None = None) -> Resource:
-        """Return the resource of the run, or the resource of a worker."""
+        """Return the OpenTelemetry resource that describes the run, or a worker of the run."""
         from opentelemetry.sdk.resources import Resource
 
         attributes: dict[str, Any] = {"service.name": self._title}
@@ -315,7 +315,7 @@ class Spans:
 
 
 def _failure(exception: Any, at: int) -> dict[str, Any]:
-    """Return the status and the event of the span of a failed task run."""
+    """Return arguments for the span of a failed task run: its status, and an exception event."""
     from opentelemetry.sdk.trace import Event
     from opentelemetry.trace import Status, StatusCode
 

@@ -44,9 +44,9 @@ def _sampled_stacks(run: Run) -> Iterator[tuple[str, Seconds]]:
 
 
 def samples_beside_tasks(run: Run) -> Iterator[tuple[str, pd.DataFrame, Array, list[str]]]:
-    """Yield the samples of the client, grouped by phase, and of event loops, grouped by worker.
+    """Yield the client's samples, grouped by phase, and those of event loops, grouped by worker.
 
-    Each item has a title, the samples, the code of each sample's group, and the names of the
+    Each item has a title, the samples, the index of each sample's group, and the names of the
     groups.
     """
     if len(run.client_samples):

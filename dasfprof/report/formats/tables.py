@@ -32,8 +32,9 @@ def write_csv(frame: pd.DataFrame, path: str | os.PathLike[str]) -> Path:
     """Write a complete table with a header row, in UTF-8. An existing file is replaced.
 
     In cells and labels, text that a spreadsheet would evaluate as a formula gets a leading
-    apostrophe. Numbers are not changed. NA is an empty cell. Lone surrogates, which UTF-8 cannot
-    encode, are written as ``\\udcxx``, and NUL, which ends the file for some readers, as ``\\x00``.
+    apostrophe. Numbers are not changed. NA is an empty cell. Lone surrogates are written as
+    ``\\udcxx``, because UTF-8 cannot encode them. NUL is written as ``\\x00``, because some readers
+    take it for the end of the file.
 
     Raises
     ------
@@ -48,7 +49,7 @@ def write_csv(frame: pd.DataFrame, path: str | os.PathLike[str]) -> Path:
 
 
 def defuse(cell: Any) -> Any:
-    """Return a cell. A text that a spreadsheet would evaluate as a formula gets an apostrophe."""
+    """Return a cell, with an apostrophe before text that a spreadsheet would take for a formula."""
     if not isinstance(cell, str):
         return cell
     cell = cell.replace("\0", "\\x00")
@@ -260,7 +261,7 @@ def _blocks(run: Run, name: str) -> Iterator[_Block]:
 
 
 def _transitions(run: Run) -> Iterator[_Block]:
-    """Yield the transitions in blocks of task runs, because all of them may take gigabytes."""
+    """Yield state transitions block by block, because all of them together may take gigabytes."""
     nothing = run.scheduler_only.iloc[:0]
     for part in _parts(len(run.tasks)):
         piece = dataclasses.replace(run, tasks=run.tasks.iloc[part], scheduler_only=nothing)
@@ -289,7 +290,7 @@ def _further_columns(run: Run, schema: TableSchema) -> Iterator[ParquetColumn]:
 
 
 def _array(block: _Block, column: ParquetColumn) -> Any:
-    """Return a column of a block as an Arrow array. All values are null if the trace lacks it."""
+    """Return a column of a block as an Arrow array, or only nulls if the trace lacks the column."""
     import pyarrow as pa
 
     trace, table, name = block.trace, block.table, column.name

@@ -127,9 +127,10 @@ def side_by_side(starts: Array, stops: Array) -> Array:
 
 
 def lay_out(tracks: Tracks, process: int, title: str, starts: Array, stops: Array) -> Array:
-    """Add tracks of a process until no time ranges overlap on a track. Return each range's track.
+    """Add tracks to a process for some time ranges, and return the track of each time range.
 
-    The time ranges are sorted by start. The first track exists even without time ranges.
+    Time ranges on the same track do not overlap. They must be sorted by start. Without time ranges,
+    one empty track is added.
     """
     places = side_by_side(starts, stops)
     more = range(2, int(places.max(initial=0)) + 2)
@@ -216,10 +217,10 @@ class ThreadTracks:
 
 
 def _unused(pairs: Array, most: int, threads: Array) -> Array:
-    """Return a number, as in `pairs`, for each thread that ran no task.
+    """Return a number for each thread that ran no task: ``worker * most + thread``.
 
-    A number in `pairs` is ``worker * most + thread``. `threads` has the number of threads of each
-    worker.
+    `pairs` has such a number for each track with task runs. `threads` has the number of threads of
+    each worker.
     """
     workers, codes = np.divmod(pairs, most)
     used = np.bincount(workers[codes > 0], minlength=len(threads))
@@ -266,8 +267,9 @@ class Arrows:
     def between(cls, slices: Slices, made: Array, to: Array) -> Arrows:
         """Return arrows from slices that made results to slices that used these results.
 
-        For each arrow, `made` and `to` have the indices of the two slices in `slices`. If it is
-        unknown which slice made a result, its index is -1, and there is no arrow.
+        For each use of a result, `made` has the index of the slice that made the result, and `to`
+        has the index of the slice that used it. If the first one is unknown, its index is -1, and
+        there is no arrow.
         """
         known = np.flatnonzero(made >= 0)
         made, to = made[known], to[known]
@@ -306,7 +308,7 @@ class Producers:
 
 
 def numbered(counts: Array) -> tuple[Array, Array]:
-    """Return for each item of concatenated lists the index of its list, and its index in the list.
+    """For each item of concatenated lists, return the index of its list, and its index in the list.
 
     `counts` are the lengths of the lists.
     """
@@ -402,7 +404,7 @@ def _entered(run: Run) -> pd.DataFrame:
 
 
 def _named_by_tasks(run: Run) -> pd.DataFrame:
-    """Return the steps that only task runs name, because the client did not enter them."""
+    """Return the steps that the client did not enter. Only task runs name them."""
     start = run.recorded["start"]
     runs = pd.DataFrame(
         {

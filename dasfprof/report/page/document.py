@@ -53,7 +53,7 @@ class PackedColumn:
 
 
 def in_group(name: str, columns: Mapping[str, PackedColumn]) -> dict[str, PackedColumn]:
-    """Prefix the names of columns with the name of a group, which the page decodes together."""
+    """Prefix the names of columns with a group's name. The page decodes each group as a unit."""
     return {f"{name}/{label}": column for label, column in columns.items()}
 
 
@@ -71,7 +71,7 @@ def packed_text(text: str) -> str:
 
 
 def pack_integers(numbers: Array, *, delta: bool = False, **about: Any) -> PackedColumn:
-    """Pack integers from 0 to 2**32 - 1, in as few bytes each as the maximum needs.
+    """Pack integers from 0 to 2**32 - 1. Each gets as many bytes as the largest one needs.
 
     If `delta` is true, pack the differences between successive integers, with four bytes each.
     `about` contains further facts about the column.
@@ -120,7 +120,7 @@ def scaled(values: Array, *, step: float, delta: bool = False) -> PackedColumn:
 
 
 def amounts(values: Array) -> PackedColumn:
-    """Pack an array of sizes. If few of them differ, pack indices in a list of distinct sizes."""
+    """Pack an array of sizes, as indices in a list if it has only few distinct sizes."""
     places, distinct = pd.factorize(values, use_na_sentinel=False)
     if len(distinct) <= 0xFFFF:
         listed = [value if np.isfinite(value) else None for value in distinct.tolist()]

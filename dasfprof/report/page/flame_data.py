@@ -83,10 +83,10 @@ def _line_data(
 def _of_runs(
     run: Run, rows: Array, lines: Array, parts: Parts, used: dict[int, int]
 ) -> tuple[dict[str, PackedColumn], int]:
-    """Return the lines of task runs as columns, and the number of samples that a task run needs.
+    """Return the lines of task runs as columns, and a minimum number of samples per task run.
 
     Task runs with fewer samples are left out. `lines` has the index of each sample's line. `used`
-    maps these indices to indices in the page's list of lines, and lines that it lacks are added.
+    maps these indices to indices in the page's list of lines. New lines are added to `used`.
     """
     tasks = run.with_unfinished.tasks
     place = np.full(len(tasks) + 1, -1, dtype=np.int64)
@@ -116,8 +116,8 @@ def _of_functions(
     """Return, by function, the lines in which the function spent the most time.
 
     Each line is a list: its index in the page's list of lines, and the values of `amounts_of`.
-    `groups` has ``function * count + line`` for each sample, where function 0 is unknown. `used`
-    maps lines to indices, as in `_of_runs`.
+    `groups` has ``function * count + line`` for each sample. Functions are numbered from 1, and 0
+    means an unknown function. `used` maps lines to indices, as in `_of_runs`.
     """
     codes, pairs = pd.factorize(groups)
     spent = split(parts.summed(codes, len(pairs)))
@@ -211,8 +211,9 @@ def _of_tasks(
 ) -> tuple[Array, Parts, dict[str, tuple[Array, list[str]]]]:
     """Merge samples that have equal stacks and the same function, step and worker.
 
-    Return the stacks and the seconds of the merged samples. Also return, for each view, the code of
-    each merged sample's group, and the names of the groups.
+    Return the stacks and the seconds of the merged samples. Also return a dict with two values for
+    each view (function, step and worker): the index of each merged sample's group, and the names of
+    the groups.
     """
     tasks, runs = run.with_unfinished.tasks, run_of_samples(run)
     groups: dict[str, tuple[Array, list[str]]] = {}

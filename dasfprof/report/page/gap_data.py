@@ -1,8 +1,9 @@
-"""Columns of the page with the time between and around the task runs of a timeline.
+"""Columns of the page about the time in which threads do not execute functions of tasks.
 
-The time of idle threads is divided into cells (see `IdleCells`). For each cell, the columns contain
-the categories as fractions of the free time of a worker's tracks. For each task run, they contain
-the seconds for which it occupied its thread before its function started and after it ended.
+The lifetime of each worker instance is divided into cells (see `IdleCells`). For each cell, the
+columns contain the fraction of each category in the time in which the worker's tracks show no task
+run. For each task run, they contain the seconds for which it occupied its thread before its
+function started and after its function ended.
 """
 
 from __future__ import annotations
@@ -120,25 +121,29 @@ def _fitted(
 def gap_columns(
     run: RunWithUnfinished, tracks: ThreadTracks, around: Around, spans: tuple[Array, Array]
 ) -> tuple[dict[str, PackedColumn], dict[str, Any]]:
-    """Pack the categories of idle threads over time, which is divided into cells (see `IdleCells`).
+    """Pack the categories of the time in which threads were idle, by cell (see `IdleCells`).
 
     Parameters
     ----------
     tracks
         The tracks of the page.
     around, spans
-        Times around the functions of the page's rows, and starts and durations of the rows.
+        Seconds before and after the functions of the page's rows, and the starts and durations of
+        these functions.
 
     Returns
     -------
     columns, facts
-        The columns have the start of each cell and the offset of its first category. For each
-        category of a cell, they have its index, and its fraction of the free time of the worker's
-        tracks. If the fractions of a cell add up to less than 1, the categories of the remaining
-        time are unknown. The fact ``classes`` lists the categories, with ids (the names of
-        `ThreadTime`), names, meanings and styles. The fact ``first`` is a list. It has the index of
-        the first cell of each worker of `tracks`, followed by the total number of cells. After the
-        cells of each worker instance, an empty cell marks the end of the instance.
+        The columns ``begins`` and ``offsets`` have one item per cell: its start, and the offset of
+        its first category. The columns ``classes`` and ``shares`` have one item per category of a
+        cell: the index of the category, and its fraction of the time in which the worker's tracks
+        show no task run. If the fractions of a cell add up to less than 1, the categories of the
+        remaining time are unknown. After the cells of each worker instance, an empty cell marks the
+        end of the instance.
+
+        The fact ``classes`` lists the categories, with ids (the names of `ThreadTime`), names,
+        meanings and styles. The fact ``first`` is a list. It has the index of the first cell of
+        each worker of `tracks`, followed by the total number of cells.
     """
     free = _FreeTime(tracks, spans[0] - around.before, around.before + spans[1] + around.after)
     threads = dict(zip(run.lives.ids.tolist(), run.lives.threads.tolist(), strict=True))
@@ -185,7 +190,7 @@ def gap_columns(
 
 
 class _FreeTime:
-    """The time in which the tracks of a worker's threads have no task run."""
+    """The time in which the tracks of a worker's threads show no task run."""
 
     def __init__(self, tracks: ThreadTracks, begins: Array, lengths: Array) -> None:
         workers = np.array([fact["worker"] for fact in tracks.facts], dtype=np.int64)
@@ -199,12 +204,13 @@ class _FreeTime:
     def shares(
         self, worker: int, edges: Array, seconds: Array, threads: int
     ) -> tuple[Array, float]:
-        """Return, for each cell of time, each category's fraction of a worker's free time.
+        """Return the fractions of all categories in the free time of a worker, by cell.
 
-        Cells are between adjacent `edges`, `seconds` has the idle seconds by cell and category, and
-        `threads` is the worker's number of threads. The fractions are in units of ``1 / _UNITS``. A
-        further, last category is the time in which a thread was neither idle nor occupied by a task
-        on its track. The second result is the total seconds of this category.
+        Each cell is between two adjacent `edges`. `seconds` has the idle seconds by cell and
+        category. `threads` is the worker's number of threads. The fractions are in units of
+        ``1 / _UNITS``. The last category is an additional one: the time in which a thread was
+        neither idle nor occupied by a task on its track. The second result is the total seconds of
+        this category.
         """
         rows, spans = slice(self._bounds[worker], self._bounds[worker + 1]), np.diff(edges)
         held = np.diff(busy_until(edges, self._begins[rows], self._lengths[rows]))

@@ -20,7 +20,7 @@ from dasfprof.report.page.document import PackedColumn, offsets, pack_integers, 
 
 
 def exact_links(run: Run, rows: Array, ranks: Array) -> dict[str, PackedColumn]:
-    """Pack the inputs of those task runs for which the page's default would be wrong.
+    """Pack the inputs of those task runs for which the page would otherwise show wrong inputs.
 
     Parameters
     ----------
@@ -32,9 +32,9 @@ def exact_links(run: Run, rows: Array, ranks: Array) -> dict[str, PackedColumn]:
     Returns
     -------
     dict
-        ``rows`` are the rows of these task runs in the page. ``inputs`` are the offsets of their
-        inputs. ``keys`` has the key of each input, and ``producers`` has 1 + the page's row of the
-        task run that made the input, or 0 if the page lacks that task run.
+        ``rows`` are the page's rows of these task runs, and ``inputs`` are the offsets of their
+        inputs. ``keys`` has the key of each input. ``producers`` has a number for each input: 0 if
+        the page lacks the task run that made it, or otherwise 1 + the page's row of this task run.
     """
     # The page's default takes little space, but is wrong for some task runs whose keys were
     # computed several times.
@@ -65,7 +65,7 @@ def exact_links(run: Run, rows: Array, ranks: Array) -> dict[str, PackedColumn]:
 
 
 def _unlike_their_key(run: Run) -> Array:
-    """Return a mask of task runs whose inputs differ from their keys' in `Trace.dependencies`."""
+    """Return a mask of task runs whose inputs differ from the dependencies of their keys."""
     lengths, items = run.task_dependencies
     lengths, key_ids = np.maximum(lengths, 0), run.tasks["key_id"].to_numpy()
     begins, ids = run.dependencies
@@ -97,7 +97,7 @@ def path_columns(run: Run, rows: Array) -> tuple[dict[str, PackedColumn], dict[s
     Parameters
     ----------
     rows
-        For each row of the page, its row in `Trace.tasks`. Numbers that are too large for this
+        For each row of the page, its row in `Trace.tasks`. Row numbers beyond the end of this
         table stand for unfinished task runs.
 
     Returns
@@ -157,9 +157,9 @@ class ReceivedTransfers:
 
 
 def _sources(run: Run, workers: NamedWorkers) -> list[str]:
-    """Return the name of the sender for each category of the column ``source`` of transfers.
+    """Return the sender's name for each category of the column ``source`` of transfers.
 
-    The last item is the name for NA.
+    The last item is the name of unknown senders.
     """
     titles = workers.titles()
     known = {

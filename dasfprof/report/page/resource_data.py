@@ -113,7 +113,7 @@ def _of_hosts(run: Run, column: str, way: str, named: NamedWorkers) -> Iterable[
 
 
 def _rows_of(numbers: Array, count: int) -> list[Array]:
-    """Return, for each number from 0 to ``count - 1``, the rows that have this number."""
+    """Return the rows with number 0, the rows with number 1, and so on, up to ``count - 1``."""
     order = np.argsort(numbers, kind="stable")
     bounds = np.searchsorted(numbers[order], np.arange(count + 1))
     return [order[begin:end] for begin, end in pairwise(bounds)]
@@ -166,12 +166,15 @@ def resource_columns(run: Run) -> tuple[dict[str, PackedColumn], list[dict[str, 
     Returns
     -------
     columns, metrics
-        The columns, and a dict per metric with ``name``, ``label`` and ``unit``. A metric with
-        samples also has ``series`` (``label`` of each, and ``first``, the index of its first
-        sample), ``highest`` (its maximum) and ``limits`` (``value, kind, name`` of each). A metric
-        with stacked series also has ``stacked``, ``peak`` (time of the peak) and ``anatomy``
-        (whether a table explains the peak). A metric without samples has ``absent`` with the
-        reason.
+        The columns, and a dict per metric with ``name``, ``label`` and ``unit``. Further entries
+        depend on the metric:
+
+        - with samples: ``series`` (the ``label`` of each, and the index ``first`` of its first
+          sample), ``highest`` (the maximum), and ``limits`` (``value``, ``kind`` and ``name`` of
+          each)
+        - with stacked series: also ``stacked``, ``peak`` (the time of the peak), and ``anatomy``
+          (whether a table explains the peak)
+        - without samples: ``absent`` (the reason)
     """
     columns: dict[str, PackedColumn] = {}
     metrics: list[dict[str, Any]] = []

@@ -232,8 +232,8 @@ def _functions(keys: KeyTable, order: Array) -> tuple[PackedColumn, list[str]]:
 def _dependency_columns(run: Run, ranks: Array, order: Array) -> dict[str, PackedColumn]:
     """Pack the dependencies of the sorted keys.
 
-    The columns are the offset of each key's first input, and for each input its distance from the
-    key in the sorted order. `ranks` and `order` come from `_rank_keys`.
+    The columns are the offset of each key's first input, and the distance between each input and
+    its key in the sorted order. `ranks` and `order` come from `_rank_keys`.
     """
     bounds, ids = run.dependencies
     counts = np.diff(bounds)[order]
@@ -279,9 +279,9 @@ def _categories(column: pd.Series[Any], rows: Array) -> tuple[PackedColumn, list
 
 
 def _results(tasks: pd.DataFrame, rows: Array) -> tuple[PackedColumn, list[list[str]]]:
-    """Pack type, dtype and shape of results as indices in a list of distinct combinations.
+    """Pack type, dtype and shape of results as indices in a list, and return this list too.
 
-    Return this list too. `rows` has, for each row of the page, its row in `tasks`.
+    The list has the distinct combinations. `rows` has the row in `tasks` of each row of the page.
     """
     shapes, distinct = pd.factorize(tasks["shape"].to_numpy(dtype=object)[rows])
     types, dtypes = tasks["type"].cat, tasks["dtype"].cat

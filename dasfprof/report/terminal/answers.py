@@ -98,7 +98,7 @@ _SUMMARY_LINES = 9
 
 
 def default_requests(run: Run) -> list[Request]:
-    """Return the analyses that are printed by default, unless the run has no data for them."""
+    """Return the analyses that are printed by default and for which the run has data."""
     from dasfprof.analysis.tables import questions
     from dasfprof.analysis.tables.questions import Request
 

@@ -47,7 +47,7 @@ _NONE = "No known problem was found."
 def print_findings(
     findings: pd.DataFrame, rows: int, *, none: str = _NONE, err: bool = False
 ) -> None:
-    """Print the first findings and all severe findings, or `none` if there are no findings."""
+    """Print the first findings and all severe ones. Without findings, print the text `none`."""
     rows = max(rows, int(findings["Severity"].isin(_PROVEN).sum()))
     shown = f" (first {rows} of {len(findings)})" if len(findings) > rows else ""
     heading("Findings", shown + (_OF if len(findings) else ""), err=err, apart=True)
@@ -124,7 +124,7 @@ _LONGEST_NAME = 400
 
 
 def print_comparison(comparison: Comparison, rows: int) -> None:
-    """Print a comparison. Each table has at most this number of rows."""
+    """Print a comparison, with the first `rows` rows of waterfalls, functions and findings."""
     _print_verdict(comparison)
     if comparison.verdict.kind != "cannot tell":
         before, after = map(format_duration, comparison.verdict.means)
