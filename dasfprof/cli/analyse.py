@@ -1,8 +1,8 @@
 """``dasfprof analyse``: the findings and tables of a recorded run.
 
 Each view prints the commands for the next step, from the overview to a finding, a function and
-single task runs. In this module, ``where`` is the end of a command that opens the same run: its
-source, and the options with which it was opened.
+single task runs. In this module, ``where`` is the end of such a command: the options and the source
+with which the run was opened.
 """
 
 from __future__ import annotations

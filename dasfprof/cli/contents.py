@@ -64,7 +64,7 @@ class FileContents:
     def fact(self, *names: str) -> Any:
         """Return an entry of the header, or None if it does not exist.
 
-        Several `names` are the path to an entry of a map within the header.
+        Pass several `names` for an entry of a nested map, such as ``fact("worker", "label")``.
         """
         value: Any = self.header
         for name in names:

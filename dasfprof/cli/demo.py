@@ -127,7 +127,7 @@ def _work(client: Client, paths: list[Path], size: DemoSize) -> None:
 
 @contextmanager
 def _step(name: str, text: str) -> Iterator[list[str]]:
-    """Yield a list for the results of a step. At its end, print its name, seconds and results."""
+    """Time a step. At its end, print its name, its seconds, and the texts in the yielded list."""
     results: list[str] = []
     begin = time.perf_counter()
     yield results

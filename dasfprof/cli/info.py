@@ -199,7 +199,7 @@ def _without_files(analyser: TraceAnalyser) -> list[str]:
 
 
 def _owners(contents: list[FileContents], group_of: Callable[[FileContents], str]) -> Iterator[str]:
-    """Yield a text for each group of files, which names the group and the files' processes.
+    """Yield a text per group of files, with the group's name and the processes that wrote them.
 
     `group_of` returns the name of a file's group, such as its host, or an empty text.
     """

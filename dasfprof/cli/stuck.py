@@ -89,7 +89,7 @@ def stuck(source: str | None, *, as_json: bool, watch: bool, limit: float) -> No
 
 
 def _is_dump(source: str) -> bool:
-    """Return whether a source is a dump: a file, or a URL with a scheme that Dask does not have."""
+    """Return whether a source is a dump (a file or URL) and not the address of a scheduler."""
     scheme, separator, _ = source.partition("://")
     if separator:
         import fsspec

@@ -59,9 +59,9 @@ def trial_options(time_limit: str) -> Callable[[Any], Any]:
 
 @contextmanager
 def program_runs(options: dict[str, Any]) -> Iterator[ProgramRuns]:
-    """Yield the runs of a script. If a directory is given, their traces remain in it.
+    """Yield the runs of a script. Their traces are deleted, unless `options` has a directory.
 
-    `options` has values by name. Those that `trial_options` does not add are recording options.
+    `options` has values by name. All options except those of `trial_options` are recording options.
     """
     from dasfprof.database.storage import is_url
     from dasfprof.handles.trial.process import Program
