@@ -21,11 +21,11 @@ class TraceAnalyser(Analyser):
     client
         The name of a client, such as ``"ann"``. Then only its tasks, errors and findings are
         analysed, and the thread time of all other tasks is the category *Other clients*. Or a Dask
-        client, whose cluster then analyses the run part by part, on the workers that see all files
-        of the run.
+        client. Then its cluster analyses the run part by part, on the workers that see all files of
+        the run.
     progress
-        Whether to show progress bars on standard error. None uses ``dasfprof.progress`` in Dask's
-        config, where null shows them in a terminal and in a notebook.
+        Whether to show progress bars on standard error. None means the value of
+        ``dasfprof.progress`` in Dask's config. If this is null, terminals and notebooks show them.
 
     Raises
     ------

@@ -66,8 +66,8 @@ def register_default_profiler(
 
     If this process is gone for `orphan_timeout`, the run ends automatically.
 
-    Options that are None are read from Dask's config, ``dasfprof.*``. A run of the same process
-    that is still being recorded on the cluster is stopped first, with a warning, and its files are
+    Options that are None are read from Dask's config, ``dasfprof.*``. If this process is already
+    recording a run on the cluster, that run is stopped first, with a warning. Its files are
     complete. Runs of preloads and of other processes continue with their own files.
 
     Parameters

@@ -119,8 +119,8 @@ class ProfiledRun:
     def flush(self) -> None:
         """Write every event recorded so far.
 
-        If the cluster has closed, this has already happened. Data that workers with separate disks
-        have sent to the scheduler is copied to this host. Processes that do not answer within
+        If the cluster has closed, all events are already written. Data that workers with separate
+        disks have sent to the scheduler is copied to this host. Processes that do not answer within
         ``dasfprof.response-timeout`` are listed in a warning and in `unanswered`.
         """
         return self._sync(self._flush)
@@ -147,8 +147,8 @@ class ProfiledRun:
         """Return the run's files in its local directory.
 
         Files of workers with other disks are copied to it by `flush`, by `stop`, and at the end of
-        a `profile` block. For a run in a storage, the files are copies, and the storage has to
-        answer.
+        a `profile` block. For a run in a storage, this call reads the storage and returns local
+        copies.
         """
         if self._steps is not None and self._steps.is_over:
             self._steps.stop()

@@ -141,7 +141,7 @@ _RECONNECT_TIMEOUT = 3.0
 
 @dataclass
 class ScriptResult:
-    """How a script ended, and its globals, which are held so that their clusters stay open."""
+    """How a script ended, with the script's globals, which keep the script's clusters open."""
 
     exit_code: int
     #: Whether Ctrl-C ended the script.
@@ -251,9 +251,9 @@ async def dask_setup(client: Client) -> None:
 
 
 def start_run(client: Client, **options: Any) -> Any:
-    """Start a run on the cluster of a client that is connecting, and return an awaitable of it.
+    """Start a run on the cluster of a client that is connecting. Return an awaitable of the run.
 
-    Later registrations do not end this run.
+    Later registrations do not end the run.
     """
     from dasfprof.handles import registration
     from dasfprof.recording.settings import make_settings

@@ -209,7 +209,7 @@ class Estimate:
         return text + "".join(table.to_html(index=False, na_rep="") for table in tables)
 
     def _shown(self) -> pd.DataFrame:
-        """Return the table of layers for users, with sizes as text and without `_FOR_PROGRAMS`."""
+        """Return the table of layers to print, with sizes as text, and without `_FOR_PROGRAMS`."""
         sizes = self.layers[["Largest Chunk", "Bytes"]].map(
             lambda size: None if np.isnan(size) else format_size(size)
         )

@@ -69,7 +69,7 @@ def layer_facts(
 ) -> tuple[list[LayerFacts], np.ndarray, np.ndarray]:
     """Return facts about the layers of a graph that Dask would send, and bounds of result sizes.
 
-    The arrays have the lower and the upper bound of each task's result in bytes.
+    The two arrays have the minimum and the maximum bytes of each task's result.
     """
     bases = [_base(layer, built) for layer in sent.layers]
     low, high = _bounds(sent, bases)
@@ -121,7 +121,7 @@ def _inside(base: BuiltLayer, built: dict[str, BuiltLayer], sent: set[str]) -> l
 
 
 def _base(layer: SentLayer, built: dict[str, BuiltLayer]) -> BuiltLayer | None:
-    """Return the built layer from which Dask made a layer that it sends, or None if unknown."""
+    """Return the program's layer from which Dask made a layer to send, or None if unknown."""
     name = (layer.name or "").replace(_SPLIT, _MERGE, 1)
     # The name of the sent layer may have additional prefixes.
     while name and name not in built:
@@ -130,10 +130,10 @@ def _base(layer: SentLayer, built: dict[str, BuiltLayer]) -> BuiltLayer | None:
 
 
 def _of_one_chunk(key: Any, built: dict[str, BuiltLayer]) -> BuiltLayer | None:
-    """Return the layer that Dask fused with the task that combines all results for `compute`.
+    """Return the layer that Dask fused into the last task of `compute`, which has this key.
 
-    `key` is the key of this task. Return None if the layer is unknown or has several chunks, or if
-    the task is of another kind.
+    Return None if the key belongs to another kind of task, or if the layer is unknown or has
+    several chunks.
     """
     if not isinstance(key, str) or _FINAL not in key:
         return None

@@ -31,7 +31,7 @@ class FirstCompute:
         self.error: Exception | None = None
 
     def listen(self) -> None:
-        """Arrange that the script's import of Dask places the hooks for the first computation."""
+        """Place the hooks for the first computation as soon as the script imports Dask."""
         # The script itself imports Dask, because it may set options that Dask reads on import.
         when_imported("distributed", self._place)
         when_imported("dask", lambda: import_module("distributed"))

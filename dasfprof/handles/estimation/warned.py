@@ -86,7 +86,7 @@ def _large_chunks(facts: list[LayerFacts], most: float) -> Iterator[Warned]:
 
 
 def _multiplied(layer: BuiltLayer, built: dict[str, BuiltLayer]) -> Iterator[Warned]:
-    """Yield a warning if an operation multiplies chunks, tasks, or the bytes of a chunk."""
+    """Yield a warning if a layer has far more chunks or tasks than its inputs, or larger chunks."""
     is_rechunk, line = layer.function.startswith("rechunk"), line_of_layer(layer.name)
     inputs = [built[name] for name in layer.inputs if name in built]
     while is_rechunk and len(inputs) == 1 and inputs[0].function.startswith("rechunk"):
@@ -209,9 +209,9 @@ def _touched(lengths: tuple[int, ...], size: int) -> Iterator[int]:
 
 
 def _chunks_of(value: Any, shape: tuple[float, ...]) -> tuple[int, ...] | None:
-    """Return the shape of the chunks in which an array is stored.
+    """Return the shape of the chunks of a stored array.
 
-    Return None if `value` is not a stored array, or does not have this shape.
+    Return None if `value` is not a stored array with chunks, or if its shape is not `shape`.
     """
     while type(value).__module__.startswith("xarray."):  # Skip layers that index the array.
         value = getattr(value, "array", getattr(value, "_array", None))
@@ -242,7 +242,7 @@ def _parquet(built: dict[str, BuiltLayer]) -> Iterator[Warned]:
 
 
 def _merges(built: dict[str, BuiltLayer]) -> Iterator[Warned]:
-    """Yield warnings about merges that may combine many rows with many rows of the same key."""
+    """Yield warnings about merges in which many rows of both dataframes may have the same key."""
     for name, left, right, keys in product_merges(layer.source for layer in built.values()):
         yield Warned(
             "high",

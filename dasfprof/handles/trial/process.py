@@ -165,10 +165,10 @@ def run_program(
 
 
 def seconds_of(run: ComparedRun) -> float:
-    """Return the seconds in which tasks ran or clients created, awaited or fetched results.
+    """Return the seconds from the start to the end of a run's work, or NaN if it had no tasks.
 
-    They begin with the first submission, or with the call that prepared it, and end with the last
-    finish, or with the call that fetched the last result.
+    Work starts with the first submission, or with the client's call that prepared it. It ends when
+    the last task finishes, or when the client's call that fetches the last result returns.
     """
     path, calls = find_path(run.trace), find_calls(run.trace)
     if not len(path.rows):

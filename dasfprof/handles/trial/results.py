@@ -41,8 +41,8 @@ def compare_outputs(
     """Compare the results of runs with a change to those of runs without it.
 
     Integers must be equal, and floating-point numbers must be equal within a relative tolerance. A
-    line is compared only if it is equal in all runs without the change. `verbs` has the verb for
-    how the program outputs its results, in the present and in the past tense.
+    line is compared only if it is equal in all runs without the change. `verbs` has a verb for
+    messages about the program's output, in the present and in the past tense.
     """
     first = plain[0]
     # For each result with a constant number of lines: whether each line is equal in all runs.

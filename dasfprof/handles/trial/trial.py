@@ -47,7 +47,7 @@ class Suggested:
 
     @property
     def about(self) -> dict[str, Any]:
-        """Fields of a trial about the finding that suggested the change."""
+        """Values for the fields of `Trial` that describe the finding."""
         return {"rule": self.rule, "finding": self.finding, "promised": self.promised}
 
     def variant(self, change: Mapping[str, Value], shape: Shape) -> Variant:
@@ -179,8 +179,8 @@ def suggestions(done: Done, as_setting: _AsSetting | None = None) -> tuple[list[
     """Return the settings that the findings of a run suggest, and an explanation if there are none.
 
     Settings are ordered by potential savings. If there are settings, the explanation is empty. If
-    `as_setting` is given, it is called with the data of each suggested change, and the settings
-    that it returns, if any, replace those of the change.
+    `as_setting` is given, it is called with the data of each suggested change. If it returns
+    settings, they replace the settings of the change.
     """
     findings = [finding for run in done.runs for finding in run.findings]
     weighted: list[tuple[float, Suggested]] = []
