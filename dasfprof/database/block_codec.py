@@ -242,8 +242,7 @@ def fold_events(
 ) -> Iterator[tuple[Schema, Columns, Sequence[int]]]:
     """Group events by schema. Yield each schema with its rows and the rows' positions in `events`.
 
-    If `share` is true, events of different names may share a schema, if there are only few events
-    of each of these names.
+    If `share` is true, names with few events may share a schema.
     """
     names_of_args = map(tuple, map(_args, events))
     traits = (map(type, events), map(_name, events), map(_phase, events), names_of_args)
@@ -262,7 +261,7 @@ def fold_events(
 
 
 def _share(alike: dict[tuple[Any, ...], list[int]]) -> list[list[int]]:
-    """Merge groups with few events, if they differ only in the name of the events.
+    """Merge groups of few events that differ only in the name of their events.
 
     A group is a list of positions. The groups in the result are sorted by their first positions.
     """

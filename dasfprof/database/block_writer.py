@@ -201,7 +201,7 @@ class BlockWriter:
             self.stored += block.rows
 
     def failed(self, cause: str, count: int, error: Exception) -> None:
-        """Count events that an error lost before they were written.
+        """Count events that could not be encoded because of an error.
 
         They are counted under `cause`, or under ``no memory`` if the error is a `MemoryError`.
         """

@@ -112,9 +112,9 @@ class Encoder(ABC):
 
     @abstractmethod
     def convert(self, items: Sequence[Any]) -> Any:
-        """Convert values to the form that `add` accepts, or raise an error if the codec cannot.
+        """Convert values to the form that `add` accepts. Raise an error if the codec cannot.
 
-        The encoder can be used further after such an error.
+        The encoder can still be used after such an error.
         """
 
     def add(self, converted: Any) -> None:

@@ -29,7 +29,7 @@ _CHECKED_TIMES = 4
 
 
 class EventsFrame(bytes):
-    """The bytes of a frame of events, with the facts that the file's index has about the frame."""
+    """The bytes of a frame of events, with facts about the frame for the file's index."""
 
     #: The name of the frame's events, the start of the first event, and the end of the last event
     #: (Unix seconds).

@@ -162,7 +162,7 @@ def _read_times(ends: list[str]) -> npt.NDArray[Any] | None:
 
 
 def _read_decimals(ends: list[str]) -> npt.NDArray[Any] | None:
-    """Parse texts as 32-bit integers. Return None if `str` would write one of them differently."""
+    """Parse texts as 32-bit integers. Return None unless `str` writes them in the same way."""
     octets = np.frombuffer("".join(ends).encode("utf-8", "replace"), dtype="u1") - np.uint8(
         ord("0")
     )
@@ -279,7 +279,7 @@ _POINT, _MAX_DECIMALS = 10, 7
 def time_ticks(text: str) -> int | None:
     """Convert the text of a Unix time to ticks (see `TICKS_PER_SECOND`).
 
-    Return None if the time is out of range, or if `repr` would write it differently.
+    Return None if the time is out of range, or if `repr` writes the number as another text.
     """
     try:
         seconds = float(text)
@@ -330,10 +330,10 @@ def _to_ticks(numbers: npt.NDArray[np.int64], scale: Any) -> Any:
 
 
 def _to_decimals(ticks: npt.NDArray[np.int64], scale: npt.NDArray[np.int64]) -> tuple[Any, Any]:
-    """Convert ticks to times in units of 1 / `scale` seconds, rounded.
+    """Convert ticks to integer numbers of 1 / `scale` seconds, by rounding.
 
-    Also return a mask of the ticks that are halfway between two such times. `scale` contains powers
-    of ten.
+    Also return a mask of the ticks that are halfway between two such numbers. `scale` contains
+    powers of ten.
     """
     exact, half = ticks * scale, 1 << _TICK_BITS - 1
     return (exact + half) >> _TICK_BITS, exact & (2 * half - 1) == half

@@ -296,7 +296,7 @@ def intact_header(path: Path) -> dict[str, Any] | None:
 
 
 def inflated_bytes(path: Path) -> int:
-    """Return the approximate length of a file without the compression of its large payloads."""
+    """Return the approximate length of a file if its large payloads were not compressed."""
     stored = inflated = 0
     with _map(path) as data, closing(frames.scan_frames(data, frames.Damage())) as all_frames:
         # The first frames are taken as typical of the file.

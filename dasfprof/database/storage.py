@@ -166,7 +166,7 @@ def check_backend(url: str) -> None:
 
 
 def _missing_package(url: str, what: object) -> MissingExtraError:
-    """Return the error for a URL whose package, described by `what`, is not installed."""
+    """Return the error for a URL that needs a missing package. `what` describes the package."""
     extra = ": `pip install 'dasfprof[s3]'`" if url.startswith("s3") else ""
     return MissingExtraError(f"{shown(url)} requires another package: {what}{extra}.")
 

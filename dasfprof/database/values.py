@@ -74,7 +74,7 @@ def pack_any(value: Any) -> bytes:
 
 
 def as_read(value: Any, packed: bytes) -> Any:
-    """Return the value that readers decode from `packed`, or its `repr` if they cannot."""
+    """Return the value that readers decode from `packed`, or a text if they cannot decode it."""
     try:
         if len(packed) > 256:  # Shorter values cannot be nested too deeply.
             around = value
@@ -141,9 +141,9 @@ def _replace(value: Any) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    """Convert a value to the plain type from which its class is derived, or otherwise to a text.
+    """Convert a value of a derived class to the plain type, or to a text if there is none.
 
-    Numpy's scalars of the kinds `_PLAIN_DTYPES` become Python scalars. The text is the `repr` of
+    NumPy's scalars of the kinds `_PLAIN_DTYPES` become Python scalars. The text is the `repr` of
     the value, or the name of its class if `repr` fails.
     """
     if isinstance(value, np.generic):
