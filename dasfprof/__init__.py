@@ -7,8 +7,8 @@ affected runs. `estimate(collection)` estimates the cost of a graph before it is
 recorded.
 
 Names are loaded when they are first used, so that a worker never imports modules that only the
-analysis needs. Type checkers and this module read from ``__init__.pyi`` which module each name
-comes from.
+analysis needs. ``__init__.pyi`` lists the module of each name, for type checkers and for this
+module.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@
      │    ├── SourceNotFoundError  (also a FileNotFoundError)  a source without a trace file
      │    ├── NotATraceError       a file that is not a trace of dasfprof or DASF
      │    └── BeyondMemoryError    (also a MemoryError)  an analysis that needs too much memory
-     ├── TrialError             a program with which nothing can be tested
+     ├── TrialError             a program that cannot be tested in a trial
      ├── CannotWriteError       (also an OSError)  a file that cannot be created
      ├── ReadOnlyError          recording into a database that was opened to read, or closed
      └── MissingExtraError      (also an ImportError)  an optional library is not installed

@@ -5,8 +5,8 @@ The process that has the preload determines what is recorded:
 ============================================  =====================================================
 ``dask scheduler --preload dasfprof.preload``  the cluster with every worker that joins, until the
                                               scheduler closes; workers need no preload
-``dask worker --preload dasfprof.preload``     this worker, unless the cluster is recorded already;
-                                              such workers of one scheduler share a run
+``dask worker --preload dasfprof.preload``     this worker, unless the cluster is already recorded;
+                                              workers of a cluster that have it share a run
 ``distributed.client.preload`` in the config   the cluster that a client connects to, until that
                                               client closes
 ============================================  =====================================================

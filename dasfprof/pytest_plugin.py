@@ -44,7 +44,7 @@ class ProfiledTest:
 
     @property
     def analyser(self) -> TraceAnalyser:
-        """The analyser of the run. It offers all analyses that this class does not have."""
+        """The analyser of the run, for analyses that are not methods of this class."""
         if self._analyser is None:
             from dasfprof.handles.analyser import TraceAnalyser
 

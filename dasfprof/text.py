@@ -169,7 +169,7 @@ def file_part(text: str) -> str:
 def job_words(job: Any) -> str:
     """Format the variables that identify a batch job as ``name value, ...``.
 
-    The result is empty if `job` is not a dict, because the process did not run in a batch job.
+    If `job` is not a dict, the process did not run in a batch job, and the result is empty.
     """
     if not isinstance(job, dict):
         return ""

@@ -245,9 +245,10 @@ def event_kind(
         See `EventKind`.
     columns
         One line per column: name, codec, kind and meaning. Indented lines continue the previous
-        line. A minus before the name means that no table contains the column. For a counter, the
-        meaning is followed by brackets that contain the title of the counter, and optionally a bar
-        and the title of its chart. The title of the counter starts with a capital letter or #.
+        line. A minus before the name means that no table contains the column. The meaning of a
+        counter ends in brackets, such as ``[Swap Used | Swap of hosts]``. They contain the
+        counter's title, which starts with a capital letter or #. A bar and the title of the
+        counter's chart may follow.
     """
     declared = tuple(_columns(columns))
     fields: tuple[tuple[str, str], ...] = (("timestamp", "float"),)
