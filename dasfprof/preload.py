@@ -177,7 +177,7 @@ async def _record_worker(worker: Worker) -> None:
 
 
 async def _ask_scheduler(worker: Worker) -> tuple[str, float, bool]:
-    """Ask a worker's scheduler for its id, its start time, and whether the cluster is recorded.
+    """Return the id and start time of a worker's scheduler, and whether the cluster is recorded.
 
     The start time is in Unix seconds.
     """

@@ -1,4 +1,4 @@
-"""`FollowedFile`: reads a trace file while a process writes it, each part of the file once."""
+"""`FollowedFile`: reads a trace file that a process is writing. Each part is read only once."""
 
 from __future__ import annotations
 

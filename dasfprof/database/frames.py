@@ -1,4 +1,4 @@
-"""Frames, the pieces of which a trace file consists. They are self-delimiting and have checksums.
+"""Frames: the parts of a trace file. They are self-delimiting and have checksums.
 
 A frame is a 20-byte head, followed by the payload. The head contains a marker, the length of the
 payload, the CRC-32 of the payload, and the CRC-32 of the head's other bytes. The reader needs no
@@ -73,7 +73,7 @@ class Damage:
 def scan_frames(data: bytes | mmap.mmap, damage: Damage) -> Generator[tuple[int, memoryview]]:
     """Yield the position and payload of each intact frame, and count skipped bytes in `damage`.
 
-    A payload is a view of `data`, which is valid until the next frame is requested.
+    A payload is a view of `data`. It is valid until the next frame is requested.
     """
     position, size = 0, len(data)
     # Frames overlap only if damage removed bytes. The limit is for malicious files: each of many

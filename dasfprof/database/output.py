@@ -264,7 +264,7 @@ class TraceOutput:
         return first.with_name(f"{first.stem}.segment{self._number + 1:04d}.msgpack")
 
     def _begin_header(self, is_replacement: bool = False) -> None:
-        """Prepare the header of the next segment, which is written before the next frame.
+        """Prepare the header of the next segment. It is written when the next frame is appended.
 
         If `is_replacement` is true, the header reports that the previous file is gone.
         """

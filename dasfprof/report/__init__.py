@@ -1,1 +1,1 @@
-"""How a run is shown and exported: the HTML page, terminals, notebooks, other tools' formats."""
+"""Presentation and export of runs: HTML pages, terminals, notebooks, formats of other tools."""

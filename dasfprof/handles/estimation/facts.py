@@ -121,7 +121,7 @@ def _inside(base: BuiltLayer, built: dict[str, BuiltLayer], sent: set[str]) -> l
 
 
 def _base(layer: SentLayer, built: dict[str, BuiltLayer]) -> BuiltLayer | None:
-    """Return the program's layer from which Dask made a layer to send, or None if unknown."""
+    """Return the program's layer to which a layer of the sent graph belongs, or None if unknown."""
     name = (layer.name or "").replace(_SPLIT, _MERGE, 1)
     # The name of the sent layer may have additional prefixes.
     while name and name not in built:

@@ -236,7 +236,7 @@ def natural_order(name: str) -> list[tuple[bool, int, str]]:
 
 
 def busy_until(times: Array, starts: Array, durations: Array) -> Array:
-    """Return the total seconds that all tasks had run by each of the given times.
+    """Return, for each of the given times, the total seconds that tasks had run by then.
 
     `starts` must be sorted.
     """
