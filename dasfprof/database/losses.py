@@ -1,4 +1,4 @@
-"""`Losses`: counts the dropped events of a trace by cause. Functions describe these counts."""
+"""`Losses`: counts the dropped events of a trace by cause. Functions turn the counts into text."""
 
 from __future__ import annotations
 

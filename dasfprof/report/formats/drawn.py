@@ -189,7 +189,7 @@ _TRANSFER_SECONDS = {"network": "network (s)", "deserialize": "deserialise (s)"}
 
 
 def _transfer_slices(run: Run, tracks: Tracks) -> LabelledSlices:
-    """Return slices for transfers. They are on tracks of receivers and have names of senders."""
+    """Return slices for transfers, each on a track of its receiver and named after its sender."""
     received, table = ReceivedTransfers.of(run, run.named), run.transfers
     rows, begins = received.rows, received.begins
     spans = rows, received.receivers, begins, begins + received.durations
