@@ -8,6 +8,7 @@ from typing import Any
 
 from traces import Plugin, row
 
+from dasfprof import TraceAnalyser
 from dasfprof.schema.profiles import TASK_SAMPLE
 from dasfprof.schema.steps import CLIENT_CALLS, GRAPH_SENT, LINE, LINE_GRAPH, LINE_LAYER
 from dasfprof.schema.tasks import COMPUTE, GRAPH, TASK_RUN, WORKER_ADDED
@@ -42,16 +43,19 @@ def write_run(
     shape: tuple[int, ...] | None = None,
     uuid: str = "1",
     samples: Sequence[tuple[float, str]] = (),
+    step: tuple[str, ...] = (),
+    **more: Any,
 ) -> None:
     """Write what a worker and the scheduler tell of runs, which come with two graphs.
 
     The first has a result of `SIZE` bytes, the second of twice as many, and so on. Samples of
     stacks are given by their time and function, or by functions that begin with Dask's call.
+    The first graph comes in a step, if one is given; ``more`` is about all task runs.
     """
     worker = [
         row(COMPUTE, timestamp=T + start, duration=seconds, key=key, run_id=n, state="memory",
             executing=T + start, done=T + start + seconds, dependencies=list(needed),
-            size=SIZE * (n + 1), type=kind, shape=shape, thread=1)
+            size=SIZE * (n + 1), type=kind, shape=shape, thread=1, **more)
         for n, (key, needed, start, seconds, _) in enumerate(runs)
     ]  # fmt: skip
     scheduler = [
@@ -61,8 +65,8 @@ def write_run(
         for n, (key, _, start, seconds, graph) in enumerate(runs)
     ]  # fmt: skip
     graphs = [
-        row(GRAPH, timestamp=T + when, client=client, tasks=1, stimulus=stimulus)
-        for when, stimulus in ((0, FIRST), (5, SECOND))
+        row(GRAPH, timestamp=T + when, client=client, tasks=1, stimulus=stimulus, step=of)
+        for when, stimulus, of in ((0, FIRST, step or None), (5, SECOND, None))
     ]
     functions = [*dict.fromkeys(name for _, name in samples)]
     sampled = [
@@ -108,3 +112,13 @@ def write_lines(
             ],
         ),
     )  # fmt: skip
+
+
+def opened(
+    directory: Path, runs: Sequence[Run], layers: Any = None, graphs: Any = (), **more: Any
+) -> TraceAnalyser:
+    """Write runs, and their lines unless the client told none; open both."""
+    write_run(directory, runs, **more)
+    if layers is not None:
+        write_lines(directory, layers, graphs)
+    return TraceAnalyser(directory, progress=False)

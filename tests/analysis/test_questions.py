@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import inspect
+import math
 import pydoc
+from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
 from methods_stub import PATH, stub_text
-from traces import made_trace
+from traces import Plan, filled, made_trace, record, usage
 
 from dasfprof import TraceAnalyser
 from dasfprof.analysis.tables import questions
 from dasfprof.errors import InvalidArgumentError
+
+#: Questions whose tables have rows where no task ran.
+HAVE_ROWS = {"diagnose", "cost", "workers", "what_if", "scaling", "memory_forecast"}
+HAVE_ROWS |= {"node_resource_usage", "processes_resource_usage"}
 
 
 def test_the_stub_is_that_of_the_questions() -> None:
@@ -60,19 +67,9 @@ def test_steps_are_asked_about_where_there_are_any() -> None:
         ("per_function_bottleneck", "per_function_bottleneck", {}, "function_bottleneck"),
         ("function_bottleneck", "per_function_bottleneck", {}, "function_bottleneck"),
         ("diagnose()", "diagnose", {}, "findings"),
-        (
-            ' time_accounting("worker")',
-            "time_accounting",
-            {"by": "worker"},
-            "time_accounting_by_worker",
-        ),
         ("critical-path-summary", "critical_path_summary", {}, "critical_path_summary"),
-        (
-            "task_counts(interval=0.5)",
-            "task_counts",
-            {"interval": 0.5},
-            "task_counts_interval_0.5",
-        ),
+        (' imbalance("step")', "imbalance", {"by": "step"}, "imbalance_by_step"),
+        ("task_counts(interval=0.5)", "task_counts", {"interval": 0.5}, "task_counts_interval_0.5"),
         (
             "what_if(speedup={'a/b': 2})",
             "what_if",
@@ -81,9 +78,7 @@ def test_steps_are_asked_about_where_there_are_any() -> None:
         ),
     ],
 )
-def test_a_question_as_text(
-    text: str, name: str, arguments: dict[str, object], file_stem: str
-) -> None:
+def test_a_question_as_text(text: str, name: str, arguments: Any, file_stem: str) -> None:
     request = questions.parse(text)
     assert (request.question.name, request.arguments) == (name, arguments)
     assert request.file_stem == file_stem
@@ -92,17 +87,9 @@ def test_a_question_as_text(
 @pytest.mark.parametrize(
     "text",
     [
-        "",
-        "no_such_question",
-        "no-such-question",
-        "transfers(",
-        "transfers(x)",
-        "transfers(**{'by': 'host'})",
-        "transfers(*['host'])",
-        "transfers(by=open('x'))",
-        "transfers.__class__",
-        "[transfers]",
-        "(lambda: 1)()",
+        *("", "no_such_question", "no-such-question", "transfers(", "transfers(x)"),
+        *("transfers(**{'by': 'host'})", "transfers(*['host'])", "transfers(by=open('x'))"),
+        *("transfers.__class__", "[transfers]", "(lambda: 1)()"),
     ],
 )
 def test_text_that_is_no_question(text: str) -> None:
@@ -110,9 +97,46 @@ def test_text_that_is_no_question(text: str) -> None:
         questions.parse(text)
 
 
-def test_arguments_that_a_question_does_not_take() -> None:
-    with pytest.raises(InvalidArgumentError, match=r"transfers: .*its arguments are \(by:"):
-        questions.parse("transfers(intervall=1.0)")
+@pytest.fixture(scope="module")
+def planned(tmp_path_factory: pytest.TempPathFactory) -> TraceAnalyser:
+    return Plan(filled(["f"], 1.0, count=4)).write(tmp_path_factory.mktemp("run"))
+
+
+@pytest.mark.parametrize(
+    ("name", "argument", "values", "message"),
+    [
+        ("chunk_sizing", "overhead", [0.0, 1.0], "overhead="),
+        ("memory_at", "time", [-1.0, 1e9, math.nan], "since the start of the run"),
+        ("memory_forecast", "workers", [[0], 3], "workers="),
+        ("memory_forecast", "threads", [0], "threads="),
+        ("memory_forecast", "memory_limit", [-1], "memory_limit="),
+        ("scaling", "workers", [[2, 0], 4, ["4"]], "workers="),
+        ("task_counts", "interval", [0], "interval=0"),
+        ("task_counts", "interval", [1e-9], "intervals"),
+        ("transfers", "intervall", [1.0], r"transfers: .*its arguments are \(by:"),
+        ("what_if", "workers", [0, 1.5, True, "4"], "workers=.*: expected a positive integer"),
+        ("what_if", "threads", [-1], "threads=-1"),
+        ("what_if", "bandwidth", [-5, 0, math.nan, "fast"], "expected a positive number of bytes"),
+        ("what_if", "speedup", [2], "speedup=2: expected a dict of functions' names"),
+        ("what_if", "speedup", [{"none": 2}], "no such function. Some of its functions: f"),
+        ("what_if", "speedup", [{"f": 0}, {"f": math.inf}], "expected a positive factor"),
+    ],
+)
+def test_arguments_that_make_no_sense(
+    name: str, argument: str, values: list[Any], message: str, planned: TraceAnalyser
+) -> None:
+    for value in values:
+        with pytest.raises(InvalidArgumentError, match=message):
+            getattr(planned, name)(**{argument: value})
+
+
+def test_groupings_that_there_are_not(planned: TraceAnalyser) -> None:
+    grouped = [item for item in questions.all() if item.further_groupings]
+    assert len(grouped) >= 10
+    for question in grouped:
+        required = {"time": 1.0} if question.needs_arguments else {}
+        with pytest.raises(InvalidArgumentError, match=r"by='key': expected one of \w+, \w+"):
+            getattr(planned, question.name)(by="key", **required)
 
 
 def test_an_answer_is_that_of_the_method() -> None:
@@ -121,9 +145,13 @@ def test_an_answer_is_that_of_the_method() -> None:
     pd.testing.assert_frame_equal(answer, analyser.time_accounting("host"))
 
 
-@pytest.mark.parametrize(
-    "name", [question.name for question in questions.all() if not question.needs_arguments]
-)
-def test_a_trace_without_events_has_an_answer_to_each_question(name: str) -> None:
-    table = getattr(TraceAnalyser(made_trace([])), name)()
-    assert isinstance(table, pd.DataFrame)
+@pytest.mark.parametrize("question", questions.all(), ids=lambda item: item.name)
+def test_a_trace_without_tasks_has_all_tables(question: Any, tmp_path: Path) -> None:
+    if question.needs_arguments:
+        return
+    sampled = record(tmp_path / "run", [usage(1.0)])
+    traces = [], made_trace([]), made_trace([], scheduler=False), sampled
+    for by in (None, *question.further_groupings):
+        for analyser in map(TraceAnalyser, traces):
+            request = questions.Request(question, {} if by is None else {"by": by})
+            assert not len(request.table(analyser)) or question.name in HAVE_ROWS

@@ -7,62 +7,42 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import lined_runs
 import numpy as np
 import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from traces import Plugin, compute, record, row, write_as_dasf
+from traces import Plugin
+from traces.in_memory import key_table
 
 from dasfprof import TraceAnalyser
 from dasfprof.analysis.diagnosis.ranking import located
 from dasfprof.analysis.diagnosis.registry import Finding
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
 from dasfprof.analysis.trace.steps import LayerNames, LayerSteps, inherited_steps
-from dasfprof.errors import InvalidArgumentError
 from dasfprof.schema.steps import STEP, STEP_END, STEP_LAYER
-from dasfprof.schema.tasks import COMPUTE, GRAPH, TASK_RUN, WORKER_ADDED
 
 T = 1.7e9
-ADDRESS = "tcp://10.0.0.1:4000"
 LOAD, SUM, REST = (
     f"{name}-{digit * 32}" for name, digit in (("load", "a"), ("sum", "b"), ("x", "c"))
 )
+#: Stimuli of graphs that came in the step "fit", and in none.
+FIT, NONE = lined_runs.FIRST, lined_runs.SECOND
 
 
 def write_run(directory: Path, runs: Sequence[tuple[Any, float, float, str]]) -> None:
     """Write runs: key, start, seconds, and the graph that each came with."""
-    worker = [
-        row(COMPUTE, timestamp=T + start, duration=seconds, key=key, run_id=n, state="memory",
-            executing=T + start, done=T + start + seconds, input_size=1_000_000)
-        for n, (key, start, seconds, _) in enumerate(runs)
-    ]  # fmt: skip
-    scheduler = [
-        row(TASK_RUN, timestamp=T + start, duration=seconds, key=key, run_id=n, worker=ADDRESS,
-            state="memory", waiting=T + start, start=T + start, stop=T + start + seconds,
-            graph=graph, cause=graph, end_cause=f"task-finished-{n}")
-        for n, (key, start, seconds, graph) in enumerate(runs)
-    ]  # fmt: skip
-    graphs = [
-        row(GRAPH, timestamp=T, client="c", tasks=1, stimulus="update-graph-1", step=("fit",)),
-        row(GRAPH, timestamp=T + 5, client="c", tasks=1, stimulus="update-graph-2"),
-    ]
-    Plugin(directory).write((COMPUTE, worker))
-    Plugin(directory, "SchedulerPlugin").write(
-        (TASK_RUN, scheduler),
-        (GRAPH, graphs),
-        (WORKER_ADDED, [row(WORKER_ADDED, timestamp=T, worker=ADDRESS, nthreads=2)]),
-    )
+    lined = [(key, [], start, seconds, graph) for key, start, seconds, graph in runs]
+    lined_runs.write_run(directory, lined, step=("fit",), input_size=1_000_000)
 
 
 @pytest.fixture
 def analyser(tmp_path: Path) -> TraceAnalyser:
     """Ten task runs: 4 built in "load", 3 of unknown layers in a graph of "fit", 3 of nothing."""
-    runs: list[tuple[Any, float, float, str]] = [
-        ((LOAD, n), float(n), 1.0, "update-graph-1") for n in range(4)
-    ]
-    runs += [((SUM, n), 4.0 + n, 2.0, "update-graph-1") for n in range(3)]
-    runs += [((REST, n), 10.0 + 4 * n, 4.0, "update-graph-2") for n in range(3)]
+    runs: list[tuple[Any, float, float, str]] = [((LOAD, n), n, 1.0, FIT) for n in range(4)]
+    runs += [((SUM, n), 4.0 + n, 2.0, FIT) for n in range(3)]
+    runs += [((REST, n), 10.0 + 4 * n, 4.0, NONE) for n in range(3)]
     write_run(tmp_path / "run", runs)
     Plugin(tmp_path / "run", "StepRecorder").write(
         (STEP, [(T - 2.0, 7, -1, "load"), (T - 1.0, 8, 7, "inner"), (T + 1.0, 9, -1, "load")]),
@@ -88,10 +68,9 @@ def test_bottleneck_by_hand(analyser: TraceAnalyser) -> None:
     table = analyser.per_step_bottleneck()
     assert list(table["Step"]) == ["(no step)", "fit", "load", "load/inner"]
     table = table.set_index("Step")
+    names = ["Duration (s)", "Num Tasks (chunks)", "Functions", "First Start (s)", "Last End (s)"]
     load = table.loc["load"]
-    assert (load["Duration (s)"], load["Num Tasks (chunks)"], load["Functions"]) == (4.0, 4, 1)
-    assert (load["First Start (s)"], load["Last End (s)"]) == (0.0, 4.0)
-    assert (load["Entered"], load["Time in Client (s)"]) == (2, 2.0)
+    assert load[[*names, "Entered", "Time in Client (s)"]].tolist() == [4.0, 4, 1, 0.0, 4.0, 2, 2.0]
     assert load["Mean Throughput (MB/s)"] == pytest.approx(1.0)
     assert table.loc["load/inner", "Num Tasks (chunks)"] == 0
     assert math.isnan(table.loc["load/inner", "Mean Task time (s)"])
@@ -99,52 +78,37 @@ def test_bottleneck_by_hand(analyser: TraceAnalyser) -> None:
 
 
 def test_every_table_groups_by_step(analyser: TraceAnalyser) -> None:
+    seconds, counts = ({"load": n, "fit": m, "(no step)": k} for n, m, k in ((4, 6, 12), (4, 3, 3)))
     accounts = analyser.time_accounting(by="step")
     busy = accounts[accounts["Busy"]].groupby("Step")["Thread Time (s)"].sum()
-    assert busy.to_dict() == pytest.approx({"load": 4.0, "fit": 6.0, "(no step)": 12.0})
-    whole = analyser.time_accounting()["Thread Time (s)"].sum()
-    assert accounts["Thread Time (s)"].sum() == pytest.approx(whole)
+    assert busy.to_dict() == pytest.approx(seconds)
+    total = analyser.time_accounting()["Thread Time (s)"].sum()
+    assert accounts["Thread Time (s)"].sum() == pytest.approx(total)
     status = analyser.per_step_status().set_index("Step")["Running (s)"]
-    assert status.to_dict() == pytest.approx({"load": 4.0, "fit": 6.0, "(no step)": 12.0})
-    path = analyser.critical_path_summary(by="step")
-    assert path["Duration (s)"].sum() == pytest.approx(
-        analyser.critical_path_summary()["Duration (s)"].sum()
-    )
-    assert set(path["Step"]) <= {"load", "fit", "(no step)"}
+    assert status.to_dict() == pytest.approx(seconds)
+    path, total = (analyser.critical_path_summary(by=by) for by in ("step", "function"))
+    assert path["Duration (s)"].sum() == pytest.approx(total["Duration (s)"].sum())
+    assert set(path["Step"]) <= seconds.keys()
     imbalance = analyser.imbalance(by="step").set_index("Step")["Num Tasks (chunks)"]
-    assert imbalance.to_dict() == {"load": 4, "fit": 3, "(no step)": 3}
-    totals = analyser.processed_tasks(by="step").set_index("Step")["Total"]
-    assert totals.to_dict() == {"load": 4, "fit": 3, "(no step)": 3}
-    assert list(analyser.transfers(by="step")) == [
-        "Step", *list(analyser.transfers(by="function"))[1:]
-    ]  # fmt: skip
-    for ask in (analyser.imbalance, analyser.critical_path_summary):
-        with pytest.raises(InvalidArgumentError, match="by='node'"):
-            ask(by="node")  # type: ignore[operator]
-
-
-def test_tables_of_task_runs_end_in_their_step(analyser: TraceAnalyser) -> None:
-    for table in (
-        analyser.per_task_status(),
-        analyser.per_task_bottleneck(),
-        analyser.processed_tasks(),
-    ):
+    assert imbalance.to_dict() == counts
+    assert analyser.processed_tasks(by="step").set_index("Step")["Total"].to_dict() == counts
+    by_step, by_function = (list(analyser.transfers(by)) for by in ("step", "function"))
+    assert by_step == ["Step", *by_function[1:]]
+    # Tables of task runs end in their step.
+    in_steps = {"load": 4, "fit": 3, np.nan: 3}
+    tables = analyser.per_task_status(), analyser.per_task_bottleneck(), analyser.processed_tasks()
+    for table in (*tables, analyser.critical_path(), analyser.stragglers()):
         assert table.columns[-1] == "Step"
-        assert table["Step"].value_counts(dropna=False).to_dict() == {
-            "load": 4, "fit": 3, np.nan: 3
-        }  # fmt: skip
-    assert analyser.critical_path().columns[-1] == "Step"
-    assert analyser.stragglers().columns[-1] == "Step"
+    for table in tables:
+        assert table["Step"].value_counts(dropna=False).to_dict() == in_steps
 
 
 def test_findings_tell_the_step_of_their_function(tmp_path: Path) -> None:
     # Of one function three of four seconds are in a step, and all of another's; a third has none.
     keys = [("fit", n) for n in range(4)] + [("load", 0), ("x", 0)]
-    graphs = ["update-graph-1"] * 3 + ["update-graph-2", "update-graph-1", "update-graph-2"]
-    runs = [
-        (key, float(n), 1.0, graph) for n, (key, graph) in enumerate(zip(keys, graphs, strict=True))
-    ]
-    write_run(tmp_path, runs)
+    write_run(
+        tmp_path, [(key, n, 1.0, FIT if n in (0, 1, 2, 4) else NONE) for n, key in enumerate(keys)]
+    )
     run = RunFigures(TraceAnalyser(tmp_path, progress=False).run)
 
     def told(function: str | None) -> str:
@@ -155,83 +119,51 @@ def test_findings_tell_the_step_of_their_function(tmp_path: Path) -> None:
     assert told("x") == told("nowhere") == told(None) == "Seen."
 
 
-@pytest.mark.parametrize("write", [record, write_as_dasf])
-def test_files_without_steps(write: Any, tmp_path: Path) -> None:
-    directory = write(tmp_path / "run", [compute(f"f-{n}", T + n, 1.0, "w") for n in range(3)])
-    analyser = TraceAnalyser(directory, progress=False)
-    trace = analyser.trace
-    assert trace.tasks["step"].isna().all()
-    assert len(trace.steps) == 0
-    assert not [note for note in trace.notes if note.kind == "steps"]
-    assert "Step" not in analyser.per_task_bottleneck()
-    assert "Step" not in analyser.processed_tasks()
-    assert analyser.per_step_bottleneck()["Step"].tolist() == ["(no step)"]
-    assert analyser.imbalance(by="step")["Step"].tolist() == ["(no step)"]
-    assert set(analyser.time_accounting(by="step")["Step"]) <= {"(no step)", "(idle)"}
-
-
-def test_an_empty_trace_has_no_steps(tmp_path: Path) -> None:
-    Plugin(tmp_path / "run", "StepRecorder").write((STEP, [(T, 1, 99, "orphan")]))
-    analyser = TraceAnalyser(tmp_path / "run", progress=False)
-    assert list(analyser.trace.steps["step"]) == ["orphan"]
-    assert analyser.per_step_bottleneck()["Step"].tolist() == ["orphan"]
-    assert len(analyser.time_accounting(by="step")) == 0
-
-
-def test_a_key_that_runs_again_keeps_the_step_of_its_graph(tmp_path: Path) -> None:
-    runs = [("again-" + "d" * 32, 0.0, 1.0, "update-graph-1")]
-    runs += [("again-" + "d" * 32, 6.0, 1.0, "worker-lost-1"), ("new", 8.0, 1.0, "worker-lost-1")]
-    write_run(tmp_path / "run", runs)
-    tasks = TraceAnalyser(tmp_path / "run", progress=False).trace.tasks
-    assert tasks["step"].astype(object).where(tasks["step"].notna(), None).tolist() == [
-        "fit", "fit", None
-    ]  # fmt: skip
-
-
-def test_step_called_as_the_rows_of_no_step(tmp_path: Path) -> None:
-    write_run(tmp_path / "run", [((LOAD, 0), 0.0, 1.0, ""), ((REST, 0), 1.0, 1.0, "")])
-    Plugin(tmp_path / "run", "StepRecorder").write(
-        (STEP, [(T, 1, -1, "(no step)")]), (STEP_LAYER, [(T, 1, LOAD, [])])
+def test_steps_of_odd_names_and_of_keys_that_run_again(tmp_path: Path) -> None:
+    odd, again = tmp_path / "odd", tmp_path / "again"
+    write_run(odd, [((LOAD, 0), 0.0, 1.0, ""), ((REST, 0), 1.0, 1.0, "")])
+    Plugin(odd, "StepRecorder").write(
+        (STEP, [(T, 1, -1, "(no step)"), (T, 2, 99, "orphan")]), (STEP_LAYER, [(T, 1, LOAD, [])])
     )
-    analyser = TraceAnalyser(tmp_path / "run", progress=False)
-    assert analyser.per_step_bottleneck()["Num Tasks (chunks)"].tolist() == [2]
+    analyser = TraceAnalyser(odd, progress=False)
+    table = analyser.per_step_bottleneck().set_index("Step")
+    assert table["Num Tasks (chunks)"].to_dict() == {"(no step)": 2, "orphan": 0}
     assert analyser.processed_tasks(by="step")["Total"].tolist() == [2]
+    key = "again-" + "d" * 32
+    runs = [
+        (key, 0.0, 1.0, FIT),
+        (key, 6.0, 1.0, "worker-lost-1"),
+        ("new", 8.0, 1.0, "worker-lost-1"),
+    ]
+    write_run(again, runs)
+    steps = TraceAnalyser(again, progress=False).trace.tasks["step"].astype(object)
+    assert steps.where(steps.notna(), None).tolist() == ["fit", "fit", None]
 
 
 # --- layers --------------------------------------------------------------------------------------
 
 
 def test_identities_of_layers_and_of_keys_of_fused_tasks() -> None:
-    from dasfprof.analysis.trace.keys import KeyCollector, split_keys
-
-    def table(keys: Sequence[Any]) -> Any:
-        collector = KeyCollector()
-        collector.add(split_keys(keys))
-        return collector.finish()[0]
-
     token, uuid = "0123456789abcdef" * 2, "01234567-89ab-cdef-0123-456789abcdef"
     layers = [f"mul-{token}", f"inc-{uuid}", "mine", "mine-3", "other-3"]
     keys = [(f"add-mul-{token}", 0, 1), f"add-mul-{token}", f"inc-{uuid}", ("mine", 0), "mine"]
     keys += [("mine-3", 1), "mine-3", "mine-4", ("mine-4", 0), ("unknown", 0), 17, f"x-{uuid}-3"]
     names = LayerNames()
-    known = names.identities(table(layers), new=True).tolist()
+    known = names.identities(key_table(layers), new=True).tolist()
     assert known[0] == known[1] > 0  # the same digits
     assert len(set(known[1:])) == 4
-    found = names.identities(table(keys)).tolist()
+    found = names.identities(key_table(keys)).tolist()
     expected = [known[0]] * 3 + [known[2]] * 2 + [known[3]] * 2
     assert found[:7] == expected
     assert not set(found[7:]) & set(known)
 
 
-STEPS = st.lists(
-    st.tuples(st.integers(1, 4), st.integers(0, 3), st.integers(0, 20)), min_size=0, max_size=20
-)
+STEPS = st.lists(st.tuples(st.integers(1, 4), st.integers(0, 3), st.integers(0, 20)), max_size=20)
+Rows = list[tuple[int, int, int]]
 
 
 @given(STEPS, st.lists(st.tuples(st.integers(0, 5), st.integers(-1, 4), st.integers(-1, 21))))
-def test_step_of_a_layer_against_a_search(
-    built: list[tuple[int, int, int]], wanted: list[tuple[int, int, int]]
-) -> None:
+def test_step_of_a_layer_against_a_search(built: Rows, wanted: Rows) -> None:
     # At one time a client builds a layer in one step.
     built = list({(layer, time): (layer, step, time) for layer, step, time in built}.values())
 
@@ -242,16 +174,11 @@ def test_step_of_a_layer_against_a_search(
         before = [step for time, step in builders if time <= arrival]
         return before[-1] if before else builders[0][1] if builders else -1
 
-    layers, steps, times = (np.array(x) for x in zip(*built, strict=True)) if built else ([],) * 3
-    found = LayerSteps(
-        np.array(layers, dtype=np.uint64),
-        np.array(steps, dtype=np.int64),
-        T + np.array(times, dtype=float),
-    ).find(
-        np.array([layer for layer, _, _ in wanted], dtype=np.uint64),
-        np.array([step for _, step, _ in wanted], dtype=np.int64),
-        T + np.array([time for _, _, time in wanted], dtype=float),
-    )
+    def columns(rows: Rows) -> tuple[Any, ...]:
+        layers, steps, times = np.array(rows, dtype=np.int64).reshape(-1, 3).T
+        return layers.astype(np.uint64), steps, T + times
+
+    found = LayerSteps(*columns(built)).find(*columns(wanted))
     assert found.tolist() == [search(*row) for row in wanted]
 
 

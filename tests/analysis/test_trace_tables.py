@@ -1,21 +1,24 @@
-"""`Trace`: what workers and the scheduler recorded, joined, and what is missing, said."""
+"""`Trace`: what workers and the scheduler recorded, joined, and notes on what is missing."""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pandas as pd
 import pytest
 from traces import Plan, Plugin, Task, compute, managed, record, row, usage, write_as_dasf
 
-from dasfprof import Trace, TraceAnalyser
+from dasfprof import FileDatabase, InstantEvent, Trace, TraceAnalyser
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
 from dasfprof.analysis.trace.columns import make_categorical, row_of
+from dasfprof.analysis.trace.gaps import NoteKind
+from dasfprof.report.run_summary import summarise
+from dasfprof.schema.events import Event, Schema
 from dasfprof.schema.resources import RESOURCE_USAGE
-from dasfprof.schema.tasks import COMPUTE, TASK_RUN, TRANSFER, WORKER_ADDED, WORKER_REMOVED
+from dasfprof.schema.tasks import COMPUTE, GRAPH, TASK_RUN, TRANSFER, WORKER_ADDED, WORKER_REMOVED
 
 T = 1.7e9
 A, B = "tcp://10.0.0.1:4001", "tcp://10.0.0.2:4002"
@@ -43,22 +46,17 @@ def scheduler(directory: Path, runs: Any, *more: Any) -> None:
 
 
 def test_scheduler_and_worker_join_on_key_run_and_worker(tmp_path: Path) -> None:
-    run = tmp_path / "run"
     key = ("sum-" + "1a" * 16, 3)
-    two_workers(
-        run,
-        first=[ran(key, 7, 0.0, state="erred"), ran(key, 8, 2.0), ran("other-1", 7, 4.0)],
-        second=[ran(key, 9, 6.0)],
-    )
+    first = [ran(key, 7, 0.0, state="erred"), ran(key, 8, 2.0), ran("other-1", 7, 4.0)]
+    two_workers(tmp_path, first=first, second=[ran(key, 9, 6.0)])
     runs = [
         scheduled(key, 9, B, 5.5, queued=T + 5.25, priority_order=4, annotations={"step": "a"}),
         scheduled(key, 7, A, -0.5, state="released"),
         scheduled("other-1", 7, A, 3.5, exception="no", state="erred"),
         scheduled(key, 8, B, 1.5),  # never there: it was stolen, and ran on the other
     ]
-    scheduler(run, runs)
-    trace = Trace.from_database(run)
-
+    scheduler(tmp_path, runs)
+    trace = Trace.from_database(tmp_path)
     tasks = trace.tasks
     assert tasks["worker"].tolist() == ["worker-node1-w"] * 3 + ["worker-node2-w"]
     assert tasks["state"].tolist() == ["erred", "memory", "memory", "memory"]
@@ -68,8 +66,7 @@ def test_scheduler_and_worker_join_on_key_run_and_worker(tmp_path: Path) -> None
     assert tasks["scheduler_state"].tolist()[0] == "released"
     assert tasks["annotations"].tolist() == [{}, None, {}, {"step": "a"}]
     assert tasks["source"].tolist() == ["worker"] * 4
-    assert trace.scheduler_only["run_id"].tolist() == [8]
-    assert trace.scheduler_only["lost"].tolist() == [False]
+    assert trace.scheduler_only[["run_id", "lost"]].to_numpy().tolist() == [[8, False]]
 
 
 def test_a_trace_that_tells_no_addresses_joins_on_key_and_run(tmp_path: Path) -> None:
@@ -79,26 +76,22 @@ def test_a_trace_that_tells_no_addresses_joins_on_key_and_run(tmp_path: Path) ->
     run = record(tmp_path / "run", events)
     scheduler(run, [scheduled("f-1", 1, A, 1.5), scheduled("f-1", 2, A, 4.0)])
     trace = Trace.from_database(sorted(run.iterdir()))
-
     assert trace.tasks["sent"].isna().tolist() == [True, False]
     assert trace.scheduler_only["run_id"].tolist() == [2]
 
 
 def test_task_runs_that_a_killed_worker_did_not_write(tmp_path: Path) -> None:
-    run = tmp_path / "run"
-    two_workers(run, first=[ran("f-1", 1, 0.0)], second=[ran("f-2", 2, 0.0)], close=False)
-    lost = scheduled("f-3", 3, B, 1.0, start=T + 1.5, stop=T + 2.25)
-    begun = scheduled("f-4", 4, B, 2.0, state="released")
-    scheduler(
-        run,
-        [scheduled("f-1", 1, A, -0.5), scheduled("f-2", 2, B, -0.5), lost, begun],
-        (WORKER_REMOVED, [row(WORKER_REMOVED, timestamp=T + 3, worker=B, reason="timeout")]),
-    )
-    analyser = TraceAnalyser(run)
-
+    two_workers(tmp_path, first=[ran("f-1", 1, 0.0)], second=[ran("f-2", 2, 0.0)], close=False)
+    runs = [scheduled("f-1", 1, A, -0.5), scheduled("f-2", 2, B, -0.5)]
+    runs.append(scheduled("g-3", 3, B, 1.0, start=T + 1.5, stop=T + 2.25))
+    runs.append(scheduled("f-4", 4, B, 2.0, state="released"))
+    left = row(WORKER_REMOVED, timestamp=T + 3, worker=B, reason="timeout")
+    scheduler(tmp_path, runs, (WORKER_REMOVED, [left]))
+    analyser = TraceAnalyser(tmp_path)
     assert analyser.per_task_bottleneck()["Task Key"].tolist() == ["f-1", "f-2"]
     left_out = analyser.trace.scheduler_only
-    assert trace_keys(analyser.trace, left_out) == ["f-3", "f-4"]
+    keys = analyser.trace.keys.texts(left_out["key_id"].to_numpy()).tolist()
+    assert keys == ["g-3", "f-4"]
     assert left_out["lost"].tolist() == [True, False]
     assert left_out["reason"].tolist() == ["file ends early"] * 2
     notes = "\n".join(map(str, analyser.trace.notes))
@@ -107,22 +100,17 @@ def test_task_runs_that_a_killed_worker_did_not_write(tmp_path: Path) -> None:
     workers = analyser.trace.workers
     workers = workers[workers["kind"] == "worker"].set_index("host")
     assert workers["closed"].tolist() == [True, False]
-    assert workers.loc["node2", "left"] == T + 3
-    assert workers.loc["node2", "left_reason"] == "timeout"
-
-
-def trace_keys(trace: Trace, table: pd.DataFrame) -> list[str]:
-    return trace.keys.texts(table["key_id"].to_numpy()).tolist()
+    assert workers.loc["node2", ["left", "left_reason"]].tolist() == [T + 3, "timeout"]
+    facts = summarise(analyser.run)
+    assert (facts["tasks"], facts["unseen"], facts["functions"]) == (3, 1, 2)
 
 
 def test_a_worker_without_a_file(tmp_path: Path) -> None:
-    run = tmp_path / "run"
-    Plugin(run, host="node1", name="w", address=A).write((COMPUTE, [ran("f-1", 1, 0.0)]))
+    Plugin(tmp_path, host="node1", name="w", address=A).write((COMPUTE, [ran("f-1", 1, 0.0)]))
     runs = [scheduled("f-1", 1, A, -0.5), scheduled("f-2", 2, B, 0.0, start=T, stop=T + 1)]
     joined = row(WORKER_ADDED, timestamp=T, worker=B, name="far", host="10.0.0.2", nthreads=4)
-    scheduler(run, runs, (WORKER_ADDED, [joined]))
-    analyser = TraceAnalyser(run)
-
+    scheduler(tmp_path, runs, (WORKER_ADDED, [joined]))
+    analyser = TraceAnalyser(tmp_path)
     assert analyser.per_function_bottleneck()["Num Tasks (chunks)"].tolist() == [1]
     assert analyser.trace.scheduler_only["reason"].tolist() == ["no file"]
     assert any(f"{B}: 1 task run (" in note.text for note in analyser.trace.notes)
@@ -131,39 +119,32 @@ def test_a_worker_without_a_file(tmp_path: Path) -> None:
 
 
 def test_without_any_worker_file_the_scheduler_tells(tmp_path: Path) -> None:
-    run = tmp_path / "run"
-    monitor = Plugin(run, "ResourceMonitor", host="node1", name="w", address=A)
+    monitor = Plugin(tmp_path, "ResourceMonitor", host="node1", name="w", address=A)
     monitor.write((RESOURCE_USAGE, [row(RESOURCE_USAGE, timestamp=T)]))
     runs = [
         scheduled("f-1", 1, A, 0.0, start=T + 0.5, stop=T + 1.5, size=2_000_000),
         scheduled("f-2", 2, B, 0.0, start=T + 0.5, stop=T + 0.75, state="erred"),
         scheduled("f-3", 3, B, 0.0, state="released"),
     ]
-    scheduler(run, runs)
-    analyser = TraceAnalyser(run)
-
-    tasks = analyser.per_task_bottleneck()
-    assert tasks["Worker"].tolist() == ["worker-node1-w", B]
-    assert tasks["Duration (s)"].tolist() == [1.0, 0.25]
-    assert tasks["Memory usage (Mb)"].tolist() == [2.0, 0.0]
-    assert tasks["State"].tolist() == ["memory", "erred"]
-    functions = analyser.per_function_bottleneck()
-    assert functions["Mean Data Size (MB)"].isna().all()
+    scheduler(tmp_path, runs)
+    analyser = TraceAnalyser(tmp_path)
+    labels = ["Worker", "Duration (s)", "Memory usage (Mb)", "State"]
+    tasks = analyser.per_task_bottleneck()[labels].astype(object).to_numpy().tolist()
+    assert tasks == [["worker-node1-w", 1.0, 2.0, "memory"], [B, 0.25, 0.0, "erred"]]
+    assert analyser.per_function_bottleneck()["Mean Data Size (MB)"].isna().all()
     assert analyser.trace.tasks["source"].tolist() == ["scheduler"] * 2
     assert analyser.trace.scheduler_only["run_id"].tolist() == [3]
     assert "no-worker-files" in {note.kind for note in analyser.trace.notes}
 
 
 def test_damage_costs_no_more_than_what_it_hit(tmp_path: Path) -> None:
-    run = tmp_path / "run"
-    plugin = Plugin(run, host="node1", name="w", address=A)
+    plugin = Plugin(tmp_path, host="node1", name="w", address=A)
     path = plugin.write((COMPUTE, [ran("f-1", 1, 0.0)]), (TRANSFER, [row(TRANSFER, timestamp=T)]))
     data = bytearray(path.read_bytes())
     transfers = [found.start() for found in re.finditer(rb"\xc1dasfpf\n", data)][2]
     data[transfers + 50] ^= 1
     path.write_bytes(data)
-    analyser = TraceAnalyser(run)
-
+    analyser = TraceAnalyser(tmp_path)
     assert analyser.per_task_bottleneck()["Task Key"].tolist() == ["f-1"]
     assert len(analyser.trace.transfers) == 0
     assert any("corrupt" in note.text for note in analyser.trace.notes)
@@ -179,7 +160,6 @@ def test_clocks_of_dasf_are_moved_to_unix_time(tmp_path: Path) -> None:
         usage(5000.0, host="b", time=T + 101),
     ]
     trace = Trace.from_database(write_as_dasf(tmp_path / "run", events))
-
     assert trace.tasks["start"].tolist() == [T + 100, T + 101]
     assert trace.begin == T + 99
 
@@ -188,7 +168,6 @@ def test_no_duration_is_negative(tmp_path: Path) -> None:
     runs = [ran("f-1", 1, 1.0, duration=-2.0), ran("f-2", 2, 1.0, duration=float("nan"))]
     two_workers(tmp_path / "run", first=runs)
     analyser = TraceAnalyser(tmp_path / "run")
-
     assert analyser.per_task_bottleneck()["Duration (s)"].tolist() == [0.0, 0.0]
     assert analyser.per_function_bottleneck()["Percentage of total time (%)"].isna().all()
     figures = RunFigures(analyser.run)
@@ -197,26 +176,19 @@ def test_no_duration_is_negative(tmp_path: Path) -> None:
 
 
 def test_transitions_are_the_times_of_all_observers(tmp_path: Path) -> None:
-    run = tmp_path / "run"
     times = {"received": T, "ready": T + 1, "executing": T + 2, "done": T + 4}
-    two_workers(run, first=[ran("f-1", 1, 2.5, **times)])
-    scheduler(run, [scheduled("f-1", 1, A, -1.0, waiting=T - 2), scheduled("f-2", 2, B, 0.0)])
-    found = Trace.from_database(run).transitions
-
+    two_workers(tmp_path, first=[ran("f-1", 1, 2.5, **times)])
+    scheduler(tmp_path, [scheduled("f-1", 1, A, -1.0, waiting=T - 2), scheduled("f-2", 2, B, 0.0)])
+    found = Trace.from_database(tmp_path).transitions
     rows = found.sort_values("time")[["run_id", "observer", "state", "time"]]
     rows["time"] -= T
+    expected = {
+        (1, "worker"): {"waiting": 0.0, "ready": 1.0, "executing": 2.0, "memory": 4.0},
+        (1, "scheduler"): {"waiting": -2.0, "processing": -1.0, "memory": 1.0},
+        (2, "scheduler"): {"processing": 0.0, "memory": 2.0},
+    }
     assert sorted(rows.itertuples(index=False, name=None)) == sorted(
-        [
-            (1, "scheduler", "waiting", -2.0),
-            (1, "scheduler", "processing", -1.0),
-            (1, "worker", "waiting", 0.0),
-            (1, "worker", "ready", 1.0),
-            (1, "worker", "executing", 2.0),
-            (1, "worker", "memory", 4.0),
-            (1, "scheduler", "memory", 1.0),
-            (2, "scheduler", "processing", 0.0),
-            (2, "scheduler", "memory", 2.0),
-        ]
+        (*who, state, at) for who, times in expected.items() for state, at in times.items()
     )
 
 
@@ -228,32 +200,11 @@ def test_dependencies_are_those_of_the_last_run(tmp_path: Path) -> None:
         compute("c", 3.0, 1.0, "w", dependencies=["e"]),
     ]
     trace = Trace.from_database(record(tmp_path / "run", events))
-
     offsets, ids = trace.dependencies
     texts = trace.keys.texts(np.arange(len(trace.keys))).tolist()
-    graph = {
-        text: [texts[key] for key in ids[offsets[at] : offsets[at + 1]]]
-        for at, text in enumerate(texts)
-    }
+    needed = [[texts[key] for key in each] for each in np.split(ids, offsets[1:-1])]
+    graph = dict(zip(texts, needed, strict=True))
     assert graph == {"a": [], "b": [], "c": ["e"], "d": ["c"], "e": []}
-
-
-def test_transfers(tmp_path: Path) -> None:
-    run = tmp_path / "run"
-    plugin = Plugin(run, host="node1", name="w", address=A)
-    rows = [
-        row(TRANSFER, timestamp=T, duration=0.5, source=B, keys=["x", "y"], size=10, state="ok"),
-        row(TRANSFER, timestamp=T + 1, source=B, state="busy"),
-    ]
-    plugin.write((TRANSFER, rows))
-    trace = Trace.from_database(run)
-
-    assert trace.transfers["keys"].tolist() == [2, 0]
-    assert trace.transfers["source"].tolist() == [B, B]
-    assert trace.transfers["size"].tolist() == [10.0, 0.0]
-    lengths, ids = trace.transfer_keys
-    assert lengths.tolist() == [2, 0]
-    assert trace.keys.texts(ids).tolist() == ["x", "y"]
 
 
 def test_values_that_no_recorder_of_ours_would_write(tmp_path: Path) -> None:
@@ -270,12 +221,37 @@ def test_values_that_no_recorder_of_ours_would_write(tmp_path: Path) -> None:
     events[1].args |= {"dependencies": "none", "run_id": "x"}
     del events[2].args["size"], events[2].args["key"]
     analyser = TraceAnalyser(record(tmp_path / "run", events))
-
     assert analyser.per_task_bottleneck()["Task Key"].tolist() == [hostile, "5", "None"]
     assert len(analyser.per_function_bottleneck()) == 3
     assert analyser.per_worker_task_balance()[hostile].tolist() == [2.0]
     assert analyser.create_annotated_task_graph().number_of_nodes() == 3
     assert hostile in analyser.trace.workers["host"].tolist()
+
+
+@pytest.mark.parametrize("write", [record, write_as_dasf])
+def test_files_that_tell_little(tmp_path: Path, write: Any) -> None:
+    """Files of DASF know durations of tasks, and readings of a process that is no worker's."""
+    events: list[Event] = [compute(f"f-{at}", T + at, 1.0, "w") for at in (0, 1, 3)]
+    reading = usage(T, **{"host_net_io.read_size": 2e6, "cpu": "x"})
+    analyser = TraceAnalyser(write(tmp_path / "run", [*events, reading]), progress=False)
+    tasks, summary = analyser.processed_tasks(), analyser.process_summary()
+    assert tasks["Elapsed Seconds"].isna().all() and summary["Elapsed Seconds"].isna().all()
+    assert tasks["Run Method Seconds"].tolist() == [1.0] * 3
+    assert summary["Threads"].isna().all()
+    assert analyser.node_resource_usage()["Network Recv (MB)"].tolist() == [2.0]
+    processes = analyser.processes_resource_usage()
+    assert processes["Memory Used (MB)"].tolist() == [2744.7296]
+    assert processes["Cpu Percent"].isna().all()
+    (sizes,) = analyser.chunk_sizing().to_dict("records")
+    assert np.isnan(sizes["Overhead per Task (s)"]) and sizes["Advice"].startswith("Unknown")
+    times = analyser.time_accounting().set_index("Class")["Thread Time (s)"]
+    expected = {"Running (CPU time not recorded)": 3.0, "Idle (cause unknown)": 1.0}
+    assert times.to_dict() == pytest.approx(expected)
+    # There are no steps.
+    assert "Step" not in tasks and "Step" not in analyser.per_task_bottleneck()
+    assert not [note for note in analyser.trace.notes if note.kind == "steps"]
+    for table in (analyser.per_step_bottleneck(), analyser.imbalance(by="step")):
+        assert table["Step"].tolist() == ["(no step)"]
 
 
 def test_a_host_of_one_address_has_one_name(tmp_path: Path) -> None:
@@ -291,3 +267,49 @@ def test_a_row_has_texts_that_pandas_cannot_hash() -> None:
     names = make_categorical(np.array([1, 0]), ["\ud800", "client"])
     table = pd.DataFrame({"client": names, "time": [T, T + 1]})
     assert row_of(table, 1) == {"client": "\ud800", "time": T + 1}
+
+
+# --- notes ----------------------------------------------------------------------------------------
+
+
+def test_a_run_whose_name_holds_a_rules_words_keeps_its_warnings(tmp_path: Path) -> None:
+    Plugin(tmp_path, "ResourceMonitor").write((RESOURCE_USAGE, [row(RESOURCE_USAGE)]))
+    written = Plugin(tmp_path).write((COMPUTE, [row(COMPUTE, key="a-1")]), close=False)
+    name = "GPU-load, step of the pipeline, inputs of unknown size-TracePlugin-node1-0.msgpack"
+    written.rename(tmp_path / name)
+    analyser = TraceAnalyser(tmp_path / "*.msgpack", progress=False)
+    (note,) = [note for note in analyser.trace.notes if note.kind == "not-closed"]
+    assert note.subject == name
+    assert note.text.startswith(f"{name}: ")
+    assert "ended without closing" in note.text
+    assert any("ended without closing" in text for text in analyser.diagnose()["Evidence"])
+
+
+def test_what_is_no_fault_of_a_trace_is_no_finding(tmp_path: Path) -> None:
+    Plugin(tmp_path, "ResourceMonitor").write((RESOURCE_USAGE, [row(RESOURCE_USAGE)]))
+    Plugin(tmp_path).write((COMPUTE, [row(COMPUTE, key="a-1")]))
+    Plugin(tmp_path, "SchedulerPlugin").write((GRAPH, [row(GRAPH)]))
+    analyser = TraceAnalyser(tmp_path / "*.msgpack", progress=False)
+    kinds = {note.kind for note in analyser.trace.notes}
+    assert "gpu" in kinds
+    assert kinds <= set(get_args(NoteKind))
+    assert not any("not whole" in text for text in analyser.diagnose()["Finding"])
+
+
+LATER = Schema("I", "Pause", (("timestamp", "float"),), (("reason", "text"),))
+
+
+def test_events_that_only_a_later_version_knows_are_counted_and_named(tmp_path: Path) -> None:
+    pauses = [row(LATER, timestamp=100.0 + i, reason="memory") for i in range(3)]
+    path = Plugin(tmp_path).write((COMPUTE, [row(COMPUTE, key="a-1")]), (LATER, pauses))
+    trace = TraceAnalyser(path, progress=False).trace
+    (note,) = [note for note in trace.notes if note.kind == "unknown-events"]
+    assert (note.subject, len(trace.tasks), len(trace.events)) == (path.name, 1, 0)
+    expected = "3 events of kinds that this version of dasfprof does not know: Pause (3)."
+    assert note.text == f"{path.name}: {expected}"
+    # Events of user code are not unknown.
+    with FileDatabase(tmp_path / "mine.msgpack") as database:
+        database.record(InstantEvent("Pause", 100.0))
+    trace = TraceAnalyser(tmp_path / "mine.msgpack", progress=False).trace
+    assert len(trace.events) == 1
+    assert not [note for note in trace.notes if note.kind == "unknown-events"]
