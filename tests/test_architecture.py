@@ -37,25 +37,11 @@ FLOORS = {
     "__main__": 8,
     "__init__": 8,  # only names, which `dasfprof.X` is looked up by
 }
-#: The rooms of the analysis, from the ground up.
+#: The rooms of the analysis, from the ground up; ``__init__`` has only names.
 ROOMS = [
-    "wording",
-    "numeric",
-    "trace",
-    "run",
-    "model",
-    "under_way",
-    "stack_samples",
-    "simulation",
-    "diagnosis",
-    "tables",
-    "large",
-    "methods",
-    "analyser",
-    "live",
-    "history",
-    "comparison",
-    "__init__",  # only names
+    *("wording", "numeric", "trace", "run", "model", "under_way", "stack_samples", "simulation"),
+    *("diagnosis", "tables", "large", "methods", "analyser", "live", "history", "comparison"),
+    "__init__",
 ]
 ANALYSIS_ONLY = {"pandas", "networkx", "bokeh", "jinja2", "click", "IPython", "tqdm", "rich"}
 GPU_LIBRARIES = {"pynvml", "nvtx", "dask_cuda", "cupy", "rmm"}
@@ -67,7 +53,6 @@ def modules() -> list[Path]:
 
 def imports(path: Path, at_top: bool = False) -> set[str]:
     """Names of the modules that a file imports, those for type checkers left out."""
-    tree = parsed(path)
     found: set[str] = set()
 
     def visit(node: ast.AST) -> None:
@@ -84,7 +69,7 @@ def imports(path: Path, at_top: bool = False) -> set[str]:
         for child in ast.iter_child_nodes(node):
             visit(child)
 
-    visit(tree)
+    visit(parsed(path))
     return found
 
 
@@ -189,8 +174,7 @@ def module_names() -> dict[str, Path]:
 
 @of_each(sorted((PACKAGE / "analysis").rglob("*.py")))
 def test_rooms_of_the_analysis_import_only_lower_rooms(path: Path) -> None:
-    own = path.relative_to(PACKAGE / "analysis").parts[0]
-    own = own.removesuffix(".py")
+    own = path.relative_to(PACKAGE / "analysis").parts[0].removesuffix(".py")
     for module in imported_modules(path):
         words = module.split(".")
         if words[1] == "analysis" and words[2:] and words[2] != own:
@@ -199,19 +183,9 @@ def test_rooms_of_the_analysis_import_only_lower_rooms(path: Path) -> None:
 
 #: What a `Run` answers: above its room it is asked, and these are not.
 ANSWERED_BY_RUNS = {
-    "NamedWorkers",
-    "clock_errors",
-    "clock_offsets",
-    "find_run_end",
-    "first_arrival",
-    "ordered_times",
-    "recorded_times",
-    "status_seconds",
-    "task_slots",
-    "unfinished_runs",
-    "unseen_runs",
-    "with_open_runs",
-    "worker_lives",
+    *("NamedWorkers", "clock_errors", "clock_offsets", "find_run_end", "first_arrival"),
+    *("ordered_times", "recorded_times", "status_seconds", "task_slots", "unfinished_runs"),
+    *("unseen_runs", "with_open_runs", "worker_lives"),
 }
 #: Rooms of the analysis that take runs in normal form alone.
 OF_RUNS = {*ROOMS[ROOMS.index("run") + 1 : ROOMS.index("large")], "comparison"}
@@ -285,9 +259,7 @@ def test_no_two_classes_have_the_same_name() -> None:
 OF_SOME_SYSTEMS = {"platform", "setpriority", "pthread_getcpuclockid", "RUSAGE_THREAD"}
 
 
-@pytest.mark.parametrize(
-    "path", [path for path in modules() if path.stem != "system"], ids=relative
-)
+@of_each([path for path in modules() if path.stem != "system"])
 def test_names_of_some_systems_stand_in_one_module(path: Path) -> None:
     """`dasfprof.system` has them: paths below /proc, `sys.platform`, the module `resource`."""
     nodes = list(ast.walk(parsed(path)))
@@ -305,18 +277,8 @@ def test_names_of_some_systems_stand_in_one_module(path: Path) -> None:
 
 #: Parts whose docstrings are in the words of the standard library's.
 IN_PLAIN_WORDS = {
-    "analysis",
-    "cli",
-    "config",
-    "database",
-    "errors",
-    "jupyter",
-    "preload",
-    "recording",
-    "report",
-    "schema",
-    "system",
-    "text",
+    *("analysis", "cli", "config", "database", "errors", "jupyter", "preload", "recording"),
+    *("report", "schema", "system", "text"),
 }
 
 
@@ -333,66 +295,30 @@ def test_docstrings_open_with_what_a_function_does() -> None:
 
 #: What of Dask may be imported anywhere: what its documentation describes, and `dumps`, which
 #: a plugin for future workers has to be pickled by.
+_PUBLIC_BY_MODULE = {
+    "dask": "array config dataframe delayed optimization sizeof system utils",
+    "dask.optimization": "cull",
+    "dask.sizeof": "sizeof",
+    "dask.system": "cpu_count",
+    "dask.utils": "funcname key_split parse_bytes parse_timedelta",
+    "distributed": "Client NannyPlugin Future LocalCluster Scheduler Security Worker as_completed "
+    "default_client get_worker rpc wait comm protocol",
+    "distributed.comm": "CommClosedError get_address_host_port",
+    "distributed.deploy.cluster": "Cluster",
+    "distributed.diagnostics.plugin": "SchedulerPlugin WorkerPlugin",
+    "distributed.protocol": "pickle",
+    "distributed.protocol.pickle": "dumps",
+}
 PUBLIC_DASK = {
-    "dask",
-    "dask.array",
-    "dask.config",
-    "dask.dataframe",
-    "dask.delayed",
-    "dask.optimization",
-    "dask.optimization.cull",
-    "dask.sizeof",
-    "dask.sizeof.sizeof",
-    "dask.system",
-    "dask.system.cpu_count",
-    "dask.utils",
-    "dask.utils.funcname",
-    "dask.utils.key_split",
-    "dask.utils.parse_bytes",
-    "dask.utils.parse_timedelta",
-    "distributed",
-    "distributed.Client",
-    "distributed.NannyPlugin",
-    "distributed.Future",
-    "distributed.LocalCluster",
-    "distributed.Scheduler",
-    "distributed.Security",
-    "distributed.Worker",
-    "distributed.as_completed",
-    "distributed.default_client",
-    "distributed.get_worker",
-    "distributed.rpc",
-    "distributed.wait",
-    "distributed.comm",
-    "distributed.comm.CommClosedError",
-    "distributed.comm.get_address_host_port",
-    "distributed.deploy.cluster",
-    "distributed.deploy.cluster.Cluster",
-    "distributed.diagnostics.plugin",
-    "distributed.diagnostics.plugin.SchedulerPlugin",
-    "distributed.diagnostics.plugin.WorkerPlugin",
-    "distributed.protocol",
-    "distributed.protocol.pickle",
-    "distributed.protocol.pickle.dumps",
+    *_PUBLIC_BY_MODULE,
+    *(f"{module}.{name}" for module, names in _PUBLIC_BY_MODULE.items() for name in names.split()),
 }
 INTERNALS = "recording/dask_internals/"
 #: Of the private names, words that our own code, zict or `ast` use for things of their own. The
 #: hook of task runs reads `scheduler_delay`, also a column's name, of what `with_correction` gives.
 ORDINARY_WORDS = {
-    "start_time",
-    "key",
-    "fast",
-    "rewrite",
-    "optimize",
-    "order",
-    "Array",
-    "Expr",
-    "process",
-    "scheduler_delay",
-    "sync",
-    "send",
-    "get_data",
-    "loads",
+    *("start_time", "key", "fast", "rewrite", "optimize", "order", "Array", "Expr", "process"),
+    *("scheduler_delay", "sync", "send", "get_data", "loads"),
 }
 
 
@@ -426,51 +352,35 @@ def test_private_names_of_dask_stand_in_one_place(path: Path) -> None:
     assert private_names_in(path, private - ORDINARY_WORDS) == set()
 
 
-def modules_loaded_by(statement: str) -> set[str]:
+def loaded_by(statement: str) -> set[str]:
     code = f"import sys; {statement}; print(*sys.modules, sep='\\n')"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     return set(run.stdout.split())
 
 
-def loaded_by(statement: str) -> set[str]:
-    return {name.split(".")[0] for name in modules_loaded_by(statement)}
+_DASK = {"dask", "distributed"}
+_COMMANDS = "from dasfprof.cli.main import cli; "
+_HELP = "from click.testing import CliRunner; CliRunner().invoke(cli, ['--help'])"
 
 
-def test_import_loads_nothing_heavy() -> None:
-    heavy = {*ANALYSIS_ONLY, *GPU_LIBRARIES, "distributed", "numpy", "dask", "msgpack"}
-    assert not loaded_by("import dasfprof") & heavy
-
-
-def test_help_of_a_command_loads_no_analysis() -> None:
-    statement = "from dasfprof.cli.main import cli; list(cli.commands.values())"
-    assert not loaded_by(statement) & {"numpy", "distributed", "dask", "rich"}
-
-
-def test_the_list_of_commands_loads_none() -> None:
-    from dasfprof.cli import main
-
-    for name, (module, sentence) in main._COMMANDS.items():
-        about = inspect.getdoc(main.cli.commands[name].callback) or ""
-        assert module == main.cli.commands[name].callback.__module__
-        assert " ".join(about.partition("\n\n")[0].split()) == sentence
-    code = "from click.testing import CliRunner; from dasfprof.cli.main import cli; "
-    code += "assert CliRunner().invoke(cli, ['--help']).exit_code == 0"
-    assert "dasfprof.report" not in modules_loaded_by(code)
-
-
-def test_the_analyser_loads_neither_dask_nor_its_analyses_before_they_are_used() -> None:
-    loaded = modules_loaded_by("import dasfprof; dasfprof.TraceAnalyser")
-    assert not loaded & {"dask", "networkx", "dasfprof.analysis.diagnosis"}
-
-
-def test_a_trial_loads_nothing_of_dask_before_the_script() -> None:
-    assert not loaded_by("import dasfprof.handles.trial.trial_run") & {"distributed", "dask"}
-
-
-def test_what_listens_to_dasks_own_schedulers_loads_nothing_of_distributed() -> None:
-    # It is imported as Dask is, which `import distributed` does half way.
-    module = "dasfprof.recording.dask_internals.local_schedulers"
-    assert "distributed" not in loaded_by(f"import {module}")
+@pytest.mark.parametrize(
+    ("statement", "absent"),
+    [
+        ("import dasfprof", {*ANALYSIS_ONLY, *GPU_LIBRARIES, *_DASK, "numpy", "msgpack"}),
+        (f"{_COMMANDS}list(cli.commands.values())", {*_DASK, "numpy", "pandas", "rich"}),
+        (_COMMANDS + _HELP, {*_DASK, "numpy", "pandas", "networkx", "msgpack", "dasfprof.report"}),
+        (
+            "import dasfprof; dasfprof.TraceAnalyser",
+            {"dask", "networkx", "dasfprof.analysis.diagnosis"},
+        ),
+        ("import dasfprof.handles.trial.trial_run", _DASK),
+        # It is imported as Dask is, which `import distributed` does half way.
+        ("import dasfprof.recording.dask_internals.local_schedulers", {"distributed"}),
+        ("import dasfprof.pytest_plugin", {*_DASK, "pandas", "numpy"}),
+    ],
+)
+def test_what_an_import_does_not_load(statement: str, absent: set[str]) -> None:
+    assert not loaded_by(statement) & absent
 
 
 def test_recording_loads_nothing_heavy_beyond_distributed() -> None:
@@ -480,13 +390,19 @@ def test_recording_loads_nothing_heavy_beyond_distributed() -> None:
     assert not recording & {*ANALYSIS_ONLY, *GPU_LIBRARIES}
 
 
+def test_the_list_of_commands_is_that_of_their_modules() -> None:
+    from dasfprof.cli import main
+
+    for name, (module, sentence) in main._COMMANDS.items():
+        about = inspect.getdoc(main.cli.commands[name].callback) or ""
+        assert module == main.cli.commands[name].callback.__module__
+        assert " ".join(about.partition("\n\n")[0].split()) == sentence
+
+
 def test_public_names_exist_and_are_documented() -> None:
     for name in dasfprof.__all__:
         value = getattr(dasfprof, name)
         assert name == "__version__" or value.__doc__, name
     assert dir(dasfprof) == dasfprof.__all__
-
-
-def test_unknown_name_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="no_such_name"):
         dasfprof.no_such_name  # noqa: B018

@@ -41,51 +41,29 @@ def test_argument_beats_config_beats_default() -> None:
         assert make_settings(flush_interval=3).flush_interval == 3.0
 
 
-def test_what_a_run_holds_is_what_can_be_given() -> None:
-    elsewhere = {"name", "add_time_suffix", "directory"}
-    assert {field.name for field in fields(RunOptions)} == RECORDING.keys() - elsewhere
-
-
-def test_defaults() -> None:
+def test_defaults_of_all_that_can_be_given() -> None:
     made = make_settings()
-    assert {field.name: getattr(made, field.name) for field in fields(RunOptions)} == {
-        "enable_nvtx": False,
-        "commit_threshold": 5000,
-        "flush_interval": 1.0,
-        "max_pending": 100_000,
-        "segment_size": 256_000_000,
-        "response_timeout": 5.0,
-        "orphan_timeout": 300.0,
-        "ship": "auto",
-        "sample_interval": 0.1,
-        "stack_frequency": 20.0,
-        "profiler": None,
-        "log_level": 30,
-        "log_values": False,
-        "arguments": "types",
-        "record_code": True,
-        "prometheus": False,
+    defaults = {
+        **{"enable_nvtx": False, "commit_threshold": 5000, "flush_interval": 1.0},
+        **{"max_pending": 100_000, "segment_size": 256_000_000, "response_timeout": 5.0},
+        **{"orphan_timeout": 300.0, "ship": "auto", "sample_interval": 0.1},
+        **{"stack_frequency": 20.0, "profiler": None, "log_level": 30, "log_values": False},
+        **{"arguments": "types", "record_code": True, "prometheus": False},
     }
+    assert {field.name: getattr(made, field.name) for field in fields(RunOptions)} == defaults
+    assert defaults.keys() == RECORDING.keys() - {"name", "add_time_suffix", "directory"}
 
 
 #: What a run holds where an option is off.
-OFF = {
-    "stack_frequency": 0.0,
-    "profiler": None,
-    "log_level": 1 << 30,
-    "arguments": "off",
-    "ship": "off",
-}
+OFF = {"stack_frequency": 0.0, "profiler": None, "log_level": 1 << 30}
+OFF |= {"arguments": "off", "ship": "off"}
 
 
 @pytest.mark.parametrize("name", OFF)
 def test_off_is_written_in_one_way(name: str) -> None:
-    key = f"dasfprof.{name.replace('_', '-')}"
-    config: Any = yaml.safe_load("[off, 'off']")  # without quotes it is False
-    assert config[0] is False
     assert getattr(make_settings(**{name: "off"}), name) == OFF[name]
-    for value in config:
-        with dask.config.set({key: value}):
+    for value in (False, "off"):  # YAML's off without quotes, and with them
+        with dask.config.set({f"dasfprof.{name.replace('_', '-')}": value}):
             assert getattr(make_settings(), name) == OFF[name]
 
 
@@ -130,26 +108,19 @@ def test_flags_are_made_without_dask() -> None:
     }
 
 
-@pytest.mark.parametrize("name", ["a/b", "", "..", "../x", "/tmp/x"])
-def test_name_with_a_path_separator_is_refused(name: str) -> None:
-    with pytest.raises(InvalidArgumentError, match="a path separator"):
-        make_settings(name=name)
-
-
 @pytest.mark.parametrize(
-    "options",
+    ("options", "words"),
     [
-        {"flush_interval": -1},
-        {"flush_interval": 0},
-        {"sample_interval": "-5ms"},
-        {"commit_threshold": 0},
-        {"commit_threshold": -5},
-        {"commit_threshold": 10, "max_pending": 5},
+        *(({"name": name}, "a path separator") for name in ("a/b", "", "..")),
+        *(({"flush_interval": seconds}, "flush_interval") for seconds in (-1, 0)),
+        ({"sample_interval": "-5ms"}, "sample_interval"),
+        *(({"commit_threshold": events}, "commit_threshold") for events in (0, -5)),
+        ({"commit_threshold": 10, "max_pending": 5}, "max_pending"),
     ],
 )
-def test_senseless_numbers_are_refused(options: dict[str, object]) -> None:
-    with pytest.raises(InvalidArgumentError):
-        make_settings(**options)  # type: ignore[arg-type]
+def test_senseless_values_are_refused(options: dict[str, Any], words: str) -> None:
+    with pytest.raises(InvalidArgumentError, match=words.replace("_", ".")):
+        make_settings(**options)
 
 
 def test_defaults_outlive_a_block_that_they_were_loaded_in() -> None:

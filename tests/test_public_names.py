@@ -9,7 +9,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, get_type_hints
 
-from distributed import Client, LocalCluster
+from clusters import new_client
 
 import dasfprof
 from dasfprof import ProfiledRun, errors, register_default_profiler
@@ -81,18 +81,13 @@ def test_the_other_errors_are_those_of_one_tree() -> None:
         assert not inspect.isclass(value) or issubclass(value, dasfprof.DasfprofError)
 
 
-def test_registration_returns_a_handle_to_type_checkers() -> None:
+def test_a_handle_can_be_awaited_whatever_the_client(tmp_path: Path) -> None:
     assert get_type_hints(register_default_profiler)["return"] is ProfiledRun
 
-
-def test_a_handle_can_be_awaited_whatever_the_client(tmp_path: Path) -> None:
     async def awaited(run: ProfiledRun) -> ProfiledRun:
         return await run
 
-    with (
-        LocalCluster(n_workers=1, processes=False, dashboard_address=None) as cluster,
-        Client(cluster) as client,
-    ):
+    with new_client(n_workers=1, processes=False) as client:
         run = register_default_profiler(client, "sync", directory=tmp_path)
         assert isinstance(run, ProfiledRun)
         assert client.sync(awaited, run) is run

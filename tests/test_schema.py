@@ -13,13 +13,7 @@ from dasfprof.database.block_codec import Batch
 from dasfprof.database.columns import Column, NumberColumn
 from dasfprof.database.encoders import CODECS
 from dasfprof.schema import KINDS
-from dasfprof.schema.events import (
-    EVENT_CLASSES,
-    KINDS_OF_VALUES,
-    Codec,
-    EventKind,
-    event_kind,
-)
+from dasfprof.schema.events import EVENT_CLASSES, KINDS_OF_VALUES, Codec, EventKind, event_kind
 
 
 @pytest.mark.parametrize("kind", KINDS.values(), ids=lambda kind: kind.name)

@@ -47,46 +47,40 @@ PAGES = sorted(
 GUIDE = [path for path in PAGES if path.parent.name == "guide"]
 
 
-def blocks(path: Path, language: str) -> list[str]:
+def blocks(path: Path, language: str, fence: str = "") -> list[str]:
     """Give the code of a page that is meant to run: that of `{code-block}` is not."""
-    pattern = rf"^```{language}\n(.*?)^```$"
+    pattern = rf"^```{fence}{language}\n(.*?)^```$"
     return re.findall(pattern, path.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
 
 
 def shown(path: Path, language: str) -> list[str]:
     """Give the code of a page that is shown alone, since it needs what is not here."""
-    pattern = rf"^```\{{code-block\}} {language}\n(.*?)^```$"
-    return re.findall(pattern, path.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    return blocks(path, language, r"\{code-block\} ")
 
 
-# --- Findings -------------------------------------------------------------------------------------
-
-
-def test_each_rule_has_its_page_and_each_page_its_rule() -> None:
-    pages = {f"findings/{path.stem}.html" for path in (DOCS / "findings").glob("*")}
-    assert pages == {finding_page(rule) for rule in (*RULES, FAILED)}
-
-
-@pytest.mark.parametrize("rule", [*RULES, FAILED])
-def test_a_page_of_a_finding_has_the_four_parts(rule: str) -> None:
-    text = (DOCS / "findings" / f"{rule}.md").read_text(encoding="utf-8")
-    title, *parts = re.split(r"^##? (.*)$", text, flags=re.MULTILINE)[1:]
-    assert title == rule
-    assert parts[1::2] == HEADINGS
-    assert all(len(part.split()) >= 6 for part in parts[2::2])
+def test_each_rule_has_a_page_of_four_parts() -> None:
+    pages = {path.stem: path for path in (DOCS / "findings").glob("*")}
+    rules = (*RULES, FAILED)
+    assert {f"findings/{name}.html" for name in pages} == {finding_page(rule) for rule in rules}
+    for rule in rules:
+        text = pages[rule].read_text(encoding="utf-8")
+        title, *parts = re.split(r"^##? (.*)$", text, flags=re.MULTILINE)[1:]
+        assert (title, parts[1::2]) == (rule, HEADINGS)
+        assert all(len(part.split()) >= 6 for part in parts[2::2]), rule
 
 
 def test_findings_name_their_pages_once_the_package_names_its_documentation(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     told = Message()
-    told["Project-URL"] = "Issues, https://example.org/issues"
     monkeypatch.setattr(documents, "metadata", lambda _: told)
-    documents._address.cache_clear()
-    assert documents.finding_url("io-bound") is None
-    told["Project-URL"] = "Documentation, https://example.org/docs/"
-    documents._address.cache_clear()
-    assert documents.finding_url("io-bound") == "https://example.org/docs/findings/io-bound.html"
+    for address, page in (
+        ("Issues, https://example.org/issues", None),
+        ("Documentation, https://x.org/docs/", "https://x.org/docs/findings/io-bound.html"),
+    ):
+        told["Project-URL"] = address
+        documents._address.cache_clear()
+        assert documents.finding_url("io-bound") == page
     documents._address.cache_clear()
 
 
@@ -106,16 +100,11 @@ def test_a_page_is_completed_by_what_the_rules_declare() -> None:
     assert "*Threads of one process that compete for the GIL" in source[0]
     assert "It can cause [blocked-tasks](blocked-tasks.md)" in source[0]
     assert "`dasfprof/analysis/diagnosis/cores.py`" in source[0]
-
-
-def test_all_findings_are_listed() -> None:
+    # All findings are listed.
     source = [(DOCS / "findings.md").read_text(encoding="utf-8")]
     generate.complete(None, "findings", source)
     listed = re.findall(r"^- \[([\w-]+)\]\(findings/\1\.md\): \S", source[0], re.MULTILINE)
     assert sorted(listed) == sorted([*RULES, FAILED])
-
-
-# --- What is made of declarations -----------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -164,36 +153,22 @@ def test_every_public_name_is_in_the_reference() -> None:
     assert "automodule:: dasfprof.errors" in text
 
 
-# --- Links and code -------------------------------------------------------------------------------
-
-
 def links(text: str) -> list[str]:
     return re.findall(r"\]\((?!https?:|#)([^)\s]+)\)", text)
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(DOCS)))
-def test_links_work_in_a_clone(path: Path) -> None:
+def test_links_work_in_a_clone_and_in_the_site(path: Path, site: Path) -> None:
     text = path.read_text(encoding="utf-8")
     assert [link for link in links(text) if not (path.parent / link).exists()] == []
-
-
-@pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(DOCS)))
-def test_links_work_in_the_site(path: Path, site: Path) -> None:
     page = path.relative_to(DOCS).with_suffix("")
-    text = generate.in_site(page.as_posix(), path.read_text(encoding="utf-8"))
     folder = site / page.parent
     # Not by the file system: the directories of the site are links.
-    missing = [link for link in links(text) if not os.path.exists(os.path.normpath(folder / link))]
-    assert missing == []
-
-
-def test_no_page_needs_what_is_not_public() -> None:
-    addresses = {
-        address
-        for path in PAGES
-        for address in re.findall(r"https?://[^\s)`\"']+", path.read_text(encoding="utf-8"))
-    }
-    assert addresses == set()
+    targets = links(generate.in_site(page.as_posix(), text))
+    assert [one for one in targets if not os.path.exists(os.path.normpath(folder / one))] == []
+    assert re.findall(r"https?://[^\s)`\"']+", text) == [], "no page needs what may not be public"
+    for code in shown(path, "python"):
+        ast.parse(code)
 
 
 def commands() -> Iterator[tuple[str, str]]:
@@ -227,7 +202,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any
 
 
 @pytest.mark.parametrize("path", GUIDE, ids=lambda path: path.stem)
-def test_the_code_of_the_guide_runs(
+def test_the_code_and_the_commands_of_the_guide_run(
     path: Path, recorded: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     names = dict(recorded)
@@ -240,11 +215,6 @@ def test_the_code_of_the_guide_runs(
         for block in code:
             exec(compile(block, str(path), "exec"), names)
 
-
-@pytest.mark.parametrize("path", GUIDE, ids=lambda path: path.stem)
-def test_the_commands_of_the_guide_run(
-    path: Path, recorded: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
     monkeypatch.chdir(recorded["place"])
     for block in blocks(path, "sh"):
         for line in block.splitlines():
@@ -254,15 +224,6 @@ def test_the_commands_of_the_guide_run(
                 continue
             done = CliRunner().invoke(cli, args, catch_exceptions=False)
             assert done.exit_code == 0, f"{line}\n{done.output}"
-
-
-@pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(DOCS)))
-def test_code_that_is_only_shown_is_python(path: Path) -> None:
-    for code in shown(path, "python"):
-        ast.parse(code)
-
-
-# --- Releases -------------------------------------------------------------------------------------
 
 
 def test_the_changelog_has_the_version() -> None:
@@ -283,9 +244,7 @@ def test_the_recipe_asks_for_what_the_package_needs() -> None:
     asked = dict(re.findall(r"^    - ([a-z-]+) >=([\d.]+)$", recipe, re.MULTILINE))
     asked["dask"] = asked.pop("dask-core")
     asked["msgpack"] = asked.pop("msgpack-python")
-    asked["numpy"] = asked["numpy"]
-    python = asked.pop("python", None)
-    assert python in (None, "3.10")
+    assert asked.pop("python", None) in (None, "3.10")
     assert asked == needed
 
 
@@ -302,8 +261,6 @@ def test_a_tag_that_is_not_the_version_is_not_released(
     assert words in done.stdout
     assert not (tmp_path / "dist").exists()
 
-
-# --- A stranger -----------------------------------------------------------------------------------
 
 SCRIPT = """
 import time
@@ -332,14 +289,9 @@ def test_the_first_page_leads_to_a_finding_on_a_script_of_ones_own(tmp_path: Pat
     (tmp_path / "pipeline.py").write_text(SCRIPT, encoding="utf-8")
 
     def run(command: str) -> subprocess.CompletedProcess[str]:
-        done = subprocess.run(
-            [sys.executable, "-m", *shlex.split(command)],
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-            timeout=600,
-            check=False,
-        )
+        args = [sys.executable, "-m", *shlex.split(command)]
+        options = {"cwd": tmp_path, "capture_output": True, "text": True, "timeout": 600}
+        done = subprocess.run(args, check=False, **options)
         assert done.returncode == 0, f"{command}\n{done.stderr}"
         return done
 
