@@ -1,13 +1,19 @@
-"""Figures with units, as text and as JSON."""
+"""Figures with units, as text and as JSON, and how certain a stated cause is."""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, Literal
 
 from dasfprof.text import count_of, format_duration, format_factor, format_share, format_size
+
+#: certain: the evidence proves the cause. likely: the evidence fits, and few other causes fit as
+#: well. possible: the evidence fits, but a healthy run may look the same.
+Certainty = Literal["certain", "likely", "possible"]
+
+CERTAINTIES: tuple[Certainty, ...] = ("certain", "likely", "possible")
 
 
 class Figures(SimpleNamespace):

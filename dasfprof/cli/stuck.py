@@ -55,8 +55,8 @@ def stuck(source: str | None, *, as_json: bool, watch: bool, limit: float) -> No
     causes can be found in them.
 
     Causes that block the most tasks come first. A cause marked "certain" is proven. A cause marked
-    "likely" fits the evidence. A cause marked "open" fits it as well, but a healthy run can look
-    the same.
+    "likely" fits the evidence. A cause marked "possible" fits it as well, but a healthy run can
+    look the same.
 
     \b
     Examples:

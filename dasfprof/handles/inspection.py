@@ -40,9 +40,9 @@ def stuck(client: object, *, limit: float = LIMIT) -> pd.DataFrame:
     pandas.DataFrame
         One row per cause, empty if nothing is in progress. For an asynchronous client, an awaitable
         of it. Columns: *Certainty*, *Cause*, *Waiting Tasks*, *Time (s)*, *Function*, *Worker*,
-        *Line*, *Suggestion*, *Evidence*, *Kind*. A certainty is certain (proven), likely or open
-        (a healthy run may look the same). Certain and likely causes come first, then causes with
-        many waiting tasks.
+        *Line*, *Suggestion*, *Evidence*, *Kind*. A certainty is certain (proven), likely or
+        possible (a healthy run may look the same). Certain and likely causes come first, then
+        causes with many waiting tasks.
 
     Raises
     ------

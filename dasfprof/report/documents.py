@@ -76,7 +76,7 @@ SCHEMAS = Path(__file__).with_name("schemas")
 #: Version of the JSON document of each command.
 VERSIONS = {
     **{"analyse": 2, "compare": 1, "estimate": 1, "history": 1, "info": 1},
-    **{"stuck": 1, "try": 1, "tune": 1, "watch": 1},
+    **{"stuck": 2, "try": 1, "tune": 1, "watch": 1},
 }
 
 

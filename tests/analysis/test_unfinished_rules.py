@@ -15,7 +15,8 @@ from traces.hung import ADDRESS, ENDED, FIRST, PERSON, SIGINT, Hung, client, end
 from dasfprof import TraceAnalyser
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
 from dasfprof.analysis.diagnosis.unfinished import _keeps_from_its_end
-from dasfprof.analysis.under_way.state import Cause, Certainty
+from dasfprof.analysis.under_way.state import Cause
+from dasfprof.analysis.wording import Certainty
 
 
 def told(run: Hung, directory: Path) -> dict[str, dict[str, Any]]:
@@ -403,7 +404,7 @@ def test_ends_that_workers_alone_tell_of_are_ends(tmp_path: Path) -> None:
     [
         ("lock-cycle", "certain", 1.0, True),
         ("no-worker", "certain", None, True),
-        ("lock-wait", "open", 60.0, False),
+        ("lock-wait", "possible", 60.0, False),
         # Of another client, whose futures are still there.
         ("error", "certain", 60.0, False),
         ("killed-worker-errors", "certain", None, False),

@@ -114,7 +114,7 @@ def observe_healthy(
         seen[name, "live", all(one["Severity"] != "high" for one in grave)] += 1
         told = asked("stuck", address, "--json", "--limit", "5")
         if told is not None and process.poll() is None:
-            sure = [cause for cause in told["causes"] if cause["certainty"] != "open"]
+            sure = [cause for cause in told["causes"] if cause["certainty"] != "possible"]
             seen[name, "stuck", not sure] += 1
     rules = {one["Rule"] for one in findings(traces)}
     seen[name, "ended", rules.isdisjoint(GRAVE)] += 1

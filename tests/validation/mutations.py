@@ -222,8 +222,8 @@ MUTATIONS = [
     ),
     Mutation(
         "a task that may have run is certain to have taken the memory",
-        "Certainty.CERTAIN if kill.tasks[0].seen else Certainty.LIKELY",
-        "Certainty.CERTAIN if True else Certainty.LIKELY",
+        '"certain" if kill.tasks[0].seen else "likely"',
+        '"certain" if True else "likely"',
         "analysis/test_memory_kills.py",
     ),
     Mutation(

@@ -91,7 +91,7 @@ def unfinished_run(run: RunFigures) -> Iterator[Finding]:
         ):
             continue
         less: Severity = "medium" if severity == "high" else severity
-        yield _of_cause(cause, severity if cause.certainty != "open" else less)
+        yield _of_cause(cause, severity if cause.certainty != "possible" else less)
 
 
 def _summary(
@@ -204,7 +204,7 @@ def _of_cause(
 def _severity(state: ClusterState, end: RunEnd, cause: Cause | None) -> Severity:
     """Return the severity of an unfinished run."""
     seconds = max(_longest(state), (cause.seconds or 0.0) if cause is not None else 0.0)
-    proven = cause is not None and cause.certainty != "open"
+    proven = cause is not None and cause.certainty != "possible"
     waits = cause is not None and cause.kind not in (*_HEALTHY, *_ERRORS) and seconds >= _LONG
     if end.how is How.GOES_ON:
         return "medium" if waits else "low" if seconds >= _LONG else "info"
@@ -221,7 +221,7 @@ def _severity(state: ClusterState, end: RunEnd, cause: Cause | None) -> Severity
 def _keeps_from_its_end(cause: Cause) -> bool:
     """Return whether a cause proves that a run in progress will not complete."""
     lasts = cause.kind not in _MOMENTS or (cause.seconds or 0.0) >= _LONG
-    return cause.certainty != "open" and cause.kind not in _ERRORS and lasts
+    return cause.certainty != "possible" and cause.kind not in _ERRORS and lasts
 
 
 def _longest(state: ClusterState) -> float:

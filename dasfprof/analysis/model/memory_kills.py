@@ -15,6 +15,7 @@ from dasfprof.analysis.run import Run
 from dasfprof.analysis.run.worker_exits import NEAR_LIMIT, Why, departure
 from dasfprof.analysis.trace.columns import row_of
 from dasfprof.analysis.trace.trace import once_per_trace
+from dasfprof.analysis.wording import Certainty
 from dasfprof.database.columns import Array
 
 #: Threshold (fraction of the memory that needs an explanation): a function explains the memory.
@@ -49,14 +50,6 @@ class Reason(str, Enum):
     )
     SEVERAL = "any of them may have taken it"
     UNSEEN = "what was running there is not recorded"
-
-
-class Certainty(str, Enum):
-    """How certain it is that the suspected function used the memory."""
-
-    CERTAIN = "certain"
-    LIKELY = "likely"
-    OPEN = "cannot tell"
 
 
 @dataclass(frozen=True)
@@ -111,9 +104,10 @@ class MemoryKill:
     group: MemoryGroup
     tasks: tuple[UnderWay, ...]
     reason: Reason
-    certainty: Certainty = Certainty.OPEN
-    #: Function that used the memory, or whose results used it. None if there is no suspect.
+    #: Function that used the memory, or whose results used it, and how certain this is. Both are
+    #: None if there is no suspect.
     suspect: str | None = None
+    certainty: Certainty | None = None
 
 
 @once_per_trace
@@ -130,9 +124,7 @@ def memory_kills(run: Run) -> list[MemoryKill]:
         return kills
     (suspect,) = common
     return [
-        replace(kill, reason=Reason.IN_ALL, certainty=Certainty.LIKELY, suspect=suspect)
-        if kill.reason is Reason.SEVERAL
-        else kill
+        _with_suspect(kill, Reason.IN_ALL, suspect) if kill.reason is Reason.SEVERAL else kill
         for kill in kills
     ]
 
@@ -158,9 +150,7 @@ def _judged(run: Run, kill: MemoryKill) -> MemoryKill:
     """Add the reason and the suspect to a kill, using what is known about this kill alone."""
     filled = _HALF * kill.limit
     if kill.results >= filled:
-        suspect = _held_most(run, kill)
-        sure = Certainty.OPEN if suspect is None else Certainty.LIKELY
-        return replace(kill, reason=Reason.RESULTS, certainty=sure, suspect=suspect)
+        return _with_suspect(kill, Reason.RESULTS, _held_most(run, kill))
     if not kill.tasks:
         return replace(kill, reason=Reason.UNSEEN)
     if kill.before >= filled:
@@ -171,8 +161,7 @@ def _judged(run: Run, kill: MemoryKill) -> MemoryKill:
         }
         if len(names) != 1:
             return replace(kill, reason=Reason.BEFORE)
-        sure = Certainty.LIKELY
-        return replace(kill, reason=Reason.LEFT_BEHIND, certainty=sure, suspect=names.pop())
+        return _with_suspect(kill, Reason.LEFT_BEHIND, names.pop())
     return suspected(kill)
 
 
@@ -181,9 +170,8 @@ def suspected(kill: MemoryKill) -> MemoryKill:
     # The suspect is the only function in progress, or the one whose usual memory explains the kill,
     # or the one that never finished.
     if len(kill.tasks) == 1:
-        sure = Certainty.CERTAIN if kill.tasks[0].seen else Certainty.LIKELY
-        name = kill.tasks[0].function
-        return replace(kill, reason=Reason.ALONE, certainty=sure, suspect=name)
+        sure: Certainty = "certain" if kill.tasks[0].seen else "likely"
+        return _with_suspect(kill, Reason.ALONE, kill.tasks[0].function, sure)
     taken = max(kill.memory, NEAR_LIMIT * kill.limit) - kill.before
     usual = {task.function: task.rise * (task.seen + task.perhaps) for task in kill.tasks}
     known = sum(rise for rise in usual.values() if np.isfinite(rise))
@@ -192,15 +180,20 @@ def suspected(kill: MemoryKill) -> MemoryKill:
     if not unknown and known >= _MOST * taken:
         most = max(usual, key=lambda name: usual[name])
         if usual[most] >= _MOST * known:
-            sure = Certainty.LIKELY
-            return replace(kill, reason=Reason.USUAL, certainty=sure, suspect=most)
+            return _with_suspect(kill, Reason.USUAL, most)
         return kill
     explained = known >= (1 - _MOST) * taken
     # It is unknown whether a task that was not recorded as running had started.
     if explained or len(never) != 1 or [never[0].function] != unknown or not never[0].seen:
         return kill
-    sure, name = Certainty.LIKELY, never[0].function
-    return replace(kill, reason=Reason.NEVER_ENDED, certainty=sure, suspect=name)
+    return _with_suspect(kill, Reason.NEVER_ENDED, never[0].function)
+
+
+def _with_suspect(
+    kill: MemoryKill, reason: Reason, suspect: str | None, certainty: Certainty = "likely"
+) -> MemoryKill:
+    certain = certainty if suspect is not None else None
+    return replace(kill, reason=reason, suspect=suspect, certainty=certain)
 
 
 def _group_of(run: Run, life: int, left: float) -> MemoryGroup:

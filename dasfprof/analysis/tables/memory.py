@@ -230,7 +230,7 @@ def died_of_memory(run: Run) -> pd.DataFrame:
             "Before (MB)": megabytes("before"),
             "Tasks": text(["; ".join(map(_in_words, kill.tasks)) for kill in kills]),
             "Suspect": text([kill.suspect or "" for kill in kills]),
-            "Certainty": text([kill.certainty.value for kill in kills]),
+            "Certainty": text([kill.certainty or "cannot tell" for kill in kills]),
             "Because": text([_because(kill) for kill in kills]),
         }
     )

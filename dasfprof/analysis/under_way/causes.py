@@ -10,7 +10,6 @@ import pandas as pd
 from dasfprof.analysis.run.worker_exits import is_program_client
 from dasfprof.analysis.under_way import primitives, processes
 from dasfprof.analysis.under_way.state import (
-    CERTAINTIES,
     Activity,
     Cause,
     ClientNow,
@@ -23,6 +22,7 @@ from dasfprof.analysis.under_way.state import (
     since,
     user_line,
 )
+from dasfprof.analysis.wording import CERTAINTIES
 from dasfprof.text import clean, count_of, elide, format_duration, format_size
 
 #: Client methods that wait for futures.
@@ -68,7 +68,7 @@ def _waits_for_futures(task: TaskUnderWay) -> Cause:
     return Cause.of_tasks(
         [task],
         "futures-wait",
-        "open",
+        "possible",
         f"{elide(task.key, 60)} waits for {count_of(len(keys), 'future')}{since([task])}.",
         f"In {task.activity.waits_in} on {task.worker}, for {name_some(list(keys)) or 'unknown'}, "
         f"at {describe_stack(task.activity.stack)}.{held}",
@@ -98,7 +98,7 @@ def unmet_restrictions(state: ClusterState) -> Iterator[Cause]:
         asked = ", ".join(f"{name} {value}" for name, value in tasks[0].restrictions.items())
         yield Cause(
             "no-worker",
-            "open" if empty and (seconds or 0.0) < _STARTING else "certain",
+            "possible" if empty and (seconds or 0.0) < _STARTING else "certain",
             f"{count_of(total, 'task')} of {function} cannot run{waited}: {unmet}.",
             f"{name_some([task.key for task in tasks])}{f' require {asked}' if asked else ''}. "
             f"The cluster has {count_of(len(state.workers), 'worker')}.",
@@ -277,7 +277,7 @@ def _is_at(client: ClientNow, activity: Activity, ago: str, quiet: float | None)
     for_long = f", for the last {format_duration(unchanged)}" if unchanged >= _IDLE else ""
     return Cause(
         "client-elsewhere",
-        "open",
+        "possible",
         f"{_nothing_left(ago)} the client "
         f"{'waits in ' + str(activity.waits_in) if waits else 'does something else'}.",
         f"Its main thread is at {describe_stack(activity.stack)}{for_long}. The cluster keeps "
@@ -304,7 +304,7 @@ def _holds_results(client: ClientNow, ago: str, quiet: float | None) -> Cause:
     holds = f"still holds {count_of(client.wanted, 'result')}"
     return Cause(
         "client-elsewhere",
-        "open",
+        "possible",
         f"{_nothing_left(ago)} {elide(client.client, 60)} "
         f"{holds if client.wanted else 'is connected and requests no result'}.",
         "The cluster does not know what that program does.",
@@ -342,12 +342,13 @@ FINDERS: tuple[Callable[[ClusterState], Iterator[Cause]], ...] = (
 def find_causes(state: ClusterState) -> list[Cause]:
     """Return the reasons why work does not finish.
 
-    Open (merely possible) causes come last. Otherwise, the cause that most tasks wait for is first.
+    Causes that are merely possible come last. Otherwise, causes are sorted by the number of tasks
+    that wait.
     """
     causes = [cause for find in FINDERS for cause in find(state)]
     # Sorts are stable, so equal causes remain in the order of `FINDERS`.
     causes.sort(key=lambda cause: (-cause.waiting, CERTAINTIES.index(cause.certainty)))
-    return sorted(causes, key=lambda cause: cause.certainty == "open")
+    return sorted(causes, key=lambda cause: cause.certainty == "possible")
 
 
 #: Labels of columns, and the field of a cause that each column shows.

@@ -165,7 +165,7 @@ def _holder_died(
     return replace(
         cause,
         kind=HOLDER_DIED,
-        certainty="certain" if key is not None else "open",
+        certainty="certain" if key is not None else "possible",
         worker=worker.worker,
         evidence=f"{cause.evidence} {ended}",
     )
@@ -254,7 +254,7 @@ def _waits_cause(kind: str, name: str, waiters: Waiters, known: str, suggestion:
     return Cause.of_tasks(
         tasks,
         "lock-wait" if kind in _HELD else "signal-wait",
-        "open",
+        "possible",
         f"{' and '.join(who)} {verb} for the {_NOUNS.get(kind, kind)} {elide(name, 60)!r}"
         f"{since(tasks)}: {known}.",
         f"{name_some([task.key for task in tasks]) or 'The client'}, at "

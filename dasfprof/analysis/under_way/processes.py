@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
-from dasfprof.analysis.model.memory_kills import Certainty as Sure
 from dasfprof.analysis.model.memory_kills import MemoryKill, Reason
 from dasfprof.analysis.run.worker_exits import Departure, Why
 from dasfprof.analysis.under_way.primitives import HOLDER_DIED, held_locks
 from dasfprof.analysis.under_way.state import (
     Cause,
-    Certainty,
     ClusterState,
     ProcessState,
     TaskUnderWay,
@@ -21,6 +19,7 @@ from dasfprof.analysis.under_way.state import (
     since,
     user_line,
 )
+from dasfprof.analysis.wording import Certainty
 from dasfprof.text import count_of, elide, format_duration
 
 #: Threshold (seconds): a worker without a heartbeat for this long is silent. Dask sends a heartbeat
@@ -105,7 +104,7 @@ def silent_workers(state: ClusterState) -> Iterator[Cause]:
         silence = f" (for {format_duration(worker.silent)})" if worker.silent >= 1 else ""
         # A healthy worker may not answer for a short time if its host is overloaded or if C code
         # holds the GIL.
-        certainty: Certainty = "likely" if worker.silent >= _SILENT else "open"
+        certainty: Certainty = "likely" if worker.silent >= _SILENT else "possible"
         certainty = "certain" if worker.process_state in ("stopped", "gone") else certainty
         yield Cause(
             "worker-silent",
@@ -258,7 +257,7 @@ def fetching_tasks(state: ClusterState) -> Iterator[Cause]:
         yield Cause.of_tasks(
             late,
             "fetching",
-            "open",
+            "possible",
             f"{count_of(len(late), 'task')} of {first.worker} have been waiting for inputs from "
             f"other workers for {format_duration(min(task.seconds or 0.0 for task in late))}.",
             f"{name_some([task.key for task in late])} need "
@@ -294,7 +293,7 @@ def _cause(
     else:
         who = elide(first.key, 60)
     text = f"{who} {verb}{f' in {line}' if line else ''}{since(tasks)}."
-    return Cause.of_tasks(tasks, kind, "open", text, evidence, suggestion)
+    return Cause.of_tasks(tasks, kind, "possible", text, evidence, suggestion)
 
 
 def _places(tasks: list[TaskUnderWay]) -> str:
@@ -362,7 +361,7 @@ def suspicion(kill: MemoryKill) -> str:
     """Return a sentence about the function that used a killed worker's memory."""
     what = "The results of" if kill.reason is Reason.RESULTS else ""
     took = f"{what} {kill.suspect} took the memory".strip()
-    sure = "" if kill.certainty is Sure.CERTAIN else f", {kill.certainty.value}"
+    sure = "" if kill.certainty == "certain" else f", {kill.certainty}"
     return f"{took}{sure}: {kill.reason.value}. See died_of_memory(). "
 
 

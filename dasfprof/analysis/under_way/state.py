@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Literal, NamedTuple
 
+from dasfprof.analysis.wording import Certainty
 from dasfprof.schema.steps import DYNAMIC
 from dasfprof.text import clean, elide, format_duration
 
@@ -347,12 +348,6 @@ def name_some(names: Sequence[str], *, number: int | None = None) -> str:
 
 
 # --- `Cause`: why work does not finish, and how certain this is -----------------------------------
-
-#: certain: the evidence proves the cause. likely: the evidence fits, and few other causes fit as
-#: well. open: the evidence fits, but a healthy run may look the same.
-Certainty = Literal["certain", "likely", "open"]
-
-CERTAINTIES: tuple[Certainty, ...] = ("certain", "likely", "open")
 
 
 @dataclass(frozen=True)

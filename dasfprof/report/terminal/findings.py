@@ -197,7 +197,7 @@ def _heading(title: str, count: int, rows: int) -> None:
 
 # --- A cluster's state, and causes of unfinished work ---------------------------------------------
 
-_COLOURS_OF_CAUSES = {"certain": "red", "likely": "yellow", "open": "cyan"}
+_COLOURS_OF_CAUSES = {"certain": "red", "likely": "yellow", "possible": "cyan"}
 #: States of tasks that have finished and that the scheduler still knows.
 _ENDED = ("memory", "erred")
 _MOST_CAUSES, _MOST_PLACES = 20, 20
@@ -256,7 +256,7 @@ def _nothing(state: ClusterState) -> str:
 
 def _print_cause(cause: Cause) -> None:
     waiting = count_of(cause.waiting, "task") if cause.waiting else ""
-    margin = f"  {cause.certainty:<8}{elide(waiting, 10):>10}  "
+    margin = f"  {cause.certainty:<9}{elide(waiting, 10):>10}  "
     echo()
     print_entry(
         margin,
