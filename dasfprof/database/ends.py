@@ -1,4 +1,4 @@
-"""Functions that determine how the recording of a run ended, from how each of its files ended."""
+"""`End`: how runs end, and functions that find this from how each file of a run ended."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ SCHEDULER, CLIENT, TASKS, SAMPLES = (
 )
 
 
-class RecordingEnd(str, Enum):
-    """How the recording of a run ended, or that it continues."""
+class End(str, Enum):
+    """How a run ended, or that it continues: its recording, or the time with unfinished tasks."""
 
     CLOSED = "closed"
     """All files, or the scheduler's, are closed."""
@@ -27,6 +27,10 @@ class RecordingEnd(str, Enum):
     """Its processes are running and writing."""
     CUT = "cut"
     """A process ended without closing its file: it was killed."""
+    LEFT = "left"
+    """Clients left, or released what they waited for."""
+    BROKEN_UP = "broken up"
+    """All workers left together, as on Ctrl-C in a terminal, which reaches all processes."""
     SCHEDULER_GONE = "scheduler gone"
     """The scheduler's process was killed, but no client's process as far as known."""
     PROGRAM_GONE = "program gone"
@@ -73,7 +77,7 @@ def scheduler_is_cut(files: Iterable[FileEnd], left: Collection[str]) -> bool:
     return closed and any(file.worker not in left for file in workers)
 
 
-def recording_end(files: Iterable[FileEnd], left: Collection[str] | None = None) -> RecordingEnd:
+def recording_end(files: Iterable[FileEnd], left: Collection[str] | None = None) -> End:
     """Return how the recording of a run ended, from all files of the run.
 
     `left` has the addresses of the workers that left according to the scheduler's file. If it is
@@ -86,14 +90,14 @@ def recording_end(files: Iterable[FileEnd], left: Collection[str] | None = None)
     writers = [file.writer for file in of_scheduler or files]
     if Writer.ALIVE in writers:
         cut = left is not None and scheduler_is_cut(files, left)
-        return RecordingEnd.UNKNOWN if cut else RecordingEnd.GOES_ON
+        return End.UNKNOWN if cut else End.GOES_ON
     if Writer.ENDED in writers:
         if not of_scheduler:
-            return RecordingEnd.CUT
+            return End.CUT
         clients = [file.process for file in files if file.plugin == CLIENT]
         shared = any(file.process in clients for file in of_scheduler)
-        return RecordingEnd.PROGRAM_GONE if shared else RecordingEnd.SCHEDULER_GONE
-    return RecordingEnd.UNKNOWN if Writer.UNKNOWN in writers else RecordingEnd.CLOSED
+        return End.PROGRAM_GONE if shared else End.SCHEDULER_GONE
+    return End.UNKNOWN if Writer.UNKNOWN in writers else End.CLOSED
 
 
 def client_is_gone(files: Iterable[FileEnd]) -> bool:

@@ -8,7 +8,7 @@ from traces import Plan, Plugin, T, Task, row
 
 from dasfprof import TraceAnalyser
 from dasfprof.analysis.trace import Trace
-from dasfprof.database.ends import RecordingEnd
+from dasfprof.database.ends import End
 from dasfprof.schema.profiles import LOOP_SAMPLE
 from dasfprof.schema.tasks import COMPUTE, TASK_RUN
 from dasfprof.schema.under_way import (
@@ -161,11 +161,11 @@ def test_states_of_scheduler_and_client(tmp_path: Path) -> None:
 
 def test_how_recording_ended(tmp_path: Path) -> None:
     whole = Plan([Task("f-1", 0, 0.0, 1.0)]).write(tmp_path / "whole").trace
-    assert whole.recording is RecordingEnd.CLOSED
+    assert whole.recording is End.CLOSED
     plan = Plan([Task("f-1", 0, 0.0, 1.0)], killed=[0])
-    assert plan.write(tmp_path / "killed").trace.recording is RecordingEnd.CLOSED
+    assert plan.write(tmp_path / "killed").trace.recording is End.CLOSED
     Plugin(tmp_path / "cut", "SchedulerPlugin").write(
         (SCHEDULER_STATE, [row(SCHEDULER_STATE, timestamp=T)]), close=False
     )
-    assert Trace.from_database(tmp_path / "cut").recording is RecordingEnd.UNKNOWN
+    assert Trace.from_database(tmp_path / "cut").recording is End.UNKNOWN
     assert len(TraceAnalyser(tmp_path / "cut", progress=False).diagnose()) >= 0

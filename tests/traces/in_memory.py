@@ -15,7 +15,7 @@ from dasfprof.analysis.trace.columns import make_categorical
 from dasfprof.analysis.trace.gaps import Surroundings
 from dasfprof.analysis.trace.keys import KeyCollector, KeyTable, split_keys
 from dasfprof.analysis.trace.reader import TraceReader, UserEvents
-from dasfprof.database.ends import RecordingEnd
+from dasfprof.database.ends import End
 from traces.events import T
 
 TASK_TIMES = ("scheduler_waiting", "queued", "stolen", "sent", "received", "ready", "executing")
@@ -119,7 +119,7 @@ def made_trace(
             np.array([len(ids) for ids in dependencies], dtype=np.int64),
             np.array([key for ids in dependencies for key in ids], dtype=np.int64),
         ),
-        "recording": RecordingEnd.CLOSED,
+        "recording": End.CLOSED,
         "surroundings": Surroundings(),
         "transfer_keys": (np.zeros(len(transfers), dtype=np.int64), np.empty(0, dtype=np.int64)),
     }

@@ -19,7 +19,6 @@ from dasfprof.analysis.numeric.groups import Groups, ratio
 from dasfprof.analysis.run.open_runs import RELEASED, left_unasked
 from dasfprof.analysis.run.run_end import (
     RESTARTED,
-    How,
     begins_with,
     cancelled_runs,
     stimulus_texts,
@@ -31,6 +30,7 @@ from dasfprof.analysis.under_way.primitives import HOLDER_DIED
 from dasfprof.analysis.under_way.processes import advice, clause, suspicion
 from dasfprof.analysis.wording import Bytes, Count, Figures, Seconds, Share
 from dasfprof.database.columns import Array
+from dasfprof.database.ends import End
 from dasfprof.text import elide
 
 # --- Regular losses of workers, which tasks do not cause -----------------------------------------
@@ -203,7 +203,7 @@ def _there_longest(run: RunFigures, lost: pd.DataFrame) -> pd.DataFrame:
 def cancelled_tasks(run: RunFigures) -> Iterator[Finding]:
     """Find unfinished tasks that a client cancelled or released, or that a restart cancelled."""
     yield from _restarted(run)
-    if run.end is not None and run.end.how is How.LEFT:
+    if run.end is not None and run.end.how is End.LEFT:
         return
     attempts = run.attempts
     released = attempts[(attempts["status"] == RELEASED).to_numpy(dtype=bool)]

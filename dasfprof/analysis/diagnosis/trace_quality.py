@@ -10,7 +10,7 @@ from dasfprof.analysis.diagnosis.registry import Finding, rule
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
 from dasfprof.analysis.trace.gaps import NoteKind
 from dasfprof.analysis.wording import Count, Seconds
-from dasfprof.database.ends import RecordingEnd
+from dasfprof.database.ends import End
 from dasfprof.text import excerpt
 
 #: Kinds of data notes that do not indicate a problem of the trace: the run is still in progress, it
@@ -46,7 +46,7 @@ def incomplete_trace(run: RunFigures) -> Iterator[Finding]:
     workers = run.trace.workers
     cut = ~workers["closed"].fillna(True).to_numpy(dtype=bool)
     died = bool(
-        run.trace.recording is RecordingEnd.CLOSED
+        run.trace.recording is End.CLOSED
         and cut.any()
         and np.isfinite(workers["left"].to_numpy(dtype=float)[cut]).all()
     )

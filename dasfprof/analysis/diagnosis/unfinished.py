@@ -11,14 +11,14 @@ from dasfprof.analysis.diagnosis.lost_results import find_rhythm, rhythm_in_word
 from dasfprof.analysis.diagnosis.registry import Finding, Severity, rule
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
 from dasfprof.analysis.model.departures import departure_of, departures_of
-from dasfprof.analysis.run.run_end import How, RunEnd
+from dasfprof.analysis.run.run_end import RunEnd
 from dasfprof.analysis.under_way.causes import find_causes
 from dasfprof.analysis.under_way.failed_tasks import ended_with_the_run
 from dasfprof.analysis.under_way.primitives import HOLDER_DIED
 from dasfprof.analysis.under_way.processes import in_words
 from dasfprof.analysis.under_way.state import Cause, ClusterState, name_some
 from dasfprof.analysis.wording import Count, Figures, Seconds
-from dasfprof.database.ends import RecordingEnd
+from dasfprof.database.ends import End
 from dasfprof.text import clean, elide, excerpt
 
 #: Threshold (seconds): a longer wait without progress is a severe problem.
@@ -50,8 +50,8 @@ _WHEN = {
 }
 #: Processes that ended, if no other cause is known.
 _GONE = {
-    RecordingEnd.SCHEDULER_GONE: "The scheduler's process",
-    RecordingEnd.PROGRAM_GONE: "The client's process, which also ran the scheduler,",
+    End.SCHEDULER_GONE: "The scheduler's process",
+    End.PROGRAM_GONE: "The client's process, which also ran the scheduler,",
 }
 
 
@@ -79,7 +79,7 @@ def unfinished_run(run: RunFigures) -> Iterator[Finding]:
         return  # The rule "cancelled-tasks" reports why the tasks were released.
     first = causes[0] if causes else None
     severity = _severity(state, end, first)
-    if end.how is How.GOES_ON and any(map(_keeps_from_its_end, causes)):
+    if end.how is End.GOES_ON and any(map(_keeps_from_its_end, causes)):
         severity = "high"
     yield _summary(run, state, end, first, severity)
     errors = {cause.function: cause for cause in reversed(causes) if cause.kind == "error"}
@@ -113,7 +113,7 @@ def _summary(
             f"{key} failed with {message}{more} while the run ended, so it is unknown whether it "
             "would have succeeded otherwise"
         )
-    if end.how is How.GOES_ON:
+    if end.how is End.GOES_ON:
         begin = f"The run continues with {tasks:unfinished task}"
     else:
         begin = f"{tasks:task} {'was' if tasks == 1 else 'were'} unfinished {_when_in_words(left)}"
@@ -131,7 +131,7 @@ def _summary(
             cause.suggestion
             if cause is not None
             else "Find out what these tasks do: client.call_stack() shows it while they run."
-            if end.how is How.GOES_ON
+            if end.how is End.GOES_ON
             else "Use hot_lines() to find out what these tasks did. In the next run, `dasfprof "
             "stuck` shows their stacks while they run."
         ],
@@ -139,7 +139,7 @@ def _summary(
             "function": cause and cause.function,
             "worker": cause and cause.worker,
             **left,
-            "goes_on": end.how is How.GOES_ON,
+            "goes_on": end.how is End.GOES_ON,
             "grave": severity == "high",
             "longest": Seconds(longest),
             "cause": cause,
@@ -170,14 +170,14 @@ def _what_was_left(state: ClusterState, end: RunEnd) -> dict[str, Any]:
 
 
 def _when(state: ClusterState, end: RunEnd) -> str:
-    """Return how a run ended: a value of `How`, or another key of `_WHEN` for a special case."""
+    """Return how a run ended: a value of `End`, or another key of `_WHEN` for a special case."""
     if end.interrupted:
         return "interrupted"
     if end.clients_stayed:
         return "given up"
-    if end.how is How.BROKEN_UP and sum(worker.status != "lost" for worker in state.workers) == 1:
+    if end.how is End.BROKEN_UP and sum(worker.status != "lost" for worker in state.workers) == 1:
         return "only worker left"
-    return (end.how or How.CUT).value
+    return (end.how or End.CUT).value
 
 
 def _when_in_words(left: dict[str, Any]) -> str:
@@ -206,7 +206,7 @@ def _severity(state: ClusterState, end: RunEnd, cause: Cause | None) -> Severity
     seconds = max(_longest(state), (cause.seconds or 0.0) if cause is not None else 0.0)
     proven = cause is not None and cause.certainty != "possible"
     waits = cause is not None and cause.kind not in (*_HEALTHY, *_ERRORS) and seconds >= _LONG
-    if end.how is How.GOES_ON:
+    if end.how is End.GOES_ON:
         return "medium" if waits else "low" if seconds >= _LONG else "info"
     if proven or waits:
         return "high"
@@ -214,7 +214,7 @@ def _severity(state: ClusterState, end: RunEnd, cause: Cause | None) -> Severity
     # A client that exits because it got its result does so soon after the result.
     acted = state.quiet is not None and state.quiet < _ACTS
     waited = not clients or (any(activity.waits_in for activity in clients) and not acted)
-    ended = end.how is How.CLOSED or not waited or (cause is None and seconds < _LONG)
+    ended = end.how is End.CLOSED or not waited or (cause is None and seconds < _LONG)
     return "medium" if ended else "high"
 
 

@@ -30,7 +30,7 @@ from dasfprof.analysis.model.thread_time import RUNNING
 from dasfprof.analysis.run import Run
 from dasfprof.analysis.tables.lines import plan
 from dasfprof.database import MultiEventDatabase
-from dasfprof.database.ends import RecordingEnd
+from dasfprof.database.ends import End
 from dasfprof.database.runs import TraceFiles
 
 #: Matches the suffix that registration adds to the name of a pipeline: the Unix time at which the
@@ -45,7 +45,7 @@ def read_trace(run: TraceFiles) -> Run:
 
 def stays(trace: Run) -> bool:
     """Return whether the recording of a run has ended, so that its summary stays valid."""
-    return trace.recording is not RecordingEnd.GOES_ON
+    return trace.recording is not End.GOES_ON
 
 
 def summarise_run(run: TraceFiles, trace: Run) -> dict[str, Any]:

@@ -19,8 +19,8 @@ from dasfprof.database import find_runs, open_run
 from dasfprof.database.block_codec import Batch
 from dasfprof.database.ends import (
     SCHEDULER,
+    End,
     FileEnd,
-    RecordingEnd,
     client_is_gone,
     recording_end,
     scheduler_is_cut,
@@ -236,10 +236,10 @@ class LiveRun:
         now = max((file.now() for file in files), default=0.0)
         ends = self._files.ends()
         how = recording_end(ends, self._left)
-        goes_on: bool | None = how is RecordingEnd.GOES_ON
-        if how is RecordingEnd.UNKNOWN and self._files.silence() < _SILENCE:
+        goes_on: bool | None = how is End.GOES_ON
+        if how is End.UNKNOWN and self._files.silence() < _SILENCE:
             goes_on = None
-        doubted = how is RecordingEnd.UNKNOWN and scheduler_is_cut(ends, self._left)
+        doubted = how is End.UNKNOWN and scheduler_is_cut(ends, self._left)
         if goes_on is False:
             now = max((file.clock for file in files if file.clock is not None), default=now)
         progress, functions = self._progress, self._progress.functions()
@@ -266,7 +266,7 @@ class LiveRun:
             workers=tuple(workers),
             long_tasks=tuple(self._long_tasks(functions, now)) if goes_on else (),
             quiet_for=quiet,
-            closed=how is RecordingEnd.CLOSED,
+            closed=how is End.CLOSED,
             client_is_gone=client_is_gone(ends),
             notes=(_DOUBTED,) * doubted + (_NO_COUNTS,) * (not known),
         )

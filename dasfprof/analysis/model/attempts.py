@@ -19,12 +19,13 @@ from dasfprof.analysis.run.open_runs import (
     taken_back,
 )
 from dasfprof.analysis.run.run_end import CANCELLED as CANCELLED_BY
-from dasfprof.analysis.run.run_end import DROPPED, How, cancelled_runs
+from dasfprof.analysis.run.run_end import DROPPED, cancelled_runs
 from dasfprof.analysis.run.times import to_ticks
 from dasfprof.analysis.trace.columns import make_categorical
 from dasfprof.analysis.trace.keys import function_name
 from dasfprof.analysis.trace.trace import once_per_trace
 from dasfprof.database.columns import Array
+from dasfprof.database.ends import End
 
 # --- All attempts at tasks in a trace, including attempts on lost workers -------------------------
 
@@ -374,6 +375,6 @@ def _named_tasks(run: Run) -> list[UnsentTask]:
     for key, name in zip(keys, run.unsent["state"].astype(object), strict=True):
         statuses.setdefault(key, NO_WORKER if name == NO_WORKER else WAITING)
     return [
-        UnsentTask(key, function_name(key), RELEASED if end.how is How.LEFT else status)
+        UnsentTask(key, function_name(key), RELEASED if end.how is End.LEFT else status)
         for key, status in statuses.items()
     ]

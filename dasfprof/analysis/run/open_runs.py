@@ -14,7 +14,6 @@ from dasfprof.analysis.run.run_end import (
     DROPPED,
     NOT_NEEDED,
     RESTARTED,
-    How,
     cancelled_runs,
     find_run_end,
 )
@@ -25,6 +24,7 @@ from dasfprof.analysis.trace.columns import joined_categoricals, make_categorica
 from dasfprof.analysis.trace.trace import Form, once_per_trace, set_result
 from dasfprof.analysis.trace.under_way import RUN
 from dasfprof.database.columns import Array
+from dasfprof.database.ends import End
 
 #: States of unfinished task runs. If a worker left, its task runs ended when it left.
 RUNNING, WAITING, RELEASED, LOST = "running", "waiting", "released by the client", "lost"
@@ -69,7 +69,7 @@ def left_unasked(trace: Trace) -> Array:
     # Workers that leave after the last client of the program has left are shut down, which is
     # expected. If one value is NaN, `fmin` returns the other one.
     limit = float(np.fmin(last_client_left(trace), np.inf))
-    if end is not None and end.how in (How.LEFT, How.BROKEN_UP):
+    if end is not None and end.how in (End.LEFT, End.BROKEN_UP):
         limit = min(limit, end.time)
     return np.isfinite(left) & ~asked & (left < limit)
 
@@ -135,7 +135,7 @@ def _rows(trace: Trace, table: pd.DataFrame) -> pd.DataFrame:
 
 def _states(trace: Trace, table: pd.DataFrame) -> Array:
     end = find_run_end(trace)
-    by_client = end is not None and end.how is How.LEFT
+    by_client = end is not None and end.how is End.LEFT
     state = table["state"].astype(object).to_numpy()
     states = np.where(state == "fetching", WAITING, RUNNING).astype(object)
     cancelled = state == "cancelled"

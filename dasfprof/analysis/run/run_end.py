@@ -6,7 +6,6 @@ import dataclasses
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import Enum
 from typing import Any
 
 import numpy as np
@@ -22,7 +21,7 @@ from dasfprof.analysis.run.worker_exits import (
 from dasfprof.analysis.trace import Trace
 from dasfprof.analysis.trace.trace import once_per_trace
 from dasfprof.database.columns import Array
-from dasfprof.database.ends import RecordingEnd
+from dasfprof.database.ends import End
 
 # --- Errors that came because a program ended, and that are not the reason ------------------------
 # Ctrl-C in a terminal sends SIGINT to all processes of a program, including processes that tasks
@@ -96,29 +95,14 @@ _AFTERMATH = 1.0
 _TOGETHER, _ENDING = 3.0, 15.0
 
 
-class How(str, Enum):
-    """Event that ended the period in which work was in progress."""
-
-    GOES_ON = "goes on"
-    """The run is still being recorded."""
-    CUT = "cut"
-    """The trace ends: processes were killed, or write to another place."""
-    LEFT = "left"
-    """Clients left, or released what they waited for."""
-    CLOSED = "closed"
-    """Recording, or the cluster, was closed while work was in progress."""
-    BROKEN_UP = "broken up"
-    """All workers left together, as on Ctrl-C in a terminal, which reaches all processes."""
-
-
 @dataclass(frozen=True)
 class RunEnd:
     """The time until which a run had work in progress, and why that period ended."""
 
     #: End of the period in Unix seconds.
     time: float
-    #: What ended the period, or None if nothing was in progress at its end.
-    how: How | None
+    #: How the period ended, or None if nothing was in progress at its end.
+    how: End | None
     #: The last row of `Trace.scheduler_states` that is valid at this time, or None.
     state: dict[str, Any] | None
     #: Whether errors of tasks show that SIGINT ended the processes for which the tasks waited.
@@ -133,7 +117,7 @@ class RunEnd:
         clients = (self.state or {}).get("clients") or ()
         unfinished = {str(row.get("client")): row.get("unfinished") or 0 for row in clients}
         forgotten = unfinished.pop(FIRE_AND_FORGET, 0)
-        return self.how is not How.GOES_ON and forgotten > 0 and not any(unfinished.values())
+        return self.how is not End.GOES_ON and forgotten > 0 and not any(unfinished.values())
 
     @property
     def unfinished(self) -> int | None:
@@ -230,27 +214,27 @@ def run_end_of(trace: Trace, endings: Endings) -> RunEnd | None:
             state = {**(end.state or {}), "tasks": None, "unfinished": left}
             end = dataclasses.replace(end, state=state)
         # Workers that leave after the last client were shut down by that client.
-        if end.how is How.BROKEN_UP and cancelled_at <= end.time:
+        if end.how is End.BROKEN_UP and cancelled_at <= end.time:
             continue
         if (end.unfinished or 0) > soon and not _went_on(trace, endings, end.time):
             return end
     if np.isfinite(cancelled_at) and not _went_on(trace, endings, cancelled_at):
         stayed = clients_stayed(trace, cancelled_at)
         return RunEnd(
-            cancelled_at, How.LEFT, _state_at(states, cancelled_at), clients_stayed=stayed
+            cancelled_at, End.LEFT, _state_at(states, cancelled_at), clients_stayed=stayed
         )
     if not len(states) and endings.open:
         return RunEnd(trace.end, _how(trace), None)
     return None
 
 
-def _program_ended(trace: Trace) -> tuple[float, How]:
+def _program_ended(trace: Trace) -> tuple[float, End]:
     """Return when the program ended (NaN if unknown), and which event showed its end."""
     client_left, broken_up = last_client_left(trace), _broken_up(trace)
     # It ended when its last client left, or when all workers left.
     if client_left <= broken_up or np.isnan(broken_up):
-        return client_left, How.LEFT
-    return broken_up, How.BROKEN_UP
+        return client_left, End.LEFT
+    return broken_up, End.BROKEN_UP
 
 
 def _interrupted(trace: Trace) -> RunEnd | None:
@@ -274,7 +258,7 @@ def _open_states(trace: Trace) -> list[RunEnd]:
     # If all workers left together, the last state before they left shows the work, too.
     before = states[states["time"] <= broken_up]
     if len(before):
-        ends.append(RunEnd(broken_up, How.BROKEN_UP, _record(before.iloc[-1])))
+        ends.append(RunEnd(broken_up, End.BROKEN_UP, _record(before.iloc[-1])))
     last = _record(states.iloc[-1])
     if last["occasion"] != "client-left":
         # The state is valid until the end of the trace, unless it was recorded while the scheduler
@@ -288,7 +272,7 @@ def _broken_up(trace: Trace) -> float:
     """Return when all workers began to leave together shortly before the end, or NaN."""
     workers = trace.workers[trace.workers["kind"] == "worker"]
     left, joined = workers["left"].to_numpy(dtype=float), workers["joined"].to_numpy(dtype=float)
-    if not len(left) or not np.isfinite(left).all() or trace.recording is RecordingEnd.GOES_ON:
+    if not len(left) or not np.isfinite(left).all() or trace.recording is End.GOES_ON:
         return float("nan")
     last = float(left.max())
     together = last - left <= _TOGETHER
@@ -333,7 +317,7 @@ def _ended(trace: Trace, end: RunEnd, aftermath: float = 0.0) -> int:
 
 def _ended_on_workers(trace: Trace, end: RunEnd) -> int:
     """Return how many tasks ended after the state of `end`, according to workers' files alone."""
-    if end.how is not How.CUT:
+    if end.how is not End.CUT:
         return 0
     # The scheduler's file lacks these ends if it was truncated, or if the scheduler was killed.
     tasks, since = trace.tasks, float((end.state or {})["time"])
@@ -374,6 +358,5 @@ def _record(row: pd.Series) -> dict[str, Any]:
     return {str(name): value for name, value in row.items()}
 
 
-def _how(trace: Trace) -> How:
-    ends = {RecordingEnd.GOES_ON: How.GOES_ON, RecordingEnd.CLOSED: How.CLOSED}
-    return ends.get(trace.recording, How.CUT)
+def _how(trace: Trace) -> End:
+    return trace.recording if trace.recording in (End.GOES_ON, End.CLOSED) else End.CUT

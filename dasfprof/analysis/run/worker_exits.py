@@ -12,7 +12,7 @@ import pandas as pd
 from dasfprof.analysis.run.memory_thresholds import memory_thresholds
 from dasfprof.analysis.trace import Trace
 from dasfprof.database.columns import Array
-from dasfprof.database.ends import RecordingEnd
+from dasfprof.database.ends import End
 from dasfprof.text import clean, elide, format_duration, format_size, job_words
 
 # --- How worker processes ended, and what the evidence proves about the cause ---------------------
@@ -279,4 +279,4 @@ def clients_stayed(trace: Trace, cancelled_at: float) -> bool:
             return False
     later = states["clients"][(states["time"] > cancelled_at).to_numpy(dtype=bool)]
     seen = any(is_program_client(client["client"]) for clients in later for client in clients or ())
-    return trace.recording is RecordingEnd.CLOSED or (stayed and seen)
+    return trace.recording is End.CLOSED or (stayed and seen)

@@ -27,7 +27,7 @@ from dasfprof.analysis.trace.workers import (
     with_owners,
 )
 from dasfprof.database.columns import Array
-from dasfprof.database.ends import SCHEDULER, TASKS, RecordingEnd, recording_end
+from dasfprof.database.ends import SCHEDULER, TASKS, End, recording_end
 from dasfprof.database.reader import LASTING
 from dasfprof.text import count_of
 
@@ -105,7 +105,7 @@ class TraceBuilder:
             self._notes.append(gaps.of_window(reader.window, tables["tasks"]))
         failures = self._table("GPU Failure")
         self._notes += gaps.of_gpus(tables["samples"], tables["gpu_devices"], failures)
-        if self._recording is RecordingEnd.GOES_ON:
+        if self._recording is End.GOES_ON:
             self._notes.append(Note("goes-on", "", "the run is still being recorded."))
         self._notes += gaps.of_shuffles(tables["tasks"], tables["shuffle_messages"])
         items = {"lengths": dependencies[0], "dependencies": dependencies[1], "transfers": moved}

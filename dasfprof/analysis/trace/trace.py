@@ -21,7 +21,7 @@ from dasfprof.analysis.trace.reader import TraceReader
 from dasfprof.analysis.trace.tasks import SCHEDULER_TIMES, WORKER_TIMES
 from dasfprof.database import EventDatabase, EventProfiler, MultiEventDatabase, open_run
 from dasfprof.database.columns import Array
-from dasfprof.database.ends import RecordingEnd
+from dasfprof.database.ends import End
 from dasfprof.errors import InvalidArgumentError
 from dasfprof.text import count_of
 
@@ -219,7 +219,7 @@ class Trace:
     #: Whether releases of results were recorded.
     knows_releases: bool
     #: Whether and how recording ended.
-    recording: RecordingEnd
+    recording: End
 
     @classmethod
     def from_database(

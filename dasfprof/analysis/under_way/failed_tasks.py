@@ -12,10 +12,11 @@ import pandas as pd
 from dasfprof.analysis.model.departures import departure_of
 from dasfprof.analysis.model.memory_kills import Reason, memory_kills
 from dasfprof.analysis.run import Run
-from dasfprof.analysis.run.run_end import How, RunEnd, stimulus_texts
+from dasfprof.analysis.run.run_end import RunEnd, stimulus_texts
 from dasfprof.analysis.trace.under_way import RUN
 from dasfprof.analysis.under_way.processes import advice, clause, suspicion
 from dasfprof.analysis.under_way.state import Activity, FailedTask, Stack, TaskUnderWay
+from dasfprof.database.ends import End
 from dasfprof.schema.resources import IDLE_INTERVAL
 
 # --- Tasks of a trace that failed, and assigned tasks that their worker does not know -------------
@@ -60,7 +61,7 @@ def ended_with_the_run(run: Run) -> pd.DataFrame:
     """Return ``key_id`` and ``message`` of tasks that failed because the program ended."""
     erred, end = _erred(run), run.ending
     # The scheduler received these errors after the client had left or after SIGINT.
-    left = end is not None and end.how is How.LEFT and not end.clients_stayed
+    left = end is not None and end.how is End.LEFT and not end.clients_stayed
     if end is None or end.only_forgotten or not (end.interrupted or left):
         return erred.iloc[:0]
     # Tasks that were cancelled when the client left count as ended at that time, even if workers

@@ -33,7 +33,7 @@ from dasfprof.analysis.under_way.state import (
     WorkerNow,
     stack_of,
 )
-from dasfprof.database.ends import RecordingEnd
+from dasfprof.database.ends import End
 
 #: Seconds before the end in which a client's waits count as its last activity.
 _LEAVING = 3.0
@@ -230,7 +230,7 @@ def _scheduler_died_alone(run: Run) -> bool:
     closed_files = (workers["kind"] == "worker") & workers["closed"].fillna(False).astype(bool)
     # If they did not, the same event may have killed the scheduler and the workers, such as the end
     # of a batch job.
-    return run.recording is RecordingEnd.SCHEDULER_GONE and bool(
+    return run.recording is End.SCHEDULER_GONE and bool(
         (closed_files & workers["left"].isna()).any()
     )
 

@@ -93,12 +93,12 @@ def short_keys(text: str) -> str:
 
 def print_summary(run: Run, title: str) -> None:
     """Print the run's name and time, its work, and its workers."""
-    from dasfprof.database.ends import RecordingEnd
+    from dasfprof.database.ends import End
     from dasfprof.report.run_summary import in_words, start_in_words, summarise, when
 
     facts = summarise(run)
     time = when(facts)
-    if run.recording is RecordingEnd.GOES_ON:
+    if run.recording is End.GOES_ON:
         time = f"{time}, in progress" if time else "in progress"
     heading(elide(title, terminal_width()), f"  {time}" if time else "")
     say(in_words(facts))
