@@ -273,14 +273,18 @@ def test_long_tasks_and_their_lines(tmp_path: Path) -> None:
         under_way("over-1", now - 30, now - 5),  # the scheduler does not wait for it
     )
     live = LiveRun(tmp_path)
-    found = {task.key: task for task in live.read().long_tasks}
+    state = live.read()
+    found = {task.key: task for task in state.long_tasks}
     assert list(found) == ["('fit-1', 20)", "first-1"]
     fit = found["('fit-1', 20)"]
-    assert 16 <= fit.seconds <= 16 + time.time() - now  # when it is read
-    assert (fit.mean_seconds, fit.worker, fit.function) == (5.0, "0", "fit")
-    assert fit.line == "/home/me/train.py:12 fit"
-    assert fit.waits == "Event 'go'"
-    assert found["first-1"].mean_seconds is None
+    assert 16 <= (fit.seconds or 0) <= 16 + time.time() - now  # when it is read
+    assert (state.means[fit.function], fit.worker) == (5.0, "0")
+    assert fit.activity.line == "/home/me/train.py:12 fit"
+    assert fit.activity.call == "Event 'go'"
+    assert found["first-1"].function not in state.means
+    documents = {task["key"]: task for task in state.document()["long_tasks"]}
+    assert documents[fit.key]["line"] == "/home/me/train.py:12 fit"
+    assert [each["mean_seconds"] for each in documents.values()] == [5.0, None]
     counted(now - 1, "('fit-1', 20)")
     assert [task.key for task in live.read().long_tasks] == ["('fit-1', 20)"]
     left = {"timestamp": now, "worker": A, "reason": "handle-worker-cleanup"}
@@ -299,12 +303,12 @@ def test_workers_and_their_threads(tmp_path: Path) -> None:
     scheduler.add(SCHEDULER_STATE, scheduler_state(now, workers=workers))
     state = LiveRun(tmp_path).read()
     assert (state.busy, state.threads) == (5, 6)
-    there, here = sorted(state.workers, key=lambda worker: worker.name == "0")
+    there, here = sorted(state.cluster.workers, key=lambda worker: worker.name == "0")
     assert (there.name, there.host, there.status) == ("far", "10.0.0.9", "paused")
-    assert (there.busy, there.open_tasks) == (4, 5)
-    assert 3 <= there.silent_for <= 3 + time.time() - now
+    assert (there.busy, there.processing) == (4, 5)
+    assert 3 <= there.silent <= 3 + time.time() - now
     assert (there.memory, there.memory_limit) == (60, 70)
-    assert (here.host, here.busy, here.open_tasks, here.memory) == ("node", 1, 3, None)
+    assert (here.host, here.busy, here.processing, here.memory) == ("node", 1, 3, None)
 
 
 def test_dead_writers_end_a_run(tmp_path: Path) -> None:

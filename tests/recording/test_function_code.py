@@ -171,7 +171,7 @@ def test_functions_sent_without_their_file_while_they_run(
             expected = f"{__file__}:{line} "
 
             def shown() -> bool:
-                lines = [task.line or "" for task in live.read().long_tasks]
+                lines = [task.activity.line or "" for task in live.read().long_tasks]
                 assert not any("<dynamic-code>" in each for each in lines)
                 return sum(each.startswith(expected) for each in lines) == 2
 

@@ -9,12 +9,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from dask.utils import key_split
-
-from dasfprof.analysis.live.progress import LONG_SECONDS, LONG_TIMES, FunctionProgress, Progress
-from dasfprof.analysis.live.state import LongTask, RunState, WorkerState
+from dasfprof.analysis.live.progress import LONG_SECONDS, Progress
+from dasfprof.analysis.live.state import RunState
 from dasfprof.analysis.trace.sent_functions import SENT, SentFunctions, functions_in
-from dasfprof.analysis.under_way.state import stack_of, user_line
+from dasfprof.analysis.under_way.state import (
+    Activity,
+    ClusterState,
+    TaskUnderWay,
+    WorkerNow,
+    stack_of,
+)
 from dasfprof.database import find_runs, open_run
 from dasfprof.database.block_codec import Batch
 from dasfprof.database.ends import (
@@ -30,7 +34,6 @@ from dasfprof.database.following import FollowedFile, Writer, writer_of
 from dasfprof.errors import SourceNotFoundError
 from dasfprof.schema.tasks import WORKER_REMOVED
 from dasfprof.schema.under_way import SCHEDULER_STATE, STACK, TASK_UNDER_WAY
-from dasfprof.text import elide
 
 Source = str | os.PathLike[str] | Sequence[Path]
 
@@ -251,9 +254,11 @@ class LiveRun:
         quiet = progress.quiet(now) if goes_on else None
         left, unknown = progress.time_left(now) if goes_on else (None, 0)
         workers = self._worker_states()
+        unfinished = counts["on_workers"] + counts["waiting"] if known else None
+        tasks = tuple(self._tasks_under_way(now)) if goes_on else ()
         return RunState(
             self.name,
-            now,
+            ClusterState(now, unfinished, tasks=tasks, workers=tuple(workers)),
             progress.began,
             goes_on,
             tuple(functions),
@@ -262,61 +267,42 @@ class LiveRun:
             seconds_left=left if quiet is None else None,
             unknown_tasks=unknown,
             threads=sum(worker.threads for worker in workers) if known else None,
-            busy=sum(worker.busy for worker in workers) if known else None,
-            workers=tuple(workers),
-            long_tasks=tuple(self._long_tasks(functions, now)) if goes_on else (),
+            busy=sum(worker.busy or 0 for worker in workers) if known else None,
             quiet_for=quiet,
             closed=how is End.CLOSED,
             client_is_gone=client_is_gone(ends),
             notes=(_DOUBTED,) * doubted + (_NO_COUNTS,) * (not known),
         )
 
-    def _worker_states(self) -> list[WorkerState]:
-        """Return the state of each worker that has not left, sorted by host and name."""
+    def _worker_states(self) -> list[WorkerNow]:
+        """Return each worker that has not left, sorted by host and name."""
         hosts = {
             str(_worker_of(file).get("address")): str(file.header.get("host"))
             for file in self._files
         }
-        states = [
-            WorkerState(
-                name=str(row.get("name")),
+        workers = [
+            WorkerNow.from_row(
+                row,
+                self._time,
                 host=hosts.get(address, address.partition("://")[2].rpartition(":")[0]),
-                address=address,
-                threads=row.get("threads") or 0,
-                busy=min(row.get("executing") or 0, row.get("threads") or 0),
-                status=str(row.get("status")),
-                memory=row.get("memory"),
-                memory_limit=row.get("memory_limit"),
-                open_tasks=row.get("processing") or 0,
-                silent_for=max(self._time - (row.get("last_seen") or self._time), 0.0),
             )
             for address, row in self._workers.items()
             if address not in self._left
         ]
-        return sorted(states, key=_by_name)
+        return sorted(workers, key=_by_name)
 
-    def _long_tasks(self, functions: Sequence[FunctionProgress], now: float) -> list[LongTask]:
-        """Return the tasks that run unusually long, longest first."""
-        means = {row.function: row.mean_seconds for row in functions}
-        long_tasks = []
+    def _tasks_under_way(self, now: float) -> Iterator[TaskUnderWay]:
+        """Yield the tasks that have run for over `LONG_SECONDS`."""
         for address, row in self._workers.items():
             tasks = self._tasks[address] if address not in self._left else WorkerTasks()
             # The worker's record shows what a task does. The scheduler's record shows whether it is
             # still unfinished.
             for key in set(map(str, row.get("keys") or ())) & tasks.rows.keys():
                 task = tasks.rows[key]
-                seconds, function = now - task["since"], key_split(task["key"])
-                mean = means.get(function)
-                if seconds <= max(LONG_SECONDS, LONG_TIMES * (mean or 0.0)):
-                    continue
-                line = user_line(stack_of(self._sent.in_frames(tasks.frames(task["stack"]))))
-                name, state = str(row.get("name")), str(task["state"])
-                waits = _in_words(task["waits_in"], task["waits_for"])
-                shown = elide(key, 1000)
-                long_tasks.append(
-                    LongTask(shown, function, name, state, seconds, mean, line, waits)
-                )
-        return sorted(long_tasks, key=lambda task: -task.seconds)[:100]
+                if now - task["since"] > LONG_SECONDS:
+                    stack = stack_of(self._sent.in_frames(tasks.frames(task["stack"])))
+                    name, activity = str(row.get("name")), Activity.from_row(task, stack)
+                    yield TaskUnderWay.from_row(task, now, name, activity=activity)
 
 
 class WorkerTasks:
@@ -371,13 +357,6 @@ def _column(batch: Batch, name: str) -> list[Any]:
     return [None] * batch.rows if column is None else column.to_list()
 
 
-def _in_words(kind: Any, name: Any) -> str | None:
-    if not kind:
-        return None
-    names = ", ".join(map(repr, name)) if isinstance(name, list | tuple) else repr(name)
-    return str(kind) if name is None else f"{kind} {names}"
-
-
-def _by_name(worker: WorkerState) -> tuple[str, int, str]:
+def _by_name(worker: WorkerNow) -> tuple[str, int, str]:
     number = int(worker.name) if worker.name.isdecimal() else -1
     return worker.host, number, worker.name

@@ -5,46 +5,17 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from dasfprof.analysis.live.progress import FunctionProgress
+from dasfprof.analysis.live.progress import LONG_SECONDS, LONG_TIMES, FunctionProgress
+from dasfprof.analysis.under_way.state import ClusterState, TaskUnderWay
+from dasfprof.text import elide
+
+#: Maximum number of unusually long tasks, and of characters of their keys.
+_MOST_TASKS, _LONGEST_KEY = 100, 1000
 
 
-@dataclass(frozen=True)
-class WorkerState:
-    """A worker, as described by the last state that the scheduler recorded."""
-
-    name: str
-    host: str
-    address: str
-    threads: int
-    #: Number of threads that are running a task.
-    busy: int
-    #: Dask's name of the status, such as running or paused.
-    status: str
-    #: Memory of the process in bytes, and its limit in bytes.
-    memory: float | None
-    memory_limit: float | None
-    #: Number of tasks that run on the worker or are assigned to it.
-    open_tasks: int
-    #: Seconds since the scheduler received a heartbeat of the worker.
-    silent_for: float | None
-
-
-@dataclass(frozen=True)
-class LongTask:
-    """A task that has run for over 10 s and over three times the mean of its function."""
-
-    key: str
-    function: str
-    worker: str
-    #: Dask's name of the state: executing, long-running, or fetching.
-    state: str
-    seconds: float
-    #: Mean seconds of successful tasks of the same function, or None if there are none.
-    mean_seconds: float | None
-    #: Current location ``file:line function``, in the user's code if possible.
-    line: str | None = None
-    #: Call of Dask for which the task waits.
-    waits: str | None = None
+#: Fields of workers, and of tasks, that documents include under the same name.
+_OF_WORKERS = ("name", "host", "address", "threads", "busy", "status", "memory", "memory_limit")
+_OF_TASKS = ("function", "worker", "state", "seconds")
 
 
 @dataclass(frozen=True)
@@ -55,8 +26,9 @@ class RunState:
     """
 
     run: str
-    #: Time of the snapshot in Unix seconds, by the scheduler's clock.
-    time: float
+    #: The workers that have not left, and tasks that have run for over 10 s. Its time is by the
+    #: scheduler's clock.
+    cluster: ClusterState
     #: Time of the first task in Unix seconds.
     began: float | None
     #: Whether the run is still being recorded. None if unknown because its processes are on other
@@ -78,8 +50,6 @@ class RunState:
     unknown_tasks: int = 0
     threads: int | None = None
     busy: int | None = None
-    workers: tuple[WorkerState, ...] = ()
-    long_tasks: tuple[LongTask, ...] = ()
     #: Seconds since a task last finished, if tasks are left and this is unusually long.
     quiet_for: float | None = None
     #: Whether the files of an ended run were closed. If not, the run was cut off.
@@ -91,6 +61,23 @@ class RunState:
     notes: tuple[str, ...] = field(default=())
 
     @property
+    def means(self) -> dict[str, float | None]:
+        """Mean seconds of the successful tasks of each function, or None if there are none."""
+        return {row.function: row.mean_seconds for row in self.functions}
+
+    @property
+    def long_tasks(self) -> tuple[TaskUnderWay, ...]:
+        """Tasks that run over 10 s and three times the mean of their function, longest first."""
+        means = self.means
+        tasks = [
+            task
+            for task in self.cluster.tasks
+            if (task.seconds or 0.0)
+            > max(LONG_SECONDS, LONG_TIMES * (means.get(task.function) or 0.0))
+        ]
+        return tuple(sorted(tasks, key=lambda task: -(task.seconds or 0.0))[:_MOST_TASKS])
+
+    @property
     def stands_still(self) -> bool:
         """Whether a part of the run seems to hang."""
         signs = self.quiet_for is not None or bool(self.long_tasks) or self.client_is_gone
@@ -98,9 +85,31 @@ class RunState:
 
     def counts(self) -> RunState:
         """Return the state without fields that name tasks, functions or workers."""
-        return replace(self, functions=(), workers=(), long_tasks=(), notes=())
+        cluster = ClusterState(self.cluster.time, self.cluster.unfinished)
+        return replace(self, functions=(), cluster=cluster, notes=())
 
     def document(self) -> dict[str, Any]:
-        """Return all fields as JSON-compatible data."""
+        """Return the state as JSON-compatible data."""
+        facts, means = dict(vars(self)), self.means
+        cluster: ClusterState = facts.pop("cluster")
+        workers = [
+            {
+                **{name: getattr(worker, name) for name in _OF_WORKERS},
+                "open_tasks": worker.processing,
+                "silent_for": worker.silent,
+            }
+            for worker in cluster.workers
+        ]
+        tasks = [
+            {
+                **{name: getattr(task, name) for name in _OF_TASKS},
+                "key": elide(task.key, _LONGEST_KEY),
+                "mean_seconds": means.get(task.function),
+                "line": task.activity.line,
+                "waits": task.activity.call,
+            }
+            for task in self.long_tasks
+        ]
         functions = [{**asdict(row), "total": row.total} for row in self.functions]
-        return {**asdict(self), "functions": functions}
+        lists = {"functions": functions, "workers": workers, "long_tasks": tasks}
+        return {**facts, "time": cluster.time, **lists}

@@ -15,7 +15,13 @@ from dasfprof.analysis.run import Run
 from dasfprof.analysis.run.run_end import RunEnd, stimulus_texts
 from dasfprof.analysis.trace.under_way import RUN
 from dasfprof.analysis.under_way.processes import advice, clause, suspicion
-from dasfprof.analysis.under_way.state import Activity, FailedTask, Stack, TaskUnderWay
+from dasfprof.analysis.under_way.state import (
+    Activity,
+    FailedTask,
+    Stack,
+    TaskUnderWay,
+    seconds_since,
+)
 from dasfprof.database.ends import End
 from dasfprof.schema.resources import IDLE_INTERVAL
 
@@ -246,22 +252,13 @@ def _long_processing(run: Run, time: float, address: str) -> set[str]:
 _DOING = ["state", "stack", "waits_in", "waits_for"]
 
 
-def activity_of(row: pd.Series, run: Run, stacks: list[Stack]) -> Activity:
+def activity_of(row: Mapping[str, Any], run: Run, stacks: list[Stack]) -> Activity:
     """Return the activity of a thread in a sample (`row`) of a task in progress or of a client.
 
     `stacks` are those of the run, followed by an empty one for samples without a stack.
     """
-    names = row["waits_for"]
-    if names is None or (isinstance(names, float) and np.isnan(names)):
-        names = ()
-    keys = list(row["waits_keys"] or ())
-    return Activity(
-        thread_state=_text(row["thread_state"]),
-        stack=stacks[int(row["stack"])],
-        waits_in=_text(row["waits_in"]),
-        waits_for=tuple(map(str, names)) if isinstance(names, tuple | list) else (str(names),),
-        waits_keys=tuple(run.keys.texts(np.array(keys, dtype=np.int64)).tolist()),
-    )
+    keys = run.keys.texts(np.array([*(row["waits_keys"] or ())], dtype=np.int64)).tolist()
+    return Activity.from_row({**row, "waits_keys": keys}, stacks[int(row["stack"])])
 
 
 def tasks_at(run: Run, time: float, stacks: list[Stack]) -> tuple[TaskUnderWay, ...]:
@@ -284,19 +281,17 @@ def tasks_at(run: Run, time: float, stacks: list[Stack]) -> tuple[TaskUnderWay, 
     labels = run.workers["worker"].to_numpy(dtype=object)
     keys = run.keys.texts(last["key_id"].to_numpy()).tolist()
     return tuple(
-        TaskUnderWay(
-            key=key,
+        TaskUnderWay.from_row(
+            {**row, "key": key},
+            time,
+            str(labels[row["worker_id"]]),
             function=functions[codes[row["key_id"]]],
-            worker=str(labels[row["worker_id"]]),
-            state=str(row["state"]),
-            seconds=_span(row["since"], time),
-            thread=_text(row["thread"]),
             cpu=None if np.isnan(row["cpu"]) else float(row["cpu"]),
-            unchanged=_span(_same_since(samples[tuple(row[RUN])]), time),
+            unchanged=seconds_since(_same_since(samples[tuple(row[name] for name in RUN)]), time),
             activity=activity_of(row, run, stacks),
             holds=tuple((str(kind), str(name)) for kind, name in row["holds"] or ()),
         )
-        for key, (_, row) in zip(keys, last.iterrows(), strict=True)
+        for key, row in zip(keys, last.to_dict("records"), strict=True)
     )
 
 
@@ -307,11 +302,3 @@ def _same_since(samples: pd.DataFrame) -> float:
     while first > 0 and doing[first - 1] == doing[-1]:
         first -= 1
     return float(samples["time"].iloc[first])
-
-
-def _span(since: Any, time: float) -> float | None:
-    return max(time - float(since), 0.0) if np.isfinite(since) else None
-
-
-def _text(value: Any) -> str | None:
-    return value if isinstance(value, str) else None

@@ -19,12 +19,11 @@ from dask.utils import key_split
 
 from dasfprof.analysis.trace.keys import as_tuple
 from dasfprof.analysis.under_way.state import (
-    ClientNow,
     ClusterState,
     FailedTask,
-    HeldBackTask,
     TaskUnderWay,
     WorkerNow,
+    seconds_since,
 )
 from dasfprof.database.storage import is_url, reason, shown
 from dasfprof.errors import DumpError, MissingExtraError, SourceNotFoundError
@@ -60,16 +59,19 @@ def state_from_dump(dump: Mapping[str, Any]) -> ClusterState:
     for task in tasks:
         counts.setdefault(_function(task), Counter())[str(task.get("state"))] += 1
     last = max((entry[-1] for entry in log if "processing" in entry[1:3]), default=None)
-    return ClusterState(
-        time=time,
-        unfinished=sum(task.get("state") in UNFINISHED for task in tasks),
-        counts={function: dict(states) for function, states in counts.items()},
+    row = {
+        "unfinished": sum(task.get("state") in UNFINISHED for task in tasks),
+        "tasks": {function: dict(states) for function, states in counts.items()},
+        "held_back": list(_held_back(tasks, workers, began)),
+        "clients": list(_clients(scheduler)),
+    }
+    return ClusterState.from_row(
+        row,
+        time,
         tasks=tuple(_under_way(dump["workers"], time)),
-        held_back=tuple(_held_back(tasks, workers, began, time)),
         workers=tuple(_workers(workers, dump["workers"], tasks, began, time)),
-        clients=tuple(_clients(scheduler)),
         failed=tuple(_failed(tasks)),
-        quiet=None if last is None else max(0.0, time - last),
+        quiet=seconds_since(last, time),
         scheduler_answered=True,
     )
 
@@ -77,15 +79,10 @@ def state_from_dump(dump: Mapping[str, Any]) -> ClusterState:
 def _under_way(workers: Mapping[str, Any], time: float) -> Iterable[TaskUnderWay]:
     for address, worker in _dicts(workers).items():
         for task in _dicts(worker.get("tasks")).values():
-            since = _number(task.get("start_time"))
             if task.get("state") in ("executing", "long-running"):
-                yield TaskUnderWay(
-                    key=_key(task.get("key")),
-                    function=_function(task),
-                    worker=address,
-                    state=task["state"],
-                    seconds=None if since is None else max(0.0, time - since),
-                )
+                row = {**task, "key": as_tuple(task.get("key"))}
+                row["since"] = _number(task.get("start_time"))
+                yield TaskUnderWay.from_row(row, time, address)
 
 
 def _workers(
@@ -110,27 +107,24 @@ def _workers(
         known |= dict.fromkeys(sent_late, "unknown")
         status = _STATUS.match(str(worker.get("status")))
         keys = sent.get(address, [])
-        yield WorkerNow(
-            worker=str(address),
-            address=str(address),
-            threads=int(_number(worker.get("nthreads")) or 0),
-            status=status[1] if status else str(worker.get("status")),
-            silent=max(0.0, time - (_number(worker.get("last_seen")) or time)),
-            processing=len(keys),
-            processing_keys=tuple(keys[:_MOST_KEYS]),
-            known=known if isinstance(answer, dict) else None,
-            memory=_number(_dict(worker.get("memory")).get("process")),
-            memory_limit=_number(worker.get("memory_limit")) or None,
-            answered=isinstance(answer, dict),
-        )
+        row = {
+            "worker": address,
+            "name": worker.get("name"),
+            "threads": _number(worker.get("nthreads")),
+            "status": status[1] if status else worker.get("status"),
+            "last_seen": _number(worker.get("last_seen")),
+            "processing": len(keys),
+            "keys": keys[:_MOST_KEYS],
+            "memory": _number(_dict(worker.get("memory")).get("process")),
+            "memory_limit": _number(worker.get("memory_limit")) or None,
+        }
+        is_known = isinstance(answer, dict)
+        yield WorkerNow.from_row(row, time, known=known if is_known else None, answered=is_known)
 
 
 def _held_back(
-    tasks: list[dict[str, Any]],
-    workers: Mapping[str, dict[str, Any]],
-    began: Mapping[str, float],
-    time: float,
-) -> Iterable[HeldBackTask]:
+    tasks: list[dict[str, Any]], workers: Mapping[str, dict[str, Any]], began: Mapping[str, float]
+) -> Iterable[dict[str, Any]]:
     for task in [task for task in tasks if task.get("state") == "no-worker"][:_MOST]:
         key = _key(task.get("key"))
         asked: dict[str, Any] = {
@@ -139,13 +133,8 @@ def _held_back(
             "resources": _amounts(task.get("resource_restrictions")),
         }
         asked = {name: value for name, value in asked.items() if value}
-        yield HeldBackTask(
-            key=key,
-            function=_function(task),
-            seconds=time - began[key] if key in began else None,
-            restrictions=asked,
-            unmet=_unmet(asked, workers),
-        )
+        facts = {"since": began.get(key), "restrictions": asked, "unmet": _unmet(asked, workers)}
+        yield {"key": key, "function": _function(task), **facts}
 
 
 def _unmet(asked: Mapping[str, Any], workers: Mapping[str, dict[str, Any]]) -> str:
@@ -164,16 +153,12 @@ def _unmet(asked: Mapping[str, Any], workers: Mapping[str, dict[str, Any]]) -> s
     return "no worker meets all requirements at once" if asked else ""
 
 
-def _clients(scheduler: Mapping[str, Any]) -> Iterable[ClientNow]:
+def _clients(scheduler: Mapping[str, Any]) -> Iterable[dict[str, Any]]:
     for name, client in _dicts(scheduler.get("clients")).items():
         wanted = [_TASK.match(str(task)) for task in _items(client.get("wants_what"))]
-        unfinished = [task[1] for task in wanted if task and task[2] in UNFINISHED]
-        yield ClientNow(
-            client=str(name),
-            wanted=len(wanted),
-            unfinished=len(unfinished),
-            keys=tuple(unfinished[:_MOST_KEYS]),
-        )
+        keys = [task[1] for task in wanted if task and task[2] in UNFINISHED]
+        numbers = {"wanted": len(wanted), "unfinished": len(keys)}
+        yield {"client": name, **numbers, "keys": keys[:_MOST_KEYS]}
 
 
 def _failed(tasks: list[dict[str, Any]]) -> Iterable[FailedTask]:

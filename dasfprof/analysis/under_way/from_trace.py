@@ -27,10 +27,9 @@ from dasfprof.analysis.under_way.processes import advice, clause, in_words
 from dasfprof.analysis.under_way.state import (
     ClientNow,
     ClusterState,
-    HeldBackTask,
-    Primitive,
     Stack,
     WorkerNow,
+    seconds_since,
     stack_of,
 )
 from dasfprof.database.ends import End
@@ -57,21 +56,16 @@ def state_from_trace(run: Run) -> ClusterState | None:
         # No task was in progress, no task failed, and no client stayed long after the last task.
         return None
     end = end or RunEnd(run.end, None, _last_state(run, run.end))
-    row = end.state or {}
     stacks = [*map(stack_of, run.stacks["frames"]), ()]
     blocked, stack = _blocked(run, None, end.time)
     tasks = tasks_at(run, end.time, stacks)
-    return ClusterState(
-        time=end.time,
+    return ClusterState.from_row(
+        end.state or {},
+        end.time,
         unfinished=end.unfinished,
-        counts=row.get("tasks") or {},
         tasks=tasks,
-        held_back=tuple(
-            HeldBackTask.from_row(task, end.time) for task in row.get("held_back") or ()
-        ),
         workers=(*_workers(run, end, stacks), *_lost_workers(run, end)),
         clients=_clients(run, end, stacks),
-        primitives=tuple(map(Primitive.from_row, row.get("primitives") or ())),
         failed=failed,
         quiet=_quiet(run, end.time, [task.seconds for task in tasks]),
         scheduler_process="gone" if _scheduler_died_alone(run) else None,
@@ -130,43 +124,36 @@ def _workers(run: Run, end: RunEnd, stacks: list[Stack]) -> list[WorkerNow]:
         return [
             WorkerNow(
                 worker=str(life["worker"]),
-                address=str(life["address"]),
+                address=address,
                 threads=0 if pd.isna(life["nthreads"]) else int(life["nthreads"]),
                 status="running",
             )
-            for _, life in lives.values()
+            for address, (_, life) in lives.items()
             if not life["left"] <= end.time
         ]
     sampled = set(run.samples["worker_id"].tolist())
     workers = []
     for row in state["workers"] or ():
         number, life = lives.get(str(row.get("worker")), (-1, None))
-        silent = max(float(state["time"]) - float(row.get("last_seen") or state["time"]), 0.0)
-        if life is not None and number in sampled and not life["left"] <= end.time:
-            late = end.time - float(life["last_seen"])
-            is_late = late > _LATE + idle_seconds(run, str(life["address"]))
-            silent = max(silent, late) if is_late else silent
         blocked, stack = _blocked(run, number, end.time)
         empty = knows_nothing(run, end, row, life)
         results = results_in_memory(run, number, end.time)
-        workers.append(
-            WorkerNow(
-                worker=str(row.get("worker")) if life is None else str(life["worker"]),
-                address=str(row.get("worker")),
-                threads=int(row.get("threads") or 0),
-                status=str(row.get("status")),
-                silent=silent,
-                processing=int(row.get("processing") or 0),
-                processing_keys=tuple(map(str, row.get("keys") or ())),
-                known={} if empty else None,
-                answered=True if empty else None,
-                memory=row.get("memory"),
-                memory_limit=row.get("memory_limit"),
-                results=None if np.isnan(results) else results,
-                loop_blocked=blocked,
-                loop_stack=stacks[stack],
-            )
+        worker = WorkerNow.from_row(
+            row,
+            float(state["time"]),
+            known={} if empty else None,
+            answered=True if empty else None,
+            results=None if np.isnan(results) else results,
+            loop_blocked=blocked,
+            loop_stack=stacks[stack],
         )
+        if life is not None:
+            late, is_recorded = end.time - float(life["last_seen"]), number in sampled
+            is_recorded &= not life["left"] <= end.time
+            if is_recorded and late > _LATE + idle_seconds(run, worker.address):
+                worker = replace(worker, silent=max(worker.silent, late))
+            worker = replace(worker, worker=str(life["worker"]))
+        workers.append(worker)
     return workers
 
 
@@ -253,8 +240,8 @@ def _clients(run: Run, end: RunEnd, stacks: list[Stack]) -> tuple[ClientNow, ...
             sample = (near if len(near) else samples).iloc[-1]
             client = replace(
                 client,
-                activity=activity_of(sample, run, stacks),
-                unchanged=max(end.time - float(sample["since"]), 0.0),
+                activity=activity_of(sample.to_dict(), run, stacks),
+                unchanged=seconds_since(sample["since"], end.time),
                 wants_nothing=_wants_nothing(run, name, samples, sample),
             )
         clients.append(client)

@@ -5,16 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from dask.utils import key_split
-
 from dasfprof.analysis.trace.sent_functions import SentFunctions
 from dasfprof.analysis.under_way.state import (
     Activity,
-    ClientNow,
     ClusterState,
     FailedTask,
-    HeldBackTask,
-    Primitive,
     TaskUnderWay,
     WorkerNow,
     stack_of,
@@ -56,15 +51,11 @@ def state_from_views(views: View, sent: SentFunctions | None = None) -> ClusterS
     first, last = snapshots[0], snapshots[-1]
     answers = views["workers"] or {}
     labels = _labels(last, answers)
-    return ClusterState(
-        time=last["time"],
-        unfinished=last["unfinished"],
-        counts=last["tasks"],
+    return ClusterState.from_row(
+        last,
+        last["time"],
         tasks=tuple(_tasks(labels, answers, sent or SentFunctions())),
-        held_back=tuple(HeldBackTask.from_row(task, last["time"]) for task in last["held_back"]),
         workers=tuple(_workers(first, last, labels, answers)),
-        clients=tuple(map(ClientNow.from_row, last["clients"])),
-        primitives=tuple(map(Primitive.from_row, last["primitives"])),
         failed=tuple(_failed(last, labels)),
         quiet=last["quiet"],
         scheduler_answered=len(snapshots) == len(views["scheduler"]),
@@ -98,21 +89,18 @@ def _workers(
         address = worker["worker"]
         answer = answers.get(address)
         view = None if answer is None else answer.get("view")
-        yield WorkerNow(
+        reported: dict[str, Any] = {}
+        if view is not None:
+            known = {str(key): state for key, state in view["known"].items()}
+            reported = {"status": view["status"], "silent": 0.0, "known": known}
+        yield WorkerNow.from_row(
+            worker,
+            last["time"],
             worker=labels[address],
-            address=address,
-            threads=worker["threads"],
-            status=worker["status"] if view is None else view["status"],
-            silent=max(0.0, last["time"] - worker["last_seen"]) if view is None else 0.0,
-            processing=worker["processing"],
             processing_keys=tuple(key for key in worker["keys"] if key in before.get(address, ())),
-            known=None
-            if view is None
-            else {str(key): state for key, state in view["known"].items()},
-            memory=worker["memory"],
-            memory_limit=worker["memory_limit"],
             answered=None if answer is None else view is not None,
             process_state=None if answer is None else answer.get("process"),
+            **reported,
         )
 
 
@@ -127,23 +115,13 @@ def _tasks(
 
 def _task(row: View, view: View, worker: str, sent: SentFunctions) -> TaskUnderWay:
     holds = [held for held in view["held"] if row["key"] in held["keys"]]
-    waits = row["waits_for"]
-    names = waits if isinstance(waits, list | tuple) else [] if waits is None else [waits]
-    return TaskUnderWay(
-        key=str(row["key"]),
-        function=str(key_split(row["key"])),
-        worker=worker,
-        state=row["state"],
-        seconds=None if row["since"] is None else max(0.0, view["time"] - row["since"]),
-        thread=row["thread"],
+    known = {**row, "thread_state": _thread_state(row, view["pause"])}
+    return TaskUnderWay.from_row(
+        row,
+        view["time"],
+        worker,
+        activity=Activity.from_row(known, stack_of(sent.in_frames(row["stack"]))),
         unchanged=view["pause"] if row["unchanged"] else 0.0,
-        activity=Activity(
-            thread_state=_thread_state(row, view["pause"]),
-            stack=stack_of(sent.in_frames(row["stack"])),
-            waits_in=row["waits_in"],
-            waits_for=tuple(map(str, names)),
-            waits_keys=tuple(map(str, row["waits_keys"])),
-        ),
         holds=tuple((held["kind"], held["name"]) for held in holds),
         holds_certain=all(held["certain"] for held in holds),
     )

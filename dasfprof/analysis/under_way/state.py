@@ -1,13 +1,20 @@
-"""`ClusterState`: the unfinished work of a cluster at one time. All keys and names are texts."""
+"""`ClusterState`: the unfinished work of a cluster at one time. All keys and names are texts.
+
+Whoever asks a live cluster, reads a trace or reads a dump provides rows with the columns of the
+events in `dasfprof.schema.under_way`. The methods `from_row` of this module interpret them.
+"""
 
 from __future__ import annotations
 
 import linecache
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Literal, NamedTuple
+
+from dask.utils import key_split
 
 from dasfprof.analysis.wording import Certainty
 from dasfprof.schema.steps import DYNAMIC
@@ -58,6 +65,31 @@ class Activity:
     #: Keys of the futures for which the thread waits, at most 100.
     waits_keys: tuple[str, ...] = ()
 
+    @classmethod
+    def from_row(cls, row: Mapping[str, Any], stack: Stack) -> Activity:
+        """Return the activity in a row about a task or a client, with the frames of its stack."""
+        names = row.get("waits_for")
+        if not isinstance(names, list | tuple):
+            names = () if _is_missing(names) else (names,)
+        return cls(
+            thread_state=_text(row.get("thread_state")),
+            stack=stack,
+            waits_in=_text(row.get("waits_in")),
+            waits_for=tuple(map(str, names)),
+            waits_keys=tuple(map(str, row.get("waits_keys") or ())),
+        )
+
+    @property
+    def line(self) -> str | None:
+        """The user's line of the stack, see `user_line`."""
+        return user_line(self.stack)
+
+    @property
+    def call(self) -> str | None:
+        """The call in which the thread waits with its names, such as ``Event 'go'``, or None."""
+        names = ", ".join(map(repr, self.waits_for))
+        return self.waits_in and f"{self.waits_in} {names}".rstrip()
+
 
 @dataclass(frozen=True)
 class TaskUnderWay:
@@ -84,6 +116,20 @@ class TaskUnderWay:
     #: Whether the task certainly holds the locks in `holds`. Otherwise another task of its process
     #: may.
     holds_certain: bool = True
+
+    @classmethod
+    def from_row(
+        cls, row: Mapping[str, Any], time: float, worker: str, **others: Any
+    ) -> TaskUnderWay:
+        """Return a task from a row about it, as of a time. `others` are fields not in the row."""
+        fields = {
+            "key": str(row["key"]),
+            "function": str(key_split(row["key"])),
+            "state": str(row["state"]),
+            "seconds": seconds_since(row.get("since"), time),
+            "thread": _text(row.get("thread")),
+        }
+        return cls(worker=worker, **{**fields, **others})
 
 
 @dataclass(frozen=True)
@@ -119,6 +165,11 @@ class WorkerNow:
     #: the name of the lock.
     gone: float | None = None
     held: tuple[tuple[str, str], ...] = ()
+    #: Dask's name of the worker, and the name of its host. Empty if unknown.
+    name: str = ""
+    host: str = ""
+    #: Number of threads that run a task, or None if unknown.
+    busy: int | None = None
     #: Whether the worker's process answered, or None if it was not asked.
     answered: bool | None = None
     #: State of the process according to the operating system, or None if unknown.
@@ -127,6 +178,24 @@ class WorkerNow:
     #: stack of the event loop.
     loop_blocked: float = 0.0
     loop_stack: Stack = ()
+
+    @classmethod
+    def from_row(cls, row: Mapping[str, Any], time: float, **others: Any) -> WorkerNow:
+        """Return a worker from a row that the scheduler recorded at a time, and other fields."""
+        threads, executing = int(row.get("threads") or 0), row.get("executing")
+        fields = {
+            "worker": str(row.get("worker")),
+            "threads": threads,
+            "status": str(row.get("status")),
+            "silent": seconds_since(row.get("last_seen") or time, time),
+            "processing": int(row.get("processing") or 0),
+            "processing_keys": tuple(map(str, row.get("keys") or ())),
+            "memory": row.get("memory"),
+            "memory_limit": row.get("memory_limit"),
+            "name": str(row.get("name") or ""),
+            "busy": None if executing is None else min(int(executing), threads),
+        }
+        return cls(address=str(row.get("worker")), **{**fields, **others})
 
 
 @dataclass(frozen=True)
@@ -169,11 +238,10 @@ class HeldBackTask:
     @classmethod
     def from_row(cls, row: Mapping[str, Any], time: float) -> HeldBackTask:
         """Return a held-back task from a row that the scheduler recorded."""
-        since = row.get("since")
         return cls(
             key=str(row.get("key")),
             function=str(row.get("function")),
-            seconds=None if since is None else max(time - float(since), 0.0),
+            seconds=seconds_since(row.get("since"), time),
             restrictions=row.get("restrictions") or {},
             unmet=str(row.get("unmet") or ""),
         )
@@ -250,6 +318,35 @@ class ClusterState:
     scheduler_process: ProcessState | None = None
     scheduler_blocked: float = 0.0
     scheduler_stack: Stack = ()
+
+    @classmethod
+    def from_row(cls, row: Mapping[str, Any], time: float, **others: Any) -> ClusterState:
+        """Return a state from a row that the scheduler recorded at a time, and other fields.
+
+        The workers of the row are not included, because more is known about them.
+        """
+        held_back = row.get("held_back") or ()
+        fields = {
+            "unfinished": row.get("unfinished"),
+            "counts": row.get("tasks") or {},
+            "held_back": tuple(HeldBackTask.from_row(task, time) for task in held_back),
+            "clients": tuple(map(ClientNow.from_row, row.get("clients") or ())),
+            "primitives": tuple(map(Primitive.from_row, row.get("primitives") or ())),
+        }
+        return cls(time=time, **{**fields, **others})
+
+
+def seconds_since(since: Any, time: float) -> float | None:
+    """Return the seconds from a recorded time to `time`, or None if the former is missing."""
+    return None if _is_missing(since) else max(time - float(since), 0.0)
+
+
+def _is_missing(value: Any) -> bool:
+    return value is None or (isinstance(value, float) and not math.isfinite(value))
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) else None
 
 
 # --- The user's line of a stack, and its text -----------------------------------------------------

@@ -13,7 +13,8 @@ from rich.table import Table
 from rich.text import Text
 
 from dasfprof.analysis.live.progress import FunctionProgress
-from dasfprof.analysis.live.state import LongTask, RunState, WorkerState
+from dasfprof.analysis.live.state import RunState
+from dasfprof.analysis.under_way.state import WorkerNow
 from dasfprof.report.terminal.console import as_html
 from dasfprof.text import clean, count_of, elide, format_duration, format_share, format_size
 
@@ -43,7 +44,8 @@ def state_in_words(state: RunState) -> str:
         words = "in progress on another host, or ended without closing its files"
     if state.began is None:
         return words
-    return f"{words}, {format_duration(max(state.time - state.began, 0.0))} since the first task"
+    seconds = max(state.cluster.time - state.began, 0.0)
+    return f"{words}, {format_duration(seconds)} since the first task"
 
 
 def counts_in_words(state: RunState) -> str:
@@ -99,13 +101,10 @@ def live_view(
     verdict, findings = _verdict(state, findings)
     parts: list[RenderableType] = [_head(state), *verdict, _totals(state, width)]
     parts += ["", _functions(state, share, width)]
-    if state.workers:
-        parts += [
-            "",
-            _workers(state.workers, max(room - min(len(state.functions), share), 3), width),
-        ]
+    if workers := state.cluster.workers:
+        parts += ["", _workers(workers, max(room - min(len(state.functions), share), 3), width)]
     if state.long_tasks:
-        parts += ["", *_long_tasks(state.long_tasks, 3 if height else 20, width)]
+        parts += ["", *_long_tasks(state, 3 if height else 20, width)]
     if findings is not None or (when_findings and not verdict):
         parts += ["", *_findings(findings, when_findings, 3 if height else 10, width)]
     parts += [Text(f"Note: {note}", "dim") for note in state.notes]
@@ -119,9 +118,9 @@ def state_line(state: RunState) -> str:
         longest = state.long_tasks[0]
         words.append(
             f"{count_of(len(state.long_tasks), 'task')} unusually long: "
-            f"{elide(longest.key, _LONGEST_KEY)} for {format_duration(longest.seconds)}"
+            f"{elide(longest.key, _LONGEST_KEY)} for {format_duration(longest.seconds or 0.0)}"
         )
-    return f"{time.strftime('%H:%M:%S', time.localtime(state.time))}  {', '.join(words)}"
+    return f"{time.strftime('%H:%M:%S', time.localtime(state.cluster.time))}  {', '.join(words)}"
 
 
 def _head(state: RunState) -> Text:
@@ -191,7 +190,7 @@ def _shown(rows: Sequence[FunctionProgress], most: int) -> list[FunctionProgress
     return [row for row in rows if row.function in shown]
 
 
-def _workers(workers: Sequence[WorkerState], most: int, width: int) -> RenderableType:
+def _workers(workers: Sequence[WorkerNow], most: int, width: int) -> RenderableType:
     several = len({worker.host for worker in workers}) > 1
     hosts, wide = ["Host"] if several else [], [""] if width >= _WIDE else []
     table = _table("Worker", *hosts, "Busy", "Open tasks", "Memory", *wide)
@@ -205,7 +204,7 @@ def _workers(workers: Sequence[WorkerState], most: int, width: int) -> Renderabl
             elide(worker.name, 60),
             *(elide(worker.host, 60) for _ in hosts),
             f"{worker.busy} of {worker.threads}",
-            _some(worker.open_tasks),
+            _some(worker.processing),
             _memory(worker),
             *(bar for _ in wide),
             _status(worker),
@@ -213,42 +212,45 @@ def _workers(workers: Sequence[WorkerState], most: int, width: int) -> Renderabl
     return _with_remainder(table, len(workers) - most, "worker")
 
 
-def _memory(worker: WorkerState) -> str:
+def _memory(worker: WorkerNow) -> str:
     if worker.memory is None:
         return ""
     limit = f" of {format_size(worker.memory_limit)}" if worker.memory_limit else ""
     return format_size(worker.memory) + limit
 
 
-def _memory_share(worker: WorkerState) -> float | None:
+def _memory_share(worker: WorkerNow) -> float | None:
     if worker.memory is None or not worker.memory_limit:
         return None
     return min(worker.memory / worker.memory_limit, 1.0)
 
 
-def _status(worker: WorkerState) -> Text:
+def _status(worker: WorkerNow) -> Text:
     text = Text(clean(worker.status), "" if worker.status == "running" else "yellow")
-    if worker.silent_for is not None and worker.silent_for > _SILENT:
-        text.append(f" silent for {format_duration(round(worker.silent_for))}", "red")
+    if worker.silent > _SILENT:
+        text.append(f" silent for {format_duration(round(worker.silent))}", "red")
     return text
 
 
-def _long_tasks(tasks: Sequence[LongTask], most: int, width: int) -> Iterator[RenderableType]:
+def _long_tasks(state: RunState, most: int, width: int) -> Iterator[RenderableType]:
+    tasks, means = state.long_tasks, state.means
     yield Text("Tasks that run unusually long", "bold")
     for task in tasks[:most]:
-        mean = "no other task of its function has succeeded"
-        if task.mean_seconds is not None:
-            mean = f"the mean of its function is {format_duration(task.mean_seconds)}"
+        mean, mean_seconds = "no other task of its function has succeeded", means.get(task.function)
+        if mean_seconds is not None:
+            mean = f"the mean of its function is {format_duration(mean_seconds)}"
         text = Text(elide(task.key, min(_LONGEST_KEY, width - 4)), "yellow")
         text.append(
-            f" {task.state} on worker {elide(task.worker, 40)} for {format_duration(task.seconds)}",
+            f" {task.state} on worker {elide(task.worker, 40)} for "
+            f"{format_duration(task.seconds or 0.0)}",
             "default",
         )
         text.append(f"; {mean}", "dim default")
         yield Padding(text, (0, 0, 0, 2))
-        if task.line is not None:
-            waits = f", waits in {elide(task.waits, 60)}" if task.waits else ""
-            line = f"{elide(task.line, min(_LONGEST_LINE, width - 6))}{waits}"
+        activity = task.activity
+        if activity.line is not None:
+            waits = f", waits in {elide(activity.call, 60)}" if activity.call else ""
+            line = f"{elide(activity.line, min(_LONGEST_LINE, width - 6))}{waits}"
             yield Padding(Text(line), (0, 0, 0, 4))
     if len(tasks) > most:
         yield Text(f"  and {len(tasks) - most:,} more", "dim")
