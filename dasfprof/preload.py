@@ -101,7 +101,7 @@ async def dask_teardown(service: Any) -> None:
 
 
 async def _record_cluster(scheduler: Scheduler, limits: dict[str, Any]) -> None:
-    from dasfprof.config import setting
+    from dasfprof.config.options import setting
     from dasfprof.database.storage import why_not_writable
     from dasfprof.errors import RegistrationError
     from dasfprof.handles.rotation import Limits, Rotation
@@ -158,7 +158,7 @@ async def _begin(scheduler: Scheduler, settings: RunSettings) -> RunSettings:
 async def _record_worker(worker: Worker) -> None:
     from distributed.diagnostics.plugin import WorkerPlugin
 
-    from dasfprof.config import setting
+    from dasfprof.config.options import setting
     from dasfprof.handles.registration import default_plugins
     from dasfprof.recording.settings import make_settings
 

@@ -48,7 +48,7 @@ client_option = click.option(
 
 def _checked_price(_: click.Context, _param: click.Parameter, given: str | None) -> str | None:
     if given is not None:
-        from dasfprof.config import setting
+        from dasfprof.config.options import setting
 
         try:
             setting("price", given)

@@ -22,7 +22,7 @@ from typing import Any
 
 from tornado.web import RequestHandler
 
-from dasfprof.config import setting
+from dasfprof.config.options import setting
 from dasfprof.database.multi import files_of_run
 from dasfprof.recording.dask_internals.undocumented import add_routes
 from dasfprof.recording.settings import RunSettings

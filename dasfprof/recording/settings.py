@@ -22,8 +22,15 @@ import dask
 from dask.system import cpu_count
 
 from dasfprof import system
-from dasfprof.config import ensure_defaults, setting
-from dasfprof.config.options import RECORDING, AllOptions, RunOptions, ShipName, as_parameters
+from dasfprof.config.options import (
+    RECORDING,
+    AllOptions,
+    RunOptions,
+    ShipName,
+    as_parameters,
+    ensure_defaults,
+    setting,
+)
 from dasfprof.database import FileDatabase
 from dasfprof.database.runs import run_directory
 from dasfprof.database.storage import check_backend, is_url, shown

@@ -16,11 +16,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dasfprof.config import setting
+from dasfprof.config.options import setting
 from dasfprof.database import FileDatabase
-from dasfprof.recording.dask_internals.inspection.views import UNFINISHED, task_counts
+from dasfprof.recording.dask_internals.inspection.views import task_counts
 from dasfprof.recording.settings import RunSettings
 from dasfprof.recording.side_process import SideProcess
+from dasfprof.schema.under_way import UNFINISHED
 
 if TYPE_CHECKING:
     from prometheus_client.metrics_core import Metric

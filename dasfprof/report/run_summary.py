@@ -13,8 +13,8 @@ from dasfprof.analysis.model.client_time import Stage, find_first_task
 from dasfprof.analysis.model.thread_time import RUNNING
 from dasfprof.analysis.model.transfers import shuffled_bytes
 from dasfprof.analysis.run import Run
-from dasfprof.config import setting
 from dasfprof.config.kinds import Price
+from dasfprof.config.options import setting
 from dasfprof.text import clean, count_of, format_date, format_duration, format_share
 
 # --- Key figures of a run: summarise, and the same in words ---------------------------------------

@@ -6,6 +6,9 @@ work. Therefore a file shows which work was in progress when its process was kil
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
 from dasfprof.schema.events import event_kind
 
 #: Dask's names for the states of unfinished tasks on the scheduler.
@@ -117,3 +120,50 @@ since           time     time     since when its stack has been the same
 memory          time     bytes    resident memory of the process, or None if unknown
 """,
 )
+
+
+# --- Values of `SCHEDULER_STATE` that recordings, live clusters and dumps compute alike -----------
+
+
+def unfinished_in(counts: Iterable[Mapping[str, int]]) -> int:
+    """Return the number of unfinished tasks, from each function's numbers of tasks by state."""
+    return sum(states.get(state, 0) for states in counts for state in UNFINISHED)
+
+
+def unmet(
+    restrictions: Mapping[str, Any], workers: Mapping[str, tuple[str, Mapping[str, float]]]
+) -> str:
+    """Return a description of the restriction that no worker meets, or "" if there is none.
+
+    `workers` has the host and the resources of each worker, by address.
+    """
+    if not workers:
+        return "there is no worker"
+    addresses, hosts = restrictions.get("workers", ()), restrictions.get("hosts", ())
+    if addresses and not workers.keys() & set(addresses):
+        return f"there is no worker {', '.join(addresses)}"
+    if hosts and not {host for host, _ in workers.values()} & set(hosts):
+        return f"there is no worker on {', '.join(hosts)}"
+    for resource, amount in restrictions.get("resources", {}).items():
+        most = max(resources.get(resource, 0) for _, resources in workers.values())
+        if most < amount:
+            return f"no worker has {resource}={amount:g}, and the maximum is {most:g}"
+    return "no worker meets all requirements at once" if restrictions else ""
+
+
+def narrowed(
+    row: Mapping[Any, Any], has_function: Callable[[str], bool], has_client: Callable[[str], bool]
+) -> dict[str, Any]:
+    """Return the columns of a row about tasks and clients, without other functions and clients."""
+    tasks, finished = (
+        {name: value for name, value in (row[column] or {}).items() if has_function(name)}
+        for column in ("tasks", "finished")
+    )
+    held_back, clients = row["held_back"] or (), row["clients"] or ()
+    return {
+        "tasks": tasks,
+        "finished": finished,
+        "unfinished": unfinished_in(tasks.values()),
+        "held_back": [task for task in held_back if has_function(task["function"])],
+        "clients": [client for client in clients if has_client(client["client"])],
+    }

@@ -250,7 +250,7 @@ def test_restrictions_that_no_worker_meets() -> None:
         del futures
     assert found.keys() == set(awaited["Function"])
     assert {cause["Certainty"] for cause in found.values()} == {"certain"}
-    assert "no worker has GPU=2; the most that one has is 0" in found["len"]["Cause"]
+    assert "no worker has GPU=2, and the maximum is 0" in found["len"]["Cause"]
     assert "no worker tcp://10.1.2.3:4" in found["abs"]["Cause"]
     assert "no worker on no-such-host" in found["int"]["Cause"]
 

@@ -25,7 +25,6 @@ from dasfprof.analysis.run.run_end import (
 )
 from dasfprof.analysis.run.worker_exits import Departure, Why
 from dasfprof.analysis.stack_samples.calls import MAKES_CHUNKS, time_inside
-from dasfprof.analysis.under_way.causes import find_causes
 from dasfprof.analysis.under_way.primitives import HOLDER_DIED
 from dasfprof.analysis.under_way.processes import advice, clause, suspicion
 from dasfprof.analysis.wording import Bytes, Count, Figures, Seconds, Share
@@ -108,8 +107,9 @@ def lost_workers(run: RunFigures) -> Iterator[Finding]:
         return
     lives, counts = np.unique(lost["life"].to_numpy(), return_counts=True)
     labels = run.trace.workers["worker"].to_numpy(dtype=object)
-    causes = find_causes(run.state) if run.state is not None else []
-    if {str(labels[life]) for life in lives} <= {c.worker for c in causes if c.kind == HOLDER_DIED}:
+    if {str(labels[life]) for life in lives} <= {
+        c.worker for c in run.causes if c.kind == HOLDER_DIED
+    }:
         return  # Another finding reports this loss: tasks wait for a lock that such a worker held.
     departures = departures_of(run.trace)
     whys = [each.why for each in departures.values()]

@@ -37,8 +37,9 @@ from dasfprof.analysis.simulation import gain
 from dasfprof.analysis.simulation.replay import MOST_WAITING
 from dasfprof.analysis.stack_samples.loop_blocks import imports_on_the_way
 from dasfprof.analysis.stack_samples.places import all_stacks, import_of
+from dasfprof.analysis.under_way.causes import causes_of_run
 from dasfprof.analysis.under_way.from_trace import state_from_trace
-from dasfprof.analysis.under_way.state import ClusterState
+from dasfprof.analysis.under_way.state import Cause, ClusterState
 from dasfprof.analysis.wording import Share
 from dasfprof.database.columns import Array
 from dasfprof.text import excerpt
@@ -177,6 +178,11 @@ class RunFigures(UnusualRuns):
     def state(self) -> ClusterState | None:
         """Unfinished and failed tasks at the end of the run, or None if there are none."""
         return state_from_trace(self.trace)
+
+    @property
+    def causes(self) -> list[Cause]:
+        """The reasons why the tasks of `state` did not finish. See `find_causes`."""
+        return causes_of_run(self.trace)
 
     @property
     def path_segments(self) -> PathSegments:

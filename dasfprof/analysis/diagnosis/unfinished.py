@@ -12,7 +12,6 @@ from dasfprof.analysis.diagnosis.registry import Finding, Severity, rule
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
 from dasfprof.analysis.model.departures import departure_of, departures_of
 from dasfprof.analysis.run.run_end import RunEnd
-from dasfprof.analysis.under_way.causes import find_causes
 from dasfprof.analysis.under_way.failed_tasks import ended_with_the_run
 from dasfprof.analysis.under_way.primitives import HOLDER_DIED
 from dasfprof.analysis.under_way.processes import in_words
@@ -65,16 +64,16 @@ def unfinished_run(run: RunFigures) -> Iterator[Finding]:
     state, end = run.state, run.end
     if state is None:
         return
-    causes = find_causes(state)
     if end is None:
-        yield from (_client_elsewhere(run, cause) for cause in causes if cause.kind in _ALL_ENDED)
+        ended = [cause for cause in run.causes if cause.kind in _ALL_ENDED]
+        yield from (_client_elsewhere(run, cause) for cause in ended)
         return
     if not end.unfinished and not state.tasks:
         return  # Recording failed, so what happened later is unknown.
     if end.only_forgotten:
         yield _cut_off(state, end)
         return
-    causes = [cause for cause in causes if cause.kind not in _ALL_ENDED]
+    causes = [cause for cause in run.causes if cause.kind not in _ALL_ENDED]
     if not causes and end.clients_stayed and len(run.restarted_keys):
         return  # The rule "cancelled-tasks" reports why the tasks were released.
     first = causes[0] if causes else None
@@ -271,11 +270,10 @@ def _client_elsewhere(run: RunFigures, cause: Cause) -> Finding:
 )
 def killed_worker_errors(run: RunFigures) -> Iterator[Finding]:
     """Find tasks that failed because the workers that ran them died one after another."""
-    causes = find_causes(run.state) if run.state is not None else []
     # If a task waits for a lock of such a worker, that finding comes first, because the wait keeps
     # the run from ending.
-    held = {cause.worker for cause in causes if cause.kind == HOLDER_DIED}
-    for cause in causes:
+    held = {cause.worker for cause in run.causes if cause.kind == HOLDER_DIED}
+    for cause in run.causes:
         if cause.kind == "killed-worker-errors":
             severity: Severity = "medium" if cause.worker in held else "high"
             rhythm = find_rhythm(run, departures_of(run.trace))

@@ -22,8 +22,8 @@ from dasfprof.analysis.numeric.groups import ratio
 from dasfprof.analysis.numeric.significance import CERTAIN, FEWEST, kendall_p, slope_of
 from dasfprof.analysis.tables.columns import text, utc
 from dasfprof.analysis.trace.progress import is_wanted, track
-from dasfprof.config import setting
 from dasfprof.config.kinds import Price
+from dasfprof.config.options import setting
 from dasfprof.database import find_runs
 from dasfprof.errors import SourceNotFoundError
 

@@ -21,7 +21,7 @@ from dasfprof.analysis.run import Run
 from dasfprof.analysis.tables import questions
 from dasfprof.analysis.tables.questions import InParts, Question, Request
 from dasfprof.analysis.trace.progress import track
-from dasfprof.config import setting
+from dasfprof.config.options import setting
 from dasfprof.database import EventDatabase, FileDatabase
 from dasfprof.database.multi import identity_of, open_run
 from dasfprof.database.reader import TraceFile, inflated_bytes

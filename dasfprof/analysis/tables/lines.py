@@ -24,8 +24,8 @@ from dasfprof.analysis.run import Run
 from dasfprof.analysis.tables.columns import integers, known_texts, text
 from dasfprof.analysis.tables.questions import question
 from dasfprof.analysis.tables.time_accounting import NO_TASK
-from dasfprof.config import setting
 from dasfprof.config.kinds import Price
+from dasfprof.config.options import setting
 from dasfprof.database.columns import Array
 
 _BUSY = list(ThreadTime)[:USES]

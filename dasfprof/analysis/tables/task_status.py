@@ -20,9 +20,9 @@ from dasfprof.analysis.tables.columns import (
     text,
 )
 from dasfprof.analysis.tables.questions import InParts, question
-from dasfprof.analysis.under_way.causes import find_causes
-from dasfprof.analysis.under_way.from_trace import state_from_trace
+from dasfprof.analysis.under_way.causes import causes_of_run
 from dasfprof.database.columns import Array
+from dasfprof.schema.under_way import unfinished_in
 
 #: Advice for functions, by the status in which they spend most of their time.
 NEXT_STEPS = {
@@ -247,16 +247,14 @@ def _unfinished(run: Run) -> dict[str, int]:
     tasks = (end.state or {}).get("tasks") if end is not None else None
     if not isinstance(tasks, dict):
         return {}
-    states = ("waiting", "no-worker", "queued", "processing")
-    counts = {name: sum(by.get(state, 0) for state in states) for name, by in tasks.items()}
+    counts = {name: unfinished_in([states]) for name, states in tasks.items()}
     return {str(name): count for name, count in counts.items() if count}
 
 
 def _why(run: Run) -> dict[Hashable, str]:
     """Return why tasks are unfinished, by function. `_ANY` stands for all other functions."""
-    state = state_from_trace(run)
     # Leave out errors, which keep their dependents from starting, because findings report them.
-    causes = [] if state is None else [c for c in find_causes(state) if c.kind != "error"]
+    causes = [cause for cause in causes_of_run(run) if cause.kind != "error"]
     advice: dict[Hashable, str] = {_ANY: causes[0].text if causes else _NO_CAUSE}
     for cause in causes:
         if cause.function is not None:

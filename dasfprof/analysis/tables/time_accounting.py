@@ -24,8 +24,8 @@ from dasfprof.analysis.run import Run
 from dasfprof.analysis.run.worker_exits import exit_words
 from dasfprof.analysis.tables.columns import integers, known_texts, places_of, text
 from dasfprof.analysis.tables.questions import InParts, question
-from dasfprof.config import setting
 from dasfprof.config.kinds import Price
+from dasfprof.config.options import setting
 from dasfprof.database.columns import Array
 from dasfprof.text import job_words
 

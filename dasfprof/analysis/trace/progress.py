@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Iterable, Iterator
 from typing import TypeVar
 
-from dasfprof.config import setting
+from dasfprof.config.options import setting
 from dasfprof.errors import InvalidArgumentError
 
 Item = TypeVar("Item")

@@ -14,7 +14,7 @@ from dasfprof.analysis.trace.clients import ClientLookup
 from dasfprof.analysis.trace.keys import KeyTable
 from dasfprof.database.columns import Array
 from dasfprof.schema.tasks import OTHER_CLIENTS
-from dasfprof.schema.under_way import UNFINISHED
+from dasfprof.schema.under_way import narrowed
 
 Tables = dict[str, pd.DataFrame]
 
@@ -163,31 +163,15 @@ class Selected:
         for name, mask in masks.items():
             tables[name] = _rows(tables[name], mask)
         if len(states):
-            tables["scheduler_states"] = states.assign(**self._narrowed(states, hidden))
+            rows = [
+                narrowed(row, lambda name: name not in hidden, self._is_mine)
+                for row in states.to_dict("records")
+            ]
+            columns = pd.DataFrame(rows, states.index, dtype=object).astype({"unfinished": float})
+            tables["scheduler_states"] = states.assign(**columns)
 
     def _is_mine(self, client: Any) -> bool:
         return self._clients.name(client) == self._name
 
     def _are_mine(self, ids: pd.Series) -> Array:
         return np.array(list(map(self._is_mine, ids.astype(object).tolist())), dtype=bool)
-
-    def _narrowed(self, states: pd.DataFrame, hidden: set[str]) -> dict[str, Any]:
-        """Return the columns of `states` about tasks and clients, without other clients.
-
-        Tasks belong to other clients if their function is in `hidden`.
-        """
-
-        def without_hidden(counts: Any) -> dict[str, Any]:
-            return {name: count for name, count in (counts or {}).items() if name not in hidden}
-
-        columns = {name: states[name].map(without_hidden) for name in ("tasks", "finished")}
-        columns["held_back"] = states["held_back"].map(
-            lambda tasks: [task for task in tasks or () if task.get("function") not in hidden]
-        )
-        columns["clients"] = states["clients"].map(
-            lambda clients: [each for each in clients or () if self._is_mine(each["client"])]
-        )
-        unfinished = columns["tasks"].map(
-            lambda counts: sum(row.get(state, 0) for row in counts.values() for state in UNFINISHED)
-        )
-        return {**columns, "unfinished": unfinished.astype(float)}

@@ -7,8 +7,11 @@ from typing import Any
 
 import pandas as pd
 
+from dasfprof.analysis.run import Run
 from dasfprof.analysis.run.worker_exits import is_program_client
+from dasfprof.analysis.trace.trace import once_per_trace
 from dasfprof.analysis.under_way import primitives, processes
+from dasfprof.analysis.under_way.from_trace import state_from_trace
 from dasfprof.analysis.under_way.state import (
     Activity,
     Cause,
@@ -349,6 +352,13 @@ def find_causes(state: ClusterState) -> list[Cause]:
     # Sorts are stable, so equal causes remain in the order of `FINDERS`.
     causes.sort(key=lambda cause: (-cause.waiting, CERTAINTIES.index(cause.certainty)))
     return sorted(causes, key=lambda cause: cause.certainty == "possible")
+
+
+@once_per_trace
+def causes_of_run(run: Run) -> list[Cause]:
+    """Return the reasons why the work of a run did not finish."""
+    state = state_from_trace(run)
+    return [] if state is None else find_causes(state)
 
 
 #: Labels of columns, and the field of a cause that each column shows.

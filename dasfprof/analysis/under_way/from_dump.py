@@ -27,7 +27,7 @@ from dasfprof.analysis.under_way.state import (
 )
 from dasfprof.database.storage import is_url, reason, shown
 from dasfprof.errors import DumpError, MissingExtraError, SourceNotFoundError
-from dasfprof.schema.under_way import UNFINISHED
+from dasfprof.schema.under_way import UNFINISHED, unfinished_in, unmet
 from dasfprof.text import format_size
 
 #: Maximum number of held-back tasks and of failed tasks, and of keys per worker or client.
@@ -60,7 +60,7 @@ def state_from_dump(dump: Mapping[str, Any]) -> ClusterState:
         counts.setdefault(_function(task), Counter())[str(task.get("state"))] += 1
     last = max((entry[-1] for entry in log if "processing" in entry[1:3]), default=None)
     row = {
-        "unfinished": sum(task.get("state") in UNFINISHED for task in tasks),
+        "unfinished": unfinished_in(counts.values()),
         "tasks": {function: dict(states) for function, states in counts.items()},
         "held_back": list(_held_back(tasks, workers, began)),
         "clients": list(_clients(scheduler)),
@@ -125,6 +125,10 @@ def _workers(
 def _held_back(
     tasks: list[dict[str, Any]], workers: Mapping[str, dict[str, Any]], began: Mapping[str, float]
 ) -> Iterable[dict[str, Any]]:
+    known = {
+        address: (str(worker.get("host")), _amounts(worker.get("resources")))
+        for address, worker in workers.items()
+    }
     for task in [task for task in tasks if task.get("state") == "no-worker"][:_MOST]:
         key = _key(task.get("key"))
         asked: dict[str, Any] = {
@@ -133,24 +137,8 @@ def _held_back(
             "resources": _amounts(task.get("resource_restrictions")),
         }
         asked = {name: value for name, value in asked.items() if value}
-        facts = {"since": began.get(key), "restrictions": asked, "unmet": _unmet(asked, workers)}
+        facts = {"since": began.get(key), "restrictions": asked, "unmet": unmet(asked, known)}
         yield {"key": key, "function": _function(task), **facts}
-
-
-def _unmet(asked: Mapping[str, Any], workers: Mapping[str, dict[str, Any]]) -> str:
-    """Return a description of the restriction that no worker meets, or "" if there is none."""
-    if not workers:
-        return "there are no workers"
-    addresses, hosts = asked.get("workers", ()), asked.get("hosts", ())
-    if addresses and not workers.keys() & set(addresses):
-        return f"there is no worker {', '.join(addresses)}"
-    if hosts and not {str(worker.get("host")) for worker in workers.values()} & set(hosts):
-        return f"there is no worker on {', '.join(hosts)}"
-    for resource, amount in asked.get("resources", {}).items():
-        most = max(_amounts(w.get("resources")).get(resource, 0.0) for w in workers.values())
-        if most < amount:
-            return f"no worker has {resource}={amount:g}, and the maximum is {most:g}"
-    return "no worker meets all requirements at once" if asked else ""
 
 
 def _clients(scheduler: Mapping[str, Any]) -> Iterable[dict[str, Any]]:

@@ -8,9 +8,9 @@ from typing import Any
 from dask.utils import key_split
 
 from dasfprof.recording.cluster.program import TASK_CLIENT_PREFIX, TOPIC, this_process
-from dasfprof.recording.dask_internals.inspection.views import UNFINISHED
 from dasfprof.recording.settings import RunSettings
 from dasfprof.schema.tasks import CLIENT, CLIENT_TASKS
+from dasfprof.schema.under_way import narrowed
 
 #: Maximum number of clients of a scheduler with a single user: the user's client, and the client
 #: that Dask creates for `fire_and_forget`.
@@ -107,23 +107,12 @@ class TaskClients:
     def narrowed(self, view: dict[str, Any]) -> dict[str, Any]:
         """Return a snapshot of the scheduler without the functions and keys of hidden tasks."""
         shown = self._functions
-        tasks = {name: view["tasks"][name] for name in view["tasks"] if name in shown}
         workers = [
             {**worker, "keys": [key for key in worker["keys"] if key_split(key) in shown]}
             for worker in view["workers"]
         ]
-        unfinished = [states.get(state, 0) for states in tasks.values() for state in UNFINISHED]
-        return {
-            **view,
-            "tasks": tasks,
-            "finished": {
-                name: view["finished"][name] for name in view["finished"] if name in shown
-            },
-            "unfinished": sum(unfinished),
-            "held_back": [task for task in view["held_back"] if task["function"] in shown],
-            "clients": [each for each in view["clients"] if not self._is_other(each["client"])],
-            "workers": workers,
-        }
+        columns = narrowed(view, shown.__contains__, lambda client: not self._is_other(client))
+        return {**view, **columns, "workers": workers}
 
     def stop(self) -> None:
         """Remove the annotation by which workers recognize hidden tasks."""

@@ -25,13 +25,13 @@ from dasfprof.recording.dask_internals.inspection.stacks import (
     stack_of,
     wait_in,
 )
+from dasfprof.schema.under_way import UNFINISHED, unfinished_in, unmet
 from dasfprof.system import thread_cpu
 
 # --- Scheduler ------------------------------------------------------------------------------------
 
-#: States of tasks that are counted, and the states of unfinished tasks among them.
-COUNTED = ("waiting", "no-worker", "queued", "processing", "memory", "erred")
-UNFINISHED = COUNTED[:4]
+#: States of tasks that are counted.
+COUNTED = (*UNFINISHED, "memory", "erred")
 
 #: By function: number of tasks that succeeded, number of tasks that failed, and compute seconds of
 #: the tasks that succeeded.
@@ -79,7 +79,7 @@ def task_counts(scheduler: Any) -> tuple[dict[str, dict[str, int]], int]:
     for name, prefix in list(scheduler.task_prefixes.items()):
         known = prefix.states  # This property adds up the states of task groups.
         states = {state: known[state] for state in COUNTED if known.get(state)}
-        number = sum(states.get(state, 0) for state in UNFINISHED)
+        number = unfinished_in([states])
         unfinished += number
         if states:
             (in_progress if number else ended)[str(name)] = states
@@ -111,15 +111,20 @@ def held_back(scheduler: Any) -> list[dict[str, Any]]:
     """Return up to `MOST_HELD_BACK` tasks that no worker may run, and their restrictions."""
     unrunnable = scheduler.unrunnable
     to_unix = time.time() - time.monotonic()
+    workers = {
+        worker.address: (worker.host, worker.resources)
+        for worker in (list(scheduler.workers.values()) if unrunnable else ())
+    }
     return [
         {
             "key": str(task.key),
             "function": str(task.prefix.name),
             "since": unrunnable[task] + to_unix if isinstance(unrunnable, dict) else None,
-            "restrictions": restrictions(task),
-            "unmet": unmet(task, scheduler),
+            "restrictions": restricted,
+            "unmet": unmet(restricted, workers),
         }
         for task in list(unrunnable)[:MOST_HELD_BACK]
+        for restricted in [restrictions(task)]
     ]
 
 
@@ -131,25 +136,6 @@ def restrictions(task: Any) -> dict[str, Any]:
         "resources": dict(task.resource_restrictions or {}),
     }
     return {name: value for name, value in values.items() if value}
-
-
-def unmet(task: Any, scheduler: Any) -> str:
-    """Return the reason why no worker can run a task, or an empty text if there is none."""
-    workers = list(scheduler.workers.values())
-    if not workers:
-        return "there is no worker"
-    restricted = restrictions(task)
-    addresses = set(restricted.get("workers", ()))
-    if addresses and not addresses & {worker.address for worker in workers}:
-        return f"no worker {', '.join(sorted(addresses))}"
-    hosts = set(restricted.get("hosts", ()))
-    if hosts and not hosts & {worker.host for worker in workers}:
-        return f"no worker on {', '.join(sorted(hosts))}"
-    for resource, amount in restricted.get("resources", {}).items():
-        most = max((worker.resources.get(resource, 0) for worker in workers), default=0)
-        if most < amount:
-            return f"no worker has {resource}={amount:g}; the most that one has is {most:g}"
-    return "no worker meets all of them at once" if restricted else ""
 
 
 def _client(client: Any, most_wanted: int) -> dict[str, Any]:
