@@ -109,9 +109,9 @@ def _workers(
         keys = sent.get(address, [])
         row = {
             "worker": address,
-            "name": worker.get("name"),
-            "threads": _number(worker.get("nthreads")),
-            "status": status[1] if status else worker.get("status"),
+            "name": str(worker.get("name") or ""),
+            "threads": int(_number(worker.get("nthreads")) or 0),
+            "status": status[1] if status else str(worker.get("status")),
             "last_seen": _number(worker.get("last_seen")),
             "processing": len(keys),
             "keys": keys[:_MOST_KEYS],

@@ -56,7 +56,10 @@ def state_from_views(views: View, sent: SentFunctions | None = None) -> ClusterS
         last["time"],
         tasks=tuple(_tasks(labels, answers, sent or SentFunctions())),
         workers=tuple(_workers(first, last, labels, answers)),
-        failed=tuple(_failed(last, labels)),
+        failed=tuple(
+            FailedTask.from_row(task, worker=labels.get(task["worker"], task["worker"]))
+            for task in last["failed"]
+        ),
         quiet=last["quiet"],
         scheduler_answered=len(snapshots) == len(views["scheduler"]),
         scheduler_process=views["scheduler_process"],
@@ -140,15 +143,3 @@ def _thread_state(row: View, pause: float) -> str | None:
     if row["cpu"] >= _RUNS * pause or wanted >= _WANTS_CORE * pause:
         return "running"
     return "sleeping" if row["unchanged"] else None
-
-
-def _failed(scheduler: View, labels: Mapping[str, str]) -> Iterable[FailedTask]:
-    for task in scheduler["failed"]:
-        worker = task["worker"]
-        yield FailedTask(
-            key=task["key"],
-            function=task["function"],
-            message=task["message"],
-            worker=labels.get(worker, worker),
-            dependents=task["dependents"],
-        )

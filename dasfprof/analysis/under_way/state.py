@@ -10,15 +10,19 @@ import linecache
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import lru_cache
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from dask.utils import key_split
 
 from dasfprof.analysis.wording import Certainty
 from dasfprof.schema.steps import DYNAMIC
 from dasfprof.text import clean, elide, format_duration
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+    from typing_extensions import Self
 
 #: States of a process. stopped: by a signal. gone: the process ended. busy: one thread computes and
 #: no other thread runs. idle: all threads sleep.
@@ -122,14 +126,14 @@ class TaskUnderWay:
         cls, row: Mapping[str, Any], time: float, worker: str, **others: Any
     ) -> TaskUnderWay:
         """Return a task from a row about it, as of a time. `others` are fields not in the row."""
-        fields = {
+        values = {
             "key": str(row["key"]),
             "function": str(key_split(row["key"])),
             "state": str(row["state"]),
             "seconds": seconds_since(row.get("since"), time),
             "thread": _text(row.get("thread")),
         }
-        return cls(worker=worker, **{**fields, **others})
+        return cls(worker=worker, **{**values, **others})
 
 
 @dataclass(frozen=True)
@@ -139,10 +143,10 @@ class WorkerNow:
     #: Label of the worker.
     worker: str
     address: str
-    threads: int
+    threads: int = 0
     #: Status: running, paused, closing_gracefully and so on. "lost" if the worker left
     #: unexpectedly.
-    status: str
+    status: str = "unknown"
     #: Seconds since the scheduler last received a message from the worker.
     silent: float = 0.0
     #: Number of unfinished tasks that the scheduler has assigned to the worker, and the first keys
@@ -182,24 +186,30 @@ class WorkerNow:
     @classmethod
     def from_row(cls, row: Mapping[str, Any], time: float, **others: Any) -> WorkerNow:
         """Return a worker from a row that the scheduler recorded at a time, and other fields."""
-        threads, executing = int(row.get("threads") or 0), row.get("executing")
-        fields = {
-            "worker": str(row.get("worker")),
-            "threads": threads,
-            "status": str(row.get("status")),
+        executing, address = row.get("executing"), str(row.get("worker"))
+        values = {
+            **_fields_in(row, cls),
+            "worker": address,
+            "address": address,
             "silent": seconds_since(row.get("last_seen") or time, time),
-            "processing": int(row.get("processing") or 0),
-            "processing_keys": tuple(map(str, row.get("keys") or ())),
-            "memory": row.get("memory"),
-            "memory_limit": row.get("memory_limit"),
-            "name": str(row.get("name") or ""),
-            "busy": None if executing is None else min(int(executing), threads),
+            "processing_keys": tuple(row.get("keys") or ()),
+            "busy": None if executing is None else min(executing, row.get("threads") or 0),
         }
-        return cls(address=str(row.get("worker")), **{**fields, **others})
+        return cls(**{**values, **others})
 
 
 @dataclass(frozen=True)
-class ClientNow:
+class RecordedRow:
+    """Base class of dataclasses whose fields are columns of recorded rows."""
+
+    @classmethod
+    def from_row(cls, row: Mapping[str, Any], **others: Any) -> Self:
+        """Return the values of a row, except None, and other fields."""
+        return cls(**{**_fields_in(row, cls), **others})
+
+
+@dataclass(frozen=True)
+class ClientNow(RecordedRow):
     """The state of a client of the cluster at one time."""
 
     client: str
@@ -216,15 +226,9 @@ class ClientNow:
     #: Whether the client has long been waiting for results that the scheduler never kept for it.
     wants_nothing: bool = False
 
-    @classmethod
-    def from_row(cls, row: Mapping[str, Any]) -> ClientNow:
-        """Return a client from a row that the scheduler recorded."""
-        keys = tuple(map(str, row.get("keys") or ()))
-        return cls(str(row["client"]), int(row.get("wanted") or 0), row.get("unfinished"), keys)
-
 
 @dataclass(frozen=True)
-class HeldBackTask:
+class HeldBackTask(RecordedRow):
     """A task that cannot run on any worker."""
 
     key: str
@@ -235,20 +239,9 @@ class HeldBackTask:
     #: Description of the restriction that no worker meets, or empty.
     unmet: str = ""
 
-    @classmethod
-    def from_row(cls, row: Mapping[str, Any], time: float) -> HeldBackTask:
-        """Return a held-back task from a row that the scheduler recorded."""
-        return cls(
-            key=str(row.get("key")),
-            function=str(row.get("function")),
-            seconds=seconds_since(row.get("since"), time),
-            restrictions=row.get("restrictions") or {},
-            unmet=str(row.get("unmet") or ""),
-        )
-
 
 @dataclass(frozen=True)
-class Primitive:
+class Primitive(RecordedRow):
     """A distributed lock, event, queue or variable that tasks or clients wait for or hold."""
 
     #: Kind: Lock, Semaphore, MultiLock, Event, Queue.get, Queue.put, or Variable.
@@ -261,22 +254,9 @@ class Primitive:
     is_set: bool | None = None
     items: int | None = None
 
-    @classmethod
-    def from_row(cls, row: Mapping[str, Any]) -> Primitive:
-        """Return a primitive from a row that the scheduler recorded."""
-        return cls(
-            kind=str(row.get("kind")),
-            name=str(row.get("name")),
-            waiting=int(row.get("waiting") or 0),
-            holders=tuple(map(str, row.get("holders") or ())),
-            limit=row.get("limit"),
-            is_set=row.get("set"),
-            items=row.get("items"),
-        )
-
 
 @dataclass(frozen=True)
-class FailedTask:
+class FailedTask(RecordedRow):
     """A task that failed and is not retried again."""
 
     key: str
@@ -325,15 +305,30 @@ class ClusterState:
 
         The workers of the row are not included, because more is known about them.
         """
-        held_back = row.get("held_back") or ()
-        fields = {
+        values = {
             "unfinished": row.get("unfinished"),
             "counts": row.get("tasks") or {},
-            "held_back": tuple(HeldBackTask.from_row(task, time) for task in held_back),
+            "held_back": tuple(
+                HeldBackTask.from_row(task, seconds=seconds_since(task.get("since"), time))
+                for task in row.get("held_back") or ()
+            ),
             "clients": tuple(map(ClientNow.from_row, row.get("clients") or ())),
-            "primitives": tuple(map(Primitive.from_row, row.get("primitives") or ())),
+            "primitives": tuple(
+                Primitive.from_row(item, is_set=item.get("set"))
+                for item in row.get("primitives") or ()
+            ),
         }
-        return cls(time=time, **{**fields, **others})
+        return cls(time=time, **{**values, **others})
+
+
+def _fields_in(row: Mapping[str, Any], kind: type[DataclassInstance]) -> dict[str, Any]:
+    """Return the values in a row that are not None and that have the name of a field of a class."""
+    names = {item.name for item in fields(kind)}
+    return {
+        name: tuple(value) if isinstance(value, list) else value
+        for name, value in row.items()
+        if name in names and value is not None
+    }
 
 
 def seconds_since(since: Any, time: float) -> float | None:
