@@ -12,7 +12,6 @@ from typing import Any
 from dasfprof.analysis.live.state import LONG_SECONDS, Progress, RunState
 from dasfprof.analysis.trace.sent_functions import SENT, SentFunctions, functions_in
 from dasfprof.analysis.under_way.state import (
-    Activity,
     ClusterState,
     TaskUnderWay,
     WorkerNow,
@@ -253,7 +252,7 @@ class LiveRun:
         quiet = progress.quiet(now) if goes_on else None
         left, unknown = progress.time_left(now) if goes_on else (None, 0)
         workers = self._worker_states()
-        unfinished = counts["on_workers"] + counts["waiting"] if known else None
+        unfinished = sum(row.on_workers + row.waiting for row in functions) if known else None
         tasks = tuple(self._tasks_under_way(now)) if goes_on else ()
         return RunState(
             self.name,
@@ -300,8 +299,7 @@ class LiveRun:
                 task = tasks.rows[key]
                 if now - task["since"] > LONG_SECONDS:
                     stack = stack_of(self._sent.in_frames(tasks.frames(task["stack"])))
-                    name, activity = str(row.get("name")), Activity.from_row(task, stack)
-                    yield TaskUnderWay.from_row(task, now, name, activity=activity)
+                    yield TaskUnderWay.from_row(task, now, str(row.get("name")), stack)
 
 
 class WorkerTasks:

@@ -16,7 +16,6 @@ from dasfprof.analysis.run.run_end import RunEnd, stimulus_texts
 from dasfprof.analysis.trace.under_way import RUN
 from dasfprof.analysis.under_way.processes import advice, clause, suspicion
 from dasfprof.analysis.under_way.state import (
-    Activity,
     FailedTask,
     Stack,
     TaskUnderWay,
@@ -252,17 +251,17 @@ def _long_processing(run: Run, time: float, address: str) -> set[str]:
 _DOING = ["state", "stack", "waits_in", "waits_for"]
 
 
-def activity_of(row: Mapping[str, Any], run: Run, stacks: list[Stack]) -> Activity:
-    """Return the activity of a thread in a sample (`row`) of a task in progress or of a client.
-
-    `stacks` are those of the run, followed by an empty one for samples without a stack.
-    """
+def with_texts(row: Mapping[Any, Any], run: Run) -> dict[Any, Any]:
+    """Return a row about a task in progress or a client, with the keys for which it waits."""
     keys = run.keys.texts(np.array([*(row["waits_keys"] or ())], dtype=np.int64)).tolist()
-    return Activity.from_row({**row, "waits_keys": keys}, stacks[int(row["stack"])])
+    return {**row, "waits_keys": keys}
 
 
 def tasks_at(run: Run, time: float, stacks: list[Stack]) -> tuple[TaskUnderWay, ...]:
-    """Return the tasks that workers had in progress at a time, sorted by start."""
+    """Return the tasks that workers had in progress at a time, sorted by start.
+
+    `stacks` are those of the run, followed by an empty one for samples without a stack.
+    """
     history = run.under_way_history
     history = history[history["time"] <= time]
     if not len(history):
@@ -282,13 +281,13 @@ def tasks_at(run: Run, time: float, stacks: list[Stack]) -> tuple[TaskUnderWay, 
     keys = run.keys.texts(last["key_id"].to_numpy()).tolist()
     return tuple(
         TaskUnderWay.from_row(
-            {**row, "key": key},
+            {**with_texts(row, run), "key": key},
             time,
             str(labels[row["worker_id"]]),
+            stacks[int(row["stack"])],
             function=functions[codes[row["key_id"]]],
             cpu=None if np.isnan(row["cpu"]) else float(row["cpu"]),
             unchanged=seconds_since(_same_since(samples[tuple(row[name] for name in RUN)]), time),
-            activity=activity_of(row, run, stacks),
             holds=tuple((str(kind), str(name)) for kind, name in row["holds"] or ()),
         )
         for key, row in zip(keys, last.to_dict("records"), strict=True)

@@ -17,14 +17,15 @@ from dasfprof.analysis.run.run_end import RunEnd
 from dasfprof.analysis.run.worker_exits import is_program_client
 from dasfprof.analysis.trace.trace import once_per_trace
 from dasfprof.analysis.under_way.failed_tasks import (
-    activity_of,
     failed_tasks,
     idle_seconds,
     knows_nothing,
     tasks_at,
+    with_texts,
 )
 from dasfprof.analysis.under_way.processes import advice, clause, in_words
 from dasfprof.analysis.under_way.state import (
+    Activity,
     ClientNow,
     ClusterState,
     Stack,
@@ -240,7 +241,9 @@ def _clients(run: Run, end: RunEnd, stacks: list[Stack]) -> tuple[ClientNow, ...
             sample = (near if len(near) else samples).iloc[-1]
             client = replace(
                 client,
-                activity=activity_of(sample.to_dict(), run, stacks),
+                activity=Activity.from_row(
+                    with_texts(sample.to_dict(), run), stacks[int(sample["stack"])]
+                ),
                 unchanged=seconds_since(sample["since"], end.time),
                 wants_nothing=_wants_nothing(run, name, samples, sample),
             )

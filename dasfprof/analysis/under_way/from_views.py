@@ -7,7 +7,6 @@ from typing import Any
 
 from dasfprof.analysis.trace.sent_functions import SentFunctions
 from dasfprof.analysis.under_way.state import (
-    Activity,
     ClusterState,
     FailedTask,
     TaskUnderWay,
@@ -118,12 +117,11 @@ def _tasks(
 
 def _task(row: View, view: View, worker: str, sent: SentFunctions) -> TaskUnderWay:
     holds = [held for held in view["held"] if row["key"] in held["keys"]]
-    known = {**row, "thread_state": _thread_state(row, view["pause"])}
     return TaskUnderWay.from_row(
-        row,
+        {**row, "thread_state": _thread_state(row, view["pause"])},
         view["time"],
         worker,
-        activity=Activity.from_row(known, stack_of(sent.in_frames(row["stack"]))),
+        stack_of(sent.in_frames(row["stack"])),
         unchanged=view["pause"] if row["unchanged"] else 0.0,
         holds=tuple((held["kind"], held["name"]) for held in holds),
         holds_certain=all(held["certain"] for held in holds),

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from _typeshed import DataclassInstance
     from typing_extensions import Self
 
+#: A recorded row: values by column.
+Row = Mapping[Any, Any]
+
 #: States of a process. stopped: by a signal. gone: the process ended. busy: one thread computes and
 #: no other thread runs. idle: all threads sleep.
 ProcessState = Literal["stopped", "gone", "busy", "idle"]
@@ -70,7 +73,7 @@ class Activity:
     waits_keys: tuple[str, ...] = ()
 
     @classmethod
-    def from_row(cls, row: Mapping[str, Any], stack: Stack) -> Activity:
+    def from_row(cls, row: Row, stack: Stack) -> Activity:
         """Return the activity in a row about a task or a client, with the frames of its stack."""
         names = row.get("waits_for")
         if not isinstance(names, list | tuple):
@@ -123,7 +126,7 @@ class TaskUnderWay:
 
     @classmethod
     def from_row(
-        cls, row: Mapping[str, Any], time: float, worker: str, **others: Any
+        cls, row: Row, time: float, worker: str, stack: Stack = (), **others: Any
     ) -> TaskUnderWay:
         """Return a task from a row about it, as of a time. `others` are fields not in the row."""
         values = {
@@ -132,6 +135,7 @@ class TaskUnderWay:
             "state": str(row["state"]),
             "seconds": seconds_since(row.get("since"), time),
             "thread": _text(row.get("thread")),
+            "activity": Activity.from_row(row, stack),
         }
         return cls(worker=worker, **{**values, **others})
 
@@ -184,7 +188,7 @@ class WorkerNow:
     loop_stack: Stack = ()
 
     @classmethod
-    def from_row(cls, row: Mapping[str, Any], time: float, **others: Any) -> WorkerNow:
+    def from_row(cls, row: Row, time: float, **others: Any) -> WorkerNow:
         """Return a worker from a row that the scheduler recorded at a time, and other fields."""
         executing, address = row.get("executing"), str(row.get("worker"))
         values = {
@@ -203,7 +207,7 @@ class RecordedRow:
     """Base class of dataclasses whose fields are columns of recorded rows."""
 
     @classmethod
-    def from_row(cls, row: Mapping[str, Any], **others: Any) -> Self:
+    def from_row(cls, row: Row, **others: Any) -> Self:
         """Return the values of a row, except None, and other fields."""
         return cls(**{**_fields_in(row, cls), **others})
 
@@ -300,7 +304,7 @@ class ClusterState:
     scheduler_stack: Stack = ()
 
     @classmethod
-    def from_row(cls, row: Mapping[str, Any], time: float, **others: Any) -> ClusterState:
+    def from_row(cls, row: Row, time: float, **others: Any) -> ClusterState:
         """Return a state from a row that the scheduler recorded at a time, and other fields.
 
         The workers of the row are not included, because more is known about them.
@@ -321,7 +325,7 @@ class ClusterState:
         return cls(time=time, **{**values, **others})
 
 
-def _fields_in(row: Mapping[str, Any], kind: type[DataclassInstance]) -> dict[str, Any]:
+def _fields_in(row: Row, kind: type[DataclassInstance]) -> dict[str, Any]:
     """Return the values in a row that are not None and that have the name of a field of a class."""
     names = {item.name for item in fields(kind)}
     return {

@@ -202,7 +202,7 @@ def _workers(workers: Sequence[WorkerNow], most: int, width: int) -> RenderableT
         table.add_row(
             elide(worker.name, 60),
             *(elide(worker.host, 60) for _ in hosts),
-            f"{worker.busy} of {worker.threads}",
+            f"{worker.busy or 0} of {worker.threads}",
             _some(worker.processing),
             _memory(worker),
             *(bar for _ in wide),
