@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -155,9 +154,7 @@ def _summary(
 
 def _what_was_left(state: ClusterState, end: RunEnd) -> dict[str, Any]:
     """Return figures of the unfinished tasks, their states, and the end of the run."""
-    totals: Counter[str] = Counter()
-    for states in state.counts.values():
-        totals.update(states)
+    totals = state.totals
     return {
         "tasks": Count(end.unfinished if end.unfinished is not None else len(state.tasks)),
         "when": _when(state, end),

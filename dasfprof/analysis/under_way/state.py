@@ -9,6 +9,7 @@ from __future__ import annotations
 import linecache
 import math
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import lru_cache
@@ -323,6 +324,11 @@ class ClusterState:
             ),
         }
         return cls(time=time, **{**values, **others})
+
+    @property
+    def totals(self) -> Counter[str]:
+        """Number of tasks by state."""
+        return sum(map(Counter, self.counts.values()), Counter[str]())
 
 
 def _fields_in(row: Row, kind: type[DataclassInstance]) -> dict[str, Any]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -226,9 +225,7 @@ def _facts(state: ClusterState) -> Iterator[str]:
 
     If the scheduler stopped answering, yield a text about this too.
     """
-    numbers = Counter[str]()
-    for counts in state.counts.values():
-        numbers.update(counts)
+    numbers = state.totals
     states = ", ".join(f"{numbers[name]:,} {name}" for name in UNFINISHED if numbers[name])
     ended = ", ".join(f"{numbers[name]:,} {name}" for name in _ENDED if numbers[name])
     unfinished = f"{state.unfinished:,}" if state.unfinished else "No"
