@@ -15,8 +15,6 @@ from dataclasses import dataclass, field, fields
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from dask.utils import key_split
-
 from dasfprof.analysis.wording import Certainty
 from dasfprof.schema.steps import DYNAMIC
 from dasfprof.text import clean, elide, format_duration
@@ -130,6 +128,8 @@ class TaskUnderWay:
         cls, row: Row, time: float, worker: str, stack: Stack = (), **others: Any
     ) -> TaskUnderWay:
         """Return a task from a row about it, as of a time. `others` are fields not in the row."""
+        from dask.utils import key_split  # Commands import this module, but need no Dask.
+
         values = {
             "key": str(row["key"]),
             "function": str(key_split(row["key"])),
