@@ -17,16 +17,51 @@ from dasfprof.analysis.diagnosis import RULES, find
 from dasfprof.analysis.diagnosis.ranking import FAILED
 
 #: Settings, and a word without which no suggestion speaks of them. Others are said as they are.
+#: Settings, and a word without which no suggestion speaks of them. Others are said as they are.
 SAID = {
     "n_workers": "workers",
     "distributed.scheduler.worker-saturation": "distributed.scheduler.worker-saturation to 1.0",
     "threads_per_worker": "threads",
-    "processes": "processes",
-    "memory_limit": "memory_limit",
+    **{name: name for name in ("processes", "memory_limit")},
     "chunks": "chunks of",
     "batch": "inputs into each task",
     "persist": "persist()",
 }
+
+
+class Cases:
+    """Planned runs by name: in some a rule finds something, and in others none does."""
+
+    def __init__(self) -> None:
+        self.found: dict[str, tuple[Plan, str, dict[str, Any]]] = {}
+        self.absent: dict[str, tuple[Plan, tuple[str, ...]]] = {}
+
+    def finds(self, rule: str, name: str, plan: Plan, /, **expected: Any) -> None:
+        """Add a run in which a rule finds this: see `assert_found`."""
+        assert name not in self.found
+        self.found[name] = plan, rule, expected
+
+    def spares(self, name: str, plan: Plan, *rules: str) -> None:
+        """Add a run in which rules, or all of them, find nothing."""
+        assert name not in self.absent
+        self.absent[name] = plan, rules
+
+    def tests(self) -> tuple[Any, Any]:
+        """Return a test of the runs in which rules find something, and a test of the others."""
+
+        @pytest.mark.parametrize("name", self.found)
+        def test_a_fault_is_found(name: str, tmp_path: Path) -> None:
+            plan, rule, expected = self.found[name]
+            assert_found(plan, tmp_path, rule, **expected)
+
+        @pytest.mark.parametrize("name", self.absent)
+        def test_what_looks_alike_is_not_found(name: str, tmp_path: Path) -> None:
+            plan, rules = self.absent[name]
+            assert not found(plan, tmp_path, *rules)
+
+        return test_a_fault_is_found, test_what_looks_alike_is_not_found
+
+
 #: Columns of a finding that are not among its figures.
 COLUMNS = {
     "Severity": "severity",
