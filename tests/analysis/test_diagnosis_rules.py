@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from diagnosed_plans import assert_found, facts_of, found
+from diagnosed_plans import Cases, facts_of, found
 from traces import Plan, T, Task, filled
 
 from dasfprof import Trace, TraceAnalyser
@@ -20,21 +20,9 @@ from dasfprof.analysis.diagnosis.registry import Advice, Finding
 from dasfprof.analysis.run import Run
 from dasfprof.analysis.trace.gaps import Note
 
-#: By name: a run, and what a rule finds in it.
-FOUND: dict[str, tuple[Plan, str, dict[str, Any]]] = {}
-#: By name: a run, and the rules that find nothing in it; none: all.
-ABSENT: dict[str, tuple[Plan, set[str]]] = {}
+CASES = Cases()
+finds, spares = CASES.finds, CASES.spares
 NAN = float("nan")
-
-
-def finds(rule: str, name: str, plan: Plan, **expected: Any) -> None:
-    """Add a run in which a rule finds this: see `assert_found`."""
-    FOUND[name] = plan, rule, expected
-
-
-def spares(name: str, plan: Plan, *rules: str) -> None:
-    """Add a run in which rules, or all of them, find nothing."""
-    ABSENT[name] = plan, {*rules}
 
 
 def four_lanes(name: str, seconds: float, turns: int, **more: Any) -> list[Task]:
@@ -59,17 +47,11 @@ def on_both(*readings: tuple[float, dict[str, Any]]) -> list[tuple[int, float, d
 # --- data ----------------------------------------------------------------------------------------
 
 
-def moving(
-    seconds: float,
-    size: int = 50_000_000,
-    serialising: float = 0.0,
-    load: str = "load",
-    use: str = "use",
-) -> Plan:
+def moving(seconds: float, size: int = 50_000_000, serialising: float = 0, **names: str) -> Plan:
     """Two threads load; a third waits for so long for each of four results, and uses it."""
-    plan = Plan(
-        [replace(task, size=50_000_000) for task in filled([load], 1.0, count=4, workers=1)]
-    )
+    load, use = names.get("load", "load"), names.get("use", "use")
+    loads = filled([load], 1.0, count=4, workers=1)
+    plan = Plan([replace(task, size=50_000_000) for task in loads])
     begin, serialised = 2.0, []
     for number in range(4):
         key, ready = f"{load}-{number}", begin + seconds
@@ -88,54 +70,41 @@ finds("transfer-bound", "transfers", moving(1.0), severity="high", function="loa
     "more"}])
 finds("transfer-bound", "few bytes do not explain slow transfers", moving(1.0, 500), by_size=False,
     moves=4, each=1.0, serialising=None, settings=[])
-finds("transfer-bound", "serialising explains slow transfers", moving(1.0, 500, 0.9), by_size=False,
-    serialising=3.6)
-finds("transfer-bound", "serialising explains little of slow transfers", moving(1.0, 500, 0.1),
-    by_size=False, serialising=None)
+finds("transfer-bound", "serialising explains slow transfers", moving(1.0, 500, serialising=0.9),
+    by_size=False, serialising=3.6)
+finds("transfer-bound", "serialising explains little of slow transfers",
+    moving(1.0, 500, serialising=0.1), by_size=False, serialising=None)
 spares("short transfers", moving(0.05), "transfer-bound")
 # fmt: on
 
 
-def test_only_groups_of_a_bag_are_advised_to_fold(tmp_path: Path) -> None:
-    bag, other = (
-        moving(1.0, load="shuffle-split", use=use).write(tmp_path / use).findings()[0]
-        for use in ("groupby_tasks_group_hash", "lambda")
-    )
-    assert "foldby()" in "".join(bag.to_dict()["Suggestion"])
-    assert "foldby()" not in "".join(other.to_dict()["Suggestion"])
+@pytest.mark.parametrize(("use", "folds"), [("groupby_tasks_group_hash", True), ("lambda", False)])
+def test_only_groups_of_a_bag_are_advised_to_fold(tmp_path: Path, use: str, folds: bool) -> None:
+    first = moving(1.0, load="shuffle-split", use=use).write(tmp_path).findings()[0]
+    assert ("foldby()" in first.to_dict()["Suggestion"]) is folds
 
 
 FRAME: Any = {"type": "pandas.DataFrame"}
 
 
-def layer(name: str, number: int) -> Any:
-    return f"{name}-{16 * 'a1'}", number
+def part(
+    name: str, n: int, start: float, stop: float, shape: Any, *needed: Task, **more: Any
+) -> Task:
+    """Plan the task of a partition of a dataframe, on the worker of its number."""
+    facts = {"shape": shape, "dependencies": [task.key for task in needed], **FRAME, **more}
+    return Task((f"{name}-{16 * 'a1'}", n), n, start, stop, **facts)
 
 
 def joining(rows: int, are_inputs_known: bool = True) -> Plan:
     """Two partitions of 100 rows are shuffled and joined, to so many rows each."""
-    reads = [
-        Task(layer("read_parquet", n), n, 0.0, 1.0, size=10_000, shape=(100, 2), **FRAME)
-        for n in (0, 1)
-    ]
+    reads = [part("read_parquet", n, 0.0, 1.0, (100, 2), size=10_000) for n in (0, 1)]
     moves = [
-        Task(
-            *(layer("hash-join-transfer", n), n, 1.0, 1.5),
-            dependencies=[reads[n].key] if are_inputs_known else [],
-        )
-        for n in (0, 1)
+        part("hash-join-transfer", n, 1.0, 1.5, None, *needed, type=None)
+        for n, read in enumerate(reads)
+        for needed in [[read] if are_inputs_known else []]
     ]
     barrier = Task("barrier-a", 0, 1.5, 1.6, dependencies=[move.key for move in moves])
-    joins = [
-        Task(
-            *(layer("hashjoinp2p", n), n, 2.0, 8.0),
-            size=40 * rows,
-            shape=(rows, 3),
-            dependencies=[barrier.key],
-            **FRAME,
-        )
-        for n in (0, 1)
-    ]
+    joins = [part("hashjoinp2p", n, 2.0, 8.0, (rows, 3), barrier, size=40 * rows) for n in (0, 1)]
     return Plan([*reads, *moves, barrier, *joins])
 
 
@@ -143,9 +112,8 @@ def selecting(columns: int, function: str = "getitem") -> Plan:
     """Of two partitions with ten columns, tasks return so many."""
     tasks = []
     for n in (0, 1):
-        read = Task(layer("read_parquet", n), n, 0.0, 4.0, size=8000, shape=(100, 10), **FRAME)
-        use = Task(layer(function, n), n, 4.0, 5.0, shape=(100, columns), **FRAME)
-        tasks += [read, replace(use, size=800 * columns, dependencies=[read.key])]
+        read = part("read_parquet", n, 0.0, 4.0, (100, 10), size=8000)
+        tasks += [read, part(function, n, 4.0, 5.0, (100, columns), read, size=800 * columns)]
     return Plan(tasks)
 
 
@@ -153,25 +121,18 @@ def filtering(rows: int, dtype: str = "bool") -> Plan:
     """Of two partitions of 100 rows, a filter leaves so many rows."""
     tasks = []
     for n in (0, 1):
-        read = Task(layer("read_parquet", n), n, 0.0, 1.0, shape=(100, 4), **FRAME)
-        mask = Task(layer("ge", n), n, 1.0, 2.0, shape=(100,), type="pandas.Series", dtype=dtype)
-        keep = Task(layer("getitem", n), n, 2.0, 6.0, shape=(rows, 4), **FRAME)
-        needs = [read.key, mask.key]
-        tasks += [read, replace(mask, dependencies=needs[:1]), replace(keep, dependencies=needs)]
+        read = part("read_parquet", n, 0.0, 1.0, (100, 4))
+        mask = part("ge", n, 1.0, 2.0, (100,), read, type="pandas.Series", dtype=dtype)
+        tasks += [read, mask, part("getitem", n, 2.0, 6.0, (rows, 4), read, mask)]
     return Plan(tasks)
 
 
 def dropping(rows: int) -> Plan:
     """Two partitions of 100 rows have no duplicates; so many rows are left of both."""
-    tasks = []
-    for n in (0, 1):
-        read = Task(layer("read_parquet", n), n, 0.0, 1.0, shape=(100, 4), **FRAME)
-        drop = Task(layer("drop_duplicates", n), n, 1.0, 5.0, shape=(100, 4), **FRAME)
-        tasks += [read, replace(drop, dependencies=[read.key])]
-    needs = [tasks[1].key, tasks[3].key]
-    tree = Task(layer("dropduplicates-tree", 0), 0, 5.0, 9.0, shape=(rows, 4), **FRAME)
-    use = Task(layer("sum", 0), 0, 9.0, 9.5, dependencies=[tree.key])
-    return Plan([*tasks, replace(tree, dependencies=needs), use])
+    reads = [part("read_parquet", n, 0.0, 1.0, (100, 4)) for n in (0, 1)]
+    drops = [part("drop_duplicates", n, 1.0, 5.0, (100, 4), read) for n, read in enumerate(reads)]
+    tree = part("dropduplicates-tree", 0, 5.0, 9.0, (rows, 4), *drops)
+    return Plan([*reads, *drops, tree, part("sum", 0, 9.0, 9.5, None, tree, type=None)])
 
 
 # fmt: off
@@ -211,43 +172,29 @@ spares("tasks that wait while results are serialised are not small", Plan(WAITIN
 # fmt: on
 
 
-@pytest.mark.parametrize("size", [10_000, 10_000_000])
-def test_shuffles_of_small_partitions_are_overhead(tmp_path: Path, size: int) -> None:
+def shuffling(size: int) -> Plan:
     """200 tasks of 20 ms shuffle 100 partitions, each made in 1 ms with 4 ms of overhead."""
-    parts = [
-        Task(f"part-{n}", 0, 0.005 * n, 0.005 * n + 0.001, done=0.005 * n + 0.005, size=size)
-        for n in range(100)
-    ]
-    moves = [
-        Task(
-            f"shuffle-transfer-{n}",
-            0,
-            0.5 + 0.02 * n,
-            0.52 + 0.02 * n,
-            dependencies=[f"part-{n}"],
-            size=28,
-        )
-        for n in range(100)
-    ]
-    names = [f"shuffle-transfer-{n}" for n in range(100)]
-    barrier = Task("shuffle-barrier-1", 0, 2.5, 2.501, dependencies=names, size=28)
-    takes = [
-        Task(
-            f"take-{n}",
-            0,
-            2.51 + 0.02 * n,
-            2.53 + 0.02 * n,
-            dependencies=["shuffle-barrier-1"],
-            size=size,
-        )
-        for n in range(100)
-    ]
-    plan = Plan([*parts, *moves, barrier, *takes], workers=1, threads=1)
-    if size > 1_000_000:
-        assert not found(plan, tmp_path, "tasks-too-small")
-    else:
-        expected = {"median": 0.001, "tasks": 100, "shuffling": 4.0 / 4.51}
-        assert_found(plan, tmp_path, "tasks-too-small", **expected)
+    tasks, moves = [], [f"shuffle-transfer-{n}" for n in range(100)]
+    for n, move in enumerate(moves):
+        made, moved, taken = 0.005 * n, 0.5 + 0.02 * n, 2.51 + 0.02 * n
+        tasks += [
+            Task(f"part-{n}", 0, made, made + 0.001, done=made + 0.005, size=size),
+            Task(move, 0, moved, moved + 0.02, dependencies=[f"part-{n}"], size=28),
+            Task(
+                f"take-{n}", 0, taken, taken + 0.02, dependencies=["shuffle-barrier-1"], size=size
+            ),
+        ]
+    barrier = Task("shuffle-barrier-1", 0, 2.5, 2.501, dependencies=moves, size=28)
+    return Plan([*tasks, barrier], workers=1, threads=1)
+
+
+finds(
+    "tasks-too-small",
+    "a shuffle of small partitions is overhead",
+    shuffling(10_000),
+    **{"median": 0.001, "tasks": 100, "shuffling": 4.0 / 4.51},
+)
+spares("a shuffle of large partitions", shuffling(10_000_000), "tasks-too-small")
 
 
 def holding(written: float, seconds: float, spilled: Sequence[float] = (), **more: Any) -> Plan:
@@ -290,80 +237,28 @@ finds("spilling", "the disk that spilling needs at once", holding(1e9, 0.25, ON_
     disks=READINGS), disk={"host": "node1", "of_one": 1e8, "of_all": 1.2e8, "free": 8e7})
 spares("nothing is spilled", holding(0.0, 0.25), "spilling")
 spares("spilling takes little time", holding(1e9, 0.01), "spilling")
-# fmt: on
-
 # The second worker pauses at 2 s, with its two threads idle until 6 s: two of four threads.
-PAUSED = [
-    (1, float(at), {"state": state, "size": 10**9})
-    for at, state in enumerate(["running"] * 2 + ["paused"] * 4)
-]
-# fmt: off
+LOADS = [Task(f"load-{worker}{thread}{n}", worker, float(n), n + 1.0, thread=thread)
+    for worker, turns in ((0, 6), (1, 2)) for thread in (0, 1) for n in range(turns)]
+PAUSED = [(1, float(at), {"state": "running" if at < 2 else "paused", "size": 10**9})
+    for at in range(6)] + [(0, float(at), {"state": "running"}) for at in range(7)]
+finds("paused-workers", "paused workers", Plan(LOADS, held=PAUSED), worker="worker-node1-1",
+    costs=2.0, start=2.0, stop=5.0)
+# 80 % of 1.15 GB are 920 MB.
+finds("paused-workers", "a worker near its limit", Plan(filled(["load"], 1.0), used=[(n, at,
+    {"memory": 920_000_000 if n and at else 400_000_000}) for n in (0, 1) for at in (0.0, 4.0)],
+    memory_limit=10**9), alone=True, worker="worker-node1-1", used=9.2e8,
+    settings=[{"memory_limit": 1_150_000_000}])
+# The last task ends at 4 s; the workers pause at 5 s and live for 20 s.
+spares("what workers do after the run", Plan(four_lanes("load", 1.0, 4), held=on_both(*((at,
+    {"state": "running" if at < 5 else "paused"}) for at in (0.0, 4.0, 5.0, 20.0)))),
+    "paused-workers", "client-bound", "work-outside-tasks")
+finds("host-memory-full", "a host without memory", Plan(filled(["load"], 1.0), used=[(0, at,
+    {"host_memory_total": 10e9, "host_memory_available": left})
+    for at, left in ((0.0, 5e9), (2.0, 0.2e9))]), left=2e8, total=1e10, start=2.0)
 spares("a host that tells no memory", Plan(filled(["load"], 1.0), used=[(0, at,
     {"host_memory_total": 0.0, "host_memory_available": 0.0}) for at in (0.0, 2.0)]))
 # fmt: on
-finds(
-    "paused-workers",
-    "paused workers",
-    Plan(
-        [
-            Task(f"load-{worker}{thread}{n}", worker, float(n), n + 1.0, thread=thread)
-            for worker, turns in ((0, 6), (1, 2))
-            for thread in (0, 1)
-            for n in range(turns)
-        ],
-        held=PAUSED + [(0, float(at), {"state": "running"}) for at in range(7)],
-    ),
-    worker="worker-node1-1",
-    costs=2.0,
-    start=2.0,
-    stop=5.0,
-)
-finds(
-    "host-memory-full",
-    "a host without memory",
-    Plan(
-        filled(["load"], 1.0),
-        used=[
-            (0, at, {"host_memory_total": 10e9, "host_memory_available": left})
-            for at, left in ((0.0, 5e9), (2.0, 0.2e9))
-        ],
-    ),
-    left=2e8,
-    total=1e10,
-    start=2.0,
-)
-# 80 % of 1.15 GB are 920 MB.
-finds(
-    "paused-workers",
-    "a worker near its limit",
-    Plan(
-        filled(["load"], 1.0),
-        used=[
-            (n, at, {"memory": 920_000_000 if n and at else 400_000_000})
-            for n in (0, 1)
-            for at in (0.0, 4.0)
-        ],
-        memory_limit=1_000_000_000,
-    ),
-    alone=True,
-    worker="worker-node1-1",
-    used=9.2e8,
-    settings=[{"memory_limit": 1_150_000_000}],
-)
-# The last task ends at 4 s; the workers pause at 5 s and live for 20 s.
-spares(
-    "what workers do after the run",
-    Plan(
-        four_lanes("load", 1.0, 4),
-        held=on_both(
-            *((at, {"state": "running"}) for at in (0.0, 4.0)),
-            *((at, {"state": "paused"}) for at in (5.0, 20.0)),
-        ),
-    ),
-    "paused-workers",
-    "client-bound",
-    "work-outside-tasks",
-)
 
 
 @pytest.mark.parametrize("of_shuffle", [True, False])
@@ -381,44 +276,40 @@ def test_outputs_of_a_p2p_shuffle_cannot_be_moved(tmp_path: Path, of_shuffle: bo
         times = {"ready": ready, "runnable": ready, "thread": thread}
         tasks.append(Task(f"{name}-{n + 2}", 0, start, start + 1, dependencies=needed, **times))
     findings = found(Plan(tasks, threads=1 + of_shuffle), tmp_path)
-
     advised = "client.replicate()" in findings["poor-placement"]["Suggestion"]
     assert advised is not of_shuffle
 
 
+def uneven(name: str, begin: float, **more: Any) -> list[Task]:
+    """Plan 12 tasks on two threads, of which the first has 90 times the bytes of others."""
+    tasks, since = [], [begin, begin]
+    for n in range(12):
+        lasts, size = (6.0, 18_000_000) if n == 0 else (0.3, 200_000)
+        start = since[n % 2]
+        since[n % 2] += lasts
+        tasks.append(Task(f"{name}-{n}", n % 2, start, since[n % 2], size=size, **more))
+    return tasks
+
+
 def test_the_skew_of_a_join_comes_before_where_its_outputs_are(tmp_path: Path) -> None:
-    # Of ten outputs one has 90 times the bytes of others; two more queue behind it meanwhile.
     tasks = [Task(f"part-{n}", n, 0.0, 1.0) for n in (0, 1)]
     tasks.append(Task("shuffle-barrier-1", 0, 1.0, 1.1, dependencies=["part-0", "part-1"]))
-    begin = [1.1, 1.1]
-    for n in range(12):
-        worker, lasts, size = n % 2, 6.0 if n == 0 else 0.3, 200_000 * (90 if n == 0 else 1)
-        task = Task(f"take-{n}", worker, begin[worker], begin[worker] + lasts, size=size)
-        task.dependencies, task.ready, task.runnable = ["shuffle-barrier-1"], 1.1, 1.1
-        begin[worker] += lasts
-        tasks.append(task)
+    tasks += uneven("take", 1.1, dependencies=["shuffle-barrier-1"], ready=1.1, runnable=1.1)
     findings = found(Plan(tasks, threads=1), tmp_path)
-
     assert next(iter(findings)) == "data-skew"
     assert findings["poor-placement"]["Cause"] == "data-skew"
     advice = " ".join(one["Suggestion"] for one in findings.values())
     assert "client.replicate" not in advice and "remove workers=" not in advice
 
 
-def test_a_fat_input_of_a_shuffle_does_not_come_of_its_keys(tmp_path: Path) -> None:
-    tasks, begin = [], [0.0, 0.0]
-    for n in range(12):
-        worker, lasts, size = n % 2, 6.0 if n == 0 else 0.3, 200_000 * (90 if n == 0 else 1)
-        tasks.append(Task(f"part-{n}", worker, begin[worker], begin[worker] + lasts, size=size))
-        begin[worker] += lasts
-    parts = [task.key for task in tasks]
-    tasks.append(Task("shuffle-barrier-1", 0, 7.6, 7.7, dependencies=parts))
-    for n in range(4):
-        start = 7.7 + n // 2 * 0.3
-        take = Task(f"take-{n}", n % 2, start, start + 0.3, size=600_000)
-        take.dependencies, take.ready, take.runnable = ["shuffle-barrier-1"], 7.7, 7.7
-        tasks.append(take)
-    assert_found(Plan(tasks, threads=1), tmp_path, "data-skew", of_key=False)
+PARTS = uneven("part", 0.0)
+BARRIER = Task("shuffle-barrier-1", 0, 7.6, 7.7, dependencies=[task.key for task in PARTS])
+TAKES = [
+    Task(f"take-{n}", n % 2, start, start + 0.3, size=600_000, ready=7.7, runnable=7.7)
+    for n, start in enumerate((7.7, 7.7, 8.0, 8.0))
+]
+PARTS += [BARRIER, *(replace(task, dependencies=["shuffle-barrier-1"]) for task in TAKES)]
+finds("data-skew", "a fat input of a shuffle", Plan(PARTS, threads=1), of_key=False)
 
 
 # --- cores ---------------------------------------------------------------------------------------
@@ -440,8 +331,14 @@ def half_on_cores(**more: Any) -> Plan:
     return Plan(four_lanes("solve", 1.0, 4, cpu=0.5, run_queue=0.5), **more)
 
 
-def computing(cores: float) -> list[tuple[int, float, dict[str, Any]]]:
-    """Let both processes use so many cores for 4 s."""
+def computing(*used: tuple[float, float]) -> list[tuple[int, float, dict[str, Any]]]:
+    """Let both processes have used so many CPU seconds, none of them for Dask, at these times."""
+    counted = ((at, {"process_cpu_seconds": cpu, "service_cpu_seconds": 0.0}) for at, cpu in used)
+    return on_both(*counted)
+
+
+def of_service(cores: float) -> list[tuple[int, float, dict[str, Any]]]:
+    """Let both processes use so many cores for 4 s, maybe for Dask."""
     return on_both(*((at, {"process_cpu_seconds": at * cores}) for at in (0.0, 4.0)))
 
 
@@ -462,92 +359,37 @@ finds("cpu-oversubscribed", "no more workers than cores", half_on_cores(cores=1)
     settings=[{"threads_per_worker": 1, "n_workers": 1}])
 finds("cpu-oversubscribed", "no fewer threads where there are cores for all",
     half_on_cores(cores=8), severity="low", cores=8, settings=[])
-# fmt: on
 # The only two threads join at 12 s; each computes for 2 s and waits for a core for 2 s.
-finds(
-    "cpu-oversubscribed",
-    "waits cost no more than there were",
-    Plan(
-        [
-            Task(f"loop-{n}{k}", 0, 12.0 + n, 13.0 + n, cpu=0.5, run_queue=0.5, thread=k)
-            for n in range(4)
-            for k in (0, 1)
-        ],
-        workers=1,
-        joined=[12.0],
-    ),
-    costs=2.0,
-)
+finds("cpu-oversubscribed", "waits cost no more than there were", Plan([Task(f"loop-{n}{k}", 0,
+    12.0 + n, 13.0 + n, cpu=0.5, run_queue=0.5, thread=k) for n in range(4) for k in (0, 1)],
+    workers=1, joined=[12.0]), costs=2.0)
 # What is set already, as nannies do, is not advised.
-FOUND |= {
-    f"libraries that start threads: {len(unset)} unset, told {limits is not None}": (
-        half_on_cores(used=computing(4.0), thread_limits=limits),
-        "cpu-oversubscribed",
-        {"own_threads": True, "unlimited": None if limits is None else [*unset]}
-        | {"settings": [unset] if unset else []},
-    )
-    for limits in (None, {}, {**LIBRARIES, "MKL_NUM_THREADS": "4"}, LIBRARIES)
-    for unset in [{name: "1" for name in LIBRARIES if (limits or {}).get(name) != "1"}]
-}
-# fmt: off
+for limits in (None, {}, {**LIBRARIES, "MKL_NUM_THREADS": "4"}, LIBRARIES):
+    unset = {name: "1" for name in LIBRARIES if (limits or {}).get(name) != "1"}
+    finds("cpu-oversubscribed", f"libraries that start threads: {limits}",
+        half_on_cores(used=of_service(4.0), thread_limits=limits), own_threads=True,
+        unlimited=None if limits is None else [*unset], settings=[unset] if unset else [])
 # Each process uses a core more than its tasks: Dask's own thread may do that.
 finds("cpu-oversubscribed", "an event loop that computes is no library's thread",
-    half_on_cores(used=computing(1.9)), own_threads=False, settings=[{"threads_per_worker":
+    half_on_cores(used=of_service(1.9)), own_threads=False, settings=[{"threads_per_worker":
     "fewer"}])
-# fmt: on
 # The process uses 8 s of the CPU in other threads: while its tasks run, or afterwards.
-FOUND |= {
-    f"other threads compute for {within} s while tasks run": (
-        half_on_cores(
-            used=on_both(
-                *(
-                    (at, {"process_cpu_seconds": seconds, "service_cpu_seconds": 0.0})
-                    for at, seconds in ((0.0, 0.0), (4.0, 8.0 + within), (8.0, 16.0))
-                )
-            )
-        ),
-        "cpu-oversubscribed",
-        {"own_threads": within > 0},
-    )
-    for within in (8.0, 0.0)
-}
-# fmt: off
+for within in (8.0, 0.0):
+    finds("cpu-oversubscribed", f"other threads compute for {within} s while tasks run",
+        half_on_cores(used=computing((0.0, 0.0), (4.0, 8.0 + within), (8.0, 16.0))),
+        own_threads=within > 0)
 # The same times as of a lock; nine of ten samples that do not run are asleep.
 spares("threads that sleep", Plan(four_lanes("digest", 1.0, 4, cpu=0.5),
     sampled=sampled_lanes(["waiting", "running"] * 9 + ["lock", "running"])), "gil-contention")
-# fmt: on
 # Eight parents start 16 children and wait for them, 8 s each, of which they hold a thread for
 # 10 ms. Their results are that of all children.
-spares(
-    "parents that seceded neither sleep nor dominate",
-    Plan(
-        [
-            *(
-                Task(
-                    f"sort-{n}",
-                    n % 2,
-                    n / 100,
-                    8.0,
-                    cpu=0.005,
-                    seceded=0.01 + n / 100,
-                    size=20_000_000,
-                    thread=3 + n,
-                )
-                for n in range(8)
-            ),
-            *(
-                Task(f"sort-{8 + n}", n % 2, 0.1 + n // 4, 1.1 + n // 4, thread=n // 2 % 2)
-                for n in range(16)
-            ),
-        ]
-    ),
-    "blocked-tasks",
-    "dominant-function",
-    "data-skew",
-    "stragglers",
-    "gil-contention",
-    "io-bound",
-)
+CHILDREN = [Task(f"sort-{8 + n}", n % 2, 0.1 + n // 4, 1.1 + n // 4, thread=n // 2 % 2)
+    for n in range(16)]
+spares("parents that seceded neither sleep nor dominate", Plan([Task(f"sort-{n}", n % 2, n / 100,
+    8.0, cpu=0.005, seceded=0.01 + n / 100, size=20_000_000, thread=3 + n) for n in range(8)]
+    + CHILDREN), "blocked-tasks", "dominant-function", "data-skew", "stragglers",
+    "gil-contention", "io-bound")
+# fmt: on
 
 # --- waiting -------------------------------------------------------------------------------------
 
@@ -590,14 +432,8 @@ TWO_WAIT = four_lanes("ask", 1.0, 4, cpu=0.01) + [
     for task in four_lanes("fetch", 1.0, 2, cpu=0.25)
 ]
 UNENDED = [
-    {
-        "key": f"ask-9{n}",
-        "timestamp": T + 3.9,
-        "duration": 0.1,
-        "run_id": 100 + n,
-        "state": "processing",
-    }
-    | {"worker": "tcp://10.0.0.1:4001", "waiting": T}
+    {"key": f"ask-9{n}", "timestamp": T + 3.9, "duration": 0.1, "run_id": 100 + n, "waiting": T}
+    | {"worker": "tcp://10.0.0.1:4001", "state": "processing"}
     for n in range(60)
 ]
 POOL = [
@@ -656,66 +492,29 @@ spares("the garbage collector of tasks that wait", Plan(four_lanes("fetch", 1.0,
     collecting=0.04)), "garbage-collection")
 spares("the garbage collector of a small part of the run", Plan([*four_lanes("sum", 5.0, 1),
     *four_lanes("parse", 0.1, 1, collecting=0.09)]), "garbage-collection")
-# fmt: on
-finds(
-    "io-bound",
-    "the CPU share of one function that reads",
-    Plan(TWO_WAIT, used=on_both(*((at, {"process_io.read_size": at * 1e8}) for at in (0.0, 6.0)))),
-    function="ask",
-    on_cpu=0.01,
-    moved=1.2e9,
-)
+finds("io-bound", "the CPU share of one function that reads", Plan(TWO_WAIT,
+    used=on_both(*((at, {"process_io.read_size": at * 1e8}) for at in (0.0, 6.0)))),
+    function="ask", on_cpu=0.01, moved=1.2e9)
 # Each process uses 6 s of the CPU in 4 s, and its two tasks at a time hardly any.
-finds(
-    "blocked-tasks",
-    "no more threads where the others of the process work",
-    asking(
-        used=on_both(
-            *(
-                (at, {"process_cpu_seconds": 1.5 * at, "service_cpu_seconds": 0.0})
-                for at in (0.0, 4.0)
-            )
-        )
-    ),
-    other_threads=5.84,
-    settings=[],
-)
+finds("blocked-tasks", "no more threads where the others of the process work",
+    asking(used=computing((0.0, 0.0), (4.0, 6.0))), other_threads=5.84, settings=[])
 # The tasks' own threads compute for 0.01 s of each second, and wait for a core for 0.05 s. If the
 # other threads of the process wait as long, they need 6 * 1.44 s of the 15 s.
-STARVED = asking(
-    used=on_both(
-        *((at, {"process_cpu_seconds": 0.4 * at, "service_cpu_seconds": 0.0}) for at in (0.0, 4.0))
-    )
-)
-finds(
-    "blocked-tasks",
-    "no more threads where the others of the process wait for a core",
+STARVED = asking(used=computing((0.0, 0.0), (4.0, 1.6)))
+finds("blocked-tasks", "no more threads where the others of the process wait for a core",
     replace(STARVED, tasks=[replace(task, run_queue=0.05) for task in STARVED.tasks]),
-    other_threads=1.44,
-    settings=[],
-)
+    other_threads=1.44, settings=[])
 # One thread runs 20 tasks of 0.25 s, the other five times one that lasts 1 s.
-spares(
-    "a long task beside short ones keeps none of them waiting",
-    Plan(
-        [Task(f"ask-{n}", 0, n * 0.25, n * 0.25 + 0.25, cpu=0.001) for n in range(20)]
-        + [Task(f"ask-{20 + n}", 1, n + 0.1, n + 1.1, cpu=0.001) for n in range(5)],
-        threads=1,
-    ),
-    "shared-bottleneck",
-)
+spares("a long task beside short ones keeps none of them waiting", Plan(
+    [Task(f"ask-{n}", 0, n * 0.25, n * 0.25 + 0.25, cpu=0.001) for n in range(20)]
+    + [Task(f"ask-{20 + n}", 1, n + 0.1, n + 1.1, cpu=0.001) for n in range(5)], threads=1),
+    "shared-bottleneck")
 # Four threads of 1 s a task, which began 0.25 s after each other.
-spares(
-    "tasks that end evenly for they began so",
-    Plan(
-        [
-            replace(task, start=task.start + late, stop=task.stop + late)
-            for task in four_lanes("ask", 1.0, 5, cpu=0.01)
-            for late in [0.25 * (2 * task.worker + task.thread)]
-        ]
-    ),
-    "shared-bottleneck",
-)
+spares("tasks that end evenly for they began so", Plan(
+    [replace(task, start=task.start + late, stop=task.stop + late)
+    for task in four_lanes("ask", 1.0, 5, cpu=0.01)
+    for late in [0.25 * (2 * task.worker + task.thread)]]), "shared-bottleneck")
+# fmt: on
 
 
 def at_its_graph(task: Task, arrival: float) -> Task:
@@ -865,158 +664,88 @@ finds("blocked-tasks", "sleeping tasks on a busy host do not lack cores", Plan(f
 spares("rounds that occupy all threads", in_rounds(4), "sequential-submission")
 spares("tasks of one graph", one_by_one(1), "sequential-submission")
 # fmt: on
-
-
-@pytest.mark.parametrize(
-    ("plan", "symptom", "cause"),
-    [
-        (FOUND["who waits in turn is no slow worker"][0], "slow-worker", "shared-bottleneck"),
-        (FOUND["a lock of each process"][0], "blocked-tasks", "per-process-lock"),
-        (FOUND["one task at a time"][0], "blocked-tasks", "sequential-submission"),
-    ],
-)
-def test_a_symptom_is_beneath_its_cause(
-    tmp_path: Path, plan: Plan, symptom: str, cause: str
-) -> None:
-    assert_found(plan, tmp_path, symptom, cause=cause, settings=[])
+for symptom, cause, name in (
+    ("slow-worker", "shared-bottleneck", "who waits in turn is no slow worker"),
+    ("blocked-tasks", "per-process-lock", "a lock of each process"),
+    ("blocked-tasks", "sequential-submission", "one task at a time"),
+):
+    finds(symptom, f"{symptom} beneath {cause}", CASES.found[name][0], cause=cause, settings=[])
 
 
 def test_threads_of_a_single_task_compete_with_no_others(tmp_path: Path) -> None:
     """The threads of a library may use the cores that the only task leaves free."""
     tasks = [Task(f"ask-{n}", 0, float(n), n + 1.0, cpu=0.01) for n in range(8)]
-    cpu = {"process_cpu_seconds": 0.0, "service_cpu_seconds": 0.0}
-    used = [(0, 0.0, cpu), (0, 8.0, {**cpu, "process_cpu_seconds": 12.0})]
-    plan = Plan(tasks, workers=1, threads=1, used=used)
+    plan = Plan(tasks, workers=1, threads=1, used=computing((0.0, 0.0), (8.0, 12.0)))
     assert "there is nothing to change" in found(plan, tmp_path)["blocked-tasks"]["Suggestion"]
 
 
-APPLIES = [
-    ("FrameApply.apply_series_generator", "/x/site-packages/pandas/core/apply.py", 1000),
-    ("risk", "/home/me/join.py", 5),
-]
+def looping(*frames: tuple[str, str, int], **facts: Any) -> Plan:
+    """Plan four threads that run a function for 4 s each, in these frames."""
+    tasks = [replace(task, **facts) for task in filled(["apply"], 1.0)]
+    return Plan(tasks, stands={"apply": [*frames]})
+
+
+APPLY = ("FrameApply.apply_series_generator", "/x/site-packages/pandas/core/apply.py", 1000)
+RISK = ("risk", "/home/me/join.py", 5)
 SERIES = "/x/site-packages/pandas/core/series.py"
 ITEM = ("Series.__getitem__", SERIES, 900)
 VALUE, MASKED = ("Series._get_value", SERIES, 990), ("Series._get_rows_with_mask", SERIES, 960)
 LOOP = ("clean", "/home/me/join.py", 9)
 ROWS = ("DataFrame.iterrows", "/x/site-packages/pandas/core/frame.py", 1500)
 ATTRIBUTE = ("NDFrame.__getattr__", "/x/site-packages/pandas/core/generic.py", 6300)
-#: Frames as they are on Python 3.10.
-BARE = [(name.rpartition(".")[2], *rest) for name, *rest in [*APPLIES, ITEM]]
-
-
-@pytest.mark.parametrize(
-    ("frames", "is_by_row"),
-    [
-        ([*APPLIES, ITEM], True),
-        (BARE, True),
-        ([APPLIES[1], ITEM, VALUE], True),
-        ([LOOP, ROWS], True),
-        (APPLIES, False),
-        ([LOOP, ATTRIBUTE], False),
-        # A mask of a column is an item of it, too.
-        ([APPLIES[1], ITEM, MASKED], False),
-    ],
-)
-def test_a_function_by_row(tmp_path: Path, frames: list[Any], is_by_row: bool) -> None:
-    """Four threads apply for 4 s each, by rows or by what the samples do not show to be rows.
-
-    They wait for a core for 5 % of that, which they would not without these rows.
-    """
-    plan = Plan([replace(task, run_queue=0.05) for task in filled(["apply"], 1.0, count=16)])
-    plan.stands["apply"] = frames
-    if is_by_row:
-        expected = {"severity": "high", "seconds": 4.0, "by_row": 1.0, "values": 1.0, "tasks": 16}
-        assert_found(plan, tmp_path, "row-wise", **expected)
-    else:
-        assert not found(plan, tmp_path, "row-wise")
-
-
-def test_rows_of_a_table_with_columns_that_may_be_unused(tmp_path: Path) -> None:
-    """Each partition has ten columns, which Dask cannot leave out before it applies a function."""
-    plan = selecting(2, "apply")
-    plan.tasks = [replace(task, stop=8.0) if task.start == 4.0 else task for task in plan.tasks]
-    plan.stands["apply"] = [*APPLIES, ITEM]
-    findings = assert_found(plan, tmp_path, "row-wise", columns=10, seconds=4.0)
-    assert "The savings may be larger" in findings["row-wise"]["Evidence"]
-
+BARE = [(name.rpartition(".")[2], file, line) for name, file, line in (APPLY, RISK, ITEM)]
+# They wait for a core for 5 % of 4 s, which they would not without these rows.
+BY_ROW = {
+    "rows that are applied to": (APPLY, RISK, ITEM),
+    "rows as Python 3.10 names them": BARE,
+    "items of a row": (RISK, ITEM, VALUE),
+    "rows in a loop": (LOOP, ROWS),
+}
+# A mask of a column is an item of it, too.
+BY_COLUMN = {
+    "columns that are applied to": (APPLY, RISK),
+    "columns in a loop": (LOOP, ATTRIBUTE),
+    "masks of a column": (RISK, ITEM, MASKED),
+}
+for name, frames in BY_ROW.items():
+    facts = {"severity": "high", "seconds": 4.0, "by_row": 1.0, "values": 1.0, "tasks": 16}
+    finds("row-wise", name, looping(*frames, run_queue=0.05), **facts)
+for name, frames in BY_COLUMN.items():
+    spares(name, looping(*frames, run_queue=0.05), "row-wise")
+# Each partition has ten columns, which Dask cannot leave out before it applies a function.
+WIDE = selecting(2, "apply")
+WIDE.tasks = [replace(task, stop=8.0) if task.start == 4.0 else task for task in WIDE.tasks]
+WIDE.stands["apply"] = [APPLY, RISK, ITEM]
+finds("row-wise", "rows with columns that may be unused", WIDE, columns=10, seconds=4.0)
 
 MAPS = ("map_array", "/x/site-packages/pandas/core/algorithms.py", 1700)
-
-
-@pytest.mark.parametrize(
-    ("frames", "length", "is_by_value"),
-    [
-        ([MAPS, APPLIES[1]], 100_000, True),
-        # 1 ms per value: the function itself takes long.
-        ([MAPS, APPLIES[1]], 1000, False),
-        # A dictionary is no Python code.
-        ([MAPS], 100_000, False),
-    ],
-)
-def test_a_function_by_value(
-    tmp_path: Path, frames: list[Any], length: int, is_by_value: bool
-) -> None:
-    """Four threads map for 4 s each, on columns of so many values."""
-    plan = Plan(
-        [replace(task, shape=(length,), cpu=1.0) for task in filled(["map"], 1.0, count=16)]
-    )
-    plan.stands["map"] = frames
-    if is_by_value:
-        expected = {"severity": "medium", "seconds": 4.0, "by_value": 1.0, "each": 1e-5}
-        assert_found(plan, tmp_path, "row-wise", **expected, by_row=None)
-    else:
-        assert not found(plan, tmp_path, "row-wise")
-
-
+#: Numpy's loops over values, and over slices.
 VECTORIZES, OF_SLICES = (
     (f"vectorize.{name}", "/x/site-packages/numpy/lib/_function_base_impl.py", 2600)
     for name in ("_vectorize_call", "_vectorize_call_with_signature")
 )
 FILTERS = ("generic_filter", "/x/site-packages/scipy/ndimage/_filters.py", 1800)
-
-
-@pytest.mark.parametrize(
-    ("frames", "size", "each"),
-    [
-        ([VECTORIZES, APPLIES[1]], 800_000, 1e-5),
-        ([FILTERS, APPLIES[1]], 800_000, 1e-5),
-        # 1 ms per value, or unknown time per slice.
-        ([VECTORIZES, APPLIES[1]], 8000, None),
-        ([OF_SLICES, APPLIES[1]], 800_000, None),
-    ],
-)
-def test_a_function_for_each_value_of_an_array(
-    tmp_path: Path, frames: list[Any], size: int, each: float | None
-) -> None:
-    """Four threads filter for 4 s each, in tasks that use the CPU for 1 s."""
-    plan = Plan([replace(task, size=size, cpu=1.0) for task in filled(["local"], 1.0, count=16)])
-    plan.stands["local"] = frames
-    if each is None:
-        assert not found(plan, tmp_path, "row-wise")
-        return
-    expected = {"severity": "high", "seconds": 4.0, "by_value": 1.0, "by_row": None}
-    assert_found(plan, tmp_path, "row-wise", **expected, each=each)
-
-
 PARSES = ("PythonParser._get_lines", "/x/site-packages/pandas/io/parsers/python_parser.py", 1200)
-
-
-@pytest.mark.parametrize(
-    ("frame", "caller", "seconds"),
-    [
-        (OF_SLICES, "numpy.vectorize(signature=)", 4.0),
-        # The C parser takes a tenth of the time.
-        (PARSES, "pandas.read_csv() with its Python parser", 3.6),
-    ],
-)
-def test_a_loop_in_a_library(
-    tmp_path: Path, frame: tuple[str, str, int], caller: str, seconds: float
-) -> None:
-    """All samples show the loop itself, so what it does for each element is brief."""
-    plan = Plan(filled(["slopes"], 1.0, count=16))
-    plan.stands["slopes"] = [frame]
-    expected = {"severity": "high", "by_value": 1.0, "in_loop": 1.0, "seconds": seconds}
-    assert_found(plan, tmp_path, "row-wise", **expected, caller=caller)
+# fmt: off
+# Tasks use the CPU for 1 s, for columns of 100,000 values and arrays of as many.
+finds("row-wise", "a function by value", looping(MAPS, RISK, shape=(100_000,), cpu=1.0),
+    severity="medium", seconds=4.0, by_value=1.0, each=1e-5, by_row=None)
+for name, frame in (("vectorized", VECTORIZES), ("in a filter", FILTERS)):
+    finds("row-wise", f"a function that is {name}", looping(frame, RISK, size=800_000, cpu=1.0),
+        severity="high", seconds=4.0, by_value=1.0, each=1e-5, by_row=None)
+spares("a function that takes 1 ms per value", looping(MAPS, RISK, shape=(1000,), cpu=1.0),
+    "row-wise")
+spares("a dictionary is no Python code", looping(MAPS, shape=(100_000,), cpu=1.0), "row-wise")
+spares("a vectorized function that takes 1 ms", looping(VECTORIZES, RISK, size=8000, cpu=1.0),
+    "row-wise")
+spares("unknown time per slice", looping(OF_SLICES, RISK, size=800_000, cpu=1.0), "row-wise")
+# All samples show the loop itself, so what it does for each element is brief.
+finds("row-wise", "a loop in numpy", looping(OF_SLICES), severity="high", by_value=1.0,
+    in_loop=1.0, seconds=4.0, caller="numpy.vectorize(signature=)")
+# The C parser takes a tenth of the time.
+finds("row-wise", "a loop in pandas", looping(PARSES), severity="high", by_value=1.0, in_loop=1.0,
+    seconds=3.6, caller="pandas.read_csv() with its Python parser")
+# fmt: on
 
 
 SMOOTHS = """\
@@ -1029,48 +758,27 @@ def smooth(block):
 """
 
 
-@pytest.mark.parametrize(
-    ("line", "collecting", "nested"),
-    [
-        *((10, 0.0, 0.0), (13, 0.0, 1.0), (14, 0.0, 0.0), (15, 0.0, 1.0), (16, 0.0, 0.0)),
-        # The garbage collector takes a part of the time of these lines.
-        *((13, 0.25, 0.75), (13, 0.6, 0.0)),
-    ],
-)
-def test_nested_loops_of_python_code(
-    tmp_path: Path, line: int, collecting: float, nested: float
-) -> None:
-    """Four threads smooth for 4 s each, at a line of a function whose first line is 10."""
-    file = "/home/me/image.py"
-    tasks = filled(["smooth"], 1.0, count=16)
-    plan = Plan([replace(task, collecting=collecting) for task in tasks])
-    plan.stands["smooth"] = [("smooth", file, line)]
-    code = {"name": "smooth", "function": "image.smooth", "file": file, "line": 10}
-    plan.sources = [{**code, "source": SMOOTHS}]
-    if nested:
-        seconds = {"seconds": 4.0 * nested, "nested": nested}
-        expected = {"severity": "high", **seconds, "by_value": None}
-        assert_found(plan, tmp_path, "row-wise", **expected, line=f"{file}:{line} smooth")
-    else:
-        assert "row-wise" not in found(plan, tmp_path)
+def running(source: str, line: int, **facts: Any) -> Plan:
+    """Plan four threads at a line of a function of this source, whose first line is 10."""
+    code = {"name": "smooth", "function": "image.smooth", "file": IMAGE, "line": 10}
+    plan = looping(("smooth", IMAGE, line), **facts)
+    return replace(plan, sources=[{**code, "source": source}])
 
 
-@pytest.mark.parametrize(
-    "value",
-    [
-        "word for word in line.split()",
-        "str(n) for n in line",
-        "f'{n}' for n in line",
-        "line['n'] for _ in line",
-    ],
-)
-def test_nested_loops_over_text_are_no_work_for_arrays(tmp_path: Path, value: str) -> None:
-    plan = Plan(filled(["count"], 1.0, count=16))
-    plan.stands["count"] = [("count", "/home/me/words.py", 11)]
-    source = f"def count(lines):\n    return [[{value}] for line in lines]\n"
-    code = {"name": "count", "function": "words.count", "file": "/home/me/words.py", "line": 10}
-    plan.sources = [{**code, "source": source}]
-    assert "row-wise" not in found(plan, tmp_path)
+IMAGE = "/home/me/image.py"
+# The garbage collector takes a part of the time of some.
+for line, collecting, nested in ((13, 0.0, 1.0), (15, 0.0, 1.0), (13, 0.25, 0.75)):
+    facts = {"severity": "high", "seconds": 4.0 * nested, "nested": nested, "by_value": None}
+    plan = running(SMOOTHS, line, collecting=collecting)
+    name = f"nested loops in line {line}, {nested} of the time"
+    finds("row-wise", name, plan, **facts, line=f"{IMAGE}:{line} smooth")
+for line, collecting in ((10, 0.0), (14, 0.0), (16, 0.0), (13, 0.6)):
+    plan = running(SMOOTHS, line, collecting=collecting)
+    spares(f"no nested loops in line {line}, with {collecting} s of garbage", plan, "row-wise")
+TEXTS = ("word for word in line.split()", "str(n) for n in line")
+for value in (*TEXTS, "f'{n}' for n in line", "line['n'] for _ in line"):
+    source = f"def smooth(lines):\n    return [[{value}] for line in lines]\n"
+    spares(f"text is no work for arrays: {value}", running(source, 11), "row-wise")
 
 
 # --- Dask itself, GPUs ---------------------------------------------------------------------------
@@ -1158,19 +866,10 @@ RECOMPUTED = four_lanes("load", 1.0, 4)
 for task, before in zip(RECOMPUTED[12:], RECOMPUTED, strict=False):
     task.key = before.key  # the first turn is done again
 #: Graphs of persisted dataframes contain tasks that return the persisted results.
-PERSISTED = [
-    *four_lanes("load", 1.0, 1),
-    *(
-        replace(
-            task,
-            key=f"read-{place % 4}",
-            dependencies=[f"load-{place % 4}"],
-            executing=task.start,
-            start=task.start + 0.499,
-        )
-        for place, task in enumerate(four_lanes("read", 0.5, 8)[8:])
-    ),
-]
+PERSISTED = four_lanes("load", 1.0, 1)
+for place, task in enumerate(four_lanes("read", 0.5, 8)[8:]):
+    where = {"key": f"read-{place % 4}", "dependencies": [f"load-{place % 4}"]}
+    PERSISTED.append(replace(task, executing=task.start, start=task.start + 0.499, **where))
 RETRIED = four_lanes("fetch", 1.0, 8)
 for place, task in enumerate(RETRIED):
     if place // 4 % 2 == 0:  # every second attempt fails; its key succeeds in the next turn
@@ -1197,21 +896,16 @@ spares("tasks that return persisted results", Plan(PERSISTED), "recomputation")
 # fmt: on
 
 
-@pytest.mark.parametrize(
-    ("phase", "handling"), [("optimising", 2.0), ("waiting", 2.0), ("program", None)]
-)
-def test_a_graph_that_only_repeats_work_is_not_needed(
-    tmp_path: Path, phase: str, handling: float | None
-) -> None:
-    """A task of 1 s runs again, 2 s later. Meanwhile the client is in this phase."""
-    tasks = [
-        Task("load-1", 0, at, at + 1.0, arrival=at, graph=f"update-graph-{number}")
-        for number, at in enumerate((0.0, 3.0))
+# A task of 1 s runs again, 2 s later. Meanwhile the client is in this phase.
+for phase, handling in (("optimising", 2.0), ("waiting", 2.0), ("program", None)):
+    times = enumerate((0.0, 3.0))
+    repeated = [
+        Task("load-1", 0, at, at + 1.0, arrival=at, graph=f"update-graph-{n}") for n, at in times
     ]
-    plan = Plan(tasks, workers=1, threads=1, graphs=(0.0, 3.0), clients=("c", "c"))
+    plan = Plan(repeated, workers=1, threads=1, graphs=(0.0, 3.0), clients=("c", "c"))
     plan.client_phases = [(1.0, 3.0, phase)]
-    seconds = 1.0 + (handling or 0.0)
-    assert_found(plan, tmp_path, "recomputation", seconds=seconds, handling=handling)
+    facts = {"seconds": 1.0 + (handling or 0.0), "handling": handling}
+    finds("recomputation", f"a graph that only repeats work, after {phase}", plan, **facts)
 
 
 # The second of them began with another one and failed before that.
@@ -1223,12 +917,8 @@ finds("failed-tasks", "errors of several kinds", SEVERAL, tasks=5, kinds=KINDS)
 
 def unseen(number: int, sent: float, known: float, worker: int = 1, **more: Any) -> dict[str, Any]:
     times = {"timestamp": T + sent, "duration": known - sent, "waiting": T}
-    where = {
-        "key": f"fit-9{number}",
-        "run_id": 100 + number,
-        "worker": f"tcp://10.0.0.1:400{worker}",
-    }
-    return {"state": "released", **times, **where, **more}
+    where = {"worker": f"tcp://10.0.0.1:400{worker}", "key": f"fit-9{number}"}
+    return {"state": "released", "run_id": 100 + number, **times, **where, **more}
 
 
 RESTART = "client-restart-7"
@@ -1322,40 +1012,21 @@ finds("incomplete-trace", "a file that ends as its process dies", killed(), work
 finds("incomplete-trace", "a file that ends early", Plan(filled(["fit"], 1.0), killed=[1]),
     severity="low", workers_died=False, kinds=["not-closed"])
 finds("incomplete-trace", "no samples", Plan(filled(["fit"], 1.0), resources=False))
-# fmt: on
 # Two of four threads are missed from 3 s to the end, at 4 s.
-finds(
-    "lost-workers",
-    "a worker that was lost",
-    Plan(
-        filled(["fit"], 1.0),
-        unseen=[unseen(number, 2.0, 3.0) for number in range(2)],
-        left=[(1, 3.0, "handle-worker-cleanup")],
-        killed=[1],
-    ),
-    severity="high",
-    worker="worker-node1-1",
-    tasks=2,
-    function="fit",
-    start=3.0,
-    costs=0.5,
-    why="unknown",
-)
-finds(
-    "lost-workers",
-    "what kills workers by the clock is no want of memory",
-    dying(3.0, 6.1, 9.0, 12.1, end=14, memory=73_000_000),
-    why="unknown",
-    blames_memory=False,
-    rhythm={"workers": 4, "shortest": pytest.approx(2.9), "longest": pytest.approx(3.1)}
-    | {"others": 0, "memory": 73e6, "limit": 2e9},
-)
+finds("lost-workers", "a worker that was lost", Plan(filled(["fit"], 1.0), killed=[1],
+    unseen=[unseen(n, 2.0, 3.0) for n in (0, 1)], left=[(1, 3.0, "handle-worker-cleanup")]),
+    severity="high", worker="worker-node1-1", tasks=2, function="fit", start=3.0, costs=0.5,
+    why="unknown")
+finds("lost-workers", "what kills workers by the clock is no want of memory",
+    dying(3.0, 6.1, 9.0, 12.1, end=14, memory=73_000_000), why="unknown", blames_memory=False,
+    rhythm={"workers": 4, "shortest": pytest.approx(2.9), "longest": pytest.approx(3.1)} |
+    {"others": 0, "memory": 73e6, "limit": 2e9})
+# fmt: on
 
 
 def test_a_limit_that_all_tasks_run_into_is_held_against_nothing(tmp_path: Path) -> None:
     tasks = four_lanes("ask", 1.0, 2, state="erred", exception="requests.ReadTimeout('5 s')")
     limit = facts_of(found(Plan(tasks), tmp_path)["failed-tasks"])["limit"]
-
     assert limit == pytest.approx({"ran": 1.0, "took": NAN, "most": NAN}, nan_ok=True)
 
 
@@ -1384,13 +1055,4 @@ def test_memory_that_ran_out_excludes_more_threads(tmp_path: Path) -> None:
         assert ("Take ten threads." in table["Suggestion"].iloc[0]) is (kills == 4)
 
 
-@pytest.mark.parametrize("name", FOUND)
-def test_a_fault_is_found(name: str, tmp_path: Path) -> None:
-    plan, rule, expected = FOUND[name]
-    assert_found(plan, tmp_path, rule, **expected)
-
-
-@pytest.mark.parametrize("name", ABSENT)
-def test_what_looks_alike_is_not_found(name: str, tmp_path: Path) -> None:
-    plan, rules = ABSENT[name]
-    assert not found(plan, tmp_path, *rules)
+test_a_fault_is_found, test_what_looks_alike_is_not_found = CASES.tests()
