@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from diagnosed_plans import assert_found, found
+from diagnosed_plans import Cases, assert_found, found
 from traces import Plan, Task, filled
 
 from dasfprof.analysis.diagnosis import diagnose
@@ -19,14 +19,11 @@ def small_tasks(gap: float = 0.02) -> list[Task]:
     """Plan tasks of 1 ms on four threads, each of which waits for the next one."""
     tasks = []
     for number in range(400):
-        turn, lane = divmod(number, 4)
-        begin = turn * (0.001 + gap)
-        worker, thread = divmod(lane, 2)
-        key = f"load-{number}"
+        begin = number // 4 * (0.001 + gap)
+        worker, thread = divmod(number % 4, 2)
         # It is there all the time; the worker's loop takes so long for it.
-        times = {"received": 0.0, "ready": 0.0, "executing": begin}
-        one = Task(key, worker, begin + gap, begin + gap + 0.001, thread=thread, **times)
-        tasks.append(one)
+        times = {"received": 0.0, "ready": 0.0, "executing": begin, "thread": thread}
+        tasks.append(Task(f"load-{number}", worker, begin + gap, begin + gap + 0.001, **times))
     return tasks
 
 
@@ -49,7 +46,7 @@ def one_in_transit(gap: float = 0.0) -> Plan:
 
 
 def asked(
-    calls: int, receiving: float, waiting: float = 0.0, begin: float = 4.0, **more: Any
+    calls: int, receiving: float, *, waiting: float = 0, begin: float = 4, **more: Any
 ) -> Plan:
     """Plan a run of 4 s, after which the client fetches results in so many calls of a line."""
     facts = {"calls": calls, "keys": calls, "receiving": receiving, "waiting": waiting, **more}
@@ -65,17 +62,10 @@ def sent(size: int, tasks: int, **more: Any) -> list[dict[str, Any]]:
 
 def named(seconds: float, tokenising: float, until: float = 0.0, call: str = "submit") -> Plan:
     """Plan a call that ends before all tasks, which occupy all threads, unless said."""
-    facts = {"tokenising": tokenising, "line": 9}
-    return Plan(
-        filled(["load"], 1.0),
-        client_calls=[(until - seconds, until, call, facts)],
-        sent_values=[
-            {
-                **{"kind": "argument", "name": "load", "size": 80_000_000, "tasks": 1},
-                **{"held": "numpy.ndarray", "file": "/mine.py", "line": 9, "seconds": 0.0},
-            }
-        ],
-    )
+    calls = [(until - seconds, until, call, {"tokenising": tokenising, "line": 9})]
+    value = {"kind": "argument", "name": "load", "size": 80_000_000, "tasks": 1, "seconds": 0.0}
+    value |= {"held": "numpy.ndarray", "file": "/mine.py", "line": 9}
+    return Plan(filled(["load"], 1.0), client_calls=calls, sent_values=[value])
 
 
 def large(seconds: float) -> Plan:
@@ -86,79 +76,53 @@ def large(seconds: float) -> Plan:
 
 
 ARGUMENT = {"kind": "argument", "name": "load", "held": "numpy.ndarray"}
-#: A run, the rule that finds something in it, and what.
-FOUND: list[tuple[Plan, str, dict[str, Any]]] = [
-    (
-        asked(1000, 2.0, waiting=1.0, received=28_000),
-        "repeated-gathers",
-        {"severity": "high", "seconds": 2.0 * 999 / 1000, "calls": 1000, "call": "result"}
-        | {"each": 0.002, "line": "/mine.py:7 main"},
-    ),
-    (
-        asked(2, 2.0, waiting=2.0, received=1_600_000_000, deserialising=0.5),
-        "large-gathers",
-        {"severity": "high", "seconds": 2.0, "received": 1.6e9, "line": "/mine.py:7 main"},
-    ),
-    # What comes after the last task is as long as it is, and no less for a short run.
-    (large(9.0), "large-gathers", {"severity": "high", "seconds": 9.0}),
-    (
-        named(2.0, 1.5),
-        "slow-tokenization",
-        {"severity": "high", "seconds": 1.5, "line": "/mine.py:9 main", "call": "submit"}
-        | {"what": "A numpy.ndarray of 80 MB"},
-    ),
-    # Each of 100 turns of four threads handles tasks for 20 ms, 1 ms of it without large values.
-    (
-        Plan(small_tasks(), sent_values=sent(150_000, 400)),
-        "large-objects-in-graph",
-        {"severity": "high", "seconds": 100 * (0.020 - 0.001), "name": "__main__.load"}
-        | {"size": 150e3, "bytes": 60e6, "held": "global TABLE: dict", "line": "/mine.py:3 main"},
-    ),
-    # The second thread has no task meanwhile, so each of these seconds is one of the run.
-    (one_in_transit(), "large-objects-in-graph", {"seconds": 10 * (0.2 - 0.001)}),
-    (
-        one_in_transit(0.3),
-        "large-objects-in-graph",
-        {"seconds": 9 * 0.3 + 10 * (0.2 - 0.001), "transit": 9 * 0.3},
-    ),
-    (
-        Plan(small_tasks(), sent_values=sent(150_000, 400, **ARGUMENT)),
-        "large-objects-in-graph",
-        {"name": "load", "kind": "argument", "held": "numpy.ndarray"},
-    ),
-]
-#: Runs that look alike, and the rule that finds nothing in them.
-ABSENT = [
-    (asked(20, 2.0), "repeated-gathers"),  # few
-    # Whoever asks for all at once waits for the last task as well.
-    (asked(1000, 2.0, begin=1.0), "repeated-gathers"),
-    (asked(1000, 2.0, keys=100_000), "repeated-gathers"),  # lists
-    (asked(1000, 0.1, waiting=3.0), "repeated-gathers"),  # it waits for them to be computed
-    (asked(1000, 2.0, deserialising=1.99), "repeated-gathers"),  # objects have to be made anyway
-    (asked(2, 0.1, waiting=3.0, received=1_600_000_000), "large-gathers"),  # it is there at once
-    (asked(1000, 2.0, received=100_000_000), "large-gathers"),  # many small ones
-    (asked(2, 2.0, received=3_000_000), "large-gathers"),  # no bytes to speak of
-    (named(2.0, 1.5, until=3.0), "slow-tokenization"),  # while all threads are busy
-    (named(2.0, 0.1), "slow-tokenization"),  # submitting for long is not tokenising
-    (Plan(small_tasks(), sent_values=sent(20_000, 400)), "large-objects-in-graph"),  # small
-    (
-        Plan(small_tasks(), sent_values=sent(150_000, 1)),
-        "large-objects-in-graph",
-    ),  # of one task alone
-    (Plan(small_tasks(), sent_values=sent(60_000, 40)), "large-objects-in-graph"),  # of few
-    # Handling takes next to no time: whoever looks for time need not look there.
-    (Plan(filled(["load"], 1.0), sent_values=sent(10_000_000, 16)), "large-objects-in-graph"),
-]
+CASES = Cases()
+finds, spares = CASES.finds, CASES.spares
+# fmt: off
+finds("repeated-gathers", "results one by one", asked(1000, 2.0, waiting=1.0, received=28_000),
+    severity="high", seconds=2.0 * 999 / 1000, calls=1000, call="result", each=0.002,
+    line="/mine.py:7 main")
+finds("large-gathers", "large results", asked(2, 2.0, waiting=2.0, received=1_600_000_000,
+    deserialising=0.5), severity="high", seconds=2.0, received=1.6e9, line="/mine.py:7 main")
+# What comes after the last task is as long as it is, and no less for a short run.
+finds("large-gathers", "large results of a short run", large(9.0), severity="high", seconds=9.0)
+finds("slow-tokenization", "a large argument that is hashed", named(2.0, 1.5), severity="high",
+    seconds=1.5, line="/mine.py:9 main", call="submit", what="A numpy.ndarray of 80 MB")
+# Each of 100 turns of four threads handles tasks for 20 ms, 1 ms of it without large values.
+finds("large-objects-in-graph", "functions that hold large values", Plan(small_tasks(),
+    sent_values=sent(150_000, 400)), severity="high", seconds=100 * (0.020 - 0.001),
+    name="__main__.load", size=150e3, bytes=60e6, held="global TABLE: dict",
+    line="/mine.py:3 main")
+finds("large-objects-in-graph", "large arguments", Plan(small_tasks(), sent_values=sent(150_000,
+    400, **ARGUMENT)), name="load", kind="argument", held="numpy.ndarray")
+# The second thread has no task meanwhile, so each of these seconds is one of the run.
+finds("large-objects-in-graph", "tasks in transit", one_in_transit(), seconds=10 * (0.2 - 0.001))
+finds("large-objects-in-graph", "graphs in transit", one_in_transit(0.3), transit=9 * 0.3,
+    seconds=9 * 0.3 + 10 * (0.2 - 0.001))
+spares("few results", asked(20, 2.0), "repeated-gathers")
+spares("results that are waited for", asked(1000, 2.0, begin=1.0), "repeated-gathers")
+spares("lists of results", asked(1000, 2.0, keys=100_000), "repeated-gathers")
+spares("results that are computed", asked(1000, 0.1, waiting=3.0), "repeated-gathers")
+# Objects have to be made anyway.
+spares("results that are unpickled", asked(1000, 2.0, deserialising=1.99), "repeated-gathers")
+spares("large results that are there at once", asked(2, 0.1, waiting=3.0, received=1_600_000_000),
+    "large-gathers")
+spares("many small results", asked(1000, 2.0, received=100_000_000), "large-gathers")
+spares("no bytes to speak of", asked(2, 2.0, received=3_000_000), "large-gathers")
+spares("hashing while all threads are busy", named(2.0, 1.5, until=3.0), "slow-tokenization")
+spares("submitting for long", named(2.0, 0.1), "slow-tokenization")
+for name, values in (
+    ("small values", sent(20_000, 400)), ("a value of one task", sent(150_000, 1)),
+    ("values of few tasks", sent(60_000, 40)),
+):
+    spares(name, Plan(small_tasks(), sent_values=values), "large-objects-in-graph")
+# Handling takes next to no time: whoever looks for time need not look there.
+spares("large values of long tasks", Plan(filled(["load"], 1.0), sent_values=sent(10_000_000, 16)),
+    "large-objects-in-graph")
+# fmt: on
 
 
-@pytest.mark.parametrize(("plan", "rule", "expected"), FOUND)
-def test_a_fault_is_found(plan: Plan, rule: str, expected: dict[str, Any], tmp_path: Path) -> None:
-    assert_found(plan, tmp_path, rule, **expected)
-
-
-@pytest.mark.parametrize(("plan", "rule"), ABSENT)
-def test_what_looks_alike_is_not_found(plan: Plan, rule: str, tmp_path: Path) -> None:
-    assert not found(plan, tmp_path, rule)
+test_a_fault_is_found, test_what_looks_alike_is_not_found = CASES.tests()
 
 
 def test_small_tasks_beside_single_gathers(tmp_path: Path) -> None:
@@ -184,9 +148,7 @@ def test_small_tasks_beside_single_gathers(tmp_path: Path) -> None:
         (None, "Set the keys yourself"),
     ],
 )
-def test_what_spares_hashing_is_of_what_hands_over(
-    text: str | None, advice: str, tmp_path: Path
-) -> None:
+def test_what_spares_hashing(text: str | None, advice: str, tmp_path: Path) -> None:
     trace = named(2.0, 1.5, call="tokenising").write(tmp_path).trace
     line = {"line": "mine.py:9", "file": "/mine.py", "number": 9, "text": text}
     trace = dataclasses.replace(trace, lines=pd.DataFrame([line]))
@@ -199,7 +161,6 @@ def test_what_dask_scatters_item_by_item(tmp_path: Path, held: str, by_item: boo
     """Of a dict of 3,000 entries scatter() takes as long as twenty tasks that have it by value."""
     values = sent(150_000, 400, **{**ARGUMENT, "held": held})
     findings = found(Plan(small_tasks(), sent_values=values), tmp_path)
-
     assert next(iter(findings)) == "large-objects-in-graph"
     suggestion = findings["large-objects-in-graph"]["Suggestion"]
     assert ("scatter(pickle.dumps(object)" in suggestion) is by_item

@@ -15,17 +15,13 @@ from dasfprof.analysis.stack_samples import loop_blocks
 
 def importing(first: float, *, later: float = 0.1, count: int = 20, **of_first: Any) -> list[Task]:
     """Plan one thread of each of two workers, whose first run takes longer than the rest."""
-    return [
-        Task(
-            f"fit-{worker}{n}",
-            worker,
-            0.0 if n == 0 else first + (n - 1) * later,
-            first + n * later,
-            **(of_first if n == 0 else {}),
-        )
-        for worker in (0, 1)
-        for n in range(count)
-    ]
+    tasks = []
+    for worker in (0, 1):
+        tasks.append(Task(f"fit-{worker}0", worker, 0.0, first, **of_first))
+        for n in range(1, count):
+            stop = first + n * later
+            tasks.append(Task(f"fit-{worker}{n}", worker, stop - later, stop))
+    return tasks
 
 
 def test_an_import_on_each_worker(tmp_path: Path) -> None:
@@ -38,20 +34,17 @@ def test_an_import_on_each_worker(tmp_path: Path) -> None:
     assert_found(Plan(tasks), tmp_path, "warm-up", **expected, absent=others)
 
 
-def test_a_function_that_takes_long_now_and_then_has_no_first_use(tmp_path: Path) -> None:
+def test_what_is_no_first_use(tmp_path: Path) -> None:
+    # A first partition that is larger.
+    assert not found(Plan(importing(4.0, size=900_000)), tmp_path / "larger", "warm-up")
+    # A function that takes long now and then: three of 19 later runs take as long.
     tasks = importing(4.0)
-    for worker in (0, 1):  # three of 19 later runs take as long
+    for lane in (tasks[:20], tasks[20:]):
         for n in (5, 9, 13):
-            own = [task for task in tasks if task.worker == worker]
-            for task in own[n + 1 :]:
+            for task in lane[n + 1 :]:
                 task.start, task.stop = task.start + 3.9, task.stop + 3.9
-            own[n].stop += 3.9
-
-    assert not found(Plan(tasks), tmp_path, "warm-up")
-
-
-def test_a_first_partition_that_is_larger_is_no_first_use(tmp_path: Path) -> None:
-    assert "warm-up" not in found(Plan(importing(4.0, size=900_000)), tmp_path)
+            lane[n].stop += 3.9
+    assert not found(Plan(tasks), tmp_path / "often", "warm-up")
 
 
 def test_a_function_that_is_slow_by_its_median_dominates(tmp_path: Path) -> None:
@@ -71,35 +64,24 @@ def sent_early(**facts: Any) -> Plan:
 
 
 @pytest.mark.parametrize(("lags", "blocked"), [((1.0, 2.0, 3.0, 4.0, 4.9), 0.88), ((), 0.0)])
-def test_tasks_that_a_loop_does_not_take_in_are_not_at_the_scheduler(
-    lags: tuple[float, ...], blocked: float, tmp_path: Path
-) -> None:
+def test_tasks_that_a_loop_does_not_take_in(lags: Any, blocked: float, tmp_path: Path) -> None:
     """The event loop of both workers is blocked from 0.5 s to 4.9 s of 5 s, or answers."""
-    looks = [(0.0, {"state": "running"})]
-    looks += [(at, {"state": "running", "loop_lag": at - 0.5}) for at in lags]
-    held = [(n, at, facts) for n in (0, 1) for at, facts in looks] if lags else []
+    held = [(n, 0.0, {"state": "running"}) for n in (0, 1) if lags]
+    held += [(n, at, {"state": "running", "loop_lag": at - 0.5}) for n in (0, 1) for at in lags]
     expected = {"seconds": 5.0, "longest": 5.0, "blocked": blocked, "absent": {"scheduler-bound"}}
     assert_found(sent_early(held=held), tmp_path, "slow-dispatch", **expected)
 
 
-def test_imports_as_the_first_tasks_arrive_are_paid_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_imports_as_the_first_tasks_arrive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """While both event loops import, four tasks are on their way for 5 s of a run of 6 s."""
 
     def blocks(run: Run) -> list[loop_blocks.LoopBlock]:
-        return [
-            loop_blocks.LoopBlock(
-                worker, run.begin, run.begin + 5.0, True, None, "", "sklearn", "working", 99
-            )
-            for worker in set(run.tasks["worker_id"].tolist())
-        ]
+        facts = (run.begin, run.begin + 5.0, True, None, "", "sklearn", "working", 99)
+        return [loop_blocks.LoopBlock(at, *facts) for at in run.tasks["worker_id"].unique()]
 
     monkeypatch.setattr(loop_blocks, "loop_blocks", blocks)
     (finding,) = sent_early().write(tmp_path).findings()
-
     assert (finding.rule, finding.severity) == ("warm-up", "low")
-    assert finding.text.startswith("Workers imported sklearn when their first tasks arrived")
     assert finding.seconds == pytest.approx(5.0)
     assert finding.figures["share"] == pytest.approx(1.0)
     assert finding.figures["libraries"] == {"sklearn": pytest.approx(10.0)}
