@@ -5,13 +5,14 @@ from __future__ import annotations
 import itertools
 import random
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
-from distributed import Client, LocalCluster
+from clusters import new_client
 from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
@@ -21,8 +22,6 @@ import dasfprof
 from dasfprof import Trace, TraceAnalyser
 
 COLUMNS = ["Start (s)", "Duration (s)", "Kind", "Task Key", "Bound By"]
-
-
 #: Two workers with the scheduler's clock.
 WORKERS = [{"boot_id": "scheduler's"}] * 2
 
@@ -49,7 +48,7 @@ FIRST = stages("a-1", 1.0, 1.0, 0.25, 0.0, 0.25, 0.5, 4.0, 0.25, 0.25)
 
 
 def test_one_task_by_hand() -> None:
-    assert path_of(FIRST) == [
+    expected = [
         [1.0, 0.25, "Task in transit", "a-1", "client"],
         [1.25, 0.25, "Worker", "a-1", "client"],
         [1.5, 0.5, "Task overhead", "a-1", "client"],
@@ -57,70 +56,58 @@ def test_one_task_by_hand() -> None:
         [6.0, 0.25, "Task overhead", "a-1", "client"],
         [6.25, 0.25, "Scheduler", "a-1", "client"],
     ]
-
-
-def test_nothing_tells_when_a_worker_took_in_what_its_file_does_not_hold() -> None:
+    assert path_of(FIRST) == expected
+    # Nothing tells when a worker took in what its file does not hold.
     unseen = dict.fromkeys(("received", "ready", "executing", "done"), np.nan)
-
     assert path_of({**FIRST, **unseen}) == [
         [1.0, 1.0, "Unknown", "a-1", "client"],
-        [2.0, 4.0, "Compute", "a-1", "client"],
+        expected[3],
         [6.0, 0.5, "Scheduler", "a-1", "client"],
     ]
 
 
-def test_a_dependency_and_its_transfer() -> None:
-    lengths = 0.25, 2.0, 0.0, 1.0, 3.0, 0.0, 0.5
-    second = stages("b-1", 1.0, 6.75, *lengths, cause="task-finished-a-1", disk_read=0.75)
-    second |= {"dependencies": ["a-1"], "worker_id": 1}
-
-    assert path_of(FIRST, second)[6:] == [
-        [6.5, 0.25, "Scheduler", "b-1", "dependency"],
-        [6.75, 0.25, "Task in transit", "b-1", "dependency"],
-        [7.0, 2.0, "Transfer", "b-1", "dependency"],
-        [9.0, 0.75, "Unspill", "b-1", "dependency"],
-        [9.75, 0.25, "Task overhead", "b-1", "dependency"],
-        [10.0, 3.0, "Compute", "b-1", "dependency"],
-        [13.0, 0.5, "Scheduler", "b-1", "dependency"],
-    ]
-
-
-def test_a_thread_that_was_not_free() -> None:
+# fmt: off
+#: By what a second task is bound: when it is sent, what it takes then, and its part of the path.
+BOUND: dict[str, Any] = {
+    "dependency": (
+        stages("b-1", 1.0, 6.75, 0.25, 2.0, 0, 1.0, 3.0, 0, 0.5, cause="task-finished-a-1",
+               dependencies=["a-1"], worker_id=1, disk_read=0.75),
+        [(6.5, 0.25, "Scheduler"), (6.75, 0.25, "Task in transit"), (7.0, 2.0, "Transfer"),
+         (9.0, 0.75, "Unspill"), (9.75, 0.25, "Task overhead"), (10.0, 3.0, "Compute"),
+         (13.0, 0.5, "Scheduler")],
+    ),
     # Ready at 2, begun when the other's slot had ended at 6.25.
-    second = stages("b-1", 1.0, 1.0, 0.5, 0.5, 4.5, 0.0, 3.0, 0.0, 0.5)
+    "thread": (
+        stages("b-1", 1.0, 1.0, 0.5, 0.5, 4.5, 0, 3.0, 0, 0.5),
+        [(6.25, 0.25, "Worker"), (6.5, 3.0, "Compute"), (9.5, 0.5, "Scheduler")],
+    ),
+    # A place in the scheduler's queue.
+    "queue": (
+        stages("b-1", 1.0, 6.5, 0.5, 0, 0, 0, 3.0, 0, 0, cause="task-finished-a-1", queued=1.0,
+               worker_id=1),
+        [(6.5, 0.5, "Task in transit"), (7.0, 3.0, "Compute")],
+    ),
+    # Sent to another at 1, moved at 6.5, as the thief's task had ended at 6.25.
+    "steal": (
+        stages("b-1", 1.0, 1.0, 6.0, 0, 0, 0, 3.0, 0, 0, stolen=6.5),
+        [(6.25, 0.25, "Scheduler"), (6.5, 0.5, "Task in transit"), (7.0, 3.0, "Compute")],
+    ),
+}
+# fmt: on
 
-    assert path_of(FIRST, second)[5:] == [
-        [6.25, 0.25, "Worker", "b-1", "thread"],
-        [6.5, 3.0, "Compute", "b-1", "thread"],
-        [9.5, 0.5, "Scheduler", "b-1", "thread"],
-    ]
 
-
-def test_a_place_in_the_schedulers_queue() -> None:
-    lengths = 0.5, 0, 0, 0, 3.0, 0, 0
-    second = stages("b-1", 1.0, 6.5, *lengths, queued=1.0, cause="task-finished-a-1", worker_id=1)
-
-    assert path_of(FIRST, second)[6:] == [
-        [6.5, 0.5, "Task in transit", "b-1", "queue"],
-        [7.0, 3.0, "Compute", "b-1", "queue"],
-    ]
-
-
-def test_a_client_that_submits_late() -> None:
-    second = stages("b-1", 9.0, 9.0, 0.5, 0, 0, 0, 3.0, 0, 0, cause="update-graph-2")
-
-    assert path_of(FIRST, second)[6:] == [
-        [6.5, 2.5, "Client", "b-1", "client"],
-        [9.0, 0.5, "Task in transit", "b-1", "client"],
-        [9.5, 3.0, "Compute", "b-1", "client"],
-    ]
+@pytest.mark.parametrize("bound", BOUND)
+def test_what_a_task_is_bound_by(bound: str) -> None:
+    second, expected = BOUND[bound]
+    path = path_of(FIRST, second)
+    assert path[-len(expected) :] == [[*part, "b-1", bound] for part in expected]
+    assert {row[3] for row in path[: -len(expected)]} == {"a-1"}
 
 
 def test_a_client_is_told_only_of_what_it_wants() -> None:
     # Another task ended after the first, but no client had a future of it.
     side = stages("c-1", 1.0, 1.0, 0.5, 0, 0, 0, 6.0, 0, 0, worker_id=1, wanted=0)
     second = stages("b-1", 9.0, 9.0, 0.5, 0, 0, 0, 3.0, 0, 0, cause="update-graph-2")
-
     gap = [[6.5, 2.5, "Client", "b-1", "client"]]
     assert path_of(FIRST | {"wanted": 1}, side, second)[6:7] == gap
     assert path_of(FIRST, side, second)[6:7] == gap  # of the first it is not known
@@ -134,21 +121,9 @@ def test_a_client_is_told_only_of_what_it_wants() -> None:
     ]
 
 
-def test_a_stolen_task_waits_for_its_thief() -> None:
-    # Sent to another at 1, moved at 6.5, as the thief's task had ended at 6.25.
-    second = stages("b-1", 1.0, 1.0, 6.0, 0, 0, 0, 3.0, 0, 0, stolen=6.5)
-
-    assert path_of(FIRST, second)[5:] == [
-        [6.25, 0.25, "Scheduler", "b-1", "steal"],
-        [6.5, 0.5, "Task in transit", "b-1", "steal"],
-        [7.0, 3.0, "Compute", "b-1", "steal"],
-    ]
-
-
 def test_without_the_scheduler_dependencies_are_what_is_known() -> None:
     second = stages("b-1", 1.0, 6.75, 0.25, 2.0, 0, 0, 3.0, 0, 0, dependencies=["a-1"])
     path = path_of(FIRST, second, scheduler=False)
-
     assert path[0] == [1.25, 0.25, "Worker", "a-1", ""]
     assert path[4:] == [
         [6.25, 0.75, "Unknown", "b-1", "dependency"],
@@ -185,7 +160,6 @@ def test_what_was_lost_with_its_worker_is_where_the_path_begins() -> None:
     lost = {"key": "a-1", "worker_id": 1, "scheduler_waiting": 1.0, "sent": 1.5, "known": 9.0}
     lost |= {"cause": "update-graph-1", "end_cause": "handle-worker-cleanup-1"}
     again = stages("a-1", 9.0, 9.25, *AGAIN, cause="handle-worker-cleanup-1")
-
     assert path_of(again, workers=LEFT, scheduler_only=[lost]) == [
         [1.0, 0.5, "Scheduler", "a-1", ""],
         [1.5, 7.5, "Lost", "a-1", ""],
@@ -204,7 +178,6 @@ def test_what_was_lost_with_its_worker_is_where_the_path_begins() -> None:
 def test_a_result_that_was_lost_with_its_worker() -> None:
     first, cleanup = FIRST | {"worker_id": 1}, {"cause": "handle-worker-cleanup-1"}
     again = stages("a-1", 9.0, 9.0, *AGAIN, **cleanup)
-
     # It was known at 6.5 that it was there, and it was until 9.
     assert path_of(first, again, workers=LEFT)[6:9] == [
         [6.5, 2.5, "Lost", "a-1", "client"],
@@ -220,7 +193,6 @@ def test_a_result_that_was_lost_with_its_worker() -> None:
 def test_summary_by_kind_and_function() -> None:
     second = stages("b-1", 9.0, 9.0, 0.5, 0, 0, 0, 3.0, 0, 0, cause="update-graph-2")
     table = TraceAnalyser(made_trace([FIRST, second], workers=WORKERS)).critical_path_summary()
-
     assert table[["Kind", "Function", "Duration (s)", "Task Runs"]].to_numpy().tolist() == [
         ["Compute", "a", 4.0, 1],
         ["Compute", "b", 3.0, 1],
@@ -238,13 +210,14 @@ def test_summary_by_kind_and_function() -> None:
 def test_what_functions_on_the_path_did() -> None:
     # a's 4 s: 1 s on a core, 0.5 s waiting for one; b's 3 s: 2 s and 0.25 s.
     split = ["CPU (s)", "Waiting for CPU (s)", "Blocked (s)"]
-    first = {**FIRST, "cpu": 1.0, "run_queue": 0.5}
-    second = stages("b-1", 9.0, 9.0, 0.5, 0, 0, 0, 3.0, 0, 0, cause="update-graph-2")
-    second |= {"cpu": 2.0, "run_queue": 0.25}
-    third = stages("b-2", 20.0, 20.0, 0.5, 0, 0, 0, 2.0, 0, 0, cause="update-graph-3")
-    runs = [first, second, third | {"cpu": 0.5}]
+    runs = [{**FIRST, "cpu": 1.0, "run_queue": 0.5}]
+    for key, at, seconds, told in (
+        ("b-1", 9.0, 3.0, {"cpu": 2.0, "run_queue": 0.25}),
+        ("b-2", 20.0, 2.0, {"cpu": 0.5}),
+    ):
+        runs.append(stages(key, at, at, 0.5, 0, 0, 0, seconds, 0, 0, cause=f"update-graph-{at}"))
+        runs[-1] |= told
     table = TraceAnalyser(made_trace(runs, workers=WORKERS)).critical_path_summary()
-
     computed = table[table["Kind"] == "Compute"].set_index("Function")
     assert computed.loc["a", split].tolist() == [1.0, 0.5, 2.5]
     # Of the third run nobody recorded the wait for a core: it counts by its CPU alone.
@@ -276,9 +249,7 @@ def assert_contiguous(trace: Trace, path: pd.DataFrame) -> None:
 
 @examples(10, long=102)
 @given(ANY_RUNS, st.booleans())
-def test_the_path_has_no_gap_whatever_the_times(
-    runs: list[dict[str, Any]], scheduler: bool
-) -> None:
+def test_the_path_has_no_gap(runs: list[dict[str, Any]], scheduler: bool) -> None:
     trace = made_trace(runs, workers=WORKERS, scheduler=scheduler)
     assert_contiguous(trace, TraceAnalyser(trace).critical_path())
 
@@ -374,42 +345,23 @@ def nap(seconds: float, *inputs: Any) -> float:
     return seconds
 
 
-def make(size: int) -> bytes:
-    return bytes(size)
-
-
-@pytest.fixture(scope="module")
-def real_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def test_planted_path_on_a_real_cluster(tmp_path: Path) -> None:
     """A fat task and thin ones, a client that sleeps, and a task whose input is far away."""
-    directory = tmp_path_factory.mktemp("run")
-    with (
-        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster,
-        Client(cluster) as client,
-    ):
-        one, other = client.nthreads()
+    with new_client(n_workers=2, threads_per_worker=1) as client:
+        first, second = client.nthreads()
         # On a busy host the first task of a worker takes long.
-        client.gather([client.submit(nap, 0.0, pure=False, workers=at) for at in (one, other)])
-        with dasfprof.profile(client, directory=directory):
-            plant(client, one, other)
-    return directory
-
-
-def plant(client: Client, one: str, other: str) -> None:
-    fat = client.submit(nap, 1.5, key="fat-0", workers=one)
-    thin = [client.submit(nap, 0.01, key=f"thin-{n}", workers=other) for n in range(2)]
-    client.gather(client.submit(nap, 0.0, fat, *thin, key="join-0"))
-    time.sleep(0.8)
-    data = client.submit(make, 200_000_000, key="data-0", workers=one)
-    client.submit(len, data, key="far-0", workers=other).result()
-
-
-def test_planted_path_on_a_real_cluster(real_run: Path) -> None:
-    trace = Trace.from_database(real_run)
+        client.gather([client.submit(nap, 0.0, pure=False, workers=at) for at in (first, second)])
+        with dasfprof.profile(client, directory=tmp_path):
+            fat = client.submit(nap, 1.5, key="fat-0", workers=first)
+            thin = [client.submit(nap, 0.01, key=f"thin-{n}", workers=second) for n in range(2)]
+            client.gather(client.submit(nap, 0.0, fat, *thin, key="join-0"))
+            time.sleep(0.8)
+            data = client.submit(bytes, 200_000_000, key="data-0", workers=first)
+            client.submit(len, data, key="far-0", workers=second).result()
+    trace = Trace.from_database(tmp_path)
     path = TraceAnalyser(trace).critical_path()
-
     assert_contiguous(trace, path)
-    keys = list(dict.fromkeys(path["Task Key"]))
-    assert keys == ["fat-0", "join-0", "data-0", "far-0"]
+    assert path["Task Key"].unique().tolist() == ["fat-0", "join-0", "data-0", "far-0"]
     seconds = path.groupby(["Kind", "Task Key"])["Duration (s)"].sum()
     assert seconds["Compute", "fat-0"] >= 1.49
     assert seconds["Client", "data-0"] >= 0.79
@@ -423,23 +375,9 @@ def test_planted_path_on_a_real_cluster(real_run: Path) -> None:
 def test_a_file_of_dasf(tmp_path: Path) -> None:
     events = [compute("a-1", 1.0, 2.0, "w"), compute("b-1", 5.0, 1.0, "w", dependencies=["a-1"])]
     path = TraceAnalyser(record(tmp_path / "run", events)).critical_path()
-
     assert path["Kind"].tolist() == ["Compute", "Unknown", "Compute"]
     assert path["Duration (s)"].tolist() == [2.0, 2.0, 1.0]
     assert np.isfinite(path["Start (s)"]).all()
-
-
-def test_a_thread_that_was_taken_a_moment_before_its_last_task_was_noted_as_done(
-    tmp_path: Path,
-) -> None:
-    first = Task("load-0", 0, 0.0, 1.0, done=1.0 + 2**-12)
-    second = Task("load-1", 0, 1.0, 2.0, sent=0.0, received=0.0, ready=0.0)
-    path = Plan([first, second], workers=1, threads=1).write(tmp_path).critical_path()
-
-    compute = path[path["Kind"] == "Compute"]
-    assert compute["Task Key"].tolist() == ["load-0", "load-1"]
-    assert compute["Bound By"].tolist() == ["client", "thread"]
-    assert compute["Duration (s)"].tolist() == [1.0, 1.0]
 
 
 @pytest.mark.parametrize("threads", [(0, 1, 1, 0), (0, 1, 0, 1), (0, 0, 0, 0)])
@@ -448,20 +386,17 @@ def test_whichever_thread_runs_the_next(tmp_path: Path, threads: tuple[int, ...]
 
     These run on either's thread; coroutines all in one.
     """
-    noted = 2**-10
+    noted, known = 2**-10, {"sent": 0.0, "received": 0.0, "ready": 0.0}
     tasks = [
-        Task("load-0", 0, 0.0, 1.0, done=1.0 + 2 * noted, thread=threads[0]),
-        Task("load-1", 0, 0.0, 1.0 + noted, done=1.0 + 3 * noted, thread=threads[1]),
-        *(
-            Task(f"load-{n}", 0, begin, end, sent=0.0, received=0.0, ready=0.0, thread=threads[n])
-            for n, begin, end in ((2, 1.0 + noted, 2.0), (3, 1.0 + 2 * noted, 2.5))
-        ),
+        Task("load-0", 0, 0.0, 1.0, done=1.0 + 2 * noted),
+        Task("load-1", 0, 0.0, 1.0 + noted, done=1.0 + 3 * noted),
+        Task("load-2", 0, 1.0 + noted, 2.0, **known),
+        Task("load-3", 0, 1.0 + 2 * noted, 2.5, **known),
     ]
+    tasks = [replace(task, thread=at) for task, at in zip(tasks, threads, strict=True)]
     path = Plan(tasks, workers=1, threads=2).write(tmp_path).critical_path()
-
     assert path["Kind"].tolist() == ["Compute", "Task overhead", "Compute"]
-    compute = path[path["Kind"] == "Compute"]
-    assert compute["Bound By"].tolist() == ["client", "thread"]
+    assert path["Bound By"][path["Kind"] == "Compute"].tolist() == ["client", "thread"]
 
 
 def test_a_thread_that_was_free_is_told(tmp_path: Path) -> None:
@@ -472,5 +407,4 @@ def test_a_thread_that_was_free_is_told(tmp_path: Path) -> None:
         Task("load-2", 0, 2.0, 5.0, sent=0.0, received=0.0, ready=0.0, thread=0),
     ]
     path = Plan(tasks, workers=1, threads=2).write(tmp_path).critical_path()
-
     assert path.loc[path["Kind"] == "Worker", "Duration (s)"].tolist() == [1.0]
