@@ -23,8 +23,8 @@ NEEDS = {"dasf_pipeline": "DASF_CHECKOUT"}
 #: Programs that are run without ``--long``, as in CI.
 FEW = (
     *("array_rechunk", "dask_ml_kmeans", "error_seen", "killed_worker", "parquet_merge"),
-    *("parquet_skewed_merge", "restarted", "retried_errors", "sklearn_joblib", "slow_imports"),
-    *("small_partitions", "spilled_array", "two_clients", "word_count", "xarray_climate"),
+    *("restarted", "retried_errors", "sklearn_joblib", "slow_imports", "small_partitions"),
+    *("spilled_array", "two_clients", "word_count", "xarray_climate"),
 )
 
 Record = Callable[[str], Recorded]
