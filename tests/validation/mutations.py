@@ -23,260 +23,197 @@ ROOT = Path(__file__).parents[2]
 TIMEOUT = 400
 
 
-@dataclass(frozen=True)
+@dataclass
 class Mutation:
     """A fault: the text that it replaces, which occurs once in the package, and its tests."""
 
     name: str
-    old: str
-    new: str
-    tests: str
+    old: str = ""
+    new: str = ""
+    tests: str = ""
 
 
-MUTATIONS = [
-    # Trace files.
-    Mutation(
-        "a truncated frame is not recognized",
-        "return MARKER.startswith(data[position : position + len(MARKER)])",
-        "return data[position : position + len(MARKER)].startswith(MARKER)",
-        "database/test_recovery.py database/test_format.py",
-    ),
-    Mutation(
-        "payloads inflate to one byte more than allowed",
-        "if len(plain) > limit:",
-        "if len(plain) > limit + 1:",
-        "database/test_format.py database/test_recovery.py",
-    ),
-    Mutation(
-        "losses to a silent disk and to a slow one are swapped",
-        '"disk gone" if silent else "too fast"',
-        '"too fast" if silent else "disk gone"',
-        "database/test_writer_faults.py",
-    ),
-    Mutation(
-        "rows in flight do not count as pending",
-        "source.pending + source.in_flight < self.commit_threshold",
-        "source.pending < self.commit_threshold",
-        "database/test_writer_faults.py",
-    ),
-    Mutation(
-        "events beyond max_pending are kept",
-        "            self._drop_newest(source)\n        else:\n            self.wake()",
-        "            pass\n        else:\n            self.wake()",
-        "database/test_writer_faults.py",
-    ),
-    # Recording.
-    Mutation(
-        "a resumed run is received again",
-        "if key not in self._executing:",
-        "if True:",
-        "recording/test_workloads.py recording/test_task_observers.py "
-        "recording/test_dask_internals.py",
-    ),
-    Mutation(
-        "only the last CPU metric counts",
-        "cpu = value if cpu is None else cpu + value",
-        "cpu = value",
-        "recording/test_workloads.py",
-    ),
-    Mutation(
-        "input size is that of the last dependency",
-        "size += dependency.nbytes or 0",
-        "size = dependency.nbytes or 0",
-        "recording/test_workloads.py recording/test_dask_internals.py",
-    ),
-    Mutation(
-        "tasks that a closing worker never started are recorded as runs",
-        'if not event.stimulus_id.startswith("worker-closing"):',
-        "if True:",
-        "recording/test_workloads.py",
-    ),
-    Mutation(
-        "transfers that bring nothing count as success",
-        'state = "success" if keys else "missing"',
-        'state = "success"',
-        "recording/test_workloads.py recording/test_dask_internals.py "
-        "recording/test_task_observers.py",
-    ),
-    Mutation(
-        "unsent tasks wait since the last of them came",
-        "groups[kind] = min(start, since), first, count + 1",
-        "groups[kind] = max(start, since), first, count + 1",
-        "recording/test_under_way.py",
-    ),
-    Mutation(
-        "CPU wait before the task is included",
-        "return min(waited, max(0.0, duration - (cpu or 0.0)))",
-        "return waited",
-        "recording/test_run_queue.py",
-    ),
-    Mutation(
-        "the wrong generation of garbage collections is left out",
-        'if info["generation"] == 0:',
-        'if info["generation"] == 1:',
-        "recording/test_garbage.py",
-    ),
-    Mutation(
-        "bytes read and written are swapped",
-        "return int(words[read]), int(words[written])",
-        "return int(words[written]), int(words[read])",
-        "recording/test_process_usage.py recording/test_resource_monitor.py",
-    ),
-    Mutation(
-        "the loosest control group counts",
-        "return min(limits)[::-1] if limits else None",
-        "return max(limits)[::-1] if limits else None",
-        "recording/test_host_counters.py",
-    ),
-    Mutation(
-        "a worker's messages to itself count as transfers",
-        "if target == sender:\n            return",
-        "if target == sender:\n            pass",
-        "recording/test_p2p_shuffles.py",
-    ),
-    Mutation(
-        "deserialization counts as network time",
-        "            spent[label] += value",
-        '            spent["network"] += value',
-        "recording/test_workloads.py recording/test_dask_internals.py "
-        "recording/test_serialising.py",
-    ),
-    # Analyses.
-    Mutation(
-        "throughput divides by all seconds",
-        'ratio(size, sums.sum("sized")) / 1e6',
-        "ratio(size, seconds) / 1e6",
-        "analysis/test_bottleneck_tables.py analysis/test_tables_against_oracle.py",
-    ),
-    Mutation(
-        "the first start of a step is its last",
-        "run.since_begin(groups.min(start))",
-        "run.since_begin(groups.max(start))",
-        "analysis/test_steps.py",
-    ),
-    Mutation(
-        "imbalance has the ratio upside down",
-        "(1 - ratio(mean, highest)) * 100",
-        "(1 - ratio(highest, mean)) * 100",
-        "analysis/test_imbalance.py",
-    ),
-    Mutation(
-        "the busiest worker is the idlest",
-        "listed[load.argmax(axis=1)]",
-        "listed[load.argmin(axis=1)]",
-        "analysis/test_imbalance.py",
-    ),
-    Mutation(
-        "the critical path goes back in time",
-        "end = np.minimum.accumulate(end[::-1])[::-1]",
-        "end = end[::-1][::-1]",
-        "analysis/test_critical_path.py",
-    ),
-    Mutation(
-        "failed transfers move bytes",
-        "np.where(succeeded & np.isfinite(size), size, 0.0)",
-        "np.where(np.isfinite(size), size, 0.0)",
-        "analysis/test_transfers.py",
-    ),
-    Mutation(
-        "first transfers count as repeated",
-        "again=groups.sum(size * ~first)",
-        "again=groups.sum(size * first)",
-        "analysis/test_transfers.py analysis/test_links.py analysis/test_diagnosis.py",
-    ),
-    Mutation(
-        "slots overlap where one ends as the next starts",
-        "order = np.lexsort((step, time, of_worker))",
-        "order = np.lexsort((-step, time, of_worker))",
-        "analysis/test_time_accounting.py",
-    ),
-    Mutation(
-        "Holm's correction is reversed",
-        "np.arange(len(order), 0, -1)",
-        "np.arange(1, len(order) + 1)",
-        "analysis/test_significance.py",
-    ),
-    Mutation(
-        "a union forgets spans within others",
-        "begins, latest = begins[order], np.maximum.accumulate(ends[order])",
-        "begins, latest = begins[order], ends[order]",
-        "recording/test_actor_calls.py",
-    ),
-    Mutation(
-        "samples hold after the sampler has stopped",
-        "return np.minimum(np.r_[times[1:], np.inf], times + longest)",
-        "return np.maximum(np.r_[times[1:], np.inf], times + longest)",
-        "analysis/test_gpu_utilisation.py analysis/test_gpu_memory.py",
-    ),
-    Mutation(
-        "stragglers among few runs",
-        " & (runs.groups.sizes[runs.groups.codes] >= FEWEST)",
-        "",
-        "analysis/test_stragglers.py",
-    ),
-    Mutation(
-        "degradation where either measure changes",
-        "falls = (correlation <= -RANK_CORRELATION) & (count",
-        "falls = (correlation <= -RANK_CORRELATION) | (count",
-        "analysis/test_degradation.py",
-    ),
-    Mutation(
-        "a task that may have run is certain to have taken the memory",
-        '"certain" if kill.tasks[0].seen else "likely"',
-        '"certain" if True else "likely"',
-        "analysis/test_memory_kills.py",
-    ),
-    Mutation(
-        "unfinished runs are compared",
-        "[run for run in before if run.is_complete] or list(before)",
-        "list(before)",
-        "analysis/test_comparison.py",
-    ),
-    # Simulation.
-    Mutation(
-        "the scheduler expects the last duration",
-        "0.5 * (seconds + average)",
-        "seconds",
-        "analysis/test_replay.py analysis/test_replay_of_clusters.py",
-    ),
-    Mutation(
-        "a share of a task group never runs out",
-        "self._last_of_group[group] = worker, left - 1",
-        "self._last_of_group[group] = worker, left",
-        "analysis/test_replay.py",
-    ),
-    Mutation(
-        "work is stolen where moving does not pay",
-        "occupancy[victim] - (at_victim + seconds) / 2",
-        "occupancy[victim] + (at_victim + seconds) / 2",
-        "analysis/test_replay.py analysis/test_replay_of_clusters.py",
-    ),
-    Mutation(
-        "a worker fetches what it holds",
-        "wait + (total - size) / self._bandwidth",
-        "wait + size / self._bandwidth",
-        "analysis/test_replay.py",
-    ),
-    # What users see.
-    Mutation(
-        "the ends of slices in a trace export are in the wrong unit",
-        "((slices.stops[part] - slices.starts[part]) / 1000).tolist()",
-        "(slices.stops[part] - slices.starts[part]).tolist()",
-        "report/test_chrome_trace.py",
-    ),
-    Mutation(
-        "formulas after blanks reach spreadsheets",
-        'cell.lstrip(" \\xa0").startswith(_FORMULA_LEADS)',
-        "cell.startswith(_FORMULA_LEADS)",
-        "report/test_csv.py report/test_export.py",
-    ),
-    Mutation(
-        "minutes lose their seconds",
-        'else f"{minutes} min {remainder} s"',
-        'else f"{minutes} min {minutes} s"',
-        "report/test_text.py",
-    ),
-]
+PARTS = {"- ": "old", "+ ": "new", "@ ": "tests"}
+
+#: Each fault: its name, the text that occurs once in the package (-), what replaces it (+; nothing
+#: without such a line), and the tests that notice it (@).
+FAULTS = r"""
+a truncated frame is not recognized
+- return MARKER.startswith(data[position : position + len(MARKER)])
++ return data[position : position + len(MARKER)].startswith(MARKER)
+@ database/test_recovery.py database/test_format.py
+payloads inflate to one byte more than allowed
+- if len(plain) > limit:
++ if len(plain) > limit + 1:
+@ database/test_format.py database/test_recovery.py
+losses to a silent disk and to a slow one are swapped
+- "disk gone" if silent else "too fast"
++ "too fast" if silent else "disk gone"
+@ database/test_writer_faults.py
+rows in flight do not count as pending
+- source.pending + source.in_flight < self.commit_threshold
++ source.pending < self.commit_threshold
+@ database/test_writer_faults.py
+events beyond max_pending are kept
+-             self._drop_newest(source)
+-         else:
+-             self.wake()
++             pass
++         else:
++             self.wake()
+@ database/test_writer_faults.py
+a resumed run is received again
+- if key not in self._executing:
++ if True:
+@ recording/test_workloads.py recording/test_task_observers.py recording/test_dask_internals.py
+only the last CPU metric counts
+- cpu = value if cpu is None else cpu + value
++ cpu = value
+@ recording/test_workloads.py
+input size is that of the last dependency
+- size += dependency.nbytes or 0
++ size = dependency.nbytes or 0
+@ recording/test_workloads.py recording/test_dask_internals.py
+tasks that a closing worker never started are recorded as runs
+- if not event.stimulus_id.startswith("worker-closing"):
++ if True:
+@ recording/test_workloads.py
+transfers that bring nothing count as success
+- state = "success" if keys else "missing"
++ state = "success"
+@ recording/test_workloads.py recording/test_dask_internals.py recording/test_task_observers.py
+unsent tasks wait since the last of them came
+- groups[kind] = min(start, since), first, count + 1
++ groups[kind] = max(start, since), first, count + 1
+@ recording/test_under_way.py
+CPU wait before the task is included
+- return min(waited, max(0.0, duration - (cpu or 0.0)))
++ return waited
+@ recording/test_run_queue.py
+the wrong generation of garbage collections is left out
+- if info["generation"] == 0:
++ if info["generation"] == 1:
+@ recording/test_garbage.py
+bytes read and written are swapped
+- return int(words[read]), int(words[written])
++ return int(words[written]), int(words[read])
+@ recording/test_process_usage.py recording/test_resource_monitor.py
+the loosest control group counts
+- return min(limits)[::-1] if limits else None
++ return max(limits)[::-1] if limits else None
+@ recording/test_host_counters.py
+a worker's messages to itself count as transfers
+- if target == sender:
+-             return
++ if target == sender:
++             pass
+@ recording/test_p2p_shuffles.py
+deserialization counts as network time
+-             spent[label] += value
++             spent["network"] += value
+@ recording/test_workloads.py recording/test_dask_internals.py recording/test_serialising.py
+throughput divides by all seconds
+- ratio(size, sums.sum("sized")) / 1e6
++ ratio(size, seconds) / 1e6
+@ analysis/test_bottleneck_tables.py analysis/test_tables_against_oracle.py
+the first start of a step is its last
+- run.since_begin(groups.min(start))
++ run.since_begin(groups.max(start))
+@ analysis/test_steps.py
+imbalance has the ratio upside down
+- (1 - ratio(mean, highest)) * 100
++ (1 - ratio(highest, mean)) * 100
+@ analysis/test_imbalance.py
+the busiest worker is the idlest
+- listed[load.argmax(axis=1)]
++ listed[load.argmin(axis=1)]
+@ analysis/test_imbalance.py
+the critical path goes back in time
+- end = np.minimum.accumulate(end[::-1])[::-1]
++ end = end[::-1][::-1]
+@ analysis/test_critical_path.py
+failed transfers move bytes
+- np.where(succeeded & np.isfinite(size), size, 0.0)
++ np.where(np.isfinite(size), size, 0.0)
+@ analysis/test_transfers.py
+first transfers count as repeated
+- again=groups.sum(size * ~first)
++ again=groups.sum(size * first)
+@ analysis/test_transfers.py analysis/test_links.py analysis/test_diagnosis.py
+slots overlap where one ends as the next starts
+- order = np.lexsort((step, time, of_worker))
++ order = np.lexsort((-step, time, of_worker))
+@ analysis/test_time_accounting.py
+Holm's correction is reversed
+- np.arange(len(order), 0, -1)
++ np.arange(1, len(order) + 1)
+@ analysis/test_significance.py
+a union forgets spans within others
+- begins, latest = begins[order], np.maximum.accumulate(ends[order])
++ begins, latest = begins[order], ends[order]
+@ recording/test_actor_calls.py
+samples hold after the sampler has stopped
+- return np.minimum(np.r_[times[1:], np.inf], times + longest)
++ return np.maximum(np.r_[times[1:], np.inf], times + longest)
+@ analysis/test_gpu_utilisation.py analysis/test_gpu_memory.py
+stragglers among few runs
+-  & (runs.groups.sizes[runs.groups.codes] >= FEWEST)
+@ analysis/test_stragglers.py
+degradation where either measure changes
+- falls = (correlation <= -RANK_CORRELATION) & (count
++ falls = (correlation <= -RANK_CORRELATION) | (count
+@ analysis/test_degradation.py
+a task that may have run is certain to have taken the memory
+- "certain" if kill.tasks[0].seen else "likely"
++ "certain" if True else "likely"
+@ analysis/test_memory_kills.py
+unfinished runs are compared
+- [run for run in before if run.is_complete] or list(before)
++ list(before)
+@ analysis/test_comparison.py
+the scheduler expects the last duration
+- 0.5 * (seconds + average)
++ seconds
+@ analysis/test_replay.py analysis/test_replay_of_clusters.py
+a share of a task group never runs out
+- self._last_of_group[group] = worker, left - 1
++ self._last_of_group[group] = worker, left
+@ analysis/test_replay.py
+work is stolen where moving does not pay
+- occupancy[victim] - (at_victim + seconds) / 2
++ occupancy[victim] + (at_victim + seconds) / 2
+@ analysis/test_replay.py analysis/test_replay_of_clusters.py
+a worker fetches what it holds
+- wait + (total - size) / self._bandwidth
++ wait + size / self._bandwidth
+@ analysis/test_replay.py
+the ends of slices in a trace export are in the wrong unit
+- ((slices.stops[part] - slices.starts[part]) / 1000).tolist()
++ (slices.stops[part] - slices.starts[part]).tolist()
+@ report/test_chrome_trace.py
+formulas after blanks reach spreadsheets
+- cell.lstrip(" \xa0").startswith(_FORMULA_LEADS)
++ cell.startswith(_FORMULA_LEADS)
+@ report/test_csv.py report/test_export.py
+minutes lose their seconds
+- else f"{minutes} min {remainder} s"
++ else f"{minutes} min {minutes} s"
+@ report/test_text.py
+"""
+
+
+def read_mutations() -> list[Mutation]:
+    """Read the faults: lines with the same sign belong to one text."""
+    mutations: list[Mutation] = []
+    for line in FAULTS.strip().splitlines():
+        sign, text = line[:2], line[2:]
+        if sign not in PARTS:
+            mutations.append(Mutation(line))
+        elif lines := getattr(mutations[-1], PARTS[sign]):
+            setattr(mutations[-1], PARTS[sign], f"{lines}\n{text}")
+        else:
+            setattr(mutations[-1], PARTS[sign], text)
+    return mutations
 
 
 def run_tests(checkout: Path, tests: str) -> tuple[str, float]:
@@ -324,7 +261,7 @@ def main() -> None:
         checkout = Path(directory, "checkout")
         left_out = shutil.ignore_patterns(".git", ".venv*", "node_modules", "__pycache__")
         shutil.copytree(options.checkout, checkout, ignore=left_out)
-        for mutation in MUTATIONS:
+        for mutation in read_mutations():
             if options.name and mutation.name not in options.name:
                 continue
             planted = plant(checkout / "dasfprof", mutation)
