@@ -19,7 +19,8 @@ from pathlib import Path
 
 import hot_programs
 import pandas as pd
-from distributed import Client, LocalCluster
+from clusters import new_client
+from distributed import Client
 from hot_programs import BURSTS, PROGRAMS, TOGETHER, TURN, WAITING, Told, marks
 
 import dasfprof
@@ -85,7 +86,6 @@ class Compared:
 
     @property
     def is_right(self) -> bool:
-        """Whether all of it is right."""
         allowed = SEVERAL if self.threads > 1 else ONE_THREAD
         if self.computing:
             return self.computing_off <= allowed
@@ -112,12 +112,7 @@ class Turns:
 
 
 def observe(
-    client: Client,
-    name: str,
-    directory: Path,
-    threads: int,
-    seconds: float,
-    counts: bool = False,
+    client: Client, name: str, directory: Path, threads: int, seconds: float, counts: bool = False
 ) -> Compared:
     """Run a program in some threads of a worker, and compare."""
     client.submit(hot_programs.planted, name, 0.2, pure=False).result()  # it imports
@@ -152,15 +147,11 @@ def observe_turns(client: Client, name: str, directory: Path, turns: int) -> Tur
         # What waits for nothing of its own has no other rest, as where threads of the process have
         # the lock and no core.
         known = 0.0 if function == "nap" or name in WAITING else min(max(rest, 0.0), lock)
+        computing = 100 * sum(one.computing for one in each) / wall
+        core = 100 * sum(queued) / wall if queued else float("nan")
         parts[function] = {
-            "computing": (
-                _percent(table, "Computing (s)"),
-                100 * sum(one.computing for one in each) / wall,
-            ),
-            "waiting for a core": (
-                _percent(table, "Waiting for CPU (s)"),
-                100 * sum(queued) / wall if queued else float("nan"),
-            ),
+            "computing": (_percent(table, "Computing (s)"), computing),
+            "waiting for a core": (_percent(table, "Waiting for CPU (s)"), core),
             "the lock": (lock, known),
         }
     return Turns(parts)
@@ -237,10 +228,7 @@ def show(name: str, found: Compared) -> str:
 def rates(programs: Iterable[str], seconds: float) -> tuple[int, int]:
     """Run programs; return how many were right, and how many there were."""
     right = number = 0
-    with (
-        LocalCluster(n_workers=1, threads_per_worker=THREADS, dashboard_address=None) as cluster,
-        Client(cluster) as client,
-    ):
+    with new_client(n_workers=1, threads_per_worker=THREADS) as client:
         for name in programs:
             together = ((THREADS, False), (THREADS, True)) if name in TOGETHER else ()
             for threads, counts in ((1, False), *together):
@@ -254,10 +242,7 @@ def rates(programs: Iterable[str], seconds: float) -> tuple[int, int]:
 def rates_in_turn(programs: Iterable[str], turns: int) -> tuple[int, int]:
     """Run bursts and naps in turn; return how many were right, and how many there were."""
     right = number = 0
-    with (
-        LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=None) as cluster,
-        Client(cluster) as client,
-    ):
+    with new_client(n_workers=1, threads_per_worker=1) as client:
         for name in programs:
             with tempfile.TemporaryDirectory() as directory:
                 found = observe_turns(client, name, Path(directory), turns)
@@ -272,7 +257,6 @@ def rates_in_turn(programs: Iterable[str], turns: int) -> tuple[int, int]:
 
 
 def main() -> None:
-    """Run what the command line asks for."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("programs", nargs="*", default=[*PROGRAMS, *BURSTS])

@@ -11,7 +11,7 @@ from __future__ import annotations
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,8 @@ from typing import Any
 import dask
 import dask.array as da
 import numpy as np
-from distributed import Client, Future, LocalCluster, wait
+from clusters import new_client
+from distributed import Client, Future, wait
 
 import dasfprof
 from dasfprof import TraceAnalyser
@@ -132,20 +133,10 @@ def multiplied(client: Client) -> None:
     da.dot(x, x).map_blocks(slowed).sum().compute()
 
 
+_OF_FUTURES = (tree, each_by_itself, all_at_once, held_by_the_client, with_temporaries)
+_OF_FUTURES += (one_after_the_other, of_unequal_sizes)
 PROGRAMS: dict[str, Callable[[Client], None]] = {
-    one.__name__: one
-    for one in (
-        tree,
-        each_by_itself,
-        all_at_once,
-        held_by_the_client,
-        with_temporaries,
-        one_after_the_other,
-        of_unequal_sizes,
-        transposed,
-        rechunked,
-        multiplied,
-    )
+    each.__name__: each for each in (*_OF_FUTURES, transposed, rechunked, multiplied)
 }
 
 
@@ -168,20 +159,16 @@ class Outcome:
     def __str__(self) -> str:
         mark = "" if self.inside else "  OUTSIDE"
         return (
-            f"{self.program:20} {self.workers} x {self.threads}  "
-            f"{self.kind:8} "
-            f"{self.least:7.0f} to {self.most:5.0f}, real {self.real:5.0f}, "
-            f"{self.most / self.least:.2f} wide{mark}"
+            f"{self.program:20} {self.workers} x {self.threads}  {self.kind:8} {self.least:7.0f} "
+            f"to {self.most:5.0f}, real {self.real:5.0f}, {self.most / self.least:.2f} wide{mark}"
         )
 
 
 def record(program: Callable[[Client], None], size: tuple[int, int], place: Path) -> TraceAnalyser:
     """Run a program on so many workers with so many threads."""
     workers, threads = size
-    options = {"memory_limit": 0, "dashboard_address": None}
     with (
-        LocalCluster(n_workers=workers, threads_per_worker=threads, **options) as cluster,
-        Client(cluster) as client,
+        new_client(n_workers=workers, threads_per_worker=threads, memory_limit=0) as client,
         dasfprof.profile(client, directory=place) as run,
     ):
         program(client)
@@ -198,24 +185,20 @@ def real_peaks(analyser: TraceAnalyser) -> dict[str, float]:
     }
 
 
-def forecasts(
-    name: str, place: Path, held_out: Iterable[tuple[int, int]] = HELD_OUT
-) -> list[Outcome]:
+def forecasts(name: str, place: Path) -> list[Outcome]:
     """Record a program on two workers; run it on others; compare."""
     recorded = record(PROGRAMS[name], RECORDED, place / "recorded")
-    found = []
-    for number, (workers, threads) in enumerate(held_out):
-        run = record(PROGRAMS[name], (workers, threads), place / str(number))
-        real = real_peaks(run)
-        table = recorded.memory_forecast([workers], threads=threads)
-        (told,) = table.to_dict("records")
-        if told["Verdict"].startswith("Not predicted"):
-            print(f"{name:20} {workers} x {threads}  {told['Verdict']} real {real}", flush=True)
+    outcomes = []
+    for number, (workers, threads) in enumerate(HELD_OUT):
+        real = real_peaks(record(PROGRAMS[name], (workers, threads), place / str(number)))
+        (row,) = recorded.memory_forecast([workers], threads=threads).to_dict("records")
+        if row["Verdict"].startswith("Not predicted"):
+            print(f"{name:20} {workers} x {threads}  {row['Verdict']} real {real}", flush=True)
             continue
         for kind in ("Results", "Process"):
-            least, most = told[f"{kind} at Least (MB)"], told[f"{kind} at Most (MB)"]
-            found.append(Outcome(name, workers, threads, kind, least, most, real[kind]))
-    return found
+            least, most = row[f"{kind} at Least (MB)"], row[f"{kind} at Most (MB)"]
+            outcomes.append(Outcome(name, workers, threads, kind, least, most, real[kind]))
+    return outcomes
 
 
 def main(names: list[str]) -> None:

@@ -64,18 +64,15 @@ def mixed(seed: float, *_: Any) -> Any:
 
 
 def short(number: int) -> int:
-    """Sleep for a moment."""
     time.sleep(0.01)
     return number
 
 
 def large(_: int) -> Any:
-    """Make a result of 32 MB."""
     return np.ones(4_000_000)
 
 
 def flaky(_: int) -> int:
-    """Fail every other time."""
     if random.random() < 0.5:
         raise OSError("flaky")
     time.sleep(0.02)
@@ -83,12 +80,9 @@ def flaky(_: int) -> int:
 
 
 class Counter:
-    """An actor."""
-
     number = 0
 
     def count(self) -> int:
-        """Count on."""
         self.number += 1
         time.sleep(0.005)
         return self.number
@@ -102,7 +96,6 @@ class Program:
         self.futures: list[Any] = []
 
     def run(self) -> None:
-        """Go through the steps."""
         steps, weights = zip(*self.steps().items(), strict=True)
         for _ in range(self.chosen.randint(3, 12)):
             (step,) = self.chosen.choices(steps, weights)
@@ -133,7 +126,6 @@ class Program:
         }
 
     def layers(self) -> None:
-        """Submit tasks, and others that need them."""
         number = self.chosen.random
         layer = [
             self.client.submit(mixed, number(), pure=False, priority=self.chosen.choice([0, 0, 5]))
@@ -147,30 +139,25 @@ class Program:
         self.futures += layer
 
     def failures(self) -> None:
-        """Submit tasks that fail, some to be tried again."""
         retries = self.chosen.choice([0, 1, 3])
         numbers = range(self.chosen.randint(1, 40))
         self.futures += self.client.map(flaky, numbers, retries=retries, pure=False)
 
     def arrays(self) -> None:
-        """Compute with a chunked array."""
         array = da.random.random((self.chosen.choice([200, 2000]), 500), chunks=(100, 250))
         self.futures.append(self.client.compute((array + array.mean()).sum()))
 
     def actors(self) -> None:
-        """Call an actor."""
         actor = self.client.submit(Counter, actor=True, pure=False).result()
         for _ in range(self.chosen.randint(1, 10)):
             actor.count().result()
 
     def scattered(self) -> None:
-        """Scatter data, and use them."""
         data = list(range(self.chosen.randint(1, 20)))
         sent = self.client.scatter(data, broadcast=self.chosen.random() < 0.5)
         self.futures += self.client.map(short, sent, pure=False)
 
     def give_up(self) -> None:
-        """Cancel tasks, or drop their futures."""
         given_up = self.chosen.sample(self.futures, len(self.futures) // 2)
         if self.chosen.random() < 0.5:
             self.client.cancel(given_up)
@@ -193,7 +180,6 @@ class Program:
                 other.gather(futures)
 
     def shuffle(self) -> None:
-        """Shuffle a frame."""
         columns = {"a": np.arange(20_000) % 97, "b": np.random.random(20_000)}
         frame = dd.from_pandas(pd.DataFrame(columns), npartitions=6)
         self.futures.append(self.client.compute(frame.shuffle("a").groupby("a").b.sum()))
@@ -208,7 +194,6 @@ class Program:
         self.futures += self.client.map(large, range(self.chosen.randint(4, 20)), pure=False)
 
     def scale(self) -> None:
-        """Add a worker, or take one away."""
         if len(self.cluster.workers) > 1:
             self.cluster.scale(len(self.cluster.workers) + self.chosen.choice([-1, 1]))
 
@@ -266,7 +251,6 @@ def against(directory: Path) -> list[str]:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run programs, and print what is refuted."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("directory", nargs="?", type=Path, default=Path("random-programs"))
     parser.add_argument("--seed", type=int, default=1, help="of the first")
