@@ -11,17 +11,21 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 import trace_by_format
+from click.testing import CliRunner
 from clusters import wait_until
 
 from dasfprof import TraceAnalyser
+from dasfprof.cli.main import cli
 from dasfprof.database import FileDatabase, output, writer
 from dasfprof.database.output import TraceOutput
+from dasfprof.database.reader import TraceFile
 from dasfprof.database.writer import Source, TraceWriter
 from dasfprof.errors import CannotWriteError, ReadOnlyError
 from dasfprof.schema.events import Event, InstantEvent, Schema
@@ -45,9 +49,27 @@ def numbers_in(database: FileDatabase) -> list[int]:
     return [event.args["number"] for event in database.get_traces()]
 
 
-def record(database: FileDatabase, numbers: range) -> None:
+def record(database: FileDatabase, numbers: range, noise: int = 0) -> None:
+    """Record an event for each number, with so many bytes that do not deflate."""
+    drawn = random.Random(1)
     for number in numbers:
-        database.record(InstantEvent("n", float(number), args={"number": number}))
+        more = {"noise": drawn.randbytes(noise)} if noise else {}
+        database.record(InstantEvent("n", float(number), args={"number": number, **more}))
+
+
+def read_through(database: FileDatabase) -> TraceFile:
+    """Return the file after all its blocks were read, so that it knows its end and its losses."""
+    trace = database.trace_file()
+    list(trace.batches())
+    return trace
+
+
+def in_threads(*works: Callable[[], None]) -> None:
+    threads = [threading.Thread(target=work) for work in works]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
 
 
 # --- the directory -------------------------------------------------------------------------------
@@ -62,12 +84,11 @@ def test_a_directory_that_is_removed_is_made_again(tmp_path: Path, messages: lis
     database.close()
     trace = database.trace_file()
     assert numbers_in(database) == [5, 6, 7]
-    assert trace.read_header()["run"] == "r"
     assert [batch.sequence.tolist() for batch in trace.batches()] == [[5, 6, 7]]
     assert not trace.damage
     before = trace.header["before"]
-    assert (before["blocks"], before["events"], before["gone"]) == (1, 5, True)
-    assert before["until"] <= trace.header["created"]
+    assert (trace.header["run"], before["blocks"], before["events"]) == ("r", 1, 5)
+    assert before["gone"] and before["until"] <= trace.header["created"]
     (message,) = messages
     assert "removed, moved, truncated or unmounted. 5 events in 1 block had been written" in message
 
@@ -84,22 +105,17 @@ def test_a_directory_that_is_replaced_costs_facts_and_nothing_else(
         record(database, range(first, first + 5))
         database.commit()
     assert database.writer.losses.dropped == 15 + 1
-    assert len(messages) == 1
-    assert "cannot write facts to the trace" in messages[0]
-    assert f"{run}/t.msgpack" in messages[0]
-    assert "; 6 dropped so far" in messages[0]
-
     run.unlink()
     record(database, range(15, 20))
     database.close()
-    trace = database.trace_file()
+    trace = read_through(database)
     assert numbers_in(database) == [15, 16, 17, 18, 19]
-    assert [batch.rows for batch in trace.batches()] == [5]
     assert (trace.dropped, trace.dropped_by) == (16, {"disk gone": 16})
-    assert trace.end is not None
-    assert trace.end["events"] == 21
-    assert len(messages) == 2
-    assert "it lacks 16 facts: 16 could not be written" in messages[1]
+    assert trace.end is not None and trace.end["events"] == 21
+    while_gone, at_the_end = messages
+    for words in ("cannot write facts to the trace", f"{run}/t.msgpack", "; 6 dropped so far"):
+        assert words in while_gone
+    assert "it lacks 16 facts: 16 could not be written" in at_the_end
 
 
 @pytest.mark.parametrize("in_the_way", ["file", "file above", "no permission"])
@@ -159,42 +175,6 @@ def small_disk(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Path]
     subprocess.run(["umount", "-l", str(directory)], check=True)
 
 
-def test_a_full_disk(small_disk: Path, messages: list[str]) -> None:
-    filler = small_disk / "filler"
-    filler.write_bytes(bytes(200 * 1024))
-    database = FileDatabase(small_disk / "t.msgpack")
-    blob = os.urandom(1000)
-    count = 0
-    while database.writer.losses.dropped == 0:
-        for _ in range(10):
-            args = {"number": count, "blob": blob + bytes([count % 256])}
-            database.record(InstantEvent("n", 1.0, args=args))
-            count += 1
-        database.commit()
-        assert count < 1000
-    assert count - database.writer.losses.dropped > 0
-    assert len(messages) == 1
-    assert "No space left on device" in messages[0]
-
-    lost = database.writer.losses.dropped
-    filler.unlink()
-    record(database, range(count, count + 5))
-    database.close()
-    trace = database.trace_file()
-    events = [event for batch in trace.batches() for _, event in batch.events()]
-    assert [event.args["number"] for event in events] == [
-        *range(count - lost),
-        *range(count, count + 5),
-    ]
-    assert trace.dropped == lost
-    assert trace.end is not None
-    assert (trace.end["dropped"], trace.end["events"]) == (lost, count + 5)
-    assert trace.dropped_by == {"disk full": lost}
-    assert trace.damage.cut_bytes == 0
-    assert len(messages) == 2
-    assert f"it lacks {lost:,} facts: {lost:,} found the disk full" in messages[1]
-
-
 def test_a_disk_that_others_fill_and_that_stays_full(small_disk: Path) -> None:
     """The trace, `info` and the notes tell what is lost: room for that was reserved."""
     database = FileDatabase(small_disk / "t.msgpack")
@@ -210,13 +190,8 @@ def test_a_disk_that_others_fill_and_that_stays_full(small_disk: Path) -> None:
     assert_told(database, 3100, lost)
 
     facts = f"{lost:,} facts: {lost:,} found the disk full"
-    info = subprocess.run(
-        [sys.executable, "-m", "dasfprof", "info", str(database.path)],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert facts in " ".join(info.stdout.split())
+    info = CliRunner().invoke(cli, ["info", str(database.path)]).stdout
+    assert facts in " ".join(info.split())
     notes = {note.kind: note.text for note in TraceAnalyser(database).trace.notes}
     assert facts in notes["dropped-facts"]
 
@@ -231,8 +206,7 @@ def fill(filler: Path) -> None:
 def assert_told(database: FileDatabase, recorded: int, lost: int) -> None:
     """Assert that the trace holds the first events and tells of the rest."""
     assert numbers_in(database) == [*range(recorded - lost)]
-    trace = database.trace_file()
-    list(trace.batches())
+    trace = read_through(database)
     assert not trace.damage
     assert (trace.dropped, trace.dropped_by) == (lost, {"disk full": lost})
     end = trace_by_format.read(database.path.read_bytes()).frames[-1]
@@ -245,12 +219,9 @@ def test_a_disk_on_which_no_room_can_be_reserved(
     """As on NFS; what the trace itself fills leaves room for the number of losses."""
     monkeypatch.setattr(output, "_allocate", lambda *_: False)
     database = FileDatabase(small_disk / "t.msgpack", flush_interval=3600)
-    noise = random.Random(1)
-    for number in range(1000):
-        args = {"number": number, "noise": noise.randbytes(500)}
-        database.record(InstantEvent("n", float(number), args=args))
-        if number % 50 == 49:
-            database.commit()
+    for first in range(0, 1000, 50):
+        record(database, range(first, first + 50), noise=500)
+        database.commit()
     database.close()
     assert 0 < database.writer.losses.dropped < 1000
     assert_told(database, 1000, database.writer.losses.dropped)
@@ -260,25 +231,17 @@ def test_a_disk_on_which_no_room_can_be_reserved(
 @pytest.mark.parametrize(
     ("size", "kept"),
     # Blocks are of 5000 events, and of the last 1000: 30 bytes of each are 150 and 30 kB.
-    [(1, range(6000)), (30, range(5000, 6000)), (300, range(0)), (3000, range(0))],
+    [(1, range(6000)), (30, range(5000, 6000)), (3000, range(0))],
 )
-def test_a_disk_that_is_smaller_than_a_block(
-    small_disk: Path, messages: list[str], size: int, kept: range
-) -> None:
+def test_a_disk_that_is_smaller_than_a_block(small_disk: Path, size: int, kept: range) -> None:
     """The blocks that there is room for are written and can be read; nobody waits for others."""
     database = FileDatabase(small_disk / "t.msgpack", flush_interval=3600)
-    noise = random.Random(1)
-    for number in range(6000):
-        args = {"number": number, "noise": noise.randbytes(size)}
-        database.record(InstantEvent("n", float(number), args=args))
+    record(database, range(6000), noise=size)
     database.close()
-    numbers = numbers_in(database)
-    trace = database.trace_file()
-    list(trace.batches())
-    lost = 6000 - len(numbers)
+    trace, lost = read_through(database), 6000 - len(kept)
+    assert numbers_in(database) == [*kept]
     assert database.writer.losses.by_cause == ({"disk full": lost} if lost else {})
     assert (trace.dropped, trace.dropped_by) == (lost, database.writer.losses.by_cause)
-    assert numbers == [*kept]
     assert trace.end is not None
     assert not trace.damage
 
@@ -329,13 +292,15 @@ def test_a_disk_that_fills_up_within_a_frame(
     record(database, range(4, 6))
     database.close()
 
-    trace = database.trace_file()
+    trace = read_through(database)
     assert numbers_in(database) == [*range(4 - lost), 4, 5]
-    assert [*trace.batches()]
     assert trace.header["run"] == "r"
     assert trace.damage.corrupt_bytes <= room
-    assert trace.dropped == lost
-    assert len(messages) == 2
+    assert (trace.dropped, trace.dropped_by) == (lost, {"disk full": lost})
+    assert trace.end is not None and trace.end["events"] == 6
+    while_full, at_the_end = messages
+    assert "No space left on device" in while_full
+    assert f"it lacks {lost:,} facts: {lost:,} found the disk full" in at_the_end
     independent = trace_by_format.read(database.path.read_bytes())
     assert [args["number"] for *_, args in independent.events] == numbers_in(database)
 
@@ -362,13 +327,10 @@ print(lost)
 
 @pytest.mark.parametrize("limit", ["raised", "kept"])
 def test_a_quota_that_the_kernel_keeps(tmp_path: Path, limit: str) -> None:
-    path = tmp_path / "t.msgpack"
-    done = run_script(QUOTA, str(path), limit)
-    lost = int(done.stdout)
-    database = FileDatabase(path)
+    done = run_script(QUOTA, str(tmp_path / "t.msgpack"), limit)
+    lost, database = int(done.stdout), FileDatabase(tmp_path / "t.msgpack")
     assert numbers_in(database) == [*range(100 - lost), *([100] if limit == "raised" else [])]
-    trace = database.trace_file()
-    list(trace.batches())
+    trace = read_through(database)
     assert (trace.dropped, trace.dropped_by) == (lost, {"disk full": lost})
     assert not trace.damage
     assert done.stderr.count("cannot write facts") == 1
@@ -401,9 +363,8 @@ def test_a_disk_that_does_not_answer(
     for first in range(10, 5010, 10):
         record(database, range(first, first + 10))
         assert len(source.rows) <= 100
-    assert (
-        database.writer.losses.dropped == 4900
-    )  # the ten that the disk was given may still be written
+    # The ten that the disk was given may still be written.
+    assert database.writer.losses.dropped == 4900
     assert not answer.is_set()
 
     answer.set()
@@ -411,15 +372,12 @@ def test_a_disk_that_does_not_answer(
     record(database, range(5010, 5015))
     database.close()
     assert numbers_in(database) == [*range(110), *range(5010, 5015)]
-    trace = database.trace_file()
-    assert next(trace.batches()).rows == 10
-    list(trace.batches())
-    assert trace.dropped == 4900
-    assert trace.dropped_by == {"disk gone": 4900}
-    assert len(messages) == 2
-    assert "cannot write facts" in messages[0]
-    assert "the disk does not answer" in messages[0]
-    assert "4,900 facts: 4,900 could not be written: the disk or the directory" in messages[1]
+    assert next(database.trace_file().batches()).rows == 10
+    trace = read_through(database)
+    assert (trace.dropped, trace.dropped_by) == (4900, {"disk gone": 4900})
+    meanwhile, at_the_end = messages
+    assert "cannot write facts" in meanwhile and "the disk does not answer" in meanwhile
+    assert "4,900 facts: 4,900 could not be written: the disk or the directory" in at_the_end
 
 
 def test_facts_that_lie_flat_are_taken_and_dropped_whole(tmp_path: Path) -> None:
@@ -464,18 +422,14 @@ def test_user_code_waits_for_room_and_loses_nothing(tmp_path: Path) -> None:
             (source,) = database.writer.sources
             unwritten.append(len(source.rows))
 
-    threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    in_threads(*(partial(work, number) for number in range(4)))
     database.close()
     numbers: dict[Any, list[int]] = {number: [] for number in range(4)}
     for event in database.get_traces():
         numbers[event.thread_id].append(event.args["number"])
     assert numbers == {thread: [*range(1500)] for thread in range(4)}
     assert database.writer.losses.dropped == 0
-    assert max(unwritten) <= most + len(threads)
+    assert max(unwritten) <= most + 4
 
 
 def test_what_is_being_written_counts_as_unwritten(
@@ -541,10 +495,8 @@ def test_closing_writes_more_than_may_be_pending(tmp_path: Path) -> None:
         closing.start()
         wait_until(lambda: not (writer._thread and writer._thread.is_alive()))
     closing.join()
-    assert (writer.losses.dropped, sorted(numbers_in(database))) == (
-        0,
-        [*range(5), *range(100, 135)],
-    )
+    assert writer.losses.dropped == 0
+    assert sorted(numbers_in(database)) == [*range(5), *range(100, 135)]
 
 
 def test_who_records_writes_where_no_thread_does(
@@ -603,67 +555,52 @@ def test_hooks_do_not_wait_and_each_fact_is_written_or_counted(
             source.rows.append((1.0, number))
             writer.threshold_reached(source)
 
-    threads = [threading.Thread(target=hook) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    in_threads(*[hook] * 4)
     database.close()
     lost = writer.losses.dropped
     assert lost > 0
     assert len(numbers_in(database)) + lost == 4 * 3000
-    trace = database.trace_file()
-    list(trace.batches())
+    trace = read_through(database)
     assert (trace.dropped, trace.dropped_by) == (lost, {"too fast": lost})
-    assert len(messages) == 2
-    assert "come faster than they can be written" in messages[0]
-    assert (
-        f"it lacks {lost:,} facts: {lost:,} came faster than they could be written" in messages[1]
-    )
+    meanwhile, at_the_end = messages
+    assert "come faster than they can be written" in meanwhile
+    assert f"it lacks {lost:,} facts: {lost:,} came faster than they could be" in at_the_end
 
 
 # --- facts that cannot be encoded ----------------------------------------------------------------
 
 
-def writer_of(tmp_path: Path) -> TraceWriter:
-    database = FileDatabase(tmp_path / "t.msgpack", flush_interval=1e300)
-    return database.writer
+def writer_of(tmp_path: Path, source: Source, rows: Iterable[Any]) -> TraceWriter:
+    """Write rows of a source to a file; return its closed writer."""
+    writer = FileDatabase(tmp_path / "t.msgpack", flush_interval=1e300).writer
+    writer.add_source(source)
+    source.rows.extend(rows)
+    writer.close()
+    return writer
 
 
 def test_a_bad_row_is_left_out_alone(tmp_path: Path, messages: list[str]) -> None:
-    writer = writer_of(tmp_path)
-    source = Source.from_schema(SCHEMA)
-    writer.add_source(source)
     bad: dict[int, Any] = {3: "text", 4: None, 300: 2**63, 999: [1]}
-    source.rows.extend((1.0, bad.get(number, number)) for number in range(1000))
-    source.rows.append((1.0,))
-    writer.close()
+    rows = [*((1.0, bad.get(number, number)) for number in range(1000)), (1.0,)]
+    writer = writer_of(tmp_path, Source.from_schema(SCHEMA), rows)
     written = trace_by_format.read(writer.path.read_bytes())
-    assert [args["number"] for *_, args in written.events] == [
-        number for number in range(1000) if number not in bad
-    ]
-    assert [position for position, *_ in written.events] == [
-        number for number in range(1000) if number not in bad
-    ]
+    good = [number for number in range(1000) if number not in bad]
+    assert [args["number"] for *_, args in written.events] == good
+    assert [position for position, *_ in written.events] == good
     assert (written.frames[-1]["dropped"], written.frames[-1]["errors"]) == (5, 5)
     assert len(messages) == 2
     assert "cannot encode facts" in messages[0]
 
 
 def test_a_block_of_bad_rows_alone_is_no_block(tmp_path: Path, messages: list[str]) -> None:
-    writer = writer_of(tmp_path)
-    source = Source.from_schema(Schema("I", "n", (("timestamp", "float"),), (("keys", "keys"),)))
-    writer.add_source(source)
-    source.rows.extend([(1.0, None), (1.0, 5)])
-    writer.close()
+    keys = Schema("I", "n", (("timestamp", "float"),), (("keys", "keys"),))
+    writer = writer_of(tmp_path, Source.from_schema(keys), [(1.0, None), (1.0, 5)])
     assert not writer.path.exists()
     assert (writer.losses.dropped, writer.losses.errors) == (2, 2)
     assert len(messages) == 2
 
 
 def test_a_fold_that_fails_costs_its_slice(tmp_path: Path, messages: list[str]) -> None:
-    writer = writer_of(tmp_path)
-
     def fold(rows: list[Any]) -> Any:
         if 1300 in rows:
             raise RuntimeError("a bug")
@@ -672,10 +609,7 @@ def test_a_fold_that_fails_costs_its_slice(tmp_path: Path, messages: list[str]) 
     def finish() -> Any:
         raise RuntimeError("another")
 
-    source = Source(fold, finish=finish)
-    writer.add_source(source)
-    source.rows.extend(range(4000))
-    writer.close()
+    writer = writer_of(tmp_path, Source(fold, finish=finish), range(4000))
     written = trace_by_format.read(writer.path.read_bytes())
     assert [args["number"] for *_, args in written.events] == [*range(1000), *range(2000, 4000)]
     assert (written.frames[-1]["dropped"], written.frames[-1]["errors"]) == (1000, 2)
@@ -684,15 +618,10 @@ def test_a_fold_that_fails_costs_its_slice(tmp_path: Path, messages: list[str]) 
 
 
 def test_memory_that_there_is_not_is_no_bad_value(tmp_path: Path) -> None:
-    writer = writer_of(tmp_path)
-
     def fold(rows: list[Any]) -> Any:
         raise MemoryError
 
-    source = Source(fold)
-    writer.add_source(source)
-    source.rows.extend(range(3))
-    writer.close()
+    writer = writer_of(tmp_path, Source(fold), range(3))
     assert writer.losses.by_cause == {"no memory": 3}
 
 
@@ -860,10 +789,8 @@ def test_what_a_process_leaves_behind(tmp_path: Path, how: str, code: int) -> No
     path = tmp_path / "t.msgpack"
     done = subprocess.run([sys.executable, "-c", EXIT, str(path), how], timeout=240)
     assert done.returncode == code
-    database = FileDatabase(path)
-    assert numbers_in(database) == [*range(7)]
-    trace = database.trace_file()
-    list(trace.batches())
+    assert numbers_in(FileDatabase(path)) == [*range(7)]
+    trace = read_through(FileDatabase(path))
     assert (trace.end is None) == (how == "kill")
     assert not trace.damage
 
@@ -877,11 +804,7 @@ def test_closing_from_many_threads_is_closing_once(tmp_path: Path) -> None:
         database.close()
         ended.append(database.path.read_bytes().count(b"\xa4kind\xa3end"))
 
-    threads = [threading.Thread(target=close) for _ in range(5)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    in_threads(*[close] * 5)
     assert ended == [1] * 5
     assert len(numbers_in(database)) == 1000
 
