@@ -173,23 +173,6 @@ def test_the_dictionary_is_the_one_that_is_used() -> None:
     assert stated in FORMAT
 
 
-def test_keys_with_hashes_among_short_ones_come_back_equal(tmp_path: Path) -> None:
-    tuples = [("x", row, row % 7) for row in range(400)]
-    results = [f"finalize-{HEX}", f"sum-{UUID}", f"finalize-{HEX[::-1]}"]
-    recorded = [*tuples[:100], *results, *tuples[100:], results[0]]
-    with FileDatabase(tmp_path / "t.msgpack") as database:
-        for key in recorded:
-            args = {"key": key, "dependencies": [key, *tuples[:3]]}
-            database.record(CompleteEvent("a", 1.0, 0.5, args=args))
-
-    contents = trace_by_format.read(database.path.read_bytes())
-
-    assert [args["key"] for *_, args in contents.events] == recorded
-    assert [event.args["key"] for event in database.get_traces()] == recorded
-    dependencies = [event.args["dependencies"] for event in database.get_traces()]
-    assert dependencies == [[key, *tuples[:3]] for key in recorded]
-
-
 def test_readings_are_rounded_to_16_bits(tmp_path: Path) -> None:
     readings = [0.1, -3.3e-5, 1 / 3, 12345.678, 3.3e38]
     exact = [0.0, 100.0, 1980.0, 65535.0, float("inf"), None]

@@ -178,13 +178,6 @@ def test_nothing_there(two_runs: Path, tmp_path: Path) -> None:
     assert os.listdir(tmp_path / "empty") == []
 
 
-def test_a_file_that_is_no_trace(tmp_path: Path) -> None:
-    path = tmp_path / "notes.msgpack"
-    path.write_text("no trace, only a text")
-    with pytest.raises(NotATraceError, match=r"notes\.msgpack is neither a dasfprof nor a DASF"):
-        open_run(path)
-
-
 def test_an_empty_file_is_told_as_such(tmp_path: Path) -> None:
     (tmp_path / "t.msgpack").touch()
     with pytest.raises(NotATraceError, match=r"is empty.* or the disk was full"):
