@@ -8,36 +8,24 @@ an exit status.
 from __future__ import annotations
 
 import contextlib
-import struct
 import sys
 import tempfile
-import zlib
 from pathlib import Path
 
 import atheris
+from trace_by_format import deflated, frame_of
 
 with atheris.instrument_imports(include=["dasfprof.database"]):
     from dasfprof.database import open_run
     from dasfprof.errors import DasfprofError
 
-MARKER = b"\xc1dasfpf\n"
-
 PATH = Path(tempfile.mkdtemp(), "fuzzed.msgpack")
-
-
-def frame_of(payload: bytes) -> bytes:
-    head = MARKER + struct.pack("<II", len(payload), zlib.crc32(payload))
-    return head + struct.pack("<I", zlib.crc32(head)) + payload
-
-
 HEADER = frame_of(b"\x81\xa4kind\xa6header")
 
 
 def read(data: bytes) -> None:
     """Read a file of a header, this payload, and this deflated, by columns and as events."""
-    deflater = zlib.compressobj(1, wbits=-15)
-    deflated = b"\xc1\x01" + deflater.compress(data) + deflater.flush()
-    PATH.write_bytes(HEADER + frame_of(data) + frame_of(deflated))
+    PATH.write_bytes(HEADER + frame_of(data) + frame_of(deflated(data)))
     with contextlib.suppress(DasfprofError):
         for _, batch in open_run(PATH).batches():
             batch.events()

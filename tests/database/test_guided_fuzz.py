@@ -29,32 +29,19 @@ def payloads(directory: Path) -> list[bytes]:
         database.record(CompleteEvent("a", 1.7e9 + row, 0.5, args=args))
         database.record(InstantEvent("b", 1.7e9 + row**3, args={"text": f"t{row % 3}", "f": None}))
     database.close()
-    data, found = database.path.read_bytes(), []
-    while data:
-        length = 20 + int.from_bytes(data[8:12], "little")
-        payload = data[20:length]
-        found += {payload, trace_by_format.inflate(payload)}
-        data = data[length:]
-    return found
+    plain = [frame[20:] for frame in trace_by_format.frames_of(database.path.read_bytes())]
+    return [*{*plain, *map(trace_by_format.inflate, plain)}]
 
 
-def fuzz(directory: Path, runs: int) -> None:
-    corpus = directory / "corpus"
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("runs", [3000, pytest.param(200_000, marks=pytest.mark.slow)])
+def test_payloads_found_by_coverage_raise_only_own_errors(tmp_path: Path, runs: int) -> None:
+    corpus = tmp_path / "corpus"
     corpus.mkdir()
-    for number, payload in enumerate(payloads(directory)):
+    for number, payload in enumerate(payloads(tmp_path)):
         (corpus / f"{number}").write_bytes(payload)
     options = [f"-runs={runs}", "-seed=7", "-max_len=4096", "-timeout=20", "-rss_limit_mb=1024"]
-    command = [sys.executable, str(FUZZER), *options, f"-artifact_prefix={directory}/", str(corpus)]
+    command = [sys.executable, str(FUZZER), *options, f"-artifact_prefix={tmp_path}/", str(corpus)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-4000:]
     assert f"Done {runs} runs" in done.stderr
-
-
-def test_payloads_found_by_coverage_raise_only_own_errors(tmp_path: Path) -> None:
-    fuzz(tmp_path, 3000)
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(3600)
-def test_very_many_payloads_found_by_coverage(tmp_path: Path) -> None:
-    fuzz(tmp_path, 200_000)

@@ -64,6 +64,26 @@ def read(data: bytes) -> Contents:
     return contents
 
 
+def head_of(length: int, check: int) -> bytes:
+    """Return the head of a frame."""
+    head = MARKER + struct.pack("<II", length, check)
+    return head + struct.pack("<I", zlib.crc32(head))
+
+
+def frame_of(payload: bytes) -> bytes:
+    return head_of(len(payload), zlib.crc32(payload)) + payload
+
+
+def frames_of(data: bytes) -> list[bytes]:
+    """Split an intact file."""
+    frames = []
+    while data:
+        length = 20 + struct.unpack_from("<I", data, 8)[0]
+        frames.append(data[:length])
+        data = data[length:]
+    return frames
+
+
 def _payloads(data: bytes) -> list[bytes]:
     payloads, position = [], 0
     while position < len(data):
@@ -90,9 +110,13 @@ def inflate(payload: bytes) -> bytes:
     return plain
 
 
+def raw_deflated(plain: bytes, dictionary: bytes = DICTIONARY) -> bytes:
+    deflater = zlib.compressobj(9, wbits=-15, zdict=dictionary)
+    return deflater.compress(plain) + deflater.flush()
+
+
 def deflated(plain: bytes) -> bytes:
-    deflater = zlib.compressobj(9, wbits=-15, zdict=DICTIONARY)
-    return b"\xc1\x01" + deflater.compress(plain) + deflater.flush()
+    return b"\xc1\x01" + raw_deflated(plain)
 
 
 def _unpack(data: bytes, contents: Contents) -> Any:
