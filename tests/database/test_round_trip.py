@@ -8,7 +8,7 @@ import enum
 import math
 import os
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -50,20 +50,11 @@ def same(one: Any, other: Any) -> bool:
 
 
 any_text = st.text(st.characters(exclude_categories=()), max_size=20)  # lone surrogates as well
-any_time = st.datetimes(
-    timezones=st.none() | st.just(datetime.timezone(datetime.timedelta(1, 1) / 2))
-)
+zones = st.none() | st.just(datetime.timezone(datetime.timedelta(1, 1) / 2))
+any_number = st.integers() | st.floats(allow_nan=False) | st.complex_numbers(allow_nan=False)
+any_time = st.datetimes(timezones=zones) | st.dates() | st.timedeltas()
 hashable = st.recursive(
-    st.none()
-    | st.booleans()
-    | st.integers()
-    | st.floats(allow_nan=False)
-    | any_text
-    | st.binary(max_size=20)
-    | st.complex_numbers(allow_nan=False)
-    | any_time
-    | st.dates()
-    | st.timedeltas(),
+    st.none() | st.booleans() | any_number | any_text | st.binary(max_size=20) | any_time,
     lambda inner: st.lists(inner, max_size=3).map(tuple) | st.frozensets(inner, max_size=3),
     max_leaves=5,
 )
@@ -93,13 +84,18 @@ any_event: st.SearchStrategy[Event] = st.one_of(
 )
 
 
+def written(path: Path, events: Iterable[Event]) -> FileDatabase:
+    """Record events into a new file, and close it."""
+    with FileDatabase(path) as database:
+        for event in events:
+            database.record(event)
+    return database
+
+
 def assert_come_back(recorded: list[Event]) -> None:
     with tempfile.TemporaryDirectory() as directory:
-        path = Path(directory, "t.msgpack")
-        with FileDatabase(path) as database:
-            for event in recorded:
-                database.record(event)
-        assert same([*FileDatabase(path).get_traces()], recorded)
+        database = written(Path(directory, "t.msgpack"), recorded)
+        assert same([*FileDatabase(database.path).get_traces()], recorded)
 
 
 some_events = st.lists(any_event, min_size=1, max_size=12)
@@ -167,12 +163,8 @@ def test_any_keys_come_back(some_keys: list[Any]) -> None:
         str(column[-1])[:20] if type(column[-1]) is not int else f"{column[-1]:#x}"[:20]
     ),
 )
-def test_hard_columns_come_back(tmp_path: Path, column: list[Any]) -> None:
-    recorded: list[Event] = [InstantEvent("n", 1.0, args={"x": item}) for item in column]
-    with FileDatabase(tmp_path / "t.msgpack") as database:
-        for event in recorded:
-            database.record(event)
-    assert same([*database.get_traces()], recorded)
+def test_hard_columns_come_back(column: list[Any]) -> None:
+    assert_come_back([InstantEvent("n", 1.0, args={"x": item}) for item in column])
 
 
 def test_numpy_scalars_and_derived_classes_come_back_as_equal_plain_values(tmp_path: Path) -> None:
@@ -206,10 +198,7 @@ def test_numpy_scalars_and_derived_classes_come_back_as_equal_plain_values(tmp_p
         "dependencies": [("x", np.int64(3), np.uint8(1))],
     }
     event = CompleteEvent("n", np.float64(1.5), np.int32(2), process_id=Word("h"), args=items)
-    with FileDatabase(tmp_path / "t.msgpack") as database:
-        database.record(event)
-        database.record(event)
-    first, second = database.get_traces()
+    first, second = written(tmp_path / "t.msgpack", [event] * 2).get_traces()
     assert first == second == event
     plain = {float, int, complex, bool, str, bytes, tuple, dict, list}
     assert {*map(type, first.args.values())} <= plain
@@ -242,10 +231,8 @@ def test_a_value_of_no_plain_kind_becomes_its_repr(tmp_path: Path) -> None:
         "inside": [Unspeakable(), (Path("/y"),)],
         "key": Unspeakable(),
     }
-    with FileDatabase(tmp_path / "t.msgpack") as database:
-        database.record(InstantEvent("odd", 1.0, args=items))
-        database.record(InstantEvent("good", 1.0, args={"a": 1}))
-    odd, good = database.get_traces()
+    events = InstantEvent("odd", 1.0, args=items), InstantEvent("good", 1.0, args={"a": 1})
+    odd, good = written(tmp_path / "t.msgpack", events).get_traces()
     assert odd.args == {
         "class": repr(Path("/x")),
         "moment": repr(items["moment"]),
@@ -270,16 +257,14 @@ def test_deep_values_come_back_or_become_text(
         deep = kind([deep])
         if depth % 100 == 0 or depth in range(495, 515) or depth in range(1000, 1030):
             recorded.append(deep)
-    with FileDatabase(tmp_path / "t.msgpack") as database:
-        for value in recorded:
-            database.record(InstantEvent("deep", 1.0, args={"x": value, "key": (value,)}))
-    events = [*database.get_traces()]
+    all_args: list[Any] = [{"x": value, "key": (value,)} for value in recorded]
+    instants = [InstantEvent("deep", 1.0, args=args) for args in all_args]
+    events = [*written(tmp_path / "t.msgpack", instants).get_traces()]
     as_text = [type(event.args["x"]) is str for event in events]
     assert as_text == sorted(as_text)
     assert not any(as_text[:5])
     assert as_text[-1]
-    shallow = zip(events[:5], recorded[:5], strict=True)
-    assert all(event.args == {"x": value, "key": (value,)} for event, value in shallow)
+    assert [event.args for event in events[:5]] == all_args[:5]
 
 
 def test_the_order_is_kept_across_kinds_and_drains(tmp_path: Path) -> None:
@@ -304,19 +289,16 @@ def test_the_order_is_kept_across_kinds_and_drains(tmp_path: Path) -> None:
     assert sum(batch.rows for batch in reread.batches()) == len(recorded)
 
 
-def test_the_interval_flushes(tmp_path: Path) -> None:
-    with FileDatabase(tmp_path / "t.msgpack", flush_interval=0.02) as database:
-        database.record(InstantEvent("n", 1.0))
-        wait_until(lambda: database.path.exists() and _events_in(database.path) == 1)
-
-
-def test_the_threshold_flushes(tmp_path: Path) -> None:
-    with FileDatabase(tmp_path / "t.msgpack", 10, flush_interval=1e300) as database:
+@pytest.mark.parametrize(("threshold", "interval"), [(5000, 0.02), (10, 1e300)])
+def test_the_interval_and_the_threshold_flush(
+    tmp_path: Path, threshold: int, interval: float
+) -> None:
+    with FileDatabase(tmp_path / "t.msgpack", threshold, flush_interval=interval) as database:
         for _ in range(9):
             database.record(InstantEvent("n", 1.0))
-        assert database.path.stat().st_size == 0
+        assert threshold > 10 or database.path.stat().st_size == 0
         database.record(InstantEvent("n", 1.0))
-        wait_until(lambda: database.path.exists() and _events_in(database.path) == 10)
+        wait_until(lambda: _events_in(database.path) == 10)
 
 
 def _events_in(path: Path) -> int:
@@ -336,29 +318,28 @@ def test_close_twice_is_once_and_nothing_can_be_recorded_after(tmp_path: Path) -
     database = FileDatabase(tmp_path / "t.msgpack")
     database.record(InstantEvent("n", 1.0))
     database.close()
-    written = database.path.read_bytes()
+    before = database.path.read_bytes()
     database.close()
     with pytest.raises(ReadOnlyError, match=r"t\.msgpack.* was closed\. Record into a new file"):
         database.record(InstantEvent("late", 2.0))
     database.commit()
-    assert database.path.read_bytes() == written
+    assert database.path.read_bytes() == before
     assert [event.name for event in database.get_traces()] == ["n"]
 
 
 def test_an_existing_file_is_read_and_never_written(tmp_path: Path) -> None:
     path = tmp_path / "t.msgpack"
-    with FileDatabase(path) as database:
-        database.record(InstantEvent("n", 1.0))
-    written, changed = path.read_bytes(), path.stat().st_mtime_ns
-    for reader in (FileDatabase(path), EventProfiler(path), EventProfiler(database=database)):
+    database = written(path, [InstantEvent("n", 1.0)])
+    before = path.read_bytes(), path.stat().st_mtime_ns
+    with pytest.raises(ReadOnlyError):
+        FileDatabase(path).record(InstantEvent("n", 1.0))
+    for reader in (EventProfiler(path), EventProfiler(database=database)):
         with pytest.raises(ReadOnlyError):
-            reader.record(InstantEvent("n", 1.0)) if isinstance(
-                reader, FileDatabase
-            ) else reader.record_instant_event("n", 1.0)
+            reader.record_instant_event("n", 1.0)
         assert [event.name for event in reader.get_traces()] == ["n"]
         reader.commit()
         reader.close()
-    assert (path.read_bytes(), path.stat().st_mtime_ns) == (written, changed)
+    assert (path.read_bytes(), path.stat().st_mtime_ns) == before
     assert os.listdir(tmp_path) == ["t.msgpack"]
 
 
@@ -387,9 +368,7 @@ class Squares(EventDatabase):
 
 def test_a_generator_is_a_database(tmp_path: Path) -> None:
     squares = Squares()
-    with FileDatabase(tmp_path / "t.msgpack") as database:
-        for event in squares.get_traces():
-            database.record(event)
+    database = written(tmp_path / "t.msgpack", squares.get_traces())
     both = MultiEventDatabase([squares, EventProfiler(database.path)])
     assert [*both] == [*squares.get_traces()] * 2
     batches = [*both.batches()]
@@ -406,32 +385,11 @@ def test_a_generator_is_a_database(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "event",
-    ["no event", None, InstantEvent(5, 1.0), InstantEvent("n", 1.0, args=None)],  # type: ignore[arg-type]
-    ids=repr,
-)
-def test_what_is_no_event_is_refused(tmp_path: Path, event: Any) -> None:
-    database = FileDatabase(tmp_path / "t.msgpack")
-    with pytest.raises(InvalidArgumentError):
-        database.record(event)
-    database.close()
-    assert os.listdir(tmp_path) == []
-
-
-@pytest.mark.parametrize(
     "options",
     [
-        {"commit_threshold": 0},
-        {"commit_threshold": -5},
-        {"flush_interval": 0},
-        {"flush_interval": -1.0},
-        {"flush_interval": math.nan},
-        {"commit_threshold": 10, "max_pending": 9},
-        {"commit_threshold": "x"},
-        {"commit_threshold": 2.5},
-        {"commit_threshold": True},
-        {"flush_interval": "1s"},
-        {"max_pending": None},
+        *({"commit_threshold": value} for value in (0, -5, "x", 2.5, True)),
+        *({"flush_interval": value} for value in (0, -1.0, math.nan, "1s")),
+        *({"max_pending": None}, {"commit_threshold": 10, "max_pending": 9}),
     ],
     ids=repr,
 )
