@@ -45,6 +45,10 @@ def remove(path: Path) -> None:
     path.unlink()
 
 
+def remove_directory(path: Path) -> None:
+    shutil.rmtree(path.parent)
+
+
 def empty(path: Path) -> None:
     os.truncate(path, 0)
 
@@ -59,12 +63,13 @@ def cut_within_a_block(path: Path) -> None:
     os.truncate(path, path.stat().st_size - 10)
 
 
-LOSSES = [(remove, 30), (empty, 30), (cut_behind_a_block, 20), (cut_within_a_block, 10)]
+LOSSES = [(remove, 30), (remove_directory, 30), (empty, 30)]
+LOSSES += [(cut_behind_a_block, 20), (cut_within_a_block, 10)]
 
 
 @pytest.mark.parametrize(("lose", "gone"), LOSSES)
 def test_a_file_of_user_code_keeps_its_name(
-    tmp_path: Path, lose: Callable[[Path], None], gone: int
+    tmp_path: Path, lose: Callable[[Path], None], gone: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     database = FileDatabase(tmp_path / "t.msgpack", flush_interval=1e300)
     for first in (0, 10, 20):
@@ -73,8 +78,11 @@ def test_a_file_of_user_code_keeps_its_name(
     record(database, 30, 5)
     database.close()
     assert [path.name for path in tmp_path.iterdir()] == ["t.msgpack"]
-    kept = [*range(30 - gone), *range(30, 35)]
-    assert numbers_in(database.path) == kept
+    assert numbers_in(database.path) == [*range(30 - gone), *range(30, 35)]
+    if lose in (remove, remove_directory):
+        before = database.trace_file().read_header()["before"]
+        assert (before["blocks"], before["events"], before["gone"]) == (3, 30, True)
+    assert "removed, moved, truncated or unmounted. 30 events in 3 blocks had been" in caplog.text
     assert f"lost {gone} events that had been written are missing" in info(tmp_path)
     (text,) = lost_events(tmp_path)
     assert text.startswith(f"{gone} events that had been written are missing")
