@@ -33,36 +33,42 @@ GRAVE = ("unfinished-run", "killed-worker-errors", "lost-workers")
 GIVEN_UP = ("forgotten", "cancelled", "abandoned")
 
 
+#: Prints the findings of traces.
+DIAGNOSE = """
+import sys
+from dasfprof import TraceAnalyser
+print(TraceAnalyser(sys.argv[1], progress=False).diagnose().to_json(orient="records"))
+"""
+
+
 def asked(*arguments: str) -> Any:
-    """Run a command of dasfprof that writes JSON."""
-    command = [sys.executable, "-m", "dasfprof", *arguments]
+    """Run Python with arguments for something that writes JSON; return None if it fails."""
+    command = [sys.executable, *arguments]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=300, check=False)
     return json.loads(done.stdout) if done.returncode == 0 else None
 
 
+def stuck(address: str) -> Any:
+    return asked("-m", "dasfprof", "stuck", address, "--json", "--limit", "5")
+
+
 def findings(traces: Path) -> list[dict[str, Any]]:
-    code = (
-        "import sys; from dasfprof import TraceAnalyser as A; "
-        "print(A(sys.argv[1], progress=False).diagnose().to_json(orient='records'))"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code, str(traces)],
-        stdout=subprocess.PIPE,
-        text=True,
-        timeout=300,
-        check=True,
-    )
-    return list(json.loads(done.stdout))
+    return list(asked("-c", DIAGNOSE, str(traces)))
 
 
-def named(name: str, first: dict[str, Any] | None) -> bool:
-    text = f"{first['Finding']} {first['Evidence']}" if first else ""
-    return re.search(hung_programs.PLANTS[name].says, text, re.DOTALL) is not None
+def is_named_first(name: str, traces: Path) -> bool:
+    first = [f"{one['Finding']} {one['Evidence']}" for one in findings(traces)[:1]]
+    says = hung_programs.PLANTS[name].says
+    return any(re.search(says, text, re.DOTALL) for text in first)
 
 
-def observe(name: str, number: int) -> Counter[tuple[str, str, bool]]:
+#: Programs, ways in which they were looked at, and whether what was said is right.
+Seen = Counter[tuple[str, str, bool]]
+
+
+def observe(name: str, number: int) -> Seen:
     """Run one program, and return in which ways it was looked at with which outcome."""
-    seen: Counter[tuple[str, str, bool]] = Counter()
+    seen: Seen = Counter()
     with tempfile.TemporaryDirectory() as directory:
         traces = Path(directory, "traces")
         process = subprocess.Popen(
@@ -81,8 +87,8 @@ def observe(name: str, number: int) -> Counter[tuple[str, str, bool]]:
                 observe_healthy(name, process, address, traces, seen)
                 return seen
             time.sleep(AFTER)
-            seen[name, "live", named(name, first_of(findings(traces)))] += 1
-            told = asked("stuck", address, "--json", "--limit", "5")
+            seen[name, "live", is_named_first(name, traces)] += 1
+            told = stuck(address)
             kinds = [cause["kind"] for cause in told["causes"]] if told else []
             seen[name, "stuck", kinds[:1] == [hung_programs.PLANTS[name].kinds[0]]] += 1
             if number % 2:
@@ -94,7 +100,7 @@ def observe(name: str, number: int) -> Counter[tuple[str, str, bool]]:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             end = "Ctrl-C" if number % 2 else "SIGKILL"
-            seen[name, end, named(name, first_of(findings(traces)))] += 1
+            seen[name, end, is_named_first(name, traces)] += 1
         finally:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
@@ -103,25 +109,17 @@ def observe(name: str, number: int) -> Counter[tuple[str, str, bool]]:
 
 
 def observe_healthy(
-    name: str,
-    process: subprocess.Popen[str],
-    address: str,
-    traces: Path,
-    seen: Counter[tuple[str, str, bool]],
+    name: str, process: subprocess.Popen[str], address: str, traces: Path, seen: Seen
 ) -> None:
     while process.poll() is None:
         grave = [one for one in findings(traces) if one["Rule"] in GRAVE]
         seen[name, "live", all(one["Severity"] != "high" for one in grave)] += 1
-        told = asked("stuck", address, "--json", "--limit", "5")
+        told = stuck(address)
         if told is not None and process.poll() is None:
             sure = [cause for cause in told["causes"] if cause["certainty"] != "possible"]
             seen[name, "stuck", not sure] += 1
     rules = {one["Rule"] for one in findings(traces)}
     seen[name, "ended", rules.isdisjoint(GRAVE)] += 1
-
-
-def first_of(table: list[dict[str, Any]]) -> dict[str, Any] | None:
-    return table[0] if table else None
 
 
 def main() -> None:
@@ -131,18 +129,16 @@ def main() -> None:
     parser.add_argument("--at-a-time", type=int, default=2)
     parser.add_argument("programs", nargs="*", default=[*names, *hung_programs.HEALTHY])
     options = parser.parse_args()
-    total: Counter[tuple[str, str, bool]] = Counter()
+    total: Seen = Counter()
     with ThreadPoolExecutor(options.at_a_time) as pool:
         for name in options.programs:
             for seen in pool.map(observe, [name] * options.runs, range(options.runs)):
                 total.update(seen)
             ways = dict.fromkeys(way for other, way, _ in total if other == name)
-            told = [
-                f"{way} {total[name, way, True]} of "
-                f"{total[name, way, True] + total[name, way, False]}"
-                for way in ways
-            ]
-            print(f"{name:14} {', '.join(told)}", flush=True)
+            right = {way: total[name, way, True] for way in ways}
+            looks = {way: total[name, way, False] + right[way] for way in ways}
+            told = ", ".join(f"{way} {right[way]} of {looks[way]}" for way in ways)
+            print(f"{name:14} {told}", flush=True)
 
 
 if __name__ == "__main__":

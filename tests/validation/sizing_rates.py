@@ -72,17 +72,9 @@ def random_lengths(lengths: random.Random) -> Stages:
     return [[1.0 + lengths.expovariate(1 / 4.0) for _ in range(1500)]]
 
 
+_ALIKE = (alike, alike_and_few, then_a_chain, then_a_long_chain, two_stages)
 FAMILIES: dict[str, Callable[[random.Random], Stages]] = {
-    each.__name__: each
-    for each in (
-        alike,
-        alike_and_few,
-        then_a_chain,
-        then_a_long_chain,
-        two_stages,
-        varying,
-        random_lengths,
-    )
+    each.__name__: each for each in (*_ALIKE, varying, random_lengths)
 }
 
 

@@ -50,9 +50,7 @@ class Program:
 PROGRAMS: dict[str, Program] = {}
 
 
-def on(
-    workers: int, threads: int, **how: Any
-) -> Callable[[Callable[[Client], object]], Callable[[Client], object]]:
+def on(workers: int, threads: int, **how: Any) -> Callable[..., Any]:
     """Register a program."""
 
     def register(run: Callable[[Client], object]) -> Callable[[Client], object]:
@@ -140,12 +138,6 @@ def two_threads_of_python(client: Client) -> object:
 # --- Programs that look alike, and gain nothing ---------------------------------------------------
 
 
-@on(2, 2, change={"threads_per_worker": 8})
-def a_thread_for_each(client: Client) -> None:
-    for turn in range(4):
-        client.gather(client.map(wait, range(4 * turn, 4 * turn + 4), seconds=0.4))
-
-
 @on(2, 2, change={"threads_per_worker": 4})
 def as_many_as_threads(client: Client) -> object:
     return client.gather(client.map(wait, range(4), seconds=1.5))
@@ -154,11 +146,6 @@ def as_many_as_threads(client: Client) -> object:
 @on(1, 4, processes=True, change={"n_workers": 4, "threads_per_worker": 1})
 def no_lock(client: Client) -> object:
     return client.gather(client.map(wait, range(60), seconds=0.15))
-
-
-@on(1, 2, processes=True, change={"n_workers": 2, "threads_per_worker": 1})
-def two_threads_that_sleep(client: Client) -> object:
-    return client.gather(client.map(wait, range(24), seconds=0.1))
 
 
 @on(2, 1, processes=True, change={"memory_limit": 2**32})
@@ -212,13 +199,13 @@ def library_threads(client: Client) -> object:
     return sum(client.gather(client.map(multiply, range(32))))
 
 
+_SCHEDULER = "DASK_DISTRIBUTED__SCHEDULER__"
+
+
 @on(
     2,
     1,
-    environment={
-        "DASK_DISTRIBUTED__SCHEDULER__WORKER_SATURATION": "10.0",
-        "DASK_DISTRIBUTED__SCHEDULER__WORK_STEALING": "False",
-    },
+    environment={f"{_SCHEDULER}WORKER_SATURATION": "10.0", f"{_SCHEDULER}WORK_STEALING": "False"},
 )
 def behind_a_long_one(client: Client) -> object:
     """Send small tasks behind a long one, though another worker could have them."""
@@ -245,14 +232,9 @@ def try_program(name: str, time_limit: float) -> Trial:
         cluster["memory_limit"] = program.memory
     function, had = partial(work, name=name), dict(os.environ)
     os.environ.update(program.environment)
+    options: dict[str, Any] = {"time_limit": time_limit, "parameter": program.parameter}
     try:
-        return dasfprof.try_(
-            function,
-            program.change or None,
-            cluster=cluster,
-            time_limit=time_limit,
-            parameter=program.parameter,
-        )
+        return dasfprof.try_(function, program.change or None, cluster=cluster, **options)
     finally:
         os.environ.clear()
         os.environ.update(had)

@@ -69,11 +69,6 @@ def sorting(client: Client) -> object:
     return sum(client.gather(client.map(sorts, range(20))))
 
 
-@on(2, 4)
-def sorting_with_too_many(client: Client) -> object:
-    return sum(client.gather(client.map(sorts, range(32))))
-
-
 @on(1, 2)
 def a_chain(client: Client) -> object:
     future = client.submit(sleeps, 1, 0.2, pure=False)
@@ -109,11 +104,8 @@ def tune(name: str, times: int, limit: float) -> str:
         }
         tuning = Tuner(runs, grid).tune()
         tuned_with = runs.count
-        settings = tuning.settings
-        chosen = (
-            int(settings.get("n_workers", workers)),
-            int(settings.get("threads_per_worker", threads)),
-        )
+        settings = {"n_workers": workers, "threads_per_worker": threads, **tuning.settings}
+        chosen = int(settings["n_workers"]), int(settings["threads_per_worker"])
         truth = ProgramRuns(program, Path(place, "truth"), Path(place, "all"), 3600.0, 1e-6)
         truth.begin()
         seconds: dict[tuple[int, int], list[float]] = {}
@@ -144,10 +136,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--times", type=int, default=3)
     parser.add_argument("--time-limit", type=float, default=300.0)
     options = parser.parse_args(arguments)
-    print(
-        f"{'program':24}{'verdict':14}{'choice':>6}{'s':>8}{'best':>8}{'s':>8}{'over':>8}", end=""
-    )
-    print(f"{'as is':>8}{'runs':>6}")
+    columns = f"{'choice':>6}{'s':>8}{'best':>8}{'s':>8}{'over':>8}{'as is':>8}{'runs':>6}"
+    print(f"{'program':24}{'verdict':14}{columns}")
     for name in options.programs or PROGRAMS:
         print(tune(name, options.times, options.time_limit), flush=True)
 
