@@ -22,40 +22,19 @@ from dasfprof.database import (
 from dasfprof.errors import DasfprofError, NotATraceError, ReadOnlyError
 from dasfprof.schema.events import CompleteEvent, DurationBeginEvent, Event, InstantEvent
 
+USAGE = {"cpu": 40.2, "memory": 2744729600, "time": 1692111381.5, "gpu_utilization": 0}
+RUN = {"key": "inc-1", "state": "memory", "shape": [], "dependencies": ["x", "y"]}
+HOST: dict[str, Any] = {"process_id": "c096", "thread_id": None, "args": USAGE}
+WORKER: dict[str, Any] = {"process_id": "c096", "thread_id": "worker-c096-2", "args": RUN}
 #: As DASF writes them: the timestamp of a complete event is its end.
 RECORDS: list[dict[str, Any]] = [
-    {
-        "name": "Resource Usage",
-        "timestamp": 3869.5,
-        "phase": "I",
-        "scope": "g",
-        "process_id": "c096",
-        "thread_id": None,
-        "args": {"cpu": 40.2, "memory": 2744729600, "time": 1692111381.5, "gpu_utilization": 0},
-    },
-    {
-        "name": "Compute",
-        "timestamp": 3838.0,
-        "duration": 0.25,
-        "phase": "X",
-        "process_id": "c096",
-        "thread_id": "worker-c096-2",
-        "args": {"key": "inc-1", "state": "memory", "shape": [], "dependencies": ["x", "y"]},
-    },
+    {"name": "Resource Usage", "timestamp": 3869.5, "phase": "I", "scope": "g", **HOST},
+    {"name": "Compute", "timestamp": 3838.0, "duration": 0.25, "phase": "X", **WORKER},
     {"name": "begun", "timestamp": 5, "phase": "B", "process_id": 0, "thread_id": 0, "args": {}},
 ]
 EVENTS: list[Event] = [
-    InstantEvent(
-        "Resource Usage", 3869.5, process_id="c096", thread_id=None, args=RECORDS[0]["args"]
-    ),
-    CompleteEvent(
-        "Compute",
-        3837.75,
-        0.25,
-        process_id="c096",
-        thread_id="worker-c096-2",
-        args=RECORDS[1]["args"],
-    ),
+    InstantEvent("Resource Usage", 3869.5, **HOST),
+    CompleteEvent("Compute", 3837.75, 0.25, **WORKER),
     DurationBeginEvent("begun", 5),
 ]
 
@@ -77,10 +56,8 @@ def test_events_are_read_with_their_start(tmp_path: Path) -> None:
     assert lost(DasfDatabase(path)) == (EVENTS, 0)
     with pytest.raises(ReadOnlyError, match="DasfDatabase at"):
         EventProfiler(path).record_instant_event("n", 1.0)
-    ((_, batch),) = [
-        item for item in MultiEventDatabase([path]).batches() if item[1].name == "Compute"
-    ]
-    assert batch.args["dependencies"].to_list() == [["x", "y"]]
+    batches = {batch.name: batch for _, batch in MultiEventDatabase([path]).batches()}
+    assert batches["Compute"].args["dependencies"].to_list() == [["x", "y"]]
     assert os.listdir(tmp_path) == ["t.msgpack"]
 
 
@@ -108,24 +85,17 @@ def test_absurd_lengths_end_the_reading(tmp_path: Path, length: int) -> None:
         open_run(path)
 
 
+GOOD: dict[Any, Any] = {"name": "n", "timestamp": 1.0}
+
+
 @pytest.mark.parametrize(
     "odd",
     [
-        [],
-        5,
-        {},
-        {"name": "n"},
-        {"name": 5, "timestamp": 1.0},
-        {"name": "n", "timestamp": "soon"},
-        {"name": "n", "timestamp": None},
-        {"name": "n", "timestamp": 1.0, "args": None},
-        {"name": "n", "timestamp": 1.0, "phase": "Z"},
-        {"name": "n", "timestamp": 1.0, "phase": ["I"]},
-        {"name": "n", "timestamp": 1.0, "more": 1},
-        {"name": "n", "timestamp": 1.0, "phase": "X"},
-        {"name": "n", "timestamp": 1.0, "duration": "long", "phase": "X"},
-        {"name": "n", "timestamp": 1.0, 5: 6},
-        {"name": "n", "timestamp": 1.0, "args": {"x": msgpack.ExtType(5, b"")}},
+        *([], 5, {}, {"name": "n"}),
+        *(GOOD | {"name": 5}, GOOD | {"timestamp": "soon"}, GOOD | {"timestamp": None}),
+        *(GOOD | {"args": None}, GOOD | {"args": {"x": msgpack.ExtType(5, b"")}}),
+        *(GOOD | {"phase": "Z"}, GOOD | {"phase": ["I"]}, GOOD | {"more": 1}, GOOD | {5: 6}),
+        *(GOOD | {"phase": "X"}, GOOD | {"duration": "long", "phase": "X"}),
     ],
     ids=repr,
 )
