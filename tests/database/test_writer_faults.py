@@ -286,11 +286,19 @@ def test_a_disk_that_fills_up_within_a_frame(
     assert [args["number"] for *_, args in independent.events] == numbers_in(database)
 
 
-QUOTA = """
-import resource, sys
-from dasfprof.database import FileDatabase
+IMPORTS = """
+import multiprocessing, os, resource, signal, sys
+from dasfprof.database import FileDatabase, writer
 from dasfprof.schema.events import InstantEvent
+"""
 
+
+def run_script(script: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-W", "ignore", "-c", IMPORTS + script, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=240, check=True)
+
+
+QUOTA = """
 resource.setrlimit(resource.RLIMIT_FSIZE, (5_000, 100_000))
 database = FileDatabase(sys.argv[1])
 for number in range(100):
@@ -607,10 +615,6 @@ def test_memory_that_there_is_not_is_no_bad_value(tmp_path: Path) -> None:
 
 
 PAUSED = """
-import signal, sys, time
-from dasfprof.database import FileDatabase, writer
-from dasfprof.schema.events import InstantEvent
-
 class OutOfTime(OSError):
     pass
 
@@ -655,53 +659,27 @@ def test_a_pause_that_fails_costs_nothing(tmp_path: Path, sleep: str) -> None:
     assert numbers_in(FileDatabase(path)) == [*range(2000)]
 
 
-INTERRUPTED = """
-import sys
-from dasfprof.database import FileDatabase
-from dasfprof.database.writer import Source
-from dasfprof.schema.events import Schema
-
-SCHEMA = Schema("I", "n", (("timestamp", "float"),), (("number", "int"),))
-
-def fold(rows):
-    if 300 in rows:
-        raise KeyboardInterrupt
-    yield SCHEMA, [(1.0, row) for row in rows], range(len(rows))
-
-database = FileDatabase(sys.argv[1], flush_interval=1e300)
-source = Source(fold)
-database.writer.add_source(source)
-source.rows.extend(range(1000))
-try:
-    database.commit()
-except KeyboardInterrupt:
-    print("interrupted")
-source.rows.append(1000)
-database.close()
-print(database.writer.losses.by_cause)
-"""
-
-
 def test_ctrl_c_while_rows_are_written_is_counted(tmp_path: Path) -> None:
-    path = tmp_path / "t.msgpack"
-    told = run_script(INTERRUPTED, str(path)).stdout.splitlines()
-    assert told == ["interrupted", "{'interrupted': 1000}"]
-    assert numbers_in(FileDatabase(path)) == [1000]
+    def fold(rows: list[Any]) -> Any:
+        if 300 in rows:
+            raise KeyboardInterrupt
+        yield SCHEMA, [(1.0, row) for row in rows], range(len(rows))
+
+    database, source = FileDatabase(tmp_path / "t.msgpack", flush_interval=1e300), Source(fold)
+    database.writer.add_source(source)
+    source.rows.extend(range(1000))
+    with pytest.raises(KeyboardInterrupt):
+        database.commit()
+    source.rows.append(1000)
+    database.close()
+    assert database.writer.losses.by_cause == {"interrupted": 1000}
+    assert numbers_in(database) == [1000]
 
 
 # --- processes -----------------------------------------------------------------------------------
 
 
-def run_script(script: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-W", "ignore", "-c", script, *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=240, check=True)
-
-
 FORK = """
-import multiprocessing, os, sys
-from dasfprof.database import FileDatabase
-from dasfprof.schema.events import InstantEvent
-
 database = FileDatabase(sys.argv[1], 10, flush_interval=0.001)
 
 def record(name, count):
@@ -748,22 +726,18 @@ def test_a_forked_child_writes_nothing(tmp_path: Path) -> None:
         assert event.name == "own"
 
 
-EXIT = """
-import sys
-from dasfprof.database import FileDatabase
-from dasfprof.schema.events import InstantEvent
-
+def test_a_process_that_ends_closes_its_file(tmp_path: Path) -> None:
+    run_script(
+        """
 database = FileDatabase(sys.argv[1], flush_interval=1e300)
 for number in range(7):
     database.record(InstantEvent("n", 1.0, args={"number": number}))
-"""
-
-
-def test_a_process_that_ends_closes_its_file(tmp_path: Path) -> None:
-    path = tmp_path / "t.msgpack"
-    run_script(EXIT, str(path))
-    assert numbers_in(FileDatabase(path)) == [*range(7)]
-    trace = read_through(FileDatabase(path))
+""",
+        str(tmp_path / "t.msgpack"),
+    )
+    database = FileDatabase(tmp_path / "t.msgpack")
+    assert numbers_in(database) == [*range(7)]
+    trace = read_through(database)
     assert trace.end is not None
     assert not trace.damage
 
