@@ -22,7 +22,7 @@ from clusters import wait_until
 
 from dasfprof import TraceAnalyser
 from dasfprof.cli.main import cli
-from dasfprof.database import FileDatabase, output, writer
+from dasfprof.database import FileDatabase, open_run, output, writer
 from dasfprof.database.output import TraceOutput
 from dasfprof.database.reader import TraceFile
 from dasfprof.database.writer import Source, TraceWriter
@@ -710,20 +710,14 @@ record("after", 5)
 
 
 def test_a_forked_child_writes_nothing(tmp_path: Path) -> None:
-    path = tmp_path / "t.msgpack"
-    run_script(FORK, str(path))
-    trace = FileDatabase(path)
-    names = [event.name for event in trace.get_traces()]
-    assert names == ["before"] * 25 + ["pending"] * 10 + ["after"] * 5
-    assert not trace.trace_file().damage
-    assert sorted(item.name for item in tmp_path.iterdir()) == [
-        "t.msgpack",
-        "t.msgpack-close",
-        "t.msgpack-exit",
-    ]
-    for way in ("close", "exit"):
-        (event,) = FileDatabase(f"{path}-{way}").get_traces()
-        assert event.name == "own"
+    run_script(FORK, str(tmp_path / "t.msgpack"))
+    names = {path.name: [event.name for event in open_run(path)] for path in tmp_path.iterdir()}
+    assert names == {
+        "t.msgpack": ["before"] * 25 + ["pending"] * 10 + ["after"] * 5,
+        "t.msgpack-close": ["own"],
+        "t.msgpack-exit": ["own"],
+    }
+    assert not FileDatabase(tmp_path / "t.msgpack").trace_file().damage
 
 
 def test_a_process_that_ends_closes_its_file(tmp_path: Path) -> None:
