@@ -305,15 +305,6 @@ def _events_in(path: Path) -> int:
     return len([*FileDatabase(path).get_traces()])
 
 
-def test_commit_returns_when_everything_is_in_the_file(tmp_path: Path) -> None:
-    database = FileDatabase(tmp_path / "t.msgpack", flush_interval=1e300)
-    for count in range(1, 4):
-        database.record(InstantEvent("n", 1.0))
-        database.commit()
-        assert _events_in(database.path) == count
-    database.close()
-
-
 def test_close_twice_is_once_and_nothing_can_be_recorded_after(tmp_path: Path) -> None:
     database = FileDatabase(tmp_path / "t.msgpack")
     database.record(InstantEvent("n", 1.0))
