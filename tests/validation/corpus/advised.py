@@ -1,18 +1,14 @@
 """Does what findings advise, and compares what was gained with what was promised.
 
-``advised.py [--times 3] [PROGRAM ...]`` runs each program that has a variant
-with ``--advised`` as it is and as advised, in turns, under the profiler. Promised are the seconds
-at stake of the finding whose suggestion the variant follows; gained is what the programs themselves
-measure from their first submission on. Medians of all turns.
+A program that has a variant with ``--advised`` runs as it is and as advised, in turns, under the
+profiler. Promised are the seconds at stake of the finding whose suggestion the variant follows;
+gained is what the programs themselves measure from their first submission on.
 """
 
 from __future__ import annotations
 
-import argparse
 import re
 import statistics
-import tempfile
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -64,23 +60,3 @@ def _seconds(done: Recorded) -> float:
     found = re.search(r"^([0-9.]+) seconds$", done.printed, re.MULTILINE)
     assert found, done.printed
     return float(found[1])
-
-
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Print a table of promises and gains."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("programs", nargs="*", metavar="PROGRAM")
-    parser.add_argument("--times", type=int, default=3)
-    options = parser.parse_args(arguments)
-    columns = ("before", "after", "gained", "promised", "others")
-    print(f"{'program':24}{'rule':20}{''.join(f'{column:>10}' for column in columns)}")
-    with tempfile.TemporaryDirectory() as directory:
-        for name in options.programs or advised_programs():
-            done = compare(name, Path(directory), options.times)
-            seconds = (done.before, done.after, done.gained, done.promised)
-            shown = "".join(f"{number:10.2f}" for number in seconds)
-            print(f"{name:24}{done.rule:20}{shown}{done.busy_elsewhere:10.0%}", flush=True)
-
-
-if __name__ == "__main__":
-    main()
