@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from distributed import Client, LocalCluster, wait
+from distributed import Client, wait
 
 import dasfprof
 
@@ -67,62 +69,38 @@ def make(kind: str, copies: Path) -> Any:
     return getattr(cuda_programs, kind)(copies)
 
 
+@contextmanager
+def new_cluster(**options: Any) -> Iterator[Client]:
+    from dask_cuda import LocalCUDACluster
+
+    with LocalCUDACluster(dashboard_address=None, **options) as cluster, Client(cluster) as client:
+        yield client
+
+
 def slowly(i: int) -> int:
     time.sleep(0.2)
     return i + 1
 
 
-def work(client: Client, directory: Path) -> None:
-    with dasfprof.profile(client, directory=directory, sample_interval=0.02):
-        assert client.gather(client.map(slowly, range(8))) == list(range(1, 9))
-
-
 def local_cluster(directory: Path) -> None:
-    from dask_cuda import LocalCUDACluster
-
     with (
-        LocalCUDACluster(dashboard_address=None, memory_limit=0) as cluster,
-        Client(cluster) as client,
+        new_cluster(memory_limit=0) as client,
+        dasfprof.profile(client, directory=directory, sample_interval=0.02),
     ):
-        work(client, directory)
-
-
-def command_line(directory: Path) -> None:
-    """Workers that ``dask cuda worker`` starts, as another program does."""
-    import subprocess
-
-    with LocalCluster(n_workers=0, dashboard_address=None) as cluster, Client(cluster) as client:
-        command = [sys.executable, "-m", "dask", "cuda", "worker", cluster.scheduler_address]
-        process = subprocess.Popen([*command, "--no-dashboard", "--memory-limit", "0"])
-        try:
-            client.wait_for_workers(2, timeout=120)
-            work(client, directory)
-        finally:
-            process.terminate()
-            process.wait(120)
+        assert client.gather(client.map(slowly, range(8))) == list(range(1, 9))
 
 
 def arrays(directory: Path) -> None:
     """Arrays that all fit on their device: nothing may copy them."""
-    from dask_cuda import LocalCUDACluster
-
-    with (
-        LocalCUDACluster(dashboard_address=None, memory_limit=0) as cluster,
-        Client(cluster) as client,
-        dasfprof.profile(client, directory=directory),
-    ):
+    with new_cluster(memory_limit=0) as client, dasfprof.profile(client, directory=directory):
         made = client.map(make, ["CupyArray"] * 4, copies=directory / "copies", pure=False)
         wait(made)
 
 
 def spill(directory: Path) -> None:
     """Eight arrays on a device that has room for three."""
-    from dask_cuda import LocalCUDACluster
-
-    options = {"device_memory_limit": 3.5 * MEGABYTE, "memory_limit": 0}
     with (
-        LocalCUDACluster(dashboard_address=None, **options) as cluster,
-        Client(cluster) as client,
+        new_cluster(device_memory_limit=3.5 * MEGABYTE, memory_limit=0) as client,
         dasfprof.profile(client, directory=directory, sample_interval=0.02),
     ):
         worker = next(iter(client.nthreads()))

@@ -55,11 +55,8 @@ def events(directory: Path, name: str) -> list[Any]:
     return [event for event in traces if event.name == name]
 
 
-@pytest.mark.parametrize("program", ["local_cluster", "command_line"])
-def test_workers_are_profiled_with_their_own_devices(
-    driver: Driver, tmp_path: Path, program: str
-) -> None:
-    traces = run_program(program, driver, tmp_path)
+def test_workers_are_profiled_with_their_own_devices(driver: Driver, tmp_path: Path) -> None:
+    traces = run_program("local_cluster", driver, tmp_path)
     table = dasfprof.TraceAnalyser(traces).per_function_bottleneck().sort_values("GPU")
     assert table["GPU"].tolist() == [0, 1]
     assert table["Num Tasks (chunks)"].sum() == 8
@@ -73,9 +70,9 @@ def test_workers_are_profiled_with_their_own_devices(
         uuid_of("a"): [0, 1],
         uuid_of("b"): [1, 0],
     }
-    if program == "local_cluster":  # its workers are called by the number of their device
-        assert about[uuid_of("a")][1].endswith("-0")
-        assert about[uuid_of("b")][1].endswith("-1")
+    # Workers are called by the number of their device.
+    assert about[uuid_of("a")][1].endswith("-0")
+    assert about[uuid_of("b")][1].endswith("-1")
 
 
 def test_arrays_on_the_device_are_described_without_a_copy(driver: Driver, tmp_path: Path) -> None:

@@ -142,12 +142,6 @@ os.replace(path + ".new", path)
     assert rows["own"] == [[0, 50, 3e9, 250_000_000]]
 
 
-def test_values_change_from_sample_to_sample(driver: Driver) -> None:
-    driver.answer(device("a", "41", "utilization 10 20 30"))
-    usage = sample(driver, ticks=4)["GPU Usage"]
-    assert [row["utilization"] for row in usage] == [10, 20, 30, 30]
-
-
 @pytest.mark.parametrize(
     ("variable", "own", "index"),
     [

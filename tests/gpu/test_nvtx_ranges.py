@@ -20,8 +20,6 @@ from stand_ins import NvtxLog, Range
 
 import dasfprof
 
-Program = Callable[[Client, Callable[..., Any]], Any]
-
 
 class Attempts:
     """A file that tasks write to as they begin."""
@@ -37,9 +35,11 @@ class Attempts:
         os.write(file, line)
         os.close(file)
 
-    def counted(self) -> Counter[tuple[int, int, str]]:
+    def are(self, ranges: list[Range]) -> bool:
+        """Return whether there is one range for each task that began, on its thread."""
         rows = (line.split() for line in self.path.read_text().splitlines())
-        return Counter((int(process), int(thread), name) for process, thread, name in rows)
+        ran = Counter((int(process), int(thread), name) for process, thread, name in rows)
+        return ran == Counter((span.process, span.thread, span.message) for span in ranges)
 
 
 @pytest.fixture(scope="module")
@@ -71,16 +71,12 @@ def new_ranges(run: Any, nvtx_log: NvtxLog) -> Callable[[], list[Range]]:
     return since
 
 
-def counted(ranges: list[Range]) -> Counter[tuple[int, int, str]]:
-    return Counter((span.process, span.thread, span.message) for span in ranges)
-
-
 def closed_by_their_own_threads(ranges: list[Range]) -> bool:
     return all(span.closed_by == span.thread and len(set(span.depths)) == 1 for span in ranges)
 
 
 def test_each_task_run_is_one_range_on_its_thread(
-    client: Client, began: Attempts, new_ranges: Callable[[], list[Range]]
+    client: Client, run: Any, began: Attempts, new_ranges: Callable[[], list[Range]]
 ) -> None:
     def load(i: int) -> int:
         began("load")
@@ -98,7 +94,7 @@ def test_each_task_run_is_one_range_on_its_thread(
         }
     )
     ranges = new_ranges()
-    assert counted(span for span in ranges if span.message != "total") == began.counted()
+    assert began.are([span for span in ranges if span.message != "total"])
     assert closed_by_their_own_threads(ranges)
     assert {span.depths for span in ranges} == {(0, 0)}
     assert {span.kind for span in ranges} == {"push"}
@@ -107,6 +103,8 @@ def test_each_task_run_is_one_range_on_its_thread(
     assert payloads == {runs[future.key] for future in loaded}
     colors = {(span.message, span.color) for span in ranges}
     assert len(colors) == len({color for _, color in colors}) == 3
+    events = [event for event in run.database().get_traces() if event.name == "NVTX"]
+    assert [event.args["availability"] for event in events] == ["available"] * 2
 
 
 def test_tasks_that_fail_are_ranges_too(
@@ -124,7 +122,7 @@ def test_tasks_that_fail_are_ranges_too(
     wait(failed)
     assert [future.status for future in failed] == ["error"] * 3
     ranges = new_ranges()
-    assert counted(ranges) == began.counted()
+    assert began.are(ranges)
     assert len(ranges) == 5
     assert len({span.payload for span in ranges}) == 5
     assert closed_by_their_own_threads(ranges)
@@ -157,7 +155,7 @@ def test_tasks_that_call_tasks_leave_the_pool_and_nest_right(
     assert client.gather(client.map(outer, range(8), pure=False)) == list(range(8))
     assert client.submit(nested, 4, pure=False).result() == 6
     ranges = new_ranges()
-    assert counted(ranges) == began.counted()
+    assert began.are(ranges)
     assert closed_by_their_own_threads(ranges)
 
 
@@ -183,7 +181,7 @@ def test_a_cancelled_task_closes_its_range_when_its_thread_comes_back(
     gate.touch()
     wait_until(lambda: all(client.run(free).values()))
     ranges = new_ranges()
-    assert counted(ranges) == began.counted()
+    assert began.are(ranges)
     assert len(ranges) == 1
     assert closed_by_their_own_threads(ranges)
 
@@ -204,7 +202,7 @@ def test_coroutines_that_take_turns_are_ranges_of_the_process(
     wait(futures)
     assert [future.status for future in futures].count("error") == 1
     ranges = new_ranges()
-    assert counted(ranges) == began.counted()
+    assert began.are(ranges)
     assert {span.kind for span in ranges} == {"start"}
     assert len({span.payload for span in ranges}) == 6
 
@@ -237,12 +235,6 @@ def test_names_without_end_are_not_registered_without_end(
     assert messages[nvtx.OTHERS] == 30
     assert sum(messages.values()) == len(names)
     assert len(set(nvtx_log.strings())) == 100 + 1
-
-
-def test_the_trace_says_that_there_were_ranges(client: Client, run: Any) -> None:
-    run.stop()
-    events = [event for event in run.database().get_traces() if event.name == "NVTX"]
-    assert [event.args["availability"] for event in events] == ["available"] * 2
 
 
 def _word(number: int) -> str:
