@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,13 +22,14 @@ _LOSS = "handle-worker-cleanup"
 
 def attempts(evidence: Evidence) -> Rows:
     """Return all attempts that had begun: of workers' files, and those the scheduler saw begin."""
-    found = [{**row, "begun": row["timestamp"], "ended": row["state"]} for row in evidence.runs]
+    begun = [{**row, "begun": row["timestamp"], "ended": row["state"]} for row in evidence.runs]
     for row in evidence.unseen:
-        begun = row["start"] if row["start"] is not None else row["timestamp"]
-        facts = {"function": key_split(row["key"]), "begun": begun, "ended": row["state"]}
-        length = row["stop"] - row["start"] if row["start"] is not None else 0.0
-        found.append({**row, **facts, "duration": length, "address": row["worker"]})
-    return Rows(sorted(found, key=lambda row: row["begun"]))
+        start, stop = row["timestamp"], row["timestamp"]
+        if row["start"] is not None:
+            start, stop = row["start"], row["stop"]
+        facts = {"function": key_split(row["key"]), "begun": start, "ended": row["state"]}
+        begun.append({**row, **facts, "duration": stop - start, "address": row["worker"]})
+    return Rows(sorted(begun, key=lambda row: row["begun"]))
 
 
 def category(exception: str | None) -> str:
@@ -41,29 +43,24 @@ def left_alone(evidence: Evidence) -> dict[str, Rows]:
 
     A worker that a client restarted leaves as it asked, whatever was sent to it meanwhile.
     """
-    found: dict[str, Rows] = {}
-    restarted = {
-        address
-        for row in evidence.rows("Cluster Change")
-        if row["action"] == "restart"
-        for address in row["workers"] or ()
+    restarts = evidence.rows("Cluster Change").where(lambda row: row["action"] == "restart")
+    restarted = {address for row in restarts for address in row["workers"] or ()}
+
+    def was_there(row: dict[str, Any], gone: dict[str, Any]) -> bool:
+        end = row["timestamp"] + row["duration"]
+        ended = row["state"] in ("memory", "erred") or _ended_with_another(row)
+        return (
+            row["worker"] == gone["worker"]
+            and (is_killed(row) or not ended)
+            and not by_client(row)
+            and abs(end - gone["timestamp"]) <= AT_ONCE
+        )
+
+    return {
+        gone["worker"]: evidence.rows("Task Run").where(partial(was_there, gone=gone))
+        for gone in evidence.rows("Worker Removed")
+        if gone["worker"] not in restarted
     }
-    for gone in evidence.rows("Worker Removed"):
-        if gone["worker"] in restarted:
-            continue
-
-        def was_there(row: dict[str, Any], gone: dict[str, Any] = gone) -> bool:
-            end = row["timestamp"] + row["duration"]
-            return (
-                row["worker"] == gone["worker"]
-                and (row["state"] not in ("memory", "erred") or is_killed(row))
-                and not by_client(row)
-                and (is_killed(row) or not _ended_with_another(row))
-                and abs(end - gone["timestamp"]) <= AT_ONCE
-            )
-
-        found[gone["worker"]] = evidence.rows("Task Run").where(was_there)
-    return found
 
 
 def is_killed(row: dict[str, Any]) -> bool:
@@ -99,9 +96,7 @@ def a_client_left(evidence: Evidence) -> float:
     given_up = evidence.rows("Task Run").where(
         lambda row: str(row["end_cause"] or "").startswith("remove-client")
     )
-    ends = given_up.numbers("timestamp") + given_up.numbers("duration")
-    times = [*states.numbers("timestamp"), *ends]
-    return float(max(times, default=np.inf))
+    return float(max([*states.numbers("timestamp"), *given_up.ends], default=np.inf))
 
 
 def most(names: list[str], weights: Any = None) -> dict[str, float]:
@@ -127,7 +122,7 @@ def computed_again(evidence: Evidence) -> tuple[Rows, Rows]:
     """
     removed = {row["worker"]: row["timestamp"] for row in evidence.rows("Worker Removed")}
     made: dict[str, str] = {}
-    found: tuple[list[dict[str, Any]], list[dict[str, Any]]] = ([], [])
+    again: tuple[list[dict[str, Any]], list[dict[str, Any]]] = ([], [])
     for row in evidence.runs.where(lambda row: row["state"] in ("memory", None)):
         before = made.get(repr(row["key"]))
         # A run that asked to be run again made no result.
@@ -136,6 +131,6 @@ def computed_again(evidence: Evidence) -> tuple[Rows, Rows]:
             gone = removed.get(before, np.inf) <= row["timestamp"]
             lost = cause.startswith(_LOSS) or (gone and not cause.startswith("update-graph"))
             slot, ran = row["held"] - row["executing"], row["stop"] - row["executing"]
-            found[lost].append({**row, "slot": slot, "ran": min(slot, ran)})
+            again[lost].append({**row, "slot": slot, "ran": min(slot, ran)})
         made[repr(row["key"])] = row["address"]
-    return Rows(found[0]), Rows(found[1])
+    return Rows(again[0]), Rows(again[1])

@@ -26,21 +26,17 @@ def data_skew(said: Said, evidence: Evidence) -> Iterator[str]:
         yield "no task has this key"
         return
     own = _layer_of(row, evidence)
-    fits = False
+    times: list[tuple[float, float]] = []
     for column in ("size", "input_size"):
         sizes = own.numbers(column)
         usual = float(np.nanmedian(sizes)) if len(sizes) else np.nan
-        fits |= any(
-            is_close(said["size"], size) and is_close(said["times"], size / usual)
-            for size in sizes[np.isfinite(sizes)]
-            if usual > 0
-        )
-    if not fits:
+        times += [(size, size / usual) for size in sizes[np.isfinite(sizes)] if usual > 0]
+    if not any(is_close(said["size"], a) and is_close(said["times"], b) for a, b in times):
         yield f"no task has {said['size']} bytes, {said['times']:.3g} times the median"
     yield from exceeds(said["longer"], row["held"] - row["executing"], "the task itself took")
     if said.promises:
         # However the data are split, all of it has to be worked on.
-        least = float(evidence.runs.numbers("working").sum()) / max(evidence.threads, 1.0)
+        least = evidence.runs.sum("working") / max(evidence.threads, 1.0)
         yield from exceeds(said.seconds, evidence.walls[1] - least, "what an even split can save")
     if row["seceded"] is not None:
         yield "its tasks gave their threads back: what they waited for are tasks of their own"
@@ -61,7 +57,7 @@ def stragglers(said: Said, evidence: Evidence) -> Iterator[str]:
     if sum(by_function.values()) > said["tasks"]:
         yield f"{by_function} are more than {said['tasks']}"
     for name, count in by_function.items():
-        if count > len(evidence.functions.get(name, ())):
+        if count > len(evidence.of(name)):
             yield f"{name} has fewer than {count} tasks"
     row = _row_of(said, evidence)
     if row is None:
@@ -122,19 +118,14 @@ def slow_worker(said: Said, evidence: Evidence) -> Iterator[str]:
     """Compare the function's median there and elsewhere."""
     here, elsewhere = said["here"], said["elsewhere"]
     yield from differs(said["times"], here / elsewhere, "how many times as long")
-    own = evidence.functions.get(str(said.function), Rows([]))
-    groups = own.by("label")
-    if said.worker is not None:
-        groups = {said.worker: groups.get(said.worker, Rows([]))}
-    fits = False
-    for label, there in groups.items():
-        rest = own.where(lambda row, label=label: row["label"] != label)
-        if not len(there) or not len(rest):
-            continue
-        usual = [float(np.median(rows.numbers("working"))) for rows in (there, rest)]
-        fits |= is_close(here, usual[0]) and is_close(elsewhere, usual[1])
-    if not fits:
-        yield f"no worker has these medians of {said.function}"
+    own = evidence.of(said.function)
+    medians = {}
+    for label, there in own.by("label").items():
+        others = own.where(lambda row, label=label: row["label"] != label)
+        if len(others) and said.worker in (None, label):
+            medians[label] = [np.median(rows.numbers("working")) for rows in (there, others)]
+    if not any(is_close(here, a) and is_close(elsewhere, b) for a, b in medians.values()):
+        yield f"no worker has these medians of {said.function}: {medians}"
     ran = {row["label"] for row in evidence.runs}
     yield from exceeds(len(said["addresses"]), len(ran), "workers that are slow")
     yield from exceeds(said["workers"], len(ran), "workers")
@@ -175,9 +166,11 @@ def _not_comparable(evidence: Evidence) -> set[str]:
         if middle < joined <= evidence.span[1] or evidence.span[0] < left < middle
     }
     never_seen = {(repr(row["key"]), row["run_id"]) for row in _never_seen(evidence)}
-    for address, rows in left_alone(evidence).items():
-        if any((repr(row["key"]), row["run_id"]) in never_seen for row in rows):
-            addresses.add(address)
+    addresses |= {
+        address
+        for address, rows in left_alone(evidence).items()
+        if any((repr(row["key"]), row["run_id"]) in never_seen for row in rows)
+    }
     return {evidence.label(address) or address for address in addresses}
 
 
@@ -218,11 +211,11 @@ def _loads(evidence: Evidence, open_: bool) -> dict[str, float]:
         held = Steps.of(own.numbers("executing"), ends)
         held = Steps(held.times, np.minimum(held.values, threads.get(label, 1)))
         busy[label] = busy.get(label, 0.0) + held.integral()
-    for row in evidence.open if open_ else ():
-        busy[row["label"]] = busy.get(row["label"], 0.0) + evidence.end - row["since"]
-    for row in evidence.unseen if open_ else ():
-        label = evidence.label(row["worker"])
-        busy[label] = busy.get(label, 0.0) + row["duration"]
+    if open_:
+        more = [(row["label"], evidence.end - row["since"]) for row in evidence.open]
+        more += [(evidence.label(row["worker"]), row["duration"]) for row in evidence.unseen]
+        for label, seconds in more:
+            busy[label] = busy.get(label, 0.0) + seconds
     return {label: busy[label] / threads.get(label, 1) for label in busy if label}
 
 
@@ -245,22 +238,16 @@ def poor_placement(said: Said, evidence: Evidence) -> Iterator[str]:
     if all(isinstance(one, dict) for one in asked):
         waits = evidence.runs.numbers("executing") - evidence.runs.numbers("ready")
         which = np.array([bool({"workers", "resources"} & set(one)) for one in asked])
-        bound = float(np.nansum(waits[which])) >= 0.5 * float(np.nansum(waits))
-        if bound and said["asked"] is False:
-            yield "most of what waits had asked for workers"
-        if not bound and said["asked"] is not False:
-            yield "few of those that wait had asked for a worker"
+        bound = bool(np.nansum(waits[which]) >= 0.5 * np.nansum(waits))
+        if bound == (said["asked"] is False):
+            yield f"whether most of what waits had asked for a worker is {bound}"
 
 
 def _row_of(said: Said, evidence: Evidence) -> dict[str, Any] | None:
     """Find the task run whose key the evidence names; of several the longest."""
     shown = said["key"].removesuffix("…")
     fitting = [row for row in evidence.runs if _text(row["key"]).startswith(shown)]
-    return max(fitting, key=_until_its_end, default=None)
-
-
-def _until_its_end(row: dict[str, Any]) -> float:
-    return float(_held(Rows([row]), "done")[0])
+    return max(fitting, key=lambda row: float(_held(Rows([row]), "done")[0]), default=None)
 
 
 def _layer_of(row: dict[str, Any], evidence: Evidence) -> Rows:
@@ -271,7 +258,7 @@ def _layer_of(row: dict[str, Any], evidence: Evidence) -> Rows:
             return key.partition(",")[0] if key.startswith("('") else None  # the text of a tuple
         return key[0]
 
-    own = evidence.functions.get(row["function"], Rows([]))
+    own = evidence.of(row["function"])
     return own.where(lambda other: name(other["key"]) == name(row["key"]))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from typing import Any
 
@@ -29,16 +29,16 @@ _SOME_BYTES = 1e6
 def cpu_oversubscribed(said: Said, evidence: Evidence) -> Iterator[str]:
     """Compare with all waits in the run queue that were recorded, and with the hosts' cores."""
     runs = evidence.runs
-    waited = float(runs.numbers("waited").sum())
+    waited = runs.sum("waited")
     yield from differs(said["share"], said["waited"] / said["lasted"], "the share of their time")
     yield from exceeds(said["waited"], waited, "waits for a core")
-    yield from exceeds(said["lasted"], runs.numbers("duration").sum(), "seconds of tasks")
+    yield from exceeds(said["lasted"], runs.sum("duration"), "seconds of tasks")
     of_all = said["share_of_all"]
     yield from exceeds(of_all, waited / evidence.thread_seconds, "waits of all tasks")
     if np.isfinite(said["processes"]):
         used = grown(evidence.rows("Resource Usage"), "process_cpu_seconds")
         yield from differs(said["processes"], sum(used.values()), "CPU of workers' processes")
-        yield from exceeds(said["tasks"], runs.numbers("used").sum(), "CPU of tasks")
+        yield from exceeds(said["tasks"], runs.sum("used"), "CPU of tasks")
     yield from _own_threads(said, evidence)
     yield from _other_programs(said, evidence)
     if said.seconds > waited + 0.001:
@@ -46,14 +46,12 @@ def cpu_oversubscribed(said: Said, evidence: Evidence) -> Iterator[str]:
     begin, end = evidence.span
     samples = evidence.rows("Resource Usage").where(lambda row: begin <= row["timestamp"] <= end)
     last_wait = runs.where(lambda row: row["waited"] > 0).numbers("stop").max(initial=0.0)
-    busiest, read = 0.0, False
+    busiest, read = float(np.nanmax(samples.numbers("host_cpu"), initial=0.0)), False
     for own in samples.by("file").values():
         hosts, times = own.numbers("host_cpu"), own.numbers("timestamp")
-        busiest = max(busiest, float(np.nanmax(hosts, initial=0.0)))
         # A reading is of the seconds before it, and stands until the next.
-        read |= bool(
-            (times[1:][np.diff(hosts) != 0] >= last_wait).any() and np.isfinite(hosts).any()
-        )
+        changed = (times[1:][np.diff(hosts) != 0] >= last_wait).any()
+        read |= bool(changed and np.isfinite(hosts).any())
     if read and busiest < _FREE:
         yield f"no host was busier than {busiest:.0f} %"
 
@@ -80,16 +78,14 @@ def _while_tasks_ran(evidence: Evidence, tasks: float) -> Iterator[str]:
     left = 0.0
     for own in evidence.rows("Resource Usage").by("file").values():
         ran = evidence.runs.where(lambda row, label=own.maps[0]["label"]: row["label"] == label)
-        times, used = own.numbers("timestamp"), own.numbers("process_cpu_seconds")
-        service = own.numbers("service_cpu_seconds")
+        times, service = own.numbers("timestamp"), own.numbers("service_cpu_seconds")
         if not len(ran) or not np.isfinite(service).all():
             return
         begins, ends = ran.numbers("timestamp"), ran.numbers("stop")
-        for begin, end, cpu, own_threads in zip(
-            times[:-1], times[1:], np.diff(used), np.diff(service), strict=True
-        ):
+        others = np.diff(own.numbers("process_cpu_seconds") - service)
+        for begin, end, cpu in zip(times[:-1], times[1:], others, strict=True):
             if ((begins < end) & (ends > begin)).any():
-                left += cpu - own_threads
+                left += cpu
     # Of tasks that were in part outside of samples nobody knows when they computed.
     if left < 1.2 * tasks:
         yield f"processes used {left:.3g} s of CPU while tasks ran, of which tasks {tasks:.3g}"
@@ -109,8 +105,7 @@ def _other_programs(said: Said, evidence: Evidence) -> Iterator[str]:
     used = {}
     for host, rows in by_host.items():
         kin = {pid for row in rows if (host, row["pid"]) in run for pid in row["ancestors"]}
-        # Others looked for memory alone.
-        looks = {row["timestamp"]: row["interval"] for row in rows if row["interval"] > 0}
+        looks = {row["timestamp"]: row["interval"] for row in rows}
         others = [
             row["cpu"] / 100 * row["interval"]
             for row in rows
@@ -133,7 +128,7 @@ def _other_programs(said: Said, evidence: Evidence) -> Iterator[str]:
 def _failures(said: Said, evidence: Evidence) -> Iterator[str]:
     """Compare with the attempts of a function that failed: then more at a time are no remedy."""
     name = str(said.function)
-    states = [run["state"] for run in evidence.functions.get(name, ())]
+    states = [run["state"] for run in evidence.of(name)]
     states += [row["state"] for row in evidence.unseen if key_split(row["key"]) == name]
     erred = states.count("erred") / max(states.count("erred") + states.count("memory"), 1)
     if said["failed"] is not None:
@@ -163,12 +158,12 @@ def io_bound(said: Said, evidence: Evidence) -> Iterator[str]:
         yield from _unused(said, evidence)
         return
     if said["sampled"] is not None:
-        stacks = stacks_of(evidence.functions.get(str(said.function), Rows([])), evidence)
+        stacks = stacks_of(evidence.of(said.function), evidence)
         inside = [stack for stack in stacks if any(_reads(file) for _, file, *_ in stack[-4:])]
         if len(inside) < 0.3 * len(stacks) or not inside:
             yield f"{len(inside)} of {len(stacks)} samples are in a library that reads files"
         return
-    for label, own in evidence.functions.get(str(said.function), Rows([])).by("label").items():
+    for label, own in evidence.of(said.function).by("label").items():
         if read.get(label, 0.0) + written.get(label, 0.0) < _SOME_BYTES:
             yield f"{label} ran {len(own)} of its tasks and read and wrote hardly any file"
 
@@ -181,17 +176,11 @@ def _reads(file: str) -> bool:
 
 def _in_storage(said: Said, evidence: Evidence) -> Iterator[str]:
     """Compare with what the calls of each protocol took, in runs of the function."""
-    own = evidence.functions.get(str(said.function), Rows([]))
-    runs = {(row["key"], row["run_id"]): row for row in own}
-    waited: dict[Any, float] = {}
-    for row in evidence.rows("Storage"):
-        run = row["key"], row["run_id"]
-        if run in runs:
-            waited[run] = waited.get(run, 0.0) + row["waiting"]
-    seconds = sum(min(runs[run]["working"], spent) for run, spent in waited.items())
-    yield from exceeds(
-        said["in_storage"], seconds / own.numbers("working").sum(), "time in calls of storage"
-    )
+    own, waited = evidence.of(said.function), defaultdict[str, float](float)
+    for row, run in _storage_rows(said, evidence):
+        waited[_id(run)] += row["waiting"]
+    seconds = sum(min(row["working"], waited[_id(row)]) for row in own)
+    yield from exceeds(said["in_storage"], seconds / own.sum("working"), "time in calls of storage")
 
 
 def _unused(said: Said, evidence: Evidence) -> Iterator[str]:
@@ -202,18 +191,18 @@ def _unused(said: Said, evidence: Evidence) -> Iterator[str]:
     yield from differs(said["read"], sum(row["read_size"] for row in rows), "bytes that it read")
     yield from differs(said["requests"], sum(row["reads"] for row in rows), "its requests")
     returned = sum(row["used"] for row in rows)
-    if said["used"] < returned or said["used"] > sum(
-        max(row["used"], 0) for row in evidence.rows("Storage")
-    ):
+    if not returned <= said["used"] <= sum(max(row["used"], 0) for row in evidence.rows("Storage")):
         yield f"{said['used']:.3g} bytes were used, and {returned:.3g} were returned"
 
 
 def _storage_rows(said: Said, evidence: Evidence) -> list[tuple[dict[str, Any], dict[str, Any]]]:
     """Return what runs of the function read, each with the run."""
-    own = evidence.functions.get(str(said.function), Rows([]))
-    runs = {(repr(row["key"]), row["run_id"]): row for row in own}
-    rows = [(row, runs.get((repr(row["key"]), row["run_id"]))) for row in evidence.rows("Storage")]
-    return [(row, run) for row, run in rows if run is not None]
+    runs = {_id(row): row for row in evidence.of(said.function)}
+    return [(row, runs[_id(row)]) for row in evidence.rows("Storage") if _id(row) in runs]
+
+
+def _id(row: dict[str, Any]) -> str:
+    return f"{row['key']!r} {row['run_id']}"
 
 
 @refuter("small-requests")
@@ -238,12 +227,11 @@ def chunk_mismatch(said: Said, evidence: Evidence) -> Iterator[str]:
     if said["used"] is not None:
         yield from _unused(said, evidence)
         return
-    readers: dict[Any, dict[str, set[str]]] = {}
+    readers: dict[Any, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
     for row, run in _storage_rows(said, evidence):
         if isinstance(run["key"], tuple):
-            layer = readers.setdefault(run["key"][0], {})
             for item in re.sub(r"\bw\w+", "", row["items"] or "").split():
-                layer.setdefault(item, set()).add(repr(run["key"]))
+                readers[run["key"][0]][item].add(repr(run["key"]))
     for layer in readers.values():
         items = Counter(key for keys in layer.values() for key in keys)
         counts = [
@@ -261,11 +249,11 @@ def chunk_mismatch(said: Said, evidence: Evidence) -> Iterator[str]:
 @refuter("repeated-reads")
 def repeated_reads(said: Said, evidence: Evidence) -> Iterator[str]:
     """Compare with which keys of the function read which files and datasets completely."""
-    readers: dict[str, set[str]] = {}
+    readers: dict[str, set[str]] = defaultdict(set)
     for row, run in _storage_rows(said, evidence):
         for item in (row["items"] or "").split():
             if item.startswith("w"):
-                readers.setdefault(item, set()).add(repr(run["key"]))
+                readers[item].add(repr(run["key"]))
     times = sum(map(len, readers.values())) / max(len(readers), 1)
     if len(readers) != said["sources"] or not is_close(said["times"], times):
         yield f"{len(readers)} files or datasets are read {times:.3g} times each"
@@ -280,15 +268,15 @@ def blocked_tasks(said: Said, evidence: Evidence) -> Iterator[str]:
     used, _ = _of_function(evidence, str(said.function))
     yield from differs(said["on_cpu"], used, "its CPU share")
     yield from exceeds(said["waiting"], _waiting(evidence), "time that is spent waiting")
-    own = evidence.functions.get(str(said.function), Rows([]))
+    own = evidence.of(said.function)
     if not is_at_least(said["tasks"], len(own)) or said["tasks"] > len(evidence.runs):
         yield f"{said['tasks']} tasks, of which {said.function} alone has {len(own)}"
-    yield from exceeds(said["lasted"], evidence.runs.numbers("working").sum(), "their seconds")
+    yield from exceeds(said["lasted"], evidence.runs.sum("working"), "their seconds")
     if said["threads"] not in {life[2] for life in evidence.lives.values()}:
         yield f"no worker has {said['threads']} threads"
     if said["other_threads"] is not None:
         used = grown(evidence.rows("Resource Usage"), "process_cpu_seconds")
-        others = sum(used.values()) - evidence.runs.numbers("used").sum()
+        others = sum(used.values()) - evidence.runs.sum("used")
         yield from exceeds(said["other_threads"], others, "CPU of threads beside those of tasks")
     yield from _failures(said, evidence)
     if said["more_threads"] is None:
@@ -308,9 +296,9 @@ def blocked_tasks(said: Said, evidence: Evidence) -> Iterator[str]:
 @refuter("shared-bottleneck")
 def waits_in_turn(said: Said, evidence: Evidence) -> Iterator[str]:
     """Compare with the distances of ends, and with how long runs last."""
-    own = evidence.functions.get(str(said.function), Rows([]))
+    own = evidence.of(said.function)
     yield from differs(said["tasks"], len(own), "its tasks")
-    yield from differs(said["lasted"], own.numbers("working").sum(), "their seconds")
+    yield from differs(said["lasted"], own.sum("working"), "their seconds")
     yield from differs(said["workers"], len(own.by("address")), "their workers")
     yield from exceeds(said["waiting"], _waiting(evidence), "time that is spent waiting")
     yield from _no_turns(own, said["turn"])
@@ -319,22 +307,22 @@ def waits_in_turn(said: Said, evidence: Evidence) -> Iterator[str]:
 @refuter("garbage-collection")
 def garbage_collection(said: Said, evidence: Evidence) -> Iterator[str]:
     """Sum what the collector took in the function's tasks, and what these used of the CPU."""
-    own = evidence.functions.get(str(said.function), Rows([]))
-    taken = float(np.nansum(own.numbers("collecting")))
+    own = evidence.of(said.function)
+    taken = own.sum("collecting")
     yield from exceeds(said["taken"], taken, "seconds of its collections")
     yield from differs(said["tasks"], len(own), "its tasks")
-    yield from exceeds(said["cpu"], float(np.nansum(own.numbers("cpu"))), "its CPU seconds")
+    yield from exceeds(said["cpu"], own.sum("cpu"), "its CPU seconds")
     yield from differs(said["share"], said["taken"] / said["cpu"], "the collector's share")
 
 
 @refuter("per-process-lock")
 def per_process_lock(said: Said, evidence: Evidence) -> Iterator[str]:
     """Look for samples in a lock; without any, for turns of each process."""
-    own = evidence.functions.get(str(said.function), Rows([]))
+    own = evidence.of(said.function)
     if max(life[2] for life in evidence.lives.values()) < 2:
         yield "each worker has one thread"
     yield from differs(said["tasks"], len(own), "its tasks")
-    yield from differs(said["lasted"], own.numbers("working").sum(), "their seconds")
+    yield from differs(said["lasted"], own.sum("working"), "their seconds")
     if said["sampled"]:
         stacks = stacks_of(own, evidence)
         asking = sum(map(_asks, stacks))
@@ -383,7 +371,7 @@ def gil_contention(said: Said, evidence: Evidence) -> Iterator[str]:
     That the interpreter's lock kept them is told by samples of stacks alone.
     """
     samples = evidence.rows("Task Sample")
-    seconds = {name: own.numbers("interval").sum() for name, own in samples.by("activity").items()}
+    seconds = {name: own.sum("interval") for name, own in samples.by("activity").items()}
     if not seconds.get("lock"):
         yield "no sample waited for the interpreter's lock"
     most_beside = max(
@@ -408,27 +396,21 @@ def gil_contention(said: Said, evidence: Evidence) -> Iterator[str]:
 
 def grown(samples: Rows, column: str) -> dict[str, float]:
     """Return by worker's label how much a count grew; each life counts by itself."""
-    found: dict[str, float] = {}
-    for (label, *_), own in _by_file(samples).items():
-        values = own.numbers(column)
-        values = values[np.isfinite(values)]
-        if len(values):
-            found[label] = found.get(label, 0.0) + float(values.max() - values.min())
-    return found
-
-
-def _by_file(samples: Rows) -> dict[tuple[str, str], Rows]:
-    return {
-        (label, file): rows
-        for label, own in samples.by("label").items()
-        for file, rows in own.by("file").items()
-    }
+    growth: dict[str, float] = {}
+    for label, of_label in samples.by("label").items():
+        for of_life in of_label.by("file").values():
+            values = of_life.numbers(column)
+            if np.isfinite(values).any():
+                growth[label] = growth.get(label, 0.0) + float(
+                    np.nanmax(values) - np.nanmin(values)
+                )
+    return growth
 
 
 def _of_function(evidence: Evidence, name: str) -> tuple[float, float]:
     """Return the CPU share of a function, and its seconds without CPU."""
-    own = evidence.functions.get(name, Rows([]))
-    working, used = own.numbers("working").sum(), own.numbers("used").sum()
+    own = evidence.of(name)
+    working, used = own.sum("working"), own.sum("used")
     return (float(used / working) if working > 0 else 0.0), float(working - used)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
 from typing import Any
 
@@ -24,16 +25,14 @@ def transfer_bound(said: Said, evidence: Evidence) -> Iterator[str]:
     waited = evidence.idle_by_worker("received", "ready")
     yield from exceeds(said["waiting"], waited / evidence.thread_seconds, "waits for transfers")
     moves = evidence.rows("Transfer").where(lambda row: row["state"] == "success")
-    under_way = Steps.of(
-        moves.numbers("timestamp"), moves.numbers("timestamp") + moves.numbers("duration")
-    )
+    under_way = Steps.of(moves.numbers("timestamp"), moves.ends)
     fetching = evidence.between("received", "ready").where(lambda number: number > 0)
     anything = (under_way + fetching).where(lambda number: number > 0)
     yield from exceeds(said["on_path"], anything.integral(), "the critical path's transfers")
-    total = float(np.nansum(moves.numbers("size")))
+    total = moves.sum("size")
     yield from differs(said["moved"], total, "bytes that were moved")
     messages = evidence.rows("Shuffle Message").where(lambda row: row["state"] == "success")
-    shuffled = float(np.nansum(messages.numbers("size")))
+    shuffled = messages.sum("size")
     if np.isfinite(said["shuffled"]) or shuffled > 0:
         yield from differs(said["shuffled"], shuffled, "bytes of P2P shuffles")
     yield from exceeds(said["again"] or 0.0, said["moved"], "bytes that were moved again")
@@ -42,18 +41,18 @@ def transfer_bound(said: Said, evidence: Evidence) -> Iterator[str]:
         told = evidence.rows("Result Serialised").where(
             lambda row: row["target"] and key_split(row["key"]) == said.function
         )
-        yield from differs(said["serialising"], told.numbers("seconds").sum(), "serialising them")
+        yield from differs(said["serialising"], told.sum("seconds"), "serialising them")
 
 
 def _of_function(said: Said, moves: Rows) -> Iterator[str]:
     """Compare what is said of one function's results with the messages that had any of them."""
     with_any = moves.where(lambda row: said.function in map(key_split, row["keys"]))
     only = with_any.where(lambda row: {said.function} == set(map(key_split, row["keys"])))
-    yield from exceeds(said["of_function"], float(np.nansum(with_any.numbers("size"))), "its bytes")
-    if not is_at_least(said["of_function"], float(np.nansum(only.numbers("size")))):
+    yield from exceeds(said["of_function"], with_any.sum("size"), "its bytes")
+    if not is_at_least(said["of_function"], only.sum("size")):
         yield f"messages with {said.function} alone had more than {said['of_function']} bytes"
     if len(only) == len(with_any) and len(only):
-        rate = np.nansum(only.numbers("size")) / only.numbers("duration").sum()
+        rate = np.nansum(only.numbers("size")) / only.sum("duration")
         yield from differs(said["rate"], rate, "bytes a second")
 
 
@@ -65,17 +64,17 @@ def spilling(said: Said, evidence: Evidence) -> Iterator[str]:
         grew = grown(held, f"spill_{way}_size")
         yield from differs(said[name], sum(grew.values()), f"bytes {name}")
     seconds = sum(sum(grown(held, f"spill_{way}").values()) for way in ("write", "read"))
-    reads = float(np.nansum(evidence.runs.numbers("disk_read")))
+    reads = evidence.runs.sum("disk_read")
     runs = evidence.runs
     around = np.nansum(runs.numbers("timestamp") - runs.numbers("executing"))
     around += np.nansum(np.maximum(runs.numbers("done") - runs.numbers("stop"), 0.0))
     whole = evidence.thread_seconds
     yield from exceeds(said["spilling"], (seconds + reads + around) / whole, "time on disks")
     yield from exceeds(said["around"], around / whole, "time around functions")
-    most = float(np.nanmax(held.numbers("size")))
+    most = held.most("size")
     yield from differs(said["held"], most, "the most that a worker held")
     if said["disk"]:
-        spilled = float(np.nanmax(held.numbers("spilled_size")))
+        spilled = held.most("spilled_size")
         yield from differs(said["disk"]["of_one"], spilled, "the most on disk")
         yield from _disk_needed(said["disk"], evidence)
     if said["wanted"] is not None and not said["wanted"] > said["limit"]:
@@ -94,10 +93,9 @@ def _disk_needed(told: dict[str, Any], evidence: Evidence) -> Iterator[str]:
         peak = max(peak, sum(held.values()))
     yield from differs(told["of_all"], peak, "the most on the host's disk at once")
     if np.isfinite(told["free"]):
-        disks = evidence.rows("Disk Usage").where(
-            lambda row: row["local_directory"] == 1 and row["host"] == told["host"]
-        )
-        yield from differs(told["free"], float(np.nanmin(disks.numbers("free"))), "free at least")
+        disks = evidence.rows("Disk Usage").where(lambda row: row["local_directory"] == 1)
+        free = disks.by("host")[told["host"]].numbers("free")
+        yield from differs(told["free"], float(np.nanmin(free)), "free at least")
 
 
 @refuter("paused-workers")
@@ -107,17 +105,15 @@ def paused_workers(said: Said, evidence: Evidence) -> Iterator[str]:
         yield from _near_limit(said, evidence)
         return
     seconds, workers = 0.0, set()
+    threads = max((life[2] for life in evidence.lives.values()), default=1)
     for own in evidence.rows("Managed Memory").by("file").values():
-        label = own.maps[0]["label"]
-        times, states = own.numbers("timestamp"), own.values("state")
+        times = own.numbers("timestamp")
         steps = np.append(np.diff(times), np.median(np.diff(times)) if len(times) > 1 else 0.0)
-        paused = np.array([state == "paused" for state in states])
+        paused = np.array([state == "paused" for state in own.values("state")])
         if paused.any():
-            workers.add(label)
-            threads = max(life[2] for life in evidence.lives.values())
+            workers.add(own.maps[0]["label"])
             # It may have paused right after the sample before.
-            first = np.append(0.0, steps[:-1])
-            seconds += threads * float((steps + first)[paused].sum())
+            seconds += threads * float((steps + np.append(0.0, steps[:-1]))[paused].sum())
     yield from differs(said["workers"], len(workers), "workers that paused")
     yield from exceeds(said["paused"], seconds / evidence.thread_seconds, "time in which they were")
 
@@ -125,36 +121,29 @@ def paused_workers(said: Said, evidence: Evidence) -> Iterator[str]:
 def _near_limit(said: Said, evidence: Evidence) -> Iterator[str]:
     """Compare the processes' memory with their limits."""
     limits = {row["worker"]: row["memory_limit"] for row in evidence.rows("Worker Added")}
-    shares = {}
-    for address, own in evidence.rows("Resource Usage").by("address").items():
-        if limits.get(address):
-            peak = float(np.nanmax(own.numbers("memory")))
-            shares[address] = (peak / limits[address], peak, limits[address])
-    worst = max(shares.values(), default=(0.0, 0.0, 0.0))
-    yield from differs(said["used"], worst[1], "the memory of the fullest")
-    yield from differs(said["limit"], worst[2], "its limit")
-    near = sum(one[0] >= _NEAR for one in shares.values())
+    peaks = [
+        (own.most("memory"), limits[address])
+        for address, own in evidence.rows("Resource Usage").by("address").items()
+        if limits.get(address)
+    ]
+    used, limit = max(peaks, key=lambda peak: (peak[0] / peak[1], peak[0]), default=(0.0, 0.0))
+    yield from differs(said["used"], used, "the memory of the fullest")
+    yield from differs(said["limit"], limit, "its limit")
+    near = sum(peak / of >= _NEAR for peak, of in peaks)
     yield from differs(said["workers"], near, "workers so near")
-    yield from differs(said["wanted"], worst[1] / _PAUSES, "the advised limit")
+    yield from differs(said["wanted"], used / _PAUSES, "the advised limit")
 
 
 @refuter("host-memory-full")
 def host_memory_full(said: Said, evidence: Evidence) -> Iterator[str]:
     """Find the sample with the least memory left."""
-    samples = evidence.rows("Resource Usage").where(
-        lambda row: _known(row["host_memory_available"]) and row["host_memory_total"]
-    )
+    samples = evidence.rows("Resource Usage").where(lambda row: row["host_memory_total"])
     left = samples.numbers("host_memory_available") / samples.numbers("host_memory_total")
     worst = samples.maps[int(np.nanargmin(left))]
     yield from differs(said["left"], worst["host_memory_available"], "memory left")
     yield from differs(said["total"], worst["host_memory_total"], "memory")
     yield from differs(said["share"], float(np.nanmin(left)), "the share left")
-    at = worst["timestamp"] - evidence.first_seen
-    yield from differs(said["at"], at, "when")
-
-
-def _known(value: float | None) -> bool:
-    return value is not None and not np.isnan(value)
+    yield from differs(said["at"], worst["timestamp"] - evidence.first_seen, "when")
 
 
 def _tables(evidence: Evidence) -> dict[str, dict[str, Any]]:
@@ -172,10 +161,10 @@ def _length(row: dict[str, Any]) -> float:
 @refuter("exploding-join")
 def exploding_join(said: Said, evidence: Evidence) -> Iterator[str]:
     """Add up the rows of each layer of the function, and of the dataframes that come before it."""
-    runs, layers = _tables(evidence), dict[Any, list[dict[str, Any]]]()
+    runs, layers = _tables(evidence), defaultdict[Any, list[dict[str, Any]]](list)
     for row in runs.values():
         if key_split(row["key"]) == said.function and np.isfinite(_length(row)):
-            layers.setdefault(row["key"][0], []).append(row)
+            layers[row["key"][0]].append(row)
     for layer in layers.values():
         waiting, before = [repr(key) for row in layer for key in row["dependencies"]], set[str]()
         for key in waiting:
@@ -212,14 +201,13 @@ def unused_columns(said: Said, evidence: Evidence) -> Iterator[str]:
 @refuter("filter-without-effect")
 def filter_without_effect(said: Said, evidence: Evidence) -> Iterator[str]:
     """Look for a layer of the function that took and returned as many rows."""
-    runs, layers = _tables(evidence), dict[Any, list[tuple[float, set[float]]]]()
+    runs, layers = _tables(evidence), defaultdict[Any, list[tuple[float, set[float]]]](list)
     for row in runs.values():
         if key_split(row["key"]) == said.function and isinstance(row["key"], tuple):
             taken = {_length(runs[repr(key)]) for key in row["dependencies"] if repr(key) in runs}
-            layers.setdefault(row["key"][0], []).append((_length(row), taken))
+            layers[row["key"][0]].append((_length(row), taken))
     for layer in layers.values():
-        if sum(rows for rows, _ in layer) == said["rows"] and all(
-            taken == {rows} for rows, taken in layer
-        ):
+        alike = all(taken == {rows} for rows, taken in layer)
+        if alike and sum(rows for rows, _ in layer) == said["rows"]:
             return
     yield f"no layer of {said.function} takes and returns {said['rows']} rows"

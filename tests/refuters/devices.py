@@ -51,9 +51,7 @@ def _gpu_unused(said: Said, evidence: Evidence) -> Iterator[str]:
     )
     yield from exceeds(said["unused"], unused, "devices that were never used")
     yield from _devices(evidence, said["unused"], said["devices"])
-    yield from exceeds(
-        said["tasks_ran"], evidence.runs.numbers("duration").sum(), "seconds of tasks"
-    )
+    yield from exceeds(said["tasks_ran"], evidence.runs.sum("duration"), "seconds of tasks")
 
 
 def _readings(evidence: Evidence) -> dict[tuple[str, int], Rows]:

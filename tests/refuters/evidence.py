@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -39,12 +39,24 @@ class Rows:
         values = [row.get(name) for row in self.maps]
         return np.array([np.nan if value is None else value for value in values], dtype=float)
 
+    def sum(self, name: str) -> float:
+        """Return the sum of what is known of a column."""
+        total: float = np.nansum(self.numbers(name))
+        return total
+
+    def most(self, name: str) -> float:
+        """Return the largest number of a column."""
+        return float(np.nanmax(self.numbers(name)))
+
+    @property
+    def ends(self) -> Numbers:
+        """When they ended."""
+        return self.numbers("timestamp") + self.numbers("duration")
+
     def values(self, name: str) -> list[Any]:
-        """Return a column as it is."""
         return [row.get(name) for row in self.maps]
 
     def where(self, true: Any) -> Rows:
-        """Return those of which a function says so."""
         return Rows([row for row in self.maps if true(row)])
 
     def by(self, name: str) -> dict[Any, Rows]:
@@ -81,19 +93,21 @@ class Evidence:
                 times = {"timestamp": event.timestamp, "duration": getattr(event, "duration", 0.0)}
                 whose = {"host": event.process_id, "label": event.thread_id}
                 maps[event.name].append({**whose, **event.args, **times, **own})
-        self._rows = {name: Rows(found) for name, found in maps.items()}
+        self._rows = {name: Rows(rows) for name, rows in maps.items()}
 
     def rows(self, name: str) -> Rows:
         """Return the events of a name."""
         return self._rows.get(name, Rows([]))
 
+    def of(self, function: str | None) -> Rows:
+        """Return the task runs of a function."""
+        return self.functions.get(function, Rows([]))
+
     # --- task runs -------------------------------------------------------------------------------
 
     @cached_property
     def runs(self) -> Rows:
-        """The task runs in files of workers, as they began, with what the scheduler noted of each.
-
-        Without such files they are those of which the scheduler noted when their functions ran.
+        """The task runs in files of workers, or those that the scheduler noted, as they began.
 
         ``stop``, ``function``, ``held`` (until when it held its thread) are added, and of the
         time for which its function held that: ``waited`` for a core, ``working`` (all else), and
@@ -106,9 +120,9 @@ class Evidence:
         seen = {
             (repr(row["key"]), row["run_id"], row["worker"]): row for row in self.rows("Task Run")
         }
-        found = []
-        told = self.rows("Compute") or self._ran_by_scheduler()
-        for row in sorted(told, key=lambda row: row["timestamp"]):
+        runs = []
+        ran = self.rows("Compute") or self._ran_by_scheduler()
+        for row in sorted(ran, key=lambda row: row["timestamp"]):
             noted = seen.get((repr(row["key"]), row["run_id"], row["address"]), {})
             ends = [row["timestamp"] + row["duration"], row.get("done"), row.get("seceded")]
             length = max(min(ends[0], ends[2] or ends[0]) - row["timestamp"], 0.0)
@@ -117,27 +131,24 @@ class Evidence:
             queue, more = helped[repr(row["key"]), row["run_id"], row["address"]]
             waited = min(max((row.get("run_queue") or 0.0) + queue, 0.0) * share, length)
             cpu = row.get("cpu")
+            used = 0.0 if cpu is None or np.isnan(cpu) else max((cpu + more) * share, 0.0)
             facts = {
                 "stop": ends[0],
                 "function": key_split(row["key"]),
                 "waited": waited,
                 "working": length - waited,
-                "used": min(
-                    max(0.0 if cpu is None or np.isnan(cpu) else (cpu + more) * share, 0.0),
-                    length - waited,
-                ),
+                "used": min(used, length - waited),
                 "held": ends[2] if ends[2] is not None else max(ends[0], ends[1] or 0.0),
                 "noted": noted,
                 "sent": noted.get("timestamp"),
-                "queued": noted.get("queued"),
-                "waiting": noted.get("waiting"),
                 "known": noted["timestamp"] + noted["duration"] if noted else None,
+                **{name: noted.get(name) for name in ("queued", "waiting")},
             }
-            found.append({**row, **facts})
+            runs.append({**row, **facts})
         workers = [header.get("worker", {}) for header in self.headers]
         threads = {each["address"]: each["nthreads"] for each in workers if each.get("nthreads")}
-        _end_with_the_next(found, threads)
-        return Rows(found)
+        _end_with_the_next(runs, threads)
+        return Rows(runs)
 
     def _ran_by_scheduler(self) -> Rows:
         """Return the runs that only the scheduler noted as their workers would have noted them."""
@@ -153,7 +164,7 @@ class Evidence:
         )
 
     @cached_property
-    def functions(self) -> dict[str, Rows]:
+    def functions(self) -> dict[str | None, Rows]:
         """The task runs by function."""
         return self.runs.by("function")
 
@@ -185,20 +196,13 @@ class Evidence:
     @cached_property
     def first_seen(self) -> float:
         """When something first happened: workers that were there before joined at any time."""
-        times = [
-            row["timestamp"]
-            for rows in self._of_cluster(but=("Worker Added", "Worker Removed"))
-            for row in rows
-        ]
-        return min(times, default=self.begin)
+        events = self._of_cluster(but=("Worker Added", "Worker Removed"))
+        return min((row["timestamp"] for rows in events for row in rows), default=self.begin)
 
     def label(self, address: str) -> str | None:
         """Return the label of the worker that had an address."""
-        for header in self.headers:
-            worker = header.get("worker", {})
-            if worker.get("address") == address:
-                return worker.get("label")
-        return None
+        workers = (header.get("worker", {}) for header in self.headers)
+        return next((one.get("label") for one in workers if one.get("address") == address), None)
 
     @property
     def scheduler_closed(self) -> bool:
@@ -268,8 +272,7 @@ class Evidence:
     def _ends(self) -> list[float]:
         """When tasks were over."""
         over = self.rows("Task Run").where(lambda row: row["state"] in ("memory", "erred"))
-        ends = [*(over.numbers("timestamp") + over.numbers("duration"))]
-        return [*ends, *self.runs.numbers("done"), *self.runs.numbers("stop")]
+        return [*over.ends, *self.runs.numbers("done"), *self.runs.numbers("stop")]
 
     @cached_property
     def least_wall(self) -> float:
@@ -294,8 +297,7 @@ class Evidence:
             given_up = self.rows("Task Run").where(
                 lambda row: str(row["end_cause"] or "").startswith("client-releases-keys")
             )
-            until = given_up.numbers("timestamp") + given_up.numbers("duration")
-            return end - begin, max(end, until.max(initial=end)) - begin
+            return end - begin, max(end, given_up.ends.max(initial=end)) - begin
         return min(end, self.last_end) - begin, max(end, self.end) - begin
 
     def shares(self, seconds: float) -> tuple[float, float]:
@@ -306,16 +308,16 @@ class Evidence:
     @cached_property
     def lives(self) -> dict[str, tuple[float, float, int]]:
         """When each worker joined and left, by its address, and its threads."""
-        found: dict[str, tuple[float, float, int]] = {}
         left = {row["worker"]: row["timestamp"] for row in self.rows("Worker Removed")}
-        for row in self.rows("Worker Added"):
-            address = row["worker"]
-            found[address] = (row["timestamp"], left.get(address, self.end), row["nthreads"])
-        for header in self.headers:
-            worker = header.get("worker", {})
-            if worker.get("address") and worker["address"] not in found:
-                found[worker["address"]] = (self.begin, self.end, worker.get("nthreads", 1))
-        return found
+        lives: dict[str, tuple[float, float, int]] = {
+            row["worker"]: (row["timestamp"], left.get(row["worker"], self.end), row["nthreads"])
+            for row in self.rows("Worker Added")
+        }
+        for worker in (header.get("worker", {}) for header in self.headers):
+            if worker.get("address"):
+                always = self.begin, self.end, worker.get("nthreads", 1)
+                lives.setdefault(worker["address"], always)
+        return lives
 
     @cached_property
     def threads(self) -> float:
@@ -333,14 +335,12 @@ class Evidence:
         seen = [
             (life[0], min(life[1], last.get(one, 0)), life[2]) for one, life in self.lives.items()
         ]
-        begins, ends, each = zip(*seen, strict=True) if seen else ((), (), ())
-        return Steps.of(begins, ends, each).integral(*self.span) / max(self.wall, 1e-9)
+        return _threads_of(seen).integral(*self.span) / max(self.wall, 1e-9)
 
     @cached_property
     def threads_there(self) -> Steps:
         """How many threads there were at any time."""
-        begins, ends, each = zip(*self.lives.values(), strict=True) if self.lives else ((), (), ())
-        return Steps.of(begins, ends, each)
+        return _threads_of(self.lives.values())
 
     @property
     def thread_seconds(self) -> float:
@@ -366,6 +366,11 @@ class Evidence:
             idle = there.less(self.between("executing", "held", own))
             total += idle.least(self.between(begin, end, own)).integral()
         return total
+
+
+def _threads_of(lives: Collection[tuple[float, float, int]]) -> Steps:
+    begins, ends, each = zip(*lives, strict=True) if lives else ((), (), ())
+    return Steps.of(begins, ends, each)
 
 
 def _ran(row: dict[str, Any]) -> bool:

@@ -8,7 +8,7 @@ from itertools import pairwise
 import numpy as np
 
 from refuters.attempts import left_alone
-from refuters.evidence import Evidence, Rows
+from refuters.evidence import Evidence
 from refuters.figures import Said, exceeds, is_at_least, lies
 from refuters.registry import refuter
 from refuters.steps import Steps
@@ -25,7 +25,7 @@ def client_bound(said: Said, evidence: Evidence) -> Iterator[str]:
     yield from exceeds(said["longest"], said["waited"], "the longest")
     if said["waits"]:
         asked = evidence.rows("Client Calls").where(lambda row: row["main"])
-        yield from exceeds(0.5 * said["waited"], asked.numbers("waiting").sum(), "waits of clients")
+        yield from exceeds(0.5 * said["waited"], asked.sum("waiting"), "waits of clients")
     if said["pickled"] is not None:
         sizes = evidence.rows("Graph Sent").numbers("size")
         yield from exceeds(said["pickled"], float(np.mean(sizes)), "bytes of a graph")
@@ -42,7 +42,7 @@ def sequential_submission(said: Said, evidence: Evidence) -> Iterator[str]:
     yield from lies(said["share"], *evidence.shares(said["few"]), "their share")
     yield from exceeds(said["graphs"], len(evidence.rows("Graph")), "graphs")
     noted = evidence.rows("Task Run")
-    begins, ends = np.sort(noted.numbers("waiting")), np.sort(_ends(noted))
+    begins, ends = np.sort(noted.numbers("waiting")), np.sort(noted.ends)
     alone = sum(
         np.count_nonzero(ends <= at) >= np.count_nonzero(begins < at) for at in np.unique(begins)
     )
@@ -58,9 +58,7 @@ def sequential_submission(said: Said, evidence: Evidence) -> Iterator[str]:
 def _called(evidence: Evidence) -> Steps:
     """Return 1 while an actor was called, else 0."""
     calls = evidence.rows("Actor Call")
-    begins = calls.numbers("timestamp")
-    ends = begins + calls.numbers("duration")
-    return Steps.of(begins, ends).where(lambda number: number > 0)
+    return Steps.of(calls.numbers("timestamp"), calls.ends).where(lambda number: number > 0)
 
 
 def _calls(said: Said, evidence: Evidence, under_way: float) -> Iterator[str]:
@@ -81,16 +79,10 @@ def _calls(said: Said, evidence: Evidence, under_way: float) -> Iterator[str]:
         yield "whether actors were called is not recorded"
 
 
-def _ends(noted: Rows) -> list[float]:
-    return list(noted.numbers("timestamp") + noted.numbers("duration"))
-
-
 def _between_clients(evidence: Evidence, longest: float) -> Iterator[str]:
     """Yield it if the client after a gap had not been there before it."""
     graphs = sorted(evidence.rows("Graph"), key=lambda row: row["timestamp"])
-    noted = evidence.rows("Task Run")
-    ends = np.array(_ends(noted))
-    seen = set()
+    ends, seen = evidence.rows("Task Run").ends, set()
     for before, after in pairwise(graphs):
         seen.add(before["client"])
         last = ends[ends < after["timestamp"]].max(initial=-np.inf)
@@ -116,7 +108,7 @@ def no_workers(said: Said, evidence: Evidence) -> Iterator[str]:
     """
     noted = evidence.rows("Task Run")
     begins = np.fmin(noted.numbers("waiting"), noted.numbers("timestamp"))
-    tasks = Steps.of(begins, np.array(_ends(noted)))
+    tasks = Steps.of(begins, noted.ends)
     none = tasks.with_(
         evidence.threads_there, lambda number, threads: ((number > 0) & (threads <= 0)) * 1.0
     )
@@ -124,9 +116,9 @@ def no_workers(said: Said, evidence: Evidence) -> Iterator[str]:
     begin, end = evidence.span
     there = evidence.threads_there.where(lambda threads: threads > 0).integral(begin, end)
     yield from exceeds(said["waited"], end - begin - there, "time without a worker")
-    otherwise = none.less(_after_losses(evidence))
-    if not is_at_least(said["waited"], otherwise.integral(begin, end)):
-        yield f"tasks waited for {otherwise.integral(begin, end):.6g} s, without a worker"
+    otherwise = none.less(_after_losses(evidence)).integral(begin, end)
+    if not is_at_least(said["waited"], otherwise):
+        yield f"tasks waited for {otherwise:.6g} s, without a worker"
     yield from lies(said["share"], *evidence.shares(said["waited"]), "its share")
     yield from exceeds(said["longest"], said["waited"], "the longest")
 
@@ -143,7 +135,7 @@ def work_outside_tasks(said: Said, evidence: Evidence) -> Iterator[str]:
     some = evidence.idle.where(lambda number: number > 0).integral(begin, end)
     yield from exceeds(said["idle"], some, "seconds in which a thread idled")
     yield from exceeds(said["calls"], _called(evidence).integral(begin, end), "calls of actors")
-    functions = evidence.rows("Worker Function").numbers("duration").sum()
+    functions = evidence.rows("Worker Function").sum("duration")
     yield from exceeds(said["functions"], float(functions), "seconds of functions")
 
 

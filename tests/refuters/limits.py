@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
 from refuters.cores import stacks_of
-from refuters.evidence import Evidence, Rows
+from refuters.evidence import Evidence
 from refuters.figures import Said, differs, exceeds, lies
 from refuters.registry import refuter
 from refuters.steps import Steps
@@ -19,7 +20,7 @@ def distributed_lock(said: Said, evidence: Evidence) -> Iterator[str]:
     named = (said["kind"], said["name"])
     own = evidence.rows("Lock Held").where(lambda row: (row["kind"], row["name"]) == named)
     yield from differs(said["times"], len(own), "how often it was given back")
-    yield from differs(said["waited"], float(own.numbers("waited").sum()), "waits for it")
+    yield from differs(said["waited"], own.sum("waited"), "waits for it")
     held = float((own.numbers("timestamp") - own.numbers("since")).sum())
     if abs(said["held"] - held) > 1e-3 * len(own):
         yield f"it was held for {held:.6g} s"
@@ -46,15 +47,13 @@ def resources_not_needed(said: Said, evidence: Evidence) -> Iterator[str]:
 @refuter("missing-secede")
 def missing_secede(said: Said, evidence: Evidence) -> Iterator[str]:
     """Look for samples in Dask's client, and for tasks that it could have been waited for."""
-    own = evidence.functions.get(str(said.function), Rows([]))
+    own = evidence.of(said.function)
     yield from differs(said["tasks"], len(own), "its tasks")
-    yield from exceeds(said["kept"], own.numbers("working").sum(), "their seconds")
+    yield from exceeds(said["kept"], own.sum("working"), "their seconds")
     stacks = stacks_of(own, evidence)
-    in_client = [
-        stack for stack in stacks if any(file.endswith("client.py") for _, file, *_ in stack)
-    ]
-    if len(in_client) < 0.1 * len(stacks) or not in_client:
-        yield f"{len(in_client)} of {len(stacks)} samples stand in Dask's client"
+    in_client = sum(any(file.endswith("client.py") for _, file, *_ in stack) for stack in stacks)
+    if in_client < 0.1 * len(stacks) or not in_client:
+        yield f"{in_client} of {len(stacks)} samples stand in Dask's client"
     if len(own) == len(evidence.runs):
         yield "there are no other tasks"
 
@@ -62,11 +61,12 @@ def missing_secede(said: Said, evidence: Evidence) -> Iterator[str]:
 @refuter("resource-limit")
 def resource_limit(said: Said, evidence: Evidence) -> Iterator[str]:
     """Count the tasks that ask for the resource, and threads that idled while they were ready."""
-    asks = evidence.runs.where(
-        lambda row: (
-            said["resource"] in ((row["noted"].get("annotations") or {}).get("resources") or {})
-        )
-    )
+
+    def asks_for_it(row: dict[str, Any]) -> bool:
+        annotations = row["noted"].get("annotations") or {}
+        return said["resource"] in (annotations.get("resources") or {})
+
+    asks = evidence.runs.where(asks_for_it)
     yield from differs(said["tasks"], len(asks), "tasks that ask for it")
     for own in asks.by("address").values():
         at_once = evidence.between("timestamp", "stop", own)

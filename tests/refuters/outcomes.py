@@ -32,12 +32,8 @@ _AT_THE_END = 3.5
 def retried_tasks(said: Said, evidence: Evidence) -> Iterator[str]:
     """Count attempts that erred and were followed by another of their key, and their seconds."""
     every = attempts(evidence)
-    last = {repr(row["key"]): number for number, row in enumerate(every)}
-    failed = [
-        row
-        for number, row in enumerate(every)
-        if row["ended"] == "erred" and last[repr(row["key"])] > number
-    ]
+    last = {repr(row["key"]): row for row in every}
+    failed = [row for row in every if row["ended"] == "erred" and last[repr(row["key"])] is not row]
     yield from differs(said["attempts"], len(failed), "attempts that failed")
     yield from differs(said["lost"], sum(row["duration"] for row in failed), "their seconds")
     # Whether what was taken back before it began was an attempt, the sentence leaves open.
@@ -75,11 +71,8 @@ def failed_tasks(said: Said, evidence: Evidence) -> Iterator[str]:
     scheduler heard of it; of others the scheduler alone says how they ended.
     """
     last = {repr(row["key"]): row for row in attempts(evidence)}
-    erred = [
-        row
-        for row in last.values()
-        if row["ended"] == "erred" and ("noted" in row or not is_killed(row))
-    ]
+    ended = [row for row in last.values() if row["ended"] == "erred"]
+    erred = [row for row in ended if "noted" in row or not is_killed(row)]
     yield from differs(said["tasks"], len(erred), "tasks that ended in an error")
     yield from _time_outs(said, evidence)
     if said.function not in {row["function"] for row in erred}:
@@ -89,9 +82,8 @@ def failed_tasks(said: Said, evidence: Evidence) -> Iterator[str]:
     if said["nobodys"] and not all(repr(row["key"]) in given_up for row in erred):
         yield "no client had given up all that erred"
     kinds = {f"{category(row.get('exception'))} in {row['function']}" for row in erred}
-    for kind in said["kinds"]:
-        if kind not in kinds:
-            yield f"no task ended in {kind}"
+    if not kinds.issuperset(said["kinds"]):
+        yield f"tasks ended in {kinds} only"
     blocked = sum(said["never_ran"].values())
     if blocked:
         ran = {repr(row["key"]) for row in evidence.runs}
@@ -109,23 +101,20 @@ def lost_workers(said: Said, evidence: Evidence) -> Iterator[str]:
     on_them = {address: rows for address, rows in left_alone(evidence).items() if len(rows)}
     count = sum(map(len, on_them.values()))
     # Of those that left as the run ended nothing tells whether they were lost.
-    late = {
-        row["worker"]
-        for row in evidence.rows("Worker Removed")
-        if row["timestamp"] >= evidence.end - _AT_THE_END
-    }
-    certain = {address: rows for address, rows in on_them.items() if address not in late}
+    removed = evidence.rows("Worker Removed")
+    late = removed.where(lambda row: row["timestamp"] >= evidence.end - _AT_THE_END)
+    certain = {one: rows for one, rows in on_them.items() if one not in late.values("worker")}
     yield from lies(said["workers"], len(certain), len(on_them), "workers that left with tasks")
     yield from lies(said["tasks"], sum(map(len, certain.values())), count, "tasks on them")
     gone = clients_gone(evidence)
-    for row in evidence.rows("Worker Removed"):
+    for row in removed:
         if row["worker"] in on_them and row["timestamp"] >= gone:
             yield f"{row['worker']} left after the last client had"
     yield from _of_the_worst(said, evidence)
     _, lost = computed_again(evidence)
     if said["ran_again"]:
         yield from differs(said["ran_again"], len(lost), "tasks whose results were lost")
-        held = lost.numbers("ran").sum(), lost.numbers("slot").sum()
+        held = lost.sum("ran"), lost.sum("slot")
         yield from lies(said["again"], *held, "their thread time")
     most_missed = sum(
         max(evidence.span[1] - evidence.lives[one][1], 0.0) * evidence.lives[one][2]
@@ -146,26 +135,19 @@ def _of_the_worst(said: Said, evidence: Evidence) -> Iterator[str]:
         yield f"{said.worker} left at {left}, not {said['left']:.6g}"
     own = [one for one, at in left.items() if not known or is_same_time(said["left"], at)]
     if np.isfinite(said["memory"] + said["limit"]):
-        samples = evidence.rows("Resource Usage").by("address")
-        until = {one: left[one] + evidence.first_seen for one in own if one in samples}
-        before = [
-            samples[one].where(lambda row, time=time: row["timestamp"] <= time)
-            for one, time in until.items()
-        ]
-        last = [float(rows.numbers("memory")[-1]) for rows in before if len(rows)]
-        if not any(is_close(said["memory"], one) for one in last):
+        last = {
+            row["address"]: row["memory"] or np.nan
+            for row in evidence.rows("Resource Usage")
+            if row["address"] in own
+            and row["timestamp"] <= left[row["address"]] + evidence.first_seen
+        }
+        if not any(is_close(said["memory"], one) for one in last.values()):
             yield f"its process had {last} bytes at last, not {said['memory']}"
     if said["ages"]:
-        least, most = said["ages"]
-        started = {
-            header["worker"]["address"]: header["worker"].get("started", np.nan)
-            for header in evidence.headers
-            if header.get("worker")
-        }
-        ages = [
-            row["timestamp"] - started.get(row["worker"], np.nan)
-            for row in evidence.rows("Worker Removed")
-        ]
+        (least, most), workers = said["ages"], [header.get("worker") for header in evidence.headers]
+        started = {one["address"]: one.get("started", np.nan) for one in workers if one}
+        removed = evidence.rows("Worker Removed")
+        ages = [row["timestamp"] - started.get(row["worker"], np.nan) for row in removed]
         same = [age for age in ages if least - 0.01 <= age <= most + 0.01]
         if len(same) < said["of_age"]:
             yield f"{len(same)} workers died at an age of {least} to {most}: {ages}"
@@ -194,12 +176,8 @@ def _of_memory(own: list[str], said: Said, evidence: Evidence) -> bool:
 
 def _restarted(said: Said, evidence: Evidence) -> Iterator[str]:
     """Count the tasks that a restart took from workers, and those that had not been sent."""
-    sent = evidence.rows("Task Run").where(
-        lambda row: (
-            str(row["end_cause"]).startswith("client-restart")
-            and row["state"] not in ("memory", "erred")
-        )
-    )
+    unended = evidence.rows("Task Run").where(lambda row: row["state"] not in ("memory", "erred"))
+    sent = [row for row in unended if str(row["end_cause"]).startswith("client-restart")]
     changes = evidence.rows("Cluster Change").where(lambda row: row["action"] == "restart")
     never = sum(row["number"] or 0 for row in changes)
     yield from differs(said["tasks"], len(sent) + never, "tasks that a restart took away")
@@ -211,9 +189,9 @@ def recomputation(said: Said, evidence: Evidence) -> Iterator[str]:
     """Count task runs of keys that had been in memory before, and their seconds."""
     released, _ = computed_again(evidence)
     slots = evidence.runs.numbers("held") - evidence.runs.numbers("executing")
-    seconds = float(released.numbers("slot").sum())
+    seconds = released.sum("slot")
     yield from differs(said["tasks"], len(released), "tasks that ran again")
-    ran = float(released.numbers("ran").sum())
+    ran = released.sum("ran")
     yield from lies(said["lost"], ran, seconds, "their thread time")
     by_function = most(released.values("function"), released.numbers("slot"))
     if not is_most(str(said.function), by_function):
@@ -243,15 +221,8 @@ def swallowed_errors(said: Said, evidence: Evidence) -> Iterator[str]:
     logged = {
         (repr(row["key"]), row["run_id"]) for row in evidence.rows("Log Record") if row["error"]
     }
-    done = [
-        row
-        for row in evidence.runs
-        if row["state"] == "memory" and row["function"] == said.function
-    ]
-    silent = [
-        row
-        for row in done
-        if row["type"] == "NoneType" and (repr(row["key"]), row["run_id"]) in logged
-    ]
+    done = evidence.of(said.function).where(lambda row: row["state"] == "memory")
+    nothing = done.where(lambda row: row["type"] == "NoneType")
+    silent = [row for row in nothing if (repr(row["key"]), row["run_id"]) in logged]
     yield from differs(said["silent"], len(silent), "task runs that logged and returned None")
     yield from differs(said["tasks"], len(done), "task runs of the function")

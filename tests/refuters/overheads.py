@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
 from typing import Any
 
@@ -34,7 +35,7 @@ def tasks_too_small(said: Said, evidence: Evidence) -> Iterator[str]:
         held = np.fmin(done.numbers("stop"), done.numbers("held")) - done.numbers("timestamp")
         computed = float(np.maximum(held - done.numbers("waited"), 0.0).sum())
         yield from exceeds(said["overhead"], handling / computed, "overhead by compute")
-    own = evidence.functions.get(str(said.function), Rows([]))
+    own = evidence.of(said.function)
     if len(own):
         lengths = own.numbers("working")
         yield from differs(said["own"], float(lengths.mean()), "seconds of one of its tasks")
@@ -45,18 +46,16 @@ def tasks_too_small(said: Said, evidence: Evidence) -> Iterator[str]:
 
 def _largest_layer(rows: Rows) -> float:
     """Return the most bytes that the tasks of a layer have together."""
-    layers: dict[object, dict[str, float]] = {}
+    layers: dict[object, dict[str, float]] = defaultdict(dict)
     for row in rows:
-        key = row["key"]
-        layer = key[0] if isinstance(key, tuple) else ""
-        nbytes = max(row["size"] or 0.0, row["input_size"] or 0.0)
-        layers.setdefault(layer, {})[repr(key)] = nbytes
+        layer = row["key"][0] if isinstance(row["key"], tuple) else ""
+        layers[layer][repr(row["key"])] = max(row["size"] or 0.0, row["input_size"] or 0.0)
     return max(sum(layer.values()) for layer in layers.values())
 
 
 def _advice(advised: dict[str, Any], evidence: Evidence) -> Iterator[str]:
     """Yield it if chunks are advised that are larger than all there is of them."""
-    own = evidence.functions.get(advised["function"], Rows([]))
+    own = evidence.of(advised["function"])
     new, old = advised.get("new_size"), advised.get("size")
     made = evidence.runs.where(lambda row: not row["dependencies"] and row["shape"] is not None)
     if new and len(made):
@@ -71,10 +70,8 @@ def _advice(advised: dict[str, Any], evidence: Evidence) -> Iterator[str]:
 @refuter("scheduler-bound")
 def scheduler_bound(said: Said, evidence: Evidence) -> Iterator[str]:
     """Compare with the time of idle threads before tasks were sent or known to have ended."""
-    unsent = _unsent(evidence, "not_sent")
-    yield from exceeds(
-        said["idle"], unsent / evidence.thread_seconds, "threads that idle with unsent tasks"
-    )
+    unsent = _unsent(evidence, "not_sent") / evidence.thread_seconds
+    yield from exceeds(said["idle"], unsent, "threads that idle with unsent tasks")
     # The scheduler handles more than workers tell of.
     most_tasks = len(evidence.runs) / evidence.wall + 0.5
     yield from exceeds(said["tasks_a_second"], most_tasks, "tasks a second")
@@ -129,28 +126,20 @@ def _around(evidence: Evidence) -> float:
 def _unsent(evidence: Evidence, until: str) -> float:
     """Sum the time in which threads idled while tasks were runnable and not sent, or on their way.
 
-    Parameters
-    ----------
-    evidence
-        The events.
-    until
-        ``not_sent`` to count until tasks were sent, and of ended ones until the scheduler knew;
-        ``known_before`` to count until workers knew of them: all that has to do with messages.
+    Until tasks were sent, and of ended ones until the scheduler knew, for ``not_sent``; until
+    workers knew of them, which is all that has to do with messages, for ``known_before``.
     """
     runs = evidence.runs
     spans = evidence.between("queued", "sent", runs)
     waited = evidence.between("waiting", "sent", runs)
     # Dask notes `queued` only where it holds a task back: else it is sent as it becomes runnable.
-    inputs: dict[str, float] = {}
+    ends: dict[str, float] = {repr(row["key"]): row["known"] or row["stop"] for row in runs}
+    runnable = []
     for row in runs:
-        inputs[repr(row["key"])] = row["known"] or row["stop"]
-    runnable = [
-        max(
-            [row["waiting"] or np.nan]
-            + [inputs[repr(key)] for key in row["dependencies"] or () if repr(key) in inputs]
+        inputs = map(repr, row["dependencies"] or ())
+        runnable.append(
+            max([row["waiting"] or np.nan, *(ends[key] for key in inputs if key in ends)])
         )
-        for row in runs
-    ]
     spans = spans + Steps.of(runnable, runs.numbers("sent"))
     unheard, out = evidence.between("done", "known", runs), evidence.between("sent", "done", runs)
     spans = spans + unheard
@@ -160,9 +149,8 @@ def _unsent(evidence: Evidence, until: str) -> float:
         spans = spans + evidence.between("sent", "received", runs)
         spans = spans + waited
         graphs = evidence.rows("Graph")
-        submitted = [
-            float(str(one).rpartition("-")[2] or "nan") for one in graphs.values("stimulus")
-        ]
+        stimuli = map(str, graphs.values("stimulus"))
+        submitted = [float(stimulus.rpartition("-")[2] or "nan") for stimulus in stimuli]
         spans = spans + Steps.of(submitted, graphs.numbers("timestamp"), 1e9)
     unsent = evidence.rows("Unsent Tasks")
     if len(unsent):

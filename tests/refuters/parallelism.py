@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from refuters.evidence import Evidence, Rows
+from refuters.evidence import Evidence
 from refuters.figures import Said, differs, exceeds, is_at_most, lies
 from refuters.registry import refuter
 
@@ -23,7 +23,7 @@ def needs_cores(said: Said, evidence: Evidence) -> Iterator[str]:
     """Compare what is said of cores, which more tasks at a time need, with waits for them."""
     told = said["core_wait"]
     runs = evidence.runs
-    share = float(runs.numbers("waited").sum() / max(runs.numbers("duration").sum(), 1e-9))
+    share = float(runs.sum("waited") / max(runs.sum("duration"), 1e-9))
     if any(row["seceded"] is not None for row in runs):
         return  # those do not hold their threads for all of their time
     if told:
@@ -45,7 +45,7 @@ def serial_chain(said: Said, evidence: Evidence) -> Iterator[str]:
     yield from exceeds(said["alone_in_function"], said["alone"], f"of that in {said.function}")
     idle = evidence.idle.integral() / evidence.thread_seconds
     yield from exceeds(said["idle"], idle, "idle threads")
-    own = evidence.functions.get(str(said.function), Rows([]))
+    own = evidence.of(said.function)
     if len(own) and not any(row["dependencies"] for row in own):
         yield f"no task of {said.function} has an input: they are no chain"
     yield from needs_cores(said, evidence)
@@ -61,7 +61,7 @@ def too_few_tasks(said: Said, evidence: Evidence) -> Iterator[str]:
     begin, end = evidence.span
     idle = evidence.idle.integral(begin, end) / evidence.threads
     yield from exceeds(said["lost"], idle, "idle threads, in seconds of the run")
-    own = evidence.functions.get(str(said.function), Rows([]))
+    own = evidence.of(said.function)
     yield from differs(said["tasks"], len(own), f"tasks of {said.function}")
     share = evidence.idle.integral() / evidence.thread_seconds
     yield from exceeds(said["idle"], share, "idle threads")
@@ -74,7 +74,7 @@ def too_few_tasks(said: Said, evidence: Evidence) -> Iterator[str]:
 @refuter("slowing-functions")
 def slowing_functions(said: Said, evidence: Evidence) -> Iterator[str]:
     """Compare the last third of a function's runs with the first."""
-    own = evidence.functions.get(str(said.function), Rows([]))
+    own = evidence.of(said.function)
     own = own.where(lambda row: row["state"] in ("memory", None))
     yield from exceeds(said["attempts"], len(own) + len(evidence.unseen), "attempts")
     if said.severity == "high" or said.promises:

@@ -12,8 +12,6 @@ from dask.utils import key_split
 from refuters.evidence import Evidence
 from refuters.figures import CLOCKS, Said
 
-#: Contradictions that are known and not yet mended: the rule, words of the refuter, and the cause.
-KNOWN: tuple[tuple[str, str, str], ...] = ()
 #: What may be told before the errors that users saw.
 _BEFORE_ERRORS = {"unfinished-run", "killed-worker-errors", "lost-workers"}
 #: Seconds under which nothing is grave, if it is under such a share of the run as well.
@@ -24,20 +22,9 @@ _CLIENTS = {"repeated-gathers", "large-gathers", "slow-tokenization", "large-obj
 _OF_RECORDINGS = {"work-outside-tasks", "idle-threads"}
 #: Beside these findings more threads find no memory, no core, no task, or a lock.
 _NO_MORE_THREADS = {
-    "killed-worker-errors",
-    "paused-workers",
-    "spilling",
-    "per-process-lock",
-    "distributed-lock",
-    "resource-limit",
-    "missing-secede",
-    "shared-bottleneck",
-    "cpu-oversubscribed",
-    "no-workers",
-    "client-bound",
-    "sequential-submission",
-    "too-few-tasks",
-    "poor-placement",
+    *("killed-worker-errors", "paused-workers", "spilling", "per-process-lock", "distributed-lock"),
+    *("resource-limit", "missing-secede", "shared-bottleneck", "cpu-oversubscribed", "no-workers"),
+    *("client-bound", "sequential-submission", "too-few-tasks", "poor-placement"),
 }
 #: Yields what contradicts a finding.
 Refuter = Callable[[Said, Evidence], Iterator[str]]
@@ -54,7 +41,7 @@ def refuter(*rules: str) -> Callable[[Refuter], Refuter]:
     return register
 
 
-def refute(source: Path | Iterable[Path], findings: Any, *, known: bool = False) -> list[str]:
+def refute(source: Path | Iterable[Path], findings: Any) -> list[str]:
     """Return what the raw events of a run say against its findings, a sentence each.
 
     Parameters
@@ -63,23 +50,15 @@ def refute(source: Path | Iterable[Path], findings: Any, *, known: bool = False)
         Directory of the trace files, or these.
     findings
         Those of `TraceAnalyser.findings`.
-    known
-        Whether contradictions that are known, and not yet mended, are returned as well.
     """
     files = source.glob("*.msgpack") if isinstance(source, Path) else source
     evidence, against = Evidence(files), []
     said = [Said.of(one.to_dict(), one.to_dict()["Figures"], one.weight) for one in findings]
     for one in said:
-        own = REFUTERS.get(one.rule, _no_refuter)
-        found = [*_in_general(one, evidence), *own(one, evidence)]
-        found = [text for text in found if known or not is_known(one.rule, text)]
-        against += [f"{one.rule}: {text} ({one.sentences})" for text in found]
+        by_rule = REFUTERS.get(one.rule, _no_refuter)
+        contradictions = [*_in_general(one, evidence), *by_rule(one, evidence)]
+        against += [f"{one.rule}: {text} ({one.sentences})" for text in contradictions]
     return [*against, *_among_themselves(said)]
-
-
-def is_known(rule: str, text: str) -> bool:
-    """Tell whether a contradiction is one of those that are known."""
-    return any(rule == one and words in text for one, words, _ in KNOWN)
 
 
 def _in_general(said: Said, evidence: Evidence) -> Iterator[str]:
@@ -103,8 +82,9 @@ def _in_general(said: Said, evidence: Evidence) -> Iterator[str]:
     for share in said.shares:
         if share > 1.0 + 1e-9:
             yield f"a share of {share:.6g}"
-    known = {*evidence.functions, *(row["function"] for row in _sent(evidence))}
-    known |= {key_split(row["key"]) for row in evidence.rows("Task Under Way")}
+    known = {*evidence.functions, *evidence.rows("Unsent Tasks").values("name")}
+    for event in ("Task Run", "Task Under Way"):
+        known |= set(map(key_split, evidence.rows(event).values("key")))
     if said.function is not None and known and said.function not in known:
         yield f"no task of {said.function} was sent to a worker"
 
@@ -112,18 +92,11 @@ def _in_general(said: Said, evidence: Evidence) -> Iterator[str]:
 def _of_clients(evidence: Evidence) -> float:
     """Return for how long clients were in calls, which may be before or after all tasks."""
     calls = evidence.rows("Client Calls").where(lambda row: row["call"] != "recording")
-    return float(calls.numbers("seconds").sum())
+    return calls.sum("seconds")
 
 
 def _no_refuter(said: Said, evidence: Evidence) -> Iterator[str]:
     yield "the rule has no refuter"
-
-
-def _sent(evidence: Evidence) -> Iterator[dict[str, Any]]:
-    for row in evidence.rows("Task Run"):
-        yield {"function": key_split(row["key"])}
-    for row in evidence.rows("Unsent Tasks"):
-        yield {"function": row["name"]}
 
 
 def _among_themselves(findings: list[Said]) -> Iterator[str]:

@@ -63,14 +63,9 @@ def _ended_unseen(evidence: Evidence, state: dict[str, Any]) -> int:
 
     What had ended less than a second before may have been reported since.
     """
-    ended = [
-        repr(row["key"])
-        for row in evidence.runs
-        if not row["noted"]
-        and row["state"] in ("memory", "erred")
-        and row["stop"] > state["timestamp"] - 1.0
-    ]
-    return len(set(ended))
+    ended = evidence.runs.where(lambda row: row["state"] in ("memory", "erred"))
+    late = ended.where(lambda row: row["stop"] > state["timestamp"] - 1.0)
+    return len({repr(row["key"]) for row in late if not row["noted"]})
 
 
 def _of_the_gone(said: Said, evidence: Evidence) -> Iterator[str]:
@@ -79,13 +74,10 @@ def _of_the_gone(said: Said, evidence: Evidence) -> Iterator[str]:
     own = [one for one in headers.values() if one.get("plugin") == "SchedulerPlugin"]
     if evidence.scheduler_closed or not own:
         yield "the scheduler closed its file, or has none"
+    running = [psutil.Process(one["pid"]) for one in own if psutil.pid_exists(one["pid"])]
+    created = max((one["created"] for one in own), default=0.0)
     # A number that is used again is no process of before.
-    if any(
-        psutil.pid_exists(one["pid"])
-        and psutil.Process(one["pid"]).create_time() <= one["created"]
-        and psutil.Process(one["pid"]).status() != psutil.STATUS_ZOMBIE
-        for one in own
-    ):
+    if any(p.create_time() <= created and p.status() != psutil.STATUS_ZOMBIE for p in running):
         yield "the scheduler's process runs"
     clients = [one["pid"] for one in headers.values() if one.get("plugin") == "StepRecorder"]
     if (said["recording"] == "PROGRAM_GONE") != any(one["pid"] in clients for one in own):
@@ -114,29 +106,20 @@ def _no_strangers(said: Said, evidence: Evidence) -> Iterator[str]:
 @refuter("killed-worker-errors")
 def killed_worker_errors(said: Said, evidence: Evidence) -> Iterator[str]:
     """Look for the workers that died, and for a result that came after the task was given up."""
-    killed = [
-        row
-        for row in evidence.rows("Task Run")
-        if is_killed(row) and key_split(row["key"]) == said.function
-    ]
-    if not killed:
+    killed = evidence.rows("Task Run").where(is_killed)
+    killed = killed.where(lambda row: key_split(row["key"]) == said.function)
+    if not len(killed):
         yield "no task of this function was given up"
     removed = evidence.rows("Worker Removed")
     gone = clients_gone(evidence)
     if not len(removed) or removed.numbers("timestamp").min() > gone:
         yield "no worker left while there was a client"
+    left = [
+        (evidence.label(one["worker"]), one["timestamp"] - evidence.first_seen) for one in removed
+    ]
     for death in said["deaths"]:
-        left = [
-            row["timestamp"] - evidence.first_seen
-            for row in removed
-            if evidence.label(row["worker"]) == death["worker"]
-        ]
-        if not any(is_same_time(death["left"], one) for one in left):
-            yield f"{death['worker']} died at {left}, not {death['left']:.6g}"
-    yield from _finished(evidence, killed)
-
-
-def _finished(evidence: Evidence, killed: list[dict[str, Any]]) -> Iterator[str]:
+        if not any(is_same_time(death["left"], at) for one, at in left if one == death["worker"]):
+            yield f"{death['worker']} died at {death['left']:.6g}, of {left}"
     # Results of before may have been lost with the workers that had them.
     given_up = {repr(row["key"]): row["timestamp"] + row["duration"] for row in killed}
     for row in evidence.rows("Task Run"):

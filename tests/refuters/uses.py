@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
@@ -12,23 +13,11 @@ from refuters.figures import Said, differs, exceeds, is_close, lies
 from refuters.registry import refuter
 
 #: Functions that pass rows, or values of a column or array, one by one, or get a value of a row.
-_ONE_BY_ONE = (
-    "apply_series_generator",
-    "series_generator",
-    "iterrows",
-    "_get_value",
-    "__getattr__",
-    "map_array",
-    "_vectorize_call",
-    "_vectorize_call_with_signature",
-    "apply_along_axis",
-    "generic_filter",
-    "_get_lines",
-    "_rows_to_cols",
-    "_convert_data",
-    "genfromtxt",
-    "parse",
-)
+_ONE_BY_ONE = {
+    *("apply_series_generator", "series_generator", "iterrows", "_get_value", "__getattr__"),
+    *("map_array", "_vectorize_call", "_vectorize_call_with_signature", "apply_along_axis"),
+    *("generic_filter", "_get_lines", "_rows_to_cols", "_convert_data", "genfromtxt", "parse"),
+}
 #: Sizes of data by their median from which tasks do more than others.
 _MORE_DATA = 1.5
 #: Means that are so many times the median are of few runs, not of each.
@@ -40,16 +29,17 @@ def first_runs(evidence: Evidence) -> tuple[Rows, Rows]:
 
     Each may have been what its worker needed an import or a compilation for.
     """
-    first, rest, runs = [], [], evidence.runs
     ended: dict[tuple[str, str], float] = {}
-    # What is loaded is loaded as a run has taken its thread, before its function is called.
-    taken = [(row["timestamp"] if row["executing"] is None else row["executing"]) for row in runs]
-    for row in runs:
-        place = (row["function"], row["address"])
+    for row in evidence.runs:
+        place = row["function"], row["address"]
         ended[place] = min(ended.get(place, np.inf), row["held"])
-    for began, row in zip(taken, runs, strict=True):
-        (first if began < ended[row["function"], row["address"]] else rest).append(row)
-    return Rows(first), Rows(rest)
+
+    def is_first(row: dict[str, Any]) -> bool:
+        # What is loaded is loaded as a run has taken its thread, before its function is called.
+        taken = row["timestamp"] if row["executing"] is None else row["executing"]
+        return bool(taken < ended[row["function"], row["address"]])
+
+    return evidence.runs.where(is_first), evidence.runs.where(lambda row: not is_first(row))
 
 
 @refuter("warm-up")
@@ -62,13 +52,13 @@ def warm_up(said: Said, evidence: Evidence) -> Iterator[str]:
             yield "no loop was sampled while it was blocked"
         return
     first, rest = first_runs(evidence)
-    own = first.by("function").get(str(said.function), Rows([]))
-    others = rest.by("function").get(str(said.function), Rows([]))
+    own, others = (
+        rows.where(lambda row: row["function"] == said.function) for rows in (first, rest)
+    )
     yield from exceeds(said["runs"], len(own), "first runs")
     yield from exceeds(said["workers"], len(own.by("address")), "workers that had them")
-    everywhere = evidence.functions.get(str(said.function), Rows([])).by("address")
-    ran = f"workers that ran {said.function}"
-    yield from differs(said["workers_of_function"], len(everywhere), ran)
+    every = evidence.of(said.function)
+    yield from differs(said["workers_of_function"], len(every.by("address")), "workers that ran it")
     working, later = own.numbers("working"), others.numbers("working")
     if not len(working) or not len(later):
         yield "there are no first runs, or none that follow"
@@ -78,17 +68,12 @@ def warm_up(said: Said, evidence: Evidence) -> Iterator[str]:
     yield from lies(said["took"], working.min(), max(slots.max(), working.max()), "first runs")
     after = others.numbers("held") - others.numbers("executing") - others.numbers("waited")
     # What has far more data than others need not be compared with them.
-    every = evidence.functions[str(said.function)]
     sizes, all_sizes = (
         np.fmax(rows.numbers("size"), rows.numbers("input_size")) for rows in (others, every)
     )
     larger = sizes >= _MORE_DATA * float(np.nanmedian(all_sizes))
-    usual = [
-        float(np.median(each))
-        for ran in (later, after)
-        for each in (ran, ran[~larger])
-        if len(each)
-    ]
+    each = (later, later[~larger], after, after[~larger])
+    usual = [float(np.median(seconds)) for seconds in each if len(seconds)]
     yield from lies(said["usual"], min(usual), max(usual), "runs that follow")
     slots = first.numbers("held") - first.numbers("executing")
     most = float(np.fmax(slots, first.numbers("working")).sum())
@@ -98,12 +83,11 @@ def warm_up(said: Said, evidence: Evidence) -> Iterator[str]:
 @refuter("dominant-function")
 def dominant_function(said: Said, evidence: Evidence) -> Iterator[str]:
     """Sum the seconds of each function; how much of it are first uses, only bounds can tell."""
-    own = evidence.functions.get(str(said.function), Rows([]))
+    own = evidence.of(said.function)
     rest = evidence.runs.where(lambda row: row["function"] != said.function)
     yield from differs(said["tasks"], len(own), "its tasks")
-    (least, most), (least_others, most_others) = (
-        _without_first_uses(evidence, rows) for rows in (own, rest)
-    )
+    least, most = _without_first_uses(evidence, own)
+    least_others, most_others = _without_first_uses(evidence, rest)
     yield from lies(said["lasted"], least, most, "its seconds")
     low, high = least / (least + most_others), most / (most + least_others)
     yield from lies(said["share"], low, high, "its share of all seconds")
@@ -115,7 +99,7 @@ def dominant_function(said: Said, evidence: Evidence) -> Iterator[str]:
     working = own.numbers("working")
     yield from exceeds(said["median"], float(np.median(working)), "its median")
     # Clocks of threads and of the wall differ a little.
-    cpu = [own.numbers("used").sum(), float(np.nansum(own.numbers("cpu")))]
+    cpu = [own.sum("used"), own.sum("cpu")]
     if not any(is_close(said["on_cpu"], min(one / working.sum(), 1.0)) for one in cpu):
         yield f"its CPU share is {cpu[0] / working.sum():.3g}, not {said['on_cpu']:.6g}"
     if said["mean"]:
@@ -123,14 +107,14 @@ def dominant_function(said: Said, evidence: Evidence) -> Iterator[str]:
     elif least / len(own) > _OF_FEW * np.median(working):
         yield f"half of its tasks took no more than {np.median(working):.3g} s"
     seceded = own.where(lambda row: row["seceded"] is not None)
-    if seceded.numbers("working").sum() > 0.5 * working.sum():
+    if seceded.sum("working") > 0.5 * working.sum():
         yield "it gave its threads back while it waited for tasks of its own"
 
 
 def _without_first_uses(evidence: Evidence, runs: Rows) -> tuple[float, float]:
     """Return the least and the most seconds of runs, with first uses as long as others or not."""
     first = {id(row) for row in first_runs(evidence)[0]}
-    most = float(runs.numbers("working").sum())
+    most = runs.sum("working")
     least = float(runs.where(lambda row: id(row) not in first).numbers("working").sum())
     return least, most
 
@@ -138,15 +122,12 @@ def _without_first_uses(evidence: Evidence, runs: Rows) -> tuple[float, float]:
 @refuter("row-wise")
 def row_wise(said: Said, evidence: Evidence) -> Iterator[str]:
     """Compare with the samples of the function in which libraries take single values or rows."""
-    own = evidence.functions.get(str(said.function), Rows([]))
+    own = evidence.of(said.function)
     yield from differs(said["tasks"], len(own), "its tasks")
     stacks = stacks_of(own, evidence)
+    libraries = [[name for name, file, *_ in stack if "-packages/" in file] for stack in stacks]
     shown = sum(
-        any(
-            name.rpartition(".")[2] in _ONE_BY_ONE and "-packages/" in file
-            for name, file, *_ in stack
-        )
-        for stack in stacks
+        any(name.rpartition(".")[2] in _ONE_BY_ONE for name in names) for names in libraries
     )
     if said["nested"]:
         shown = sum("-packages/" not in stack[-1][1] for stack in stacks)
