@@ -21,7 +21,7 @@ from dasfprof.schema.tasks import (
 )
 from dasfprof.schema.under_way import CLIENT_UNDER_WAY, SCHEDULER_STATE, STACK, TASK_UNDER_WAY
 from traces.events import T
-from traces.rows import Plugin, row
+from traces.rows import Plugin, row, rows
 
 ADDRESS = "tcp://10.0.0.1:4000"
 PERSON = "Client-1"
@@ -60,8 +60,8 @@ class Hung:
 
     def write(self, directory: Path) -> TraceAnalyser:
         ends = (0.0, self.end)
-        seen = [row(RESOURCE_USAGE, timestamp=T + at, time=T + at) for at in ends]
-        held = [row(MANAGED_MEMORY, timestamp=T + at, state="running") for at in ends]
+        seen = rows(RESOURCE_USAGE, [(at, {"time": T + at}) for at in ends])
+        held = rows(MANAGED_MEMORY, [(at, {"state": "running"}) for at in ends])
         Plugin(directory, "ResourceMonitor").write((RESOURCE_USAGE, seen), (MANAGED_MEMORY, held))
         frames = [["f", "/home/me/work.py", 7], ["wait", "/lib/python3.13/x.py", 1]]
         Plugin(directory).write(
@@ -71,33 +71,20 @@ class Hung:
             close=self.closed,
         )
         left = [] if self.left is None else [self.left]
-        exits = [(at, self.exit_code) for at, _ in left if self.exit_code is not None]
+        exits = [
+            (at, {"exit_code": self.exit_code}) for at, _ in left if self.exit_code is not None
+        ]
         of_worker = {"worker": ADDRESS}
+        graph = {"client": PERSON, "tasks": 1, "stimulus": "update-graph-1"}
+        states = [(at, self._state(at, facts)) for at, facts in self.states]
+        removed = [(at, {"reason": why}) for at, why in left]
         Plugin(directory, "SchedulerPlugin").write(
-            (WORKER_ADDED, [row(WORKER_ADDED, timestamp=T, name=0, nthreads=2, **of_worker)]),
-            (GRAPH, [row(GRAPH, timestamp=T, client=PERSON, tasks=1, stimulus="update-graph-1")]),
+            (WORKER_ADDED, rows(WORKER_ADDED, [(0.0, {"name": 0, "nthreads": 2})], **of_worker)),
+            (GRAPH, rows(GRAPH, [(0.0, graph)])),
             (TASK_RUN, [self._run(**facts) for facts in self.runs]),
-            (
-                SCHEDULER_STATE,
-                [
-                    row(SCHEDULER_STATE, timestamp=T + at, **self._state(at, facts))
-                    for at, facts in self.states
-                ],
-            ),
-            (
-                WORKER_REMOVED,
-                [
-                    row(WORKER_REMOVED, timestamp=T + at, reason=why, **of_worker)
-                    for at, why in left
-                ],
-            ),
-            (
-                WORKER_EXIT,
-                [
-                    row(WORKER_EXIT, timestamp=T + at, exit_code=code, **of_worker)
-                    for at, code in exits
-                ],
-            ),
+            (SCHEDULER_STATE, rows(SCHEDULER_STATE, states)),
+            (WORKER_REMOVED, rows(WORKER_REMOVED, removed, **of_worker)),
+            (WORKER_EXIT, rows(WORKER_EXIT, exits, **of_worker)),
             close=self.closed,
         )
         waits = {"waits_in": self.waits_in, "thread_state": "sleeping", "stack": 0, "since": T}
@@ -115,39 +102,19 @@ class Hung:
         return row(TASK_UNDER_WAY, timestamp=time, key=key, since=T + since, **{**values, **facts})
 
     def _compute(self, key: str, start: float, stop: float) -> Any:
-        times = dict.fromkeys(("received", "ready", "executing"), T + start)
-        exception = self.raised.get(key)
-        return row(
-            COMPUTE,
-            timestamp=T + start,
-            duration=stop - start,
-            key=key,
-            state="memory" if exception is None else "erred",
-            exception=exception,
-            done=T + stop,
-            cpu=stop - start,
-            thread="8",
-            **times,
-        )
+        facts: dict[str, Any] = dict.fromkeys(("received", "ready", "executing"), T + start)
+        facts |= {"timestamp": T + start, "duration": stop - start, "done": T + stop}
+        facts |= {"key": key, "thread": "8", "cpu": stop - start}
+        facts |= {"exception": self.raised.get(key)}
+        return row(COMPUTE, state="erred" if key in self.raised else "memory", **facts)
 
-    def _run(self, key: str, known: float, state: str, why: str, **facts: Any) -> Any:
-        sent, run_id = facts.get("sent", 0.0), facts.get("run_id", 1)
-        return row(
-            TASK_RUN,
-            timestamp=T + sent,
-            duration=known - sent,
-            key=key,
-            run_id=run_id,
-            worker=ADDRESS,
-            state=state,
-            waiting=T + sent,
-            queued=None,
-            stolen=None,
-            start=None,
-            stop=None,
-            end_cause=why,
-            cause="update-graph-1",
-        )
+    def _run(
+        self, key: str, known: float, state: str, why: str, sent: float = 0.0, run_id: int = 1
+    ) -> Any:
+        facts: dict[str, Any] = dict.fromkeys(("queued", "stolen", "start", "stop"))
+        facts |= {"timestamp": T + sent, "duration": known - sent, "waiting": T + sent}
+        facts |= {"worker": ADDRESS, "cause": "update-graph-1", "end_cause": why}
+        return row(TASK_RUN, key=key, run_id=run_id, state=state, **facts)
 
     def _state(self, at: float, facts: dict[str, Any]) -> dict[str, Any]:
         worker = {"worker": ADDRESS, "name": 0, "status": "running", "last_seen": T + at}

@@ -53,20 +53,15 @@ def made_trace(
 
     Parameters
     ----------
-    tasks
-        ``key, worker_id, state, cause, end_cause, dependencies`` (key texts) and times.
+    tasks, scheduler_only
+        ``key, worker_id, state, cause, end_cause, dependencies`` (key texts) and times; of the
+        latter ``lost, reason`` as well.
     workers
         ``nthreads, boot_id, joined, left, first_seen, last_seen``; the scheduler is added to them.
-    graphs
-        When graphs arrived.
     samples
         ``worker_id, time, state`` of managed memory.
-    transfers
+    transfers, actor_calls, worker_functions
         ``worker_id, start, duration``.
-    actor_calls, worker_functions
-        ``worker_id, start, duration``.
-    scheduler_only
-        As `tasks`, with ``lost, reason``.
     scheduler
         Whether there is a scheduler's file.
     """
@@ -78,13 +73,9 @@ def made_trace(
         stimuli += [run.get("cause") or "", run.get("end_cause") or ""]
     stimuli = list(dict.fromkeys(stimuli))
     dependencies = [[keys.index(key) for key in run.get("dependencies", ())] for run in tasks]
-    known = [
-        T + run[name]
-        for run in tasks
-        for name in ("start", "done")
-        if np.isfinite(run.get(name, np.nan))
-    ]
+    times = [run.get(name, np.nan) for run in tasks for name in ("start", "done")]
     nothing = vars(Trace.from_reader(TraceReader([], progress=False)))
+    spans = {"worker_id": int, "start": T, "duration": float}
     made: dict[str, Any] = {
         "tasks": _task_table(tasks, keys, stimuli, scheduler),
         "scheduler_only": _task_table(scheduler_only, keys, stimuli, True).assign(
@@ -93,15 +84,13 @@ def made_trace(
             scheduler_start=[T + run.get("start", np.nan) for run in scheduler_only],
             scheduler_stop=[T + run.get("stop", np.nan) for run in scheduler_only],
         ),
-        "transfers": _table(transfers, {"worker_id": int, "start": T, "duration": float}),
-        "shuffle_messages": _table([], {"worker_id": int, "start": T, "duration": float}).assign(
+        "transfers": _table(transfers, spans),
+        "shuffle_messages": _table([], spans).assign(
             target=_categorical([]), size=0.0, state=_categorical([])
         ),
-        "actor_calls": _table(actor_calls, {"worker_id": int, "start": T, "duration": float}),
+        "actor_calls": _table(actor_calls, spans),
         "knows_actor_calls": True,
-        "worker_functions": _table(
-            worker_functions, {"worker_id": int, "start": T, "duration": float}
-        ),
+        "worker_functions": _table(worker_functions, spans),
         "knows_serialising": False,
         "knows_releases": False,
         "managed_memory": _table(samples, {"worker_id": int, "time": T}).assign(
@@ -113,7 +102,7 @@ def made_trace(
         "keys": key_table(keys),
         "stimuli": key_table(stimuli),
         "begin": T,
-        "end": max(known, default=T),
+        "end": T + max([time for time in times if np.isfinite(time)], default=0.0),
         "notes": (),
         "task_dependencies": (
             np.array([len(ids) for ids in dependencies], dtype=np.int64),
@@ -131,15 +120,10 @@ def made_trace(
 
 def _completed(table: pd.DataFrame, like: pd.DataFrame) -> pd.DataFrame:
     """Return a table with all columns that a reader's has, empty where they were missing."""
-    missing = [name for name in like if name not in table]
-    unknown = (
-        like[missing]
-        .reindex(range(len(table)))
-        .astype({name: like[name].dtype for name in missing if like[name].dtype.kind not in "iub"})
-    )
-    return table.join(
-        unknown.fillna({name: -1 for name in missing if like[name].dtype.kind in "iu"})
-    )
+    missing = {name: like[name].dtype for name in like if name not in table}
+    unknown = like[[*missing]].reindex(range(len(table)))
+    unknown = unknown.astype({n: dtype for n, dtype in missing.items() if dtype.kind not in "iub"})
+    return table.join(unknown.fillna({n: -1 for n, dtype in missing.items() if dtype.kind in "iu"}))
 
 
 def _table(rows: Sequence[dict[str, Any]], columns: dict[str, Any]) -> pd.DataFrame:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -74,21 +75,10 @@ class Noisy:
             executing = max(float(free[lane]), ready) + 0.001
             start = executing + self.overhead * speed
             free[lane] = stop = start + seconds * CHUNKS / self._count(function)
-            made[key] = Task(
-                key,
-                worker,
-                start,
-                stop,
-                arrival=arrival,
-                executing=executing,
-                runnable=runnable,
-                sent=runnable,
-                received=runnable,
-                ready=ready,
-                thread=thread,
-                size=size,
-                dependencies=inputs,
-            )
+            facts: dict[str, Any] = dict.fromkeys(("runnable", "sent", "received"), runnable)
+            facts |= {"arrival": arrival, "ready": ready, "executing": executing}
+            facts |= {"thread": thread, "size": size, "dependencies": inputs}
+            made[key] = Task(key, worker, start, stop, **facts)
         return Plan(
             list(made.values()),
             self.workers,

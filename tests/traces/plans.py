@@ -39,7 +39,7 @@ from dasfprof.schema.tasks import (
 )
 from dasfprof.schema.under_way import CLIENT_UNDER_WAY, LOCK_HELD, SCHEDULER_STATE, STACK
 from traces.events import T
-from traces.rows import Plugin, row
+from traces.rows import Plugin, row, rows
 
 
 @dataclass
@@ -113,6 +113,11 @@ class Task:
     def first(self, *names: str) -> float:
         """Give the first of these times that is known."""
         return T + next(getattr(self, name) for name in names if getattr(self, name) is not None)
+
+
+#: Columns of "Compute" that are a task's own.
+_AS_IN_TASKS = ("key", "state", "shape", "type", "dtype", "thread", "run_queue", "disk_read")
+_AS_IN_TASKS += ("disk_read_size", "deserialize", "collecting", "storage", "exception", "raised_at")
 
 
 @dataclass
@@ -204,13 +209,13 @@ class Plan:
     def write_files(self, directory: Path) -> None:
         """Write the run's files."""
         for number in range(self.workers):
-            rows = [self._compute(task) for task in self.tasks if task.worker == number]
+            runs = [self._compute(task) for task in self.tasks if task.worker == number]
             moved = [self._transfer(*move) for move in self.transfers if move[0] == number]
             plugin = self._plugin(directory, "TracePlugin", number)
             called = [self._call(*call) for call in self.calls or () if call[0] == number]
             plugin.actor_calls = self.calls is not None
             plugin.write(
-                (COMPUTE, rows),
+                (COMPUTE, runs),
                 (TRANSFER, moved),
                 (RESULT_SERIALISED, list(self._results_serialised(number))),
                 (ACTOR_CALL, called),
@@ -234,7 +239,7 @@ class Plan:
                 (CLIENT_CALLS, [self._client_calls(*calls) for calls in self.client_calls]),
                 (SENT_VALUE, [row(SENT_VALUE, timestamp=T, **sent) for sent in self.sent_values]),
                 (CLIENT_SAMPLE, [*self._client_samples()]),
-                (CLIENT_UNDER_WAY, _rows(CLIENT_UNDER_WAY, looks, host="node1", pid=20)),
+                (CLIENT_UNDER_WAY, rows(CLIENT_UNDER_WAY, looks, host="node1", pid=20)),
             )
 
     def _results_serialised(self, number: int) -> Iterable[tuple[Any, ...]]:
@@ -269,10 +274,8 @@ class Plan:
     def _plugin(self, directory: Path, name: str, number: int) -> Plugin:
         host = self.hosts[number] if self.hosts else "node1"
         facts: dict[str, Any] = {"host": host, "name": number, "address": _address(number)}
-        facts["cores"] = self.cores
-        facts["memory_sizes"] = self.memory_sizes[number] if self.memory_sizes else {}
-        facts["thread_limits"] = self.thread_limits
-        facts["limits"] = self.limits
+        facts |= {"memory_sizes": self.memory_sizes[number]} if self.memory_sizes else {}
+        facts |= {"thread_limits": self.thread_limits, "limits": self.limits, "cores": self.cores}
         return Plugin(directory, name, **facts, threads=self.threads, **self._header())
 
     def _header(self) -> dict[str, Any]:
@@ -286,10 +289,10 @@ class Plan:
         used = _of(self.used, number) or [(at, {}) for at in whole]
         used = [(at, {"time": T + at, **facts}) for at, facts in used]
         self._plugin(directory, "ResourceMonitor", number).write(
-            (MANAGED_MEMORY, _rows(MANAGED_MEMORY, held)),
-            (RESOURCE_USAGE, _rows(RESOURCE_USAGE, used)),
-            (HOST_PROCESS, _rows(HOST_PROCESS, _of(self.seen, number), ancestors=[])),
-            (DISK_USAGE, _rows(DISK_USAGE, _of(self.disks, number), local_directory=1)),
+            (MANAGED_MEMORY, rows(MANAGED_MEMORY, held)),
+            (RESOURCE_USAGE, rows(RESOURCE_USAGE, used)),
+            (HOST_PROCESS, rows(HOST_PROCESS, _of(self.seen, number), ancestors=[])),
+            (DISK_USAGE, rows(DISK_USAGE, _of(self.disks, number), local_directory=1)),
             *self._gpu_facts(f"GPU-{number}", number),
         )
 
@@ -301,14 +304,14 @@ class Plan:
             return []
         device = {"uuid": uuid, "index": index}
         known = row(GPU_DEVICES, timestamp=T, availability="available", **device)
-        return [(GPU_DEVICES, [known]), (GPU_USAGE, _rows(GPU_USAGE, self.gpu, **device))]
+        return [(GPU_DEVICES, [known]), (GPU_USAGE, rows(GPU_USAGE, self.gpu, **device))]
 
     def _write_scheduler(self, directory: Path) -> None:
         facts = {"nthreads": self.threads, "memory_limit": self.memory_limit, "host": "h"}
         numbers = [
             (self._joined(n), {"worker": _address(n), "name": n}) for n in range(self.workers)
         ]
-        joined = _rows(WORKER_ADDED, numbers, **facts)
+        joined = rows(WORKER_ADDED, numbers, **facts)
         left = [(at, {"worker": _address(n), "reason": reason}) for n, at, reason in self.left]
         clients = self.clients or ["c"] * len(self.graphs)
         graphs = [
@@ -328,11 +331,11 @@ class Plan:
         header = {**self._header(), "releases": self.releases, "pid": 10}
         Plugin(directory, "SchedulerPlugin", **header).write(
             (TASK_RUN, [*map(self._task_run, enumerate(self.tasks)), *unseen]),
-            (RESULT_RELEASED, _rows(RESULT_RELEASED, released)),
-            (GRAPH, _rows(GRAPH, graphs)),
+            (RESULT_RELEASED, rows(RESULT_RELEASED, released)),
+            (GRAPH, rows(GRAPH, graphs)),
             (WORKER_ADDED, joined),
-            (WORKER_REMOVED, _rows(WORKER_REMOVED, left)),
-            (CLUSTER_CHANGE, _rows(CLUSTER_CHANGE, [*self.changes])),
+            (WORKER_REMOVED, rows(WORKER_REMOVED, left)),
+            (CLUSTER_CHANGE, rows(CLUSTER_CHANGE, [*self.changes])),
             (SCHEDULER_STATE, states),
         )
 
@@ -366,38 +369,26 @@ class Plan:
 
     def _compute(self, task: Task) -> tuple[Any, ...]:
         length = task.stop - task.start
+        inputs = [
+            next(other.size for other in self.tasks if other.key == key)
+            for key in task.dependencies
+        ]
         return row(
             COMPUTE,
+            **{name: getattr(task, name) for name in _AS_IN_TASKS},
             timestamp=T + task.start,
             duration=length,
-            key=task.key,
             name=task.function,
             run_id=self.tasks.index(task),
-            state=task.state,
             size=task.size if task.state == "memory" else 0,
-            shape=task.shape,
-            type=task.type,
-            dtype=task.dtype,
             dependencies=list(task.dependencies),
-            input_size=sum(
-                next(other.size for other in self.tasks if other.key == key)
-                for key in task.dependencies
-            ),
-            thread=task.thread,
+            input_size=sum(inputs),
             cpu=length - task.run_queue if task.cpu is None else task.cpu,
-            run_queue=task.run_queue,
             received=task.first("received", "ready", "executing", "start"),
             ready=task.first("ready", "executing", "start"),
             executing=task.first("executing", "start"),
             seceded=None if task.seceded is None else T + task.seceded,
             done=task.first("done", "stop"),
-            disk_read=task.disk_read,
-            disk_read_size=task.disk_read_size,
-            deserialize=task.deserialize,
-            collecting=task.collecting,
-            storage=task.storage,
-            exception=task.exception,
-            raised_at=task.raised_at,
         )
 
     def _lock(self, name: str, asked: float, since: float, until: float) -> tuple[Any, ...]:
@@ -407,11 +398,12 @@ class Plan:
     def _storage(self, worker: int) -> Iterator[tuple[Any, ...]]:
         for number, task in enumerate(self.tasks):
             if task.worker == worker and (task.storage or task.items):
-                facts = {"key": task.key, "run_id": number, "protocol": "s3", "unsized": 0}
-                facts |= {"reads": task.reads, "read_size": task.read_size, "items": task.items}
-                facts |= {"used": task.used}
-                facts |= {"helpers_cpu": 0.0, "helpers_queue": 0.0, "reading": task.storage}
-                facts |= {"writes": 0, "write_size": 0, "writing": 0.0, "waiting": task.storage}
+                same = {
+                    name: getattr(task, name) for name in ("reads", "read_size", "items", "used")
+                }
+                facts = {**same, "key": task.key, "run_id": number, "protocol": "s3"}
+                facts |= dict.fromkeys(("helpers_cpu", "helpers_queue", "writing"), 0.0)
+                facts |= {"reading": task.storage, "waiting": task.storage}
                 yield row(STORAGE, timestamp=T + task.stop, **facts)
 
     def _arguments(self, worker: int) -> Iterator[tuple[Any, ...]]:
@@ -490,11 +482,6 @@ _Samples = list[tuple[float, dict[str, Any]]]
 def _of(samples: Iterable[tuple[int, float, dict[str, Any]]], number: int) -> _Samples:
     """Return the samples of a worker."""
     return [(at, facts) for worker, at, facts in samples if worker == number]
-
-
-def _rows(schema: Schema, samples: _Samples, **usual: Any) -> list[tuple[Any, ...]]:
-    """Return a row of a schema for each sample."""
-    return [row(schema, **{"timestamp": T + at, **usual, **facts}) for at, facts in samples]
 
 
 def _address(worker: int) -> str:

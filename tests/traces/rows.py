@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+import os
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from dasfprof.database import FileDatabase
 from dasfprof.database.writer import Source
 from dasfprof.schema.events import Schema
+from traces.events import T
 
 #: Who writes the files of the plugins that are not a worker's.
 _OWNERS = {"SchedulerPlugin": "scheduler", "StepRecorder": "client"}
@@ -59,14 +61,17 @@ class Plugin:
         self.directory.mkdir(exist_ok=True)
         header: dict[str, Any] = {"plugin": self.plugin, "run": self.run, "run_uuid": self.run_uuid}
         header |= {"host": self.host, "boot_id": f"boot of {self.host}"}
-        header |= {"actor_calls": True} if self.actor_calls else {}
-        header |= {"serialising": True} if self.serialising else {}
-        header |= {"releases": True} if self.releases else {}
-        header |= {"pid": self.pid} if self.pid else {}
-        header |= {"cores": self.cores} if self.cores else {}
-        header |= {"versions": self.versions} if self.versions else {}
-        header |= {"settings": self.settings} if self.settings else {}
-        header |= {"run_created": self.run_created} if self.run_created else {}
+        optional = (
+            "actor_calls",
+            "serialising",
+            "releases",
+            "pid",
+            "cores",
+            "versions",
+            "settings",
+        )
+        known = {name: getattr(self, name) for name in (*optional, "run_created")}
+        header |= {name: value for name, value in known.items() if value}
         if self.plugin not in _OWNERS:
             header["worker"] = {
                 "id": f"id of {self.address}",
@@ -91,8 +96,7 @@ class Plugin:
         size = path.stat().st_size if path.exists() else 0
         database.close()
         if not close:
-            with path.open("r+b") as file:
-                file.truncate(size)
+            os.truncate(path, size)
         return path
 
 
@@ -102,3 +106,10 @@ def row(schema: Schema, **values: Any) -> tuple[Any, ...]:
     columns = schema.fields + schema.args
     assert values.keys() <= {name for name, _ in columns}
     return tuple(values.get(name, nothing.get(codec)) for name, codec in columns)
+
+
+def rows(
+    schema: Schema, samples: Iterable[tuple[float, dict[str, Any]]], **usual: Any
+) -> list[tuple[Any, ...]]:
+    """Give a row of a schema for each time, in seconds from `T`, and its values."""
+    return [row(schema, **{"timestamp": T + at, **usual, **values}) for at, values in samples]
