@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import os
 import subprocess
 import sys
@@ -10,8 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import traces
+from click.testing import CliRunner, Result
+from jsonschema import Draft202012Validator
 
 from dasfprof import CompleteEvent, InstantEvent
+from dasfprof.cli.main import cli
+from dasfprof.report.documents import read_schema
 
 BIN = Path(sys.executable).parent
 #: Seconds; a busy machine is no failure.
@@ -28,23 +33,32 @@ def environment(**variables: Any) -> dict[str, str]:
 def shell(*command: Any, cwd: Path, **variables: Any) -> subprocess.CompletedProcess[str]:
     """Run a command of this Python's environment to its end."""
     name, *args = map(str, command)
-    return subprocess.run(
-        [str(BIN / name), *args],
-        cwd=cwd,
-        env=environment(**variables),
-        capture_output=True,
-        text=True,
-        timeout=DEADLINE,
-        check=False,
-    )
+    streams: dict[str, Any] = {"capture_output": True, "text": True, "timeout": DEADLINE}
+    place = {"cwd": cwd, "env": environment(**variables)}
+    return subprocess.run([str(BIN / name), *args], check=False, **place, **streams)
+
+
+def invoke(*args: Any, columns: int = 100) -> Result:
+    """Run a command of dasfprof in this process, in a terminal of a width."""
+    env = {"COLUMNS": str(columns)}
+    return CliRunner().invoke(cli, [*map(str, args)], env=env, catch_exceptions=False)
+
+
+def document_of(
+    command: str, *args: Any, cwd: Path, code: int = 0
+) -> tuple[dict[str, Any], subprocess.CompletedProcess[str]]:
+    """Run a command with ``--json``; give its document, which its schema takes, and its end."""
+    done = shell("dasfprof", command, "--json", *args, cwd=cwd)
+    assert done.returncode == code, done.stderr
+    document: dict[str, Any] = json.loads(done.stdout.partition("\n")[0])
+    Draft202012Validator(read_schema(command)).validate(document)
+    return document, done
 
 
 def compute(key: Any, name: str, start: float, seconds: float, **args: Any) -> CompleteEvent:
-    """Make a "Compute" event of the worker `WORKER`."""
     event = traces.compute(key, start, seconds, WORKER, size=2_000_000)
     return dataclasses.replace(event, args={**event.args, **NOTHING_KNOWN, "name": name, **args})
 
 
 def held(start: float, tasks: int) -> InstantEvent:
-    """Make a "Managed Memory" event of the worker `WORKER`."""
     return traces.managed(start, WORKER, tasks)

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import csv
 import json
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
-from click.testing import CliRunner, Result
-from shell import compute, held
+from shell import compute, held, invoke
 from traces import write_trace
 
 from dasfprof.analysis.under_way.causes import find_causes
 from dasfprof.analysis.under_way.state import Activity, ClusterState, Frame, TaskUnderWay
-from dasfprof.cli.main import cli
 from dasfprof.report.terminal.findings import print_causes, print_findings, short_keys
 from dasfprof.report.terminal.tables import print_time
 
@@ -29,10 +28,7 @@ EVENTS = (
 )
 
 
-def analyse(*args: object, columns: int = 100) -> Result:
-    return CliRunner().invoke(
-        cli, ["analyse", *map(str, args)], env={"COLUMNS": str(columns)}, catch_exceptions=False
-    )
+analyse = partial(invoke, "analyse")
 
 
 def rows(path: Path) -> list[dict[str, str]]:
@@ -46,7 +42,7 @@ def trace(tmp_path: Path) -> Path:
 
 
 def test_analyze_is_the_same_command(trace: Path) -> None:
-    result = CliRunner().invoke(cli, ["analyze", str(trace)], env={"COLUMNS": "100"})
+    result = invoke("analyze", trace)
     assert result.exit_code == 0
     assert result.stdout == analyse(trace).stdout
 
@@ -62,41 +58,26 @@ def test_three_tables(trace: Path) -> None:
 
 
 def test_csv_files_hold_whole_tables(trace: Path, tmp_path: Path) -> None:
-    result = analyse(trace.parent, "-o", tmp_path / "new" / "tables", "--head", 1)
-    assert result.exit_code == 0
     tables = tmp_path / "new" / "tables"
+    result = analyse(trace.parent, "-o", tables, "--head", 1)
+    assert result.exit_code == 0
     functions = rows(tables / "function_bottleneck.csv")
-    assert [(row["Function"], float(row["Duration (s)"])) for row in functions] == [
-        ("load", 3.0),
-        ("sum", 1.0),
-    ]
-    assert [float(row["Percentage of total time (%)"]) for row in functions] == [75.0, 25.0]
+    durations = [(row["Function"], float(row["Duration (s)"])) for row in functions]
+    assert durations == [("load", 3.0), ("sum", 1.0)]
     assert [row["GPU"] for row in functions] == ["", ""]
-    tasks = rows(tables / "task_bottleneck.csv")
-    assert {(row["Task Key"], float(row["Duration (s)"])) for row in tasks} == {
-        ("load-1", 2.0),
-        ("load-2", 1.0),
-        ("('sum-3', 0)", 1.0),
-    }
-    balance = rows(tables / "task_balance.csv")
-    assert [float(row["worker-c096-0"]) for row in balance] == [1.0, 5.0]
+    tasks = {row["Task Key"]: row["Duration (s)"] for row in rows(tables / "task_bottleneck.csv")}
+    assert tasks == {"load-1": "2.0", "load-2": "1.0", "('sum-3', 0)": "1.0"}
     assert "(first 1 of 3 rows)" in result.stdout
     assert "function_bottleneck.csv" in result.stdout
 
 
 def test_chosen_analyses_only(trace: Path, tmp_path: Path) -> None:
-    result = analyse("-a", "task", "-a", "balance", "-a", "task", trace, "-o", tmp_path / "t")
-    assert {path.name for path in (tmp_path / "t").iterdir()} == {
-        "task_bottleneck.csv",
-        "task_balance.csv",
-    }
+    by_function = "processed_tasks(by='function')"
+    result = analyse("-a", "task", "-a", by_function, "-a", "task", trace, "-o", tmp_path / "t")
+    names = {"task_bottleneck.csv", "processed_tasks_by_function.csv"}
+    assert {path.name for path in (tmp_path / "t").iterdir()} == names
     assert "Functions that" not in result.stdout
     assert result.stdout.count("Tasks that took the most time") == 1
-
-
-def test_a_question_with_arguments(trace: Path, tmp_path: Path) -> None:
-    result = analyse("-a", "processed_tasks(by='function')", trace, "-o", tmp_path / "t")
-    assert result.exit_code == 0
     assert "Attempts at tasks" in result.stdout
     counted = rows(tmp_path / "t" / "processed_tasks_by_function.csv")
     assert sum(int(row["Total"]) for row in counted) == 3
@@ -121,11 +102,12 @@ FINDINGS = pd.DataFrame(
 )
 
 
-@pytest.mark.parametrize("columns", [60, 80, 140])
-def test_a_finding_is_a_paragraph(columns: int, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("COLUMNS", str(columns))
-        print_findings(FINDINGS, 1)
+@pytest.mark.parametrize("columns", [60, 140])
+def test_a_finding_is_a_paragraph(
+    columns: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    print_findings(FINDINGS, 1)
     text = capsys.readouterr().out
     lines = text.splitlines()
     assert lines[1] == "Findings (first 1 of 2); percentages: first to last task"
@@ -146,7 +128,9 @@ def test_keys_in_findings_are_short_and_stay_apart() -> None:
         assert short_keys(text) == text
 
 
-def test_a_lock_is_a_line_of_what_is_under_way(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_lock_is_a_line_of_what_is_under_way(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     stack = (Frame("load", "/home/me/load.py", 12), Frame("wait", "/usr/lib/python3.12/t.py", 3))
     waiting, asleep = Activity("sleeping", stack, "Lock", ("a",)), Activity("sleeping", stack[:1])
     keys = [f"take-{number:032x}" for number in range(9)]
@@ -156,12 +140,9 @@ def test_a_lock_is_a_line_of_what_is_under_way(capsys: pytest.CaptureFixture[str
     ]
     tasks.append(TaskUnderWay("load-1", "load", "w1", "executing", None, activity=asleep))
     state = ClusterState(0.0, 10, tasks=tuple(tasks))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("COLUMNS", "100")
-        print_causes(state, find_causes(state), "tcp://here")
-    causes, under_way = capsys.readouterr().out.split(
-        "Unfinished tasks on workers, the oldest first\n"
-    )
+    monkeypatch.setenv("COLUMNS", "100")
+    print_causes(state, find_causes(state), "tcp://here")
+    causes, under_way = capsys.readouterr().out.split("the oldest first\n")
     assert causes.count("wait for the Lock 'a'") == 1
     assert " ".join(under_way.split()) == (
         "20 s waits in Lock a at /home/me/load.py:12 load. 9 tasks: take-…000, take-…001, "
@@ -197,8 +178,6 @@ def test_json_is_one_document(trace: Path) -> None:
     assert result.exit_code == 0
     assert result.stderr == ""
     document = json.loads(result.stdout)
-    parts = {"schema", "run", "summary", "findings", "tables", "notes", "next"}
-    assert document.keys() == parts
     assert document["run"] == "mine"
     assert document["summary"]["tasks"] == 3
     tables = document["tables"]
@@ -208,41 +187,29 @@ def test_json_is_one_document(trace: Path) -> None:
     assert functions == [("load", 3.0), ("sum", 1.0)]
     assert [row["GPU"] for row in tables["function_bottleneck"]] == [None, None]
     assert [row["worker-c096-0"] for row in tables["task_balance"]] == [1, 5]
-    assert all({"Severity", "Finding", "Suggestion"} <= row.keys() for row in document["findings"])
     figures = {row["Rule"]: row["Figures"] for row in document["findings"]}
     assert figures["incomplete-trace"]["workers_died"] is False
-
-
-def test_json_of_what_was_asked(trace: Path) -> None:
+    # Of what was asked alone.
     document = json.loads(analyse(trace, "--json", "-a", "task", "--head", 1).stdout)
     assert "findings" not in document
     assert [row["Task Key"] for row in document["tables"].pop("task_bottleneck")] == ["load-1"]
     assert document["tables"] == {}
 
 
-@pytest.mark.parametrize("columns", [60, 80, 120, 200])
-def test_tables_fit_the_terminal(trace: Path, columns: int) -> None:
-    tables, heading, commands = analyse(trace, columns=columns).stdout.partition("\nNext\n")
-    assert max(map(len, tables.splitlines())) <= columns
+def test_tables_fit_the_terminal(trace: Path) -> None:
+    tables, heading, commands = analyse(trace, columns=60).stdout.partition("\nNext\n")
+    assert max(map(len, tables.splitlines())) <= 60
     # What is to be copied stays whole.
     assert heading
     assert commands == f"  dasfprof analyse --finding incomplete-trace {trace}\n"
 
 
-def test_a_run_without_tasks(tmp_path: Path) -> None:
-    empty = write_trace(tmp_path / "empty-TracePlugin-c096-0.msgpack", run="empty")
-    result = analyse(empty, "-o", tmp_path / "t")
+def test_a_run_without_tasks_and_a_cut_one(trace: Path, tmp_path: Path) -> None:
+    result = analyse(write_trace(tmp_path / "empty-TracePlugin-c096-0.msgpack", run="empty"))
     assert result.exit_code == 0
     assert result.stdout.count("No rows") == 3
-    text = (tmp_path / "t" / "function_bottleneck.csv").read_text()
-    assert text.startswith("Host,GPU,Function,Duration (s),Percentage of total time (%),")
-    assert text.count("\n") == 1
-
-
-def test_missing_evidence_is_said(tmp_path: Path) -> None:
-    path = write_trace(tmp_path / "cut-TracePlugin-c096-0.msgpack", *EVENTS, run="cut")
-    path.write_bytes(path.read_bytes()[:-30])
-    result = analyse(path)
+    trace.write_bytes(trace.read_bytes()[:-30])
+    result = analyse(trace)
     assert result.exit_code == 0
     assert "Note: " in result.stdout
 
@@ -304,15 +271,6 @@ def test_bad_input(
         assert done.stderr.count("\n") == 1
 
 
-@pytest.mark.filterwarnings("ignore::RuntimeWarning")  # of sums of such times
-@pytest.mark.parametrize("time", [1e300, 1e18])
-def test_times_beyond_any_clock(time: float, tmp_path: Path) -> None:
-    events = (compute("then-1", "then", time, 1.0), *EVENTS)
-    result = analyse(write_trace(tmp_path / "odd.msgpack", *events))
-    assert result.exit_code == 0
-    assert "4 task runs of 3 functions" in result.stdout
-
-
 def test_only_a_span_of_time_is_read(trace: Path) -> None:
     span = "1970-01-01 00:16:40", "1970-01-01T00:16:41Z"
     result = analyse(trace, "-a", "task", "--between", *span)
@@ -321,9 +279,6 @@ def test_only_a_span_of_time_is_read(trace: Path) -> None:
     words = " ".join(result.output.split())
     assert "0 task runs began before it, 1 ended after it" in words
     assert "the critical path and replays cover only the window" in words
-
-
-def test_a_span_that_is_none_is_an_error(trace: Path) -> None:
-    result = CliRunner().invoke(cli, ["analyse", str(trace), "--between", "noon", "night"])
+    result = invoke("analyse", trace, "--between", "noon", "night")
     assert result.exit_code
-    assert "expected two times" in result.output + str(result.exception)
+    assert "expected two times" in result.output

@@ -6,11 +6,10 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
+from shell import invoke
 from traces import Plugin, row
 
 from dasfprof.analysis.diagnosis.registry import Edit
-from dasfprof.cli.main import cli
 from dasfprof.cli.patches import patch_of
 from dasfprof.schema.steps import LINE
 from dasfprof.schema.tasks import COMPUTE
@@ -80,7 +79,7 @@ def write_run(directory: Path, text: str) -> Path:
 )
 def test_only_a_number_that_set_the_chunks_is_edited(text: str, added: str, tmp_path: Path) -> None:
     program = write_run(tmp_path, text)
-    done = CliRunner().invoke(cli, ["analyse", "--patch", str(tmp_path / "run")])
+    done = invoke("analyse", "--patch", tmp_path / "run")
 
     lines = [line for line in done.stdout.splitlines() if line.startswith("+") and "=" in line]
     assert program.read_text() == f"import dask\n{text}\n"
@@ -93,5 +92,5 @@ def test_only_a_number_that_set_the_chunks_is_edited(text: str, added: str, tmp_
 
 
 def test_wrong_usage(tmp_path: Path) -> None:
-    done = CliRunner().invoke(cli, ["analyse", "--patch", "--json", str(tmp_path)])
+    done = invoke("analyse", "--patch", "--json", tmp_path)
     assert (done.exit_code, "only be combined with --finding" in done.stderr) == (2, True)

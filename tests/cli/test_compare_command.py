@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 
 import pytest
 import yaml
-from click.testing import CliRunner, Result
+from shell import invoke
 from traces.noisy import Noisy
 
 import dasfprof
@@ -16,10 +17,7 @@ from dasfprof.cli.main import cli
 pytestmark = pytest.mark.whole_program
 
 
-def compare(*args: object) -> Result:
-    return CliRunner().invoke(
-        cli, ["compare", *map(str, args)], env={"COLUMNS": "110"}, catch_exceptions=False
-    )
+compare = partial(invoke, "compare", columns=110)
 
 
 @pytest.fixture(scope="module")
@@ -32,18 +30,12 @@ def sides(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
-def several(side: Path) -> list[Path]:
-    """What the shell makes of ``side/*``."""
-    return sorted(side.iterdir())
-
-
 def test_the_lines_of_a_waterfall_sum_to_the_whole(sides: Path) -> None:
     result = compare("--head", "1", sides / "before", sides / "after")
     whole = dasfprof.compare(sides / "before", sides / "after").verdict.difference
-    lines = (
-        result.stdout.split("along the critical path")[1].split("of all threads")[0].splitlines()
-    )
-    shown = [float(line.split()[-1]) for line in lines if line.startswith(("Computing", "1"))]
+    waterfall = result.stdout.split("along the critical path")[1].split("of all threads")[0]
+    lines = [line for line in waterfall.splitlines() if line.startswith(("Computing", "1"))]
+    shown = [float(line.split()[-1]) for line in lines]
     assert len(shown) == 2
     assert sum(shown) == pytest.approx(whole, abs=1e-3)
 
@@ -94,6 +86,9 @@ def test_a_page_beside_the_tables_or_the_document(sides: Path, tmp_path: Path) -
     assert again.exit_code == 0  # after comes first by name: it got faster
     assert json.loads(again.stdout)["verdict"]["kind"] == "faster"
     assert "Wrote" in again.stderr
+    page.unlink()
+    last = compare(sides / "before", "--", sides / "after", "--html", page)  # options come last
+    assert (last.exit_code, page.exists()) == (0, True), last.stderr
 
 
 @pytest.mark.parametrize(
@@ -122,10 +117,3 @@ def test_the_example_workflow_uses_what_there_is() -> None:
     for name, option in (("run", "--directory"), ("compare", "--fail-if-slower")):
         assert f"dasfprof {name} {option}" in commands
         assert option in {opt for param in cli.commands[name].params for opt in param.opts}
-
-
-def test_options_after_the_sources(sides: Path, tmp_path: Path) -> None:
-    page = tmp_path / "compared.html"
-    result = compare(sides / "before", "--", sides / "after", "--html", page)
-    assert result.exit_code == 0, result.stderr
-    assert page.exists()

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import gzip
 import json
+from functools import partial
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
-from shell import compute, held
+from shell import compute, held, invoke
 from traces import write_trace
-
-from dasfprof.cli.main import cli
 
 EVENTS = (compute("load-1", "load", 1000.0, 2.0), held(1002.0, 1))
 
@@ -21,10 +19,7 @@ def trace(tmp_path: Path) -> Path:
     return write_trace(tmp_path / "traces" / "mine-TracePlugin-c096-0.msgpack", *EVENTS, run="mine")
 
 
-def run(*args: object) -> Result:
-    return CliRunner().invoke(
-        cli, ["export", *map(str, args)], env={"COLUMNS": "100"}, catch_exceptions=False
-    )
+run = partial(invoke, "export")
 
 
 def test_perfetto(trace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -32,14 +27,10 @@ def test_perfetto(trace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     result = run(trace, "--to", "perfetto")
     assert result.exit_code == 0
     document = json.loads(gzip.decompress((tmp_path / "mine.json.gz").read_bytes()))
-    slices = [event for event in document["traceEvents"] if event["ph"] == "X"]
-    assert [(event["name"], event["dur"]) for event in slices] == [("load", 2e6)]
     assert document["otherData"]["run"] == "mine"
     assert "Wrote mine.json.gz" in result.stdout
     assert "ui.perfetto.dev" in result.stdout
-
-
-def test_directories_are_made(trace: Path, tmp_path: Path) -> None:
+    # Directories are made.
     result = run(trace.parent, "--to", "csv", "-o", tmp_path / "new" / "tables")
     assert result.exit_code == 0
     tables = list((tmp_path / "new" / "tables").iterdir())

@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from clusters import new_client
+from clusters import client_of
 from distributed import Client
 from executed_cells import Elements
 
@@ -15,20 +15,13 @@ from dasfprof import MultiEventDatabase, jupyter
 from dasfprof.jupyter import show
 from dasfprof.text import format_size
 
-
-@pytest.fixture(scope="module")
-def client() -> Client:
-    """Give a client of a cluster in this process."""
-    with new_client(n_workers=1, processes=False) as client:
-        yield client
+client = client_of(1, processes=False)
 
 
 @pytest.fixture
 def run(client: Client, tmp_path: Path) -> dasfprof.recording.ProfiledRun:
-    """Give a run that is over."""
-    with dasfprof.profile(
-        client, "few", directory=tmp_path / "traces", add_time_suffix=False
-    ) as it:
+    options = {"directory": tmp_path / "traces", "add_time_suffix": False}
+    with dasfprof.profile(client, "few", **options) as it:
         client.submit(abs, -1, pure=False).result()
     return it
 
@@ -43,17 +36,9 @@ def test_the_handle(client: Client, tmp_path: Path) -> None:
     told = f"'{run.name}': stopped, {len(files)} files, {format_size(size)} in {tmp_path}"
     assert repr(run) == f"<ProfiledRun {told}>"
 
-
-def test_the_handle_of_files_that_are_gone(client: Client, tmp_path: Path) -> None:
-    run = dasfprof.register_default_profiler(client, "gone", directory=tmp_path / "traces")
-    run.stop()
-    shutil.rmtree(tmp_path / "traces")
+    assert repr(MultiEventDatabase(files[:1])) == "MultiEventDatabase with 1 database"
+    shutil.rmtree(run.directory)
     assert "stopped, 0 files, 0 B in" in repr(run)
-
-
-def test_a_database_of_files(run: dasfprof.recording.ProfiledRun) -> None:
-    assert repr(run.database()) == f"MultiEventDatabase with {len(run.files())} databases"
-    assert repr(MultiEventDatabase(run.files()[:1])) == "MultiEventDatabase with 1 database"
 
 
 def test_a_large_report_is_linked(
