@@ -1,8 +1,13 @@
-"""A run that is analysed window by window has the tables that it has in memory."""
+"""A run that is analysed window by window, here or on a cluster, has the tables of memory."""
 
 from __future__ import annotations
 
+import os
+import random
 import shutil
+import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -13,19 +18,25 @@ import numpy as np
 import pandas as pd
 import pytest
 from click.testing import CliRunner
-from distributed import Client, LocalCluster, wait
+from clusters import client_of, new_client, wait_until
+from distributed import Client, wait
 from large_requests import assert_same_answers, in_parts, requests
 from traces import Plan, Plugin, T, Task, row
+from traces.hung import FIRST, SIGINT, ended_in
 
 import dasfprof
-from dasfprof import CompleteEvent, FileDatabase, InstantEvent, TraceAnalyser, open_run
+from dasfprof import CompleteEvent, FileDatabase, InstantEvent, Trace, TraceAnalyser, open_run
 from dasfprof.analysis.large import extent
 from dasfprof.analysis.large import run as large_run
+from dasfprof.analysis.run.run_end import find_run_end
 from dasfprof.analysis.tables import questions
 from dasfprof.cli.main import cli
 from dasfprof.database.frames import MARKER
-from dasfprof.errors import BeyondMemoryError, InvalidArgumentError
+from dasfprof.errors import BeyondMemoryError, InvalidArgumentError, SourceNotFoundError
 from dasfprof.schema.tasks import CLOCK, COMPUTE
+
+#: A task every 3 s on two workers in turn.
+TASKS = [Task(f"f-{row}", row % 2, 3 * row + 0.1, 3 * row + 0.6) for row in range(100)]
 
 
 @pytest.fixture(scope="module")
@@ -49,12 +60,8 @@ def recorded_once(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, float
     def fails(number: int) -> None:
         raise KeyError(number)
 
-    cluster = LocalCluster(
-        n_workers=3, threads_per_worker=2, processes=True, dashboard_address=None
-    )
     with (
-        cluster,
-        Client(cluster) as client,
+        new_client(n_workers=3, threads_per_worker=2) as client,
         dasfprof.profile(client, name="recorded", directory=directory / "traces"),
     ):
         array = da.random.random((800, 800), chunks=(200, 200))
@@ -80,8 +87,7 @@ def in_few_parts(directory: Path) -> TraceAnalyser:
 def planned(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A small run of two workers, planned."""
     directory = tmp_path_factory.mktemp("planned")
-    tasks = [Task(f"f-{row}", row % 2, 3 * row + 0.1, 3 * row + 0.6) for row in range(100)]
-    Plan(tasks).write_files(directory)
+    Plan(TASKS).write_files(directory)
     return directory
 
 
@@ -101,19 +107,14 @@ def test_all_tables_of_a_recorded_run(recorded: Path) -> None:
     assert_same_answers(whole, parts)
 
 
-def test_files_without_the_schedulers(recorded: Path, tmp_path: Path) -> None:
+def test_the_schedulers_file_and_the_others_alone(recorded: Path, tmp_path: Path) -> None:
+    alone, others = tmp_path / "alone", tmp_path / "others"
+    for directory in (alone, others):
+        directory.mkdir()
     for path in recorded.glob("*.msgpack"):
-        if "SchedulerPlugin" not in path.name:
-            shutil.copy(path, tmp_path)
-    assert_same_answers(TraceAnalyser(tmp_path), in_few_parts(tmp_path))
-
-
-def test_the_schedulers_file_alone(recorded: Path, tmp_path: Path) -> None:
-    (path,) = recorded.glob("*Scheduler*.msgpack")
-    shutil.copy(path, tmp_path)
-    # How large it is depends on how long the run took.
-    memory = large_run.GROWTH * path.stat().st_size - 1
-    assert_same_answers(TraceAnalyser(tmp_path), in_parts(tmp_path, f"{memory}B"))
+        shutil.copy(path, alone if "SchedulerPlugin" in path.name else others)
+    for directory in (alone, others):
+        assert_same_answers(TraceAnalyser(directory), in_few_parts(directory))
 
 
 def test_a_file_that_is_damaged_in_its_middle(recorded: Path, tmp_path: Path) -> None:
@@ -133,15 +134,10 @@ def test_a_file_that_is_damaged_in_its_middle(recorded: Path, tmp_path: Path) ->
 
 def test_keys_that_ran_again_in_another_window(tmp_path: Path) -> None:
     """One was computed anew, one retried: their attempts are numbered over the whole run."""
-    others = [Task(f"f-{row}", row % 2, 3 * row + 0.1, 3 * row + 0.6) for row in range(100)]
     failed = {"state": "erred", "exception": "ValueError('no')", "became": "released"}
-    again = [
-        Task("g-1", 0, 20.2, 20.4),
-        Task("g-1", 0, 120.2, 120.4),
-        Task("g-2", 1, 60.2, 60.4, **failed),
-        Task("g-2", 1, 250.2, 250.4),
-    ]
-    Plan([*others, *again]).write_files(tmp_path)
+    again = [Task("g-1", 0, at, at + 0.2) for at in (20.2, 120.2)]
+    again += [Task("g-2", 1, 60.2, 60.4, **failed), Task("g-2", 1, 250.2, 250.4)]
+    Plan([*TASKS, *again]).write_files(tmp_path)
     whole, parts = TraceAnalyser(tmp_path), in_parts(tmp_path, "60KB")
     assert 3 < len(parts._large.windows) < 7  # type: ignore[union-attr]
     assert_same_answers(whole, parts)
@@ -153,21 +149,16 @@ class Ahead(Plan):
     """A plan whose second worker has a clock that is 40 s ahead."""
 
     def _compute(self, task: Task) -> tuple[Any, ...]:
-        told = super()._compute(task)
         names = [name for name, _ in COMPUTE.fields + COMPUTE.args]
-        times = ("timestamp", "received", "ready", "executing", "done")
-        return tuple(
-            value + 40.0 if task.worker and name in times else value
-            for name, value in zip(names, told, strict=True)
-        )
+        values = dict(zip(names, super()._compute(task), strict=True))
+        for name in ("timestamp", "received", "ready", "executing", "done"):
+            values[name] += 40.0 * task.worker
+        return tuple(values.values())
 
 
 @pytest.mark.parametrize("is_estimated", [True, False])
-def test_clocks_that_differ_by_more_than_is_read_around_windows(
-    is_estimated: bool, tmp_path: Path
-) -> None:
-    tasks = [Task(f"f-{row}", row % 2, 3 * row + 0.1, 3 * row + 0.6) for row in range(100)]
-    Ahead(tasks, 2, 2, hosts=["a", "b"]).write_files(tmp_path)
+def test_clocks_that_differ_more_than_windows_overlap(is_estimated: bool, tmp_path: Path) -> None:
+    Ahead(TASKS, 2, 2, hosts=["a", "b"]).write_files(tmp_path)
     if is_estimated:
         clock = row(CLOCK, timestamp=T + 41.0, scheduler_delay=-40.0)
         own = Plugin(tmp_path, "ClockRecorder", "b", 1, "tcp://10.0.0.1:4001")
@@ -195,13 +186,10 @@ def test_times_since_boot_take_the_whole_run_in_memory(tmp_path: Path) -> None:
 
 def test_a_window_of_a_run(recorded: Path) -> None:
     whole = TraceAnalyser(recorded).trace
-    middle = (whole.begin + whole.end) / 2
     quarter = (whole.end - whole.begin) / 4
-    window = middle - quarter, middle + quarter
-    expected, parts = (
-        TraceAnalyser(open_run(recorded, between=window)),
-        in_parts(open_run(recorded, between=window)),
-    )
+    window = whole.begin + quarter, whole.end - quarter
+    expected = TraceAnalyser(open_run(recorded, between=window))
+    parts = in_parts(open_run(recorded, between=window))
     assert 0 < len(expected.trace.tasks) < len(whole.tasks)
     if all(map(parts.answers, requests())):
         assert_same_answers(expected, parts)
@@ -220,9 +208,6 @@ def test_the_first_rows_alone_are_listed_and_that_is_said(planned: Path, monkeyp
 def test_what_needs_the_whole_run_is_answered_where_it_fits(planned: Path) -> None:
     expected = TraceAnalyser(planned).critical_path()
     pd.testing.assert_frame_equal(in_parts(planned, "60KB").critical_path(), expected)
-
-
-def test_what_needs_the_whole_run_is_refused_where_it_does_not_fit() -> None:
     with pytest.raises(BeyondMemoryError, match="per_function_bottleneck"):
         large_run.refuse_too_large(1 << 60)
 
@@ -242,17 +227,15 @@ def test_a_setting_that_is_no_size(planned: Path, wrong: Any) -> None:
         TraceAnalyser(planned)
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    ["processed_tasks('host')", "imbalance(by='worker')", "transfers('host', interval=1.0)"],
-)
-def test_arguments_that_make_no_sense_are_refused_as_in_memory(planned: Path, wrong: str) -> None:
-    messages = list[str]()
-    for analyser in (TraceAnalyser(planned), in_parts(planned, "60KB")):
-        with pytest.raises(InvalidArgumentError) as caught:
-            questions.parse(wrong).table(analyser)
-        messages.append(str(caught.value))
-    assert messages[0] == messages[1]
+def test_arguments_that_make_no_sense_are_refused_as_in_memory(planned: Path) -> None:
+    analysers = TraceAnalyser(planned), in_parts(planned, "60KB")
+    for text in ("processed_tasks('host')", "imbalance(by='node')", "transfers(interval=1.0)"):
+        messages = set()
+        for analyser in analysers:
+            with pytest.raises(InvalidArgumentError) as caught:
+                questions.parse(text).table(analyser)
+            messages.add(str(caught.value))
+        assert len(messages) == 1
 
 
 def test_the_command_says_that_it_looks_at_parts(planned: Path) -> None:
@@ -260,4 +243,171 @@ def test_the_command_says_that_it_looks_at_parts(planned: Path) -> None:
         done = CliRunner().invoke(cli, ["analyse", "--head", "3", str(planned)])
     assert done.exit_code == 0
     assert "analysed in time windows" in done.output
+    assert "Functions that took the most time" in done.output
+
+
+# --- runs that end with work under way ------------------------------------------------------------
+
+
+PROGRAM = """
+import sys, time
+from distributed import Client, LocalCluster
+import dasfprof
+
+def fails(number):
+    if number % 9 == 0:
+        raise ValueError(number)
+    time.sleep(0.003)
+    return bytes(1000 * number)
+
+if __name__ == "__main__":
+    cluster = LocalCluster(2, threads_per_worker=1, dashboard_address=None)
+    client = Client(cluster)
+    with dasfprof.profile(client, name="open", directory=sys.argv[1]):
+        done = client.map(fails, range(150))
+        client.gather(done, errors="skip")
+        client.submit(len, done[1:9]).result()
+        sleeping = client.map(time.sleep, [90.0 + number for number in range(7)])
+        last = client.submit(str, sleeping[-1])
+        time.sleep(2.5)
+        print("under way", flush=True)
+        sys.stdin.readline()
+        client.close()
+"""
+
+
+def of_workers(directory: Path) -> Trace:
+    """Read what the workers of a run have written, without the scheduler's file."""
+    return Trace.from_database(
+        [path for path in directory.iterdir() if "Scheduler" not in path.name]
+    )
+
+
+def run_until(how: str, directory: Path) -> None:
+    """Run the program, and end it while it has work under way."""
+    path = directory / "program.py"
+    path.write_text(PROGRAM)
+    program = subprocess.Popen(
+        [sys.executable, str(path), str(directory / "traces")],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+        text=True,
+    )
+    with program:
+        assert program.stdout is not None
+        assert program.stdout.readline() == "under way\n"
+        wait_until(lambda: len(of_workers(directory / "traces").under_way) == 2)
+        if how == "left":
+            program.communicate("\n", timeout=240)
+        else:
+            os.killpg(program.pid, getattr(signal, how))
+
+
+@pytest.mark.whole_program
+@pytest.mark.parametrize("how", ["left", "SIGKILL", "SIGINT"])
+def test_all_tables_of_a_run_that_did_not_end(how: str, tmp_path: Path) -> None:
+    """For a program that was killed also where only the scheduler knew what waited."""
+    run_until(how, tmp_path)
+    traces = tmp_path / "traces"
+    whole = TraceAnalyser(traces)
+    assert find_run_end(whole.trace) is not None
+    assert len(whole.trace.under_way) >= 2
+    assert_same_answers(whole, in_parts(traces, "50KB"))
+    if how == "SIGKILL":
+        next(traces.glob("*SchedulerPlugin*")).unlink()
+        assert len(TraceAnalyser(traces).trace.under_way) == 2
+        assert_same_answers(TraceAnalyser(traces), in_parts(traces, "50KB"))
+
+
+@pytest.mark.parametrize("client_left", [19.002, 18.9])
+def test_whose_errors_tell_of_sigint(client_left: float, tmp_path: Path) -> None:
+    run = ended_in(SIGINT, 19.0, 19.001, client_left)
+    others = [(f"g-{number}", number + 0.25, number + 0.75) for number in range(18)]
+    run.ended += others
+    done = {"state": "memory", "why": "task-finished-1", **FIRST}
+    run.runs += [{"key": key, "sent": start, "known": stop, **done} for key, start, stop in others]
+    run.write(tmp_path)
+    whole, parts = TraceAnalyser(tmp_path), in_parts(tmp_path, "1KB")
+    end = find_run_end(whole.trace)
+    assert end is not None
+    assert end.interrupted
+    # As text, in which what is unknown (NaN) is equal.
+    assert repr(find_run_end(parts.in_memory)) == repr(end)
+    assert_same_answers(whole, parts)
+
+
+# --- on a cluster, where the files are ------------------------------------------------------------
+
+
+client = client_of(2, 1, memory_limit="1GB")
+
+
+@pytest.fixture(scope="module")
+def traces(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of two hosts."""
+    directory = tmp_path_factory.mktemp("traces")
+    generator = random.Random(5)
+    tasks = []
+    for number in range(600):
+        start = generator.uniform(1, 9)
+        stop = start + generator.expovariate(60)
+        key = f"g{number % 5}-{number:032x}"
+        tasks.append(Task(key, number % 2, start, stop, thread=number % 4))
+    moves = [
+        (number % 2, 2.0, 2.5 + number / 9, 999 * number, [tasks[number].key]) for number in (3, 8)
+    ]
+    Plan(tasks, 2, 4, hosts=["a", "b"], transfers=moves).write_files(directory)
+    return directory
+
+
+def test_all_tables_on_a_cluster(client: Client, traces: Path) -> None:
+    assert_same_answers(TraceAnalyser(traces), TraceAnalyser(traces, client=client))
+
+
+def test_few_windows_are_in_memory_at_a_time(client: Client, traces: Path) -> None:
+    run: Any = TraceAnalyser(traces, client=client)._large
+    run._least, told = 40, 0
+    for _ in run._of_windows(None, run._unread, "test"):
+        told += 1
+        tasks = client.run_on_scheduler(lambda dask_scheduler: [*map(str, dask_scheduler.tasks)])
+        assert sum(key.startswith("process_window-") for key in tasks) <= 2 * 2 + 1
+    assert told == len(run.windows) > 10
+
+
+def told_by_workers(client: Client, monkeypatch: Any, seen: Any) -> None:
+    """Have workers say that they see other files than they do."""
+    monkeypatch.setattr(client, "run", lambda *_: {who: seen(who) for who in client.nthreads()})
+
+
+def test_workers_that_see_all_files_are_asked(
+    client: Client, traces: Path, monkeypatch: Any
+) -> None:
+    wanted, addresses = large_run.files_of(str(traces)), list(client.nthreads())
+    first = addresses[0]
+    seen = client.run(large_run._files_there, str(traces))
+    assert seen == dict.fromkeys(addresses, wanted)
+    told_by_workers(client, monkeypatch, lambda who: wanted if who == first else wanted[1:])
+    assert large_run.seen_by_workers(client, str(traces)) == (wanted, [first])
+    # Files may be where only workers see them.
+    told_by_workers(client, monkeypatch, lambda _: wanted)
+    assert large_run.seen_by_workers(client, "/nothing") == (wanted, addresses)
+    # Files on workers' own disks are refused, with what to do.
+    told_by_workers(client, monkeypatch, lambda who: wanted[:2] if who == first else wanted[2:])
+    with pytest.raises(SourceNotFoundError, match=r"can see all 5 files of .*; the maximum is 3"):
+        TraceAnalyser(traces, client=client)
+
+
+def test_sources_that_are_refused(client: Client, tmp_path: Path) -> None:
+    with pytest.raises(SourceNotFoundError):
+        TraceAnalyser(tmp_path / "nothing", client=client)
+    with pytest.raises(InvalidArgumentError, match="client="):
+        TraceAnalyser([], client=client)
+
+
+def test_the_command(client: Client, traces: Path) -> None:
+    command = ["analyse", "-a", "function", str(traces), "--scheduler"]
+    done = CliRunner().invoke(cli, [*command, client.scheduler.address])
+    assert done.exit_code == 0
     assert "Functions that took the most time" in done.output
