@@ -9,8 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import independent_record as record
-from clusters import is_written
+from clusters import is_written, wait_until
 from distributed import Client, Security
 
 #: Tests are imported by their workers too.
@@ -21,19 +20,8 @@ PATHS = os.pathsep.join(
 #: Mounts something at a path, and runs a program. The first argument says what is mounted.
 MOUNT = 'mount $0 "$1" && shift && exec "$@"'
 
-
 #: Run by Python as it starts: nothing of dasfprof can be imported in that process.
-NOT_INSTALLED = """
-import sys
-
-class NotInstalled:
-    @staticmethod
-    def find_spec(name, path=None, target=None):
-        if name.partition(".")[0] == "dasfprof":
-            raise ModuleNotFoundError("No module named 'dasfprof'", name="dasfprof")
-
-sys.meta_path.insert(0, NotInstalled)
-"""
+NOT_INSTALLED = "import sys; sys.modules['dasfprof'] = None"
 
 
 class Processes:
@@ -51,18 +39,18 @@ class Processes:
         disk: Path | None = None,
         size: str = "64m",
         stored: Path | None = None,
+        apart: tuple[str, ...] = (),
+        path: str = PATHS,
         stdin: int | None = None,
     ) -> subprocess.Popen[bytes]:
-        """Start Python; with `disk` it has a separate disk there.
-
-        The disk vanishes with the process, unless it is a directory, `stored`.
-        """
-        mounted = f"--bind {stored}" if stored else f"-t tmpfs -o size={size} none"
-        apart = ["unshare", "--mount", "sh", "-c", MOUNT, mounted, str(disk)] if disk else []
+        """Start Python; with `disk` it has a separate disk there, lost with it or `stored`."""
+        if disk:
+            mounted = f"--bind {stored}" if stored else f"-t tmpfs -o size={size} none"
+            apart = ("unshare", "--mount", "sh", "-c", MOUNT, mounted, str(disk))
         process = subprocess.Popen(
             [*apart, sys.executable, *arguments],
             cwd=self.directory,
-            env={**os.environ, "PYTHONPATH": PATHS, **self.variables},
+            env={**os.environ, "PYTHONPATH": path, **self.variables},
             stdin=stdin,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -79,7 +67,7 @@ class Processes:
         """Start a scheduler, and wait for it."""
         command = "-m", "distributed.cli.dask_scheduler", *self._common, "--port=0", *options
         process = self.start(*command, **disk)
-        record.wait_until(partial(is_written, self.scheduler_file))
+        wait_until(partial(is_written, self.scheduler_file))
         return process
 
     def worker(self, nanny: bool = False, **disk: Any) -> subprocess.Popen[bytes]:
@@ -109,41 +97,23 @@ def may_mount(directory: Path) -> bool:
     return subprocess.run(probe, capture_output=True, check=False).returncode == 0
 
 
-def is_alive(pid: int) -> bool:
-    """Return whether there is such a process."""
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return True
-
-
 def certificates(place: Path) -> Security:
     """Make a certificate that all processes of a cluster use."""
-    key, certificate = place / "key.pem", place / "certificate.pem"
-    subprocess.run(
-        [
-            *("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2"),
-            *("-subj", "/CN=dask", "-keyout", key, "-out", certificate),
-        ],
-        check=True,
-        capture_output=True,
-    )
-    files = {"tls_ca_file": str(certificate)}
+    key, certificate = str(place / "key.pem"), str(place / "certificate.pem")
+    command = "openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=dask -keyout"
+    subprocess.run([*command.split(), key, "-out", certificate], check=True, capture_output=True)
+    files = {"tls_ca_file": certificate}
     for role in ("client", "scheduler", "worker"):
-        files |= {f"tls_{role}_cert": str(certificate), f"tls_{role}_key": str(key)}
+        files |= {f"tls_{role}_cert": certificate, f"tls_{role}_key": key}
     return Security(require_encryption=True, **files)
 
 
 def tls_variables(place: Path) -> dict[str, str]:
     """Return environment variables with which all processes of a cluster use TLS alone."""
-    certificates(place)
-    files = {"CERT": place / "certificate.pem", "KEY": place / "key.pem"}
-    tls = {"CA_FILE": files["CERT"]} | {
-        f"{role}__{name}": file
-        for role in ("CLIENT", "SCHEDULER", "WORKER")
-        for name, file in files.items()
-    }
+    security = certificates(place)
     comm = {"REQUIRE_ENCRYPTION": "True", "DEFAULT_SCHEME": "tls"}
-    comm |= {f"TLS__{name}": str(file) for name, file in tls.items()}
+    comm["TLS__CA_FILE"] = security.tls_ca_file
+    for role in ("client", "scheduler", "worker"):
+        for file in ("cert", "key"):
+            comm[f"TLS__{role}__{file}".upper()] = getattr(security, f"tls_{role}_{file}")
     return {f"DASK_DISTRIBUTED__COMM__{name}": value for name, value in comm.items()}

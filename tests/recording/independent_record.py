@@ -15,14 +15,13 @@ from clusters import wait_until  # noqa: F401  (for tests that take all from her
 from distributed import Client
 from distributed.diagnostics.plugin import SchedulerPlugin, WorkerPlugin
 
-#: What runs on a worker's thread, by its states there.
-RUNNING = ("executing", "long-running")
+NAME = "independent-record"
 
 
 class SchedulerRecord(SchedulerPlugin):
     """Notes every task that left the state processing, each result that went, and every steal."""
 
-    name = "independent-record"
+    name = NAME
 
     def __init__(self) -> None:
         self.outcomes: list[dict[str, Any]] = []
@@ -34,21 +33,10 @@ class SchedulerRecord(SchedulerPlugin):
 
     def transition(self, key: Any, start: str, finish: str, *args: Any, **kwargs: Any) -> None:
         if start == "processing":
-            spans = [s for s in kwargs.get("startstops") or () if s["action"] == "compute"]
-            self.outcomes.append(
-                {
-                    "key": key,
-                    "run_id": self.scheduler.tasks[key].run_id,
-                    "finish": finish,
-                    "worker": kwargs.get("worker"),
-                    "nbytes": kwargs.get("nbytes"),
-                    "thread": kwargs.get("thread"),
-                    "start": spans[-1]["start"] if spans else None,
-                    "stop": spans[-1]["stop"] if spans else None,
-                    "exception_text": kwargs.get("exception_text"),
-                }
-            )
-
+            names = ("worker", "nbytes", "thread", "exception_text")
+            outcome = {"key": key, "run_id": self.scheduler.tasks[key].run_id, "finish": finish}
+            outcome |= {name: kwargs.get(name) for name in names}
+            self.outcomes.append(outcome | computing(kwargs.get("startstops") or ()))
         elif start == "memory":
             self.releases.append((key, self.scheduler.tasks[key].run_id, time.time()))
 
@@ -57,10 +45,16 @@ class SchedulerRecord(SchedulerPlugin):
             self.steals.append((msg[1], msg[3], msg[4]))
 
 
+def computing(startstops: Any) -> dict[str, float | None]:
+    """Return when a task began and ended to compute for the last time, None: unknown."""
+    spans = [span for span in startstops if span["action"] == "compute"]
+    return {name: spans[-1][name] if spans else None for name in ("start", "stop")}
+
+
 class WorkerRecord(WorkerPlugin):
     """Notes every attempt to run a task that ended on this worker."""
 
-    name = "independent-record"
+    name = NAME
 
     def __init__(self) -> None:
         self.attempts: list[dict[str, Any]] = []
@@ -74,17 +68,9 @@ class WorkerRecord(WorkerPlugin):
         if finish == "executing" and start in ("ready", "constrained"):
             self.running[key] = task.run_id
         if key in self.running and finish in ("memory", "error", "rescheduled"):
-            spans = [s for s in task.startstops if s["action"] == "compute"]
-            self.attempts.append(
-                {
-                    "key": key,
-                    "run_id": self.running.pop(key),
-                    "start": spans[-1]["start"] if spans else None,
-                    "stop": spans[-1]["stop"] if spans else None,
-                    "finish": "cancelled" if start == "cancelled" else finish,
-                    "now": time.time(),
-                }
-            )
+            finish = "cancelled" if start == "cancelled" else finish
+            attempt = {"key": key, "run_id": self.running.pop(key), "finish": finish}
+            self.attempts.append(attempt | computing(task.startstops))
 
 
 def install(client: Client) -> None:
@@ -93,49 +79,34 @@ def install(client: Client) -> None:
 
 
 def clear(client: Client) -> None:
-    def scheduler_side(dask_scheduler: Any) -> None:
-        record = dask_scheduler.plugins["independent-record"]
-        record.outcomes.clear()
-        record.steals.clear()
-
-    def worker_side(dask_worker: Any) -> None:
-        dask_worker.plugins["independent-record"].attempts.clear()
-
-    client.run_on_scheduler(scheduler_side)
-    client.run(worker_side)
+    client.run_on_scheduler(lambda dask_scheduler: dask_scheduler.plugins[NAME].outcomes.clear())
+    client.run_on_scheduler(lambda dask_scheduler: dask_scheduler.plugins[NAME].steals.clear())
+    client.run(lambda dask_worker: dask_worker.plugins[NAME].attempts.clear())
 
 
 def outcomes(client: Client, *finishes: str) -> list[dict[str, Any]]:
     """What the scheduler was told, restricted to some states if any are named."""
-
-    def read(dask_scheduler: Any) -> Any:
-        return dask_scheduler.plugins["independent-record"].outcomes
-
-    return [o for o in client.run_on_scheduler(read) if not finishes or o["finish"] in finishes]
+    told = client.run_on_scheduler(lambda dask_scheduler: dask_scheduler.plugins[NAME].outcomes)
+    return [outcome for outcome in told if not finishes or outcome["finish"] in finishes]
 
 
 def count_on(client: Client, worker: str) -> int:
     """How many task runs on a worker the scheduler knows to have ended well."""
 
     def count(dask_scheduler: Any) -> int:
-        told = dask_scheduler.plugins["independent-record"].outcomes
-        return sum(one["worker"] == worker for one in told)
+        return sum(each["worker"] == worker for each in dask_scheduler.plugins[NAME].outcomes)
 
-    return int(client.run_on_scheduler(count))
+    return client.run_on_scheduler(count)
 
 
 def steals(client: Client) -> list[tuple[Any, ...]]:
     """(key, victim, thief) of each steal that happened."""
-    return list(
-        client.run_on_scheduler(
-            lambda dask_scheduler: dask_scheduler.plugins["independent-record"].steals
-        )
-    )
+    return client.run_on_scheduler(lambda dask_scheduler: dask_scheduler.plugins[NAME].steals)
 
 
 def attempts(client: Client) -> list[dict[str, Any]]:
     """What workers that are still there did, each with its address as `worker`."""
-    read = client.run(lambda dask_worker: dask_worker.plugins["independent-record"].attempts)
+    read = client.run(lambda dask_worker: dask_worker.plugins[NAME].attempts)
     return [{**one, "worker": address} for address, many in read.items() for one in many]
 
 
@@ -149,8 +120,7 @@ def task_runs(client: Client) -> list[dict[str, Any]]:
     for attempt in attempts(client):
         outcome = told.pop((attempt["key"], attempt["run_id"]), None)
         if outcome is not None:
-            same = {"start", "stop", "worker"}
-            assert {name: outcome[name] for name in same} == {name: attempt[name] for name in same}
+            assert all(outcome[name] == attempt[name] for name in ("start", "stop", "worker"))
             attempt |= {"nbytes": outcome["nbytes"], "thread": outcome["thread"]}
         runs.append(attempt)
     assert not told

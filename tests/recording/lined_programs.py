@@ -22,7 +22,7 @@ import dask.bag as db
 import dask.dataframe as dd
 import numpy as np
 import pandas as pd
-from distributed import Client, LocalCluster, get_worker
+from distributed import Client, get_worker
 
 import dasfprof
 
@@ -206,29 +206,15 @@ def mixed(client: Client) -> None:
 
 
 PROGRAMS = (
-    arrays,
-    fused_arrays,
-    dataframes,
-    bags,
-    delayed,
-    futures_in_loops,
-    mapped_futures,
-    persisted,
-    library,
-    odd_functions,
-    built_twice,
-    mixed,
+    *(arrays, fused_arrays, dataframes, bags, delayed, futures_in_loops, mapped_futures),
+    *(persisted, library, odd_functions, built_twice, mixed),
 )
 
 
 def run_alone(program: str, directory: str) -> None:
     """Run a program in this process, and print its notes."""
-    with (
-        LocalCluster(
-            n_workers=2, threads_per_worker=1, processes=False, dashboard_address=None
-        ) as cluster,
-        Client(cluster) as client,
-    ):
+    options = {"n_workers": 2, "threads_per_worker": 1, "processes": False}
+    with Client(**options, dashboard_address=None) as client:
         module = importlib.import_module("lined_programs")
         with dasfprof.profile(client, directory=directory):
             getattr(module, program)(client)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import chain
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
 from dask.utils import key_split
 
 from dasfprof.database.reader import TraceFile
-from dasfprof.schema.events import Event
 
 #: Seconds. Times are stored exactly; what is left is that of adding and subtracting the delay.
 NOISE = 2e-6
@@ -21,32 +22,15 @@ def trace_files(source: Any, plugin: str) -> list[TraceFile]:
     return [TraceFile(path) for path in paths if f"-{plugin}-" in path.name]
 
 
-def events_of(file: TraceFile, name: str) -> list[Event]:
-    """Give a file's events of one name."""
-    return [
-        event
-        for batch in file.batches()
-        if batch.name == name
-        for _, event in sorted(batch.events(), key=lambda pair: pair[0])
-    ]
-
-
 def facts(source: Any, plugin: str, name: str) -> list[dict[str, Any]]:
     """Give args and times of all events of one name; `address` is the writing worker's."""
     rows = []
     for file in trace_files(source, plugin):
-        events = events_of(file, name)
-        address = file.header.get("worker", {}).get("address")
-        rows += [
-            {
-                **event.args,
-                "timestamp": event.timestamp,
-                "duration": getattr(event, "duration", 0.0),
-                "thread_id": event.thread_id,
-                "address": address,
-            }
-            for event in events
-        ]
+        batches = (batch.events() for batch in file.batches() if batch.name == name)
+        for _, event in chain.from_iterable(sorted(each, key=itemgetter(0)) for each in batches):
+            times = {"timestamp": event.timestamp, "duration": getattr(event, "duration", 0.0)}
+            address = file.header.get("worker", {}).get("address")
+            rows.append({**event.args, **times, "thread_id": event.thread_id, "address": address})
     return rows
 
 
@@ -63,12 +47,18 @@ def delays(source: Any) -> dict[str, set[float]]:
     return known
 
 
+def read(path: Path) -> TraceFile:
+    """Read a file to its end, so that its damage is known."""
+    file = TraceFile(path)
+    for _ in file.batches():
+        pass
+    return file
+
+
 def assert_whole(source: Any) -> None:
     """Every file of the run was closed, nothing in it is damaged and nothing was lost."""
     for path in source.files():
-        file = TraceFile(path)
-        for _ in file.batches():
-            pass
+        file = read(path)
         assert file.end is not None, path
         assert not file.damage, path
         assert (file.errors, file.dropped) == (0, 0), path
@@ -82,19 +72,13 @@ def without_texts(keys: Iterable[Any]) -> set[str]:
 def assert_same_runs(source: Any, expected: list[dict[str, Any]], others: int = 0) -> None:
     """The trace holds exactly these task runs, with these names, times, sizes and workers.
 
-    Parameters
-    ----------
-    expected
-        From `independent_record`: key, run_id, worker, start, stop (None: unknown), nbytes (None:
-        unknown), and `finish`, the state that it ended in.
-    others
-        How many task runs of other clients it holds beside them.
+    They are those of `independent_record`, where None is unknown. Beside them, the trace holds so
+    many task runs of other clients.
     """
     states = {"error": "erred"}
-    recorded = computed(source)
-    hidden = without_texts(row["key"] for row in recorded)
+    hidden = without_texts(row["key"] for row in computed(source))
     assert len(hidden) == others
-    recorded = [row for row in recorded if row["key"] not in hidden]
+    recorded = [row for row in computed(source) if row["key"] not in hidden]
     by_run = {(row["key"], row["run_id"]): row for row in recorded}
     wanted = {(row["key"], row["run_id"]): row for row in expected}
     assert len(wanted) == len(expected)

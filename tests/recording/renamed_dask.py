@@ -15,6 +15,7 @@ import os
 import sys
 import traceback
 import types
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ import dask.array as da
 import dask.dataframe as dd
 import networkx  # noqa: F401  (once, and not in each child)
 import pandas as pd
-from distributed import Client, LocalCluster
+from distributed import Client
 
 LATER = "_of_tomorrow"
 #: Children that run at a time.
@@ -113,34 +114,26 @@ def record(path: str, directory: Path, forgotten: bool) -> dict[str, Any]:
 
     if forgotten:
         forget(path)
-    with (
-        LocalCluster(
-            n_workers=2, threads_per_worker=1, processes=False, dashboard_address=None
-        ) as cluster,
-        Client(cluster) as client,
-    ):
+    options = {"n_workers": 2, "threads_per_worker": 1, "processes": False}
+    with Client(**options, dashboard_address=None) as client:
         run = dasfprof.register_default_profiler(client, directory=directory)
         results = work(client, dasfprof.step)
         run.stop()
-        left = [name for worker in cluster.workers.values() for name in worker.plugins]
-        left += [*cluster.scheduler.plugins]
-    told: dict[str, list[str]] = {}
-    counts: dict[str, int] = {}
+        left = [name for worker in client.cluster.workers.values() for name in worker.plugins]
+        left += [*client.cluster.scheduler.plugins]
+    missing: dict[str, list[str]] = {}
+    counts: Counter[str] = Counter()
     errors = 0
     for file in run.database().databases:
         trace_file = file.trace_file()
         for batch in trace_file.batches():
-            counts[batch.name] = counts.get(batch.name, 0) + batch.rows
+            counts[batch.name] += batch.rows
         errors += trace_file.errors
         plugin = trace_file.header["plugin"]
-        told.setdefault(plugin, sorted(trace_file.header.get("missing", {})))
-    return {
-        "results": results,
-        "missing": told,
-        "counts": counts,
-        "errors": errors,
-        "left": [name for name in left if "dasfprof" in name],
-    }
+        missing.setdefault(plugin, sorted(trace_file.header.get("missing", {})))
+    left = [name for name in left if "dasfprof" in name]
+    recorded = {"missing": missing, "counts": counts, "errors": errors}
+    return {"results": results, "left": left, **recorded}
 
 
 def start(path: str, directory: Path, forgotten: bool) -> tuple[int, int]:

@@ -30,7 +30,7 @@ class S3Server:
 
     def __init__(self) -> None:
         self._app = moto_app.DomainDispatcherApplication(moto_app.create_backend_app)
-        self._port = 0
+        self.port = 0
         self._server: Any = None
         #: Whether objects are taken; clear it, and who puts one waits.
         self.takes = threading.Event()
@@ -47,14 +47,10 @@ class S3Server:
     def start(self) -> None:
         from werkzeug.serving import WSGIRequestHandler, make_server
 
-        class Quiet(WSGIRequestHandler):
-            def log(self, *_: Any) -> None:
-                pass
-
-        self._server = make_server(
-            "127.0.0.1", self._port, self, threaded=True, request_handler=Quiet
-        )
-        self._port = self._server.server_port
+        quiet = type("Quiet", (WSGIRequestHandler,), {"log": lambda *_: None})
+        options = {"threaded": True, "request_handler": quiet}
+        self._server = make_server("127.0.0.1", self.port, self, **options)
+        self.port = self._server.server_port
         threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
 
     def stop(self) -> None:
@@ -79,12 +75,8 @@ class S3Server:
         return answer
 
     @property
-    def port(self) -> int:
-        return self._port
-
-    @property
     def environment(self) -> dict[str, str]:
-        return {**CREDENTIALS, "AWS_ENDPOINT_URL": f"http://127.0.0.1:{self._port}"}
+        return {**CREDENTIALS, "AWS_ENDPOINT_URL": f"http://127.0.0.1:{self.port}"}
 
     def files(self) -> Any:
         """Open the server's content, as fsspec does."""
@@ -103,12 +95,8 @@ class S3Server:
 
     def deny(self, action: str) -> None:
         """Deny an action, such as ``s3:PutObject``, on all objects."""
-        statement = {
-            "Effect": "Deny",
-            "Principal": "*",
-            "Action": action,
-            "Resource": f"arn:aws:s3:::{BUCKET}/*",
-        }
+        statement = {"Effect": "Deny", "Principal": "*", "Action": action}
+        statement["Resource"] = f"arn:aws:s3:::{BUCKET}/*"
         policy = json.dumps({"Version": "2012-10-17", "Statement": [statement]})
         self.files().call_s3("put_bucket_policy", Bucket=BUCKET, Policy=policy)
 

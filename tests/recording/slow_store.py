@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import Any
 
 from fsspec.asyn import AsyncFileSystem, get_loop
@@ -68,10 +69,8 @@ def by_own_loop(system: Any, paths: list[str]) -> list[bytes]:
 
 
 def by_other_loop(system: Any, paths: list[str]) -> list[bytes]:
-    reading = [
-        asyncio.run_coroutine_threadsafe(system._cat_file(path), get_loop()) for path in paths
-    ]
-    return [each.result() for each in reading]
+    send = partial(asyncio.run_coroutine_threadsafe, loop=get_loop())
+    return [reading.result() for reading in [send(system._cat_file(path)) for path in paths]]
 
 
 def by_thread(system: Any, paths: list[str]) -> list[bytes]:

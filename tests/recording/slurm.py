@@ -61,12 +61,9 @@ def slurm(place: Path) -> Iterator[dict[str, str]]:
     files |= {"log-file": place / "munge.log", "seed-file": place / "munge.seed"}
     path = os.pathsep.join([os.environ["PATH"], "/usr/sbin"])
     environment = {**os.environ, "PATH": path, "SLURM_CONF": str(config)}
+    munge = ["munged", "--foreground", "--force", *(f"--{n}={at}" for n, at in files.items())]
     with ExitStack() as started:
-        for program in (
-            ["munged", "--foreground", "--force", *(f"--{n}={at}" for n, at in files.items())],
-            ["slurmctld", "-D"],
-            ["slurmd", "-D"],
-        ):
+        for program in (munge, ["slurmctld", "-D"], ["slurmd", "-D"]):
             output = started.enter_context((place / f"{program[0]}.out").open("wb"))
             process = subprocess.Popen(program, env=environment, stdout=output, stderr=output)
             started.callback(process.wait)

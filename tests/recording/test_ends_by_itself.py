@@ -8,7 +8,6 @@ import subprocess
 import sys
 import textwrap
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -30,21 +29,20 @@ pytestmark = pytest.mark.whole_program
 LIMIT = 8
 
 
-@pytest.fixture
-def processes(tmp_path: Path) -> Iterator[Processes]:
-    started = Processes(tmp_path)
-    yield started
-    started.end()
-
-
 def recorders(client: Client) -> dict[str, list[str]]:
     """Return the workers that record, with the names of plugins and threads that do so."""
 
     def names(dask_worker: Any) -> list[str]:
-        found = [*dask_worker.plugins, *(thread.name for thread in threading.enumerate())]
-        return [name for name in found if name.startswith("dasfprof-")]
+        all_names = [*dask_worker.plugins, *(thread.name for thread in threading.enumerate())]
+        return [name for name in all_names if name.startswith("dasfprof-")]
 
-    return {worker: found for worker, found in client.run(names).items() if found}
+    return {worker: names for worker, names in client.run(names).items() if names}
+
+
+def compute(client: Client, name: str, count: int = 6) -> set[str]:
+    keys = [f"{name}-{number}" for number in range(count)]
+    client.gather(client.map(abs, range(count), key=keys))
+    return set(keys)
 
 
 def computed_keys(source: Any) -> set[Any]:
@@ -53,11 +51,10 @@ def computed_keys(source: Any) -> set[Any]:
 
 
 def plugins_on_scheduler(client: Client) -> list[str]:
-    def own(dask_scheduler: Any) -> list[str]:
-        names = [*dask_scheduler.plugins, *dask_scheduler.worker_plugins]
-        return [name for name in names if name.startswith("dasfprof-")]
-
-    return list(client.run_on_scheduler(own))
+    names = client.run_on_scheduler(
+        lambda dask_scheduler: [*dask_scheduler.plugins, *dask_scheduler.worker_plugins]
+    )
+    return [name for name in names if name.startswith("dasfprof-")]
 
 
 def test_a_worker_that_was_silent_as_its_run_was_stopped(
@@ -67,11 +64,9 @@ def test_a_worker_that_was_silent_as_its_run_was_stopped(
     traces = tmp_path / "traces"
     with processes.client() as client:
         client.wait_for_workers(2)
-        addresses = {pid: worker for worker, pid in client.run(os.getpid).items()}
-        victim = addresses[first.pid]
+        (victim,) = (worker for worker, pid in client.run(os.getpid).items() if pid == first.pid)
         with dasfprof.profile(client, directory=traces) as run:
-            keys = [f"before-{number}" for number in range(8)]
-            client.gather(client.map(abs, range(8), key=keys))
+            keys = compute(client, "before", 8)
             run._link.limit = 1.0
             first.send_signal(signal.SIGSTOP)
         assert set(run.unanswered) == {victim}
@@ -79,13 +74,13 @@ def test_a_worker_that_was_silent_as_its_run_was_stopped(
         assert plugins_on_scheduler(client) == []
         first.send_signal(signal.SIGCONT)
         other = dasfprof.register_default_profiler(client, directory=tmp_path / "other")
-        client.gather(client.map(abs, range(9), key=[f"after-{i}" for i in range(9)]))
+        compute(client, "after", 9)
         other.stop()
         assert record.wait_until(lambda: not recorders(client))
         run._link.limit = 60.0
         run.stop()
         assert "stopped" in repr(run)
-    assert set(keys) <= computed_keys(run)
+    assert keys <= computed_keys(run)
     assert all(TraceFile(path).is_closed() for path in run.files())
 
 
@@ -113,12 +108,8 @@ SCRIPT = """
 
 def script(processes: Processes, traces: Path, name: str, *then: str) -> Any:
     """Run a script until it has computed its tasks, and closed its client if asked to."""
-    path = processes.directory / "script.py"
-    path.write_text(textwrap.dedent(SCRIPT))
-    where = str(processes.scheduler_file)
-    arguments = [str(path), where, str(traces), f"{LIMIT}s", name, *then]
-    process = processes.start(*arguments, stdin=subprocess.PIPE)
-    assert process.stdout is not None
+    arguments = [str(processes.scheduler_file), str(traces), f"{LIMIT}s", name, *then]
+    process = processes.start("-c", textwrap.dedent(SCRIPT), *arguments, stdin=subprocess.PIPE)
     assert process.stdout.readline() == b"done\n"
     return process
 
@@ -133,15 +124,7 @@ def runs(client: Client) -> set[str]:
     return {name.rpartition("-")[0] for name in client.run_on_scheduler(names)}
 
 
-def compute(client: Client, name: str) -> set[str]:
-    keys = [f"{name}-{number}" for number in range(6)]
-    client.gather(client.map(abs, range(6), key=keys))
-    return set(keys)
-
-
-def test_a_run_ends_some_time_after_its_client_was_killed(
-    processes: Processes, tmp_path: Path
-) -> None:
+def test_a_run_ends_after_its_client_was_killed(processes: Processes, tmp_path: Path) -> None:
     processes.cluster(False, False)
     traces = tmp_path / "traces"
     dead = script(processes, traces, "dead")
@@ -164,17 +147,21 @@ def test_a_run_ends_some_time_after_its_client_was_killed(
     assert "recording ended by itself" in findings["Finding"]["incomplete-trace"].lower()
     (note,) = (note for note in analyser.trace.notes if note.kind == "client-gone")
     assert "had been gone for" in note.text
-    own = [one for one in analyser.findings() if one.rule == "incomplete-trace"]
-    assert refute(traces, own) == []
+    incomplete = [finding for finding in analyser.findings() if finding.rule == "incomplete-trace"]
+    assert refute(traces, incomplete) == []
 
 
 def test_clients_that_are_there_or_come_back_keep_their_runs(
     processes: Processes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """That of a process which was killed after they had left ends meanwhile; a preload's stays."""
-    monkeypatch.setenv("DASK_DASFPROF__ORPHAN_TIMEOUT", "1s")
-    monkeypatch.setenv("DASK_DASFPROF__NAME", "preloaded")
-    monkeypatch.setenv("DASK_DASFPROF__DIRECTORY", str(tmp_path / "preloaded"))
+    options = {
+        "ORPHAN_TIMEOUT": "1s",
+        "NAME": "preloaded",
+        "DIRECTORY": str(tmp_path / "preloaded"),
+    }
+    for name, value in options.items():
+        monkeypatch.setenv(f"DASK_DASFPROF__{name}", value)
     processes.scheduler("--preload", "dasfprof.preload")
     for _ in range(2):
         processes.worker()

@@ -22,8 +22,8 @@ from typing import Any
 
 import psutil
 import pytest
-from clusters import is_written, wait_until
-from dask_processes import NOT_INSTALLED, certificates
+from clusters import wait_until
+from dask_processes import NOT_INSTALLED, Processes, certificates
 from distributed import Client, LocalCluster
 from distributed.comm import connect
 from distributed.protocol.pickle import dumps
@@ -31,7 +31,8 @@ from distributed.protocol.pickle import dumps
 from dasfprof.errors import NoSchedulerError
 from dasfprof.recording.cluster.by_value import WithModules, load_function
 from dasfprof.recording.cluster.inspection import views_of
-from dasfprof.recording.dask_internals.inspection import looks, processes, stacks
+from dasfprof.recording.dask_internals.inspection import looks, stacks
+from dasfprof.recording.dask_internals.inspection.processes import process_state, state_of_listener
 
 pytestmark = pytest.mark.whole_program
 
@@ -49,28 +50,12 @@ def silent_server() -> Iterator[int]:
 async def register_silent(scheduler: str, port: int, number: int, metrics: Any) -> Any:
     """Register a worker with a scheduler of which there is only an address; gives the comm."""
     comm = await connect(scheduler)
-    await comm.write(
-        {
-            "op": "register-worker",
-            "reply": False,
-            "address": f"tcp://127.0.1.{number}:{port}",
-            "status": "running",
-            "nthreads": 1,
-            "name": f"silent-{number}",
-            "now": time.time(),
-            "resources": {},
-            "memory_limit": None,
-            "local_directory": "/tmp",
-            "services": {},
-            "nanny": None,
-            "pid": 0,
-            "versions": {},
-            "metrics": metrics,
-            "extra": {},
-            "stimulus_id": "test",
-            "server_id": f"silent-{number}",
-        }
-    )
+    name = f"silent-{number}"
+    message = {"op": "register-worker", "address": f"tcp://127.0.1.{number}:{port}", "pid": 0}
+    message |= {"reply": False, "status": "running", "nthreads": 1, "memory_limit": None}
+    message |= {"name": name, "server_id": name, "now": time.time(), "local_directory": "/tmp"}
+    message |= {each: {} for each in ("resources", "services", "versions", "extra")}
+    await comm.write(message | {"nanny": None, "metrics": metrics, "stimulus_id": "test"})
     assert (await asyncio.wait_for(comm.read(), 60))["status"] == "OK"
     return comm
 
@@ -110,94 +95,69 @@ def test_a_hundred_workers_half_of_which_are_silent(silent_server: int) -> None:
     assert limits < 5
 
 
-@pytest.fixture
-def bare_scheduler(tmp_path: Path) -> Iterator[tuple[str, Path]]:
-    """Give a scheduler's file and the environment's path where dasfprof cannot be imported."""
+def test_processes_without_dasfprof_and_nanny(processes: Processes, tmp_path: Path) -> None:
     (tmp_path / "bare").mkdir()
     (tmp_path / "bare" / "sitecustomize.py").write_text(NOT_INSTALLED)
-    with start(tmp_path, "dask_scheduler", "--port", "0", "--scheduler-file", "s.json") as process:
-        wait_until(lambda: is_written(tmp_path / "s.json"))
-        yield str(tmp_path / "s.json"), tmp_path
-        process.kill()
-
-
-def start(place: Path, command: str, *arguments: str) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(
-        [sys.executable, "-m", f"distributed.cli.{command}", "--no-dashboard", *arguments],
-        cwd=place,
-        env={**os.environ, "PYTHONPATH": str(place / "bare")},
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-
-
-def test_processes_without_dasfprof_and_without_a_nanny(
-    bare_scheduler: tuple[str, Path],
-) -> None:
-    file, place = bare_scheduler
-    options = ("--scheduler-file", file, "--nthreads", "1", "--no-nanny", "--name")
-    with (
-        start(place, "dask_worker", *options, "first") as first,
-        start(place, "dask_worker", *options, "second") as second,
-        Client(scheduler_file=file, timeout=120) as client,
-    ):
+    path = str(tmp_path / "bare")
+    processes.scheduler(path=path)
+    first, second = (processes.worker(path=path) for _ in range(2))
+    with processes.client() as client:
         client.wait_for_workers(2, timeout=120)
-        future = client.submit(time.sleep, 10_000, key="sleep-0", workers="first")
+        address_of = {pid: address for address, pid in client.run(os.getpid).items()}
+        workers = [address_of[first.pid]]
+        future = client.submit(time.sleep, 10_000, key="sleep-0", workers=workers)
         wait_until(lambda: [key for keys in client.processing().values() for key in keys])
         os.kill(second.pid, signal.SIGSTOP)
-        address = client.scheduler.address
-        views = asyncio.run(views_of(address, limit=20.0))
+        views = asyncio.run(views_of(client.scheduler.address, limit=20.0))["workers"]
         second.kill()
         second.wait()
         # Nothing else listens there, whether or not the scheduler has noticed.
-        port = next(a for a, answer in views["workers"].items() if "silence" in answer)
-        host, _, number = port.removeprefix("tcp://").rpartition(":")
-        gone = asyncio.run(processes.state_of_listener(second.pid, host, int(number)))
+        host, _, port = address_of[second.pid].removeprefix("tcp://").rpartition(":")
+        gone = asyncio.run(state_of_listener(second.pid, host, int(port)))
         first.kill()
         del future
-    by_name = {worker["name"]: worker["worker"] for worker in views["scheduler"][1]["workers"]}
-    answers = {name: views["workers"][where] for name, where in by_name.items()}
-    (task,) = answers["first"]["view"]["tasks"]
+    (task,) = views[address_of[first.pid]]["view"]["tasks"]
     assert (task["key"], task["thread_state"], task["unchanged"]) == ("sleep-0", "sleeping", True)
     assert task["cpu"] < 0.1
-    assert answers["second"]["process"] == "stopped"
+    assert views[address_of[second.pid]]["process"] == "stopped"
     assert gone == "gone"
 
 
-LOOKS = [looks.look_at_worker, looks.look_at_scheduler, looks.look_at_workers]
-
-
-@pytest.mark.parametrize("look", LOOKS)
-def test_what_is_sent_loads_where_dasfprof_is_not(look: Any) -> None:
+@pytest.mark.parametrize("look", ["look_at_worker", "look_at_scheduler", "look_at_workers"])
+def test_what_is_sent_loads_where_dasfprof_is_not(look: str) -> None:
+    sent = WithModules(getattr(looks, look))
     code = "import sys, pickle; sys.modules['dasfprof'] = None; pickle.load(sys.stdin.buffer)"
-    subprocess.run([sys.executable, "-c", code], input=dumps(WithModules(look)), check=True)
-
-
-def test_byte_code_of_another_python_is_refused() -> None:
-    with pytest.raises(RuntimeError, match=r"it has Python 3\.\d+, but the process .* has 3\.9"):
-        load_function(b"", (3, 9))
+    subprocess.run([sys.executable, "-c", code], input=dumps(sent), check=True)
 
 
 def test_a_sent_function_leaves_the_modules_of_its_process_alone() -> None:
+    with pytest.raises(RuntimeError, match=r"it has Python 3\.\d+, but the process .* has 3\.9"):
+        load_function(b"", (3, 9))
     before = set(sys.modules)
     function = pickle.loads(dumps(WithModules(looks.look_at_worker)))
     assert set(sys.modules) == before
     assert function is not looks.look_at_worker
 
 
+@contextlib.contextmanager
+def started(code: str) -> Iterator[subprocess.Popen[bytes]]:
+    """Run a program that prints a line once it has begun."""
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as process:
+        process.stdout.readline()
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
 def test_a_process_that_computes_sleeps_or_has_ended() -> None:
     programs = {"busy": "while True: pass", "idle": "time.sleep(1000)"}
     for expected, program in programs.items():
-        with subprocess.Popen(
-            [sys.executable, "-c", f"import time\nprint(flush=True)\n{program}"], stdout=-1
-        ) as p:
-            assert p.stdout is not None
-            p.stdout.readline()
+        with started(f"import time\nprint(flush=True)\n{program}") as p:
             if expected == "idle":  # it goes to sleep a moment later
                 wait_until(lambda p=p: psutil.Process(p.pid).status() == psutil.STATUS_SLEEPING)
-            assert asyncio.run(processes.process_state(p.pid)) == expected
-            p.kill()
-    assert asyncio.run(processes.process_state(p.pid)) == "gone"
+            assert asyncio.run(process_state(p.pid)) == expected
+    assert asyncio.run(process_state(p.pid)) == "gone"
 
 
 #: Computes on one core, whoever else is there, with a thread beside it that sleeps.
@@ -234,22 +194,14 @@ ctypes.PyDLL(None).pause()
 )
 def test_a_process_where_others_take_the_core(program: str, state: str) -> None:
     hog = ON_ONE_CORE.replace("NICE", "0")
-    with contextlib.ExitStack() as stack:
-        started = []
-        for code in (program, hog, hog, hog):
-            p = stack.enter_context(subprocess.Popen([sys.executable, "-c", code], stdout=-1))
-            stack.callback(p.kill)
-            assert p.stdout is not None
-            p.stdout.readline()
-            started.append(p)
-        assert asyncio.run(processes.process_state(started[0].pid)) == state
+    with started(program) as process, started(hog), started(hog), started(hog):
+        assert asyncio.run(process_state(process.pid)) == state
 
 
 def test_tls(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     security = certificates(tmp_path)
-    with LocalCluster(
-        n_workers=1, processes=False, protocol="tls", security=security, dashboard_address=None
-    ) as cluster:
+    options = {"n_workers": 1, "processes": False, "dashboard_address": None}
+    with LocalCluster(**options, protocol="tls", security=security) as cluster:
         address = cluster.scheduler_address
         assert address.startswith("tls://")
         views = asyncio.run(views_of(address, security.get_connection_args("client"), 60.0))
@@ -259,15 +211,12 @@ def test_tls(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
             asyncio.run(views_of(address.replace("tls:", "tcp:"), limit=10.0))
 
 
-def test_the_address_of_a_worker_leads_to_the_scheduler_s(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_the_address_of_a_worker_leads_to_its_scheduler(caplog: pytest.LogCaptureFixture) -> None:
     logger = logging.getLogger("distributed.core")
     logger.addHandler(caplog.handler)
+    options = {"n_workers": 1, "processes": False, "dashboard_address": None}
     try:
-        with LocalCluster(
-            n_workers=1, processes=False, protocol="tcp", dashboard_address=None
-        ) as cluster:
+        with LocalCluster(**options, protocol="tcp") as cluster:
             (worker,) = cluster.scheduler.workers
             words = f"a Worker listens at {worker}, .* address: {cluster.scheduler_address}\\."
             with pytest.raises(NoSchedulerError, match=words):
@@ -280,30 +229,23 @@ def test_the_address_of_a_worker_leads_to_the_scheduler_s(
 def test_a_look_at_frames_keeps_nothing_alive() -> None:
     """Only the collector would end a cycle: until then, what tasks had would stay in memory."""
 
-    class Large:
-        pass
-
     def task() -> None:
         nonlocal held
-        value = Large()
+        value = set()
         held = weakref.ref(value)
         go.wait()
 
-    def look() -> bool:
-        frames = stacks.current_frames()
-        return thread.ident in frames
-
-    held: weakref.ref[Large] | None = None
+    held: Any = None
     go = threading.Event()
     thread = threading.Thread(target=task)
     gc.disable()
     try:
         thread.start()
         wait_until(lambda: held is not None)
-        seen = look()
+        seen = thread.ident in stacks.current_frames()
         go.set()
         thread.join()
         assert seen
-        assert held is not None and held() is None
+        assert held() is None
     finally:
         gc.enable()

@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
-import textwrap
 import time
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
+from typing import Any
 
-import independent_record as record
 import pytest
-from clusters import is_written
 from dask_processes import PATHS, Processes
 from distributed import Client
 from recorded_facts import computed
@@ -23,9 +18,6 @@ import dasfprof
 from dasfprof.analysis.run.times import clock_errors, clock_offsets, recorded_times
 
 pytestmark = pytest.mark.whole_program
-
-#: Where `refuters` is, which workers import with this module.
-TESTS = str(Path(__file__).parents[1])
 
 #: Gives a program a host's name and boot, and an empty disk at a path.
 HOST = """
@@ -45,48 +37,21 @@ WRONG = 3.0
 class Hosts(Processes):
     """Processes on hosts of their own, as far as a kernel can have several."""
 
-    def start_on(self, host: str, *arguments: str, wrong: float = 0.0) -> subprocess.Popen[bytes]:
+    def start(self, *arguments: str, host: str, wrong: float = 0.0) -> Any:
         """Start Python on a host whose clock is wrong by so many seconds, in this process alone."""
         site = self.directory / f"site-{host}"
         site.mkdir(exist_ok=True)
-        (site / "sitecustomize.py").write_text(
-            textwrap.dedent(f"""
-                import time
-                right = time.time
-                time.time = lambda: right() + {wrong}
-            """)
-            if wrong
-            else ""
-        )
+        clock = f"import time\nright = time.time\ntime.time = lambda: right() + {wrong}\n"
+        (site / "sitecustomize.py").write_text(clock if wrong else "")
         apart = ("unshare", "--mount", "--uts", "sh", "-ec", HOST, host, str(self.directory))
-        process = subprocess.Popen(
-            [*apart, sys.executable, *arguments],
-            cwd=self.directory,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join([str(site), PATHS, TESTS])},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-        )
-        self.running.append(process)
-        return process
-
-    def scheduler_on(self, host: str) -> subprocess.Popen[bytes]:
-        self.scheduler_file.unlink(missing_ok=True)
-        arguments = ("-m", "distributed.cli.dask_scheduler", *self._common, "--port=0")
-        process = self.start_on(host, *arguments)
-        record.wait_until(partial(is_written, self.scheduler_file))
-        return process
-
-    def worker_on(self, host: str, wrong: float = 0.0) -> subprocess.Popen[bytes]:
-        options = ("--nthreads", "1", "--no-nanny", "--name", host)
-        arguments = ("-m", "distributed.cli.dask_worker", *self._common, *options)
-        return self.start_on(host, *arguments, wrong=wrong)
+        return super().start(*arguments, apart=apart, path=os.pathsep.join([str(site), PATHS]))
 
 
 @pytest.fixture
 def hosts(tmp_path: Path) -> Iterator[Hosts]:
     (tmp_path / "traces").mkdir()
     hosts = Hosts(tmp_path)
-    if hosts.start_on("probe", "-c", "").wait(60):
+    if hosts.start("-c", "", host="probe").wait(60):
         pytest.skip("this user may not have names and disks of its own")
     yield hosts
     hosts.end()
@@ -104,8 +69,7 @@ def run_all(client: Client, name: str, count: int = 300) -> None:
 
 def test_a_scheduler_that_is_restarted_begins_another_run(hosts: Hosts, tmp_path: Path) -> None:
     """What reached the client before is whole; workers of the old one do not mix with the new."""
-    scheduler = hosts.scheduler_on("head")
-    worker = hosts.worker_on("one")
+    scheduler, worker = hosts.scheduler(host="head"), hosts.worker(host="one")
     with hosts.client() as client:
         client.wait_for_workers(1)
         first = dasfprof.register_default_profiler(client, "first", directory=tmp_path / "traces")
@@ -114,11 +78,11 @@ def test_a_scheduler_that_is_restarted_begins_another_run(hosts: Hosts, tmp_path
         scheduler.kill()
         scheduler.wait()
         worker.kill()
-    hosts.scheduler_on("head")
-    hosts.worker_on("one")
+    hosts.scheduler_file.unlink()
+    hosts.scheduler(host="head")
+    hosts.worker(host="one")
     with hosts.client() as client:
         client.wait_for_workers(1)
-        record.install(client)
         with dasfprof.profile(client, "second", directory=tmp_path / "traces") as second:
             run_all(client, "late")
     keys = [{row["key"] for row in computed(run)} for run in (first, second)]
@@ -127,25 +91,19 @@ def test_a_scheduler_that_is_restarted_begins_another_run(hosts: Hosts, tmp_path
 
 def test_a_clock_that_is_wrong_is_aligned(hosts: Hosts, tmp_path: Path) -> None:
     """To the error that the analysis states, which a host with a right clock has as well."""
-    hosts.scheduler_on("head")
-    hosts.worker_on("right")
-    hosts.worker_on("wrong", wrong=WRONG)
+    hosts.scheduler(host="head")
+    hosts.worker(host="right")
+    hosts.worker(host="wrong", wrong=WRONG)
     with hosts.client() as client:
         client.wait_for_workers(2)
         with dasfprof.profile(client, directory=tmp_path / "traces") as run:
             run_all(client, "load")
         trace = run.analyser(progress=False).trace
-    workers = trace.workers
-    assert set(workers["host"]) >= {"head", "right", "wrong"}
-    found = {
-        host: (offset, error)
-        for host, offset, error in zip(
-            workers["host"], clock_offsets(trace), clock_errors(trace), strict=True
-        )
-    }
-    assert found["head"] == (0, 0)
+    clocks = zip(clock_offsets(trace), clock_errors(trace), strict=True)
+    clock_of = dict(zip(trace.workers["host"], clocks, strict=True))
+    assert clock_of["head"] == (0, 0)
     for host, truth in (("right", 0.0), ("wrong", WRONG)):
-        offset, error = found[host]
+        offset, error = clock_of[host]
         assert 0 < error < 0.5  # half the time of the fastest messages
         assert abs(offset - truth) <= error
     # Nothing ran before it was sent, nor ended after it was known.

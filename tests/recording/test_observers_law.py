@@ -21,13 +21,12 @@ import pytest
 from clusters import new_client, wait_until
 from distributed import Client, Reschedule
 from independent_record import attempt
-from recorded_facts import computed
+from recorded_facts import computed, read
 
 import dasfprof
 from dasfprof.database.block_codec import BlockEncoder
 from dasfprof.database.file import FileDatabase
 from dasfprof.database.output import TraceOutput
-from dasfprof.database.reader import TraceFile
 from dasfprof.database.writer import TraceWriter
 from dasfprof.recording.plugins.resources import HostDuty
 from dasfprof.recording.plugins.scheduler import SchedulerTaskPlugin
@@ -42,10 +41,10 @@ from dasfprof.recording.task_runs.thread_time import RunQueue
 #: Workers, and recorders that can each log a first error: two on each worker, one on the scheduler,
 #: one in the client's process.
 WORKERS, RECORDERS = 2, 6
-
-
 #: Threads of databases that earlier tests of this process have not closed.
 EARLIER: set[threading.Thread] = set()
+#: Dask's own.
+RUN_TASK = distributed.worker._run_task_simple
 
 
 @pytest.fixture(scope="module")
@@ -55,16 +54,8 @@ def client() -> Iterator[Client]:
         yield client
 
 
-#: Dask's own.
-RUN_TASK = distributed.worker._run_task_simple
-
-
-class Injected(Exception):
-    """What is raised inside of the profiler."""
-
-
 def fail(*_: Any, **__: Any) -> Any:
-    raise Injected("injected")
+    raise RuntimeError("injected")
 
 
 def work(client: Client, directory: Path, name: str) -> list[Any]:
@@ -85,67 +76,39 @@ def work(client: Client, directory: Path, name: str) -> list[Any]:
 
 EXPECTED = [300, 2, 2]
 
-#: Where to raise: (object, attribute). Each is called by a hook, a probe or a writer.
-SITES: list[tuple[Any, str]] = [
-    ("dasfprof.recording.plugins.worker_plugin", "worker_facts"),
-    ("dasfprof.recording.plugins.tasks", "listen"),
-    ("dasfprof.recording.plugins.tasks", "availability"),
-    ("dasfprof.recording.plugins.tasks", "observe"),
-    ("dasfprof.recording.plugins.tasks", "time"),
-    (RunQueue, "__init__"),
-    (RunQueue, "_open"),
-    (RunQueue, "stop"),
-    ("dasfprof.recording.task_runs.thread_time", "ThreadFile"),
-    (RunSettings, "open_database"),
-    (TraceWriter, "start"),
-    (WorkerTaskPlugin, "_finished"),
-    (WorkerTaskPlugin, "_succeeded"),
-    ("dasfprof.recording.plugins.tasks", "failed_run"),
-    ("dasfprof.recording.plugins.tasks", "transfer"),
-    (ResultDescriber, "__init__"),
-    (ResultDescriber, "__call__"),
-    (TaskNotes, "__init__"),
-    (TaskNotes, "fold"),
-    (WorkerTaskPlugin, "_note_run"),
-    (TaskNotes, "_run_columns"),
-    (TaskNotes, "_times"),
-    (FlatNotes, "fold"),
-    (FlatNotes, "_columns"),
-    ("dasfprof.recording.task_runs.task_notes", "run_queue_seconds"),
-    ("dasfprof.recording.plugins.scheduler", "time"),
-    (SchedulerTaskPlugin, "add_worker"),
-    (SchedulerTaskPlugin, "_task_run"),
-    ("dasfprof.recording.plugins.scheduler", "scheduler_notes"),
-    ("dasfprof.recording.task_runs.task_notes", "_task_run_columns"),
-    (SchedulerTaskPlugin, "_unfinished"),
-    ("dasfprof.recording.plugins.resources", "fold_rows"),
-    (HostDuty, "held"),
-    (HostDuty, "release"),
-    (ResourceProbe, "__init__"),
-    (ResourceProbe, "sample"),
-    (ResourceProbe, "close"),
-    (WorkerProbe, "__init__"),
-    (WorkerProbe, "sample"),
-    ("dasfprof.recording.probes.host", "monotonic"),
-    (GpuProbe, "sample"),
-    (GpuProbe, "close"),
-    (BlockEncoder, "extend"),
-    (BlockEncoder, "payload"),
-    (TraceOutput, "append"),
-    (FileDatabase, "close"),
-]
+#: Where to raise: names in classes, and in modules of `dasfprof.recording`. Each is called by a
+#: hook, a probe or a writer.
+OWNERS: dict[Any, str] = {
+    RunQueue: "__init__ _open stop",
+    RunSettings: "open_database",
+    TraceWriter: "start",
+    WorkerTaskPlugin: "_finished _succeeded _note_run",
+    ResultDescriber: "__init__ __call__",
+    TaskNotes: "__init__ fold _run_columns _times",
+    FlatNotes: "fold _columns",
+    SchedulerTaskPlugin: "add_worker _task_run _unfinished",
+    HostDuty: "held release",
+    ResourceProbe: "__init__ sample close",
+    WorkerProbe: "__init__ sample",
+    GpuProbe: "sample close",
+    BlockEncoder: "extend payload",
+    TraceOutput: "append",
+    FileDatabase: "close",
+    "plugins.worker_plugin": "worker_facts",
+    "plugins.tasks": "listen availability observe time failed_run transfer",
+    "plugins.scheduler": "time scheduler_notes",
+    "plugins.resources": "fold_rows",
+    "probes.host": "monotonic",
+    "task_runs.task_notes": "run_queue_seconds _task_run_columns",
+    "task_runs.thread_time": "ThreadFile",
+}
+SITES = [(owner, name) for owner, names in OWNERS.items() for name in names.split()]
 
 #: Sites that fail before there is a file to count it in, or as the file is being closed.
 UNCOUNTED = {
-    "ResultDescriber.__init__",
-    "TaskNotes.__init__",
-    "worker_plugin.worker_facts",
-    "tasks.availability",
-    "RunSettings.open_database",
-    "scheduler.scheduler_notes",
-    "TraceWriter.start",
-    "TraceOutput.append",
-    "FileDatabase.close",
+    *("ResultDescriber.__init__", "TaskNotes.__init__", "worker_plugin.worker_facts"),
+    *("tasks.availability", "RunSettings.open_database", "scheduler.scheduler_notes"),
+    *("TraceWriter.start", "TraceOutput.append", "FileDatabase.close"),
 }
 
 
@@ -185,7 +148,7 @@ def test_a_failure_inside_reaches_nobody(
     owner, attribute = site
     with monkeypatch.context() as patched:
         if isinstance(owner, str):
-            patched.setattr(f"{owner}.{attribute}", fail)
+            patched.setattr(f"dasfprof.recording.{owner}.{attribute}", fail)
         else:
             patched.setattr(owner, attribute, fail)
         run = dasfprof.register_default_profiler(client, directory=tmp_path / "traces")
@@ -194,7 +157,7 @@ def test_a_failure_inside_reaches_nobody(
     if site == (FileDatabase, "close"):  # what was broken is what would have ended the threads
         close_databases()
     wait_until(lambda: not on_cluster(client))  # threads end a moment later
-    files = read_all(run)
+    files = [*map(read, run.files())]
     assert not any(file.damage for file in files)
     if site_name(site) not in UNCOUNTED:
         assert sum(file.errors for file in files) > 0
@@ -205,9 +168,7 @@ def test_a_failure_inside_reaches_nobody(
     assert any(record.name.startswith("dasfprof.") for record in caplog.records)
 
 
-def test_a_plugin_that_could_not_be_set_up_collects_nothing(
-    client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_plugin_not_set_up(client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dasfprof.recording.plugins.tasks.listen", fail)
     run = dasfprof.register_default_profiler(client, directory=tmp_path)
     client.gather(client.map(abs, range(20), key=[("collects-nothing", i) for i in range(20)]))
@@ -222,40 +183,32 @@ def close_databases() -> None:
         database.close()
 
 
+#: Calls with arguments that Dask does not give: the first two of a worker's plugin.
 GARBAGE = [
-    ("WorkerProfiler", "transition", (None, "released", "rescheduled"), {}),
-    ("WorkerProfiler", "transition", ([], "released", "waiting"), {}),
-    ("SchedulerPlugin", "transition", ("no such key", "waiting", "processing"), {}),
-    ("SchedulerPlugin", "transition", ([], "waiting", "queued"), {"surprise": 1}),
-    ("SchedulerPlugin", "update_graph", (None,), {"tasks": None, "keys": 3}),
-    ("SchedulerPlugin", "log_event", ("stealing", ("confirm",)), {}),
-    ("SchedulerPlugin", "log_event", ("stealing", ()), {}),
-    ("SchedulerPlugin", "add_worker", (None, None), {}),
-    ("SchedulerPlugin", "remove_worker", (None, None), {"stimulus_id": 3}),
+    ("transition", (None, "released", "rescheduled"), {}),
+    ("transition", ([], "released", "waiting"), {}),
+    ("transition", ("no such key", "waiting", "processing"), {}),
+    ("transition", ([], "waiting", "queued"), {"surprise": 1}),
+    ("update_graph", (None,), {"tasks": None, "keys": 3}),
+    ("log_event", ("stealing", ("confirm",)), {}),
+    ("log_event", ("stealing", ()), {}),
+    ("add_worker", (None, None), {}),
+    ("remove_worker", (None, None), {"stimulus_id": 3}),
 ]
 
 
 def test_hooks_take_anything(client: Client, tmp_path: Path) -> None:
     run = dasfprof.register_default_profiler(client, directory=tmp_path)
     plugins = client.cluster.scheduler.plugins | client.cluster.workers[0].plugins
-    for plugin_name, hook, args, kwargs in GARBAGE:
-        (plugin,) = (p for name, p in plugins.items() if name.endswith(plugin_name))
+    (of_worker,) = (each for name, each in plugins.items() if name.endswith("WorkerProfiler"))
+    (of_scheduler,) = (each for name, each in plugins.items() if name.endswith("SchedulerPlugin"))
+    for number, (hook, args, kwargs) in enumerate(GARBAGE):
+        plugin = of_worker if number < 2 else of_scheduler
         assert getattr(plugin, hook)(*args, **kwargs) is None
     assert client.submit(abs, -1, key="after-all-hooks").result() == 1
     run.stop()
-    assert sum(trace.errors for trace in read_all(run)) == len(GARBAGE)
+    assert sum(read(path).errors for path in run.files()) == len(GARBAGE)
     assert "after-all-hooks" in {row["key"] for row in computed(run)}
-
-
-def read_all(run: Any) -> list[TraceFile]:
-    files = [TraceFile(path) for path in run.files()]
-    for file in files:
-        for _ in file.batches():
-            pass
-    return files
-
-
-# --- what stays -----------------------------------------------------------------------------------
 
 
 def test_nothing_stays_after_stop(client: Client, tmp_path: Path) -> None:
@@ -302,34 +255,22 @@ class Wrapper:
         return self.below(*args, **kwargs)
 
 
-def test_a_wrapper_on_top_of_ours_survives(client: Client, tmp_path: Path) -> None:
+@pytest.mark.parametrize("below", [True, False])
+def test_a_wrapper_below_or_above_ours(below: bool, client: Client, tmp_path: Path) -> None:
     worker = client.cluster.workers[0]
+    other = Wrapper(worker) if below else None
     run = dasfprof.register_default_profiler(client, directory=tmp_path)
-    other = Wrapper(worker)
+    other = other or Wrapper(worker)
     try:
-        client.submit(abs, -1, key="under-both", workers=[worker.address]).result()
+        client.submit(abs, -1, key=f"both-{below}", workers=[worker.address]).result()
         assert other.calls == 1
         run.stop()
         assert worker._finalize_metrics is other
-        client.submit(abs, -1, key="under-theirs", workers=[worker.address]).result()
+        client.submit(abs, -1, key=f"theirs-{below}", workers=[worker.address]).result()
         assert other.calls == 2
     finally:
         del worker._finalize_metrics
-    assert [row["key"] for row in computed(run)] == ["under-both"]
-
-
-def test_a_wrapper_below_ours_is_put_back(client: Client, tmp_path: Path) -> None:
-    worker = client.cluster.workers[0]
-    other = Wrapper(worker)
-    try:
-        run = dasfprof.register_default_profiler(client, directory=tmp_path)
-        client.submit(abs, -1, key="over-theirs", workers=[worker.address]).result()
-        run.stop()
-        assert worker._finalize_metrics is other
-        assert other.calls == 1
-    finally:
-        del worker._finalize_metrics
-    assert [row["key"] for row in computed(run)] == ["over-theirs"]
+    assert [row["key"] for row in computed(run)] == [f"both-{below}"]
 
 
 def test_dask_s_own_metrics_are_the_same(client: Client, tmp_path: Path) -> None:
