@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, settings
 #: Tests of hooks into Dask, which may differ from one Dask to the next.
 DASK_INTERNALS = {
     *("actor_calls", "client_calls", "cluster_changes", "dashboard_page", "dask_internals"),
-    *("graphs_sent", "held_memory", "hostile_keys", "idle", "inspection", "local_schedulers"),
+    *("held_memory", "hostile_keys", "inspection", "local_schedulers"),
     *("metrics", "nvtx_ranges", "p2p_shuffles", "recorded_lines", "recorded_steps"),
     *("registration", "releases", "serialising", "storage_calls", "task_arguments", "task_logs"),
     *("task_ranges", "under_way", "untouched_data", "worker_exits", "workloads", "zarr_storage"),

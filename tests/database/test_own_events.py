@@ -8,6 +8,7 @@ import signal
 import struct
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,20 @@ from dasfprof.database import EventProfiler, FileDatabase
 from dasfprof.errors import InvalidArgumentError, ReadOnlyError, SourceNotFoundError
 from dasfprof.recording.settings import make_settings
 from dasfprof.schema.events import CompleteEvent, Event, InstantEvent
+
+
+def test_the_writer_sleeps_without_events_and_writes_the_next_in_time(tmp_path: Path) -> None:
+    database = FileDatabase(tmp_path / "t.msgpack", flush_interval=0.01)
+    for number in range(1, 6):
+        database.record(InstantEvent("event", timestamp=float(number)))
+        # Another database reads, which does not have the writer write.
+        wait_until(lambda: len([*FileDatabase(tmp_path / "t.msgpack").get_traces()]) == number)  # noqa: B023
+        wait_until(lambda: database.writer._asleep)
+    before = database.writer._steps
+    time.sleep(0.3)
+    assert database.writer._asleep
+    assert database.writer._steps == before
+    database.close()
 
 
 def many_names() -> list[Event]:

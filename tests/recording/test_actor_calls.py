@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from clusters import client_of, wait_until
-from distributed import Client
+from clusters import client_of
+from distributed import Client, Event
 from recorded_facts import assert_whole, facts
 from refuters import refute
 
@@ -47,19 +47,9 @@ class Counter:
 class Waiter:
     """An actor that answers when it is told to."""
 
-    def __init__(self) -> None:
-        self.waits, self.told = False, False
-
-    async def wait(self) -> None:
-        self.waits = True
-        while not self.told:
-            await asyncio.sleep(0.01)
-
-    def began(self) -> bool:
-        return self.waits
-
-    def go_on(self) -> None:
-        self.told = True
+    def wait(self) -> None:
+        Event("began").set()
+        Event("go-on").wait()
 
 
 def add_from_a_task(counter: Any) -> int:
@@ -69,40 +59,46 @@ def add_from_a_task(counter: Any) -> int:
 client = client_of(2, 1, processes=False)
 
 
-#: What was recorded, when `Counter.add` ran by its own record, and the run.
-Recorded = tuple[TraceAnalyser, list[tuple[float, float]], Any]
+def calls_of(run: Any) -> list[tuple[str, str, float, float]]:
+    """Return method, state, begin and end of each recorded call."""
+    rows = facts(run, "TracePlugin", "Actor Call")
+    return [
+        (row["method"], row["state"], row["timestamp"], row["timestamp"] + row["duration"])
+        for row in rows
+    ]
 
 
-@pytest.fixture(scope="module")
-def recorded(client: Client, tmp_path_factory: pytest.TempPathFactory) -> Recorded:
+def test_each_call_is_recorded_once_while_its_method_ran(client: Client, tmp_path: Path) -> None:
     first, second = client.nthreads()
     counter = client.submit(Counter, actor=True, workers=[first]).result()
     assert counter.add(-1).result() == 0  # before the run
-    with dasfprof.profile(client, directory=tmp_path_factory.mktemp("run")) as run:
+    with dasfprof.profile(client, directory=tmp_path) as run:
         calls = [counter.add(number) for number in range(SIDE_BY_SIDE)]
         assert [call.result() for call in calls] == [1, 2, 3, 4, 5]
         with pytest.raises(KeyError, match="no such count"):
             counter.fail().result()
         assert counter.later().result() == SIDE_BY_SIDE + 1
         assert client.submit(add_from_a_task, counter, workers=[second]).result() == 42
-    spans = counter.told().result()[1:]  # after it
-    return TraceAnalyser(run.files(), progress=False), spans, run
-
-
-def calls_of(run: Any) -> list[tuple[str, str, float]]:
-    """Return method, state and seconds of each recorded call."""
-    rows = facts(run, "TracePlugin", "Actor Call")
-    return [(row["method"], row["state"], row["duration"]) for row in rows]
-
-
-def test_each_call_is_there_once(recorded: Recorded) -> None:
-    calls = Counts((method, state) for method, state, _ in calls_of(recorded[2]))
-    assert calls == {
-        ("add", "success"): SIDE_BY_SIDE + 1,
-        ("later", "success"): 1,
-        ("fail", "failed"): 1,
-    }
-    assert_whole(recorded[2])
+    spans = sorted(counter.told().result()[1:])  # after the run
+    assert_whole(run)
+    calls = calls_of(run)
+    states = {("add", "success"): SIDE_BY_SIDE + 1, ("later", "success"): 1, ("fail", "failed"): 1}
+    assert Counts(call[:2] for call in calls) == states
+    added = sorted(call[2:] for call in calls if call[0] == "add")
+    for (arrived, answered), (begin, end) in zip(added, spans, strict=True):
+        assert arrived <= begin + 1e-3
+        assert end <= answered + 1e-3
+    # These calls are not time for which nothing was submitted. The last call is that of a task: its
+    # thread is busy, and the other has no runnable task.
+    analyser = TraceAnalyser(run.files(), progress=False)
+    seconds = analyser.time_accounting().set_index("Class")["Thread Time (s)"]
+    ran = sum(end - begin for begin, end in spans[:-1])
+    assert seconds["Actor calls"] >= 2 * (ran + NAP) - 0.02
+    assert analyser.trace.knows_actor_calls
+    assert not refute(tmp_path, analyser.findings())
+    # Nothing stays in Dask.
+    for worker in client.cluster.workers.values():
+        assert worker.handlers["actor_execute"] == worker.actor_execute
 
 
 def test_a_call_without_an_answer_counts_until_the_end(client: Client, tmp_path: Path) -> None:
@@ -111,44 +107,12 @@ def test_a_call_without_an_answer_counts_until_the_end(client: Client, tmp_path:
         with dasfprof.profile(client, directory=tmp_path) as run:
             call = waiter.wait()
             begun = time.time()
-            wait_until(lambda: waiter.began().result())
+            assert Event("began", client=client).wait(120)
         ended = time.time()
     finally:
-        waiter.go_on().result()
+        Event("go-on", client=client).set()
         call.result()
-    calls = calls_of(run)
-    ((state, seconds),) = [call[1:] for call in calls if call[0] == "wait"]
-    assert state == "unanswered"
-    assert 0 < seconds <= ended - begun + 10.0
-    assert {call[1] for call in calls if call[0] == "began"} == {"success"}
+    ((method, state, arrived, until),) = calls_of(run)
+    assert (method, state) == ("wait", "unanswered")
+    assert 0 < until - arrived <= ended - begun + 10.0
     assert_whole(run)
-
-
-def test_the_methods_ran_within_what_is_recorded(recorded: Recorded) -> None:
-    _, spans, run = recorded
-    added = sorted(
-        (call["timestamp"], call["timestamp"] + call["duration"])
-        for call in facts(run, "TracePlugin", "Actor Call")
-        if call["method"] == "add"
-    )
-    assert len(added) == len(spans)
-    for (arrived, answered), (begin, end) in zip(added, sorted(spans), strict=True):
-        assert arrived <= begin + 1e-3
-        assert end <= answered + 1e-3
-
-
-def test_calls_are_not_time_for_which_nothing_was_submitted(recorded: Recorded) -> None:
-    analyser, spans, run = recorded
-    seconds = analyser.time_accounting().set_index("Class")["Thread Time (s)"]
-    # The last call is that of a task: its thread is busy, and the other has no runnable task.
-    ran = sum(end - begin for begin, end in sorted(spans)[:-1])
-    assert seconds["Actor calls"] >= 2 * (ran + NAP) - 0.02
-    assert analyser.trace.knows_actor_calls
-    assert not refute(run.files()[0].parent, analyser.findings())
-
-
-def test_nothing_stays_in_dask(client: Client, recorded: Recorded) -> None:
-    def handler(dask_worker: Any) -> bool:
-        return bool(dask_worker.handlers["actor_execute"] == dask_worker.actor_execute)
-
-    assert all(client.run(handler).values())

@@ -1,11 +1,14 @@
-"""What a client's program calls, against a stopwatch of the program's own, in real processes."""
+"""What a client's program calls and sends, against stopwatches of its own, in real processes."""
 
 from __future__ import annotations
 
 import asyncio
-import inspect
+import importlib.util
+import socket
+import sys
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,8 +20,10 @@ import dask.dataframe as dd
 import numpy as np
 import pandas as pd
 import pytest
+from clusters import client_of
 from dask.base import tokenize
-from distributed import Client, Future, LocalCluster, as_completed, wait
+from distributed import Client, Future, as_completed, wait
+from recorded_facts import facts
 
 import dasfprof
 from dasfprof import TraceAnalyser
@@ -28,40 +33,20 @@ from dasfprof.recording.dask_internals import client_calls
 SLOW = 0.8
 
 
-@pytest.fixture(scope="module")
-def client() -> Iterator[Client]:
-    with (
-        LocalCluster(n_workers=1, threads_per_worker=2, dashboard_address=None) as cluster,
-        Client(cluster) as client,
-    ):
-        yield client
+client = client_of(1, 2)
 
 
-class Watch:
-    """Takes the seconds of a block, and the line that it ends on."""
-
-    def __init__(self) -> None:
-        self.seconds: dict[int, float] = {}
-
-    def __enter__(self) -> Watch:
-        self._begin = time.monotonic()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        seconds = time.monotonic() - self._begin
-        frame = inspect.currentframe()
-        assert frame is not None
-        assert frame.f_back is not None
-        line = frame.f_back.f_lineno + 1  # the call stands beneath its `with`
-        self.seconds[line] = self.seconds.get(line, 0.0) + seconds
+@contextmanager
+def watch(seconds: dict[int, float]) -> Iterator[None]:
+    """Add the seconds of a block of one line to those of that line."""
+    line, begin = sys._getframe(2).f_lineno + 1, time.monotonic()
+    yield
+    seconds[line] = seconds.get(line, 0.0) + time.monotonic() - begin
 
 
 def here() -> int:
     """The line that calls."""
-    frame = inspect.currentframe()
-    assert frame is not None
-    assert frame.f_back is not None
-    return frame.f_back.f_lineno
+    return sys._getframe(1).f_lineno
 
 
 def calls_of(run: Any) -> dict[tuple[str, int], dict[str, Any]]:
@@ -115,122 +100,86 @@ def slowly() -> SlowToUnpickle:
 
 
 def test_calls_by_line(client: Client, tmp_path: Path, request: pytest.FixtureRequest) -> None:
-    watch = Watch()
+    seconds: dict[int, float] = {}
     with dasfprof.profile(client, directory=tmp_path) as run:
-        with watch:
+        with watch(seconds):
             futures = client.map(double_late, range(100), pure=False)
-        with watch:
+        with watch(seconds):
             wait(futures)  # a second, on two threads
         for future in futures:
-            with watch:
+            with watch(seconds):
                 future.result()
-        with watch:
+        with watch(seconds):
             client.gather(futures)
-        with watch:
+        with watch(seconds):
             (held,) = client.scatter([np.ones(100_000)])
-        with watch:
+        with watch(seconds):
             client.cancel([held])
         for future in as_completed(futures[:7]):
             assert future.done()
-    found = calls_of(run)
-    names = ("map", "wait", "result", "gather", "scatter", "cancel")
-    expected = dict(zip(names, watch.seconds.items(), strict=True))
+    rows = calls_of(run)
+    expected = {"map": (1, 100), "wait": (1, 100), "result": (100, 100), "gather": (1, 100)}
+    expected |= {"scatter": (1, 1), "cancel": (1, 1)}
     # The program may lose the interpreter's lock between a call and the stopwatch.
     slack = 0.01 if request.config.getoption("--long") else 0.3
-    for name, (line, seconds) in expected.items():
-        row = found[name, line]
-        assert 0.5 * seconds - slack <= row["Time (s)"] <= seconds, name
-    assert found["wait", expected["wait"][0]]["Time (s)"] >= 0.2
-    numbers = {
-        name: (found[name, line]["Calls"], found[name, line]["Keys"])
-        for name, (line, _) in expected.items()
-    }
-    assert numbers == {
-        "map": (1, 100),
-        "wait": (1, 100),
-        "result": (100, 100),
-        "gather": (1, 100),
-        "scatter": (1, 1),
-        "cancel": (1, 1),
-    }
-    assert found["scatter", expected["scatter"][0]]["Sent (MB)"] == pytest.approx(0.8, rel=0.01)
-    ((completed, _),) = (row for row in found if row[0] == "as_completed")
-    row = next(row for (name, _), row in found.items() if name == completed)
+    for (name, numbers), (line, spent) in zip(expected.items(), seconds.items(), strict=True):
+        row = rows[name, line]
+        assert 0.5 * spent - slack <= row["Time (s)"] <= spent, name
+        assert (row["Calls"], row["Keys"]) == numbers, name
+        assert name != "wait" or row["Time (s)"] >= 0.2
+        assert name != "scatter" or row["Sent (MB)"] == pytest.approx(0.8, rel=0.01)
+    (row,) = (row for (name, _), row in rows.items() if name == "as_completed")
     assert (row["Calls"], row["Keys"]) == (8, 7)  # the last finds that there is no more
 
 
-def test_waiting_and_receiving(client: Client, tmp_path: Path) -> None:
+def test_what_calls_spend_their_time_on(client: Client, tmp_path: Path) -> None:
+    block = np.ones(500_000)
     with dasfprof.profile(client, directory=tmp_path) as run:
-        future = client.submit(late, 1.5, 1_000_000, pure=False)
-        begin = time.monotonic()
-        future.result()
-        whole, first = time.monotonic() - begin, here() - 1
-        slow = client.submit(SlowToUnpickle, pure=False)
-        wait(slow)
-        begin = time.monotonic()
-        slow.result()
-        unpickled, second = time.monotonic() - begin, here() - 1
-    found = calls_of(run)
-    row = found["result", first]
-    assert 0.5 <= row["Waiting (s)"] <= whole  # it may begin to wait late
-    assert row["Waiting (s)"] + row["Receiving (s)"] <= row["Time (s)"] <= whole
-    assert row["Received (MB)"] == pytest.approx(8.0, rel=0.01)
-    row = found["result", second]
-    assert SLOW <= row["Receiving (s)"] <= row["Time (s)"] <= unpickled
-    trace = run.analyser(progress=False).trace
-    assert trace.client_calls["deserialising"].max() >= SLOW
-
-
-def test_nobody_waits_for_what_was_computed_before(client: Client, tmp_path: Path) -> None:
-    with dasfprof.profile(client, directory=tmp_path) as run:
-        futures = client.map(keep, range(50), pure=False)
-        wait(futures)
         line = here()
+        future = client.submit(late, 1.5, 1_000_000, pure=False)
+        future.result()
+        wait(slow := client.submit(SlowToUnpickle, pure=False))
+        slow.result()
+        wait(futures := client.map(keep, range(50), pure=False))
         for future in futures:
             future.result()
         for future in futures:
             client.gather(future)
         client.gather(futures)
         client.gather([*futures, client.submit(late, SLOW, 1, pure=False)])
-    found = calls_of(run)
-    for call, place in (("result", line + 2), ("gather", line + 4), ("gather", line + 5)):
-        row = found[call, place]
-        # All of a call but what it takes to begin and to end is the way there and back.
-        assert row["Waiting (s)"] == 0 < row["Receiving (s)"] <= row["Time (s)"]
-    assert found["gather", line + 6]["Waiting (s)"] >= SLOW / 2
-
-
-def test_pickling_and_names(client: Client, tmp_path: Path) -> None:
-    with dasfprof.profile(client, directory=tmp_path) as run:
-        line = here()
         client.submit(double, SlowToPickle(), pure=False)
         client.submit(keyless, SlowToName())
         tokenize(SlowToName())
-    found = calls_of(run)
-    pickled, named = found["submit", line + 1], found["submit", line + 2]
+        client.submit(double, block, pure=False)
+        da.from_array(block, chunks=-1, name=False).sum().compute()
+    rows = {(call, place - line): row for (call, place), row in calls_of(run).items()}
+    row = rows["result", 2]
+    assert row["Waiting (s)"] >= 0.5  # it may begin to wait late
+    assert row["Waiting (s)"] + row["Receiving (s)"] <= row["Time (s)"]
+    assert row["Received (MB)"] == pytest.approx(8.0, rel=0.01)
+    assert SLOW <= rows["result", 4]["Receiving (s)"] <= rows["result", 4]["Time (s)"]
+    # Nobody waits for what was computed before: all of a call but what it takes to begin and to end
+    # is the way there and back.
+    for call in (("result", 7), ("gather", 9), ("gather", 10)):
+        assert rows[call]["Waiting (s)"] == 0 < rows[call]["Receiving (s)"]
+        assert rows[call]["Receiving (s)"] <= rows[call]["Time (s)"]
+    assert rows["gather", 11]["Waiting (s)"] >= SLOW / 2
+    pickled, named = rows["submit", 12], rows["submit", 13]
     assert SLOW <= pickled["Pickling (s)"] <= pickled["Time (s)"]
     assert pickled["Tokenising (s)"] < SLOW <= named["Tokenising (s)"] <= named["Time (s)"]
     assert named["Pickling (s)"] < SLOW
-    assert found["tokenising", line + 3]["Time (s)"] >= SLOW
+    assert rows["tokenising", 14]["Time (s)"] >= SLOW
+    for call in (("submit", 15), ("compute", 16)):
+        assert rows[call]["Sent (MB)"] == pytest.approx(4.0, rel=0.01)
+    assert rows["compute", 16]["Waiting (s)"] > 0 < rows["compute", 16]["Pickling (s)"]
+    trace = run.analyser(progress=False).trace
+    assert trace.client_calls["deserialising"].max() >= SLOW
+    sizes = trace.graphs_sent["size"].to_numpy()
+    assert sizes[sizes > 1e6] == pytest.approx([4e6, 4e6], rel=0.01)
 
 
 def keyless(x: Any) -> str:
     return type(x).__name__
-
-
-def test_what_is_sent(client: Client, tmp_path: Path) -> None:
-    block = np.ones(500_000)
-    with dasfprof.profile(client, directory=tmp_path) as run:
-        line = here()
-        client.submit(double, block, pure=False)
-        da.from_array(block, chunks=-1, name=False).sum().compute()
-    found = calls_of(run)
-    assert found["submit", line + 1]["Sent (MB)"] == pytest.approx(4.0, rel=0.01)
-    computed = found["compute", line + 2]
-    assert computed["Sent (MB)"] == pytest.approx(4.0, rel=0.01)
-    assert computed["Waiting (s)"] > 0 < computed["Pickling (s)"]
-    sizes = run.analyser(progress=False).trace.graphs_sent["size"].to_numpy()
-    assert sizes == pytest.approx([4e6, 4e6], rel=0.01)
 
 
 class SlowSet(set[int]):
@@ -241,9 +190,7 @@ class SlowSet(set[int]):
         super().add(item)
 
 
-def test_a_graph_is_sent_within_its_call(
-    client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_graph_within_call(client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A thread may lose its core at the begin of a call, which does not end earlier for that."""
     monkeypatch.setattr(client_calls, "opened", SlowSet())
     with dasfprof.profile(client, directory=tmp_path) as run:
@@ -272,12 +219,8 @@ def test_nothing_of_it_stays_and_errors_come_through(client: Client, tmp_path: P
 
 def test_calls_of_asynchronous_clients(tmp_path: Path) -> None:
     async def program() -> Any:
-        async with (
-            LocalCluster(
-                n_workers=1, processes=False, dashboard_address=None, asynchronous=True
-            ) as cluster,
-            Client(cluster, asynchronous=True) as client,
-        ):
+        options = {"n_workers": 1, "processes": False, "dashboard_address": None}
+        async with Client(asynchronous=True, **options) as client:
             run = await dasfprof.register_default_profiler(client, directory=tmp_path)
             future = client.submit(late, 3.0, 1, pure=False)
             assert len(await future) == 1
@@ -285,10 +228,10 @@ def test_calls_of_asynchronous_clients(tmp_path: Path) -> None:
             await run.stop()
             return run
 
-    found = calls_of(asyncio.run(program()))
-    seconds = {name: row["Time (s)"] for (name, _), row in found.items()}
-    assert {"submit", "gather"} <= set(seconds)
-    assert max(seconds.values()) < 3.0  # a call that is awaited waits for nobody
+    rows = calls_of(asyncio.run(program()))
+    assert {"submit", "gather"} <= {name for name, _ in rows}
+    # A call that is awaited waits for nobody.
+    assert max(row["Time (s)"] for row in rows.values()) < 3.0
 
 
 TABLE = {number: str(number) for number in range(15_000)}
@@ -306,31 +249,27 @@ def bytes_of(value: Any) -> int:
 
 
 def test_functions_that_are_sent_by_value(client: Client, tmp_path: Path) -> None:
-    block = np.ones(100_000)
+    block, table, small = np.ones(100_000), dict(TABLE), 3
 
     def use(x: int) -> float:
         return x + block[0]
 
-    table = dict(TABLE)
-    small = 3
     with dasfprof.profile(client, directory=tmp_path) as run:
         line = here()
         wait(client.map(use, range(30), pure=False))
         for number in range(8):
             client.submit(lambda x: table.get(x), number, pure=False).result()
         wait(client.map(lambda x: x + small, range(10), pure=False))
-    found = {row["Line"] - line: row for row in values_of(run)}
-    assert set(found) == {1, 3}
-    mapped, submitted = found[1], found[3]
-    assert mapped["Kind"] == submitted["Kind"] == "function"
-    assert mapped["Name"].endswith(".<locals>.use")
-    assert (mapped["By Value"], submitted["By Value"]) == ("defined in a function", "a lambda")
-    assert mapped["Holds"] == "closure block: numpy.ndarray"
-    assert submitted["Holds"] == "closure table: dict"
-    assert mapped["Size (MB)"] == pytest.approx(bytes_of(use) / 1e6, rel=0.01)
-    assert submitted["Size (MB)"] == pytest.approx(bytes_of(lambda x: table.get(x)) / 1e6, rel=0.01)
-    assert (mapped["Graphs"], mapped["Tasks"]) == (1, 30)
-    assert (submitted["Graphs"], submitted["Tasks"]) == (8, 8)
+    sent = {row["Line"] - line: row for row in values_of(run)}
+    assert set(sent) == {1, 3}
+    assert sent[1]["Name"].endswith(".<locals>.use")
+    columns = ("Kind", "By Value", "Holds", "Graphs", "Tasks")
+    assert {number: tuple(row[column] for column in columns) for number, row in sent.items()} == {
+        1: ("function", "defined in a function", "closure block: numpy.ndarray", 1, 30),
+        3: ("function", "a lambda", "closure table: dict", 8, 8),
+    }
+    for number, function in ((1, use), (3, lambda x: table.get(x))):
+        assert sent[number]["Size (MB)"] == pytest.approx(bytes_of(function) / 1e6, rel=0.01)
 
 
 def test_arguments_that_are_sent_by_value(client: Client, tmp_path: Path) -> None:
@@ -350,26 +289,22 @@ def test_arguments_that_are_sent_by_value(client: Client, tmp_path: Path) -> Non
         wait(client.submit(partial(look_up, table=dict(TABLE)), 1, pure=False))
         wait(client.submit(look_up, 1, {n: str(n) * 500 for n in range(10, 60)}, pure=False))
         wait(client.map(partial(look_up, table=dict(TABLE)), range(20), pure=False))
-    found = {row["Line"] - line: row for row in values_of(run)}
-    assert {row["Kind"] for row in found.values()} == {"argument"}
-    assert set(found) == {1, 2, 3, 4, 5, 8, 9, 10, 11}
-    assert [found[number]["Holds"] for number in (9, 10, 11)] == ["builtins.dict"] * 3
-    assert [found[number]["Name"] for number in (9, 10, 11)] == ["look_up"] * 3
-    assert found[9]["Size (MB)"] == pytest.approx(bytes_of(dict(TABLE)) / 1e6, rel=0.01)
-    assert found[10]["Size (MB)"] == pytest.approx(50 * 1000 / 1e6, rel=0.2)
-    assert [found[number]["Tasks"] for number in (9, 10, 11)] == [1, 1, 20]
-    assert (found[8]["Name"], found[8]["Holds"]) == ("len", "builtins.list")
-    types = [found[number]["Holds"].rpartition(".")[2] for number in (1, 2, 3, 4, 5)]
-    assert types == ["ndarray", "ndarray", "DataFrame", "ndarray", "str"]
-    assert found[1]["Name"] == found[4]["Name"] == "double"
-    assert found[1]["Size (MB)"] == pytest.approx(bytes_of(block) / 1e6, rel=0.01)
-    assert found[2]["Size (MB)"] == pytest.approx(0.04, rel=0.01)
-    assert found[2]["Tasks"] == 20
+    sent = {row["Line"] - line: row for row in values_of(run)}
+    assert {row["Kind"] for row in sent.values()} == {"argument"}
+    assert {number: row["Holds"].rpartition(".")[2] for number, row in sent.items()} == {
+        **{1: "ndarray", 2: "ndarray", 3: "DataFrame", 4: "ndarray", 5: "str"},
+        **{8: "list", 9: "dict", 10: "dict", 11: "dict"},
+    }
+    names = {1: "double", 4: "double", 5: "sent", 8: "len", 9: "look_up", 10: "look_up"}
+    assert {number: sent[number]["Name"] for number in names} == names
+    tasks = {2: 20, 4: 5, 9: 1, 10: 1, 11: 20}
+    assert {number: sent[number]["Tasks"] for number in tasks} == tasks
+    for number, size in ((1, bytes_of(block)), (2, 40_000), (9, bytes_of(dict(TABLE)))):
+        assert sent[number]["Size (MB)"] == pytest.approx(size / 1e6, rel=0.01)
+    assert sent[10]["Size (MB)"] == pytest.approx(50 * 1000 / 1e6, rel=0.2)
     # Older versions of Dask cut a dataframe up before they send it.
-    whole = found[3]["Size (MB)"] * found[3]["Tasks"]
-    assert whole == pytest.approx(bytes_of(frame) / 1e6, rel=0.01)
-    assert found[4]["Tasks"] == 5
-    assert found[5]["Name"] == "sent"
+    size = sent[3]["Size (MB)"] * sent[3]["Tasks"]
+    assert size == pytest.approx(bytes_of(frame) / 1e6, rel=0.01)
 
 
 def test_what_cannot_be_pickled_twice_does_not_matter(client: Client, tmp_path: Path) -> None:
@@ -395,3 +330,53 @@ class PickledOnce:
         if self.times > 1:
             raise TypeError("not a second time")
         return PickledOnce, (self.data,)
+
+
+def graphs_sent(run: Any) -> list[dict[str, Any]]:
+    return sorted(facts(run, "StepRecorder", "Graph Sent"), key=lambda event: event["timestamp"])
+
+
+def test_a_program_s_pickling_and_what_comes_before(client: Client, tmp_path: Path) -> None:
+    before = time.time()
+    with dasfprof.profile(client, directory=tmp_path) as run:
+        began = time.time()
+        time.sleep(0.3)
+        start = time.time()
+        first = client.submit(keep, SlowToPickle(), pure=False)
+        after = time.time()
+        second = client.submit(keep, 1, pure=False)
+        last = time.time()
+        client.gather([first, second])
+    one, two = graphs_sent(run)
+    for event in (one, two):
+        assert (event["client"], event["host"]) == (client.id, socket.gethostname())
+    assert before <= one["since"] <= began
+    # Names of tasks are made before the graph is pickled, of a task that is not pure by chance.
+    assert start <= one["start"] <= one["timestamp"] <= after
+    assert one["timestamp"] - one["start"] >= SLOW
+    assert two["since"] == one["timestamp"] <= two["start"] <= two["timestamp"] <= last
+    stages = run.analyser(progress=False).time_to_first_task().set_index("Stage")["Time (s)"]
+    assert stages["Program"] == pytest.approx(one["start"] - one["since"], abs=0.01)
+    assert stages["Pickling"] >= 0.95 * SLOW
+    unknown = set() if importlib.util.find_spec("dask._expr") else {"Optimising"}
+    assert set(stages.index[stages.isna()]) == unknown
+    assert stages.sum() <= time.time() - before
+
+
+def test_optimising_is_timed_until_the_next_graph(client: Client, tmp_path: Path) -> None:
+    frame = dd.from_pandas(pd.DataFrame({"x": range(1000)}), npartitions=5)
+    for number in range(50):
+        frame = frame.assign(**{f"y{number}": frame.x + number})
+    with dasfprof.profile(client, directory=tmp_path) as run:
+        with dasfprof.step("s"):
+            client.submit(keep, 0, pure=False).result()
+        begin = time.monotonic()
+        frame.optimize()
+        spent = time.monotonic() - begin
+        client.submit(keep, 1, pure=False).result()
+        client.submit(keep, 2, pure=False).result()
+    none, optimised, then = (event["optimising"] for event in graphs_sent(run))
+    if none is None:  # this Dask has no method that optimises all collections
+        pytest.skip("this Dask does not say when it optimises")
+    assert none == then == 0
+    assert 0.3 * spent <= optimised <= spent

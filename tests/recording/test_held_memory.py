@@ -22,19 +22,7 @@ client = client_of(2, 1, memory_limit=0)
 SIZE = 10_000_000
 
 
-def kept(i: int) -> Any:
-    return np.ones(SIZE, dtype="u1")
-
-
-def part(i: int) -> Any:
-    return np.ones(SIZE, dtype="u1")
-
-
-def gone(i: int) -> Any:
-    return np.ones(SIZE, dtype="u1")
-
-
-def seed(i: int) -> Any:
+def block(i: int) -> Any:
     return np.ones(SIZE, dtype="u1")
 
 
@@ -73,21 +61,16 @@ def settled(client: Client) -> Any:
     return before
 
 
-@pytest.fixture(scope="module")
-def recorded(client: Client, tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """Record a program; give the run, a time at which nothing moved, and what workers had then."""
-    first, second = client.nthreads()
+def test_memory_at_a_moment(client: Client, tmp_path: Path) -> None:
+    workers = list(client.nthreads())
     go_on = Event("go-on", client=client)
-    directory: Path = tmp_path_factory.mktemp("anatomy")
-    with dasfprof.profile(client, directory=directory) as run:
-        held = client.map(kept, range(8))
-        released, inputs = client.map(gone, range(2)), client.map(part, range(4))
-        seeds = [client.submit(seed, i, workers=[at]) for i, at in enumerate((first, second))]
-        wait([*held, *released, *inputs, *seeds], timeout=120)
-        running = [
-            client.submit(slow, one, workers=[at])
-            for one, at in zip(seeds, (first, second), strict=True)
-        ]
+    with dasfprof.profile(client, directory=tmp_path) as run:
+        held = client.map(block, range(8), key="kept")
+        released = client.map(block, range(2), key="gone")
+        inputs = client.map(block, range(4), key="part")
+        seeds = {at: client.submit(block, 0, key=f"seed-{at}", workers=[at]) for at in workers}
+        wait([*held, *released, *inputs, *seeds.values()], timeout=120)
+        running = [client.submit(slow, each, workers=[at]) for at, each in seeds.items()]
         wait_until(lambda: all(client.run(lambda dask_worker: dask_worker.state.executing_count)))
         waiting = client.map(use, inputs)
         del released, inputs, seeds
@@ -96,11 +79,7 @@ def recorded(client: Client, tmp_path_factory: pytest.TempPathFactory) -> Any:
         settled(client)
         go_on.set()
         wait([*running, *waiting], timeout=120)
-    return TraceAnalyser(run.files(), progress=False), at, had
-
-
-def test_bytes_are_those_that_workers_had(recorded: Any) -> None:
-    analyser, at, had = recorded
+    analyser = TraceAnalyser(run.files(), progress=False)
     trace = analyser.trace
     table = analyser.memory_at(at - trace.begin, by="worker")
     addresses = dict(zip(trace.workers["worker"], trace.workers["address"], strict=True))
@@ -112,36 +91,21 @@ def test_bytes_are_those_that_workers_had(recorded: Any) -> None:
         rest = set(own["Why Held"][own["Function"] == ""])
         assert "(unmanaged, old)" in rest <= {"(unmanaged, old)", "(unmanaged, recent)"}
     assert set(table["Worker"]) == {name for name, where in addresses.items() if where in had}
-
-
-def test_holders_are_those_of_the_program(recorded: Any) -> None:
-    analyser, at, _ = recorded
-    table = analyser.memory_at(at - analyser.trace.begin)
-    results = table[(table["Function"] != "") & ~table["Why Held"].str.startswith("copy")]
-    assert sorted(
-        zip(
-            results["Function"],
-            results["Why Held"],
-            results["Needed By"],
-            results["Results"],
-            strict=True,
-        )
-    ) == [
-        ("kept", "for the client", "", 8),
-        ("part", "for tasks yet to begin", "use", 4),
-        ("seed", "for running tasks", "slow", 2),
-    ]
+    # The holders of results are those of the program.
+    table = analyser.memory_at(at - trace.begin).set_index("Function")
+    results = table[(table.index != "") & ~table["Why Held"].str.startswith("copy")].sort_index()
+    assert results[["Why Held", "Needed By", "Results"]].to_dict("index") == {
+        "kept": {"Why Held": "for the client", "Needed By": "", "Results": 8},
+        "part": {"Why Held": "for tasks yet to begin", "Needed By": "use", "Results": 4},
+        "seed": {"Why Held": "for running tasks", "Needed By": "slow", "Results": 2},
+    }
     assert results["Line"].str.contains("test_held_memory").all()
-    asked = results.set_index("Function")["Asked At"]
+    asked = results["Asked At"]
     assert asked["kept"].startswith("test_held_memory.py:")
-    assert asked["kept"] == results.set_index("Function")["Line"]["kept"]  # both by `map`
+    assert asked["kept"] == results["Line"]["kept"]  # both by `map`
     assert (asked.drop("kept") == "").all()
-
-
-def test_the_peak_is_a_moment(recorded: Any) -> None:
-    analyser, _, had = recorded
+    # The peak is a moment.
     peak = analyser.memory_peak()
     assert peak["Time (s)"].nunique() == 1
     assert peak["Memory (MB)"].sum() >= 0.7 * sum(process for _, process in had.values()) / 1e6
-    pd_peak = analyser.memory_at(float(peak["Time (s)"].iloc[0]))
-    assert pd_peak.equals(peak)
+    assert analyser.memory_at(float(peak["Time (s)"].iloc[0])).equals(peak)
