@@ -1,4 +1,4 @@
-"""The host's counters, read where nobody else in the process reads them.
+"""The host's counters and disks, read where nobody else in the process reads them.
 
 Beside a cluster in this process, Dask's own monitor would read what is put in their place here.
 """
@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import os
 import resource
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -19,14 +21,17 @@ from clusters import wait_until
 from dasfprof.recording.plugins.resources import HostDuty
 from dasfprof.recording.probes import process
 from dasfprof.recording.probes.gpu import GpuProbe
-from dasfprof.recording.probes.host import ResourceProbe
+from dasfprof.recording.probes.host import DISK_USAGE, DiskProbe, ResourceProbe
 from dasfprof.schema.resources import RESOURCE_USAGE
 from dasfprof.system import descriptor_limit
 
+NAMES = [name for name, _ in RESOURCE_USAGE.fields + RESOURCE_USAGE.args]
+DISK_NAMES = [name for name, _ in DISK_USAGE.fields + DISK_USAGE.args]
+#: A process of a job, in the second version of control groups.
+STEP = "0::/job_7/step_0\n"
 
-def test_counters_that_go_back_leave_psutil_s_memory_alone(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+
+def test_counters_that_go_back_leave_psutil_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """psutil adds what it had before where a counter went back; Dask's monitor relies on it."""
     received = [0]
     monkeypatch.setattr(
@@ -35,17 +40,15 @@ def test_counters_that_go_back_leave_psutil_s_memory_alone(
     psutil.net_io_counters.cache_clear()
     probe = ResourceProbe(GpuProbe(lambda device: HostDuty(device)))
     monkeypatch.setattr(probe, "HOST_INTERVAL", 0.0)
-    names = [name for name, _ in RESOURCE_USAGE.fields + RESOURCE_USAGE.args]
     samples = []
     for count in (1000, 1600, 400, 500):
         received[0] = count
         ((_, row),) = probe.sample(True)
-        samples.append(dict(zip(names, row, strict=True)))
+        samples.append(dict(zip(NAMES, row, strict=True)))
     assert [one["host_net_io.read_size"] for one in samples] == [1000, 1600, 400, 500]
-    rates = [one["host_net_io.read_bps"] for one in samples]
-    assert rates[0] is rates[2] is None
-    assert rates[1] > 0
-    assert rates[3] > 0
+    first, rising, back, again = (one["host_net_io.read_bps"] for one in samples)
+    assert first is back is None
+    assert rising > 0 < again
     assert psutil.net_io_counters().bytes_recv == 500
     psutil.net_io_counters.cache_clear()
 
@@ -53,7 +56,7 @@ def test_counters_that_go_back_leave_psutil_s_memory_alone(
 @pytest.mark.parametrize(
     ("text", "kills"),
     [
-        ("low 0\nhigh 7\nmax 21\noom 3\noom_kill 2\noom_group_kill 0\n", 2),  # memory.events
+        ("low 0\nhigh 7\noom 3\noom_kill 2\noom_group_kill 0\n", 2),  # memory.events
         ("oom_kill_disable 0\nunder_oom 0\noom_kill 5\n", 5),  # memory.oom_control
         ("low 0\n", None),
     ],
@@ -67,47 +70,45 @@ def test_what_the_kernel_killed_of_a_control_group(
     assert process.oom_kills() == kills
 
 
+def places(place: Path, groups: str, files: dict[str, str]) -> tuple[Path, Path]:
+    """Write the file that lists a process's control groups, and the files of the groups."""
+    (place / "cgroup").write_text(groups)
+    for name, text in files.items():
+        file = place / "sys" / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(f"{text}\n")
+    return place / "cgroup", place / "sys"
+
+
+V1 = "memory.limit_in_bytes"
+
+
 @pytest.mark.parametrize(
     ("groups", "limits", "found"),
     [
         # Of several around a process, the least limit.
-        (
-            "0::/job_7/step_0\n",
-            {"job_7/memory.max": "8000\n", "job_7/step_0/memory.max": "max\n"},
-            ("/job_7", 8000),
-        ),
-        (
-            "0::/job_7/step_0\n",
-            {"job_7/memory.max": "8000\n", "job_7/step_0/memory.max": "4096\n"},
-            ("/job_7/step_0", 4096),
-        ),
+        (STEP, {"job_7/memory.max": "8000", "job_7/step_0/memory.max": "max"}, ("/job_7", 8000)),
+        (STEP, {"job_7/memory.max": "8000", "job_7/step_0/memory.max": "4096"}, (STEP[3:-1], 4096)),
         # A container sees its own group as the root.
-        ("0::/\n", {"memory.max": "5000\n"}, ("/", 5000)),
+        ("0::/\n", {"memory.max": "5000"}, ("/", 5000)),
         # The first version, whose greatest number is no limit.
         (
             "9:cpu:/\n4:memory:/slurm/job\n0::/\n",
-            {
-                "memory/slurm/job/memory.limit_in_bytes": "7000\n",
-                "memory/memory.limit_in_bytes": "9223372036854771712\n",
-            },
+            {f"memory/slurm/job/{V1}": "7000", f"memory/{V1}": "9223372036854771712"},
             ("/slurm/job", 7000),
         ),
-        ("0::/user.slice\n", {"user.slice/memory.max": "max\n"}, None),
+        ("0::/user.slice\n", {"user.slice/memory.max": "max"}, None),
         ("0::/user.slice\n", {}, None),
         # A line that has not three fields tells of no group.
-        ("what?\n0:/\n0::/job_7\n", {"job_7/memory.max": "8000\n"}, ("/job_7", 8000)),
+        ("what?\n0:/\n0::/job_7\n", {"job_7/memory.max": "8000"}, ("/job_7", 8000)),
     ],
 )
 def test_the_control_group_that_limits_memory(
     groups: str, limits: dict[str, str], found: tuple[str, int] | None, tmp_path: Path
 ) -> None:
-    (tmp_path / "cgroup").write_text(groups)
-    for name, text in limits.items():
-        file = tmp_path / "sys" / name
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(text)
-    assert process.memory_group(tmp_path / "cgroup", tmp_path / "sys") == found
-    assert process.memory_group(tmp_path / "none", tmp_path / "sys") is None
+    listed, root = places(tmp_path, groups, limits)
+    assert process.memory_group(listed, root) == found
+    assert process.memory_group(tmp_path / "none", root) is None
 
 
 @pytest.mark.parametrize(
@@ -117,9 +118,8 @@ def test_the_control_group_that_limits_memory(
         (
             "0::/pod/box\n",
             {
-                "pod/cpu.max": "150000 100000\n",
-                "pod/cpu.stat": "nr_throttled 7\nthrottled_usec 2500000\n",
-                "pod/box/cpu.max": "max 100000\n",
+                **{"pod/cpu.max": "150000 100000", "pod/box/cpu.max": "max 100000"},
+                "pod/cpu.stat": "nr_throttled 7\nthrottled_usec 2500000",
             },
             (1.5, "/pod"),
             2.5,
@@ -128,32 +128,22 @@ def test_the_control_group_that_limits_memory(
         (
             "3:cpu,cpuacct:/docker/f00\n",
             {
-                "cpu/cpu.cfs_quota_us": "50000\n",
-                "cpu/cpu.cfs_period_us": "100000\n",
-                "cpu/cpu.stat": "nr_throttled 7\nthrottled_time 3000000000\n",
+                **{"cpu/cpu.cfs_quota_us": "50000", "cpu/cpu.cfs_period_us": "100000"},
+                "cpu/cpu.stat": "nr_throttled 7\nthrottled_time 3000000000",
             },
             (0.5, "/"),
             3.0,
         ),
-        ("0::/\n", {"cpu.max": "max 100000\n"}, None, None),
-        ("3:cpu:/\n", {"cpu/cpu.cfs_quota_us": "-1\n", "cpu/cpu.cfs_period_us": "9\n"}, None, None),
-        ("0::/\n", {"cpu.max": "50000 100000\n"}, (0.5, "/"), None),
+        ("0::/\n", {"cpu.max": "max 100000"}, None, None),
+        ("3:cpu:/\n", {"cpu/cpu.cfs_quota_us": "-1", "cpu/cpu.cfs_period_us": "9"}, None, None),
+        ("0::/\n", {"cpu.max": "50000 100000"}, (0.5, "/"), None),
     ],
 )
 def test_the_control_group_whose_quota_limits_cpu(
-    groups: str,
-    files: dict[str, str],
-    quota: tuple[float, str] | None,
-    seconds: float | None,
-    tmp_path: Path,
+    groups: str, files: dict[str, str], quota: Any, seconds: float | None, tmp_path: Path
 ) -> None:
-    (tmp_path / "cgroup").write_text(groups)
-    for name, text in files.items():
-        file = tmp_path / "sys" / name
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(text)
-    group = process.cpu_group(tmp_path / "cgroup", tmp_path / "sys")
-    assert (None if group is None else group[:2]) == quota
+    group = process.cpu_group(*places(tmp_path, groups, files))
+    assert (group and group[:2]) == quota
     assert group is None or group.throttled() == seconds
 
 
@@ -202,17 +192,70 @@ def test_the_limit_of_open_files_is_the_system_s() -> None:
     assert descriptor_limit() == resource.getrlimit(resource.RLIMIT_NOFILE)[0]
 
 
-def test_swap_in_use_is_what_the_kernel_tells() -> None:
-    names = [name for name, _ in RESOURCE_USAGE.fields + RESOURCE_USAGE.args]
-    probe = ResourceProbe(GpuProbe(lambda device: HostDuty(device)))
-    before, ((_, row),), after = swap_used(), probe.sample(True), swap_used()
-    probe.close()
-    assert min(before, after) <= dict(zip(names, row, strict=True))["host_swap_used"]
-    assert dict(zip(names, row, strict=True))["host_swap_used"] <= max(before, after)
-
-
 def swap_used() -> int:
     """Bytes, from the kernel's own table."""
     lines = Path("/proc/meminfo").read_text().splitlines()
     sizes = {line.partition(":")[0]: int(line.split()[1]) * 1024 for line in lines}
     return sizes["SwapTotal"] - sizes["SwapFree"]
+
+
+def test_swap_in_use_is_what_the_kernel_tells() -> None:
+    probe = ResourceProbe(GpuProbe(lambda device: HostDuty(device)))
+    before, ((_, row),), after = swap_used(), probe.sample(True), swap_used()
+    probe.close()
+    recorded = dict(zip(NAMES, row, strict=True))["host_swap_used"]
+    assert min(before, after) <= recorded <= max(before, after)
+
+
+def readings(probe: DiskProbe) -> list[dict[str, Any]]:
+    rows = list(probe.sample(True))
+    assert all(schema is DISK_USAGE for schema, _ in rows)
+    return [dict(zip(DISK_NAMES, row, strict=True)) for _, row in rows]
+
+
+def test_where_workers_spill_is_there_once(tmp_path: Path) -> None:
+    found = readings(DiskProbe(str(tmp_path)))
+    (spilled_to,) = [reading for reading in found if reading["local_directory"]]
+    total, _, free = shutil.disk_usage(tmp_path)
+    assert spilled_to["total"] == total
+    assert abs(spilled_to["free"] - free) < 1e9  # others write at the same time
+    assert tmp_path.resolve().is_relative_to(spilled_to["mountpoint"])
+    devices = [reading["device"] for reading in found]
+    assert len(devices) == len(set(devices))
+
+
+def test_every_mounted_disk_and_its_counters(tmp_path: Path) -> None:
+    # Without psutil's watch for counters that wrap, which remembers what other tests read.
+    before = psutil.disk_io_counters(perdisk=True, nowrap=False) or {}
+    found = {reading["device"]: reading for reading in readings(DiskProbe(str(tmp_path)))}
+    after = psutil.disk_io_counters(perdisk=True, nowrap=False) or {}
+    for part in psutil.disk_partitions():
+        if not part.device.startswith("/dev/loop"):
+            assert Path(part.device).resolve().name in found
+    for device in before.keys() & found.keys():
+        low, row, high = before[device], found[device], after[device]
+        assert low.write_count <= row["write_count"] <= high.write_count
+        assert low.write_bytes <= row["write_size"] <= high.write_bytes
+        assert row["read_time"] >= low.read_time / 1000
+
+
+def test_only_on_duty_and_when_due(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    probe = DiskProbe(str(tmp_path))
+    assert not list(probe.sample(False))
+    assert readings(probe)
+    assert not readings(probe)
+    monkeypatch.setattr(DiskProbe, "INTERVAL", 0.0)
+    assert not readings(probe)  # the last reading set when the next one is due
+    assert readings(DiskProbe(str(tmp_path)))
+    probe.close()
+
+
+def test_a_disk_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*args: Any, **kwargs: Any) -> Any:
+        raise PermissionError
+
+    monkeypatch.setattr(psutil, "disk_usage", refuse)
+    monkeypatch.setattr(psutil, "disk_io_counters", refuse)
+    found = readings(DiskProbe(str(tmp_path)))
+    assert found
+    assert all(reading["total"] is reading["read_count"] is None for reading in found)

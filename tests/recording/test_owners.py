@@ -1,18 +1,22 @@
-"""Runs of several owners stand beside each other: a preload's, and those of other processes."""
+"""Runs of several owners stand beside each other: a preload's, other processes', and DASF's."""
 
 from __future__ import annotations
 
+import struct
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import dask
+import msgpack
 import pytest
 from clusters import new_client
 from distributed import Client
+from distributed.diagnostics.plugin import WorkerPlugin
 from recorded_facts import assert_whole, computed
 
 import dasfprof
@@ -37,14 +41,9 @@ with Client(sys.argv[1]) as client:
 @contextmanager
 def preloaded(directory: Path, **options: Any) -> Iterator[Client]:
     """Start a cluster whose scheduler records it into a directory."""
-    config = {
-        "distributed.scheduler.preload": ["dasfprof.preload"],
-        "dasfprof.directory": str(directory),
-        "dasfprof.name": "preloaded",
-        **options,
-    }
+    config = {"dasfprof.directory": str(directory), "dasfprof.name": "preloaded", **options}
     with (
-        dask.config.set(config),
+        dask.config.set({"distributed.scheduler.preload": ["dasfprof.preload"], **config}),
         new_client(n_workers=2, threads_per_worker=1, dashboard_address=":0") as client,
     ):
         yield client
@@ -62,17 +61,12 @@ def recorded(source: Path) -> set[Any]:
 
 
 def runs_on(client: Client) -> int:
-    def count(dask_scheduler: Any) -> int:
-        return sum(name.startswith("dasfprof-") for name in dask_scheduler.plugins)
-
-    return int(client.run_on_scheduler(count))
+    names = client.run_on_scheduler(lambda dask_scheduler: [*dask_scheduler.plugins])
+    return sum(name.startswith("dasfprof-") for name in names)
 
 
-def test_a_clients_run_stands_beside_that_of_a_preload(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    """Given a preload's run, when a client registers and stops, both files hold what was theirs."""
-    with preloaded(tmp_path / "preload") as client:
+def test_a_run_beside_that_of_a_preload(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with preloaded(tmp_path / "preload", **{"dasfprof.profiler": "cprofile"}) as client:
         before = run_tasks(client, "before", 5)
         with dasfprof.profile(client, name="mine", directory=tmp_path / "mine") as run:
             assert runs_on(client) == 2
@@ -83,10 +77,14 @@ def test_a_clients_run_stands_beside_that_of_a_preload(
     assert "stopped" not in caplog.text
     assert recorded(tmp_path / "mine") == mine
     assert recorded(tmp_path / "preload") == before | mine | after
+    counted = []
     for directory in ("mine", "preload"):
-        source = dasfprof.open_run(tmp_path / directory)
-        attempts = TraceAnalyser(source, progress=False).processed_tasks()
-        assert len(attempts) == len(recorded(tmp_path / directory))
+        analyser = TraceAnalyser(dasfprof.open_run(tmp_path / directory), progress=False)
+        assert len(analyser.processed_tasks()) == len(recorded(tmp_path / directory))
+        profiles = analyser.trace.call_profiles.query("name == 'mine'")
+        counted.append((profiles["runs"].sum(), profiles["left_out"].sum()))
+    # One of two profilers of calls counts, and the other says so.
+    assert sorted(counted) == [(0, 11), (11, 0)]
     assert_whole(run)
 
 
@@ -95,20 +93,10 @@ def test_two_processes_record_one_cluster(tmp_path: Path) -> None:
     with (
         new_client(n_workers=2, threads_per_worker=1) as client,
         subprocess.Popen(
-            [
-                sys.executable,
-                "-c",
-                OTHER,
-                client.cluster.scheduler_address,
-                str(tmp_path / "theirs"),
-            ],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
+            [sys.executable, "-c", OTHER, client.cluster.scheduler_address, tmp_path / "theirs"],
+            **{"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True},
         ) as other,
     ):
-        assert other.stdin is not None
-        assert other.stdout is not None
         assert other.stdout.readline() == "recording\n"
         with dasfprof.profile(client, name="mine", directory=tmp_path / "mine") as run:
             both = run_tasks(client, "both", 5)
@@ -131,17 +119,42 @@ def test_two_processes_record_one_cluster(tmp_path: Path) -> None:
     assert_whole(run)
 
 
-def test_one_of_two_profilers_of_calls_counts_and_the_other_says_so(tmp_path: Path) -> None:
-    options = {"dasfprof.profiler": "cprofile"}
-    with (
-        preloaded(tmp_path / "preload", **options) as client,
-        dasfprof.profile(client, name="mine", directory=tmp_path / "mine"),
-    ):
-        run_tasks(client, "profiled", 8)
-    counted = {}
-    for directory in ("mine", "preload"):
-        source = dasfprof.open_run(tmp_path / directory)
-        profiles = TraceAnalyser(source, progress=False).trace.call_profiles
-        profiles = profiles[profiles["name"] == "profiled"]
-        counted[directory] = int(profiles["runs"].sum()), int(profiles["left_out"].sum())
-    assert sorted(counted.values()) == [(0, 8), (8, 0)]
+class AsDasf(WorkerPlugin):
+    """Writes a file in DASF's format: for each task 8 bytes of length and a msgpack map."""
+
+    name = "r-TracePlugin"
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def transition(self, key: Any, start: str, finish: str, **kwargs: Any) -> None:
+        if finish == "memory":
+            write_dasf(self.path, key)
+
+
+def write_dasf(path: Path, key: str) -> None:
+    args = {"key": key, "state": "memory", "size": 8, "tasks": 1}
+    fields = {"name": "Managed Memory", "timestamp": time.monotonic(), "phase": "I", "args": args}
+    packed = msgpack.packb({**fields, "scope": "g", "process_id": "h", "thread_id": "worker-h-0"})
+    with path.open("ab") as file:
+        file.write(struct.pack(">Q", len(packed)) + packed)
+
+
+def test_a_run_is_read_beside_files_of_dasf(tmp_path: Path) -> None:
+    there, here = tmp_path / "there", tmp_path / "here"
+    there.mkdir()
+    write_dasf(there / "traces-1a2b3c4d.msgpack", "before-1")
+    (there / "empty-TracePlugin-h.msgpack").touch()  # DASF makes the file before it writes
+    with new_client(n_workers=1, threads_per_worker=1, processes=False) as client:
+        client.register_plugin(AsDasf(there / "r-TracePlugin-h.msgpack"))
+        with dasfprof.profile(client, name="r", add_time_suffix=False, directory=there) as run:
+            assert client.submit(abs, -1, key="abs-1").result() == 1
+            assert "4 files" in repr(run)
+            collected = run.collect(here)
+    assert (there / "r-TracePlugin-h.msgpack").stat().st_size > 0
+    for files in (run.files(), collected):
+        plugins = sorted(path.name.split("-")[1] for path in files)
+        assert plugins == ["ResourceMonitor", "SchedulerPlugin", "StepRecorder", "TracePlugin"]
+    assert "stopped, 4 files" in repr(run)
+    trace = run.analyser().trace
+    assert trace.keys.texts(trace.tasks["key_id"]).tolist() == ["abs-1"]
