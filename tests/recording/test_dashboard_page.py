@@ -7,31 +7,21 @@ import json
 import re
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import dask
 import psutil
 import pytest
-from clusters import wait_until
-from distributed import Client, LocalCluster
+from clusters import client_of, wait_until
+from distributed import Client
 
 import dasfprof
 
 HOSTILE = "x<img src=x onerror=alert(1)>"
 
 
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[LocalCluster]:
-    with LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=":0") as started:
-        yield started
-
-
-@pytest.fixture
-def client(cluster: LocalCluster) -> Iterator[Client]:
-    with Client(cluster) as connected:
-        yield connected
+client = client_of(1, 1, dashboard_address=":0")
 
 
 def get(url: str) -> Any:
@@ -39,13 +29,23 @@ def get(url: str) -> Any:
 
 
 def companions() -> list[psutil.Process]:
-    children = psutil.Process().children(recursive=True)
     found = []
-    for child in children:
+    for child in psutil.Process().children(recursive=True):
         with contextlib.suppress(psutil.NoSuchProcess):  # it has ended meanwhile
-            if "dasfprof.handles.live" in child.cmdline():
-                found.append(child)
+            found += [child] * ("dasfprof.handles.live" in child.cmdline())
     return found
+
+
+def shown(run: Any, /, **expected: Any) -> Any:
+    """Return the page's document once its state has these items, and its text."""
+
+    def read() -> Any:
+        run.flush()
+        text = get(f"{run.page}/state.json").read().decode()
+        state = json.loads(text).get("state") or {}
+        return (json.loads(text), text) if expected.items() <= state.items() else None
+
+    return wait_until(read)
 
 
 def test_the_page_and_its_state(client: Client, tmp_path: Path) -> None:
@@ -57,16 +57,10 @@ def test_the_page_and_its_state(client: Client, tmp_path: Path) -> None:
         assert "default-src 'none'" in policy
         assert "http" not in re.sub(r"<!DOCTYPE.*?>", "", text), "it needs nothing from elsewhere"
         client.submit(abs, -1, key=f"{HOSTILE}-1").result()
-
-        def state() -> Any:
-            run.flush()
-            told = json.loads(get(f"{run.page}/state.json").read())
-            return told if told.get("state") and told["state"]["done"] == 1 else None
-
-        told = wait_until(state)
-        assert told["state"]["functions"][0]["function"] == HOSTILE
-        assert "<img" not in told["html"]
-        assert "&lt;img" in told["html"]
+        document, _ = shown(run, done=1)
+        assert document["state"]["functions"][0]["function"] == HOSTILE
+        assert "<img" not in document["html"]
+        assert "&lt;img" in document["html"]
         assert len(companions()) == 1
         address = run.page
     wait_until(lambda: not companions())  # the process ends with the run
@@ -83,15 +77,9 @@ def test_counts_alone(client: Client, tmp_path: Path) -> None:
         dasfprof.profile(client, name="run", directory=tmp_path) as run,
     ):
         client.submit(int, "hidden-value", key="hidden-1").exception()
-
-        def state() -> Any:
-            run.flush()
-            text = get(f"{run.page}/state.json").read().decode()
-            return text if json.loads(text).get("state", {}).get("failed") == 1 else None
-
-        text = wait_until(state)
+        document, text = shown(run, failed=1)
         assert not [secret for secret in secrets if secret in text]
-        assert json.loads(text)["state"]["functions"] == []
+        assert document["state"]["functions"] == []
 
 
 def test_no_pages(client: Client, tmp_path: Path) -> None:
@@ -108,12 +96,7 @@ def test_two_runs_one_after_the_other(client: Client, tmp_path: Path) -> None:
     for name in ("first", "second"):
         with dasfprof.profile(client, name=name, directory=tmp_path) as run:
             client.submit(abs, -2, pure=False).result()
-
-            def named(page: str = run.page, name: str = run.name) -> bool:
-                told = json.loads(get(f"{page}/state.json").read())
-                return bool(told.get("state", {}).get("run") == name)
-
-            wait_until(named)
+            shown(run, run=run.name)
     assert client.run_on_scheduler(_rules) == rules
 
 

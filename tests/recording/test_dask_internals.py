@@ -32,23 +32,22 @@ from dasfprof.recording.guard import HookGuard
 pytestmark = pytest.mark.timeout(1800)
 
 PROGRAM = Path(__file__).with_name("renamed_dask.py")
-#: Words that are attributes of many objects: Dask cannot be renamed for them, so our list is.
+#: Words that are attributes of many objects: Dask cannot be renamed for them, so our list is. The
+#: last is not Dask's.
 COMMON_WORDS = ("key", "fast", "_name", "operands", "operand", "_parameters", "rewrite", "optimize")
 COMMON_WORDS += ("process", "send", "_exception", "handlers", "sync", "loads", "get_data")
-#: Not Dask's.
 COMMON_WORDS += ("_dynamic_function_reduce",)
 #: Names of which one stands for all that are used in one way.
+_WORKER, _EXPRESSION = "distributed.worker_state_machine:", "dask.dataframe.dask_expr._expr:Expr."
 ALIKE = {
-    "distributed.worker_state_machine:ExecuteFailureEvent",
-    "distributed.worker_state_machine:GatherDepSuccessEvent",
-    "distributed.worker:Worker.active_threads_lock",
-    "distributed.worker_state_machine:TaskState.start_time",
-    "distributed.scheduler:SchedulerState.unrunnable",
-    "dask.dataframe.dask_expr._expr:Expr.operands",
-    "dask.dataframe.dask_expr._expr:Expr._parameters",
-    "dask.dataframe.dask_expr._expr:Expr.rewrite",
-    "dask.dataframe.dask_expr._expr:Expr.lower_once",
-    "dask.dataframe.dask_expr._expr:Expr.optimize",
+    *(
+        "distributed.worker:Worker.active_threads_lock",
+        "distributed.scheduler:SchedulerState.unrunnable",
+    ),
+    *(f"{_WORKER}{name}" for name in ("ExecuteFailureEvent", "GatherDepSuccessEvent")),
+    f"{_WORKER}TaskState.start_time",
+    *(f"{_EXPRESSION}{name}" for name in ("operands", "_parameters", "rewrite", "lower_once")),
+    f"{_EXPRESSION}optimize",
 }
 
 
@@ -56,9 +55,6 @@ def test_this_dask_has_all_names() -> None:
     """The canary: what a new Dask has renamed is named here, with what is lost."""
     gone = {path: one.loss for one in NAMES for path in one.gone()}
     assert not gone
-
-
-def test_each_name_is_listed_once_with_its_loss() -> None:
     paths = [path for one in NAMES for path in one.paths]
     assert len(paths) == len(set(paths)) > 50
     assert all(one.loss and one.paths for one in NAMES)
@@ -73,30 +69,21 @@ REMOVED = {
     for path in one.paths
     if path not in ALIKE and importlib.util.find_spec(path.partition(":")[0])
 }
-
-
 #: Of names that are lost together, one is looked at without ``--long``.
 FIRST = [*{id(one): path for path, one in reversed(REMOVED.items())}.values()]
 
 
 @pytest.fixture(scope="module")
-def recorded(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> dict[str, dict[str, Any]]:
+def recorded(request: Any, tmp_path_factory: Any) -> dict[str, dict[str, Any]]:
     """What was recorded by a Dask without each of the names."""
     looked_at = REMOVED if request.config.getoption("--long") else FIRST
     paths = [path for path in REMOVED if path in looked_at]
     given = [("-" if re.split("[:.]", path)[-1] in COMMON_WORDS else "") + path for path in paths]
     place = tmp_path_factory.mktemp("renamed")
-    told = subprocess.run(
-        [sys.executable, str(PROGRAM), str(place), *given],
-        capture_output=True,
-        text=True,
-        timeout=1700,
-        check=False,
-    )
-    lines = told.stdout.splitlines()
-    assert len(lines) == len(paths), told.stderr[-3000:]
+    command = [sys.executable, str(PROGRAM), str(place), *given]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=1700, check=False)
+    lines = done.stdout.splitlines()
+    assert len(lines) == len(paths), done.stderr[-3000:]
     found = {one["name"]: one for one in map(json.loads, lines)}
     for number, one in enumerate(found.values()):
         if "failed" not in one:
@@ -106,20 +93,16 @@ def recorded(
     return found
 
 
+LATER = [pytest.param(path, marks=pytest.mark.slow) for path in REMOVED if path not in FIRST]
+
+
 @pytest.mark.whole_program
-@pytest.mark.parametrize(
-    "path",
-    [
-        *FIRST,
-        *(pytest.param(path, marks=pytest.mark.slow) for path in REMOVED if path not in FIRST),
-    ],
-)
+@pytest.mark.parametrize("path", [*FIRST, *LATER])
 def test_a_run_without_a_name(path: str, recorded: dict[str, dict[str, Any]]) -> None:
     told, names = recorded[path], REMOVED[path]
     assert "failed" not in told, told["failed"]
     assert told["results"] == [800.0, 210, 1000, "ZeroDivisionError"]
-    assert told["errors"] == 0
-    assert told["left"] == []
+    assert (told["errors"], told["left"]) == (0, [])
     counts = told["counts"]
     assert counts["Task Run"] > 10
     assert counts.get("Compute", 0) == (0 if names is METERING else counts["Task Run"])
@@ -128,14 +111,13 @@ def test_a_run_without_a_name(path: str, recorded: dict[str, dict[str, Any]]) ->
     # The reason is in the header of each plugin's file that is concerned, and in the notes.
     for plugin, missing in told["missing"].items():
         expected = {path} if plugin in names.plugins else set()
+        lost = {each.removesuffix("_of_tomorrow") for each in missing}
+        assert expected <= lost
         # What one class of expressions has of another is gone from both.
-        inherited = {lost.removesuffix("_of_tomorrow") for lost in missing} - expected
-        assert expected <= {lost.removesuffix("_of_tomorrow") for lost in missing}
-        assert {_last(lost) for lost in inherited} <= {_last(lost) for lost in expected}
+        assert set(map(_last, lost)) <= set(map(_last, expected))
     if set(names.plugins) & told["missing"].keys():
-        notes = [
-            note for note in told["notes"] if note.startswith("The recorded version of Dask has no")
-        ]
+        begin = "The recorded version of Dask has no"
+        notes = [note for note in told["notes"] if note.startswith(begin)]
         assert any(path in note and names.loss in note for note in notes)
     assert ("Transfer" in counts) == ("no transfers" not in names.loss)
 
@@ -160,9 +142,6 @@ print(len(missing("TracePlugin")), len(missing("StepRecorder")))
     assert run.stdout.split() == ["6", "1"]
 
 
-# --- patches ------------------------------------------------------------------------------------
-
-
 class Target:
     """What is patched: an ordinary method, a class's, and one that takes anything."""
 
@@ -174,21 +153,13 @@ class Target:
         return cls, args, kwargs
 
 
-CALLS = [
-    ((1, 2), {}),
-    ((1, 2, 3), {}),
-    ((1,), {"ledger": 2}),
-    ((), {"event": 1, "ledger": 2, "span_id": 3}),
-    ((), {"ledger": 2, "event": 1}),
-]
-
-
-@pytest.mark.parametrize(("args", "kwargs"), CALLS)
+@pytest.mark.parametrize(
+    ("args", "kwargs"), [((1, 2, 3), {}), ((1,), {"ledger": 2}), ((), {"ledger": 2, "event": 1})]
+)
 def test_metering_is_blind_to_how_it_is_called(args: Any, kwargs: Any) -> None:
     target, seen = Target(), []
     target._finalize_metrics = target.method  # type: ignore[attr-defined]
     patch = listen(target, lambda event, ledger: seen.append((event, ledger)), HookGuard())
-    assert patch is not None
     assert target._finalize_metrics(*args, **kwargs) == target.method(*args, **kwargs)  # type: ignore[attr-defined]
     assert seen == [(1, 2)]
     with pytest.raises(TypeError, match="surprise"):  # Dask's own error, not ours
@@ -232,30 +203,11 @@ def test_patches_that_follow_each_other_form_no_chain() -> None:
             earlier, patch = patch, Patch(owner, name, passing_on)
             earlier.remove()
         calls.clear()
-        assert getattr(owner, name)(1, ledger=2)
+        expected = (Target, (1,), {"ledger": 2}) if owner is Target else (1, 2, None)
+        assert getattr(owner, name)(1, ledger=2) == expected
         assert calls == [True]
         patch.remove()
         assert vars(owner).get(name) is before
-
-
-def test_a_patch_below_somebody_else_s_stays_and_passes_on() -> None:
-    target = Target()
-    patch = Patch(target, "method", passing_on)
-    ours = target.method
-    theirs = target.method = lambda *args: ours(*args)  # type: ignore[method-assign]
-    patch.remove()
-    assert target.method is theirs
-    calls.clear()
-    assert target.method(1, 2) == (1, 2, None)
-    assert calls == [False]
-
-
-def test_class_methods_are_patched_as_such() -> None:
-    before = vars(Target)["of_class"]
-    patch = Patch(Target, "of_class", passing_on)
-    assert Target.of_class(1, a=2) == (Target, (1,), {"a": 2})
-    patch.remove()
-    assert vars(Target)["of_class"] is before
 
 
 def test_shared_patches_stay_until_the_last_user_leaves() -> None:

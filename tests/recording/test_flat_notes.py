@@ -28,21 +28,13 @@ def pair(number: Any) -> list[Any]:
     return [float(number) if type(number) is int else 0.0, number, None]
 
 
-def test_notes_become_rows_in_their_order() -> None:
-    notes = [*pair(0), *pair(1), *pair(2)]
-    assert folded(notes) == [("Pair", [[0.0, 1.0, 2.0], [0, 2, 4]], [0, 1, 2])]
-    assert folded([]) == []
-
-
-@pytest.mark.parametrize("count", [1, 2, 5, 8])
+@pytest.mark.parametrize("count", [0, 1, 2, 5, 8])
 @pytest.mark.parametrize("bad", [0, 1, 4, 7])
-def test_a_note_that_cannot_be_folded_costs_itself(
-    caplog: pytest.LogCaptureFixture, count: int, bad: int
-) -> None:
+def test_rows_of_good_and_bad_notes(caplog: pytest.LogCaptureFixture, count: int, bad: int) -> None:
     caplog.set_level(logging.WARNING, "dasfprof")
     numbers: list[Any] = ["bad" if number == bad else number for number in range(count)]
-    notes = [item for number in numbers for item in pair(number)]
+    rows = folded([item for number in numbers for item in pair(number)])
     good = [number for number in numbers if number != "bad"]
-    given = folded(notes)
-    assert [columns[1] for _, columns, _ in given] == ([[2 * n for n in good]] if good else [])
+    expected = ("Pair", [[*map(float, good)], [2 * n for n in good]], [*range(len(good))])
+    assert rows == ([expected] if good else [])
     assert len(caplog.records) == (bad < count)

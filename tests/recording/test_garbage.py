@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gc
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -15,58 +17,49 @@ from dasfprof import TraceAnalyser
 CALLBACK = "_Collections"
 
 
-class Counted:
-    """CPU seconds of collections in this thread, but for the youngest generation."""
+@contextmanager
+def counted() -> Iterator[list[float]]:
+    """Give the CPU seconds of this thread's collections, but for the youngest generation."""
+    spans: list[float] = []
 
-    def __enter__(self) -> Counted:
-        self.seconds = self.begin = self.before = 0.0
-        self.before = time.thread_time()
-        gc.callbacks.append(self.called)
-        return self
+    def called(phase: str, info: dict[str, int]) -> None:
+        if info["generation"] > 0:
+            spans.append(time.thread_time() * (1 if phase == "stop" else -1))
 
-    def called(self, phase: str, info: dict[str, int]) -> None:
-        now = time.thread_time()
-        if phase == "start":
-            self.begin = now
-        elif info["generation"] > 0:
-            self.seconds += now - self.begin
-
-    def __exit__(self, *_: object) -> None:
-        gc.callbacks.remove(self.called)
+    gc.callbacks.append(called)
+    yield spans
+    gc.callbacks.remove(called)
 
 
 def collects(objects: int) -> tuple[float, float]:
     """Give the collector's seconds, and all of the task."""
     begin = time.thread_time()
-    with Counted() as counted:
+    with counted() as spans:
         held = [[number] for number in range(objects)]
         for _ in range(5):
             gc.collect()
         for _ in range(3):
             held += [[number] for number in range(objects // 10)]
-    return counted.seconds, time.thread_time() - begin
+    return sum(spans), time.thread_time() - begin
 
 
 def collects_generation(number: int) -> float:
     """Give the collector's seconds in the younger generations, called for by the task alone."""
     gc.disable()
-    try:
-        with Counted() as counted:
-            for _ in range(20):
-                held = [[number] for number in range(20_000)]
-                gc.collect(number)
-            assert held
-    finally:
-        gc.enable()
-    return counted.seconds
+    with counted() as spans:
+        for _ in range(20):
+            held = [[number] for number in range(20_000)]
+            gc.collect(number)
+        assert held
+    gc.enable()
+    return sum(spans)
 
 
 def computes(_: int) -> int:
     gc.disable()
-    try:
-        return sum(range(2_000_000))
-    finally:
-        gc.enable()
+    total = sum(range(2_000_000))
+    gc.enable()
+    return total
 
 
 async def waits() -> None:
@@ -100,6 +93,13 @@ def test_seconds_of_functions(tmp_path: Path) -> None:
     assert table.isna()["waits"]  # a coroutine: many of them share a thread
 
 
+def spins(seconds: float) -> int:
+    begin, number = time.thread_time(), 0
+    while time.thread_time() - begin < seconds:
+        number += 1
+    return number
+
+
 def test_each_thread_has_its_own(tmp_path: Path) -> None:
     """While one task collects, another in the same process computes."""
     with (
@@ -111,10 +111,3 @@ def test_each_thread_has_its_own(tmp_path: Path) -> None:
     seconds = table.set_index("Function")["Garbage Collection (s)"]
     assert seconds["collects"] > 0.05
     assert seconds["spins"] < 0.1 * seconds["collects"]
-
-
-def spins(seconds: float) -> int:
-    begin, number = time.thread_time(), 0
-    while time.thread_time() - begin < seconds:
-        number += 1
-    return number

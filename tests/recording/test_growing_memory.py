@@ -57,17 +57,11 @@ def recorded(client: Client, directory: Path, function: Any) -> TraceAnalyser:
 def rising(analyser: TraceAnalyser) -> dict[str, Any]:
     table = analyser.memory_growth()
     table = table[table["Verdict"].str.startswith("Rises") & (table["Each (MB)"] > 1)]
-    return {
-        str(memory): each for memory, each in zip(table["Memory"], table["Each (MB)"], strict=True)
-    }
+    return dict(zip(table["Memory"], table["Each (MB)"], strict=True))
 
 
-def found(analyser: TraceAnalyser, directory: Path) -> list[dict[str, Any]]:
-    findings = unrefuted(analyser, directory)
-    return [
-        {str(k): v for k, v in row.items()}
-        for row in findings[findings["Rule"] == "memory-growth"].to_dict("records")
-    ]
+def growths(analyser: TraceAnalyser, directory: Path) -> list[dict[str, Any]]:
+    return unrefuted(analyser, directory).query("Rule == 'memory-growth'").to_dict("records")
 
 
 def test_a_leak_is_found_with_its_bytes(client: Client, tmp_path: Path) -> None:
@@ -76,7 +70,7 @@ def test_a_leak_is_found_with_its_bytes(client: Client, tmp_path: Path) -> None:
     unmanaged = "unmanaged: what processes have beyond results"
     assert set(rises) == {"processes of workers", unmanaged}
     assert rises[unmanaged] == pytest.approx(3 * TASKS, rel=0.1)
-    (finding,) = found(analyser, tmp_path)
+    (finding,) = growths(analyser, tmp_path)
     assert finding["Function"] == "leak"
     by_run = analyser.memory_growth("function").set_index("Function").loc["leak"]
     assert by_run["Each (MB)"] == pytest.approx(3, rel=0.1)
@@ -87,15 +81,14 @@ def test_memory_that_is_given_back_does_not_grow(client: Client, tmp_path: Path)
     analyser = recorded(client, tmp_path, churn)
     own = dasfprof.recording.probes.process.resident_memory()
     assert rising(analyser) == {}
-    assert found(analyser, tmp_path) == []
+    assert growths(analyser, tmp_path) == []
     # This process has the scheduler and the client.
     trace = analyser.trace
     for table in (trace.scheduler_states, trace.clients_under_way):
         assert len(table) > 0
         assert table["memory"].iloc[-1] == pytest.approx(own, rel=0.3)
-    assert set(trace.clients_under_way["pid"]) == set(
-        trace.workers["pid"][trace.workers["kind"] == "scheduler"]
-    )
+    scheduler = trace.workers[trace.workers["kind"] == "scheduler"]
+    assert set(trace.clients_under_way["pid"]) == set(scheduler["pid"])
 
 
 def test_results_that_are_held_are_no_leak(client: Client, tmp_path: Path) -> None:
@@ -103,7 +96,7 @@ def test_results_that_are_held_are_no_leak(client: Client, tmp_path: Path) -> No
     rises = rising(analyser)
     assert set(rises) == {"processes of workers", "results in memory", "results of keep"}
     assert rises["results of keep"] == pytest.approx(3 * TASKS, rel=1e-3)
-    (finding,) = found(analyser, tmp_path)
+    (finding,) = growths(analyser, tmp_path)
     assert "Results of earlier computations stay" in finding["Finding"]
     assert "A client requested them" in finding["Evidence"]
     assert "through futures that were created at test_growing_memory.py" in finding["Evidence"]

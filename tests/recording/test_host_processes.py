@@ -12,6 +12,7 @@ from typing import Any
 
 import psutil
 import pytest
+from clusters import wait_until
 
 from dasfprof.recording.probes.processes import HOST_PROCESS, ProcessesProbe
 
@@ -37,22 +38,18 @@ def probe(monkeypatch: pytest.MonkeyPatch) -> ProcessesProbe:
 
 def looks(probe: ProcessesProbe, enough: Callable[[list[dict[str, Any]]], bool]) -> Any:
     """Look until what is seen is enough."""
-    deadline = time.monotonic() + 240
-    while time.monotonic() < deadline:
-        time.sleep(0.2)
+
+    def look() -> Any:
         rows = [dict(zip(NAMES, row, strict=True)) for _, row in probe.sample(True)]
-        if enough(rows):
-            return rows
-    raise AssertionError("nothing of it is seen")
+        return rows if enough(rows) else None
+
+    return wait_until(look, 240, every=0.2)
 
 
-def test_a_busy_process_is_seen_by_name_and_owner(
-    busy: psutil.Process, probe: ProcessesProbe
-) -> None:
+def test_a_busy_process_by_name_and_owner(busy: psutil.Process, probe: ProcessesProbe) -> None:
     before, began = sum(busy.cpu_times()[:2]), time.monotonic()
     rows = looks(probe, lambda rows: busy.pid in {row["pid"] for row in rows})
     used, lasted = sum(busy.cpu_times()[:2]) - before, time.monotonic() - began
-
     (row,) = [row for row in rows if row["pid"] == busy.pid]
     assert row["name"] == busy.name()[:15]
     assert row["owner"] == getpass.getuser()
@@ -66,43 +63,32 @@ def test_a_busy_process_is_seen_by_name_and_owner(
     assert SECRET not in repr(rows)
 
 
-def test_few_are_told(
-    busy: psutil.Process, probe: ProcessesProbe, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name, value in (("LEAST_CPU", 0.0), ("LEAST_MEMORY", 0.0)):
-        monkeypatch.setattr(ProcessesProbe, name, value)
-    for name, value in (("MOST_BY_CPU", 2), ("MOST_BY_MEMORY", 1)):
+def test_few_are_told(busy: Any, probe: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    limits = {"LEAST_CPU": 0.0, "LEAST_MEMORY": 0.0, "MOST_BY_CPU": 2, "MOST_BY_MEMORY": 1}
+    for name, value in limits.items():
         monkeypatch.setattr(ProcessesProbe, name, value)
     # The first look can tell no CPU.
     rows = looks(probe, lambda rows: any(row["interval"] > 0 for row in rows))
-
     assert 2 <= len(rows) <= 4  # with this process
 
 
-def test_a_host_that_idles_is_left_alone(
-    busy: psutil.Process, probe: ProcessesProbe, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_idle_host(busy: Any, probe: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     looks(probe, bool)
     monkeypatch.setattr(ProcessesProbe, "BUSY", 1.1)
     time.sleep(0.1)
     assert not list(probe.sample(True))
 
 
-def test_who_holds_much_memory_is_told_of_an_idle_host(
-    probe: ProcessesProbe, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name, value in (("BUSY", 1.1), ("LEAST_MEMORY", 200e6 / psutil.virtual_memory().total)):
-        monkeypatch.setattr(ProcessesProbe, name, value)
-    for name, value in (("QUIET_INTERVAL", 0.0), ("MOST_BY_MEMORY", 1000)):
+def test_much_memory_on_idle_hosts(probe: ProcessesProbe, monkeypatch: pytest.MonkeyPatch) -> None:
+    limits = {"BUSY": 1.1, "LEAST_MEMORY": 200e6 / psutil.virtual_memory().total}
+    for name, value in {**limits, "QUIET_INTERVAL": 0.0, "MOST_BY_MEMORY": 1000}.items():
         monkeypatch.setattr(ProcessesProbe, name, value)
     code = "kept = b'1' * 300_000_000; print(len(kept), flush=True); input()"
     pipe = subprocess.PIPE
     with subprocess.Popen([sys.executable, "-c", code], stdin=pipe, stdout=pipe) as process:
-        assert process.stdout is not None
         process.stdout.readline()
         rows = looks(probe, lambda rows: process.pid in {row["pid"] for row in rows})
         process.kill()
-
     (row,) = [row for row in rows if row["pid"] == process.pid]
     assert row["memory"] >= 300_000_000
     assert (row["cpu"], row["interval"]) == (None, 0.0)

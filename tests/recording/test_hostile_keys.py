@@ -15,36 +15,18 @@ import independent_record as record
 import numpy as np
 import pytest
 from clusters import new_client
-from dask.utils import key_split
-from distributed import Client, LocalCluster
+from distributed import Client
 from recorded_facts import assert_same_runs, assert_whole, computed, facts
 
 import dasfprof
 
 PLAIN = [
-    "<script>alert('x')</script>&amp;-1",
-    "\x1b[31mred\x1b[0m\x07",
-    "several\nlines\r\n\ttab\x00nul",
-    "=HYPERLINK(1)",
-    "ключ-\U0001f600-7",
-    "k" * 1_000_000,
-    "x-" + "0" * 32,
-    "x-" + "A" * 32,
-    "x-007",
-    "x-" + "9" * 30,
-    "trailing-",
-    "-",
-    " ",
-    ("x", ("y", ("z", 1.5), "<i>"), -3),
-    ("e",),
-    ("float", 1.0),
-    ("int", 1),
-    ("f", 0.1, float("inf")),
-    ("wide", 2**40, -(2**40)),
-    ("n" * 1000, *range(12)),
-    5,
-    -7,
-    2.5,
+    *("<script>alert('x')</script>&amp;-1", "\x1b[31mred\x1b[0m\x07", "a\nb\r\n\ttab\x00nul"),
+    *("=HYPERLINK(1)", "ключ-\U0001f600-7", "k" * 1_000_000, "x-" + "0" * 32, "x-" + "A" * 32),
+    *("x-007", "x-" + "9" * 30, "trailing-", "-", " "),
+    *(("x", ("y", ("z", 1.5), "<i>"), -3), ("e",), ("float", 1.0), ("int", 1)),
+    *(("f", 0.1, float("inf")), ("wide", 2**40, -(2**40)), ("n" * 1000, *range(12))),
+    *(5, -7, 2.5),
 ]
 #: Pass in a process, where nothing is encoded; on a wire they end the connection.
 IN_PROCESS = ["a-\ud800", ("s", "\udcff"), ("big", 2**70)]
@@ -52,36 +34,32 @@ IN_PROCESS = ["a-\ud800", ("s", "\udcff"), ("big", 2**70)]
 
 @pytest.fixture(scope="module", params=["processes", "threads"])
 def client(request: pytest.FixtureRequest) -> Iterator[Client]:
-    with new_client(
-        n_workers=1, threads_per_worker=1, processes=request.param == "processes"
-    ) as client:
+    options = {"n_workers": 1, "threads_per_worker": 1}
+    with new_client(**options, processes=request.param == "processes") as client:
         record.install(client)
         yield client
 
 
-def accepted(client: Client) -> list[Any]:
-    return PLAIN + (IN_PROCESS if client.cluster.scheduler_address.startswith("inproc") else [])
-
-
 def test_hostile_keys_come_back_equal(client: Client, tmp_path: Path) -> None:
     record.clear(client)
-    keys = accepted(client)
+    keys = PLAIN + IN_PROCESS * client.cluster.scheduler_address.startswith("inproc")
     with dasfprof.profile(client, directory=tmp_path) as run:
-        for i, key in enumerate(keys):
-            first = client.submit(abs, -i, key=key)
+        for i, key in enumerate([*keys, b"bytes-1", ("t", b"raw")]):
+            try:
+                first = client.submit(abs, -i, key=key)
+            except TypeError:  # a Dask newer than 2025.1 takes no bytes
+                assert i >= len(keys)
+                continue
             second = client.submit(abs, first, key=("reads", i))
             assert client.gather([first, second]) == [i, i]
     assert_same_runs(run, record.task_runs(client))
     assert_whole(run)
     rows = computed(run)
     recorded = [row["key"] for row in rows if row["name"] != "reads"]
-    assert recorded == keys
-    assert [typed(key) for key in recorded] == [typed(key) for key in keys]
-    assert [row["dependencies"] for row in rows if row["name"] == "reads"] == [[k] for k in keys]
-    by_key = {row["key"]: row["name"] for row in rows}
-    assert all(by_key[key] == key_split(key) for key in keys)
-    seen = {row["key"] for row in facts(run, "SchedulerPlugin", "Task Run")}
-    assert set(keys) <= seen
+    assert [typed(key) for key in recorded[: len(keys)]] == [typed(key) for key in keys]
+    read = [row["dependencies"] for row in rows if row["name"] == "reads"]
+    assert read == [[key] for key in recorded]
+    assert set(keys) <= {row["key"] for row in facts(run, "SchedulerPlugin", "Task Run")}
     # Through the public iterator as well.
     events = {e.args["key"] for e in run.database().get_traces() if e.name == "Compute"}
     assert events == {row["key"] for row in rows}
@@ -106,32 +84,16 @@ def test_keys_inside_of_a_graph(client: Client, tmp_path: Path) -> None:
     assert_whole(run)
 
 
-def test_bytes_where_dask_takes_them(client: Client, tmp_path: Path) -> None:
-    taken = []
-    with dasfprof.profile(client, directory=tmp_path) as run:
-        for key in (b"bytes-1", ("t", b"raw")):
-            try:
-                future = client.submit(abs, -1, key=key)
-            except TypeError:  # newer than 2025.1
-                continue
-            assert future.result() == 1
-            taken.append(key)
-    assert [row["key"] for row in computed(run)] == taken
-
-
 def test_hostile_worker_name_and_error(tmp_path: Path) -> None:
     def fail() -> None:
         raise ValueError("<b>\x1b[31m\n=cmd\ud800")
 
-    with LocalCluster(n_workers=0, processes=False, dashboard_address=None) as cluster:
-        cluster.scale(1)
-        with Client(cluster) as client:
-            client.wait_for_workers(1)
-            worker = next(iter(cluster.workers.values()))
-            worker.name = "../<i>\x1b[31m\n'name"
-            with dasfprof.profile(client, directory=tmp_path) as run:
-                future = client.submit(fail, key="fails")
-                assert isinstance(future.exception(), ValueError)
+    with new_client(n_workers=1, processes=False) as client:
+        (worker,) = client.cluster.workers.values()
+        worker.name = "../<i>\x1b[31m\n'name"
+        with dasfprof.profile(client, directory=tmp_path) as run:
+            future = client.submit(fail, key="fails")
+            assert isinstance(future.exception(), ValueError)
     (row,) = computed(run)
     assert row["exception"] == repr(ValueError("<b>\x1b[31m\n=cmd\ud800"))
     assert row["thread_id"].endswith("../<i>\x1b[31m\n'name")

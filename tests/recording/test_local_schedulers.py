@@ -6,8 +6,10 @@ import os
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from contextlib import nullcontext
+from itertools import pairwise
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -26,8 +28,6 @@ from dasfprof.errors import RegistrationError
 from dasfprof.recording.dask_internals.local_schedulers import availability
 from tests.recording.recorded_facts import NOISE, computed
 
-SCHEDULERS = ["threads", "sync", "processes"]
-
 
 def seen(number: int, *inputs: Any) -> dict[str, Any]:
     """A task that records itself: when it ran, where, and on how much CPU."""
@@ -37,13 +37,6 @@ def seen(number: int, *inputs: Any) -> dict[str, Any]:
     used = time.thread_time() - cpu
     where = threading.get_ident(), os.getpid()
     return {"number": number, "begin": begin, "end": time.time(), "cpu": used, "where": where}
-
-
-def graph(width: int = 6) -> dict[Any, Any]:
-    """Tasks, each with its key; the last takes the results of all others."""
-    tasks: dict[Any, Any] = {("seen", n): (seen, n) for n in range(width)}
-    tasks["last"] = (list, [("seen", n) for n in range(width)])
-    return tasks
 
 
 GET: dict[str, Callable[..., Any]] = {
@@ -68,63 +61,50 @@ class Seen(Callback):  # type: ignore[misc]
         self.workers[key] = worker
 
 
-@pytest.mark.parametrize("scheduler", SCHEDULERS)
+@pytest.mark.parametrize("scheduler", GET)
 def test_task_runs_are_as_the_tasks_themselves_record_them(scheduler: str, tmp_path: Path) -> None:
     assert availability() == "available"
     callbacks = Seen()
+    keys = [("seen", number) for number in range(6)]
+    graph: dict[Any, Any] = {key: (seen, key[1]) for key in keys} | {"last": (list, keys)}
     with dasfprof.profile(directory=tmp_path) as run, callbacks:
         # Without Dask's optimisation, so that keys are as they were given.
         more = {"optimize_graph": False} if scheduler == "processes" else {}
-        told = GET[scheduler](graph(), "last", num_workers=2, **more)
+        results = GET[scheduler](graph, "last", num_workers=2, **more)
     tasks = {row["key"]: row for row in computed(run)}
-    keys = {("seen", n) for n in range(6)} | {"last"}
-    assert set(tasks) == keys == set(callbacks.spans)
+    assert set(tasks) == {*keys, "last"} == set(callbacks.spans)
     assert {row["state"] for row in tasks.values()} == {"memory"}
-    for one in told:
-        row = tasks["seen", one["number"]]
-        before, after = callbacks.spans["seen", one["number"]]
+    for result in results:
+        key = ("seen", result["number"])
+        row = tasks[key]
         start, stop = row["timestamp"], row["timestamp"] + row["duration"]
-        assert before <= start + NOISE
-        assert start <= one["begin"] + NOISE
-        assert one["end"] <= stop + NOISE
-        assert stop <= after + NOISE
-        assert one["cpu"] <= row["cpu"] + 1e-5
+        before, after = callbacks.spans[key]
+        around = [before, start, result["begin"], result["end"], stop, after]
+        assert all(one <= later + NOISE for one, later in pairwise(around))
+        assert result["cpu"] <= row["cpu"] + 1e-5
         assert row["received"] <= row["ready"] <= row["executing"] <= start + NOISE
         assert stop <= row["done"] + NOISE
-        thread, process = one["where"]
-        assert int(row["thread"]) == (process if scheduler == "processes" else thread)
-        assert callbacks.workers["seen", one["number"]] == (
-            process if scheduler == "processes" else None if scheduler == "sync" else thread
-        )
+        thread, process = result["where"]
+        recorded = process if scheduler == "processes" else thread
+        assert int(row["thread"]) == recorded
+        assert callbacks.workers[key] == (None if scheduler == "sync" else recorded)
     assert tasks["last"]["type"] == "list"
-    assert set(tasks["last"]["dependencies"]) == keys - {"last"}
-    workers = run.analyser().trace.workers
-    assert workers.loc[workers["kind"] == "worker", "nthreads"].tolist() == [
-        1 if scheduler == "sync" else 2
-    ]
+    assert set(tasks["last"]["dependencies"]) == set(keys)
+    workers = run.analyser().trace.workers.query("kind == 'worker'")
+    assert workers["nthreads"].tolist() == [1 if scheduler == "sync" else 2]
 
 
 def test_dependencies_sizes_and_types(tmp_path: Path) -> None:
-    tasks = {
-        "a": (np.ones, 1000),
-        "b": (np.zeros, 10),
-        "c": (np.concatenate, ["a", "b"]),
-    }
+    tasks = {"a": (np.ones, 1000), "b": (np.zeros, 10), "c": (np.concatenate, ["a", "b"])}
     with dasfprof.profile(directory=tmp_path) as run:
         got = GET["threads"](tasks, "c")
     assert got.tolist() == [1.0] * 1000 + [0.0] * 10
     rows = {row["key"]: row for row in computed(run)}
-    assert {key: set(row["dependencies"]) for key, row in rows.items()} == {
-        "a": set(),
-        "b": set(),
-        "c": {"a", "b"},
-    }
+    dependencies = {key: set(row["dependencies"]) for key, row in rows.items()}
+    assert dependencies == {"a": set(), "b": set(), "c": {"a", "b"}}
     assert rows["c"]["input_size"] == rows["c"]["size"] == 8 * 1010
-    assert [rows["a"][name] for name in ("dtype", "shape", "type")] == [
-        "float64",
-        (1000,),
-        "numpy.ndarray",
-    ]
+    described = tuple(rows["a"][name] for name in ("dtype", "shape", "type"))
+    assert described == ("float64", (1000,), "numpy.ndarray")
     graph = run.analyser().create_annotated_task_graph()
     assert (graph.number_of_nodes(), graph.number_of_edges()) == (3, 2)
 
@@ -133,7 +113,7 @@ def failing(number: int) -> int:
     raise LookupError(f"no {number}")
 
 
-@pytest.mark.parametrize("scheduler", SCHEDULERS)
+@pytest.mark.parametrize("scheduler", GET)
 def test_errors_are_raised_as_always_and_recorded(scheduler: str, tmp_path: Path) -> None:
     def failed() -> BaseException:
         with pytest.raises(LookupError, match="no 7") as caught:
@@ -144,16 +124,11 @@ def test_errors_are_raised_as_always_and_recorded(scheduler: str, tmp_path: Path
     with dasfprof.profile(directory=tmp_path) as run:
         profiled = failed()
     assert type(plain) is type(profiled)
-    functions = [
-        [frame.name for frame in traceback.extract_tb(error.__traceback__)]
-        for error in (plain, profiled)
-    ]
-    files = [frame.filename for frame in traceback.extract_tb(profiled.__traceback__)]
-    assert not [file for file in files if file.endswith(("local_task.py",))]
-    assert functions[0][-1] == functions[1][-1] == "failing"
+    frames = [traceback.extract_tb(error.__traceback__) for error in (plain, profiled)]
+    assert not [frame for frame in frames[1] if frame.filename.endswith("local_task.py")]
+    assert frames[0][-1].name == frames[1][-1].name == "failing"
     (row,) = computed(run)
-    assert row["state"] == "erred"
-    assert row["exception"] == "LookupError('no 7')"
+    assert (row["state"], row["exception"]) == ("erred", "LookupError('no 7')")
     assert row["raised_at"].endswith("failing")
     assert len(run.analyser().trace.tracebacks) == 1
 
@@ -184,16 +159,24 @@ def test_everything_is_put_back(tmp_path: Path) -> None:
     assert Callback.active == set()
 
 
-@dask.delayed
 def nested(number: int) -> int:
     inner = [dask.delayed(pow)(number, 2) for _ in range(3)]
     return sum(dask.compute(*inner, scheduler="sync"))
 
 
-def test_a_compute_within_a_task_is_part_of_that_task(tmp_path: Path) -> None:
-    with dasfprof.profile(directory=tmp_path) as run:
-        assert dask.compute(*[nested(n) for n in range(3)], scheduler="threads") == (0, 3, 12)
-    assert set(run.analyser().trace.tasks["function"]) == {"nested"}
+@pytest.mark.parametrize("on_cluster", [False, True])
+def test_a_compute_within_a_task_is_part_of_that_task(on_cluster: bool, tmp_path: Path) -> None:
+    """Also where an in-process worker runs the task: a client of this process is recorded."""
+    options = {"n_workers": 1, "processes": False, "dashboard_address": None}
+    tasks = [dask.delayed(nested)(number) for number in range(3)]
+    with (
+        Client(**options) if on_cluster else nullcontext() as client,
+        dasfprof.profile(directory=tmp_path) as run,
+    ):
+        assert dask.compute(*tasks, scheduler=client or "threads") == (0, 3, 12)
+    trace = run.analyser().trace
+    assert (trace.surroundings.local == ()) == on_cluster
+    assert set(trace.tasks["function"]) == {"nested"}
 
 
 def test_computes_in_two_threads_at_a_time_are_both_recorded(tmp_path: Path) -> None:
@@ -212,19 +195,11 @@ def test_computes_in_two_threads_at_a_time_are_both_recorded(tmp_path: Path) -> 
     assert {row["key"] for row in computed(run)} == {"left", "right"}
 
 
-@pytest.fixture(params=["threads", "processes"])
-def executor(request: pytest.FixtureRequest) -> Iterator[Any]:
-    kinds = {
-        "threads": lambda: ThreadPoolExecutor(2),
-        "processes": lambda: ProcessPoolExecutor(2, mp_context=get_context("spawn")),
-    }
-    with kinds[request.param]() as pool:
-        yield pool
-
-
-def test_an_executor_of_the_program(executor: Any, tmp_path: Path) -> None:
-    kind = "threads" if isinstance(executor, ThreadPoolExecutor) else "processes"
-    with dasfprof.profile(directory=tmp_path) as run:
+@pytest.mark.parametrize("kind", ["threads", "processes"])
+def test_an_executor_of_the_program(kind: str, tmp_path: Path) -> None:
+    kinds = {"threads": ThreadPoolExecutor, "processes": ProcessPoolExecutor}
+    more = {"mp_context": get_context("spawn")} if kind == "processes" else {}
+    with kinds[kind](2, **more) as executor, dasfprof.profile(directory=tmp_path) as run:
         assert dask.delayed(pow)(2, 3).compute(scheduler=executor) == 8
         with dask.config.set(pool=executor):
             assert dask.delayed(pow)(2, 4).compute(scheduler="threads") == 16
@@ -241,49 +216,30 @@ def test_two_runs_at_a_time_record_the_same(tmp_path: Path) -> None:
     assert [len(run.analyser().trace.tasks) for run in (outer, inner)] == [2, 1]
 
 
-def test_steps_lines_and_what_the_program_calls(tmp_path: Path) -> None:
+def test_steps_lines_and_what_a_cluster_alone_has(tmp_path: Path) -> None:
     with dasfprof.profile(directory=tmp_path) as run:
         with dasfprof.step("build"):
             built = dask.delayed(pow)(2, 3)
         with dasfprof.step("run"):
             built.compute(scheduler="threads")
-    trace = run.analyser().trace
+    analyser = run.analyser()
+    trace = analyser.trace
     assert trace.tasks["step"].tolist() == ["build"]
     assert trace.tasks["line"].iloc[0].startswith("test_local_schedulers.py:")
     calls = trace.client_calls
     assert calls.loc[calls["call"] == "compute", "keys"].tolist() == [1]
     assert trace.graphs["tasks"].tolist() == [1]
-    assert trace.graphs["step"].tolist() == [("run",)] or trace.graphs["step"].tolist() == [["run"]]
+    assert [list(steps) for steps in trace.graphs["step"]] == [["run"]]
+    (note,) = [note for note in trace.notes if note.kind == "no-cluster"]
+    assert "(threads)" in note.text
+    assert "no-scheduler-file" not in {note.kind for note in trace.notes}
+    assert "not whole" not in " ".join(analyser.diagnose()["Finding"])
 
 
 def test_a_run_without_a_compute_says_so(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with dasfprof.profile(directory=tmp_path):
         pass
     assert "this process computed nothing on Dask's local schedulers (threads," in caplog.text
-
-
-def test_what_a_cluster_alone_has_is_said_to_be_missing(tmp_path: Path) -> None:
-    with dasfprof.profile(directory=tmp_path) as run:
-        dask.delayed(pow)(2, 3).compute(scheduler="threads")
-    analyser = run.analyser()
-    (note,) = [note for note in analyser.trace.notes if note.kind == "no-cluster"]
-    assert "(threads)" in note.text
-    assert not [note for note in analyser.trace.notes if note.kind == "no-scheduler-file"]
-    assert "not whole" not in " ".join(analyser.diagnose()["Finding"])
-
-
-def test_a_client_of_this_process_is_still_what_is_recorded(tmp_path: Path) -> None:
-    """Tasks of an in-process worker that compute on their own: the time is theirs."""
-
-    def compute_within(number: int) -> int:
-        return int(dask.delayed(pow)(number, 2).compute(scheduler="sync"))
-
-    options = {"n_workers": 1, "processes": False, "dashboard_address": None}
-    with Client(**options) as client, dasfprof.profile(directory=tmp_path) as run:
-        assert client.submit(compute_within, 3).result() == 9
-    trace = run.analyser().trace
-    assert trace.surroundings.local == ()
-    assert set(trace.tasks["function"]) == {"compute_within"}
 
 
 def test_a_dask_without_the_hook_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

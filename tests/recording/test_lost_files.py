@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 from clusters import client_of
+from dask_processes import PATHS
 from distributed import Client
-from recorded_facts import trace_files
+from recorded_facts import facts, trace_files
 from unrefuted import unrefuted
 
 import dasfprof
@@ -25,9 +26,8 @@ client = client_of(2, 1)
 
 
 def run_tasks(client: Client, name: str, count: int) -> None:
-    keys = [(name, i) for i in range(count)]
-    futures = client.map(abs, range(count), key=keys)
-    assert sum(client.gather(futures)) == count * (count - 1) // 2
+    futures = client.map(abs, range(count), key=[(name, i) for i in range(count)])
+    assert client.gather(futures) == [*range(count)]
 
 
 def events_in(path: Path) -> int:
@@ -47,14 +47,11 @@ def notes(analyser: TraceAnalyser, kind: str) -> list[str]:
 
 def finding(analyser: TraceAnalyser, directory: Path) -> str:
     """What the diagnosis says of the trace itself, and no refuter contradicts."""
-    findings = unrefuted(analyser, directory)
-    own = findings[findings["Rule"] == "incomplete-trace"]
-    return " ".join([*own["Finding"], *own["Evidence"], *own["Suggestion"]])
+    findings = unrefuted(analyser, directory).query("Rule == 'incomplete-trace'")
+    return " ".join(findings[["Finding", "Evidence", "Suggestion"]].to_numpy().flatten())
 
 
-def test_a_directory_that_is_moved_while_it_is_recorded(
-    client: Client, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_moved_directory(client: Client, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     traces, moved = tmp_path / "traces", tmp_path / "moved"
     with dasfprof.profile(client, name="mine", directory=traces) as run:
         run_tasks(client, "early", 100)
@@ -70,12 +67,10 @@ def test_a_directory_that_is_moved_while_it_is_recorded(
     assert "It was removed, moved or unmounted while the run was recorded." in told
     analyser = TraceAnalyser(traces, progress=False)
     assert notes(analyser, "lost-events")[0].startswith(f"{words} that had been written")
-    said = finding(analyser, traces)
-    assert words in said
-    assert "moved can be put back" in said
-    assert (
-        "was removed, moved, truncated or unmounted" in caplog.text
-    )  # the scheduler is in this process
+    assert words in finding(analyser, traces)
+    assert "moved can be put back" in finding(analyser, traces)
+    # The scheduler is in this process.
+    assert "was removed, moved, truncated or unmounted" in caplog.text
     assert not notes(analyser, "not-closed")
     # Each file says what was before.
     for path in files:
@@ -100,13 +95,12 @@ def test_a_file_that_is_lost_while_it_is_recorded(client: Client, tmp_path: Path
         run.flush()
         victim = trace_files(tmp_path, "TracePlugin")[0].path
         before, size = events_in(victim), victim.stat().st_size
-        if how == "removed":
-            victim.unlink()
-        elif how == "replaced":
-            victim.unlink()
-            victim.write_bytes(bytes(size + 1))
-        else:
+        if how == "cut":
             os.truncate(victim, size // 2)
+        else:
+            victim.unlink()
+        if how == "replaced":
+            victim.write_bytes(bytes(size + 1))
         run_tasks(client, f"late-{how}", 50)
     if how == "replaced":
         assert victim.read_bytes() == bytes(size + 1)
@@ -123,9 +117,12 @@ def test_a_file_that_is_lost_while_it_is_recorded(client: Client, tmp_path: Path
     cause = "it was truncated before" if how == "cut" else "It was removed, moved or unmounted"
     assert cause in note
     assert words in finding(analyser, tmp_path)
-    lost = re.findall(r"(\d+) task runs? \([\d.]+ s\) that the scheduler recorded", told)
-    expected = 150 - len(analyser.trace.tasks)
-    assert sum(map(int, lost)) == expected
+    assert lost_runs(told) == 150 - len(analyser.trace.tasks)
+
+
+def lost_runs(told: str) -> int:
+    counts = re.findall(r"(\d+) task runs? \([\d.]+ s\) that the scheduler recorded", told)
+    return sum(map(int, counts))
 
 
 @pytest.mark.parametrize("plugin", ["TracePlugin", "both", "SchedulerPlugin"])
@@ -136,16 +133,12 @@ def test_a_whole_file_that_is_missing(client: Client, tmp_path: Path, plugin: st
     victim = trace_files(tmp_path, plugin if plugin != "both" else "TracePlugin")[0].path
     label = TraceFile(victim).read_header().get("worker", {}).get("label")
     runs = sum(batch.rows for batch in TraceFile(victim).batches() if batch.name == "Compute")
-    gone = [victim]
+    victim.unlink()
     if plugin == "both":
-        gone.append(Path(str(victim).replace("TracePlugin", "ResourceMonitor")))
-    for path in gone:
-        path.unlink()
+        Path(str(victim).replace("TracePlugin", "ResourceMonitor")).unlink()
     told = info(tmp_path)
     assert "lost nothing" not in told
-    if runs:
-        lost = re.findall(r"(\d+) task runs \([\d.]+ s\) that the scheduler recorded", told)
-        assert lost == [str(runs)]
+    assert lost_runs(told) == runs
     if plugin == "both":
         assert "1 worker without a file: tcp://" in told
     elif plugin == "SchedulerPlugin":
@@ -171,7 +164,8 @@ def assert_said_of_cuts(traces: Path, *shares: float) -> None:
     counts = set()
     for share in shares:
         file.path.write_bytes(whole[: int(len(whole) * share)])
-        counts |= {unfinished_in(file.path)}
+        states = facts(traces, "SchedulerPlugin", "Scheduler State")
+        counts |= {state["unfinished"] for state in states[-1:]}
         analyser = TraceAnalyser(traces, progress=False)
         assert len(analyser.trace.tasks) == 400
         findings = unrefuted(analyser, traces)
@@ -193,33 +187,18 @@ def test_a_file_of_a_scheduler_that_is_alive_is_cut(client: Client, tmp_path: Pa
 
 
 PROGRAM = """
-import sys
-import dasfprof
-from distributed import Client, LocalCluster
+import sys, dasfprof
+from distributed import Client
 from test_lost_files import work
 
-if __name__ == "__main__":
-    with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster:
-        with Client(cluster) as client:
-            with dasfprof.profile(client, name="mine", directory=sys.argv[1]):
-                assert len(client.gather(client.map(work, range(400)))) == 400
+with Client(n_workers=2, threads_per_worker=1, dashboard_address=None) as client:
+    with dasfprof.profile(client, name="mine", directory=sys.argv[1]):
+        assert len(client.gather(client.map(work, range(400)))) == 400
 """
 
 
 @pytest.mark.whole_program
 def test_a_scheduler_s_file_that_is_cut(tmp_path: Path) -> None:
-    script, traces = tmp_path / "program.py", tmp_path / "traces"
-    script.write_text(PROGRAM)
-    path = os.pathsep.join([str(Path(__file__).parent), str(Path(__file__).parents[1])])
-    command = [sys.executable, "-W", "ignore", str(script), str(traces)]
-    subprocess.run(command, env={**os.environ, "PYTHONPATH": path}, timeout=240, check=True)
-    assert_said_of_cuts(traces, 0.4, 0.8)
-
-
-def unfinished_in(path: Path) -> int:
-    """The unfinished tasks by the last state of the scheduler in its file."""
-    found = [0]
-    for batch in TraceFile(path).batches():
-        if batch.name == "Scheduler State":
-            found += [int(event.args["unfinished"]) for _, event in batch.events()]
-    return found[-1]
+    command = [sys.executable, "-W", "ignore", "-c", PROGRAM, str(tmp_path)]
+    subprocess.run(command, env={**os.environ, "PYTHONPATH": PATHS}, timeout=240, check=True)
+    assert_said_of_cuts(tmp_path, 0.4, 0.8)

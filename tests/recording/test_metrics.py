@@ -6,18 +6,19 @@ import json
 import logging
 import re
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from urllib.request import urlopen
 
 import pytest
-from clusters import new_client, wait_until
+from clusters import client_of, wait_until
 from distributed import Client, Event
 
 import dasfprof
 from dasfprof import system
+from dasfprof.handles.registration import PRELOAD, start_run
 from dasfprof.recording import telemetry
+from dasfprof.recording.settings import make_settings
 from dasfprof.recording.telemetry import METRICS
 
 parser = pytest.importorskip("prometheus_client.parser")
@@ -25,11 +26,7 @@ parser = pytest.importorskip("prometheus_client.parser")
 DASHBOARD = Path(__file__).parents[2] / "docs" / "_static" / "grafana-dasfprof.json"
 
 
-@pytest.fixture(scope="module")
-def client() -> Iterator[Client]:
-    options: dict[str, Any] = {"n_workers": 1, "threads_per_worker": 1, "processes": False}
-    with new_client(dashboard_address=":0", **options) as client:
-        yield client
+client = client_of(1, 1, processes=False, dashboard_address=":0")
 
 
 def scraped(client: Client) -> dict[str, list[tuple[dict[str, str], float]]]:
@@ -49,19 +46,16 @@ def wait_for(name: str) -> str:
     return name
 
 
-def test_nothing_is_there_unless_it_is_asked_for(client: Client, tmp_path: Path) -> None:
-    with dasfprof.profile(client, directory=tmp_path):
+def test_metrics_of_a_run(client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with dasfprof.profile(client, directory=tmp_path / "unasked"):
         names = scraped(client)
     assert "dask_scheduler_workers" in names
     assert not [name for name in names if name.startswith("dasfprof")]
-
-
-def test_metrics_of_a_run(client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # The analysis takes long on a busy machine, on which it would give way to all others.
     monkeypatch.setattr(system, "lower_priority", lambda *_: None)
     monkeypatch.setattr(telemetry, "_INTERVAL", 1.0)
     monkeypatch.setattr(telemetry, "_TIMES", 0)
-    with dasfprof.profile(client, directory=tmp_path, prometheus=True, name="shown") as run:
+    with dasfprof.profile(client, directory=tmp_path / "shown", prometheus=True) as run:
         futures = client.map(wait_for, [f"event-{n}" for n in range(3)], pure=False)
         wait_until(lambda: sum(open_tasks(scraped(client)).values()) == 3)
         assert open_tasks(scraped(client))["processing"] >= 1
@@ -71,11 +65,8 @@ def test_metrics_of_a_run(client: Client, tmp_path: Path, monkeypatch: pytest.Mo
         run.flush()
         wait_until(lambda: "dasfprof_thread_seconds" in scraped(client), 300, every=0.5)
         found = scraped(client)
-        assert found.keys() >= {*METRICS} - {
-            "dasfprof_open_tasks",
-            "dasfprof_findings",
-            "dasfprof_finding_seconds",
-        }
+        absent = {"dasfprof_open_tasks", "dasfprof_findings", "dasfprof_finding_seconds"}
+        assert found.keys() >= {*METRICS} - absent
         labels = {sample["run"] for name in METRICS for sample, _ in found.get(name, ())}
         assert labels == {run.name}
         assert found["dasfprof_lost_facts"] == [({"run": run.name}, 0.0)]
@@ -94,8 +85,6 @@ def open_tasks(found: dict[str, Any]) -> dict[str, float]:
 
 def test_findings_become_metrics(tmp_path: Path) -> None:
     """What an analysis prints, read as by hand."""
-    from dasfprof.recording.telemetry import _samples_of
-
     ann = {"Rule": "a", "Severity": "high", "Client": "ann"}
     document = {
         "findings": [
@@ -107,7 +96,7 @@ def test_findings_become_metrics(tmp_path: Path) -> None:
         "analysed": 1.7e9,
         "seconds": 5.0,
     }
-    assert list(_samples_of(document)) == [
+    assert list(telemetry._samples_of(document)) == [
         ("dasfprof_analysed_timestamp_seconds", (), 1.7e9),
         ("dasfprof_analysis_duration_seconds", (), 5.0),
         ("dasfprof_findings", ("a", "high", "ann"), 2.0),
@@ -122,16 +111,12 @@ def test_two_runs_are_shown_beside_each_other(client: Client, tmp_path: Path) ->
     with Client(client.cluster, set_as_default=False) as other:
         first = dasfprof.register_default_profiler(client, name="first", **options)
         # Another owner's run: that of a preload.
-        from dasfprof.handles.registration import PRELOAD, start_run
-        from dasfprof.recording.settings import make_settings
-
         settings = make_settings(name="second", **options)
         second = start_run(other, settings.__class__(**{**vars(settings), "owner": PRELOAD}))
-        begun = scraped(client)["dasfprof_begin_timestamp_seconds"]
-        assert {labels["run"] for labels, _ in begun} == {first.name, second.name}
-        second.stop()
-        begun = scraped(client)["dasfprof_begin_timestamp_seconds"]
-        assert {labels["run"] for labels, _ in begun} == {first.name}
+        for shown in ({first.name, second.name}, {first.name}):
+            begun = scraped(client)["dasfprof_begin_timestamp_seconds"]
+            assert {labels["run"] for labels, _ in begun} == shown
+            second.stop()
         first.stop()
 
 
