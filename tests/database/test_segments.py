@@ -37,8 +37,8 @@ def compute(number: int) -> tuple[Any, ...]:
     return row(COMPUTE, timestamp=BEGIN + number, duration=1.5, **values)
 
 
-def write(directory: Path, segment_size: int, count: int = 2000) -> list[Path]:
-    """Write task runs, a block for each hundred; return the files."""
+def write(directory: Path, segment_size: int, count: int = 2000, lost: int = 0) -> list[Path]:
+    """Write task runs, a block for each hundred, and lose more with each; return the files."""
     database = FileDatabase(
         directory / "week-TracePlugin-node-0.msgpack",
         flush_interval=3600,
@@ -50,6 +50,8 @@ def write(directory: Path, segment_size: int, count: int = 2000) -> list[Path]:
     database.writer.add_source(source)
     for first in range(0, count, 100):
         source.rows.extend(map(compute, range(first, first + 100)))
+        if lost:
+            database.writer.losses.add("too fast", lost)
         database.commit()
     database.close()
     return database.paths
@@ -80,17 +82,15 @@ def test_segments_are_one_worker_and_one_run(tmp_path: Path) -> None:
     assert trace.recording == whole.recording
     assert [note.kind for note in trace.notes] == [note.kind for note in whole.notes]
 
-
-def test_each_segment_is_a_file_by_the_format(tmp_path: Path) -> None:
-    files = write(tmp_path, SMALL)
-    assert [start for path in files for start in times_of(path)] == [
+    # Each is a file by the format.
+    assert [start for path in many for start in times_of(path)] == [
         BEGIN + number for number in range(2000)
     ]
-    first, *_ = contents = [trace_by_format.read(path.read_bytes()) for path in files]
-    assert [each.frames[0].get("segment") for each in contents] == [None, *range(2, len(files) + 1)]
+    first, *_ = contents = [trace_by_format.read(path.read_bytes()) for path in many]
+    assert [each.frames[0].get("segment") for each in contents] == [None, *range(2, len(many) + 1)]
     *_, index, end = first.frames
     assert (index["kind"], end["kind"], end["continues"]) == ("index", "end", True)
-    assert files[0].read_bytes()[end["index"] :].startswith(b"\xc1dasfpf\n")
+    assert many[0].read_bytes()[end["index"] :].startswith(trace_by_format.MARKER)
     assert [block[1:] for block in index["blocks"][:2]] == [
         ["Compute", BEGIN, BEGIN + 100.5],
         ["Compute", BEGIN + 100, BEGIN + 200.5],
@@ -156,20 +156,9 @@ def test_missing_segments_are_named_and_the_rest_is_used(tmp_path: Path) -> None
 
 
 def test_losses_are_counted_in_the_segment_in_which_they_were(tmp_path: Path) -> None:
-    database = FileDatabase(
-        tmp_path / "t.msgpack", flush_interval=3600, header=HEADER, segment_size=1
-    )
-    source = Source.from_schema(COMPUTE, {"process_id": "node", "thread_id": LABEL})
-    database.writer.add_source(source)
-    for first in range(0, 400, 100):
-        source.rows.extend(map(compute, range(first, first + 100)))
-        database.writer.losses.add("too fast", 3)
-        database.commit()
-    database.close()
-    assert len(database.paths) > 2
-    dropped = []
-    for path in database.paths:
-        file = FileDatabase(path).trace_file()
+    paths = write(tmp_path, segment_size=1, count=400, lost=3)
+    assert len(paths) > 2
+    files = [FileDatabase(path).trace_file() for path in paths]
+    for file in files:
         list(file.batches())
-        dropped.append(file.dropped)
-    assert sum(dropped) == 12
+    assert sum(file.dropped for file in files) == 12

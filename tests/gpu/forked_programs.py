@@ -1,7 +1,6 @@
 """Programs that run in processes of their own, forked from one that has done the imports.
 
-Importing distributed takes a second of CPU, and a library's path is read as a process starts: such
-tests need many processes, and all of them the same imports.
+A library's path is read as a process starts, and importing distributed takes a second of CPU.
 """
 
 from __future__ import annotations
@@ -41,14 +40,7 @@ for line in sys.stdin:
 class ForkedPrograms:
     """Runs one program again and again, each time in a process that forks after the imports.
 
-    Parameters
-    ----------
-    imports
-        Code that is run once, before all forks.
-    program
-        Code that each fork runs; its input is the variable `argument`.
-    environment
-        Of the process that forks, at its start.
+    The input of the program's code is the variable `argument`.
     """
 
     def __init__(self, imports: str, program: str, environment: dict[str, str]) -> None:
@@ -67,11 +59,8 @@ class ForkedPrograms:
         out, err = (directory / name for name in ("stdout", "stderr"))
         for path in (out, err):
             path.unlink(missing_ok=True)
-        print(
-            json.dumps([environment, argument, str(out), str(err)]),
-            file=self._server.stdin,
-            flush=True,
-        )
+        request = json.dumps([environment, argument, str(out), str(err)])
+        print(request, file=self._server.stdin, flush=True)
         code = self._server.stdout.readline().strip()
         assert code == "0", err.read_text()
         return out.read_text(), err.read_text()
