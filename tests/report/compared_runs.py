@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from opened_pages import OpenedPage
+from opened_pages import RULER, OpenedPage
 from traces import Plan, Plugin, T, Task, row
 
 from dasfprof.schema.profiles import TASK_SAMPLE
@@ -28,9 +28,7 @@ def write_steps(directory: Path, stretch: float = 1.0, number: int = 1) -> Path:
     layers = [(T - 1.9, 7, key, []) for key, *_ in loads]
     layers += [(T - 0.9, 8, key, []) for key, *_ in sums]
     Plugin(directory, "StepRecorder", run=run, run_uuid=run).write(
-        (STEP, steps),
-        (STEP_END, [(T - 1.5, 7), (T - 0.5, 8)]),
-        (STEP_LAYER, layers),
+        (STEP, steps), (STEP_END, [(T - 1.5, 7), (T - 0.5, 8)]), (STEP_LAYER, layers)
     )
     return directory
 
@@ -54,27 +52,6 @@ def write_sampled(directory: Path, seconds: dict[str, float]) -> Path:
     return directory
 
 
-def pixels(page: OpenedPage, side: str, canvas: str = "picture") -> list[int]:
-    """Return a checksum of each line of pixels of a timeline, under its ruler."""
-    found: list[int] = page.tab.evaluate(
-        """([side, name]) => new Promise((resolve) => requestAnimationFrame(() =>
-          requestAnimationFrame(() => {
-            const root = document.querySelector(`[data-side=${side}]`);
-            const canvas = root.querySelector(`canvas.${name}`);
-            const [width, height] = [canvas.width, canvas.height - 24];
-            const copy = new OffscreenCanvas(width, height);
-            const context = copy.getContext("2d", { willReadFrequently: true });
-            context.drawImage(canvas, 0, -24);
-            const data = context.getImageData(0, 0, width, height).data;
-            const lines = [];
-            for (let y = 0; y < height; y += 1) {
-              let sum = 0;
-              for (let at = y * width * 4; at < (y + 1) * width * 4; at += 1)
-                sum = (sum * 31 + data[at]) % 1000003;
-              lines.push(sum);
-            }
-            resolve(lines);
-          })))""",
-        [side, canvas],
-    )
-    return found
+def pixels(page: OpenedPage, side: str, canvas: str = "picture") -> bytes:
+    """Return the pixels of a timeline under its ruler."""
+    return page.pixels(f"[data-side={side}] canvas.{canvas}", 0, RULER).tobytes()

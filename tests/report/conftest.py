@@ -1,4 +1,4 @@
-"""A browser, and pages in it that must not complain."""
+"""A browser, pages in it that must not complain, and the run that most of them are about."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from opened_pages import OpenedPage, Opener, chromium
+from opened_pages import OpenedPage, Opener, chromium, small_run
 
 from dasfprof import TraceAnalyser
 
@@ -15,9 +15,14 @@ from dasfprof import TraceAnalyser
 # Of a module: Playwright's event loop runs in this thread until it ends, and other tests need one.
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    """Start a browser for the tests of a module."""
     with chromium() as started:
         yield started
+
+
+@pytest.fixture(scope="module")
+def analyser(tmp_path_factory: pytest.TempPathFactory) -> TraceAnalyser:
+    """Give the small run; modules may have another one."""
+    return small_run(tmp_path_factory.mktemp("traces"))
 
 
 @pytest.fixture(scope="module")
@@ -45,4 +50,4 @@ def open_page(browser: Any) -> Iterator[Opener]:
     for page in pages:
         assert page.complaints == []
         assert [url for url in page.requests if not url.startswith(("file:", "blob:"))] == []
-        page.close()
+        page.tab.close()

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from opened_pages import BEGIN, EVENTS, LOAD, compute
+from opened_pages import BEGIN, EVENTS, LOAD, compute, of_worker
 from traces import write_trace
 
 from dasfprof import CompleteEvent, InstantEvent, TraceAnalyser, export
@@ -24,19 +24,13 @@ def transfer(start: float, seconds: float, worker: int, *keys: Any) -> CompleteE
     """Make a "Transfer" event; times from `BEGIN`."""
     args = {"source": "tcp://node:1", "keys": list(keys), "size": 2_000_000, "state": "success"}
     args |= {"network": seconds / 2, "deserialize": 0.0}
-    label = f"worker-node-{worker}"
-    return CompleteEvent(
-        "Transfer", BEGIN + start, seconds, process_id="node", thread_id=label, args=args
-    )
+    return CompleteEvent("Transfer", BEGIN + start, seconds, **of_worker(worker, args))
 
 
 def call(start: float, seconds: float, method: str, state: str = "success") -> CompleteEvent:
     """Make an "Actor Call" event of worker 1's actor; times from `BEGIN`."""
     args = {"key": "Counter-5", "method": method, "state": state}
-    label = "worker-node-1"
-    return CompleteEvent(
-        "Actor Call", BEGIN + start, seconds, process_id="node", thread_id=label, args=args
-    )
+    return CompleteEvent("Actor Call", BEGIN + start, seconds, **of_worker(1, args))
 
 
 #: To what the report's tests have: two transfers at a time, two calls of an actor at a time, two
@@ -60,8 +54,6 @@ MORE_EVENTS = (
 
 
 def analyser_of(directory: Path, events: Sequence[Event] = MORE_EVENTS) -> TraceAnalyser:
-    """Write events as a trace and open it."""
-    directory.mkdir(exist_ok=True)
     path = directory / "mine-TracePlugin-node-0.msgpack"
     return TraceAnalyser(write_trace(path, *events), progress=False)
 
@@ -74,25 +66,18 @@ class ChromeTrace:
         text = (gzip.decompress(content) if path.suffix == ".gz" else content).decode("utf-8")
         self.document = json.loads(text)
         self.events: list[dict[str, Any]] = self.document["traceEvents"]
-        names = [event for event in self.events if event["ph"] == "M"]
-        self.processes = {
-            event["pid"]: event["args"]["name"]
-            for event in names
-            if event["name"] == "process_name"
-        }
-        self.tracks = {
-            (event["pid"], event["tid"]): event["args"]["name"]
-            for event in names
-            if event["name"] == "thread_name"
-        }
+        self.processes, self.tracks = {}, {}
+        for event in self.events:
+            if event["name"] == "process_name":
+                self.processes[event["pid"]] = event["args"]["name"]
+            elif event["name"] == "thread_name":
+                self.tracks[event["pid"], event["tid"]] = event["args"]["name"]
 
     @classmethod
     def of(cls, analyser: TraceAnalyser, path: Path) -> ChromeTrace:
-        """Export a run and read it."""
         return cls(export(analyser, path, to="perfetto", title="my run"))
 
     def of_kind(self, phase: str, kind: str) -> list[dict[str, Any]]:
-        """Give the events of a phase with a category."""
         return [
             event
             for event in self.events
@@ -100,7 +85,6 @@ class ChromeTrace:
         ]
 
     def track(self, event: dict[str, Any]) -> str:
-        """Name the track of an event."""
         return self.tracks[event["pid"], event["tid"]]
 
     def holder(self, event: dict[str, Any]) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import csv
 import io
 import shutil
@@ -11,10 +12,12 @@ from pathlib import Path
 from time import monotonic, sleep
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
+from traces import write_trace
 
-from dasfprof import CompleteEvent, InstantEvent
+from dasfprof import CompleteEvent, InstantEvent, TraceAnalyser
 
 DEADLINE = 120.0
 BEGIN = 1_790_000_000.0
@@ -35,7 +38,6 @@ def browser_path() -> str:
 
 @contextmanager
 def chromium() -> Iterator[Any]:
-    """Start a headless browser."""
     path = browser_path()
     from playwright.sync_api import sync_playwright
 
@@ -54,7 +56,9 @@ class OpenedPage:
     The page's policy forbids `eval`, so conditions are polled from here.
     """
 
-    def __init__(self, browser: Any, path: Path, fragment: str = "", **options: Any) -> None:
+    def __init__(
+        self, browser: Any, path: Path, fragment: str = "", *, ready: bool = True, **options: Any
+    ) -> None:
         options.setdefault("viewport", {"width": 1280, "height": 1000})
         self.tab = browser.new_page(accept_downloads=True, **options)
         self.tab.set_default_timeout(DEADLINE * 1000)
@@ -65,7 +69,8 @@ class OpenedPage:
         self.tab.on("dialog", lambda dialog: self.complaints.append(dialog.message))
         self.tab.on("request", lambda request: self.requests.append(request.url))
         self.tab.goto(path.as_uri() + fragment)
-        self.until(lambda: self.tab.evaluate("document.documentElement.dataset.ready") == "whole")
+        state = "document.documentElement.dataset.ready"
+        self.until(lambda: not ready or self.tab.evaluate(state) == "whole")
 
     def until(self, condition: Any) -> Any:
         """Give the condition's value as soon as it is true."""
@@ -76,11 +81,9 @@ class OpenedPage:
         return value
 
     def text(self, selector: str) -> str:
-        """Give the text of an element."""
         return str(self.tab.locator(selector).text_content())
 
     def texts(self, selector: str) -> list[str]:
-        """Give the texts of elements."""
         return [str(text) for text in self.tab.locator(selector).all_text_contents()]
 
     def details(self) -> dict[str, str]:
@@ -104,7 +107,6 @@ class OpenedPage:
         return self.texts("#task-table [aria-selected=true] > div")
 
     def download(self, button: str) -> list[dict[str, str]]:
-        """Export a table and read the file."""
         with self.tab.expect_download() as waited:
             self.tab.click(button)
         text = Path(waited.value.path()).read_text(encoding="utf-8")
@@ -112,7 +114,6 @@ class OpenedPage:
         return list(csv.DictReader(io.StringIO(text)))
 
     def canvas(self) -> dict[str, float]:
-        """Give the place of the timeline in the window."""
         box: dict[str, float] = self.tab.locator("#timeline .overlay").bounding_box()
         return box
 
@@ -121,41 +122,37 @@ class OpenedPage:
         box = self.canvas()
         return box["x"] + GUTTER + share * (box["width"] - GUTTER), box["y"] + y
 
+    def pixels(self, canvas: str, x: float, y: float, *size: int) -> np.ndarray:
+        """Give red, green, blue and opacity of a canvas's pixels from a point on, as wide and high
+        as a size or to its end, by row and column."""
+        size, text = self.tab.evaluate(
+            """async ([name, x, y, ...size]) => {
+                for (let frames = 0; frames < 2; frames += 1)
+                  await new Promise((resolve) => requestAnimationFrame(resolve));
+                const canvas = document.querySelector(name);
+                if (size.length === 0) size = [canvas.width - x, canvas.height - y];
+                const context = new OffscreenCanvas(...size).getContext("2d");
+                context.drawImage(canvas, -x, -y);
+                const bytes = context.getImageData(0, 0, ...size).data;
+                let text = "";
+                for (let at = 0; at < bytes.length; at += 4096)
+                  text += String.fromCharCode(...bytes.subarray(at, at + 4096));
+                return [size, btoa(text)];
+            }""",
+            [canvas, round(x), round(y), *size],
+        )
+        return np.frombuffer(base64.b64decode(text), np.uint8).reshape(size[1], size[0], 4)
+
     def painted(self, canvas: str = "picture") -> int:
         """Count the pixels right of the titles and under the ruler that are not background."""
-        found: int = self.tab.evaluate(
-            """([name, left, top]) => new Promise((resolve) => requestAnimationFrame(() => {
-                const canvas = document.querySelector(`#timeline canvas.${name}`);
-                const [width, height] = [canvas.width - left, canvas.height - top];
-                const copy = new OffscreenCanvas(width, height);
-                const context = copy.getContext("2d", { willReadFrequently: true });
-                context.drawImage(canvas, -left, -top);
-                const pixels = context.getImageData(0, 0, width, height).data;
-                let count = 0;
-                for (let at = 0; at < pixels.length; at += 4) {
-                  const sum = pixels[at] + pixels[at + 1] + pixels[at + 2];
-                  if (pixels[at + 3] > 0 && sum !== 765) count += 1;
-                }
-                resolve(count);
-            }))""",
-            [canvas, GUTTER, RULER],
-        )
-        return found
+        pixels = self.pixels(f"#timeline canvas.{canvas}", GUTTER, RULER)
+        white = (pixels[..., :3] == 255).all(axis=-1)
+        return int(((pixels[..., 3] > 0) & ~white).sum())
 
     def colours(self, canvas: str, x: float, y: float, wide: int = 1, high: int = 1) -> list[str]:
         """Give the colours of a canvas's pixels as styles have them, or "clear"."""
-        found: list[str] = self.tab.evaluate(
-            """([name, x, y, wide, high]) => new Promise((resolve) => requestAnimationFrame(() => {
-                const canvas = document.querySelector(name);
-                const context = new OffscreenCanvas(wide, high).getContext("2d");
-                context.drawImage(canvas, -x, -y);
-                const pixels = context.getImageData(0, 0, wide, high).data;
-                resolve(Array.from({ length: wide * high }, (_, at) => pixels[4 * at + 3]
-                  ? `rgb(${pixels.slice(4 * at, 4 * at + 3).join(", ")})` : "clear"));
-            }))""",
-            [canvas, round(x), round(y), wide, high],
-        )
-        return found
+        pixels = self.pixels(canvas, x, y, wide, high).reshape(-1, 4).tolist()
+        return [f"rgb({r}, {g}, {b})" if opacity else "clear" for r, g, b, opacity in pixels]
 
     def window(self) -> tuple[float, float]:
         """Give the seconds between which the timeline shows the run."""
@@ -163,19 +160,18 @@ class OpenedPage:
         begin, end = (part.removesuffix(" s") for part in text.split(" to "))
         return float(begin), float(end)
 
-    def close(self) -> None:
-        """Close the tab."""
-        self.tab.close()
-
 
 Opener = Callable[..., OpenedPage]
 
 
-def assert_exported(page: OpenedPage, name: str, frame: pd.DataFrame) -> None:
-    """Check that a table's CSV file has all of a frame."""
+def assert_exported(
+    page: OpenedPage, name: str, frame: pd.DataFrame, *, in_order: bool = True
+) -> None:
+    """Check that a table's CSV file has all of a frame, its columns in their order."""
     exported = page.download(f"#{name}-csv")
-    assert list(exported[0]) == list(frame.columns)
-    for row, (_, expected) in zip(exported, frame.iterrows(), strict=True):
+    assert set(exported[0]) == set(frame.columns)
+    assert not in_order or list(exported[0]) == list(frame.columns)
+    for row, expected in zip(exported, frame.to_dict("records"), strict=True):
         for label, value in expected.items():
             if pd.isna(value):
                 assert row[label] == ""
@@ -190,45 +186,29 @@ def compute(
 ) -> CompleteEvent:
     """Make a "Compute" event as the worker's plugin records it; times from `BEGIN`."""
     about: dict[str, Any] = {
-        "key": key,
-        "run_id": 0,
-        "state": "memory",
-        "size": 2_000_000,
-        "input_size": 0,
-        "type": "numpy.ndarray",
-        "dtype": "float64",
-        "shape": (500, 500),
-        "dependencies": [],
+        **{"key": key, "run_id": 0, "state": "memory", "size": 2_000_000, "input_size": 0},
+        **{"type": "numpy.ndarray", "dtype": "float64", "shape": (500, 500), "dependencies": []},
         "thread": None if thread is None else 7000 + thread,
         "cpu": duration / 2,
-        "received": BEGIN + start - 0.03,
-        "ready": BEGIN + start - 0.02,
-        "executing": BEGIN + start,
-        "done": BEGIN + start + duration + 0.01,
+        **{"received": BEGIN + start - 0.03, "ready": BEGIN + start - 0.02},
+        **{"executing": BEGIN + start, "done": BEGIN + start + duration + 0.01},
         **args,
     }
-    label = f"worker-node-{worker}"
-    return CompleteEvent(
-        "Compute", BEGIN + start, duration, process_id="node", thread_id=label, args=about
-    )
+    return CompleteEvent("Compute", BEGIN + start, duration, **of_worker(worker, about))
+
+
+def of_worker(worker: int, args: dict[str, Any]) -> dict[str, Any]:
+    return {"process_id": "node", "thread_id": f"worker-node-{worker}", "args": args}
 
 
 def sampled(time: float, worker: int, cpu: float) -> InstantEvent:
-    """Make a "Resource Usage" event; the time is from `BEGIN`."""
     args = {"cpu": cpu, "memory": 10_000_000, "num_fds": 9, "time": BEGIN + time}
-    label = f"worker-node-{worker}"
-    return InstantEvent(
-        "Resource Usage", BEGIN + time, process_id="node", thread_id=label, args=args
-    )
+    return InstantEvent("Resource Usage", BEGIN + time, **of_worker(worker, args))
 
 
 def held(time: float, worker: int, tasks: int) -> InstantEvent:
-    """Make a "Managed Memory" event; the time is from `BEGIN`."""
     args = {"tasks": tasks, "size": tasks * 1000, "state": "running"}
-    label = f"worker-node-{worker}"
-    return InstantEvent(
-        "Managed Memory", BEGIN + time, process_id="node", thread_id=label, args=args
-    )
+    return InstantEvent("Managed Memory", BEGIN + time, **of_worker(worker, args))
 
 
 LOAD, SUM = "load-" + "a" * 32, "sum-" + "b" * 32
@@ -249,3 +229,9 @@ EVENTS = (
     held(10.0, 0, 5),
     held(10.0, 1, 4),
 )
+
+
+def small_run(directory: Path, *more: Any, **header: Any) -> TraceAnalyser:
+    """Write `EVENTS`, and more of them, as a trace; open it."""
+    path = directory / "mine-TracePlugin-node-0.msgpack"
+    return TraceAnalyser(write_trace(path, *EVENTS, *more, **header), progress=False)

@@ -40,14 +40,11 @@ def write_sampled_run(directory: Path) -> Path:
         return row(COMPUTE, timestamp=T + start, duration=seconds, key=key, **about)
 
     waits = {"activity": "waiting", "cpu": 0.0}
+    unknown = dict.fromkeys(("cpu", "run_queue", "activity"))
     samples = [
-        sample(0.5, 1, 0.5),
-        sample(2.5, 1, 1.0),
-        sample(3.0, 0, 0.25),
-        sample(3.5, 2, 0.75, **waits),
-        sample(5.0, 2, 1.0, **waits),
-        sample(20.5, 3, 0.5, cpu=None, run_queue=None, activity=None),
-        sample(20.75, -1, 0.25, cpu=None, run_queue=None, activity=None),
+        *(sample(0.5, 1, 0.5), sample(2.5, 1, 1.0), sample(3.0, 0, 0.25)),
+        *(sample(3.5, 2, 0.75, **waits), sample(5.0, 2, 1.0, **waits)),
+        *(sample(20.5, 3, 0.5, **unknown), sample(20.75, -1, 0.25, **unknown)),
     ]
     # No sample reaches back beyond the begin of its run.
     runs = [run("nearest-1", 0.0, 1.0), run("nearest-2", 1.5, 2.0, run_id=2)]
@@ -73,25 +70,16 @@ def write_sampled_run(directory: Path) -> Path:
         log(19.0, "gone-1", 99, "INFO", "of no run"),
     ]
     calls = row(TRACEBACK, timestamp=T + 15.5, key="load-1", run_id=15, text=CALLS)
-    called = row(
-        TASK_ARGUMENTS,
-        timestamp=T + 4.0,
-        key="nearest-2",
-        run_id=2,
-        arguments=f"x: numpy.ndarray float64 (3, 4); {HOSTILE}: int",
-    )
+    arguments = f"x: numpy.ndarray float64 (3, 4); {HOSTILE}: int"
+    about = {"timestamp": T + 4.0, "key": "nearest-2", "run_id": 2}
+    called = row(TASK_ARGUMENTS, arguments=arguments, **about)
     times = {"timestamp": T + 0.4, "interval": 0.125, "cpu": 0.125}
     loop = row(LOOP_SAMPLE, **{**facts, **times, "stack": 4, "since": T, "until": None})
     ended = {**facts, **times, "stack": -1, "interval": 0.0, "since": T, "until": T + 0.5}
     Plugin(directory).write(
-        (STACK, STACKS),
-        (COMPUTE, runs),
-        (TASK_SAMPLE, samples),
+        *((STACK, STACKS), (COMPUTE, runs), (TASK_SAMPLE, samples), (FUNCTION_CODE, [code])),
+        *((LOG_RECORD, logs), (TRACEBACK, [calls]), (TASK_ARGUMENTS, [called])),
         (LOOP_SAMPLE, [loop, row(LOOP_SAMPLE, **ended)]),
-        (FUNCTION_CODE, [code]),
-        (LOG_RECORD, logs),
-        (TRACEBACK, [calls]),
-        (TASK_ARGUMENTS, [called]),
     )
     client = {**facts, **times, "interval": 0.75, "stack": 0, "phase": "waiting"}
     Plugin(directory, "StepRecorder").write(

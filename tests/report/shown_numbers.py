@@ -11,8 +11,6 @@ _UNITS |= {"B": 1.0, "kB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12, "PB": 1e15}
 
 @dataclass(frozen=True)
 class Shown:
-    """A number as a text shows it."""
-
     value: float
     #: Half a unit of the last digit shown: how far the number meant may be from `value`.
     half: float

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from opened_pages import EVENTS, Opener
+from opened_pages import OpenedPage, Opener, small_run
 from sampled_runs import write_sampled_run
-from traces import Plan, Task, filled, write_trace
+from traces import Plan, Task
 from traces.hung import hung
 from traces.noisy import Noisy
 
@@ -20,56 +21,45 @@ from dasfprof.handles.comparison import compare
 axe = pytest.importorskip("axe_playwright_python.sync_playwright")
 
 
-def violations(tab: Any) -> list[str]:
-    """Return the rules that a page breaks, and where."""
-    found = axe.Axe().run(tab).response["violations"]
-    return [f"{one['id']}: {[node['html'] for node in one['nodes']][:5]}" for one in found]
-
-
 @pytest.fixture(params=["light", "dark"])
-def scheme(request: pytest.FixtureRequest) -> str:
-    """Return a colour scheme that a browser prefers."""
-    return str(request.param)
+def check(request: pytest.FixtureRequest, open_page: Opener) -> Callable[..., None]:
+    """Give what opens a page in a colour scheme, and asserts that it breaks no rule."""
+
+    def open_and_check(path: Path, fragment: str = "", **options: Any) -> None:
+        options |= {"color_scheme": request.param, "bypass_csp": True}
+        page: OpenedPage = open_page(path, fragment, **options)
+        broken = axe.Axe().run(page.tab).response["violations"]
+        assert [(one["id"], [node["html"] for node in one["nodes"]][:5]) for one in broken] == []
+
+    return open_and_check
 
 
-@pytest.mark.parametrize("what", ["sampled", "failed", "unfinished", "without tasks"])
-def test_reports(what: str, scheme: str, open_page: Opener, tmp_path: Path) -> None:
-    traces = tmp_path / "traces"
-    if what == "sampled":
-        traces.mkdir()
-        write_sampled_run(traces)
-    elif what == "failed":
-        traces.mkdir()
-        write_trace(traces / "mine-TracePlugin-node-0.msgpack", *EVENTS)
-    elif what == "unfinished":
-        hung().write(traces)
-    else:
-        Plan([]).write_files(traces)
-    report = TraceAnalyser(traces, progress=False).report(tmp_path / "run.html")
-    page = open_page(report, color_scheme=scheme, bypass_csp=True)
-    assert violations(page.tab) == []
+#: What writes a run, and places of its report besides the first.
+REPORTS: dict[str, tuple[Callable[[Path], object], tuple[str, ...]]] = {
+    "sampled": (write_sampled_run, ("#view=flatten&task=nearest-2", "#about=nearest")),
+    "failed": (small_run, ()),
+    "unfinished": (lambda traces: hung().write(traces), ()),
+    "without tasks": (lambda traces: Plan([]).write_files(traces), ()),
+}
 
 
-def test_a_report_with_a_task_run_and_a_function_opened(
-    scheme: str, open_page: Opener, tmp_path: Path
-) -> None:
-    tasks = [*filled(["load", "clean"], 0.4, count=20), Task("sum-1", 0, 9.0, 9.5)]
-    report = Plan(tasks).write(tmp_path / "traces").report(tmp_path / "run.html")
-    for fragment in ("#view=flatten&task=sum-1", "#about=load"):
-        page = open_page(report, fragment, color_scheme=scheme, bypass_csp=True)
-        assert violations(page.tab) == []
+@pytest.mark.parametrize("what", REPORTS)
+def test_reports(what: str, check: Callable[..., None], tmp_path: Path) -> None:
+    write, places = REPORTS[what]
+    write(tmp_path / "traces")
+    report = TraceAnalyser(tmp_path / "traces", progress=False).report(tmp_path / "run.html")
+    for fragment in ("", *places):
+        check(report, fragment)
 
 
-def test_comparisons(scheme: str, open_page: Opener, tmp_path: Path) -> None:
+def test_comparisons(check: Callable[..., None], tmp_path: Path) -> None:
     changed = Noisy(times={"clean": 2.0})
     before = [Noisy().write(tmp_path / "a" / str(n), n) for n in range(3)]
     after = [changed.write(tmp_path / "b" / str(n), 50 + n) for n in range(3)]
-    report = compare(before, after).report(tmp_path / "pair.html")
-    page = open_page(report, color_scheme=scheme, bypass_csp=True)
-    assert violations(page.tab) == []
+    check(compare(before, after).report(tmp_path / "pair.html"))
 
 
-def test_histories(scheme: str, browser: Any, tmp_path: Path) -> None:
+def test_histories(check: Callable[..., None], tmp_path: Path) -> None:
     for number in range(3):
         created = 1_790_000_000.0 + number
         run = f"load-{created:.0f}"
@@ -78,7 +68,4 @@ def test_histories(scheme: str, browser: Any, tmp_path: Path) -> None:
     out = tmp_path / "history.html"
     done = CliRunner().invoke(cli, ["history", "--html", str(out), str(tmp_path / "traces")])
     assert done.exit_code == 0, done.output
-    tab = browser.new_page(color_scheme=scheme, bypass_csp=True)
-    tab.goto(out.as_uri())
-    assert violations(tab) == []
-    tab.close()
+    check(out, ready=False)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from clusters import new_client
 from exported_traces import ChromeTrace, analyser_of, at_scheduler
 from hypothesis import given
 from hypothesis import strategies as st
@@ -43,19 +44,15 @@ SLICES = [
 
 
 def test_each_task_run_is_a_slice_of_its_thread(trace: ChromeTrace) -> None:
-    slices = trace.of_kind("X", "task")
-    found = sorted(
-        (trace.track(event), event["ts"], event["name"], event["dur"]) for event in slices
-    )
-    wanted = sorted((track, start, name, length) for track, name, start, length in SLICES)
-    assert [(track, name) for track, _, name, _ in found] == [
-        (track, name) for track, _, name, _ in wanted
-    ]
-    for (_, start, _, length), (_, at, _, lasts) in zip(wanted, found, strict=True):
+    slices = sorted(trace.of_kind("X", "task"), key=lambda event: (trace.track(event), event["ts"]))
+    for event, (track, name, start, length) in zip(slices, SLICES, strict=True):
+        assert (trace.track(event), event["name"]) == (track, name)
         # A float of Unix seconds is a quarter of a microsecond wide.
-        assert at == pytest.approx(start, abs=0.5)
-        assert lasts == pytest.approx(length, abs=1.0)
+        assert event["ts"] == pytest.approx(start, abs=0.5)
+        assert event["dur"] == pytest.approx(length, abs=1.0)
     assert {trace.processes[event["pid"]] for event in slices} == {"node"}
+    (failed,) = trace.of_kind("X", "erred")
+    assert (failed["name"], failed["args"]["exception"]) == ("fails", "ValueError: <b>no</b>")
 
 
 def test_a_slice_tells_all_that_is_known(trace: ChromeTrace) -> None:
@@ -65,37 +62,23 @@ def test_a_slice_tells_all_that_is_known(trace: ChromeTrace) -> None:
     args = event["args"]
     # ready 20 ms and received 30 ms before executing, which is the start; done 10 ms after the end
     seconds = {"CPU (s)": 0.5, "Inqueue (s)": 0.02, "Running (s)": 1.0, "Finalizing (s)": 0.01}
-    for name, value in seconds.items():
+    for name, value in {**seconds, "Preparing (s)": 0.01}.items():
         assert args.pop(name) == pytest.approx(value, abs=1e-5)
-    assert args.pop("Preparing (s)") == pytest.approx(0.01, abs=1e-5)
     assert args == {
-        "key": str((SUM, 0)),
-        "run id": 0,
-        "worker": "worker-node-0",
-        "state": "memory",
-        "type": "numpy.ndarray",
-        "dtype": "float64",
-        "shape": "(500, 500)",
-        "size (B)": 8,
-        "input size (B)": 4_000_000,
+        **{"key": str((SUM, 0)), "run id": 0, "worker": "worker-node-0", "state": "memory"},
+        **{"type": "numpy.ndarray", "dtype": "float64", "shape": "(500, 500)"},
+        **{"size (B)": 8, "input size (B)": 4_000_000},
     }
 
 
 def test_arrows_lead_from_results_to_those_that_take_them(trace: ChromeTrace) -> None:
-    arrows = Counter(
+    arrows = [
         (source["args"]["key"], source["args"]["run id"], target["args"]["key"])
         for source, target in trace.arrows("dependency")
-    )
-    assert arrows == Counter(
-        [
-            (str((LOAD, 0)), 0, str((SUM, 0))),
-            (str((LOAD, 1)), 0, str((SUM, 0))),
-            (str((LOAD, 1)), 0, str((SUM, 1))),
-            (str((LOAD, 2)), 0, str((SUM, 1))),
-            ("again-1", 1, "uses-1"),
-            ("again-1", 2, "uses-2"),
-        ]
-    )
+    ]
+    pairs = [(0, 0), (1, 0), (1, 1), (2, 1)]
+    taken = [(str((LOAD, load)), 0, str((SUM, total))) for load, total in pairs]
+    assert sorted(arrows) == sorted([*taken, ("again-1", 1, "uses-1"), ("again-1", 2, "uses-2")])
 
 
 def test_transfers_are_slices(trace: ChromeTrace) -> None:
@@ -107,18 +90,9 @@ def test_transfers_are_slices(trace: ChromeTrace) -> None:
         ("worker-node-0, transfers in", "from tcp://node:1", 3_200_000, 500_000),
         ("worker-node-0, transfers in (2)", "from tcp://node:1", 3_300_000, 600_000),
     ]
-    assert trace.of_kind("X", "transfer")[0]["args"] == {
-        "state": "success",
-        "size (B)": 2_000_000,
-        "keys": 1,
-        "network (s)": 0.25,
-        "deserialise (s)": 0,
-    }
-
-
-def test_failures_are_marked(trace: ChromeTrace) -> None:
-    (failed,) = trace.of_kind("X", "erred")
-    assert (failed["name"], failed["args"]["exception"]) == ("fails", "ValueError: <b>no</b>")
+    facts = {"state": "success", "size (B)": 2_000_000, "keys": 1}
+    seconds = {"network (s)": 0.25, "deserialise (s)": 0}
+    assert trace.of_kind("X", "transfer")[0]["args"] == {**facts, **seconds}
 
 
 def test_readings_are_counters_of_their_host(trace: ChromeTrace) -> None:
@@ -163,33 +137,26 @@ def test_equal_runs_give_equal_files(tmp_path: Path) -> None:
     assert plain.events == ChromeTrace(one).events
 
 
+#: Keys, and how they are written; one of a megabyte is cut.
 HOSTILE = {
-    "surrogate": "half \udcff-1",
-    "pair": "\ud83d\ude00 in halves-2",
-    "control": "\x00\x1b]0;x\x07\x7f\u2028-3",
-    "markup": "</script><img src=x onerror=alert(1)>-4",
-    "quotes": '"}],"x":[{"\\-5',
-    "long": "k" * 1_000_000,
-    "emoji": "\U0001f600-6",
+    "half \udcff-1": "half \\udcff-1",
+    "\ud83d\ude00 in halves-2": "\\ud83d\\ude00 in halves-2",
+    **{same: same for same in ("\x00\x1b]0;x\x07\x7f\u2028-3", '"}],"x":[{"\\-5', "\U0001f600-6")},
+    "</script><img src=x onerror=alert(1)>-4": "</script><img src=x onerror=alert(1)>-4",
 }
 
 
 def test_hostile_text_leaves_the_json_whole(tmp_path: Path) -> None:
     events = [
         compute(key, float(at), 0.5, 0, state="erred", exception=key, type=key, dtype=key)
-        for at, key in enumerate(HOSTILE.values())
+        for at, key in enumerate([*HOSTILE, "k" * 1_000_000])
     ]
     trace = ChromeTrace.of(analyser_of(tmp_path / "run", events), tmp_path / "mine.json")
-    keys = {round(event["ts"]): event["args"]["key"] for event in trace.of_kind("X", "task")}
-    shown = [keys[at * 1_000_000] for at in range(len(HOSTILE))]
-    assert shown[0] == "half \\udcff-1"
-    assert shown[1] == "\\ud83d\\ude00 in halves-2"
-    assert shown[2:5] == [HOSTILE["control"], HOSTILE["markup"], HOSTILE["quotes"]]
-    assert shown[5].startswith("kkk")
-    assert len(shown[5]) == 2000
-    assert shown[6] == HOSTILE["emoji"]
-    text = json.dumps(trace.document, ensure_ascii=False)
-    text.encode("utf-8")  # no lone surrogate is left
+    slices = sorted(trace.of_kind("X", "task"), key=lambda event: float(event["ts"]))
+    *shown, long = (event["args"]["key"] for event in slices)
+    assert shown == [*HOSTILE.values()]
+    assert (long[:3], len(long)) == ("kkk", 2000)
+    json.dumps(trace.document, ensure_ascii=False).encode("utf-8")  # no lone surrogate is left
 
 
 @given(st.text(st.characters(codec=None), max_size=30))
@@ -201,7 +168,7 @@ def test_any_text_is_json(text: str) -> None:
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")  # of sums of such times
-@pytest.mark.parametrize("time", [1e300, -1e300, 1e18, 5e-324])
+@pytest.mark.parametrize("time", [1e300, -1e300, 5e-324])
 def test_times_beyond_any_clock(time: float, tmp_path: Path) -> None:
     events = [
         compute("now-1", 1.0, 1.0, 0),
@@ -269,22 +236,15 @@ def test_times_that_are_a_clock_s_grain_off_do_not_overlap() -> None:
 
 
 def test_a_real_run(tmp_path: Path) -> None:
-    from distributed import Client, LocalCluster
-
-    def twice(x: int) -> int:
-        return 2 * x
-
     with (
-        LocalCluster(n_workers=2, threads_per_worker=1, processes=False, dashboard_address=None)
-        as cluster,
-        Client(cluster) as client,
+        new_client(n_workers=2, threads_per_worker=1, processes=False) as client,
         dasfprof.profile(client, "real", directory=tmp_path) as run,
         dasfprof.step("double"),
-    ):  # fmt: skip
-        client.gather(client.map(twice, range(20), pure=False))
+    ):
+        client.gather(client.map(abs, range(20), pure=False))
     trace = ChromeTrace.of(run.analyser(), tmp_path / "real.json.gz")
     slices = trace.of_kind("X", "task")
-    assert Counter(event["name"] for event in slices) == {"twice": 20}
+    assert Counter(event["name"] for event in slices) == {"abs": 20}
     assert {event["args"]["step"] for event in slices} == {"double"}
     (step,) = trace.of_kind("X", "step")
     assert (step["name"], trace.track(step), step["args"]["task runs"]) == ("double", "Steps", 20)

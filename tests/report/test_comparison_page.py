@@ -6,12 +6,10 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 import pytest
 from compared_runs import pixels, write_sampled, write_steps
-from opened_pages import GUTTER, RULER, OpenedPage, Opener
-from traces import Plan, Task, compute, write_as_dasf
-from traces.hung import hung
+from opened_pages import GUTTER, RULER, OpenedPage, Opener, assert_exported
+from traces import Plan, Task
 from traces.noisy import Noisy
 
 from dasfprof.handles.comparison import RunComparison, compare
@@ -21,7 +19,6 @@ HOSTILE = "</script><img src=x onerror=alert(1)>{{data}}"
 
 @pytest.fixture
 def opened(open_page: Opener, tmp_path: Path) -> Opener:
-    """Open the pages of comparisons."""
     numbers = count()
 
     def open_comparison(comparison: RunComparison, **options: Any) -> OpenedPage:
@@ -40,28 +37,21 @@ def slower(tmp_path_factory: pytest.TempPathFactory) -> RunComparison:
     return compare(before, after)
 
 
-def equal(exported: list[dict[str, str]], frame: pd.DataFrame) -> None:
-    """Compare a table that the page exports with a DataFrame, all columns of it."""
-    assert len(exported) == len(frame)
-    assert set(exported[0]) == set(frame.columns)
-    for row, expected in zip(exported, frame.to_dict("records"), strict=True):
-        for label, value in expected.items():
-            if pd.isna(value) or value == "":
-                assert row[str(label)] == ""
-            elif isinstance(value, str):
-                assert row[str(label)] == value
-            else:
-                assert float(row[str(label)]) == value
-
-
 def test_the_verdict_and_the_tables(opened: Opener, slower: RunComparison) -> None:
     page = opened(slower)
     assert page.text("#verdict strong") == slower.sentences[0]
     assert page.texts("#verdict p") == slower.sentences[1:]
     assert "slower" in str(page.tab.get_attribute("#verdict", "class"))
-    for name, frame in (("functions", slower.functions), ("runs", slower.runs)):
-        equal(page.download(f"#{name}-csv"), frame)
+    assert_exported(page, "functions", slower.functions, in_order=False)
+    assert_exported(page, "runs", slower.runs, in_order=False)
     assert "sum" in page.texts("#functions-table .rows .row > div:first-child")
+    # Nothing was sampled.
+    assert slower.call_tree().empty and slower.hot_lines().empty
+    assert not page.tab.is_visible("#flame-section")
+    assert page.tab.locator("#lines-table").count() == 0
+    for width in (800, 1280):
+        page.tab.set_viewport_size({"width": width, "height": 900})
+        assert page.tab.evaluate("document.documentElement.scrollWidth") == width
 
 
 @pytest.mark.parametrize("what", ["path", "threads"])
@@ -69,7 +59,7 @@ def test_the_waterfall_sums_to_the_whole(opened: Opener, slower: RunComparison, 
     page = opened(slower)
     page.tab.check(f"input[name=waterfall][value={what}]", force=True)
     frame = slower.waterfall() if what == "path" else slower.thread_time()
-    equal(page.download("#waterfall-csv"), frame)
+    assert_exported(page, "waterfall", frame)
     cells = page.tab.eval_on_selector_all(
         "#waterfall .number", "cells => cells.map((cell) => Number(cell.title))"
     )
@@ -87,9 +77,9 @@ def test_steps(opened: Opener, tmp_path: Path) -> None:
     assert comparison.steps["Step"].tolist() == ["read", "reduce"]
     assert comparison.steps["Total After (s)"].tolist() == pytest.approx([8.0, 3.0])
     page = opened(comparison)
-    equal(page.download("#steps-csv"), comparison.steps)
+    assert_exported(page, "steps", comparison.steps, in_order=False)
     page.tab.check("input[name=by][value=step]", force=True)
-    equal(page.download("#waterfall-csv"), comparison.waterfall("step"))
+    assert_exported(page, "waterfall", comparison.waterfall("step"))
 
 
 def test_equal_runs_have_equal_pictures_and_move_together(opened: Opener, tmp_path: Path) -> None:
@@ -136,20 +126,16 @@ def test_flame_graphs_lines_and_calls(opened: Opener, tmp_path: Path) -> None:
     after = write_sampled(tmp_path / "b", {"norm": 1.5, "load": 0.25})
     comparison = compare(before, after)
     calls = comparison.call_tree()
-    assert calls[["Depth", "Code", "Before (s)", "After (s)", "Difference (s)"]].to_numpy(
-        dtype=object
-    ).tolist() == [
+    shown = calls[["Depth", "Code", "Before (s)", "After (s)", "Difference (s)"]]
+    assert shown.to_numpy(dtype=object).tolist() == [
         [0, "step", 0.75, 1.75, 1.0],
         [1, "norm", 0.5, 1.5, 1.0],
         [1, "load", 0.0, 0.25, 0.25],
         [1, "sort", 0.25, 0.0, -0.25],
     ]
     lines = comparison.hot_lines()
-    assert lines[["Line", "Difference (s)"]].to_numpy(dtype=object).tolist() == [
-        [51, 1.0],
-        [52, -0.25],
-        [52, 0.25],
-    ]
+    assert lines["Line"].tolist() == [51, 52, 52]
+    assert lines["Difference (s)"].tolist() == [1.0, -0.25, 0.25]
     assert comparison.hot_lines("function")["Code"].tolist() == ["norm", "sort", "load"]
     page = opened(comparison)
     assert page.texts("#flame button") == ["step", "norm", "load"]
@@ -161,15 +147,7 @@ def test_flame_graphs_lines_and_calls(opened: Opener, tmp_path: Path) -> None:
     assert page.texts("#flame button") == ["step", "norm", "sort"]
     page.tab.locator("#flame button", has_text="sort").click()
     assert page.texts("#flame button") == ["step", "sort"]  # the way there, and it
-    equal(page.download("#lines-csv"), lines)
-
-
-def test_nothing_is_sampled(opened: Opener, slower: RunComparison) -> None:
-    assert slower.call_tree().empty
-    assert slower.hot_lines().empty
-    page = opened(slower)
-    assert not page.tab.is_visible("#flame-section")
-    assert page.tab.locator("#lines-table").count() == 0
+    assert_exported(page, "lines", lines)
 
 
 def test_no_difference_is_not_made_one(opened: Opener, tmp_path: Path) -> None:
@@ -194,41 +172,16 @@ def test_hostile_texts_are_texts(opened: Opener, tmp_path: Path) -> None:
     assert "\\u202eevil\\x1b" in page.texts("#functions-table .rows .row > div")
 
 
-# --- what cannot be compared ----------------------------------------------------------------
-
-
-@pytest.fixture
-def odd(tmp_path: Path) -> dict[str, Any]:
-    """Pairs of runs of which the page must say in words what is wrong, and those words."""
+def test_runs_that_cannot_be_compared(opened: Opener, tmp_path: Path) -> None:
     good = Noisy().write(tmp_path / "good", 1)
-    Plan(run_uuid="2").write_files(tmp_path / "empty")
-    Plan([Task(f"x-{n}", 0, n, n + 1.0) for n in range(9)], run_uuid="3").write(tmp_path / "x")
-    hung().write(tmp_path / "hung")
-    events = [compute(f"load-{n}", 1.79e9 + n, 1.0, "w") for n in range(5)]
-    return {
-        "the same run": (good, good, "The same run is on both sides"),
-        "no task": (good, tmp_path / "empty", "has no task runs"),
-        "another pipeline": (good, tmp_path / "x", "seem to be different pipelines"),
-        "did not end": (good, tmp_path / "hung", "did not end"),
-        "DASF's": (write_as_dasf(tmp_path / "dasf", events), good, "no file of the scheduler"),
-    }
-
-
-def test_odd_pairs_are_said_to_be_so(opened: Opener, odd: dict[str, Any]) -> None:
-    for name, (before, after, words) in odd.items():
-        comparison = compare(before, after)
+    others = [Task(f"x-{n}", 0, n, n + 1.0) for n in range(9)]
+    for tasks, words in (([], "has no task runs"), (others, "seem to be different pipelines")):
+        Plan(tasks, run_uuid="2").write_files(tmp_path / str(len(tasks)))
+        comparison = compare(good, tmp_path / str(len(tasks)))
         page = opened(comparison)
-        assert words in " ".join([page.text("#verdict"), page.text("#notes")]), name
-        if comparison.verdict.kind == "cannot tell":
-            assert not page.tab.is_visible("#waterfall-section")
-        if not comparison.same_pipeline:
-            assert page.tab.get_attribute("#verdict", "class") == "both-verdict"
+        assert words in page.text("#verdict") + page.text("#notes")
+        assert page.tab.is_visible("#waterfall-section") == (
+            comparison.verdict.kind != "cannot tell"
+        )
+        assert page.tab.get_attribute("#verdict", "class") == "both-verdict"
         page.tab.check("input[name=pair-view][value=critical]", force=True)
-
-
-@pytest.mark.parametrize("width", [800, 1280])
-def test_nothing_is_wider_than_the_window(
-    opened: Opener, slower: RunComparison, width: int
-) -> None:
-    page = opened(slower, viewport={"width": width, "height": 900})
-    assert page.tab.evaluate("document.documentElement.scrollWidth") == width

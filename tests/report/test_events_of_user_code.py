@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from exported_traces import ChromeTrace
 
 from dasfprof import CompleteEvent, EventProfiler, TraceAnalyser
 from dasfprof.cli.main import cli
@@ -43,11 +44,8 @@ def test_the_table_joins_what_begins_and_ends(analyser: TraceAnalyser) -> None:
     told = [(row["Event"], row["Kind"], row["Start (s)"], row["Duration (s)"]) for row in rows]
     assert sorted(told, key=str) == [
         ("checkpoint", "instant", 2.5, None),
-        ("epoch", "span", 0.0, 1.5),
-        ("epoch", "span", 1.0, 1.5),
-        ("epoch", "span", 2.0, 1.5),
-        ("fit", "span", 0.0, 4.0),
-        ("fit", "span", 1.0, 1.0),
+        *(("epoch", "span", begin, 1.5) for begin in (0.0, 1.0, 2.0)),
+        *(("fit", "span", 0.0, 4.0), ("fit", "span", 1.0, 1.0)),
         ("never left", "begin", 3.0, None),
     ]
     args = {(row["Event"], row["Start (s)"]): json.loads(row["Args"] or "{}") for row in rows}
@@ -60,25 +58,18 @@ def test_the_table_joins_what_begins_and_ends(analyser: TraceAnalyser) -> None:
 def test_a_chrome_trace_has_slices_and_instants_with_their_args(
     analyser: TraceAnalyser, tmp_path: Path
 ) -> None:
-    written = json.loads(analyser.export(tmp_path / "own.json", to="perfetto").read_text())[
-        "traceEvents"
+    trace = ChromeTrace.of(analyser, tmp_path / "own.json")
+    slices = trace.of_kind("X", "own")
+    assert sorted((event["name"], event["ts"], event["dur"]) for event in slices) == [
+        *(("epoch", begin, 1.5e6) for begin in (0, 1e6, 2e6)),
+        *(("fit", 0, 4e6), ("fit", 1e6, 1e6)),
     ]
-    own = [event for event in written if event.get("cat") == "own"]
-    slices = [(e["name"], e["ts"], e["dur"]) for e in own if e["ph"] == "X"]
-    assert sorted(slices) == [
-        ("epoch", 0, 1.5e6), ("epoch", 1e6, 1.5e6), ("epoch", 2e6, 1.5e6),
-        ("fit", 0, 4e6), ("fit", 1e6, 1e6),
-    ]  # fmt: skip
-    instants = {e["name"]: e["args"] for e in own if e["ph"] == "i"}
+    instants = {event["name"]: event["args"] for event in trace.of_kind("i", "own")}
     assert instants.keys() == {"checkpoint", "never left (begin)"}
     assert instants["checkpoint"]["file"].startswith("=cmd()</script><b>")
-    # Slices of one track never lie over each other.
-    for one in (e for e in own if e["ph"] == "X"):
-        for other in (e for e in own if e["ph"] == "X" and e is not one):
-            if (one["pid"], one["tid"]) == (other["pid"], other["tid"]):
-                assert one["ts"] + one["dur"] <= other["ts"] or other["ts"] < one["ts"]
-    names = [e["args"]["name"] for e in written if e["name"] == "thread_name"]
-    assert "Events of 0, gpu-1" in names
+    assert "Events of 0, gpu-1" in trace.tracks.values()
+    for event in slices:
+        assert trace.holder(event) is event, "slices of one track never lie over each other"
 
 
 def test_csv_and_the_page_list_them(analyser: TraceAnalyser, tmp_path: Path) -> None:
@@ -93,7 +84,7 @@ def test_csv_and_the_page_list_them(analyser: TraceAnalyser, tmp_path: Path) -> 
     assert facts["summary"]["events"] == {"epoch": 3, "fit": 2, "checkpoint": 1, "never left": 1}
 
 
-def test_analyse_says_what_the_file_holds(analyser: TraceAnalyser, tmp_path: Path) -> None:
+def test_analyse_says_what_the_file_holds(tmp_path: Path) -> None:
     path = record(tmp_path / "mine.msgpack")
     done = CliRunner().invoke(cli, ["analyse", str(path)], catch_exceptions=False)
     assert done.exit_code == 0

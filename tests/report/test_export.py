@@ -5,16 +5,16 @@ from __future__ import annotations
 import csv
 import dataclasses
 import inspect
-import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 from exported_traces import MORE_EVENTS, analyser_of
 from opened_pages import BEGIN, LOAD, SUM, compute
 
-from dasfprof import CompleteEvent, FileDatabase, InstantEvent, TraceAnalyser, export
+from dasfprof import CompleteEvent, InstantEvent, TraceAnalyser, export
 from dasfprof.analysis import Trace
 from dasfprof.errors import InvalidArgumentError
 from dasfprof.report.formats.parquet_schemas import SCHEMAS
@@ -24,12 +24,8 @@ from dasfprof.schema.events import Event, EventPhases, Schema
 pq = pytest.importorskip("pyarrow.parquet", reason="needs pyarrow: pip install 'dasfprof[parquet]'")
 
 GUIDE_NAMES = {
-    "processed_tasks",
-    "process_summary",
-    "node_summary",
-    "node_resource_usage",
-    "node_disk_usage",
-    "processes_resource_usage",
+    *("processed_tasks", "process_summary", "node_summary", "node_resource_usage"),
+    *("node_disk_usage", "processes_resource_usage"),
 }
 
 
@@ -52,9 +48,6 @@ def parquet(analyser: TraceAnalyser, tmp_path_factory: pytest.TempPathFactory) -
 def read_csv(path: Path) -> list[dict[str, str]]:
     with path.open(newline="", encoding="utf-8") as file:
         return list(csv.DictReader(file))
-
-
-# --- CSV -----------------------------------------------------------------------------------------
 
 
 def test_each_question_has_a_file(tables: Path) -> None:
@@ -90,15 +83,6 @@ def test_formulas_in_any_table_are_defused(tmp_path: Path) -> None:
     for path in export(run, tmp_path / "tables", to="csv").iterdir():
         for row in read_csv(path):
             assert not any(str(cell).startswith(("=", "@", "+")) for cell in row.values()), path
-
-
-def test_an_empty_run_has_labels(tmp_path: Path) -> None:
-    tables = export(analyser_of(tmp_path / "run", []), tmp_path / "tables", to="csv")
-    head = (tables / "function_bottleneck.csv").read_text(encoding="utf-8")
-    assert head.startswith("Host,GPU,Function,Duration (s),")
-
-
-# --- Parquet -------------------------------------------------------------------------------------
 
 
 def test_each_field_tells_its_meaning(parquet: Path) -> None:
@@ -155,13 +139,8 @@ def test_the_page_has_each_recorded_column(name: str) -> None:
     )
 
 
-def tasks_by_key(rows: list[dict[str, Any]]) -> dict[tuple[str, int], dict[str, Any]]:
-    return {(row["key"], row["run_id"]): row for row in rows}
-
-
 def check_tasks(rows: list[dict[str, Any]], keys: list[str]) -> None:
-    """Compare rows of ``tasks`` with what was recorded."""
-    runs = tasks_by_key(rows)
+    runs = {(row["key"], row["run_id"]): row for row in rows}
     recorded = {
         (str(event.args["key"]), event.args["run_id"]): event
         for event in MORE_EVENTS
@@ -181,7 +160,7 @@ def check_tasks(rows: list[dict[str, Any]], keys: list[str]) -> None:
     assert runs["co-1", 0]["exception"] is None
 
 
-def test_arrow_reads_it(parquet: Path) -> None:
+def test_arrow_and_pandas_read_it(parquet: Path, analyser: TraceAnalyser) -> None:
     keys = pq.read_table(parquet / "keys.parquet")["key"].to_pylist()
     check_tasks(pq.read_table(parquet / "tasks.parquet").to_pylist(), keys)
     transfers = pq.read_table(parquet / "transfers.parquet").to_pylist()
@@ -191,8 +170,7 @@ def test_arrow_reads_it(parquet: Path) -> None:
     graph = pq.read_table(parquet / "graphs.parquet").to_pylist()[0]
     assert (graph["tasks"], graph["wanted"], graph["stimulus"]) == (6, 2, "update-graph-1")
 
-
-def test_pandas_reads_it(parquet: Path, analyser: TraceAnalyser) -> None:
+    # With pandas' types.
     frame = pd.read_parquet(parquet / "tasks.parquet")
     assert str(frame["start"].dtype) == "datetime64[us, UTC]"
     assert frame["duration"].sum() == pytest.approx(analyser.trace.tasks["duration"].sum())
@@ -226,21 +204,14 @@ def test_transitions_are_all_there(parquet: Path, analyser: TraceAnalyser) -> No
     found = pq.read_table(parquet / "transitions.parquet").to_pandas()
     wanted = analyser.trace.transitions
     assert len(found) == len(wanted) == 4 * 12  # received, ready, executing, done
-    assert found["state"].value_counts().to_dict() == {
-        "waiting": 12,
-        "ready": 12,
-        "executing": 12,
-        "memory": 11,
-        "erred": 1,
-    }
+    counts = {"waiting": 12, "ready": 12, "executing": 12, "memory": 11, "erred": 1}
+    assert found["state"].value_counts().to_dict() == counts
 
 
 def test_many_rows_come_in_groups(tmp_path: Path) -> None:
     analyser = analyser_of(tmp_path / "run")
-    count = (1 << 16) + 5
-    rows = [number % len(analyser.trace.tasks) for number in range(count)]
-    trace = analyser.trace
-    many = TraceAnalyser(repeated(trace, rows))
+    rows = [number % len(analyser.trace.tasks) for number in range((1 << 16) + 5)]
+    many = TraceAnalyser(repeated(analyser.trace, rows))
     export(many, tmp_path / "out", to="parquet")
     file = pq.ParquetFile(tmp_path / "out" / "tasks.parquet")
     assert [file.metadata.row_group(at).num_rows for at in range(2)] == [1 << 16, 5]
@@ -254,10 +225,6 @@ def test_many_rows_come_in_groups(tmp_path: Path) -> None:
 
 def repeated(trace: Any, rows: list[int]) -> Any:
     """Give a trace with rows of its tasks, as often as they are named."""
-    import dataclasses
-
-    import numpy as np
-
     lengths, ids = trace.task_dependencies
     ends = np.cumsum(np.maximum(lengths, 0))
     lists = [ids[end - max(length, 0) : end] for end, length in zip(ends, lengths, strict=True)]
@@ -312,27 +279,20 @@ def test_all_that_is_recorded_is_described(tmp_path: Path) -> None:
 
 
 def test_an_empty_run_has_all_columns(tmp_path: Path) -> None:
-    directory = export(analyser_of(tmp_path / "run", []), tmp_path / "out", to="parquet")
+    empty = analyser_of(tmp_path / "run", [])
+    head = (export(empty, tmp_path / "csv", to="csv") / "function_bottleneck.csv").read_text()
+    assert head.startswith("Host,GPU,Function,Duration (s),")
+    directory = export(empty, tmp_path / "out", to="parquet")
     for table in SCHEMAS:
         found = pq.read_table(directory / f"{table.name}.parquet")
         assert set(found.column_names) >= {column.name for column in table.columns}
         assert found.num_rows == 0
 
 
-# --- both ----------------------------------------------------------------------------------------
-
-
 def test_the_analyser_s_method_does_the_same(analyser: TraceAnalyser, tmp_path: Path) -> None:
     path = analyser.export(tmp_path / "mine.json", to="perfetto", title="my run")
     export(analyser, tmp_path / "other.json", to="perfetto", title="my run")
     assert path.read_bytes() == (tmp_path / "other.json").read_bytes()
-
-
-def test_a_run_is_called_as_its_files_say(tmp_path: Path) -> None:
-    with FileDatabase(tmp_path / "t.msgpack", header={"run": "nightly"}) as database:
-        database.record(CompleteEvent("Compute", 1.7e9, 1.0, args={"key": "k"}))
-    path = TraceAnalyser(tmp_path / "t.msgpack").export(tmp_path / "t.json", to="perfetto")
-    assert json.loads(path.read_text())["otherData"]["run"] == "nightly"
 
 
 def test_another_format_is_refused(analyser: TraceAnalyser, tmp_path: Path) -> None:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from opened_pages import DEADLINE
+from opened_pages import Opener
 from traces import Plan, Task
 from traces.hung import hung
 
@@ -27,32 +26,26 @@ def write(
     number: int,
     seconds: float,
     name: str = "load",
-    *,
-    tasks: int = 2,
+    count: int = 2,
+    key: str = "f",
     dask: str = "2026.7.1",
-) -> str:
-    """Write a run of tasks that take so many seconds together; return its name."""
-    each = seconds / tasks
-    plan = [Task(f"f-{n}", 0, n * each, (n + 1) * each) for n in range(tasks)]
+) -> None:
+    """Write a run of tasks that take so many seconds together."""
+    each = seconds / count
+    tasks = [Task((key, n), 0, n * each, (n + 1) * each) for n in range(count)]
     run = f"{name}-{1_790_000_000 + number}"
     facts: dict[str, Any] = {"run_created": 1_790_000_000.0 + number, "versions": {"dask": dask}}
-    directory.mkdir(exist_ok=True)
-    Plan(plan, 1, 2, run=run, run_uuid=run, **facts).write_files(directory)
-    return run
+    Plan(tasks, 1, 2, run=run, run_uuid=run, **facts).write_files(directory)
 
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Six runs of a pipeline that got slower, three of one that grew, one that did not end, one
-    of a hostile name.
-
-    They are in ``traces``, and their page in ``pages``.
-    """
+    """Runs that got slower, that grew, did not end or have a hostile name, and their page."""
     place = tmp_path_factory.mktemp("history")
     for number, wall in enumerate([4.0, 4.1, 3.9, 5.0, 5.1, 4.9]):
         write(place / "traces", number, wall)
-    for number, tasks, dask in [(20, 4, "2026.7.1"), (21, 4, "2026.7.1"), (22, 6, "2026.8.0")]:
-        write(place / "traces", number, 4.0, "grown", tasks=tasks, dask=dask)
+    for number, count, dask in [(20, 4, "2026.7.1"), (21, 4, "2026.7.1"), (22, 6, "2026.8.0")]:
+        write(place / "traces", number, 4.0, "grown", count, dask=dask)
     hung().write(place / "traces" / "inner")
     write(place / "traces", 9, 2.0, HOSTILE.replace("/", ""))
     (place / "pages").mkdir()
@@ -64,22 +57,8 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def page(browser: Any, place: Path) -> Iterator[Any]:
-    """Open the page."""
-    tab = browser.new_page(viewport={"width": 1280, "height": 900})
-    tab.set_default_timeout(DEADLINE * 1000)
-    complaints: list[str] = []
-    tab.on("console", lambda message: complaints.append(message.text))
-    tab.on("dialog", lambda dialog: complaints.append(dialog.message))
-    tab.on("request", lambda request: complaints.extend(_foreign(request.url)))
-    tab.goto((place / "pages" / "index.html").as_uri())
-    yield tab
-    assert complaints == []
-    tab.close()
-
-
-def _foreign(url: str) -> list[str]:
-    return [] if url.startswith("file:") else [url]
+def page(open_page: Opener, place: Path) -> Any:
+    return open_page(place / "pages" / "index.html", ready=False).tab
 
 
 def section(tab: Any, name: str) -> Any:
@@ -99,7 +78,7 @@ def test_the_table_is_that_of_history(page: Any, place: Path) -> None:
     assert shown[0][1] == "2026-09-21 14:13:25"
 
 
-def test_wall_times_are_drawn(page: Any) -> None:
+def test_wall_times_are_drawn_and_a_run_that_did_not_end_is_a_cross(page: Any) -> None:
     points = section(page, "load").locator("circle")
     places = [
         tuple(float(points.nth(n).get_attribute(name)) for name in ("cx", "cy")) for n in range(6)
@@ -111,15 +90,10 @@ def test_wall_times_are_drawn(page: Any) -> None:
     zero = max(float(rules.nth(n).get_attribute("y1")) for n in range(3))
     heights = [zero - y for _, y in places]
     assert heights[4] / heights[2] == pytest.approx(5.1 / 3.9, rel=0.01)
-
-
-def test_a_run_that_did_not_end_is_a_cross(page: Any) -> None:
     cross = page.locator(".unended")
     assert cross.count() == 1
     assert "did not end" in cross.locator("title").text_content()
-
-
-def test_hostile_names_are_texts(page: Any) -> None:
+    # Hostile names are texts.
     assert page.locator("img").count() == 0
     assert section(page, "<img src=x").count() == 1
     assert "{{style}}" in section(page, "<img src=x").locator("h2").text_content()
@@ -127,9 +101,7 @@ def test_hostile_names_are_texts(page: Any) -> None:
 
 def test_a_name_that_no_encoding_can_write_is_charted(tmp_path: Path) -> None:
     for number in range(2):
-        tasks = [Task(("bad\udcff", n), 0, float(n), n + 1.0) for n in range(3)]
-        about: dict[str, Any] = dict.fromkeys(("run", "run_uuid"), f"r-{1_790_000_000 + number}")
-        Plan(tasks, 1, 1, **about, run_created=1_790_000_000.0 + number).write_files(tmp_path)
+        write(tmp_path, number, 3.0, count=3, key="bad\udcff")
     page = write_history(history(tmp_path), tmp_path / "index.html").read_text("utf-8")
     assert page.count('<svg class="chart"') == 1
 

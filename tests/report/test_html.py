@@ -25,7 +25,11 @@ SURROGATE = "half-\ud800-pair"
 ESCAPES = "bell-\x07-\u202egnp.exe"
 FORMULA = "=HYPERLINK(1)"
 LONG = "x" * 1_000_000
-HOSTILE = [IMAGE, SCRIPT, COMMENT, SURROGATE, ESCAPES, FORMULA, LONG]
+#: Each hostile text but the long one, and how it is shown.
+SHOWN = {
+    **{text: text for text in (IMAGE, SCRIPT, COMMENT, FORMULA)},
+    **{SURROGATE: "half-\\ud800-pair", ESCAPES: "bell-\\x07-\\u202egnp.exe"},
+}
 
 
 def unpacked(column: packing.PackedColumn) -> list[int]:
@@ -71,30 +75,22 @@ def test_amounts() -> None:
 def test_hostile_text_is_shown_as_text(open_page: Opener, tmp_path: Path) -> None:
     events = [
         compute(key, 1.0 + number, 0.5, 0, exception=key[:1000], state="erred", type=key[:1000])
-        for number, key in enumerate(HOSTILE)
+        for number, key in enumerate([*SHOWN, LONG])
     ]
     trace = write_trace(tmp_path / "hostile-TracePlugin-node-0.msgpack", *events)
     path = write_report(TraceAnalyser(trace), tmp_path / "report.html", title=SCRIPT + SURROGATE)
     page = open_page(path)
     assert page.text("#title") == SCRIPT + "half-\\ud800-pair"
     assert page.tab.title().startswith(SCRIPT)
-    shown = {
-        IMAGE: IMAGE,
-        SCRIPT: SCRIPT,
-        COMMENT: COMMENT,
-        SURROGATE: "half-\\ud800-pair",
-        ESCAPES: "bell-\\x07-\\u202egnp.exe",
-        FORMULA: FORMULA,
-    }
     rows = page.texts("#task-table .rows .row > div:first-child")
-    assert set(shown.values()) < set(rows)
-    assert len(rows) == len(HOSTILE)
+    assert set(SHOWN.values()) < set(rows)
+    assert len(rows) == len(SHOWN) + 1
     assert max(map(len, rows)) <= 200
     for row in page.tab.locator("#task-table .rows .row").all():
         row.click()
         key = page.details()["Key"]
-        assert key in shown.values() or key.startswith("x" * 1000)
-        assert page.text("#details pre") in {*shown.values(), "x" * 1000}
+        assert key in SHOWN.values() or key.startswith("x" * 1000)
+        assert page.text("#details pre") in {*SHOWN.values(), "x" * 1000}
     assert page.tab.evaluate("document.images.length") == 0
     assert page.tab.evaluate("document.querySelectorAll('main script').length") == 0
     exported = {row["Task Key"] for row in page.download("#task-csv")}
@@ -102,15 +98,14 @@ def test_hostile_text_is_shown_as_text(open_page: Opener, tmp_path: Path) -> Non
     page.search("onerror=", "1 found")
 
 
-def test_the_page_cannot_reach_the_network(browser: Any, tmp_path: Path) -> None:
-    trace = write_trace(tmp_path / "mine-TracePlugin-node-0.msgpack", *EVENTS)
-    page = OpenedPage(browser, TraceAnalyser(trace).report(tmp_path / "report.html"))
+def test_the_page_cannot_reach_the_network(browser: Any, report: Path) -> None:
+    page = OpenedPage(browser, report)
     reached = page.tab.evaluate(
         "fetch('http://127.0.0.1:9/').then(() => 'reached', (error) => String(error))"
     )
     assert "Failed to fetch" in reached
     assert any("Content Security Policy" in text for text in page.complaints)
-    page.close()
+    page.tab.close()
 
 
 def test_a_run_without_tasks(open_page: Opener, tmp_path: Path) -> None:
@@ -128,11 +123,10 @@ def test_a_run_without_tasks(open_page: Opener, tmp_path: Path) -> None:
     page.until(lambda: page.text("#found") == "0 found")
 
 
-def test_a_report_is_one_file_and_replaces_another(tmp_path: Path) -> None:
-    trace = write_trace(tmp_path / "mine-TracePlugin-node-0.msgpack", *EVENTS)
+def test_a_report_is_one_file_and_replaces_another(analyser: TraceAnalyser, tmp_path: Path) -> None:
     target = tmp_path / "report.html"
     target.write_text("what was there before")
-    assert TraceAnalyser(trace).report(target) == target
+    assert analyser.report(target) == target
     text = target.read_text()
     assert text.startswith("<!doctype html>")
     assert "default-src 'none'" in text
@@ -145,21 +139,15 @@ def test_a_report_is_one_file_and_replaces_another(tmp_path: Path) -> None:
 def test_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_trace(tmp_path / "Tutorial 5-TracePlugin-node-0.msgpack", *EVENTS, run="Tutorial 5")
     monkeypatch.chdir(tmp_path)
+    shown: list[str] = []
+    monkeypatch.setattr("webbrowser.open", lambda url: bool(shown.append(url)))
     result = CliRunner().invoke(cli, ["report", "."], catch_exceptions=False)
     assert result.exit_code == 0
     assert result.stdout.startswith("Wrote ")
     assert [path.name for path in tmp_path.glob("*.html")] == ["Tutorial 5.html"]
-    result = CliRunner().invoke(cli, ["report", "Tutorial", "-o", "new/folder/run.html"])
+    assert shown == []
+    result = CliRunner().invoke(cli, ["report", "Tutorial", "-o", "new/folder/run.html", "--open"])
     assert result.exit_code == 0
     assert (tmp_path / "new/folder/run.html").stat().st_size > 10_000
-
-
-def test_command_opens_the_browser(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    trace = write_trace(tmp_path / "mine-TracePlugin-node-0.msgpack", *EVENTS)
-    shown: list[str] = []
-    monkeypatch.setattr("webbrowser.open", lambda url: bool(shown.append(url)))
-    command = ["report", str(trace), "-o", str(tmp_path / "run.html"), "--open"]
-    result = CliRunner().invoke(cli, command)
-    assert result.exit_code == 0
-    assert shown == [(tmp_path / "run.html").as_uri()]
+    assert shown == [(tmp_path / "new/folder/run.html").as_uri()]
     assert "No browser could be started" in result.stderr

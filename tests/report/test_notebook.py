@@ -6,7 +6,7 @@ from html import escape
 from pathlib import Path
 
 import pytest
-from opened_pages import EVENTS, compute
+from opened_pages import compute
 from traces import record, usage, write_trace
 
 from dasfprof import TraceAnalyser
@@ -18,39 +18,23 @@ SURROGATE = "half-\ud800-pair"
 LONG = "long" * 300_000
 
 
-@pytest.fixture(scope="module")
-def analyser(tmp_path_factory: pytest.TempPathFactory) -> TraceAnalyser:
-    """Give a run of two workers in which one of six task runs failed."""
-    return TraceAnalyser(write_trace(tmp_path_factory.mktemp("run") / "run.msgpack", *EVENTS))
-
-
-def test_figures(analyser: TraceAnalyser) -> None:
-    text = run_text(analyser, analyser.diagnose(), "few tasks")
+def test_figures_and_findings(analyser: TraceAnalyser) -> None:
+    """One of six task runs failed."""
+    findings = analyser.diagnose()
+    text = run_text(analyser, findings, "few tasks")
+    html, folded = (run_html(analyser, findings, folded=it) for it in (False, True))
     name, words, *_ = text.splitlines()
     assert name == "few tasks  2026-09-21 14:13:20 UTC, 10 s"
     assert words.startswith("6 task runs of 3 functions, 1 failed, on 2 workers")
-    assert escape(words) in run_html(analyser, analyser.diagnose())
-
-
-def test_each_finding_is_told(analyser: TraceAnalyser) -> None:
-    findings = analyser.diagnose()
+    assert escape(words) in html
     assert len(findings), "a task failed"
-    text = run_text(analyser, findings)
-    html = run_html(analyser, findings)
     for finding in findings.to_dict("records"):
         assert finding["Finding"] in text
-        assert finding["Suggestion"] in text
+        assert finding["Suggestion"] in text and finding["Suggestion"] in folded
         assert f">{finding['Severity']}</span>" in html
     assert "ValueError: &lt;b&gt;no&lt;/b&gt;" in html
     assert "<b>no" not in html
-
-
-def test_findings_can_be_folded(analyser: TraceAnalyser) -> None:
-    findings = analyser.diagnose()
-    open_, folded = (run_html(analyser, findings, folded=it) for it in (False, True))
-    assert folded.count("<details>") == open_.count("<details>") + 1
-    for finding in findings["Suggestion"]:
-        assert finding in folded
+    assert folded.count("<details>") == html.count("<details>") + 1
 
 
 def test_without_findings(analyser: TraceAnalyser) -> None:

@@ -68,11 +68,8 @@ def parsed(body: dict[str, Any]) -> Any:
 
 
 def attributes(owner: Any) -> dict[str, Any]:
-    found = {}
-    for each in owner.attributes:
-        kind = each.value.WhichOneof("value")
-        found[each.key] = getattr(each.value, kind)
-    return found
+    values = {each.key: each.value for each in owner.attributes}
+    return {key: getattr(value, value.WhichOneof("value")) for key, value in values.items()}
 
 
 def spans_of(requests: list[Any]) -> list[tuple[dict[str, Any], Any]]:
@@ -192,13 +189,10 @@ def test_a_refusal_names_the_spans_that_were_accepted(run: Any, receiver: Receiv
         send_spans(run.analyser(), "localhost:4318", "name")
 
 
-def test_a_missing_exporter_names_its_extra(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_missing_or_wrong_is_said(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "opentelemetry.exporter.otlp.proto.http.trace_exporter", None)
     with pytest.raises(MissingExtraError, match=r"pip install 'dasfprof\[otlp\]'"):
         send_spans(run.analyser(), "http://localhost:4318", "name")
-
-
-def test_an_endpoint_goes_with_otlp_alone(run: Any) -> None:
     done = CliRunner().invoke(cli, ["export", run.source, "--to", "csv", "--endpoint", "http://x"])
     assert done.exit_code == 2
     assert "--endpoint requires --to otlp" in done.output

@@ -26,25 +26,16 @@ def modules_of(entry: str) -> list[str]:
 
 
 @pytest.mark.parametrize("entry", ENTRIES)
-def test_each_name_is_declared_once(entry: str) -> None:
+def test_each_name_is_declared_once_and_nothing_is_left_of_modules(entry: str) -> None:
     found = _DECLARED.findall(joined(entry))
     names = [name.strip() for groups in found for name in ",".join(filter(None, groups)).split(",")]
     assert [name for name, count in Counter(names).items() if count > 1] == []
-
-
-@pytest.mark.parametrize("entry", ENTRIES)
-def test_nothing_is_left_of_modules(entry: str) -> None:
     assert not re.search(r"^(import|export)\b", joined(entry), re.MULTILINE)
 
 
 def test_each_name_that_is_exported_is_imported() -> None:
-    texts = {
-        path: path.read_text(encoding="utf-8") for path in (PAGE / "..").resolve().rglob("*.js")
-    }
-    tests = (Path(__file__).parents[1] / "page").glob("*.js")
-    wanted = "\n".join(texts.values()) + "\n".join(
-        path.read_text(encoding="utf-8") for path in tests
-    )
+    paths = [*PAGE.parent.rglob("*.js"), *(Path(__file__).parents[1] / "page").glob("*.js")]
+    wanted = "\n".join(path.read_text(encoding="utf-8") for path in paths)
     imported = {
         name.strip()
         for names in re.findall(r"^import \{([^}]*)\}", wanted, re.MULTILINE)
@@ -66,11 +57,8 @@ def test_no_module_imports_itself_in_a_circle() -> None:
     assert list(TopologicalSorter(rests_on).static_order())
 
 
-def test_each_style_is_part_of_the_pages() -> None:
-    assert sorted(STYLES) == sorted(p.relative_to(PAGE).as_posix() for p in PAGE.rglob("*.css"))
-
-
 def test_each_file_is_in_a_page_and_behind_what_it_rests_on() -> None:
+    assert sorted(STYLES) == sorted(p.relative_to(PAGE).as_posix() for p in PAGE.rglob("*.css"))
     listed = {path.relative_to(PAGE).as_posix() for path in PAGE.rglob("*.js")}
     assert {name for entry in ENTRIES for name in modules_of(entry)} == listed
     for entry in ENTRIES:

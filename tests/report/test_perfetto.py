@@ -47,8 +47,6 @@ class Server(SimpleHTTPRequestHandler):
 
 
 class Perfetto:
-    """Perfetto's UI with a trace open."""
-
     def __init__(self, browser: Any, port: int) -> None:
         self.tab = browser.new_page(viewport={"width": 1400, "height": 1000})
         self.tab.set_default_timeout(DEADLINE * 1000)

@@ -7,17 +7,14 @@ from pathlib import Path
 from opened_pages import GUTTER, Opener
 from traces import Plan, Task, filled
 
-SIZES = {
-    "memory_limit": 1_000_000_000,
-    "memory_target": 600_000_000,
-    "memory_spill": 700_000_000,
-    "memory_pause": 800_000_000,
-}
+MB = 1_000_000
+SIZES = {"memory_limit": 1000 * MB, "memory_target": 600 * MB}
+SIZES |= {"memory_spill": 700 * MB, "memory_pause": 800 * MB}
 
 
 def test_limits_are_those_of_the_workers(open_page: Opener, tmp_path: Path) -> None:
-    used = [(0, at, {"cpu": 12.0, "memory": 750_000_000}) for at in (0.0, 1.0)]
-    held = [(0, at, {"size": 500_000_000, "state": "running"}) for at in (0.0, 1.0)]
+    used = [(0, at, {"cpu": 12.0, "memory": 750 * MB}) for at in (0.0, 1.0)]
+    held = [(0, at, {"size": 500 * MB, "state": "running"}) for at in (0.0, 1.0)]
     plan = Plan(filled(["load"], 0.5, count=4), used=used, held=held, memory_sizes=[SIZES, SIZES])
     analyser = plan.write(tmp_path / "traces")
     page = open_page(analyser.report(tmp_path / "limits.html"))
@@ -25,36 +22,29 @@ def test_limits_are_those_of_the_workers(open_page: Opener, tmp_path: Path) -> N
     assert {name: set(workers[name]) for name in SIZES} == {
         name: {size} for name, size in SIZES.items()
     }
-    shown = {
-        chart.locator("canvas").get_attribute("aria-label").split(" over ")[0]: chart.locator(
-            "span.limit"
-        ).all_text_contents()
-        for chart in page.tab.locator("#charts .chart").all()
-    }
+    charts = page.tab.locator("#charts .chart").all()
+    titles = [chart.locator("canvas").get_attribute("aria-label") for chart in charts]
+    limits = [chart.locator("span.limit").all_text_contents() for chart in charts]
+    shown = {title.split(" over ")[0]: limit for title, limit in zip(titles, limits, strict=True)}
     # A share has its line however low the readings are.
     assert shown["CPU of workers"] == ["one core: 100 %"]
-    assert shown["Memory of workers"] == [
-        "a worker's limit: 1 GB",
-        "a worker pauses: 800 MB",
-        "a worker spills to disk: 700 MB",
-    ]
-    assert shown["Results held"] == ["a worker spills to disk: 600 MB"]
+    spills = "a worker spills to disk"
+    pauses = ["a worker's limit: 1 GB", "a worker pauses: 800 MB"]
+    assert shown["Memory of workers"] == [*pauses, f"{spills}: 700 MB"]
+    assert shown["Results held"] == [f"{spills}: 600 MB"]
     # Names stand above the curves, not upon them.
-    for chart in page.tab.locator("#charts .chart").all():
+    for chart in charts:
         name, curve = (chart.locator(part).bounding_box() for part in ("output", "canvas"))
         assert name["y"] + name["height"] <= curve["y"] + 0.5
 
 
 def test_limits_of_some_workers_are_said_to_be_so(open_page: Opener, tmp_path: Path) -> None:
-    used = [(worker, 0.0, {"memory": 900_000_000}) for worker in (0, 1)]
-    sizes = {"memory_limit": 1_000_000_000, "memory_pause": 800_000_000}
+    used = [(worker, 0.0, {"memory": 900 * MB}) for worker in (0, 1)]
+    sizes = {"memory_limit": 1000 * MB, "memory_pause": 800 * MB}
     plan = Plan(filled(["load"], 0.5, count=4), used=used, memory_sizes=[sizes, {}])
-    analyser = plan.write(tmp_path / "traces")
-    page = open_page(analyser.report(tmp_path / "some.html"))
-    assert page.texts("#charts span.limit") == [
-        "limit of some workers: 1 GB",
-        "some workers pause: 800 MB",
-    ]
+    page = open_page(plan.write(tmp_path / "traces").report(tmp_path / "some.html"))
+    limits = ["limit of some workers: 1 GB", "some workers pause: 800 MB"]
+    assert page.texts("#charts span.limit") == limits
 
 
 def test_outliers_are_named_where_only_some_fit(open_page: Opener, tmp_path: Path) -> None:
@@ -68,16 +58,12 @@ def test_outliers_are_named_where_only_some_fit(open_page: Opener, tmp_path: Pat
 
 
 def test_who_held_memory_at_the_peak_is_a_click_away(open_page: Opener, tmp_path: Path) -> None:
-    megabyte = 1_000_000
-    plan = Plan(
-        tasks=[
-            Task("load-1", 0, 0.0, 1.0, size=300 * megabyte, released=6.0, wanted=False),
-            Task("clean-1", 1, 2.0, 4.0, size=100 * megabyte, released=5.0, wanted=False),
-            Task("sum-1", 0, 7.0, 8.0, size=8, wanted=True),
-        ],
-        used=[(0, 4.0, {"memory": 500 * megabyte})],
-        releases=True,
-    )
+    tasks = [
+        Task("load-1", 0, 0.0, 1.0, size=300 * MB, released=6.0, wanted=False),
+        Task("clean-1", 1, 2.0, 4.0, size=100 * MB, released=5.0, wanted=False),
+        Task("sum-1", 0, 7.0, 8.0, size=8, wanted=True),
+    ]
+    plan = Plan(tasks, used=[(0, 4.0, {"memory": 500 * MB})], releases=True)
     page = open_page(plan.write(tmp_path / "traces").report(tmp_path / "held.html"))
     chart = page.tab.locator("#charts .chart:has([aria-label^='Results by function'])")
     label = chart.locator("canvas").get_attribute("aria-label")
@@ -86,12 +72,11 @@ def test_who_held_memory_at_the_peak_is_a_click_away(open_page: Opener, tmp_path
     names = [text.strip() for text in chart.locator("output > span").all_text_contents()]
     assert names == ["load", "clean", "other functions"]
     chart.scroll_into_view_if_needed()
-    box = chart.locator("canvas").bounding_box()
-    width = box["width"] - GUTTER
-    page.tab.mouse.move(box["x"] + GUTTER + 4.5 / 8 * width, box["y"] + 30)
-    page.until(lambda: chart.locator("output b").all_text_contents() == ["300 MB", "100 MB", "0 B"])
-    page.tab.mouse.move(box["x"] + GUTTER + 5.5 / 8 * width, box["y"] + 30)
-    page.until(lambda: chart.locator("output b").all_text_contents() == ["300 MB", "0 B", "0 B"])
+    box, shown = chart.locator("canvas").bounding_box(), chart.locator("output b")
+    for time, sizes in ((4.5, ["300 MB", "100 MB", "0 B"]), (5.5, ["300 MB", "0 B", "0 B"])):
+        x = box["x"] + GUTTER + time / 8 * (box["width"] - GUTTER)
+        page.tab.mouse.move(x, box["y"] + 30)
+        page.until(lambda sizes=sizes: shown.all_text_contents() == sizes)
     chart.get_by_role("button", name="Peak 400 MB at 4 s. Show what held memory").click()
     title = page.tab.locator("#memory-peak-table-title")
     page.until(lambda: 0 <= title.bounding_box()["y"] < page.tab.evaluate("innerHeight"))

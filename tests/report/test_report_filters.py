@@ -9,23 +9,20 @@ from urllib.parse import parse_qs
 
 import pandas as pd
 import pytest
-from opened_pages import EVENTS, LOAD, OpenedPage, Opener, compute
-from traces import Plan, Task, filled, write_trace
+from opened_pages import LOAD, OpenedPage, Opener, compute, small_run
+from traces import Plan, Task, filled
 
 from dasfprof import TraceAnalyser
 
 #: Of the three loads, and of the two sums.
 READ, REDUCE = "read", "reduce/sums"
-FAILED = [
-    compute("fails-2", 9.0, 0.25, 1, state="erred", exception="KeyError: 'depth'", size=0),
-    compute("breaks-1", 9.5, 0.25, 1, state="erred", exception="KeyError: 'depth'", size=0),
-]
+ERROR = {"state": "erred", "exception": "KeyError: 'depth'", "size": 0}
+FAILED = [compute("fails-2", 9.0, 0.25, 1, **ERROR), compute("breaks-1", 9.5, 0.25, 1, **ERROR)]
 
 
 @pytest.fixture(scope="module")
 def analyser(tmp_path_factory: pytest.TempPathFactory) -> TraceAnalyser:
-    path = tmp_path_factory.mktemp("traces") / "mine-TracePlugin-node-0.msgpack"
-    trace = TraceAnalyser(write_trace(path, *EVENTS, *FAILED)).trace
+    trace = small_run(tmp_path_factory.mktemp("traces"), *FAILED).trace
     functions = trace.tasks["function"].astype(str)
     steps = [{"load": READ, "sum": REDUCE}.get(name.split("-")[0]) for name in functions]
     tasks = trace.tasks.assign(step=pd.Categorical(steps))
@@ -52,9 +49,8 @@ def test_a_row_of_a_function_filters(page: OpenedPage, analyser: TraceAnalyser) 
     assert set(listed(page)) == keys_of(
         analyser, lambda tasks: (tasks["function"] == LOAD) & (tasks["worker"] == "worker-node-1")
     )
-    assert page.text("#filtered-by") == (
-        f"Only function {LOAD}, worker worker-node-1: 2 of 8 task runs"
-    )
+    only = f"Only function {LOAD}, worker worker-node-1: 2 of 8 task runs"
+    assert page.text("#filtered-by") == only
     assert len(listed(page, "functions")) == len(table)
     page.tab.keyboard.press("Escape")
     page.until(lambda: len(listed(page)) == len(analyser.trace.tasks))
@@ -93,9 +89,9 @@ def test_the_search_finds(page: OpenedPage, analyser: TraceAnalyser) -> None:
         page.search(query, f"{len(wanted)} found")
         assert set(listed(page)) == wanted
 
-
-def test_the_search_tells_what_filters_hide(open_page: Opener, report: Path) -> None:
-    page = open_page(report, f"#function={LOAD}")
+    # It tells what filters hide.
+    page.tab.evaluate(f"location.hash = '#function={LOAD}'")
+    page.until(lambda: len(listed(page)) == 3)
     page.search("keyerror", "0 found, 2 more hidden by filters")
     page.tab.click("#show-all")
     page.until(lambda: page.text("#found") == "")
@@ -137,9 +133,5 @@ def test_keys_keep_their_index_and_the_first_column_stays(
     # What explains a row comes before what describes it.
     labels = page.texts("#task-table .head button")
     assert labels.index("Exception") < labels.index("CPU (s)")
-    assert set(page.texts("#task-table .rows .row > div:nth-child(7)")) == {
-        "" if message is None else message
-        for message in analyser.trace.tasks["exception"]
-        .astype(object)
-        .where(analyser.trace.tasks["exception"].notna(), None)
-    }
+    messages = {"", *analyser.trace.tasks["exception"].dropna()}
+    assert set(page.texts("#task-table .rows .row > div:nth-child(7)")) == messages

@@ -7,8 +7,7 @@ from pathlib import Path
 from urllib.parse import parse_qs
 
 import pytest
-from opened_pages import EVENTS, SUM, OpenedPage, Opener
-from traces import write_trace
+from opened_pages import SUM, OpenedPage, Opener, small_run
 
 from dasfprof import TraceAnalyser
 from dasfprof.analysis.diagnosis.ranking import in_order, table_of, with_causes
@@ -27,8 +26,6 @@ FINDINGS = (
 
 
 class Diagnosed(TraceAnalyser):
-    """An analyser with a diagnosis made by hand."""
-
     found: Sequence[Finding] = FINDINGS
 
     def findings(self, least: float = 0.1) -> list[Finding]:
@@ -37,8 +34,7 @@ class Diagnosed(TraceAnalyser):
 
 @pytest.fixture(scope="module")
 def analyser(tmp_path_factory: pytest.TempPathFactory) -> Diagnosed:
-    path = tmp_path_factory.mktemp("traces") / "mine-TracePlugin-node-0.msgpack"
-    return Diagnosed(write_trace(path, *EVENTS, run="a <b>run</b>"))
+    return Diagnosed(small_run(tmp_path_factory.mktemp("traces"), run="a <b>run</b>").trace)
 
 
 @pytest.fixture
@@ -47,12 +43,12 @@ def page(open_page: Opener, report: Path) -> OpenedPage:
 
 
 def found_keys(page: OpenedPage) -> set[str]:
-    """Give the keys that the table of task runs is left with."""
     return set(page.texts("#task-table .rows .row > div:first-child"))
 
 
 def test_findings_are_told_as_the_table_has_them(page: OpenedPage, analyser: Diagnosed) -> None:
     table = table_of(analyser.findings())
+    assert page.tab.locator("#findings a[target]").count() == 0
     items = page.tab.locator("#findings li")
     assert items.count() == len(table) == 4
     for at, row in enumerate(table.to_dict("records")):
@@ -69,7 +65,7 @@ def test_findings_are_told_as_the_table_has_them(page: OpenedPage, analyser: Dia
 
 
 def test_every_severe_finding_is_seen_and_symptoms_are_folded(
-    open_page: Opener, tmp_path: Path
+    open_page: Opener, analyser: Diagnosed, tmp_path: Path
 ) -> None:
     symptom = Finding.of("load-imbalance", "Work is uneven.", "", "Split it.", seconds=2.9)
     cause = Finding.of("client-bound", "Nothing was sent.", "", "Submit more.", seconds=3.0)
@@ -77,7 +73,7 @@ def test_every_severe_finding_is_seen_and_symptoms_are_folded(
         Finding.of("retried-tasks", f"Call {n} fails.", "", "Fix it.", seconds=2.8 - n / 10)
         for n in range(4)
     ]
-    told = Diagnosed(write_trace(tmp_path / "mine-TracePlugin-node-0.msgpack", *EVENTS))
+    told = Diagnosed(analyser.trace)
     told.found = (symptom, *others, cause)
     page = open_page(told.report(tmp_path / "mine.html"))
     sentences = [text.strip() for text in page.texts("#findings .sentence")]
@@ -89,12 +85,10 @@ def test_every_severe_finding_is_seen_and_symptoms_are_folded(
 
 
 def test_a_finding_leads_to_its_page_once_the_documentation_has_an_address(
-    open_page: Opener, page: OpenedPage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    open_page: Opener, analyser: Diagnosed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert page.tab.locator("#findings a[target]").count() == 0
     monkeypatch.setattr(documents, "_address", lambda: "https://example.org/docs/")
-    told = Diagnosed(write_trace(tmp_path / "mine-TracePlugin-node-0.msgpack", *EVENTS))
-    linked = open_page(told.report(tmp_path / "mine.html"))
+    linked = open_page(analyser.report(tmp_path / "mine.html"))
     links = linked.tab.locator("#findings a[target]")
     assert links.count() == 4
     assert links.first.get_attribute("href") == "https://example.org/docs/findings/slow-sums.html"
@@ -115,9 +109,8 @@ def test_a_finding_leads_to_its_function(page: OpenedPage) -> None:
     page.tab.click("#finding-1 a")
     page.until(lambda: page.text("#found") == "2 found")
     # The address goes on to tell all that is seen, a moment later.
-    page.until(
-        lambda: parse_qs(page.tab.evaluate("location.hash.slice(1)")).get("finding") == ["1"]
-    )
+    address = "location.hash.slice(1)"
+    page.until(lambda: parse_qs(page.tab.evaluate(address)).get("finding") == ["1"])
     assert page.tab.locator("input[value=flatten]").is_checked()
     assert all(SUM in key for key in found_keys(page))
     assert page.tab.locator("#finding-1").get_attribute("aria-current") is not None
@@ -143,19 +136,14 @@ def test_a_finding_is_followed_though_the_address_is_written_meanwhile(page: Ope
     assert page.tab.locator("#finding-1").get_attribute("aria-current") is not None
 
 
-def test_a_finding_leads_to_its_time_by_keyboard(page: OpenedPage) -> None:
+def test_a_finding_leads_to_its_time_by_keyboard_and_back(page: OpenedPage) -> None:
     page.tab.locator("#finding-2 a").focus()
     page.tab.keyboard.press("Enter")
     # A quarter of the half second on either side.
     page.until(lambda: page.window() == pytest.approx((2.875, 3.625), abs=0.01))
     assert page.tab.evaluate("document.activeElement.className") == "overlay"
     assert page.painted("overlay") > 100
-    page.tab.keyboard.press("Home")
-    page.until(lambda: page.window() == (0.0, 10.0))
-
-
-def test_the_way_back_to_the_findings(page: OpenedPage) -> None:
-    page.tab.click("#finding-2 a")
+    # And back to the findings.
     page.until(lambda: "A pause." in page.text("#followed"))
     page.tab.click("#followed button")
     focused = "document.activeElement.closest('li')?.id"

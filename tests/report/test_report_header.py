@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import dask
-from opened_pages import EVENTS, Opener
+from opened_pages import Opener, small_run
 from traces import Plan, Task, filled, write_trace
 
 from dasfprof import TraceAnalyser, write_report
@@ -14,7 +14,7 @@ from dasfprof import TraceAnalyser, write_report
 def test_hosts_cores_versions_and_program(open_page: Opener, tmp_path: Path) -> None:
     versions = {"python": "3.13.0", "dask": "2026.8.0", "distributed": "2026.8.0", "numpy": "2.5"}
     about = {"host": "node", "cores": 8, "versions": versions}
-    write_trace(tmp_path / "mine-TracePlugin-node-0.msgpack", *EVENTS, **about)
+    small_run(tmp_path, **about)
     program = {"command": "python <b>train</b>.py", "command_arguments": 1}
     write_trace(tmp_path / "mine-StepRecorder-node-client.msgpack", **about, **program)
     page = open_page(write_report(TraceAnalyser(tmp_path), tmp_path / "mine.html"))
@@ -24,10 +24,8 @@ def test_hosts_cores_versions_and_program(open_page: Opener, tmp_path: Path) -> 
         "python 3.13.0, dask 2026.8.0, distributed 2026.8.0"
     )
 
-
-def test_what_no_file_tells_is_left_out(open_page: Opener, tmp_path: Path) -> None:
-    trace = write_trace(tmp_path / "mine-TracePlugin-node-0.msgpack", *EVENTS, versions={})
-    page = open_page(write_report(TraceAnalyser(trace), tmp_path / "mine.html"))
+    # What no file tells is left out.
+    page = open_page(small_run(tmp_path / "bare", versions={}).report(tmp_path / "bare.html"))
     assert page.text("#subtitle").endswith("node: 2 workers")
     assert page.text("#recorded-with") == ""
 

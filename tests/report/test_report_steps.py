@@ -8,8 +8,7 @@ from urllib.parse import quote
 
 import pandas as pd
 import pytest
-from opened_pages import EVENTS, LOAD, RULER, OpenedPage, Opener, assert_exported
-from traces import write_trace
+from opened_pages import LOAD, RULER, OpenedPage, Opener, assert_exported, small_run
 
 from dasfprof import TraceAnalyser
 from dasfprof.analysis.trace.lines import MADE_BY_DASK, REASONS
@@ -22,8 +21,7 @@ LOAD_0 = str((LOAD, 0))
 
 @pytest.fixture(scope="module")
 def analyser(tmp_path_factory: pytest.TempPathFactory) -> TraceAnalyser:
-    path = tmp_path_factory.mktemp("traces") / "mine-TracePlugin-node-0.msgpack"
-    trace = TraceAnalyser(write_trace(path, *EVENTS)).trace
+    trace = small_run(tmp_path_factory.mktemp("traces")).trace
     names = [name.split("-")[0] for name in trace.tasks["function"].astype(str)]
     lines = [LINES.get(name) for name in names]
     why = [None if line else MADE_BY_DASK for line in lines]
@@ -74,22 +72,21 @@ def test_the_band_of_steps(page: OpenedPage) -> None:
     page.until(lambda: page.text("#found") == "2 found")
 
 
-@pytest.mark.parametrize(
-    ("by", "names"),
-    [
-        ("step", (READ, REDUCE, "(no step)")),
-        ("line", (*LINES.values(), f"({MADE_BY_DASK})")),
-    ],
-)
-def test_filters(page: OpenedPage, by: str, names: tuple[str, ...]) -> None:
-    for name, left in zip(names, (3, 2, 1), strict=True):
-        page.tab.select_option(f"#only-{by}", label=name)
-        page.until(lambda left=left: page.text("#found") == f"{left} found")
-
-
-def test_a_row_of_the_ledger_lights_its_tasks(page: OpenedPage) -> None:
+def test_filters_colours_and_tables(page: OpenedPage, analyser: TraceAnalyser) -> None:
+    names = {"step": (READ, REDUCE, "(no step)"), "line": (*LINES.values(), f"({MADE_BY_DASK})")}
+    for by, labels in names.items():
+        for label, left in zip(labels, (3, 2, 1), strict=True):
+            page.tab.select_option(f"#only-{by}", label=label)
+            page.until(lambda left=left: page.text("#found") == f"{left} found")
+        page.tab.click("#show-all")
     page.tab.locator("#ledger-table .rows .row").filter(has_text=LINES["sum"]).click()
     page.until(lambda: page.text("#found") == "2 found")
+    page.tab.select_option("#colour", "step")
+    page.until(lambda: any(READ in text for text in page.texts("#legend li")))
+    assert len(page.texts("#legend li:not(:has(.failed))")) == 3
+    assert_exported(page, "steps", analyser.per_step_bottleneck())
+    assert_exported(page, "step-status", analyser.per_step_status())
+    assert_exported(page, "ledger", analyser.lines())
 
 
 def test_a_task_tells_its_line(open_page: Opener, report: Path) -> None:
@@ -99,21 +96,8 @@ def test_a_task_tells_its_line(open_page: Opener, report: Path) -> None:
     page.until(lambda: page.details().get("Built at") == LINES["load"])
 
 
-def test_colour_by_step(page: OpenedPage) -> None:
-    page.tab.select_option("#colour", "step")
-    page.until(lambda: any(READ in text for text in page.texts("#legend li")))
-    assert len(page.texts("#legend li:not(:has(.failed))")) == 3
-
-
-def test_tables_equal_the_frames(page: OpenedPage, analyser: TraceAnalyser) -> None:
-    assert_exported(page, "steps", analyser.per_step_bottleneck())
-    assert_exported(page, "step-status", analyser.per_step_status())
-    assert_exported(page, "ledger", analyser.lines())
-
-
 def test_without_steps_nothing_speaks_of_them(open_page: Opener, tmp_path: Path) -> None:
-    trace = write_trace(tmp_path / "mine-TracePlugin-node-0.msgpack", *EVENTS)
-    page = open_page(TraceAnalyser(trace).report(tmp_path / "report.html"))
+    page = open_page(small_run(tmp_path).report(tmp_path / "report.html"))
     for hidden in ("#steps-section", "#step-status-section", "#only-step"):
         assert not page.tab.locator(hidden).is_visible()
     assert page.tab.locator("#colour [value=step]").count() == 0

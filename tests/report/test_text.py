@@ -24,44 +24,30 @@ from dasfprof.text import (
     format_size,
 )
 
-HOSTILE = {
-    "colour": ("\x1b[31mred\x1b[0m", "\\x1b[31mred\\x1b[0m"),
-    "title of the window": ("\x1b]0;owned\x07", "\\x1b]0;owned\\x07"),
-    "8-bit control": ("\x9b2J", "\\x9b2J"),
-    "line breaks": ("a\nb\rc\u2028d", "a\\nb\\rc\\u2028d"),
-    "tab and backspace": ("a\tb\bc\x00", "a\\tb\\x08c\\x00"),
-    "right to left": ("abc\u202ecba\u2066", "abc\\u202ecba\\u2066"),
-    "lone surrogate": ("file-\udcff", "file-\\udcff"),
-    "plain": ("('sum-1f', 3, 0)", "('sum-1f', 3, 0)"),
-    "letters of the world": ("größe 数据", "größe 数据"),
-    "other blanks": ("a\xa0b", "a b"),
+#: Objects, and how a terminal shows them.
+SHOWN_AS: dict[Any, str] = {
+    "\x1b[31mred\x1b[0m": "\\x1b[31mred\\x1b[0m",
+    "\x1b]0;owned\x07": "\\x1b]0;owned\\x07",  # the title of the window
+    "\x9b2J": "\\x9b2J",  # an 8-bit control
+    **{"a\nb\rc\u2028d": "a\\nb\\rc\\u2028d", "a\tb\bc\x00": "a\\tb\\x08c\\x00"},
+    "abc\u202ecba\u2066": "abc\\u202ecba\\u2066",  # from right to left
+    "file-\udcff": "file-\\udcff",
+    **{"('sum-1f', 3, 0)": "('sum-1f', 3, 0)", "größe 数据": "größe 数据", "a\xa0b": "a b"},
+    **{("a", 1): "('a', 1)", None: "None"},
 }
 
 
-@pytest.mark.parametrize("case", HOSTILE)
-def test_clean_shows_what_a_terminal_would_obey(case: str) -> None:
-    text, shown = HOSTILE[case]
-    assert clean(text) == shown
+def test_clean_shows_what_a_terminal_would_obey() -> None:
+    assert {text: clean(text) for text in SHOWN_AS} == SHOWN_AS
 
 
-def test_clean_takes_any_object() -> None:
-    assert clean(("a", 1)) == "('a', 1)"
-    assert clean(None) == "None"
-
-
-@pytest.mark.parametrize(
-    ("text", "width", "shown"),
-    [
-        ("short", 5, "short"),
-        ("('sum-0123456789abcdef', 12, 7)", 20, "('sum-0123456…12, 7)"),
-        ("abcdefghij", 7, "abcd…ij"),
-        ("abc", 1, "…"),
-        ("数据数据数据", 7, "数据…据"),
-        ("数据数据数据", 6, "数据…"),
-    ],
-)
-def test_elide_keeps_begin_and_end(text: str, width: int, shown: str) -> None:
-    assert elide(text, width) == shown
+def test_elide_keeps_begin_and_end() -> None:
+    shown = {
+        **{("short", 5): "short", ("abcdefghij", 7): "abcd…ij", ("abc", 1): "…"},
+        ("('sum-0123456789abcdef', 12, 7)", 20): "('sum-0123456…12, 7)",
+        **{("数据数据数据", 7): "数据…据", ("数据数据数据", 6): "数据…"},
+    }
+    assert {(text, width): elide(text, width) for text, width in shown} == shown
 
 
 def test_a_key_of_a_megabyte_is_shown_at_once() -> None:
@@ -173,11 +159,11 @@ def test_names_of_many_left_out_columns_are_counted() -> None:
     assert f"and {100 - (len(kept) - 1) - 3} more." in " ".join(text.split())
 
 
-@pytest.mark.parametrize("width", [1, 10, 20, 40, 60, 80, 120, 200, 400])
+@pytest.mark.parametrize("width", [1, 10, 40, 80, 200])
 def test_no_line_is_wider_than_the_terminal(width: int) -> None:
     frame = FRAME.assign(
         **{
-            "Task Key": [text for text, _ in list(HOSTILE.values())[:3]],
+            "Task Key": list(SHOWN_AS)[:3],
             "Exception": ["x" * 500, "数" * 300, "a\nb"],
             "worker-" + "h" * 100: [1.5, 2.5, 3.5],
         }

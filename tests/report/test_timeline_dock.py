@@ -11,26 +11,17 @@ from traces import Plan, Task
 
 from dasfprof import TraceAnalyser
 
-#: Eight workers of four threads, which are busy for 20 s; the last task runs on the last one.
 THREADS = 32
-PLAN = Plan(
-    [
-        *(
-            Task(f"load-{worker}-{thread}", worker, 1.0, 9.0, thread=thread)
-            for worker in range(8)
-            for thread in range(4)
-        ),
-        *(Task(f"clean-{at}", 0, 10.0 + at, 10.5 + at, thread=0) for at in range(8)),
-        Task("last-1", 7, 19.0, 20.0, thread=3),
-    ],
-    workers=8,
-    threads=4,
-)
 
 
 @pytest.fixture(scope="module")
 def analyser(tmp_path_factory: pytest.TempPathFactory) -> TraceAnalyser:
-    return PLAN.write(tmp_path_factory.mktemp("traces"))
+    """Eight workers of four threads, busy for 20 s; the last task runs on the last one."""
+    lanes = [divmod(lane, 4) for lane in range(THREADS)]
+    tasks = [Task(f"load-{worker}-{at}", worker, 1.0, 9.0, thread=at) for worker, at in lanes]
+    tasks += [Task(f"clean-{at}", 0, 10.0 + at, 10.5 + at, thread=0) for at in range(8)]
+    tasks.append(Task("last-1", 7, 19.0, 20.0, thread=3))
+    return Plan(tasks, workers=8, threads=4).write(tmp_path_factory.mktemp("traces"))
 
 
 def box(page: OpenedPage, selector: str) -> dict[str, float]:

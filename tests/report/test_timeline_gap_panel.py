@@ -32,36 +32,25 @@ def call(begin: float, end: float, name: str, **more: Any) -> tuple[Any, ...]:
 
 
 def sample(at: float, interval: float, stack: int, phase: str) -> tuple[Any, ...]:
-    spent = {"activity": "waiting", "cpu": 0.0, "run_queue": 0.0}
-    return row(
-        CLIENT_SAMPLE, timestamp=T + at, interval=interval, stack=stack, phase=phase, **spent
-    )
+    spent = {"activity": "waiting", "cpu": 0.0, "run_queue": 0.0, "phase": phase}
+    return row(CLIENT_SAMPLE, timestamp=T + at, interval=interval, stack=stack, **spent)
 
 
 def write(directory: Path) -> TraceAnalyser:
-    """Write the run, and what its client did."""
     PLAN.write_files(directory)
+    calls = [
+        call(0.0, 16.0, "recording"),
+        call(3.0, 7.0, "compute"),
+        call(8.0, 11.0, "submit", line=20, code="prepare", calls=50, seconds=1.0),
+        call(13.0, 14.0, "gather"),
+    ]
+    # A rare sample of the program stands for more than the time since the one before it.
+    samples = [sample(at, 2.0, 0, "waiting") for at in (6.0, 8.0, 15.0)]
+    samples.insert(2, sample(11.0, 5.0, 1, "program"))
     Plugin(directory, "StepRecorder", pid=20).write(
         (STACK, [(T, 0, [["main", MINE, 7]], -1), (T, 1, [["prepare", MINE, 20]], 0)]),
-        (
-            CLIENT_CALLS,
-            [
-                call(0.0, 16.0, "recording"),
-                call(3.0, 7.0, "compute"),
-                call(8.0, 11.0, "submit", line=20, code="prepare", calls=50, seconds=1.0),
-                call(13.0, 14.0, "gather"),
-            ],
-        ),
-        (
-            CLIENT_SAMPLE,
-            [
-                sample(6.0, 2.0, 0, "waiting"),
-                sample(8.0, 2.0, 0, "waiting"),
-                # A rare look, which stands for more than the time since the last one.
-                sample(11.0, 5.0, 1, "program"),
-                sample(15.0, 2.0, 0, "waiting"),
-            ],
-        ),
+        (CLIENT_CALLS, calls),
+        (CLIENT_SAMPLE, samples),
     )
     return TraceAnalyser(directory, progress=False)
 
@@ -79,12 +68,8 @@ def click(page: OpenedPage, time: float) -> None:
 def test_a_click_pins_what_the_gap_was_and_what_the_client_did(page: OpenedPage) -> None:
     click(page, 8.0)
     page.until(lambda: page.text("#details h3") == "8 s without a task")
-    assert page.details() == {
-        "Worker": "worker-node1-0",
-        "Thread": "0",
-        "Start": "4.000 s",
-        "End": "12.000 s",
-    }
+    place, times = {"Worker": "worker-node1-0", "Thread": "0"}, {"Start": "4.000 s"}
+    assert page.details() == {**place, **times, "End": "12.000 s"}
     classes = page.texts("#details .gap-classes b")
     assert classes and all(page.texts("#details .gap-classes li"))
     # Of the compute three seconds of four are in the gap; of fifty calls it is not known when.
@@ -112,11 +97,9 @@ def test_it_is_said_why_nothing_is_told(
     path = PLAN.write(tmp_path / "bare").report(tmp_path / "bare.html")
     page = open_page(path, "#view=flatten")
     click(page, 8.0)
-    page.until(lambda: page.texts("#details .absent"))
-    assert page.texts("#details .absent") == [
-        "Client calls were not recorded in this run.",
-        "The client's stack was not sampled in this run.",
-    ]
+    page.until(lambda: len(page.texts("#details .absent")) == 2)
+    calls, stacks = page.texts("#details .absent")
+    assert "not recorded" in calls and "not sampled" in stacks
     # Of a page that lacks the briefer calls nobody can say that there was none.
     monkeypatch.setattr(flame_data, "MOST_CALLS", 0)
     page = open_page(write(tmp_path / "full").report(tmp_path / "few.html"), "#view=flatten")
@@ -129,12 +112,16 @@ async def naps(seconds: float) -> None:
     await asyncio.sleep(seconds)
 
 
-def test_what_a_task_of_the_event_loop_holds_is_told(open_page: Opener, looped: Path) -> None:
+def test_what_a_task_of_the_event_loop_holds_is_told(open_page: Opener, tmp_path: Path) -> None:
     """The one thread of its worker begins nothing meanwhile: that has a class, and no account."""
-    page = open_page(looped, "#view=flatten")
-    assert any(
-        text.startswith("Slot occupied, thread idle ") for text in page.texts("#gap-legend li")
-    )
+    options: dict[str, Any] = {"n_workers": 1, "threads_per_worker": 1, "processes": False}
+    with new_client(**options) as client, dasfprof.profile(client, directory=tmp_path) as run:
+        for function, seconds in ((time.sleep, 0.1), (naps, 4.0), (time.sleep, 0.1)):
+            client.submit(function, seconds, pure=False).result()
+    report = TraceAnalyser(run.files(), progress=False).report(tmp_path / "run.html")
+    page = open_page(report, "#view=flatten")
+    held = "Slot occupied, thread idle"
+    assert any(text.startswith(f"{held} ") for text in page.texts("#gap-legend li"))
     tracks = page.tab.evaluate("JSON.parse(document.querySelector('#facts').textContent).timeline")
     page.tab.locator("#timeline").scroll_into_view_if_needed()
     threads = [track["thread"] for track in tracks["tracks"]]
@@ -143,14 +130,4 @@ def test_what_a_task_of_the_event_loop_holds_is_told(open_page: Opener, looped: 
     # It slept for four seconds in the middle of the run.
     page.tab.mouse.click(*page.at(0.5, RULER + 12 + 26 * lane))
     page.until(lambda: page.texts("#details .gap-classes b"))
-    assert page.texts("#details .gap-classes b")[0] == "Slot occupied, thread idle"
-
-
-@pytest.fixture(scope="module")
-def looped(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    place = tmp_path_factory.mktemp("looped")
-    options: dict[str, Any] = {"n_workers": 1, "threads_per_worker": 1, "processes": False}
-    with new_client(**options) as client, dasfprof.profile(client, directory=place) as run:
-        for function, seconds in ((time.sleep, 0.1), (naps, 4.0), (time.sleep, 0.1)):
-            client.submit(function, seconds, pure=False).result()
-    return TraceAnalyser(run.files(), progress=False).report(place / "run.html")
+    assert page.texts("#details .gap-classes b")[0] == held

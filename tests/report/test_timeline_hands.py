@@ -7,15 +7,13 @@ from typing import Any
 
 import pytest
 from opened_pages import GUTTER, RULER, OpenedPage, Opener
-from timeline_runs import LANE, TALL
+from timeline_runs import LANE, TALL, colour_of, colours_at
 from traces import Plan, Task
 
 from dasfprof import TraceAnalyser
 
 #: Of the run.
 SECONDS = 8.0
-#: How many pixels of the canvas around a place are looked at for a line.
-NEAR = 2
 
 
 @pytest.fixture(scope="module")
@@ -34,9 +32,7 @@ def analyser(tmp_path_factory: pytest.TempPathFactory) -> TraceAnalyser:
 
 def colours(page: OpenedPage, time: float, y: int, canvas: str = "#timeline .picture") -> set[str]:
     """Give the colours of some pixels beside each other of a canvas, at a time."""
-    box = page.tab.locator(canvas).first.bounding_box()
-    x = GUTTER + time / SECONDS * (box["width"] - GUTTER)
-    return set(page.colours(canvas, round(x) - NEAR, y, 2 * NEAR + 1))
+    return set(colours_at(page, time / SECONDS, y, wide=5, canvas=canvas))
 
 
 def test_bars_have_the_colour_that_the_legend_names(page: OpenedPage) -> None:
@@ -49,8 +45,7 @@ def test_bars_have_the_colour_that_the_legend_names(page: OpenedPage) -> None:
     }.items():
         page.tab.select_option("#colour", by)
         for (lane, time), name in zip(places, named, strict=True):
-            swatch = page.tab.locator("#legend li", has_text=name).first.locator("i")
-            wanted = swatch.evaluate("(one) => getComputedStyle(one).backgroundColor")
+            wanted = colour_of(page.tab.locator("#legend li", has_text=name).first)
             y = RULER + lane * LANE + 6
             page.until(lambda at=time, y=y, wanted=wanted: wanted in colours(page, at, y))
 

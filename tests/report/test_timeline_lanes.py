@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from opened_pages import OpenedPage
 from shown_numbers import shown
-from timeline_runs import LANE, hovered, sums_of
+from timeline_runs import LANE, hovered
 from traces import Plan, Task
 
 from dasfprof import TraceAnalyser
@@ -17,7 +15,8 @@ SECONDS = 10.0
 NAMES = [f"worker-node1-{number}" for number in range(3)]
 
 
-def planned(directory: Path) -> TraceAnalyser:
+@pytest.fixture(scope="module")
+def analyser(tmp_path_factory: pytest.TempPathFactory) -> TraceAnalyser:
     """Three workers of two threads; two of three transfers to the first at a time."""
     tasks = [
         Task("load-1", 0, 1.0, 5.0, thread=1),
@@ -34,12 +33,8 @@ def planned(directory: Path) -> TraceAnalyser:
         (1, 4.0, 8.0, 12_000_000, ["load-1"]),
     ]
     held = [(worker, at, {"state": "running"}) for worker in range(3) for at in (0.0, SECONDS)]
-    return Plan(tasks, workers=3, transfers=transfers, held=held).write(directory)
-
-
-@pytest.fixture(scope="module")
-def analyser(tmp_path_factory: pytest.TempPathFactory) -> TraceAnalyser:
-    return planned(tmp_path_factory.mktemp("traces"))
+    plan = Plan(tasks, workers=3, transfers=transfers, held=held)
+    return plan.write(tmp_path_factory.mktemp("traces"))
 
 
 def told(page: OpenedPage, time: float, lane: float) -> list[str]:
@@ -61,20 +56,6 @@ def test_a_folded_lane_tells_what_its_threads_run(
         assert told(page, time, 0) == [f"{len(own)} of 2 threads run tasks", *expected]
     page.tab.click("#fold-all")
     assert told(page, 3.0, 1)[0] == "load"
-
-
-def test_all_workers_fold_and_their_lanes_are_the_accounts(
-    page: OpenedPage, analyser: TraceAnalyser
-) -> None:
-    page.tab.click("#fold-all")
-    page.tab.locator("#timeline .overlay").focus()
-    page.tab.keyboard.press("m")
-    assert ", 3 tracks: 6 task runs" in page.text("#area h3")
-    table = analyser.time_accounting().set_index("Class")["Thread Time (s)"]
-    sums = sums_of(page, "classes-in")
-    assert set(sums) == set(table.index[table > 0])
-    for name, (text, *_) in sums.items():
-        assert shown(text).shows(table[name]), name
 
 
 def test_transfers_are_those_of_the_table(page: OpenedPage, analyser: TraceAnalyser) -> None:

@@ -6,8 +6,8 @@ import re
 from pathlib import Path
 
 import pytest
-from opened_pages import GUTTER, RULER, OpenedPage, Opener
-from timeline_runs import LANE
+from opened_pages import RULER, OpenedPage, Opener
+from timeline_runs import LANE, colour_of, colours_at
 from traces import Plan, Task
 
 from dasfprof import TraceAnalyser
@@ -21,12 +21,10 @@ def analyser(tmp_path_factory: pytest.TempPathFactory) -> TraceAnalyser:
     """Nine functions on two workers; of two functions a run failed."""
     tasks = []
     for at in range(27):
-        name = f"step{at % 9}"
         failed = {"state": "erred", "exception": "ValueError: no"} if at in (3, 8) else {}
-        begin = 0.5 * at
-        length = 0.4 - 0.01 * (at % 9)
-        about = {"cpu": length / 2, **failed}
-        tasks.append(Task(f"{name}-{at}", at % 2, begin, begin + length, **about))
+        begin, length = 0.5 * at, 0.4 - 0.01 * (at % 9)
+        key = f"step{at % 9}-{at}"
+        tasks.append(Task(key, at % 2, begin, begin + length, cpu=length / 2, **failed))
     used = [(0, at, {"cpu": 50.0}) for at in (0.0, 9.0)]
     return Plan(tasks, threads=1, used=used).write(tmp_path_factory.mktemp("traces"))
 
@@ -37,12 +35,10 @@ def isolated(page: OpenedPage) -> list[str]:
 
 def colours(page: OpenedPage, time: float, lane: int, begin: int, high: int) -> list[str]:
     """Give the colours in a lane, from so many pixels beneath its top on, at a time."""
-    x = GUTTER + time / SECONDS * (page.canvas()["width"] - GUTTER)
-    return page.colours("#timeline .picture", x, RULER + lane * LANE + begin, 1, high)
+    return colours_at(page, time / SECONDS, RULER + lane * LANE + begin, high=high)
 
 
 def inked(page: OpenedPage, time: float, lane: int) -> bool:
-    """Tell whether anything is painted in a lane at a time."""
     found = colours(page, time, lane, 2, LANE - 5)
     return any(int(part) < 250 for colour in found for part in re.findall(r"\d+", colour))
 
@@ -75,8 +71,7 @@ def test_a_class_of_the_verdict_takes_the_place_of_what_was_isolated(
     # Of each bar the part in which it computed, here a half.
     first = analyser.trace.tasks.query("worker == 'worker-node1-0'").iloc[0]
     assert first["cpu"] == pytest.approx(first["duration"] / 2, rel=1e-4)
-    swatch = page.tab.locator("#gap-legend i").first
-    colour = swatch.evaluate("(one) => getComputedStyle(one).backgroundColor")
+    colour = colour_of(page.tab.locator("#gap-legend"))
     begin = first["start"] - analyser.trace.begin
     for share, wanted in ((0.2, True), (0.8, False)):
         time = begin + share * first["duration"]

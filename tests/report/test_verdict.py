@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 from typing import Any
 
@@ -37,11 +38,7 @@ SMALL_SAID = "Batch inputs. Tasks are too small."
     ("facts", "found", "said"),
     [
         ({}, [], "No known problem was found, so nothing needs to be changed."),
-        (
-            {},
-            [SMALL, SLOW],
-            "To save about 15 s of 29.5 s, batch inputs. Tasks are too small.",
-        ),
+        ({}, [SMALL, SLOW], "To save about 15 s of 29.5 s, batch inputs. Tasks are too small."),
         ({"failed": 6}, [], "6 of 540 task runs failed."),
         ({"failed": 6}, [FAILED, SMALL], "Mend load(). 6 tasks failed in client.load."),
         ({"unfinished": 1}, [SMALL], f"1 task did not finish. {SMALL_SAID}"),
@@ -54,27 +51,18 @@ def test_headline(facts: dict[str, Any], found: list[Any], said: str) -> None:
     assert headline == said
 
 
-def test_findings_that_are_not_severe_are_not_worth_a_change() -> None:
-    headline = verdict(RAN, accounting(SHARES), findings(SMALL, severity="low")).headline
-    assert headline == "No severe problem was found, so no change is expected to save much time."
-
-
-def test_the_longest_stage_before_the_first_task() -> None:
+def test_findings_that_are_not_severe_and_the_longest_stage_before_the_first_task() -> None:
     first = {"seconds": 6.0, "stages": {"program": 5.0, "pickling": 1.0, "sending": None}}
-    start = verdict({**RAN, "first_task": first}, accounting(SHARES), findings()).start
-    assert start == "5 s until the program sent a graph"
+    facts = {**RAN, "first_task": first}
+    told = verdict(facts, accounting(SHARES), findings(SMALL, severity="low"))
+    assert told.headline.startswith("No severe problem was found")
+    assert told.start == "5 s until the program sent a graph"
 
 
 def test_what_time_was_spent_on() -> None:
     """The three largest classes, of the threads' time if their number is known."""
     spent = verdict(RAN, accounting(SHARES), findings()).spent
-    told = (
-        "29.5 s",
-        "4 threads",
-        "21 % computing",
-        "42 % task overhead",
-        "17 % waiting for CPU",
-    )
+    told = ("29.5 s", "4 threads", "21 % computing", "42 % task overhead", "17 % waiting for CPU")
     assert all(words in spent for words in told)
     assert "blocked" not in spent
     spent = verdict({**RAN, "threads": None}, accounting({}), findings()).spent
@@ -85,11 +73,10 @@ def test_what_time_was_spent_on() -> None:
 def test_the_first_sentence_of_an_oversubscribed_run(tmp_path: Path) -> None:
     """Two workers of two threads each compute for half of four seconds and wait for a core."""
     facts = {"cpu": 0.5, "run_queue": 0.5}
+    places = itertools.product(range(4), (0, 1), (1, 2))
     tasks = [
-        Task(f"loop-{second}{worker}{thread}", worker, second, second + 1.0, thread=thread, **facts)
-        for second in range(4)
-        for worker in (0, 1)
-        for thread in (1, 2)
+        Task(f"loop-{at}{worker}{thread}", worker, at, at + 1.0, thread=thread, **facts)
+        for at, worker, thread in places
     ]
     analyser = Plan(tasks, workers=2, threads=2, cores=2).write(tmp_path)
     found = verdict(summarise(analyser.run), analyser.time_accounting(), analyser.diagnose())

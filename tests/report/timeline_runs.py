@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from opened_pages import RULER, OpenedPage
+from typing import Any
+
+from opened_pages import GUTTER, RULER, OpenedPage
 
 #: The height of a lane where there is room.
 LANE = 26
@@ -25,3 +27,23 @@ def hovered(page: OpenedPage, share: float, y: float) -> list[str]:
     page.tab.mouse.move(*page.at(share, RULER + y))
     page.until(lambda: page.tab.locator("#timeline .tip").is_visible())
     return page.texts("#timeline .tip > *")
+
+
+def colours_at(
+    page: OpenedPage,
+    share: float,
+    y: float,
+    wide: int = 1,
+    high: int = 1,
+    canvas: str = "#timeline .picture",
+) -> list[str]:
+    """Give the colours around a share of the time that is shown, from a height of a canvas on."""
+    box = page.tab.locator(canvas).first.bounding_box()
+    x = GUTTER + share * (box["width"] - GUTTER)
+    return page.colours(canvas, round(x) - wide // 2, y, wide, high)
+
+
+def colour_of(entry: Any) -> str:
+    """Return the colour of the swatch of an entry of a legend."""
+    swatch = entry.locator("i").first
+    return str(swatch.evaluate("(one) => getComputedStyle(one).backgroundColor"))
