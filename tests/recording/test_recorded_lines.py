@@ -143,8 +143,7 @@ EXPRESSIONS = {"DASK_ARRAY__QUERY_PLANNING": "True"}, {"ARRAYS": "dask_array"}
 
 
 @pytest.mark.parametrize(
-    "program",
-    [pytest.param("arrays", marks=pytest.mark.whole_program), "fused_arrays", "xarrays"],
+    "program", [pytest.param("arrays", marks=pytest.mark.whole_program), "fused_arrays", "xarrays"]
 )
 @pytest.mark.parametrize("environment", EXPRESSIONS, ids=["query-planning", "dask-array"])
 def test_array_expressions(environment: dict[str, str], program: str, tmp_path: Path) -> None:

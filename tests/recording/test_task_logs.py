@@ -177,11 +177,7 @@ def test_records_are_bounded(client: Client, handler: Kept, tmp_path: Path) -> N
     # Of the first run 20 and the error; of the second 3, a warning and the error.
     assert [
         sum(level == name for level, _, _ in found) for name in ("INFO", "WARNING", "ERROR")
-    ] == [
-        23,
-        1,
-        2,
-    ]
+    ] == [23, 1, 2]
     lost = [file.dropped_by for file in trace_files(run, "TracePlugin") if list(file.batches())]
     # The first run: 30 steps, and the warning.
     assert sum(each.get("too many logs", 0) for each in lost) == 31

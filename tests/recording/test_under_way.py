@@ -12,16 +12,7 @@ from typing import Any, ClassVar
 
 import pytest
 from clusters import new_client, wait_until
-from distributed import (
-    Client,
-    Event,
-    Lock,
-    MultiLock,
-    Queue,
-    Semaphore,
-    get_client,
-    secede,
-)
+from distributed import Client, Event, Lock, MultiLock, Queue, Semaphore, get_client, secede
 from recorded_facts import computed, facts, frames_of, trace_files
 
 import dasfprof
@@ -63,12 +54,7 @@ def run(client: Client, tmp_path: Path) -> Iterator[Any]:
             pass
         assert (file.errors, file.dropped) == (0, 0), path
     wait_until(lambda: not [t for t in threading.enumerate() if "dasfprof-under-way" in t.name])
-    assert (
-        Semaphore.acquire,
-        Semaphore._acquire,
-        Semaphore.release,
-        MultiLock.acquire,
-    ) == ACQUIRE
+    assert (Semaphore.acquire, Semaphore._acquire, Semaphore.release, MultiLock.acquire) == ACQUIRE
 
 
 def rows_of(source: Any, key: Any) -> list[dict[str, Any]]:

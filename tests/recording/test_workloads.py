@@ -24,15 +24,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from clusters import new_client
-from distributed import (
-    Client,
-    Event,
-    Reschedule,
-    WorkerPlugin,
-    get_worker,
-    secede,
-    worker_client,
-)
+from distributed import Client, Event, Reschedule, WorkerPlugin, get_worker, secede, worker_client
 from distributed.core import Status
 from distributed.metrics import context_meter
 from recorded_facts import NOISE, assert_same_runs, assert_whole, computed, delays, facts
