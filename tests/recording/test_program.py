@@ -70,7 +70,5 @@ with settings.open_database("Any", "worker", {}) as database:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="no other system lets a process choose cores")
 def test_the_header_tells_the_cores_that_the_process_may_use(tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", CORES, tmp_path], capture_output=True, text=True, check=True
-    )
-    assert done.stdout.strip() == "1"
+    command = [sys.executable, "-c", CORES, tmp_path]
+    assert subprocess.run(command, capture_output=True, check=True).stdout == b"1\n"
