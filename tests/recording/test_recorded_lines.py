@@ -77,32 +77,62 @@ def test_thread_seconds_belong_to_the_line_that_built_them(
     notes = [note for own in client.run(take_notes).values() for note in own]
     analyser = run.analyser(progress=False)
     whole, right, wrong = seconds_of(analyser, notes, MARKED)
-    assert whole > 0
-    assert wrong == 0
+    assert (whole > 0, wrong) == (True, 0)
     assert right >= 0.95 * whole
-    if program in (lined_programs.arrays, lined_programs.mixed):
-        assert_sums(analyser)
+    for check in CHECKS.get(program.__name__, ()):
+        check(analyser)
 
 
 def assert_sums(analyser: TraceAnalyser) -> None:
-    """The ledger sums to the accounts of the whole run, class by class."""
-    ledger, accounts = analyser.lines(), analyser.time_accounting()
-    assert ledger["Thread Time (s)"].sum() == pytest.approx(
-        accounts["Thread Time (s)"].sum(), rel=1e-12
-    )
+    """The ledger and the plan sum to the accounts of the whole run, class by class."""
+    ledger, plan, accounts = analyser.lines(), analyser.plan(), analyser.time_accounting()
+    total = accounts["Thread Time (s)"].sum()
+    assert ledger["Thread Time (s)"].sum() == pytest.approx(total, rel=1e-12)
     busy = accounts[accounts["Busy"]].set_index("Class")["Thread Time (s)"]
-    for spent, seconds in busy.items():
-        assert ledger[f"{spent} (s)"].sum() == pytest.approx(seconds, rel=1e-12)
-    assert ledger["Tasks"].sum() == len(analyser.trace.tasks)
-    plan = analyser.plan()
-    assert plan["Tasks"].sum() == len(analyser.trace.tasks)
+    for table in (ledger, plan):
+        assert table["Tasks"].sum() == len(analyser.trace.tasks)
+        for spent, seconds in busy.items():
+            assert table[f"{spent} (s)"].sum() == pytest.approx(seconds, rel=1e-12)
     assert plan["Critical Path (s)"].sum() == pytest.approx(ledger["Critical Path (s)"].sum())
-    for spent, seconds in busy.items():
-        assert plan[f"{spent} (s)"].sum() == pytest.approx(seconds, rel=1e-12)
-    own = ledger[ledger["Tasks"] > 0].set_index("Line")["Thread Time (s)"].to_dict()
-    assert plan.groupby("Line")["Thread Time (s)"].sum().to_dict() == pytest.approx(own, rel=1e-9)
+    lines = ledger[ledger["Tasks"] > 0].set_index("Line")["Thread Time (s)"].to_dict()
+    assert plan.groupby("Line")["Thread Time (s)"].sum().to_dict() == pytest.approx(lines, rel=1e-9)
 
 
+def assert_fused_group(analyser: TraceAnalyser) -> None:
+    """A fused group is the lines whose work the tasks do."""
+    first, second = (int(MARKED[name].rpartition(":")[2]) for name in ("first", "second"))
+    group = f"lined_programs.py:{first}, {first + 1}, {second}, {second + 1}"
+    row = analyser.lines().set_index("Line").loc[group]
+    assert (row["Text"], row["In"], row["Tasks"]) == ("x.sum().compute()", "fused_arrays", 4)
+
+
+def assert_shuffle(analyser: TraceAnalyser) -> None:
+    """The tasks that shuffles add belong to the line of the merge."""
+    tasks = analyser.trace.tasks
+    shuffled = tasks["function"].isin(["hash-join-transfer", "hash-join-p2p", "shuffle-barrier"])
+    assert shuffled.any()
+    for line in set(tasks["line"][shuffled].astype(object)):
+        assert MARKED["merged"] in members(line)
+
+
+def assert_client_seconds(analyser: TraceAnalyser) -> None:
+    """The client's seconds belong to the lines of its calls."""
+    calls, ledger = analyser.client_calls(), analyser.lines()
+    assert ledger["Client (s)"].sum() == pytest.approx(calls["Time (s)"].sum())
+    waited = int(MARKED["joined"].rpartition(":")[2]) + 1
+    row = ledger.set_index("Line").loc[f"lined_programs.py:{waited}"]
+    assert row["Waiting (s)"] >= 2 * lined_programs.SECONDS
+    assert row["Text"] == "whole.compute()"
+
+
+#: What else holds of the run of a program.
+CHECKS = {
+    "arrays": [assert_sums],
+    "mixed": [assert_sums],
+    "fused_arrays": [assert_fused_group],
+    "dataframes": [assert_shuffle],
+    "delayed": [assert_client_seconds],
+}
 LIBRARY = """
 import threading
 
@@ -162,20 +192,9 @@ def test_array_expressions(environment: dict[str, str], program: str, tmp_path: 
     assert done.returncode == 0, done.stderr
     analyser = TraceAnalyser(tmp_path, progress=False)
     whole, right, wrong = seconds_of(analyser, json.loads(done.stdout.splitlines()[-1]), MARKED)
-    assert whole > 0
-    assert wrong == 0
+    assert (whole > 0, wrong) == (True, 0)
     assert right >= 0.95 * whole
     assert_sums(analyser)
-
-
-def test_a_fused_group_is_the_lines_whose_work_the_tasks_do(client: Client, tmp_path: Path) -> None:
-    with dasfprof.profile(client, directory=tmp_path) as run:
-        lined_programs.fused_arrays(client)
-    ledger = run.analyser(progress=False).lines()
-    first, second = (int(MARKED[name].rpartition(":")[2]) for name in ("first", "second"))
-    group = f"lined_programs.py:{first}, {first + 1}, {second}, {second + 1}"
-    row = ledger.set_index("Line").loc[group]
-    assert (row["Text"], row["In"], row["Tasks"]) == ("x.sum().compute()", "fused_arrays", 4)
 
 
 def keys_known(dask_scheduler: Any) -> set[Any]:
@@ -215,18 +234,12 @@ def test_the_plan_of_two_computations(client: Client, tmp_path: Path) -> None:
     assert plan["Input (MB)"].tolist() == [0, *edges["Size (MB)"]]
 
 
-def test_what_shuffles_add_belongs_to_the_line_of_the_merge(client: Client, tmp_path: Path) -> None:
-    with dasfprof.profile(client, directory=tmp_path) as run:
-        lined_programs.dataframes(client)
-    tasks = run.analyser(progress=False).trace.tasks
-    shuffled = tasks["function"].isin(["hash-join-transfer", "hash-join-p2p", "shuffle-barrier"])
-    assert shuffled.any()
-    for line in set(tasks["line"][shuffled].astype(object)):
-        assert MARKED["merged"] in members(line)
+CHANGED = "the file's code is not what ran: it has changed since, is another, or was rewritten"
 
 
 def test_the_text_of_a_line(client: Client, tmp_path: Path) -> None:
-    """It is the file's, if the line's code comes of it; without a file there is none."""
+    """It is the file's, if the line's code comes of it; values are not recorded."""
+    secret = os.urandom(12).hex()
     made: dict[str, Any] = {}
     exec(compile("def told(client, f):\n    return client.submit(f, 1)", "<told>", "exec"), made)
     changed = tmp_path / "changed.py"
@@ -235,33 +248,20 @@ def test_the_text_of_a_line(client: Client, tmp_path: Path) -> None:
     exec(compile(changed.read_text(), str(changed), "exec"), other)
     changed.write_text("# It was changed since.\ndef told(client, f):\n    pass\n")
     with dasfprof.profile(client, directory=tmp_path / "run") as run:
-        lined_programs.futures_in_loops(client)
+        lined_programs.sends_one(client, secret)
         made["told"](client, abs).result()
         other["told"](client, abs).result()
-    lines = run.analyser(progress=False).trace.lines.set_index("line")
-    submitted = MARKED["submitted"]
-    assert lines.loc[submitted, "text"].startswith("one = client.submit(cost, number")
-    assert pd.isna(lines.loc[submitted, "missing"])
-    for name, why in (
-        ("<told>:2", "there is no such file"),
-        (
-            "changed.py:2",
-            "the file's code is not what ran: it has changed since, is another, or was rewritten",
-        ),
-    ):
+    database = MultiEventDatabase(run.files())
+    lines = TraceAnalyser(database, progress=False).trace.lines.set_index("line")
+    text = "return client.submit(len, value, pure=False).result()"
+    assert lines.loc[MARKED["sent"], "text"].startswith(text)
+    assert pd.isna(lines.loc[MARKED["sent"], "missing"])
+    for name, why in (("<told>:2", "there is no such file"), ("changed.py:2", CHANGED)):
         assert pd.isna(lines.loc[name, "text"])
         assert lines.loc[name, "missing"] == why
-
-
-def test_lines_of_what_is_never_sent_are_written_as_the_run_ends(
-    client: Client, tmp_path: Path
-) -> None:
-    with dasfprof.profile(client, directory=tmp_path) as run:
-        client.submit(lined_programs.cost, 1, "sent", pure=False).result()
-        dask.delayed(lined_programs.cost)(2, "told")  # the first is told at once
-        dask.delayed(lined_programs.cost)(3, "unsent")  # at: unsent
-    lines = run.analyser(progress=False).trace.lines["line"]
-    assert marked_lines(__file__)["unsent"] in set(lines)
+    events = repr(list(database.get_traces()))
+    assert text in events
+    assert secret not in events
 
 
 def test_cells_of_a_notebook(client: Client, tmp_path: Path) -> None:
@@ -281,36 +281,33 @@ def test_cells_of_a_notebook(client: Client, tmp_path: Path) -> None:
     assert ledger.loc["In[2]:3", "Waiting (s)"] > 0
 
 
-def test_calls_that_c_code_makes_stand_at_the_line_that_made_it(
+def test_lines_of_calls_by_c_code_of_unsent_tasks_and_of_tasks_tasks(
     client: Client, tmp_path: Path
 ) -> None:
     """`map`, `sorted` and the like have no frame; a lambda that they call is a line by itself."""
     submit = functools.partial(client.submit, lined_programs.cost, pure=False)
+
+    def submits() -> Any:
+        with worker_client() as inner:
+            return inner.submit(abs, -1, pure=False).result()
+
     with dasfprof.profile(client, directory=tmp_path) as run:
         client.gather(list(map(submit, (1, 2), ("mapped", "mapped"))))  # at: mapped
         futures = sorted(
             (1, 2),
             key=lambda n: submit(n, "keyed").result(),  # at: keyed
         )
+        client.submit(submits, pure=False).result()
+        dask.delayed(lined_programs.cost)(2, "first")  # the first is written at once
+        dask.delayed(lined_programs.cost)(3, "unsent")  # at: unsent
     assert futures == [1, 2]
-    tasks = run.analyser(progress=False).lines().set_index("Line")["Tasks"]
-    marked = marked_lines(__file__)
-    assert [tasks[marked[name]] for name in ("mapped", "keyed")] == [2, 2]
-
-
-def test_a_line_s_text_is_of_the_file_and_no_value_is_recorded(
-    client: Client, tmp_path: Path
-) -> None:
-    secret = os.urandom(12).hex()
-    with dasfprof.profile(client, directory=tmp_path) as run:
-        lined_programs.sends_one(client, secret)
-    database = MultiEventDatabase(run.files())
-    ledger = TraceAnalyser(database, progress=False).lines().set_index("Line")
-    text = "return client.submit(len, value, pure=False).result()"
-    assert ledger.loc[MARKED["sent"], "Text"].startswith(text)
-    told = repr(list(database.get_traces()))
-    assert text in told
-    assert secret not in told
+    analyser, marked = run.analyser(progress=False), marked_lines(__file__)
+    counts = analyser.lines().set_index("Line")["Tasks"]
+    assert [counts[marked[name]] for name in ("mapped", "keyed")] == [2, 2]
+    assert marked["unsent"] in set(analyser.trace.lines["line"])
+    tasks = analyser.trace.tasks.set_index("function")
+    assert tasks.loc["abs", "no_line"] == OF_OTHERS
+    assert str(tasks.loc["submits", "line"]).startswith("test_recorded_lines.py:")
 
 
 def test_no_text_where_no_code_is_recorded(client: Client, tmp_path: Path) -> None:
@@ -321,28 +318,3 @@ def test_no_text_where_no_code_is_recorded(client: Client, tmp_path: Path) -> No
     assert analyser.trace.lines["text"].isna().all()
     tasks = analyser.lines().set_index("Line")["Tasks"]
     assert [tasks[MARKED[name]] for name in ("submitted", "chained")] == [4, 4]
-
-
-def test_what_tasks_submit_has_no_line_and_a_reason(client: Client, tmp_path: Path) -> None:
-    def submits() -> Any:
-        with worker_client() as own:
-            return own.submit(lined_programs.cost, 1, "inner", pure=False).result()
-
-    with dasfprof.profile(client, directory=tmp_path) as run:
-        client.submit(submits, pure=False).result()
-    tasks = run.analyser(progress=False).trace.tasks.set_index("function")
-    assert tasks.loc["cost", "no_line"] == OF_OTHERS
-    assert str(tasks.loc["submits", "line"]).startswith("test_recorded_lines.py:")
-
-
-def test_the_client_s_seconds_stand_at_their_lines(client: Client, tmp_path: Path) -> None:
-    with dasfprof.profile(client, directory=tmp_path) as run:
-        lined_programs.delayed(client)
-    analyser = run.analyser(progress=False)
-    calls = analyser.client_calls()
-    ledger = analyser.lines()
-    assert ledger["Client (s)"].sum() == pytest.approx(calls["Time (s)"].sum())
-    waited = int(MARKED["joined"].rpartition(":")[2]) + 1
-    row = ledger.set_index("Line").loc[f"lined_programs.py:{waited}"]
-    assert row["Waiting (s)"] >= 2 * lined_programs.SECONDS
-    assert row["Text"] == "whole.compute()"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import contextvars
 import gc
 import threading
@@ -73,39 +74,64 @@ def wait_until_forgotten(client: Client) -> None:
     wait_until(is_forgotten)
 
 
-# --- a: futures ----------------------------------------------------------------------------------
+class Unnamed:
+    def __str__(self) -> str:
+        raise ValueError
 
 
-def test_futures_belong_to_the_step_that_submits_them(client: Client, tmp_path: Path) -> None:
+def test_futures_belong_to_steps_with_any_name_spans_and_annotations(
+    client: Client, tmp_path: Path
+) -> None:
+    @dasfprof.step("decorated")
+    def compute(x: int, *, y: int) -> Any:
+        """Compute."""
+        return client.submit(load, x + y, pure=False).result()
+
     with dasfprof.profile(client, directory=tmp_path) as run:
         with dasfprof.step("one"):
             client.gather(client.map(load, range(100, 105), pure=False))
-        with dasfprof.step("two"):
-            client.submit(normal, 1, pure=False).result()
+        with span("outer"), span("inner"):
             client.submit(load, 1, pure=False).result()
-        client.submit(normal, 2, pure=False).result()
+        with dask.annotate(step="mine"):
+            client.submit(load, 1, pure=False).result()
+        with span("a"), dasfprof.step("given"):
+            client.submit(load, 1, pure=False).result()
+        client.submit(load, 2, pure=False).result()
+        assert compute(1, y=2) == 4
+        for name in (17, "\ud800", "x" * 1_000_000, Unnamed(), ""):
+            with dasfprof.step(name):  # type: ignore[arg-type]
+                client.submit(normal, 1, pure=False).result()
     assert_whole(run)
-    assert steps_of(run) == {"load": {"one": 5, "two": 1}, "normal": {"two": 1, NONE: 1}}
+    assert (compute.__name__, compute.__doc__) == ("compute", "Compute.")
+    assert steps_of(run) == {
+        "load": {"one": 5, "outer/inner": 1, "mine": 1, "given": 1, "decorated": 1, NONE: 1},
+        "normal": {"17": 1, "?": 1, "x" * 200: 1, "Unnamed": 1, "": 1},
+    }
 
 
-# --- b, c, d: where a collection was built, and where it was computed ----------------------------
-
-
-def test_array_built_in_steps_and_computed_outside_of_them(client: Client, tmp_path: Path) -> None:
+def test_collections_belong_to_the_step_that_built_them(client: Client, tmp_path: Path) -> None:
     with dasfprof.profile(client, directory=tmp_path) as run:
         with dasfprof.step("load"):
             x = numbers()
+            loaded = [dask.delayed(load)(number) for number in range(5)]
         with dasfprof.step("normalise"):
             y = (x - x.mean()).map_blocks(normal)
+            named = dask.delayed(normal)(loaded[0], dask_key_name="normal-17")
         with dasfprof.step("keep"):
             z = y.rechunk((2, 10))
         z.compute()
+        assert dask.compute(named, *loaded) == (2.0, 1.0, 2.0, 3.0, 4.0, 5.0)
+        with dasfprof.step("persist"):
+            x = numbers().persist()
+        with dasfprof.step("use"):
+            x.map_blocks(normal).compute()
     counts = steps_of(run)
     # `x` has two dependents, so that Dask fuses nothing into or out of its tasks.
-    assert counts["random_sample"] == {"load": 4}
+    assert counts["random_sample"] == {"load": 4, "persist": 4}
     assert counts["mean_chunk"] == {"normalise": 4}
-    assert counts["normal"] == {"normalise": 4}
+    assert counts["normal"] == {"normalise": 4 + 1, "use": 4}
     assert counts["rechunk-merge"] == {"keep": 2}
+    assert counts["load"] == {"load": 5}
 
 
 def test_layers_fused_into_one_of_no_step_keep_theirs(client: Client, tmp_path: Path) -> None:
@@ -141,53 +167,15 @@ def test_what_is_built_anew_in_each_step_belongs_to_the_one_that_computes_it(
     assert set(tasks["step"]) == {"epoch 0", "epoch 1", "epoch 2"}
 
 
-# --- e: other collections ------------------------------------------------------------------------
-
-
-def test_persisted_in_one_step_and_used_in_another(client: Client, tmp_path: Path) -> None:
-    with dasfprof.profile(client, directory=tmp_path) as run:
-        with dasfprof.step("load"):
-            x = numbers().persist()
-        with dasfprof.step("use"):
-            x.map_blocks(normal).compute()
-    counts = steps_of(run)
-    assert counts["random_sample"] == {"load": 4}
-    assert counts["normal"] == {"use": 4}
-
-
-def test_delayed(client: Client, tmp_path: Path) -> None:
-    with dasfprof.profile(client, directory=tmp_path) as run:
-        with dasfprof.step("load"):
-            loaded = [dask.delayed(load)(number) for number in range(5)]
-        with dasfprof.step("normalise"):
-            named = dask.delayed(normal)(loaded[0], dask_key_name="normal-17")
-        assert dask.compute(named, *loaded) == (2.0, 1.0, 2.0, 3.0, 4.0, 5.0)
-    counts = steps_of(run)
-    assert counts["load"] == {"load": 5}
-    assert counts["normal"] == {"normalise": 1}
-
-
 def frame(name: str) -> Any:
     """Make a dataframe with a column whose name no other test uses."""
-    return dd.from_pandas(pd.DataFrame({name: range(6), "b": [0, 1] * 3}), npartitions=3)
-
-
-def test_dataframe_belongs_to_the_step_that_built_it(client: Client, tmp_path: Path) -> None:
-    with dasfprof.profile(client, directory=tmp_path) as run, warnings.catch_warnings():
-        warnings.filterwarnings("error", message=".*[Aa]nnotations.*")
-        with dasfprof.step("load"):
-            data = frame("built inside")
-        with dasfprof.step("group"):
-            result = data.groupby("b")["built inside"].sum().compute()
-    assert result.to_dict() == {0: 6, 1: 9}
-    counts = steps_of(run)
-    # What reads the data is another expression now: one that reads what the sum needs.
-    assert counts.pop("frompandas") == {"load": 3}
-    assert set(sum(counts.values(), Counter())) == {"group"}
+    columns = {name: range(6), "b": [0, 1] * 3, "not needed": 0}
+    return dd.from_pandas(pd.DataFrame(columns), npartitions=3)
 
 
 def test_dataframe_of_several_steps(client: Client, tmp_path: Path) -> None:
-    with dasfprof.profile(client, directory=tmp_path) as run:
+    with dasfprof.profile(client, directory=tmp_path) as run, warnings.catch_warnings():
+        warnings.filterwarnings("error", message=".*[Aa]nnotations.*")
         outside = frame("outside too")
         with dasfprof.step("load"):
             data = frame("several")
@@ -199,6 +187,7 @@ def test_dataframe_of_several_steps(client: Client, tmp_path: Path) -> None:
             grouped = joined.groupby("c").several.count()
         assert grouped.sum().compute() == 15
     counts = steps_of(run)
+    # What reads the data is another expression now: one that reads the columns that are needed.
     assert counts["frompandas"] == {"load": 3, NONE: 3}
     assert counts["taskshuffle"] == {"join": 6}
     assert counts["count-tree"] == {"group": 1}
@@ -206,30 +195,6 @@ def test_dataframe_of_several_steps(client: Client, tmp_path: Path) -> None:
     assert list(run.analyser(progress=False).trace.steps["step"]) == [
         "load", "clean", "join", "group"
     ]  # fmt: skip
-
-
-# --- f: what people annotate themselves ----------------------------------------------------------
-
-
-def test_spans_and_annotations_are_steps_where_no_step_is_given(
-    client: Client, tmp_path: Path
-) -> None:
-    with dasfprof.profile(client, directory=tmp_path) as run:
-        with span("outer"), span("inner"):
-            client.submit(load, 1, pure=False).result()
-        with dask.annotate(step="mine"):
-            client.submit(normal, 1, pure=False).result()
-        with span("a"), dasfprof.step("given"):
-            client.submit(sum, [1], pure=False).result()
-        client.submit(abs, -1, pure=False).result()
-    counts = steps_of(run)
-    assert counts["load"] == {"outer/inner": 1}
-    assert counts["normal"] == {"mine": 1}
-    assert counts["sum"] == {"given": 1}
-    assert counts["abs"] == {NONE: 1}
-
-
-# --- how steps are entered -----------------------------------------------------------------------
 
 
 def test_nested_steps_and_when_they_were_entered(client: Client, tmp_path: Path) -> None:
@@ -300,34 +265,10 @@ def test_coroutines_are_in_different_steps_at_once(tmp_path: Path) -> None:
     assert counts == {"load": {"one": 3}, "normal": {"two": 3, "decorated": 1}}
 
 
-def test_steps_as_decorators_and_with_any_name(client: Client, tmp_path: Path) -> None:
-    class Unnamed:
-        def __str__(self) -> str:
-            raise ValueError
-
-    @dasfprof.step("decorated")
-    def compute(x: int, *, y: int) -> Any:
-        """Compute."""
-        return client.submit(load, x + y, pure=False).result()
-
-    with dasfprof.profile(client, directory=tmp_path) as run:
-        assert compute(1, y=2) == 4
-        for name in (17, "\ud800", "x" * 1_000_000, Unnamed(), ""):
-            with dasfprof.step(name):  # type: ignore[arg-type]
-                client.submit(normal, 1, pure=False).result()
-    assert (compute.__name__, compute.__doc__) == ("compute", "Compute.")
-    counts = steps_of(run)
-    assert counts["load"] == {"decorated": 1}
-    assert counts["normal"] == {"17": 1, "?": 1, "x" * 200: 1, "Unnamed": 1, "": 1}
-
-
-def test_an_exception_leaves_the_step_and_is_the_users_own() -> None:
+def test_steps_left_by_an_exception_and_in_another_order_or_context() -> None:
     with pytest.raises(KeyError, match="mine"), dasfprof.step("s"):
         raise KeyError("mine")
     assert current_step() is None
-
-
-def test_steps_left_in_another_order_or_context() -> None:
     outer, inner = dasfprof.step("outer"), dasfprof.step("inner")
     outer.__enter__()
     inner.__enter__()
@@ -340,9 +281,6 @@ def test_steps_left_in_another_order_or_context() -> None:
     assert current_step() is None
 
 
-# --- when runs begin and end ---------------------------------------------------------------------
-
-
 def test_a_step_that_was_entered_before_the_run_began(client: Client, tmp_path: Path) -> None:
     with dasfprof.step("early"):
         with dasfprof.profile(client, directory=tmp_path) as run:
@@ -353,14 +291,19 @@ def test_a_step_that_was_entered_before_the_run_began(client: Client, tmp_path: 
     assert list(run.analyser(progress=False).trace.steps["step"]) == ["early"]
 
 
-def test_stopping_puts_everything_back(client: Client, tmp_path: Path) -> None:
+def test_hooks_are_placed_while_a_run_records_and_steps_work_without(
+    client: Client, tmp_path: Path
+) -> None:
     def placed() -> tuple[Any, ...]:
         return (
-            vars(HighLevelGraph)["from_collections"],
-            vars(HighLevelGraph)["__init__"],
+            *(vars(HighLevelGraph)[name] for name in ("from_collections", "__init__")),
             vars(Client)["_graph_to_futures"],
             vars(dd.DataFrame.__mro__[1])["__init__"],
         )
+
+    def annotations() -> Any:
+        worker = get_worker()
+        return dict(worker.state.tasks[worker.get_current_task()].annotations or {})
 
     before = placed()
     run = dasfprof.register_default_profiler(client, directory=tmp_path)
@@ -370,9 +313,14 @@ def test_stopping_puts_everything_back(client: Client, tmp_path: Path) -> None:
         numbers().compute()
     again.stop()
     run.stop()
-    assert placed() == before
     assert not facts(run, "StepRecorder", "Step")
     assert facts(again, "StepRecorder", "Step")
+    with dasfprof.step("s"):
+        assert placed() == before
+        current = current_step()
+        assert current is not None
+        assert current.names == ("s",)
+        assert client.submit(annotations, pure=False).result() == {}
 
 
 def test_a_cluster_that_closes_ends_the_recording_of_steps(tmp_path: Path) -> None:
@@ -391,9 +339,8 @@ def test_steps_change_neither_graphs_nor_results(client: Client, tmp_path: Path)
     seen: list[int] = []
 
     def count_tasks(dask_scheduler: Any) -> int:
-        return sum(
-            prefix.state_counts["memory"] for prefix in dask_scheduler.task_prefixes.values()
-        )
+        prefixes = dask_scheduler.task_prefixes.values()
+        return sum(prefix.state_counts["memory"] for prefix in prefixes)
 
     def pipeline(step: Any) -> float:
         with step("load"):
@@ -406,24 +353,7 @@ def test_steps_change_neither_graphs_nor_results(client: Client, tmp_path: Path)
             seen.append(client.run_on_scheduler(count_tasks) - begin)
         return float(total)
 
-    import contextlib
-
     plain = pipeline(lambda name: contextlib.nullcontext())
     with dasfprof.profile(client, directory=tmp_path):
         assert pipeline(dasfprof.step) == plain
     assert seen[0] == seen[1] > 4
-
-
-def test_without_a_run_a_step_only_sets_its_name(client: Client) -> None:
-    x = vars(HighLevelGraph)["from_collections"]
-    with dasfprof.step("s"):
-        assert vars(HighLevelGraph)["from_collections"] is x
-        current = current_step()
-        assert current is not None
-        assert current.names == ("s",)
-
-        def annotations() -> Any:
-            worker = get_worker()
-            return dict(worker.state.tasks[worker.get_current_task()].annotations or {})
-
-        assert client.submit(annotations, pure=False).result() == {}
