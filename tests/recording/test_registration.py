@@ -7,6 +7,7 @@ import ctypes
 import itertools
 import os
 import signal
+import socket
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -19,6 +20,7 @@ import independent_record as record
 import pytest
 from clusters import client_of
 from distributed import Client, LocalCluster, Scheduler, Worker
+from recorded_facts import assert_whole
 
 import dasfprof
 from dasfprof.config.options import RECORDING
@@ -67,70 +69,46 @@ def increments(client: Client, count: int = 5) -> list[str]:
     return sorted(keys)
 
 
-def test_everything_is_on_disk_and_nothing_on_the_cluster_after_stop(
+def test_files_and_headers_of_a_run_that_leaves_nothing_on_the_cluster(
     client: Client, tmp_path: Path
 ) -> None:
-    run = dasfprof.register_default_profiler(client, name="r", directory=tmp_path)
-    assert len(on_cluster(client)[0]) == 2
-    keys = increments(client)
-    run.stop()
-    assert computed(run.database()) == keys
-    wait_until_nothing_is_on(client)
-    for database in run.database().databases:
-        file = database.trace_file()  # type: ignore[attr-defined]
-        list(file.batches())
-        assert file.end is not None
-        assert not file.damage
-        assert (file.errors, file.dropped) == (0, 0)
-
-
-def test_settings_are_in_the_header(client: Client, tmp_path: Path) -> None:
-    with (
-        dask.config.set({"distributed.scheduler.work-stealing": False}),
-        dasfprof.profile(client, directory=tmp_path, sample_interval="200ms") as run,
-    ):
-        increments(client)
-    (file,) = (path for path in run.files() if "SchedulerPlugin" in path.name)
-    told = TraceFile(file).read_header()["settings"]
-    assert told["distributed.scheduler.work-stealing"] == "False"
-    assert told["dasfprof.sample-interval"] == "0.2"
-    assert told["dasfprof.stack-frequency"] == "20.0"
-    assert str(tmp_path) not in told.values()
-
-
-def test_files_are_named_by_run_plugin_host_and_worker(client: Client, tmp_path: Path) -> None:
-    import socket
-
-    with dasfprof.profile(client, name="n", add_time_suffix=False, directory=tmp_path) as run:
-        host = socket.gethostname()
-    plugins = ("TracePlugin", "ResourceMonitor")
-    expected = {f"n-{plugin}-{host}-{worker}" for plugin in plugins for worker in "01"}
-    expected |= {f"n-SchedulerPlugin-{host}-scheduler", f"n-StepRecorder-{host}-client"}
-    assert {path.stem for path in run.files()} == expected
-    assert {path.stem for path in tmp_path.iterdir()} == expected
-
-
-def test_workers_have_one_plugin_that_dask_calls_without_a_detour(
-    client: Client, tmp_path: Path
-) -> None:
-    """Dask calls each worker plugin for each transition of a task, whether it has a use or not."""
-
     def transitions(dask_worker: Any) -> list[str]:
+        """Dask calls each worker plugin for each transition, whether it has a use or not."""
         plugins = [p for name, p in dask_worker.plugins.items() if "dasfprof" in name]
         return [plugin.transition.__qualname__ for plugin in plugins]
 
-    with dasfprof.profile(client, directory=tmp_path, enable_nvtx=True) as run:
-        assert list(client.run(transitions).values()) == [["WorkerTaskPlugin.transition"]] * 2
-    assert sum("-GPUAnnotationPlugin-" in path.name for path in run.files()) == 2
-
-
-def test_stopping_twice_does_nothing_the_second_time(client: Client, tmp_path: Path) -> None:
-    run = dasfprof.register_default_profiler(client, directory=tmp_path)
+    with dask.config.set({"distributed.scheduler.work-stealing": False}):
+        run = dasfprof.register_default_profiler(
+            client,
+            name="n",
+            add_time_suffix=False,
+            directory=tmp_path,
+            sample_interval="200ms",
+            enable_nvtx=True,
+        )
+    assert len(on_cluster(client)[0]) == 2
+    assert list(client.run(transitions).values()) == [["WorkerTaskPlugin.transition"]] * 2
+    keys = increments(client)
     run.stop()
     before = {path: path.read_bytes() for path in run.files()}
     run.stop()
     run.flush()
     assert {path: path.read_bytes() for path in run.files()} == before
+    assert computed(run.database()) == keys
+    wait_until_nothing_is_on(client)
+    assert_whole(run)
+    host = socket.gethostname()
+    plugins = ("TracePlugin", "ResourceMonitor", "GPUAnnotationPlugin")
+    expected = {f"n-{plugin}-{host}-{worker}" for plugin in plugins for worker in "01"}
+    expected |= {f"n-SchedulerPlugin-{host}-scheduler", f"n-StepRecorder-{host}-client"}
+    assert {path.stem for path in run.files()} == expected
+    assert {path.stem for path in tmp_path.iterdir()} == expected
+    settings = TraceFile(tmp_path / f"n-SchedulerPlugin-{host}-scheduler.msgpack").read_header()
+    settings = settings["settings"]
+    assert settings["distributed.scheduler.work-stealing"] == "False"
+    assert settings["dasfprof.sample-interval"] == "0.2"
+    assert settings["dasfprof.stack-frequency"] == "20.0"
+    assert str(tmp_path) not in settings.values()
 
 
 def test_registering_twice_stops_the_first_run(
@@ -146,6 +124,10 @@ def test_registering_twice_stops_the_first_run(
     second.stop()
     assert computed(second.database()) == keys
     wait_until_nothing_is_on(client)
+    for path in second.files():
+        path.unlink()
+    with pytest.raises(SourceNotFoundError, match="collect"):
+        second.database()
 
 
 def test_two_runs_of_one_name_have_files_of_their_own(client: Client, tmp_path: Path) -> None:
@@ -163,10 +145,7 @@ def test_two_runs_of_one_name_have_files_of_their_own(client: Client, tmp_path: 
 
 
 def test_block_that_raises_is_recorded_and_raises(client: Client, tmp_path: Path) -> None:
-    with (
-        pytest.raises(ZeroDivisionError),
-        dasfprof.profile(client, name="raises", directory=tmp_path),
-    ):
+    with pytest.raises(ZeroDivisionError), dasfprof.profile(client, directory=tmp_path):
         keys = increments(client)
         1 / 0  # noqa: B018
     assert computed(dasfprof.open_run(tmp_path)) == keys
@@ -188,23 +167,18 @@ class Holder:
         self.client = client
 
 
-def test_pipeline_and_client_holder(client: Client, tmp_path: Path) -> None:
-    for number, pipeline in enumerate((Pipeline(Holder(client)), Holder(client))):
-        run = dasfprof.register_default_profiler(
-            pipeline, f"p{number}", False, False, directory=tmp_path
-        )
+def test_pipelines_holders_the_cluster_and_the_current_client(
+    client: Client, tmp_path: Path
+) -> None:
+    holders = Pipeline(Holder(client)), Holder(client), client.cluster, None
+    for number, pipeline in enumerate(holders):
+        with client.as_current():
+            run = dasfprof.register_default_profiler(
+                pipeline, f"p{number}", False, False, directory=tmp_path
+            )
         keys = increments(client)
         run.stop()
         assert run.name == f"p{number}"
-        assert computed(run.database()) == keys
-
-
-def test_cluster_without_a_client(tmp_path: Path) -> None:
-    with LocalCluster(n_workers=1, dashboard_address=None, processes=False) as cluster:
-        run = dasfprof.register_default_profiler(cluster, directory=tmp_path)
-        with Client(cluster) as client:
-            keys = increments(client)
-        run.stop()
         assert computed(run.database()) == keys
 
 
@@ -217,12 +191,6 @@ def test_no_client_is_a_clear_error(pipeline: Any) -> None:
     with pytest.raises(NoClientError, match=r"no Dask client.*distributed\.Client") as caught:
         dasfprof.register_default_profiler(pipeline)
     assert f"got an object of type {type(pipeline).__name__}" in str(caught.value)
-
-
-def test_without_an_argument_the_current_client_is_observed(client: Client, tmp_path: Path) -> None:
-    with client.as_current(), dasfprof.profile(directory=tmp_path) as run:
-        keys = increments(client)
-    assert computed(run.database()) == keys
 
 
 @pytest.mark.parametrize("call", [dasfprof.register_default_profiler, dasfprof.profile])
@@ -319,10 +287,7 @@ def test_a_frozen_worker_is_named_and_left_alone(
         assert victim in repr(run)
         assert victim in caplog.text
         assert keys[other] in computed(run.database())
-
-        collected = run.collect(tmp_path / "here")
-        assert len(collected) == 6
-
+        assert len(run.collect(tmp_path / "here")) == 6
         caplog.clear()
         run.stop()
         assert set(run.unanswered) == {victim}
@@ -331,7 +296,6 @@ def test_a_frozen_worker_is_named_and_left_alone(
         whole = {path.name: TraceFile(path).is_closed() for path in run.files()}
         assert sorted(whole.values()) == [False, False, True, True, True, True]
         assert keys[other] in computed(run.database())
-
         with pytest.raises(RegistrationError, match=f"{victim}.*Nothing was registered"):
             dasfprof.register_default_profiler(client, directory=traces, response_timeout=4)
     run._link.limit = 30.0
@@ -373,7 +337,6 @@ def test_unwritable_directory(client: Client, tmp_path: Path) -> None:
 
 def test_no_worker_has_the_package(client: Client, tmp_path: Path) -> None:
     def hide(hidden: bool) -> None:
-
         for module in [name for name in sys.modules if name.split(".")[0] == "dasfprof"]:
             del sys.modules[module]
         if hidden:
@@ -389,15 +352,6 @@ def test_no_worker_has_the_package(client: Client, tmp_path: Path) -> None:
     increments(client)
 
 
-def test_no_files_of_the_run_here(client: Client, tmp_path: Path) -> None:
-    run = dasfprof.register_default_profiler(client, directory=tmp_path)
-    run.stop()
-    for path in run.files():
-        path.unlink()
-    with pytest.raises(SourceNotFoundError, match="collect"):
-        run.database()
-
-
 def test_collect_brings_files_of_remote_hosts(
     client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -408,7 +362,6 @@ def test_collect_brings_files_of_remote_hosts(
         keys = increments(client)
         run.flush()
         monkeypatch.setattr(run, "files", list)
-
         real = module.list_with_profiles
 
         class Listing:
@@ -440,11 +393,11 @@ def _expose_real() -> None:
 
 
 def test_asynchronous_client(tmp_path: Path) -> None:
+    options: dict[str, Any] = {"n_workers": 1, "processes": False, "dashboard_address": None}
+
     async def scenario() -> None:
         async with (
-            LocalCluster(
-                n_workers=1, processes=False, asynchronous=True, dashboard_address=None
-            ) as cluster,
+            LocalCluster(asynchronous=True, **options) as cluster,
             Client(cluster, asynchronous=True) as client,
         ):
             run = await dasfprof.register_default_profiler(client, directory=tmp_path / "a")
@@ -455,11 +408,8 @@ def test_asynchronous_client(tmp_path: Path) -> None:
             async with dasfprof.profile(client, directory=tmp_path / "b") as run:
                 assert await client.submit(lambda: 2, key="two-2") == 2
             assert computed(run.database()) == ["two-2"]
-            with (
-                pytest.raises(RegistrationError, match="async with"),
-                dasfprof.profile(client, directory=tmp_path),
-            ):
-                pass
+            with pytest.raises(RegistrationError, match="async with"):
+                dasfprof.profile(client, directory=tmp_path).__enter__()
             run = await dasfprof.register_default_profiler(cluster, directory=tmp_path / "c")
             assert await client.submit(lambda: 3, key="three-3") == 3
             await run.stop()
