@@ -27,7 +27,6 @@ from dasfprof.recording.probes.process import ProcessUsage
 
 INTERVAL = 0.05
 
-
 client = client_of(2, 1)
 
 
@@ -60,13 +59,15 @@ def burn(seconds: float) -> float:
     return spent
 
 
-def test_samples_come_at_the_rate_that_was_asked_for(client: Client, tmp_path: Path) -> None:
-    before = time.monotonic()
+def test_samples_come_at_the_rate_and_one_worker_reads_the_host(
+    client: Client, tmp_path: Path
+) -> None:
+    net_before, before = psutil.net_io_counters(nowrap=False), time.monotonic()
     with dasfprof.profile(client, directory=tmp_path, sample_interval=INTERVAL) as run:
         started = time.monotonic()
-        client.submit(time.sleep, 2.0, key="a-while").result()
+        client.submit(time.sleep, 3.0, key="a-while").result()
         ended = time.monotonic()
-    elapsed = time.monotonic() - before
+    elapsed, net_after = time.monotonic() - before, psutil.net_io_counters(nowrap=False)
     assert_whole(run)
     for address in addresses(client):
         for rows in (of_worker(usage(run), address), of_worker(managed(run), address)):
@@ -77,30 +78,53 @@ def test_samples_come_at_the_rate_that_was_asked_for(client: Client, tmp_path: P
             # By default they are ten times as far apart; a slow moment moves no median.
             apart = [late - early for early, late in itertools.pairwise(times)]
             assert statistics.median(apart) <= 5 * INTERVAL
+    assert_one_at_a_time(run)
+    read = [row for row in usage(run) if row["host_memory_total"] is not None]
+    read.sort(key=lambda row: row["timestamp"])
+    host = of_worker(read, read[0]["address"])
+    assert len(host) >= 2
+    assert {row["host_memory_total"] for row in host} == {psutil.virtual_memory().total}
+    for row in host:
+        assert 0 < row["host_memory_used"] < row["host_memory_total"]
+        received, sent = row["host_net_io.read_size"], row["host_net_io.write_size"]
+        assert net_before.bytes_recv <= received <= net_after.bytes_recv
+        assert net_before.bytes_sent <= sent <= net_after.bytes_sent
+    # Shares and rates want two readings: before the second they are not known.
+    assert host[0]["host_cpu"] is host[0]["host_net_io.read_bps"] is None
+    for last, row in itertools.pairwise(host):
+        assert 0 <= row["host_cpu"] <= 100
+        seconds = row["monotonic"] - last["monotonic"]
+        moved = row["host_net_io.read_size"] - last["host_net_io.read_size"]
+        assert row["host_net_io.read_bps"] * seconds == pytest.approx(moved, rel=1e-3, abs=1)
+    # Each worker's samples carry what was read of its host.
+    samples = Trace.from_database(tmp_path).samples
+    assert (samples["host_read"] == 1).sum() == len(read)
+    later = samples[samples["time"] > read[0]["timestamp"]]
+    assert (later["host_read"] == 0).sum() > len(read)  # of the other worker, all of them
+    for name in ("host_memory_available", "host_net_io.read_size", "host_disk_io.write_size"):
+        expected = [
+            next(row[name] for row in reversed(read) if row["timestamp"] <= at)
+            for at in later["time"]
+        ]
+        numbers = [math.nan if value is None else value for value in expected]
+        np.testing.assert_allclose(later[name].to_numpy(dtype=float), numbers)
 
 
 def test_process_readings_are_those_from_outside(client: Client, tmp_path: Path) -> None:
-    def hold(size: int) -> bytearray:
-        return bytearray(size)
-
     worker = addresses(client)[0]
     process = psutil.Process(pids(client)[worker])
     size = 100_000_000
     with dasfprof.profile(client, directory=tmp_path, sample_interval=INTERVAL) as run:
         client.submit(burn, 0.01, key="warm", workers=[worker]).result()
         rss_before, seconds_before = process.memory_info().rss, sum(process.cpu_times()[:2])
-        held = client.submit(hold, size, key="hold", workers=[worker])
+        held = client.submit(bytearray, size, key="hold", workers=[worker])
         wait(held)
         spent = client.submit(burn, 0.5, key="burn", workers=[worker]).result()
         # The descriptors and threads that the tasks before have opened are counted in here.
         counted = 2 * ProcessUsage.COUNT_INTERVAL
         client.submit(time.sleep, counted, key="counted", workers=[worker]).result()
-        rss_held, fds, threads = (
-            process.memory_info().rss,
-            process.num_fds(),
-            process.num_threads(),
-        )
-        seconds_after = sum(process.cpu_times()[:2])
+        rss_held, seconds_after = process.memory_info().rss, sum(process.cpu_times()[:2])
+        fds, threads = process.num_fds(), process.num_threads()
     rows = of_worker(usage(run), worker)
     assert rss_held - rss_before > 0.9 * size
     assert abs(max(row["memory"] for row in rows) - rss_held) < 0.2 * size
@@ -135,54 +159,6 @@ def assert_one_at_a_time(run: Any) -> None:
     spans = sorted((min(times), max(times)) for times in on_duty(usage(run)).values())
     assert spans
     assert all(end < begin for (_, end), (begin, _) in itertools.pairwise(spans))
-
-
-def test_host_is_read_by_one_worker_and_agrees_with_psutil(client: Client, tmp_path: Path) -> None:
-    net_before = psutil.net_io_counters(nowrap=False)
-    with dasfprof.profile(client, directory=tmp_path, sample_interval=INTERVAL) as run:
-        client.submit(time.sleep, 3.0, key="another-while").result()
-    net_after = psutil.net_io_counters(nowrap=False)
-    assert_one_at_a_time(run)
-    readings = [row for row in usage(run) if row["host_memory_total"] is not None]
-    first = min(readings, key=lambda row: row["timestamp"])["address"]
-    host = of_worker(readings, first)
-    assert len(host) >= 2
-    assert {row["host_memory_total"] for row in host} == {psutil.virtual_memory().total}
-    for row in host:
-        assert 0 < row["host_memory_used"] < row["host_memory_total"]
-        received = row["host_net_io.read_size"]
-        assert net_before.bytes_recv <= received <= net_after.bytes_recv
-        assert net_before.bytes_sent <= row["host_net_io.write_size"] <= net_after.bytes_sent
-    # Shares and rates want two readings: before the second they are not known.
-    assert host[0]["host_cpu"] is None
-    assert host[0]["host_net_io.read_bps"] is None
-    for last, row in itertools.pairwise(host):
-        assert 0 <= row["host_cpu"] <= 100
-        seconds = row["monotonic"] - last["monotonic"]
-        moved = row["host_net_io.read_size"] - last["host_net_io.read_size"]
-        assert row["host_net_io.read_bps"] * seconds == pytest.approx(moved, rel=1e-3, abs=1)
-
-
-def test_each_worker_s_samples_carry_what_was_read_of_its_host(
-    client: Client, tmp_path: Path
-) -> None:
-    with dasfprof.profile(client, directory=tmp_path, sample_interval=INTERVAL) as run:
-        client.submit(time.sleep, 1.3, key="a-third-while").result()
-    read = sorted(
-        (row for row in usage(run) if row["host_memory_total"] is not None),
-        key=lambda row: row["timestamp"],
-    )
-    samples = Trace.from_database(tmp_path).samples
-    assert (samples["host_read"] == 1).sum() == len(read)
-    later = samples[samples["time"] > read[0]["timestamp"]]
-    assert (later["host_read"] == 0).sum() > len(read)  # of the other worker, all of them
-    for name in ("host_memory_available", "host_net_io.read_size", "host_disk_io.write_size"):
-        expected = [
-            next(row[name] for row in reversed(read) if row["timestamp"] <= at)
-            for at in later["time"]
-        ]
-        told = [math.nan if value is None else value for value in expected]
-        np.testing.assert_allclose(later[name].to_numpy(dtype=float), told)
 
 
 def test_host_duty_moves_when_its_holder_is_killed(client: Client, tmp_path: Path) -> None:
@@ -243,14 +219,11 @@ def test_what_a_worker_holds(client: Client, tmp_path: Path) -> None:
 
     wait_until(lambda: client.run_on_scheduler(held)[0] == 0)  # others' results are let go
     with dasfprof.profile(client, directory=tmp_path, sample_interval=INTERVAL) as run:
-        futures = [
-            client.submit(bytes, 1000 + i, key=f"held-{i}", workers=[worker]) for i in range(5)
-        ]
-        wait(futures)
+        results = client.map(bytes, range(1000, 1005), workers=[worker])
+        wait(results)
         expected = client.run_on_scheduler(held)
         started = client.submit(time.sleep, 2.0, key="busy", workers=[worker])
-        behind = client.submit(abs, -1, key="behind", workers=[worker])
-        wait([started, behind])
+        wait([started, client.submit(abs, -1, key="behind", workers=[worker])])
     assert expected[0] == 5
     rows = of_worker(managed(run), worker)
     assert expected in [(row["tasks"], row["size"]) for row in rows]
@@ -263,14 +236,9 @@ def test_what_a_worker_holds(client: Client, tmp_path: Path) -> None:
 
 def test_spilling_and_pausing(tmp_path: Path) -> None:
     limit = 100_000_000_000
-    config = {
-        "distributed.worker.memory.target": 300_000 / limit,
-        "distributed.worker.memory.spill": False,
-        "distributed.worker.memory.pause": False,
-        "distributed.worker.memory.terminate": False,
-    }
+    memory = {"target": 300_000 / limit, "spill": False, "pause": False, "terminate": False}
     with (
-        dask.config.set(config),
+        dask.config.set({f"distributed.worker.memory.{name}": at for name, at in memory.items()}),
         new_client(n_workers=1, threads_per_worker=1, memory_limit=limit) as client,
     ):
 

@@ -34,7 +34,6 @@ pytestmark = pytest.mark.skipif(
 #: machine that gives it a core late.
 SLACK = 0.5
 
-
 client = client_of(2, 1)
 
 
@@ -54,16 +53,11 @@ def measured(work: Callable[..., Any]) -> Callable[..., float]:
     return task
 
 
-def open_schedstats() -> int:
-    return open_files("schedstat")
-
-
 def by_key(run: Any) -> dict[Any, dict[str, Any]]:
     return {row["key"]: row for row in computed(run)}
 
 
 def headers(run: Any) -> list[str]:
-    """Give what the headers say of the run queue."""
     return [file.read_header()["run_queue"] for file in trace_files(run, "TracePlugin")]
 
 
@@ -73,13 +67,9 @@ def assert_agrees(row: dict[str, Any], waited: float) -> None:
     assert row["run_queue"] + row["cpu"] <= row["duration"] + SLACK
 
 
-def accounts(run: Any) -> dict[str, float]:
-    """Give the thread-seconds of each class that the analysis tells of."""
+def thread_time_of(run: Any, name: str) -> float:
     table = TraceAnalyser(run.database()).time_accounting()
-    return dict(zip(table["Class"], table["Thread Time (s)"], strict=True))
-
-
-# --- what is told --------------------------------------------------------------------------------
+    return table.set_index("Class")["Thread Time (s)"][name]
 
 
 def test_two_tasks_on_one_core_wait_for_it_in_turns(client: Client, tmp_path: Path) -> None:
@@ -102,31 +92,30 @@ def test_two_tasks_on_one_core_wait_for_it_in_turns(client: Client, tmp_path: Pa
     first, second = client.nthreads()
     with dasfprof.profile(client, directory=tmp_path / "traces") as run:
         futures = [
-            client.submit(measured(contend), "a", "b", key="contend-a", workers=[first]),
-            client.submit(measured(contend), "b", "a", key="contend-b", workers=[second]),
+            client.submit(measured(contend), "a", "b", workers=[first]),
+            client.submit(measured(contend), "b", "a", workers=[second]),
         ]
         waited = client.gather(futures)
     rows = [by_key(run)[future.key] for future in futures]
-    for row, own in zip(rows, waited, strict=True):
-        assert_agrees(row, own)
+    for row, seconds in zip(rows, waited, strict=True):
+        assert_agrees(row, seconds)
     # One core has one thread at a time: while both want it, one of them waits.
     begin = max(row["timestamp"] for row in rows)
     end = min(row["timestamp"] + row["duration"] for row in rows)
     assert all(row["run_queue"] >= 0.2 * (end - begin) for row in rows)
     waits = sum(row["run_queue"] for row in rows)
     assert waits >= 0.8 * (end - begin)
-    assert accounts(run)["Waiting for CPU"] == pytest.approx(waits, rel=1e-3)
+    assert thread_time_of(run, "Waiting for CPU") == pytest.approx(waits, rel=1e-3)
 
 
 def test_sleeping_is_no_wait_for_a_core(client: Client, tmp_path: Path) -> None:
     with dasfprof.profile(client, directory=tmp_path) as run:
-        future = client.submit(measured(time.sleep), 2.0, key="sleep-1")
-        waited = future.result()
-    row = by_key(run)["sleep-1"]
+        waited = client.submit(measured(time.sleep), 2.0).result()
+    (row,) = computed(run)
     assert_agrees(row, waited)
     blocked = row["duration"] - row["cpu"] - row["run_queue"]
     assert blocked >= 2.0 - SLACK - waited
-    assert accounts(run)["Blocked"] == pytest.approx(blocked, rel=1e-3)
+    assert thread_time_of(run, "Blocked") == pytest.approx(blocked, rel=1e-3)
 
 
 def test_every_run_in_a_thread_is_measured(client: Client, tmp_path: Path) -> None:
@@ -146,19 +135,14 @@ def test_every_run_in_a_thread_is_measured(client: Client, tmp_path: Path) -> No
         await asyncio.sleep(0.01)
 
     with dasfprof.profile(client, directory=tmp_path / "traces") as run:
-        wait(
-            [
-                *client.map(int, range(20), key=[("many", i) for i in range(20)]),
-                client.submit(leave, "", key="seceded"),
-                client.submit(fail, "bad", key="erred", retries=1),
-                client.submit(again, str(tmp_path / "again"), key="rescheduled"),
-                client.submit(nap, key="coroutine"),
-            ]
-        )
+        futures = client.map(int, range(20), pure=False)
+        futures += [client.submit(leave, ""), client.submit(fail, "bad", retries=1)]
+        futures += [client.submit(again, str(tmp_path / "again")), client.submit(nap)]
+        wait(futures)
     rows = computed(run)
     assert len(rows) == 20 + 1 + 2 + 2 + 1
     for row in rows:
-        if row["key"] == "coroutine":
+        if row["name"] == "nap":
             assert row["run_queue"] is None
         else:
             assert 0 <= row["run_queue"] <= row["duration"] + SLACK
@@ -232,73 +216,38 @@ def test_a_cancelled_run_is_measured_to_its_end(client: Client, tmp_path: Path) 
 
 
 def test_other_processes_and_other_threads(tmp_path: Path) -> None:
+    executors = ("pool", "offload", "default")
     with (
         ProcessPoolExecutor(1) as pool,
         new_client(n_workers=1, processes=False, executor={"pool": pool}) as client,
         dasfprof.profile(client, directory=tmp_path) as run,
     ):
-        with dask.annotate(executor="pool"):
-            assert client.submit(pow, 2, 5, key="in-pool").result() == 32
-        with dask.annotate(executor="offload"):
-            assert client.submit(pow, 2, 6, key="offloaded").result() == 64
-        assert client.submit(pow, 2, 7, key="in-thread").result() == 128
+        for executor in executors:
+            with dask.annotate(executor=executor):
+                assert client.submit(pow, 2, 5, key=executor).result() == 32
     rows = by_key(run)
-    assert rows["in-pool"]["run_queue"] is None
-    assert rows["offloaded"]["run_queue"] >= 0
-    assert rows["in-thread"]["run_queue"] >= 0
+    waits = [rows[executor]["run_queue"] for executor in executors]
+    assert waits[0] is None
+    assert min(waits[1:]) >= 0
     assert_whole(run)
 
 
-@pytest.mark.parametrize(
-    ("content", "reason"),
-    [
-        (None, "No such file or directory"),
-        ("0 0 0\n", "the kernel does not count it"),
-        ("unheard of\n", "the kernel does not count it"),
-        ("", "the kernel does not count it"),
-    ],
-)
 def test_what_a_system_does_not_tell_is_missing_and_said(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: str | None, reason: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "schedstat"
-    if content is not None:
-        path.write_text(content)
     monkeypatch.setattr(thread_time, "SCHEDSTAT", str(path))
-    with (
-        new_client(n_workers=1, processes=False) as client,
-        dasfprof.profile(client, directory=tmp_path / "traces") as run,
-    ):
-        client.gather(client.map(int, range(5)))
-    assert [row["run_queue"] for row in computed(run)] == [None] * 5
-    (said,) = headers(run)
-    assert said.endswith(reason)
-    assert_whole(run)
-
-
-# --- what stays ----------------------------------------------------------------------------------
-
-
-def test_descriptors_close_with_their_threads_and_with_the_recording(
-    client: Client, tmp_path: Path
-) -> None:
-    def leave(i: int) -> int:
-        secede()
-        return open_schedstats()
-
-    def most() -> int:
-        return max(client.run(open_schedstats).values())
-
-    assert most() == 0
-    # The sampler of stacks has such files open, too.
-    with dasfprof.profile(client, directory=tmp_path / "traces", stack_frequency=0) as run:
-        counted = client.gather(client.map(leave, range(20), pure=False))
-        assert max(counted) >= 1
-        client.gather(client.map(int, range(10), key=[("after", i) for i in range(10)]))
-        # One thread a worker, and perhaps one that is about to end.
-        wait_until(lambda: most() <= 1)
-    assert most() == 0
-    assert all(row["run_queue"] is not None for row in computed(run))
+    with new_client(n_workers=1, processes=False) as client:
+        for content in (None, "0 0 0\n", "unheard of\n", ""):
+            if content is not None:
+                path.write_text(content)
+            with dasfprof.profile(client, directory=tmp_path / "traces") as run:
+                client.gather(client.map(int, range(5), pure=False))
+            assert [row["run_queue"] for row in computed(run)] == [None] * 5
+            (reason,) = headers(run)
+            missing = "No such file or directory"
+            assert reason.endswith(missing if content is None else "the kernel does not count it")
+            assert_whole(run)
 
 
 def test_a_task_that_outlives_the_recording_closes_its_descriptor(
@@ -315,7 +264,7 @@ def test_a_task_that_outlives_the_recording_closes_its_descriptor(
     run.stop()
     Event("end", client=client).set()
     assert future.result() == 1
-    wait_until(lambda: max(client.run(open_schedstats).values()) == 0)
+    wait_until(lambda: max(client.run(open_files, "schedstat").values()) == 0)
     assert client.run(_is_dasks_own) == dict.fromkeys(client.nthreads(), True)
 
 
