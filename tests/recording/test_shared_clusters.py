@@ -55,20 +55,14 @@ def files_of(directory: Path, name: str, created: float, **header: Any) -> Path:
 
 
 def test_the_oldest_runs_of_preloads_are_removed(tmp_path: Path) -> None:
-    names = [f"run{number}" for number in range(6)]
-    paths = [
-        files_of(tmp_path, name, number * DAY, removable=True) for number, name in enumerate(names)
-    ]
+    paths = [files_of(tmp_path, f"run{day}", day * DAY, removable=True) for day in range(6)]
     size = paths[0].stat().st_size
     profile = tmp_path / f"{paths[0].stem}.inc.pstats"
     profile.touch()
     # Those of users, and one that is being written, stay, however old they are.
     user = files_of(tmp_path, "user", 0.0)
-    written = FileDatabase(
-        tmp_path / "written.msgpack",
-        new=True,
-        header={"run": "w", "run_uuid": "w", "run_created": 0.0, "removable": True},
-    )
+    header = {"run": "w", "run_uuid": "w", "run_created": 0.0, "removable": True}
+    written = FileDatabase(tmp_path / "written.msgpack", new=True, header=header)
     written.record(InstantEvent("event", 0.0))
     written.commit()
     settings = make_settings(name="now", directory=tmp_path)
@@ -142,7 +136,10 @@ def test_a_preload_on_an_idle_cluster_for_a_week(tmp_path: Path) -> None:
 def test_an_idle_worker_writes_at_most_5_mb_per_day(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By simulated clocks: bytes of a written sample, and samples that are written in a day."""
+    """By simulated clocks: bytes of a written sample, and samples that are written in a day.
+
+    Tasks that begin on an idle worker have a sample of the moment at which they begin.
+    """
     with new_client(n_workers=1, threads_per_worker=1, processes=False) as client:
         worker = next(iter(client.cluster.workers.values()))
         with dasfprof.profile(client, directory=tmp_path, sample_interval=3600) as run:
@@ -162,14 +159,6 @@ def test_an_idle_worker_writes_at_most_5_mb_per_day(
                 clock.now += 1
                 written += idleness.is_due(clock.now)
             assert run.files()
-    assert written * bytes_a_sample < 5_000_000
-    assert written > DAY / 60 - 10
-
-
-def test_a_sample_before_a_change_is_written_with_it() -> None:
-    """Tasks that begin on an idle worker have a sample that holds as they begin."""
-    with new_client(n_workers=1, threads_per_worker=1, processes=False) as client:
-        worker = next(iter(client.cluster.workers.values()))
         idleness, now = Idleness(worker), time.monotonic()
         assert idleness.is_due(now)
         due = [idleness.is_due(now + tick / 10) for tick in range(1, 300)]
@@ -177,6 +166,8 @@ def test_a_sample_before_a_change_is_written_with_it() -> None:
         assert not any(due[150:])
         client.submit(sum, [1, 2]).result()
         assert idleness.is_due(now + 30)
+    assert written * bytes_a_sample < 5_000_000
+    assert written > DAY / 60 - 10
 
 
 # --- A cluster from the command line, each process with a disk of its own -------------------------
@@ -210,17 +201,14 @@ def state_of_process(dask_worker: Any = None) -> tuple[int, int, int, list[str]]
     The handlers are those that Dask keeps for as long as the process lives.
     """
     threads = [thread.name for thread in threading.enumerate() if "dasfprof" in thread.name]
-    sockets = open_files("socket:")
-    handlers = _expects_comm.cache_info().currsize
+    sockets, handlers = open_files("socket:"), _expects_comm.cache_info().currsize
     return sockets, handlers, open_files("") - sockets, sorted(threads)
 
 
 def disks(cluster: Processes) -> list[Path]:
     """Return where each worker writes its files."""
-    return [
-        Path(f"/proc/{process.pid}/root{cluster.directory}/traces")
-        for process in cluster.running[1:3]
-    ]
+    root = f"root{cluster.directory}/traces"
+    return [Path(f"/proc/{process.pid}/{root}") for process in cluster.running[1:3]]
 
 
 @whole_program

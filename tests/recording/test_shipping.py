@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import independent_record as record
@@ -205,34 +206,21 @@ def test_a_received_file_takes_each_byte_once(tmp_path: Path) -> None:
     assert received.path.read_bytes() == whole
 
 
-REFUSED = {
-    "rubbish": "does not begin as a file of this run",
-    "another run": "does not begin as a file of this run",
-    "no header": "does not begin as a file of this run",
-    "rubbish behind": "not blocks of a trace",
-}
-
-
-@pytest.mark.parametrize("case", REFUSED)
-def test_what_is_no_part_of_the_run_is_refused(tmp_path: Path, case: str) -> None:
-    own = tmp_path / "own.msgpack"
-    recorded(own, "b" if case == "another run" else "a").close()
-    data = {
-        "rubbish": b"rubbish" * 100,
-        "no header": frames.build_frame(b"\xc0"),
-        "rubbish behind": own.read_bytes() + b"rubbish",
-    }.get(case, own.read_bytes())
-    received = ReceivedFile(tmp_path / "received.msgpack", "a")
-    with pytest.raises(RefusedError, match=REFUSED[case]):
-        received.add(0, data)
-    assert not received.path.exists()
-
-
-class Scheduler:
-    """What a receiver needs of a scheduler."""
-
-    def __init__(self) -> None:
-        self.handlers: dict[str, Any] = {}
+def test_what_is_no_part_of_the_run_is_refused(tmp_path: Path) -> None:
+    files = {name: tmp_path / name for name in "ab"}
+    for name, path in files.items():
+        recorded(path, name).close()
+    begin = "does not begin as a file of this run"
+    for data, why in (
+        (b"rubbish" * 100, begin),
+        (files["b"].read_bytes(), begin),
+        (frames.build_frame(b"\xc0"), begin),
+        (files["a"].read_bytes() + b"rubbish", "not blocks of a trace"),
+    ):
+        received = ReceivedFile(tmp_path / "received.msgpack", "a")
+        with pytest.raises(RefusedError, match=why):
+            received.add(0, data)
+        assert not received.path.exists()
 
 
 def message(path: Path, name: str, position: int = 0) -> list[dict[str, Any]]:
@@ -249,9 +237,8 @@ def test_what_a_scheduler_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
     async def scenario() -> None:
         settings = make_settings(name="r", directory=traces, add_time_suffix=False)
-        receiver = Receiver(replace(settings, uuid="a"), Scheduler())
-        names = ("../r.msgpack", "/r.msgpack", "r.txt", "other.msgpack", "r\0.msgpack")
-        for name in names:
+        receiver = Receiver(replace(settings, uuid="a"), SimpleNamespace(handlers={}))
+        for name in ("../r.msgpack", "/r.msgpack", "r.txt", "other.msgpack", "r\0.msgpack"):
             reply = await receiver.receive("x", message(good, name), wait=True)
             assert reply["over"]
             assert "not a name of a file of this run" in reply["trouble"]
@@ -271,40 +258,24 @@ def test_what_a_scheduler_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         hangs = threading.Event()
         monkeypatch.setattr(ReceivedFile, "add", lambda *_: hangs.wait(60))
         block = {"id": "r-3.msgpack", "name": "r-3.msgpack", "data": bytes(1 << 20)}
-        replies = []
-        for i in range(100):
-            reply = await receiver.receive("y", [{**block, "position": i << 20}])
-            replies.append(reply["trouble"])
-        assert replies.count("") in (MOST_WAITING >> 20, (MOST_WAITING >> 20) + 1)
-        assert set(replies[-20:]) == {"the scheduler's disk does not keep up"}
-        assert reply["have"] == {"r-3.msgpack": 99 << 20}
+        replies = [
+            await receiver.receive("y", [{**block, "position": i << 20}]) for i in range(100)
+        ]
+        troubles = [reply["trouble"] for reply in replies]
+        assert troubles.count("") in (MOST_WAITING >> 20, (MOST_WAITING >> 20) + 1)
+        assert set(troubles[-20:]) == {"the scheduler's disk does not keep up"}
+        assert replies[-1]["have"] == {"r-3.msgpack": 99 << 20}
         hangs.set()
         receiver.stop()
 
     asyncio.run(scenario())
 
 
-@pytest.fixture
-def own_disks(tmp_path: Path) -> Iterator[Processes]:
-    """Processes that may have disks of their own where the traces are."""
-    (tmp_path / "traces").mkdir()
-    if not may_mount(tmp_path / "traces"):
-        pytest.skip("this user may not mount disks")
-    processes = Processes(tmp_path)
-    yield processes
-    processes.end()
-
-
 # --- a disk of its own for each process -----------------------------------------------------------
 
 TABLES = (
-    "per_function_bottleneck",
-    "per_task_bottleneck",
-    "per_worker_task_balance",
-    "per_task_status",
-    "processes_resource_usage",
-    "time_accounting",
-    "transfers",
+    *("per_function_bottleneck", "per_task_bottleneck", "per_worker_task_balance", "transfers"),
+    *("per_task_status", "processes_resource_usage", "time_accounting"),
 )
 
 
@@ -363,8 +334,14 @@ def by_identity(source: Any) -> dict[str, Path]:
 
 
 @pytest.fixture
-def cluster(own_disks: Processes) -> Cluster:
-    return Cluster(own_disks)
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
+    """Processes that may have disks of their own where the traces are."""
+    (tmp_path / "traces").mkdir()
+    if not may_mount(tmp_path / "traces"):
+        pytest.skip("this user may not mount disks")
+    processes = Processes(tmp_path)
+    yield Cluster(processes)
+    processes.end()
 
 
 @whole_program
@@ -453,18 +430,21 @@ def test_killed_worker_loses_its_last_second(
             process.kill()
             killed = time.time()
             assert client.gather(futures) == [i * i for i in range(2000)]
-        ours = {(r["key"], r["run_id"]) for r in computed(run) if r["address"] == victim}
-        known = {
-            (r["key"], r["run_id"]): r
-            for r in record.outcomes(client, "memory")
-            if r["worker"] == victim
-        }
+
+        def runs_of(rows: list[dict[str, Any]], name: str, address: str) -> dict[Any, Any]:
+            return {(row["key"], row["run_id"]): row for row in rows if row[name] == address}
+
+        outcomes = record.outcomes(client, "memory")
+        ours, known = (
+            runs_of(rows, name, victim)
+            for rows, name in ((computed(run), "address"), (outcomes, "worker"))
+        )
         # What its own file has and what arrived differ by the last message at most.
         assert ours
         told = " ".join(CliRunner().invoke(cli, ["info", str(cluster.traces)]).stdout.split())
         assert told.count("What its process had not yet written is missing") == 2
         assert "without a file" not in told
-        missing = [known[one]["stop"] for one in known.keys() - ours]
+        missing = [known[each]["stop"] for each in known.keys() - ours.keys()]
         assert all(stop > killed - 1 - patience for stop in missing)
         cluster.keep(disk)
         os.close(disk)
@@ -472,10 +452,8 @@ def test_killed_worker_loses_its_last_second(
         for identity, path in by_identity(cluster.originals).items():
             received = here[identity].read_bytes()
             assert path.read_bytes()[: len(received)] == received
-        rest = [r for r in record.outcomes(client, "memory") if r["worker"] == other]
-        assert {(r["key"], r["run_id"]) for r in computed(run) if r["address"] == other} == {
-            (r["key"], r["run_id"]) for r in rest
-        }
+        others = runs_of(computed(run), "address", other)
+        assert others.keys() == runs_of(outcomes, "worker", other).keys()
 
 
 @whole_program
@@ -512,11 +490,9 @@ def test_what_reached_the_scheduler_is_found(cluster: Cluster) -> None:
         assert_same_runs(Directory(cluster.traces), early, others=100)
         client.shutdown()
         scheduler.wait(240)
-        found = Directory(cluster.traces)
-        assert_same_runs(found, early, others=100)
-        for path in found.files():
-            if was_received(path):
-                assert TraceFile(path).is_closed()
+        after = Directory(cluster.traces)
+        assert_same_runs(after, early, others=100)
+        assert all(TraceFile(path).is_closed() for path in after.files() if was_received(path))
 
 
 @whole_program
