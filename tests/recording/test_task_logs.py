@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -47,9 +48,11 @@ client = client_of(2, 2, scope="function", processes=False)
 def handler() -> Iterator[Kept]:
     handler = Kept()
     LOGGER.addHandler(handler)
+    LOGGER.setLevel(logging.INFO)
     LOGGER.propagate = False
     yield handler
     LOGGER.propagate = True
+    LOGGER.setLevel(logging.NOTSET)
     LOGGER.removeHandler(handler)
 
 
@@ -87,23 +90,33 @@ def test_the_first_error_of_each_task_run(client: Client, handler: Kept, tmp_pat
     assert logging.Logger.callHandlers is CALL_HANDLERS
     assert_whole(run)
     rows = facts(run, "TracePlugin", "Log Record")
-    logged = [row for row in rows if row["error"]]
-    own = [row for row in logged if row["exception"] == "KeyError"]
+    errors = [row for row in rows if row["error"]]
+    swallowed = [row for row in errors if row["exception"] == "KeyError"]
     runs = {(row["key"], row["run_id"]) for row in computed(run) if row["name"] == "swallow"}
-    assert {(row["key"], row["run_id"]) for row in own} == runs
-    assert len(own) == 3
-    assert {(row["level"], row["message"], row["logger"]) for row in own} == {
-        ("ERROR", "no chunk %s", "tests.swallowing")
-    }
-    assert f"{__file__}:" in own[0]["line"]
-    assert own[0]["line"].endswith(" swallow")
-    (other,) = [row for row in logged if row not in own]
+    assert {(row["key"], row["run_id"]) for row in swallowed} == runs
+    assert len(swallowed) == 3
+    for row in swallowed:
+        assert (row["level"], row["message"]) == ("ERROR", "no chunk %s")
+        assert row["logger"] == "tests.swallowing"
+        assert f"{__file__}:" in row["line"]
+        assert row["line"].endswith(" swallow")
+    (other,) = [row for row in errors if row not in swallowed]
     assert (other["level"], other["exception"]) == ("WARNING", "ZeroDivisionError")
-    rest = [(row["level"], row["message"]) for row in rows if not row["error"]]
-    assert sorted(rest) == [("ERROR", "and again")] * 3 + [("WARNING", "only a warning")] * 3
-    table = TraceAnalyser(tmp_path, progress=False).diagnose()
-    (finding,) = table[table["Rule"] == "swallowed-errors"].to_dict("records")
-    assert finding["Finding"].startswith("3 of 3 task runs of swallow logged an error")
+    texts = [(row["level"], row["message"]) for row in rows if not row["error"]]
+    assert sorted(texts) == [("ERROR", "and again")] * 3 + [("WARNING", "only a warning")] * 3
+    analyser = TraceAnalyser(tmp_path, progress=False)
+    (finding,) = (each for each in analyser.findings() if each.rule == "swallowed-errors")
+    assert finding.row()["Finding"].startswith("3 of 3 task runs of swallow logged an error")
+    table = analyser.logs("swallow")
+    assert sorted(table["Message"]) == ["and again"] * 3 + ["no chunk %s"] * 3
+    assert sorted(table["Exception"]) == [""] * 3 + ["KeyError"] * 3
+    assert set(table["Function"]) == {"swallow"}
+    assert (table["Time (s)"] > 0).all()
+    everything = analyser.logs()
+    assert len(everything) == len(rows)
+    keys = {str(row["key"]) for row in computed(run)}
+    assert {text.strip("'") for text in everything["Task Key"]} <= keys
+    assert analyser.logs("nobody").empty
 
 
 def test_a_record_that_cannot_be_noted(
@@ -135,14 +148,6 @@ def records_of(run: Any) -> list[tuple[str, str, int]]:
     return [(row["level"], row["message"], row["error"]) for row in rows]
 
 
-@pytest.fixture
-def _at_info() -> Iterator[None]:
-    LOGGER.setLevel(logging.INFO)
-    yield
-    LOGGER.setLevel(logging.NOTSET)
-
-
-@pytest.mark.usefixtures("_at_info")
 def test_levels_and_values_are_chosen(client: Client, handler: Kept, tmp_path: Path) -> None:
     odd, error = ("WARNING", "odd %r", 0), ("ERROR", "<b>%(name)s</b>", 1)
     for options, expected in (
@@ -168,33 +173,14 @@ def test_levels_and_values_are_chosen(client: Client, handler: Kept, tmp_path: P
         assert_whole(run)
 
 
-@pytest.mark.usefixtures("_at_info")
 def test_records_are_bounded(client: Client, handler: Kept, tmp_path: Path) -> None:
     with dasfprof.profile(client, directory=tmp_path, log_level="info") as run:
         client.submit(talk, 50, pure=False).result()
         client.submit(talk, 3, pure=False).result()
-    found = records_of(run)
     # Of the first run 20 and the error; of the second 3, a warning and the error.
-    assert [
-        sum(level == name for level, _, _ in found) for name in ("INFO", "WARNING", "ERROR")
-    ] == [23, 1, 2]
+    assert Counter(level for level, _, _ in records_of(run)) == {
+        "INFO": 23, "WARNING": 1, "ERROR": 2,
+    }  # fmt: skip
     lost = [file.dropped_by for file in trace_files(run, "TracePlugin") if list(file.batches())]
     # The first run: 30 steps, and the warning.
     assert sum(each.get("too many logs", 0) for each in lost) == 31
-
-
-def test_logs_are_a_table(client: Client, handler: Kept, tmp_path: Path) -> None:
-    with dasfprof.profile(client, directory=tmp_path):
-        client.gather(client.map(warn, range(2), pure=False))
-        client.submit(swallow, 1, pure=False).result()
-    analyser = TraceAnalyser(tmp_path, progress=False)
-    table = analyser.logs("swallow")
-    assert table["Message"].tolist() == ["no chunk %s", "and again"]
-    assert table["Exception"].tolist() == ["KeyError", ""]
-    assert set(table["Function"]) == {"swallow"}
-    assert (table["Time (s)"] > 0).all()
-    everything = analyser.logs()
-    assert len(everything) == 4
-    recorded = {str(row["key"]) for row in computed(tmp_path)}
-    assert {text.strip("'") for text in everything["Task Key"]} <= recorded
-    assert analyser.logs("nobody").empty

@@ -21,11 +21,9 @@ from dasfprof.recording.guard import HookGuard
 from dasfprof.recording.plugins.nvtx import TaskRanges
 from dasfprof.recording.task_runs.thread_time import RunQueue
 
-FUNCTIONS = ("_run_task_simple", "_run_task_async")
-
 
 def functions() -> list[Any]:
-    return [getattr(distributed.worker, name) for name in FUNCTIONS]
+    return [distributed.worker._run_task_simple, distributed.worker._run_task_async]
 
 
 @pytest.fixture(autouse=True)
@@ -50,22 +48,22 @@ class Domain:
 
     def __init__(self) -> None:
         self.calls: list[str] = []
+        self.get_event_attributes = lambda **_: Worker()
+        self.push_range = lambda _: self.calls.append("push")
+        self.pop_range = lambda: self.calls.append("pop")
+        self.start_range = lambda _: self.calls.append("start") or 1
+        self.end_range = lambda _: self.calls.append("end")
 
-    def get_event_attributes(self, **_: Any) -> Any:
-        return Worker()
 
-    def push_range(self, _: Any) -> None:
-        self.calls.append("push")
-
-    def pop_range(self) -> None:
-        self.calls.append("pop")
-
-    def start_range(self, _: Any) -> int:
-        self.calls.append("start")
-        return 1
-
-    def end_range(self, _: int) -> None:
-        self.calls.append("end")
+@pytest.fixture
+def observed(originals: list[Any]) -> Iterator[tuple[Worker, RunQueue, Any]]:
+    """A worker, the run queue that observes its tasks, and what ends that."""
+    worker, queue = Worker(), RunQueue(HookGuard())
+    leave = observe(worker, queue.wrap)
+    assert leave
+    yield worker, queue, leave
+    leave()
+    queue.stop()
 
 
 @contextmanager
@@ -78,7 +76,6 @@ def inside(worker: Any) -> Iterator[None]:
 
 
 def run_task(worker: Any) -> Any:
-    """Run a task as a thread of the worker does."""
     with inside(worker):
         return distributed.worker._run_task_simple(Task("inc-1", int, 5), {}, 0.0)["result"]
 
@@ -106,25 +103,22 @@ def test_ranges_and_run_queue_in_every_order(
     here: set[str] = set()
 
     def check() -> None:
-        domain.calls.clear()
-        queue.readings.clear()
-        assert run_task(worker) == 5
-        assert domain.calls == (["push", "pop"] if "r" in here else [])
-        assert set(queue.readings) == ({"inc-1"} if "q" in here else set())
-        domain.calls.clear()
-        queue.readings.clear()
-        assert run_coroutine(worker) == 5
-        assert domain.calls == (["start", "end"] if "r" in here else [])
-        assert queue.readings == {}
+        for run, calls, keys in (
+            (run_task, ["push", "pop"], {"inc-1"}),
+            (run_coroutine, ["start", "end"], set()),
+        ):
+            domain.calls.clear()
+            queue.readings.clear()
+            assert run(worker) == 5
+            assert domain.calls == (calls if "r" in here else [])
+            assert set(queue.readings) == (keys if "q" in here else set())
         for function, original, around in zip(functions(), originals, ("rq", "r"), strict=True):
             assert inspect.unwrap(function) is original
             assert (function is original) == (not here & set(around))
 
     for name in come:
-        if name == "r":
-            leaving[name] = observe(worker, ranges.wrap, ranges.wrap_coroutine)
-        else:
-            leaving[name] = observe(worker, queue.wrap)
+        wrappers = (ranges.wrap, ranges.wrap_coroutine) if name == "r" else (queue.wrap,)
+        leaving[name] = observe(worker, *wrappers)
         here.add(name)
         check()
     for name in leave:
@@ -137,38 +131,29 @@ def test_ranges_and_run_queue_in_every_order(
 
 def test_workers_of_one_process_are_observed_apart(originals: list[Any]) -> None:
     one, two = Worker(), Worker()
-    first, second, again = (RunQueue(HookGuard()) for _ in range(3))
-    leave_one, leave_two, leave_again = (
-        observe(one, first.wrap),
-        observe(two, second.wrap),
-        observe(one, again.wrap),
-    )
-    assert leave_one
-    assert leave_two
-    assert leave_again
-    run_task(one)
-    assert [set(queue.readings) for queue in (first, second, again)] == [
-        {"inc-1"},
-        set(),
-        {"inc-1"},
+    first, second, _ = queues = [RunQueue(HookGuard()) for _ in range(3)]
+    leaves: list[Any] = [
+        observe(worker, queue.wrap) for worker, queue in zip((one, two, one), queues, strict=True)
     ]
-    leave_one()
+    run_task(one)
+    assert [set(queue.readings) for queue in queues] == [{"inc-1"}, set(), {"inc-1"}]
+    leaves[0]()
     first.readings.clear()
     run_task(two)
     assert [set(queue.readings) for queue in (first, second)] == [set(), {"inc-1"}]
-    leave_two()
+    leaves[1]()
     assert functions() != originals
-    leave_again()
+    leaves[2]()
     assert functions() == originals
-    for queue in (first, second, again):
+    for queue in queues:
         queue.stop()
 
 
 @pytest.mark.parametrize("last", ["ours", "theirs"])
-def test_a_wrapper_of_somebody_else_in_between(originals: list[Any], last: str) -> None:
-    worker, queue = Worker(), RunQueue(HookGuard())
-    leave = observe(worker, queue.wrap)
-    assert leave
+def test_a_wrapper_of_somebody_else_in_between(
+    originals: list[Any], observed: tuple[Worker, RunQueue, Any], last: str
+) -> None:
+    worker, queue, leave = observed
     ours, calls = distributed.worker._run_task_simple, []
 
     def theirs(*args: Any) -> Any:
@@ -190,14 +175,10 @@ def test_a_wrapper_of_somebody_else_in_between(originals: list[Any], last: str) 
         distributed.worker._run_task_simple = originals[0]
     else:
         distributed.worker._run_task_simple = ours
-        leave()
-    queue.stop()
 
 
-def test_a_forked_child_is_not_observed() -> None:
-    worker, queue = Worker(), RunQueue(HookGuard())
-    leave = observe(worker, queue.wrap)
-    assert leave
+def test_a_forked_child_is_not_observed(observed: tuple[Worker, RunQueue, Any]) -> None:
+    worker, queue, _ = observed
     child = os.fork()
     if child == 0:
         ended = 1
@@ -208,18 +189,17 @@ def test_a_forked_child_is_not_observed() -> None:
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     assert run_task(worker) == 5
     assert set(queue.readings) == {"inc-1"}
-    leave()
-    queue.stop()
 
 
 @pytest.mark.parametrize("given", [0, 1, 2, 3])
-def test_observers_are_blind_to_how_dask_calls(given: int) -> None:
+def test_observers_are_blind_to_how_dask_calls(
+    observed: tuple[Worker, RunQueue, Any], given: int
+) -> None:
     """Any number of the arguments may come by name, the task too."""
-    worker, queue, domain, guard = Worker(), RunQueue(HookGuard()), Domain(), HookGuard()
-    ranges = TaskRanges(worker, domain, guard)
+    worker, queue, _ = observed
+    domain = Domain()
+    ranges = TaskRanges(worker, domain, HookGuard())
     leave_ranges = observe(worker, ranges.wrap, ranges.wrap_coroutine)
-    leave = observe(worker, queue.wrap)
-    assert leave
     assert leave_ranges
     names = ("task", "data", "time_delay")
     for task in (Task("inc-1", int, 5), Task("inc-1", five)):
@@ -227,29 +207,25 @@ def test_observers_are_blind_to_how_dask_calls(given: int) -> None:
         args, kwargs = arguments[:given], dict(zip(names[given:], arguments[given:], strict=True))
         with inside(worker):
             if task.func is five:
-                told = asyncio.run(distributed.worker._run_task_async(*args, **kwargs))
+                outcome = asyncio.run(distributed.worker._run_task_async(*args, **kwargs))
             else:
-                told = distributed.worker._run_task_simple(*args, **kwargs)
-        assert told["result"] == 5
+                outcome = distributed.worker._run_task_simple(*args, **kwargs)
+        assert outcome["result"] == 5
     assert set(queue.readings) == {"inc-1"}
     assert domain.calls == ["push", "pop", "start", "end"]
     # What Dask refuses is refused in its own words.
     with inside(worker), pytest.raises(TypeError, match="surprise"):
         distributed.worker._run_task_simple(surprise=1)
-    leave()
     leave_ranges()
-    queue.stop()
 
 
-def test_what_a_task_raises_is_passed_on_and_its_wait_is_unknown() -> None:
+def test_what_a_task_raises_is_passed_on_and_its_wait_is_unknown(
+    observed: tuple[Worker, RunQueue, Any],
+) -> None:
     """Dask returns what tasks raise, but for what is to end the thread."""
-    worker, queue = Worker(), RunQueue(HookGuard())
-    leave = observe(worker, queue.wrap)
-    assert leave
+    worker, queue, _ = observed
     with inside(worker), pytest.raises(KeyboardInterrupt):
         distributed.worker._run_task_simple(Task("inc-1", interrupt), {}, 0.0)
-    leave()
-    queue.stop()
     assert queue.readings == {}
 
 
@@ -257,12 +233,11 @@ def interrupt() -> None:
     raise KeyboardInterrupt
 
 
-def test_files_of_threads_are_closed_with_the_recording_and_with_their_threads() -> None:
+def test_files_of_threads_are_closed_with_the_recording_and_with_their_threads(
+    observed: tuple[Worker, RunQueue, Any],
+) -> None:
     """Also where the error of a task, whose traceback keeps all frames around it, lives on."""
-
-    worker, queue = Worker(), RunQueue(HookGuard())
-    leave = observe(worker, queue.wrap)
-    assert leave
+    worker, queue, leave = observed
     kept: list[Any] = []
 
     def fail() -> None:

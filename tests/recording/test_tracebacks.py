@@ -17,9 +17,9 @@ client = client_of(1, 1, processes=False)
 
 
 def fail_first(counter: str) -> int:
-    tries = Path(counter)
-    number = len(tries.read_text()) + 1 if tries.exists() else 1
-    tries.write_text("x" * number)
+    with Path(counter).open("a") as tries:
+        tries.write("x")
+        number = tries.tell()
     if number == 1:
         raise OSError("the first")
     if number == 2:
@@ -49,10 +49,8 @@ def test_each_attempt_has_its_own(client: Client, tmp_path: Path) -> None:
         task = client.submit(fail_first, str(tmp_path / "tries"), retries=4, key="fail_first-1")
         assert task.result() == 3
     first, second = tracebacks_of(tmp_path / "traces")
-    assert [one["Attempt"] for one in (first, second)] == [1, 2]
-    assert {one["Attempts"] for one in (first, second)} == {3}
-    assert first["Exception"] == "OSError('the first')"
-    assert second["Exception"] == "ValueError('the second')"
+    facts = [(row["Attempt"], row["Attempts"], row["Exception"]) for row in (first, second)]
+    assert facts == [(1, 3, "OSError('the first')"), (2, 3, "ValueError('the second')")]
     line = fail_first.__code__.co_firstlineno + 5
     assert f'File "{__file__}", line {line}, in fail_first' in first["Traceback"]
     assert 'raise OSError("the first")' in first["Traceback"]
@@ -68,13 +66,10 @@ def test_each_attempt_has_its_own(client: Client, tmp_path: Path) -> None:
 def test_long_ones_have_begin_and_end_and_no_code_if_none_is_wanted(
     client: Client, tmp_path: Path
 ) -> None:
-    with (
-        dasfprof.profile(client, directory=tmp_path, record_code=False),
-        pytest.raises(ValueError, match="the second"),
-    ):
-        client.submit(recurse, 150, pure=False).result()
-    (one,) = tracebacks_of(tmp_path)
-    text = one["Traceback"]
+    with dasfprof.profile(client, directory=tmp_path, record_code=False):
+        client.submit(recurse, 150, pure=False).exception()
+    (row,) = tracebacks_of(tmp_path)
+    text = row["Traceback"]
     assert len(text) < logs.BEGIN + logs.END + 50
     assert "characters ..." in text
     assert text.rstrip().endswith("in inner")
@@ -85,8 +80,7 @@ def test_they_are_bounded(client: Client, tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(logs, "MOST_TRACEBACKS", 1)
     with dasfprof.profile(client, directory=tmp_path):
         for number in range(3):
-            with pytest.raises(ValueError, match="the second"):
-                client.submit(inner, key=f"inner-{number}").result()
+            client.submit(inner, key=f"inner-{number}").exception()
     assert len(tracebacks_of(tmp_path)) == 1
     notes = [note.text for note in TraceAnalyser(tmp_path, progress=False).trace.notes]
     assert any("lack their traceback" in text for text in notes)
