@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from clusters import wait_until
+from clusters import new_client, wait_until
 from dask_processes import NOT_INSTALLED
-from distributed import Client, LocalCluster
+from distributed import Client
 from distributed.protocol.pickle import dumps
 from recorded_facts import assert_whole, computed
 
@@ -38,14 +38,11 @@ def bare_worker(address: str, directory: Path, *options: str) -> Iterator[subpro
     (directory / "bare" / "sitecustomize.py").write_text(NOT_INSTALLED)
     environment = {**os.environ, "PYTHONPATH": str(directory / "bare")}
     command = [sys.executable, "-m", "distributed.cli.dask_worker", address, "--name", "bare"]
+    command += ["--nthreads", "1", "--no-dashboard", *options]
     with (directory / "bare.log").open("wb") as log:
+        outputs: dict[str, Any] = {"stdout": log, "stderr": subprocess.STDOUT}
         process = subprocess.Popen(
-            [*command, "--nthreads", "1", "--no-dashboard", *options],
-            env=environment,
-            cwd=directory,
-            stdout=log,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
+            command, env=environment, cwd=directory, start_new_session=True, **outputs
         )
     try:
         yield process
@@ -54,16 +51,11 @@ def bare_worker(address: str, directory: Path, *options: str) -> Iterator[subpro
         process.wait()
 
 
-def tcp_client() -> Any:
-    """A cluster that other processes can join."""
-    return LocalCluster(
-        n_workers=1,
-        threads_per_worker=1,
-        processes=False,
-        protocol="tcp",
-        host="127.0.0.1",
-        dashboard_address=None,
-    )
+#: Of a cluster that other processes can join.
+TCP: dict[str, Any] = {
+    **{"n_workers": 1, "threads_per_worker": 1, "processes": False},
+    **{"protocol": "tcp", "host": "127.0.0.1"},
+}
 
 
 def address_of(client: Client, name: str | int) -> str | None:
@@ -78,11 +70,10 @@ def dasfprof_plugins(client: Client, address: str | None) -> list[str]:
 
 @pytest.mark.whole_program
 def test_a_worker_without_dasfprof_joins(tmp_path: Path) -> None:
-    with tcp_client() as cluster, Client(cluster) as client:
-        run = dasfprof.register_default_profiler(
-            client, directory=tmp_path / "traces", enable_nvtx=True
-        )
-        with bare_worker(cluster.scheduler_address, tmp_path, "--nanny"):
+    traces = tmp_path / "traces"
+    with new_client(**TCP) as client:
+        run = dasfprof.register_default_profiler(client, directory=traces, enable_nvtx=True)
+        with bare_worker(client.scheduler.address, tmp_path, "--nanny"):
             wait_until(lambda: address_of(client, "bare"))
             bare, here = address_of(client, "bare"), address_of(client, 0)
             assert client.submit(abs, -1, key="there", workers=[bare]).result() == 1
@@ -108,9 +99,8 @@ def test_registering_names_workers_without_dasfprof(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with (
-        tcp_client() as cluster,
-        Client(cluster) as client,
-        bare_worker(cluster.scheduler_address, tmp_path, "--no-nanny"),
+        new_client(**TCP) as client,
+        bare_worker(client.scheduler.address, tmp_path, "--no-nanny"),
     ):
         wait_until(lambda: address_of(client, "bare"))
         bare = address_of(client, "bare")
@@ -129,26 +119,21 @@ def test_registering_names_workers_without_dasfprof(
 def test_a_worker_that_cannot_write_is_not_recorded(tmp_path: Path) -> None:
     """Its directory is a file: as root, no mode keeps a process from writing."""
     taken = tmp_path / "taken"
-    with tcp_client() as cluster, Client(cluster) as client:
+    with new_client(**TCP) as client:
         run = dasfprof.register_default_profiler(client, directory=taken)
         for path in run.files():
             path.unlink()
         taken.rename(tmp_path / "moved")
         taken.write_text("no directory")
-        cluster.scale(2)
+        client.cluster.scale(2)
         client.wait_for_workers(2, timeout=120)
         late = address_of(client, 1)
         assert client.submit(abs, -1, key="unwritten", workers=[late]).result() == 1
         (logs,) = client.get_worker_logs(workers=[late]).values()
         warnings = [text for _, text in logs if WARNING in text and "cannot be written" in text]
         assert len(warnings) == 1
-        plugins = [
-            plugin
-            for worker in cluster.workers.values()
-            if worker.address == late
-            for name, plugin in worker.plugins.items()
-            if name.endswith("-WorkerProfiler")
-        ]
+        (worker,) = (each for each in client.cluster.workers.values() if each.address == late)
+        plugins = [plugin for name, plugin in worker.plugins.items() if "WorkerProfiler" in name]
         assert [plugin.recorder._received for plugin in plugins] == [{}]
         taken.unlink()
         run.stop()

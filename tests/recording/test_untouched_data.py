@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,8 @@ import dask.array as da
 import numpy as np
 import pandas as pd
 import pytest
-from clusters import client_of
-from distributed import Client, LocalCluster, wait
+from clusters import client_of, new_client
+from distributed import Client, wait
 from recorded_facts import assert_whole, computed
 
 import dasfprof
@@ -22,30 +23,23 @@ import dasfprof
 TARGET = 300_000
 LIMIT = 1_000_000_000
 
-SPILLING = {
-    "distributed.worker.memory.target": TARGET / LIMIT,
-    "distributed.worker.memory.spill": False,
-    "distributed.worker.memory.pause": False,
-    "distributed.worker.memory.terminate": False,
-}
+
+@contextmanager
+def spilling_cluster() -> Iterator[Client]:
+    memory = {"target": TARGET / LIMIT, "spill": False, "pause": False, "terminate": False}
+    sizes = {"n_workers": 1, "threads_per_worker": 1, "memory_limit": LIMIT}
+    with (
+        dask.config.set({f"distributed.worker.memory.{name}": at for name, at in memory.items()}),
+        new_client(processes=False, **sizes) as client,
+    ):
+        yield client
 
 
-def spilling_cluster() -> LocalCluster:
-    return LocalCluster(
-        n_workers=1,
-        threads_per_worker=1,
-        processes=False,
-        memory_limit=LIMIT,
-        dashboard_address=None,
-    )
-
-
-def stored(cluster: LocalCluster) -> tuple[list[Any], list[Any], dict[Any, Any]]:
+def stored(client: Client) -> tuple[list[Any], list[Any], dict[Any, Any]]:
     """Keys in memory from the oldest to the newest, keys on disk, and how often it was moved."""
-    data = cluster.workers[0].data
-    counts = {
-        name: value for name, value in data.cumulative_metrics.items() if name[1] != "seconds"
-    }
+    data = client.cluster.workers[0].data
+    metrics = data.cumulative_metrics.items()
+    counts = {name: value for name, value in metrics if name[1] != "seconds"}
     return list(data.fast.order), sorted(data.slow), counts
 
 
@@ -60,19 +54,17 @@ def test_spilled_results_stay_where_they_are(tmp_path: Path) -> None:
         wait(arrays)
 
     kept: list[Any] = []
-    with dask.config.set(SPILLING):
-        with spilling_cluster() as cluster, Client(cluster) as client:
-            fill(client)
-            without = stored(cluster)
-        with (
-            spilling_cluster() as cluster,
-            Client(cluster) as client,
-            # Sampling all the time, so that the sampler's readings are tried as well.
-            dasfprof.profile(client, directory=tmp_path, sample_interval=0.002) as run,
-        ):
-            fill(client)
-            run.flush()
-            assert stored(cluster) == without
+    with spilling_cluster() as client:
+        fill(client)
+        without = stored(client)
+    with (
+        spilling_cluster() as client,
+        # Sampling all the time, so that the sampler's readings are tried as well.
+        dasfprof.profile(client, directory=tmp_path, sample_interval=0.002) as run,
+    ):
+        fill(client)
+        run.flush()
+        assert stored(client) == without
     assert without[1], "nothing was spilled"
     assert_whole(run)
     rows = {row["key"]: row for row in computed(run)}
@@ -92,12 +84,7 @@ def test_store_that_does_not_take_a_result(tmp_path: Path) -> None:
         def __reduce__(self) -> Any:
             raise TypeError("stays here")
 
-    with (
-        dask.config.set(SPILLING),
-        spilling_cluster() as cluster,
-        Client(cluster) as client,
-        dasfprof.profile(client, directory=tmp_path) as run,
-    ):
+    with spilling_cluster() as client, dasfprof.profile(client, directory=tmp_path) as run:
         future = client.submit(Unpicklable, key="unstorable")
         with pytest.raises(Exception, match=r"Failed to pickle|stays here"):
             future.result()
@@ -196,25 +183,24 @@ VALUES: dict[str, tuple[Callable[[], Any], tuple[str | None, Any]]] = {
 client = client_of(1, 1, processes=False)
 
 
-def asked_for(client: Client, make: Callable[[], Any], key: str) -> dict[str, int]:
-    """Run one task without bringing its result here; give what its result was asked for."""
-    asked.clear()
-    future = client.submit(make, key=key)
-    wait(future)
-    assert future.status == "finished"
-    return dict(asked)
+def test_results_are_asked_for_nothing(client: Client, tmp_path: Path) -> None:
+    def asked_for(name: str, run: int) -> dict[str, int]:
+        """Run one task without bringing its result here; give what its result was asked for."""
+        asked.clear()
+        future = client.submit(VALUES[name][0], key=(name, run))
+        wait(future)
+        assert future.status == "finished"
+        return dict(asked)
 
-
-@pytest.mark.parametrize("name", VALUES)
-def test_results_are_asked_for_nothing(client: Client, tmp_path: Path, name: str) -> None:
-    make, described = VALUES[name]
-    without = asked_for(client, make, f"{name}-without")
+    without = {name: asked_for(name, 0) for name in VALUES}
     with dasfprof.profile(client, directory=tmp_path) as run:
-        assert asked_for(client, make, f"{name}-with") == without
-    (row,) = computed(run)
-    assert (row["dtype"], row["shape"]) == described
-    assert row["state"] == "memory"
-    assert row["type"]
+        assert {name: asked_for(name, 1) for name in VALUES} == without
+    rows = {row["key"][0]: row for row in computed(run)}
+    assert len(rows) == len(VALUES)
+    for name, (_, described) in VALUES.items():
+        assert (rows[name]["dtype"], rows[name]["shape"]) == described
+        assert rows[name]["state"] == "memory"
+        assert rows[name]["type"]
     assert_whole(run)
 
 
