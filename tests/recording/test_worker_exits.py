@@ -69,6 +69,15 @@ def recorded(directory: Path, memory_limit: str = "2GiB", **config: Any) -> Iter
         yield client
 
 
+def killed_by(directory: Path, function: Any, *args: Any, **options: Any) -> pd.DataFrame:
+    """Record a task that ends its worker; return the findings."""
+    with recorded(directory, **options) as client:
+        with pytest.raises(KilledWorker):
+            client.submit(function, *args).result(timeout=120)
+        wait_until(lambda: facts(directory, "SchedulerPlugin", "Worker Exit"))
+    return ended(directory)[1]
+
+
 def ended(directory: Path) -> tuple[TraceAnalyser, pd.DataFrame]:
     """Return the run and its findings, of which the events contradict none."""
     analyser = TraceAnalyser(directory, progress=False)
@@ -76,9 +85,8 @@ def ended(directory: Path) -> tuple[TraceAnalyser, pd.DataFrame]:
 
 
 def words(findings: pd.DataFrame) -> str:
-    rows = findings[
-        findings["Rule"].isin(["killed-worker-errors", "lost-workers", "unfinished-run"])
-    ]
+    rules = "killed-worker-errors", "lost-workers", "unfinished-run"
+    rows = findings[findings["Rule"].isin(rules)]
     return " ".join(rows[["Finding", "Evidence", "Suggestion"]].to_numpy(str).ravel())
 
 
@@ -89,15 +97,11 @@ def hold(seconds: int) -> None:
 
 @pytest.mark.whole_program
 def test_given_up_for_want_of_heartbeats_is_no_matter_of_memory(tmp_path: Path) -> None:
-    with recorded(tmp_path, **{"distributed.scheduler.worker-ttl": "2s"}) as client:
-        with pytest.raises(KilledWorker):
-            client.submit(hold, 600, key="hold-1").result(timeout=120)
-        wait_until(lambda: facts(tmp_path, "SchedulerPlugin", "Worker Exit"))
+    findings = killed_by(tmp_path, hold, 600, **{"distributed.scheduler.worker-ttl": "2s"})
     (change,) = facts(tmp_path, "SchedulerPlugin", "Cluster Change")
     assert (change["action"], change["who"]) == ("worker-ttl", "scheduler")
     # Dask waits for ten heartbeats, of which it sends one each half second, at least.
     assert change["number"] >= 5.0
-    _, findings = ended(tmp_path)
     told = words(findings)
     assert "it received no heartbeat for longer than" in told
     assert "raise distributed.scheduler.worker-ttl" in told
@@ -112,12 +116,7 @@ def kill(_: int) -> None:
 
 
 def test_a_signal_alone_proves_no_want_of_memory(tmp_path: Path) -> None:
-    with recorded(tmp_path) as client:
-        with pytest.raises(KilledWorker):
-            client.submit(kill, 1, key="kill-1").result(timeout=120)
-        wait_until(lambda: facts(tmp_path, "SchedulerPlugin", "Worker Exit"))
-    _, findings = ended(tmp_path)
-    told = words(findings)
+    told = words(killed_by(tmp_path, kill, 1))
     assert "killed by SIGKILL" in told
     assert "the trace does not show what ended the worker" in told
     assert "memory ran out" not in told.replace("Memory did not run out", "")
@@ -131,11 +130,7 @@ def hog(megabytes: int) -> None:
 
 @pytest.mark.whole_program
 def test_its_nanny_said_that_it_took_too_much_memory(tmp_path: Path) -> None:
-    with recorded(tmp_path, "300MB") as client:
-        with pytest.raises(KilledWorker):
-            client.submit(hog, 300, key="hog-1").result(timeout=120)
-        wait_until(lambda: facts(tmp_path, "SchedulerPlugin", "Worker Exit"))
-    _, findings = ended(tmp_path)
+    findings = killed_by(tmp_path, hog, 300, memory_limit="300MB")
     told = words(findings)
     assert "exceeded 95% memory budget" in told
     assert "killed because memory ran out" in told
@@ -184,12 +179,12 @@ def test_who_held_a_lock_died_and_who_waits_are_one_finding(tmp_path: Path) -> N
         first, second = client.nthreads()
         seen = tmp_path / "seen"
         holder = client.submit(die_holding, str(seen), key="holder-1", workers=first)
-        wait_until(lambda: holding(tmp_path))
+        wait_until(lambda: under_way(tmp_path, "holder-1", "holds"))
         waiter = client.submit(want, 1, key="waiter-1", workers=second)
         wait_until(lambda: len(client.processing()[second]) == 1)
         seen.touch()
         wait_until(lambda: facts(tmp_path, "SchedulerPlugin", "Worker Exit"))
-        wait_until(lambda: waits(tmp_path))
+        wait_until(lambda: under_way(tmp_path, "waiter-1", "waits_in"))
         with suppress(TimeoutError, asyncio.TimeoutError):
             wait([waiter], timeout=4)  # a wait of 3 s is worth a word
         del holder
@@ -202,14 +197,9 @@ def test_who_held_a_lock_died_and_who_waits_are_one_finding(tmp_path: Path) -> N
     assert "ended with exit status 7" in about["Evidence"].iloc[0]
 
 
-def holding(directory: Path) -> bool:
+def under_way(directory: Path, key: str, name: str) -> bool:
     rows = facts(directory, "TracePlugin", "Task Under Way")
-    return any(row["key"] == "holder-1" and row["holds"] for row in rows)
-
-
-def waits(directory: Path) -> bool:
-    rows = facts(directory, "TracePlugin", "Task Under Way")
-    return any(row["key"] == "waiter-1" and row["waits_in"] for row in rows)
+    return any(row["key"] == key and row[name] for row in rows)
 
 
 def climb(limit: int, seen: str) -> None:
