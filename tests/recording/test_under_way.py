@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import pytest
 from clusters import new_client, wait_until
 from distributed import Client, Event, Lock, MultiLock, Queue, Semaphore, get_client, secede
-from recorded_facts import computed, facts, frames_of, trace_files
+from recorded_facts import assert_whole, computed, facts, frames_of, trace_files
 
 import dasfprof
 from dasfprof.database.reader import TraceFile
@@ -48,11 +48,7 @@ def run(client: Client, tmp_path: Path) -> Iterator[Any]:
     yield run
     Event("go").set()
     run.stop()
-    for path in run.files():
-        file = TraceFile(path)
-        for _ in file.batches():
-            pass
-        assert (file.errors, file.dropped) == (0, 0), path
+    assert_whole(run)
     wait_until(lambda: not [t for t in threading.enumerate() if "dasfprof-under-way" in t.name])
     assert (Semaphore.acquire, Semaphore._acquire, Semaphore.release, MultiLock.acquire) == ACQUIRE
 
@@ -83,27 +79,45 @@ def go_on() -> None:
 # --- tasks ----------------------------------------------------------------------------------------
 
 
-def test_a_task_that_waits(client: Client, run: Any) -> None:
+async def wait_for_go() -> None:
+    async with Lock("of-a-coroutine"):
+        await Event("go").wait()
+
+
+def recurse(depth: int) -> None:
+    if depth:
+        recurse(depth - 1)
+    else:
+        Event("go").wait()
+
+
+def test_tasks_coroutines_and_deep_recursions_that_wait(client: Client, run: Any) -> None:
     before = time.time()
-    future = client.submit(go_on, key=("waits", 1))
+    futures = [client.submit(go_on, key=("waits", 1)), client.submit(recurse, 900, key="deep")]
+    futures.append(client.submit(wait_for_go, key="coroutine"))
+    deep, coroutine = first_row(run, "deep"), first_row(run, "coroutine")
     row = first_row(run, ("waits", 1), thread_state="sleeping")
-    assert future.status == "pending"
+    assert futures[0].status == "pending"
     worker = client.cluster.scheduler.tasks[("waits", 1)].processing_on
     assert row["address"] == worker.address
     assert before <= row["since"] <= row["timestamp"] - 1
     assert row["state"] == "executing"
-    assert (row["waits_in"], row["waits_for"], row["waits_keys"]) == ("Event", "go", [])
+    for each in (row, deep, coroutine):
+        assert (each["waits_in"], each["waits_for"], each["waits_keys"]) == ("Event", "go", [])
     assert row["holds"] == []
     assert row["cpu"] < 0.5
-    file, line = go_on.__code__.co_filename, go_on.__code__.co_firstlineno + 1
-    assert ["go_on", file, line] == row["frames"][0]
+    assert ["go_on", __file__, go_on.__code__.co_firstlineno + 1] == row["frames"][0]
+    assert (len(deep["frames"]), deep["frames"][0][0]) == (100, "recurse")
     assert row["frames"][-1][0].endswith("wait")
+    assert deep["frames"][-1][0].endswith("wait")
+    assert (coroutine["thread"], coroutine["cpu"], coroutine["thread_state"]) == (None, None, None)
+    assert coroutine["frames"][0][0] == "wait_for_go"
+    assert coroutine["holds"] == [["Lock", "of-a-coroutine"]]
     Event("go").set()
-    future.result()
+    client.gather(futures)
     run.flush()
-    (ended,) = (one for one in computed(run) if one["key"] == ("waits", 1))
-    assert ended["run_id"] == row["run_id"]
-    assert ended["thread"] == row["thread"]
+    (ended,) = (each for each in computed(run) if each["key"] == ("waits", 1))
+    assert (ended["run_id"], ended["thread"]) == (row["run_id"], row["thread"])
     assert row["since"] == pytest.approx(ended["timestamp"], abs=5)
 
 
@@ -139,22 +153,6 @@ def test_brief_tasks_have_no_rows(client: Client, run: Any) -> None:
     assert len(rows) < 64
 
 
-async def wait_for_go() -> None:
-    async with Lock("of-a-coroutine"):
-        await Event("go").wait()
-
-
-def test_a_coroutine(client: Client, run: Any) -> None:
-    future = client.submit(wait_for_go, key="coroutine")
-    row = first_row(run, "coroutine")
-    assert (row["thread"], row["cpu"], row["thread_state"]) == (None, None, None)
-    assert row["frames"][0][0] == "wait_for_go"
-    assert (row["waits_in"], row["waits_for"]) == ("Event", "go")
-    assert row["holds"] == [["Lock", "of-a-coroutine"]]
-    Event("go").set()
-    future.result()
-
-
 def test_seceded_and_cancelled(client: Client, run: Any) -> None:
     def seceded() -> None:
         secede()
@@ -166,13 +164,9 @@ def test_seceded_and_cancelled(client: Client, run: Any) -> None:
     before = first_row(run, "thrown-away", state="executing")
     thrown_away.cancel()
     row = first_row(run, "thrown-away", state="cancelled")
-    assert row["since"] == before["since"]
-    assert row["run_id"] == before["run_id"]
+    assert (row["since"], row["run_id"]) == (before["since"], before["run_id"])
     Event("go").set()
     long_running.result(timeout=120)
-
-
-# --- what they hold -------------------------------------------------------------------------------
 
 
 def hold_some() -> None:
@@ -243,26 +237,20 @@ def test_what_the_scheduler_has_under_way(client: Client, run: Any) -> None:
     after = client.submit(id, waiting, key="after-1")
     nowhere = client.submit(abs, -1, key="nowhere-1", resources={"GPU": 2})
     row = until_state(run, lambda row: row["unfinished"] == 3)
-    assert row["tasks"] == {
-        "go_on": {"processing": 1},
-        "after": {"waiting": 1},
-        "nowhere": {"no-worker": 1},
-    }
+    tasks = {"go_on": {"processing": 1}, "after": {"waiting": 1}, "nowhere": {"no-worker": 1}}
+    assert row["tasks"] == tasks
     assert row["finished"] == {}  # what the cluster did before does not count
     (held,) = row["held_back"]
     assert (held["key"], held["function"]) == ("nowhere-1", "nowhere")
     assert held["restrictions"] == {"resources": {"GPU": 2}}
     assert row["timestamp"] - 120 < held["since"] <= row["timestamp"]
-    (mine,) = (one for one in row["clients"] if one["client"] == client.id)
+    (mine,) = (each for each in row["clients"] if each["client"] == client.id)
     assert (mine["wanted"], mine["unfinished"]) == (3, 3)
     assert set(mine["keys"]) == {"go_on-1", "after-1", "nowhere-1"}
-    assert sum(one["processing"] for one in row["workers"]) == 1
-    assert [key for one in row["workers"] for key in one["keys"]] == ["go_on-1"]
-    (event,) = (
-        one
-        for one in until_state(run, lambda row: row["primitives"])["primitives"]
-        if one["kind"] == "Event"
-    )
+    assert sum(worker["processing"] for worker in row["workers"]) == 1
+    assert [key for worker in row["workers"] for key in worker["keys"]] == ["go_on-1"]
+    primitives = until_state(run, lambda row: row["primitives"])["primitives"]
+    (event,) = (each for each in primitives if each["kind"] == "Event")
     assert (event["name"], event["waiting"], event["set"]) == ("go", 1, False)
     count = len(states(run))
     nowhere.cancel()
@@ -271,11 +259,10 @@ def test_what_the_scheduler_has_under_way(client: Client, run: Any) -> None:
     Event("go").set()
     after.result()
     row = until_state(run, lambda row: row["tasks"].get("after") == {"memory": 1})
-    assert {name: tuple(counts[:2]) for name, counts in row["finished"].items()} == {
-        "go_on": (1, 0),
-        "after": (1, 0),
-    }
-    assert row["finished"]["go_on"][2] > 1
+    finished = row["finished"]
+    assert finished.keys() == {"go_on", "after"}
+    assert [tuple(counts[:2]) for counts in finished.values()] == [(1, 0)] * 2
+    assert finished["go_on"][2] > 1
 
 
 def test_a_client_that_leaves(client: Client, run: Any) -> None:
@@ -292,13 +279,13 @@ def test_a_client_that_leaves(client: Client, run: Any) -> None:
     assert row["client"] == name
     assert row["tasks"]["others-rest"] == {"waiting": 2000}
     assert row["unfinished"] == 2002
-    assert [one["key"] for one in row["held_back"]] == ["others-nowhere"]
-    (one,) = (one for one in row["clients"] if one["client"] == name)
-    assert (one["wanted"], one["unfinished"]) == (2002, 2002)
+    assert [task["key"] for task in row["held_back"]] == ["others-nowhere"]
+    (left,) = (each for each in row["clients"] if each["client"] == name)
+    assert (left["wanted"], left["unfinished"]) == (2002, 2002)
     # The task that was sent has a run, which the same cause ended.
     ended = wait_until(lambda: run.flush() or facts(run, "SchedulerPlugin", "Task Run"))
-    (one,) = (one for one in ended if one["key"] == "others-go")
-    assert one["end_cause"].startswith("remove-client")
+    (task_run,) = (each for each in ended if each["key"] == "others-go")
+    assert task_run["end_cause"].startswith("remove-client")
 
 
 def test_the_end_of_recording(client: Client, tmp_path: Path) -> None:
@@ -426,24 +413,6 @@ def test_objects_that_cannot_be_looked_at(client: Client, run: Any) -> None:
     assert "class" not in Hostile.asked
 
 
-def recurse(depth: int) -> None:
-    if depth:
-        recurse(depth - 1)
-    else:
-        Event("go").wait()
-
-
-def test_a_deep_recursion(client: Client, run: Any) -> None:
-    future = client.submit(recurse, 900, key="deep")
-    row = first_row(run, "deep")
-    assert len(row["frames"]) == 100
-    assert row["frames"][0][0] == "recurse"
-    assert row["frames"][-1][0].endswith("wait")
-    assert (row["waits_in"], row["waits_for"]) == ("Event", "go")
-    Event("go").set()
-    future.result()
-
-
 def test_threads_that_end_between_two_looks(client: Client, tmp_path: Path) -> None:
     """The CPU clock of a thread that is gone must not be read: that may crash the process."""
     done = threading.Event()
@@ -473,18 +442,12 @@ def leave(_: int) -> None:
     secede()
 
 
-@pytest.mark.parametrize(
-    ("owner", "method"),
-    [
-        (TasksUnderWay, "sample"),
-        (ClientUnderWay, "sample"),
-        (SchedulerUnderWay, "_write"),
-        (FileRows, "write"),
-    ],
-    ids=lambda one: getattr(one, "__name__", one),
-)
+LOOKS = (TasksUnderWay.sample, ClientUnderWay.sample, SchedulerUnderWay._write, FileRows.write)
+
+
+@pytest.mark.parametrize("look", LOOKS, ids=lambda look: look.__qualname__)
 def test_a_look_that_fails(
-    client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, owner: type, method: str
+    client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, look: Any
 ) -> None:
     looks = 0
 
@@ -494,48 +457,28 @@ def test_a_look_that_fails(
         raise RuntimeError("injected")
 
     Event("go").clear()
-    monkeypatch.setattr(owner, method, fail)
+    monkeypatch.setattr(f"{look.__module__}.{look.__qualname__}", fail)
     run = dasfprof.register_default_profiler(client, directory=tmp_path)
-    future = client.submit(go_on, key=f"failing-{owner.__name__}-{method}")
+    future = client.submit(go_on, key=f"failing-{look.__qualname__}")
     wait_until(lambda: looks >= 3)  # others are taken after one that failed
     Event("go").set()
     future.result()
     run.stop()
     files = [TraceFile(path) for path in run.files()]
     for file in files:
-        for _ in file.batches():
-            pass
+        list(file.batches())
         assert file.end is not None
     assert sum(file.errors for file in files) >= 2
     assert [row["key"] for row in computed(run)] == [future.key]
 
 
-# --- when rows are due ----------------------------------------------------------------------------
-
-
-def test_the_same_is_repeated_less_and_less_often() -> None:
+def test_the_same_is_repeated_less_often_changes_are_written_and_flicker_is_not() -> None:
     repeats = Repeats(0.0)
-    assert [at for at in range(200) if repeats.is_due(at, "same", "sleeping")] == [
-        *(0, 1, 3, 7, 15, 31, 63, 123, 183)
-    ]
-
-
-def test_changes_are_written_and_flicker_is_not() -> None:
-    repeats = Repeats(0.0)
-    seen = [
-        ("a", "sleeping"),
-        ("a", "sleeping"),
-        ("b", "sleeping"),
-        ("b", "sleeping"),
-        ("b", "running"),
-        ("b", "sleeping"),
-        ("b", "running"),
-        ("b", "sleeping"),
-        ("b", "running"),
-        ("b", "running"),
-        ("b", "running"),
-    ]
-    due = [at for at, (facts, state) in enumerate(seen) if repeats.is_due(at, facts, state)]
+    due = [at for at in range(200) if repeats.is_due(at, "same", "sleeping")]
+    assert due == [0, 1, 3, 7, 15, 31, 63, 123, 183]
+    repeats, states = Repeats(0.0), {"s": "sleeping", "r": "running"}
+    seen = zip("aabbbbbbbbb", "ssssrsrsrrr", strict=True)
+    due = [at for at, (facts, state) in enumerate(seen) if repeats.is_due(at, facts, states[state])]
     # At 3 and 7 as nothing was written for so long; at 8 what was written at 7 was flicker.
     assert due == [0, 1, 2, 3, 7, 9]
 
@@ -548,6 +491,3 @@ def test_a_thread_that_used_a_core_was_running() -> None:
     assert busy.state("sleeping", 1.31, 12.0) == "sleeping"
     assert busy.state("disk", 1.31, 13.0) == "disk"
     assert busy.state(None, None, 14.0) is None
-
-
-# --- stacks ---------------------------------------------------------------------------------------
