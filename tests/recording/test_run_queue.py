@@ -194,27 +194,6 @@ def test_brief_tasks_are_hardly_read_and_longer_ones_from_end_to_end(
     assert thread_time.cpu_seconds(reading, 0.0, 1.0) is None
 
 
-def test_a_cancelled_run_is_measured_to_its_end(client: Client, tmp_path: Path) -> None:
-    def hold() -> None:
-        Event("held").set()
-        Event("go-on").wait(120)
-
-    def state(dask_worker: Any) -> str | None:
-        task = dask_worker.state.tasks.get("cancelled-1")
-        return task.state if task else None
-
-    with dasfprof.profile(client, directory=tmp_path) as run:
-        future = client.submit(hold, key="cancelled-1")
-        assert Event("held", client=client).wait(120)
-        future.cancel()
-        wait_until(lambda: "cancelled" in client.run(state).values())
-        Event("go-on", client=client).set()
-        wait_until(lambda: run.flush() or by_key(run))
-    row = by_key(run)["cancelled-1"]
-    assert row["state"] == "cancelled"
-    assert row["run_queue"] is not None
-
-
 def test_other_processes_and_other_threads(tmp_path: Path) -> None:
     executors = ("pool", "offload", "default")
     with (

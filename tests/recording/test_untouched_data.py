@@ -177,6 +177,9 @@ VALUES: dict[str, tuple[Callable[[], Any], tuple[str | None, Any]]] = {
     "categories": (lambda: pd.Categorical(["a", "b"]), ("category", (2,))),
     "records": (lambda: np.zeros(3, dtype=[("x", "i4")]), ("[('x', '<i4')]", (3,))),
     "bytes": (lambda: b"abc", (None, None)),
+    "number": (lambda: 1, (None, None)),
+    "scalar": (lambda: np.float64(1), ("float64", ())),
+    "array": (lambda: np.zeros((3, 4), dtype="float32"), ("float32", (3, 4))),
 }
 
 
@@ -201,6 +204,8 @@ def test_results_are_asked_for_nothing(client: Client, tmp_path: Path) -> None:
         assert (rows[name]["dtype"], rows[name]["shape"]) == described
         assert rows[name]["state"] == "memory"
         assert rows[name]["type"]
+    types = [rows[name]["type"] for name in ("bytes", "number", "scalar", "array")]
+    assert types == ["bytes", "int", "numpy.float64", "numpy.ndarray"]
     assert_whole(run)
 
 

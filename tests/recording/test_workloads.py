@@ -101,11 +101,8 @@ def dataframe_with_p2p_shuffle(client: Client) -> tuple[Any, Any]:
     frame = pd.DataFrame({"key": np.arange(60) % 7, "value": np.arange(60.0)})
     with dask.config.set({"dataframe.shuffle.method": "p2p"}):
         lazy = dd.from_pandas(frame, npartitions=4).shuffle("key", npartitions=3)
-        result = lazy.compute()
-    return (
-        result.sort_values("value").reset_index(drop=True).to_dict("list"),
-        frame.to_dict("list"),
-    )
+        result = lazy.compute().sort_values("value")
+    return result.to_dict("list"), frame.to_dict("list")
 
 
 def coroutines(client: Client) -> tuple[Any, Any]:
@@ -159,9 +156,8 @@ def scattered_inputs(client: Client) -> tuple[Any, Any]:
 
 def tasks_that_need_resources(client: Client) -> tuple[Any, Any]:
     client.run(set_resources, {"LICENCE": 1})
-    futures = client.map(
-        increment, range(8), key=[("licensed", i) for i in range(8)], resources={"LICENCE": 1}
-    )
+    keys = [("licensed", i) for i in range(8)]
+    futures = client.map(increment, range(8), key=keys, resources={"LICENCE": 1})
     return client.gather(futures), list(range(1, 9))
 
 
@@ -169,20 +165,11 @@ async def set_resources(resources: dict[str, float], dask_worker: Any) -> None:
     await dask_worker.set_resources(**resources)
 
 
-WORKLOADS = [
-    futures_with_text_keys,
-    futures_with_tuple_keys,
-    delayed,
-    array,
-    bag,
-    dataframe_with_p2p_shuffle,
-    coroutines,
-    actors,
-    tasks_within_tasks,
-    tasks_that_secede,
-    scattered_inputs,
+WORKLOADS = (
+    *(futures_with_text_keys, futures_with_tuple_keys, delayed, array, bag, coroutines, actors),
+    *(dataframe_with_p2p_shuffle, tasks_within_tasks, tasks_that_secede, scattered_inputs),
     tasks_that_need_resources,
-]
+)
 
 
 @pytest.mark.parametrize("workload", WORKLOADS, ids=operator.attrgetter("__name__"))
@@ -201,22 +188,17 @@ def test_every_task_run_is_recorded(
 
 def assert_scheduler_rows(run: Any, outcomes: list[dict[str, Any]]) -> None:
     """The scheduler's own file says the same, shifted times and all."""
+
+    def ends(rows: list[dict[str, Any]], state: str) -> dict[Any, Any]:
+        columns = state, "start", "stop", "worker"
+        return {
+            (row["key"], row["run_id"]): [row[name] for name in columns]
+            for row in rows
+            if row[state] in ("memory", "erred")
+        }
+
     rows = facts(run, "SchedulerPlugin", "Task Run")
-    told = {
-        (row["key"], row["run_id"]): (row["state"], row["start"], row["stop"], row["worker"])
-        for row in rows
-        if row["state"] in ("memory", "erred")
-    }
-    assert told == {
-        (outcome["key"], outcome["run_id"]): (
-            outcome["finish"],
-            outcome["start"],
-            outcome["stop"],
-            outcome["worker"],
-        )
-        for outcome in outcomes
-        if outcome["finish"] in ("memory", "erred")
-    }
+    assert ends(rows, "state") == ends(outcomes, "finish")
     for row in rows:
         times = [row["waiting"], row["queued"], row["timestamp"], row["stolen"]]
         known = [time for time in times if time is not None]
@@ -227,30 +209,6 @@ def assert_scheduler_rows(run: Any, outcomes: list[dict[str, Any]]) -> None:
 # --- what a fact says ----------------------------------------------------------------------------
 
 
-def test_results_are_described(client: Client, tmp_path: Path) -> None:
-    results: dict[str, Callable[[], Any]] = {
-        "d-array": lambda: np.zeros((3, 4), dtype="float32"),
-        "d-scalar": lambda: np.float64(1),
-        "d-frame": lambda: pd.DataFrame({"dtype": [1, 2], "shape": [3, 4]}),
-        "d-series": lambda: pd.Series(["a", "b"], dtype="category"),
-        "d-number": lambda: 1,
-        "d-none": lambda: None,
-    }
-    with dasfprof.profile(client, directory=tmp_path) as run:
-        for key, make in results.items():
-            client.submit(make, key=key).result()
-    described = {
-        row["key"]: (row["type"], row["dtype"], row["shape"], row["size"]) for row in computed(run)
-    }
-    assert described.keys() == results.keys()
-    assert described["d-array"] == ("numpy.ndarray", "float32", (3, 4), 48)
-    assert described["d-scalar"][:3] == ("numpy.float64", "float64", ())
-    assert described["d-frame"][1:3] == (None, (2, 2))
-    assert described["d-series"][1:3] == ("category", (2,))
-    assert described["d-number"][:3] == ("int", None, None)
-    assert described["d-none"][:3] == ("NoneType", None, None)
-
-
 def test_inputs_are_named_and_measured(client: Client, tmp_path: Path) -> None:
     with dasfprof.profile(client, directory=tmp_path) as run:
         first = client.submit(bytes, 1000, key=("part", 0))
@@ -258,11 +216,10 @@ def test_inputs_are_named_and_measured(client: Client, tmp_path: Path) -> None:
         client.submit(len, client.submit(operator.add, first, second, key="joined")).result()
     rows = {row["key"]: row for row in computed(run)}
     assert set(rows["joined"]["dependencies"]) == {("part", 0), "part-1"}
-    inputs = rows[("part", 0)]["size"] + rows["part-1"]["size"]
+    inputs = rows["part", 0]["size"] + rows["part-1"]["size"]
     assert inputs >= 3000
     assert rows["joined"]["input_size"] == inputs
-    assert rows[("part", 0)]["dependencies"] == []
-    assert rows[("part", 0)]["input_size"] == 0
+    assert (rows["part", 0]["dependencies"], rows["part", 0]["input_size"]) == ([], 0)
 
 
 def test_cpu_seconds_are_those_of_the_task_alone(client: Client, tmp_path: Path) -> None:
@@ -281,7 +238,14 @@ def test_cpu_seconds_are_those_of_the_task_alone(client: Client, tmp_path: Path)
     async def nap() -> None:
         await asyncio.sleep(0.01)
 
+    def leave() -> tuple[float, float]:
+        before = time.time()
+        secede()
+        time.sleep(0.2)
+        return before, time.time()
+
     with dasfprof.profile(client, directory=tmp_path) as run:
+        before, after = client.submit(leave, key="leave").result()
         spent = client.submit(burn, 0.2, key="burn").result()
         metered = client.submit(meter, 0.1, key="meter").result()
         client.submit(time.sleep, 0.2, key="sleep").result()
@@ -291,8 +255,9 @@ def test_cpu_seconds_are_those_of_the_task_alone(client: Client, tmp_path: Path)
     assert metered - 0.001 <= rows["meter"]["cpu"] <= metered + 0.05
     assert rows["sleep"]["cpu"] < 0.05
     assert rows["sleep"]["duration"] >= 0.2
-    assert rows["nap"]["cpu"] is None
-    assert rows["nap"]["thread"] is None
+    assert rows["nap"]["cpu"] is rows["nap"]["thread"] is None
+    assert before < rows["leave"]["seceded"] < after
+    assert rows["sleep"]["seceded"] is None
 
 
 def correct(seconds: float, dask_worker: Any) -> None:
@@ -354,6 +319,15 @@ class Heartbeat(WorkerPlugin):
             self.worker.scheduler_delay = SHIFT
 
 
+@contextlib.contextmanager
+def heartbeat_between(client: Client, worker: list[str]) -> Iterator[None]:
+    client.run(correct, 0.0, workers=worker)
+    client.register_plugin(Heartbeat())
+    yield
+    client.run(restore, workers=worker)
+    client.unregister_worker_plugin(Heartbeat.name)
+
+
 def test_start_is_right_where_a_heartbeat_comes_just_before_it(
     client: Client, tmp_path: Path
 ) -> None:
@@ -364,12 +338,8 @@ def test_start_is_right_where_a_heartbeat_comes_just_before_it(
         return begun
 
     worker = list(client.nthreads())[:1]
-    with dasfprof.profile(client, directory=tmp_path) as run:
-        client.register_plugin(Heartbeat())
-        client.run(correct, 0.0, workers=worker)
+    with dasfprof.profile(client, directory=tmp_path) as run, heartbeat_between(client, worker):
         begun = client.submit(begin, key="shifted-1", workers=worker).result()
-        client.run(restore, workers=worker)
-        client.unregister_worker_plugin(Heartbeat.name)
     (row,) = computed(run)
     assert begun - SHIFT / 4 < row["timestamp"] <= begun
 
@@ -385,46 +355,26 @@ def test_a_correction_of_which_the_task_alone_knows_is_noted(
         return begun
 
     worker = list(client.nthreads())[:1]
-    client.run(correct, 0.0, workers=worker)
-    with dasfprof.profile(client, directory=tmp_path) as run:
-        client.register_plugin(Heartbeat())
+    with dasfprof.profile(client, directory=tmp_path) as run, heartbeat_between(client, worker):
         future = client.submit(wait, key="shifted-2", workers=worker)
         record.wait_until(lambda: running(client, "shifted-2"))
         client.run(correct, 1.4 * SHIFT, workers=worker)
         Event("go-shifted", client=client).set()
         begun = future.result()
-        client.run(restore, workers=worker)
-        client.unregister_worker_plugin(Heartbeat.name)
     (row,) = computed(run)
     assert begun - SHIFT / 4 < row["timestamp"] <= begun
     # A heartbeat that was under way when they were stopped may have brought another one.
     assert delays(run)[worker[0]] >= {SHIFT, 1.4 * SHIFT}
 
 
-def test_seceding_is_timed(client: Client, tmp_path: Path) -> None:
-    def leave() -> tuple[float, float]:
-        before = time.time()
-        secede()
-        time.sleep(0.2)
-        return before, time.time()
-
-    with dasfprof.profile(client, directory=tmp_path) as run:
-        before, after = client.submit(leave, key="leave-once").result()
-        client.submit(increment, 1, key="stays").result()
-    rows = {row["key"]: row for row in computed(run)}
-    assert before < rows["leave-once"]["seceded"] < after
-    assert rows["stays"]["seceded"] is None
-
-
 def test_transfers_are_those_of_the_worker_s_own_log(client: Client, tmp_path: Path) -> None:
-    def log(dask_worker: Any) -> list[Any]:
-        return [
-            (entry["start"], entry["stop"], entry["who"], sorted(entry["keys"]), entry["total"])
-            for entry in dask_worker.transfer_incoming_log
-        ]
+    def total(parts: list[Any], _: int) -> float:
+        return float(sum(part.sum() for part in parts))
 
-    began = time.time()
-    workers = list(client.nthreads())
+    def log(dask_worker: Any) -> list[Any]:
+        return [entry for entry in dask_worker.transfer_incoming_log if entry["stop"] > began]
+
+    began, workers = time.time(), list(client.nthreads())
     with dasfprof.profile(client, directory=tmp_path) as run:
         parts = [
             client.submit(np.ones, 50_000, key=f"moved-{i}", workers=[workers[i % 2]])
@@ -432,22 +382,20 @@ def test_transfers_are_those_of_the_worker_s_own_log(client: Client, tmp_path: P
         ]
         totals = [client.submit(total, parts, i, workers=[workers[i]]) for i in range(2)]
         assert client.gather(totals) == [300_000.0, 300_000.0]
-    logged = [
-        (address, *entry)
+    logged = {
+        (address, entry["who"], tuple(sorted(entry["keys"])), entry["total"]): entry
         for address, entries in client.run(log).items()
         for entry in entries
-        if entry[1] > began
-    ]
+    }
     rows = facts(run, "TracePlugin", "Transfer")
     assert {row["state"] for row in rows} == {"success"}
-    recorded = [(r["address"], r["source"], sorted(r["keys"]), r["size"]) for r in rows]
-    assert sorted(recorded) == sorted((to, who, keys, n) for to, _, _, who, keys, n in logged)
-    by_keys = {(r["address"], tuple(sorted(r["keys"]))): r for r in rows}
-    clocks = delays(run)
-    for address, start, stop, _, keys, _ in logged:
-        row = by_keys[address, tuple(keys)]
+    recorded = {(r["address"], r["source"], tuple(sorted(r["keys"])), r["size"]): r for r in rows}
+    assert recorded.keys() == logged.keys()
+    assert len(recorded) == len(rows)
+    for transfer, row in recorded.items():
+        start, stop = logged[transfer]["start"], logged[transfer]["stop"]
         assert 0 < row["network"] <= stop - start + 0.001 <= row["duration"] + 0.001
-        assert row["timestamp"] <= start - min(clocks[address]) + 0.001
+        assert row["timestamp"] <= start - min(delays(run)[row["address"]]) + 0.001
 
 
 def test_transfers_that_bring_nothing(client: Client, tmp_path: Path) -> None:
@@ -474,14 +422,9 @@ def test_transfers_that_bring_nothing(client: Client, tmp_path: Path) -> None:
         client.run(report, workers=worker)
     rows = facts(run, "TracePlugin", "Transfer")
     assert [row["state"] for row in rows] == ["busy", "failed", "missing"]
-    assert {(row["source"], row["size"], len(row["keys"])) for row in rows} == {
-        ("tcp://10.0.0.1:1", 0, 0)
-    }
+    for row in rows:
+        assert (row["source"], row["size"], len(row["keys"])) == ("tcp://10.0.0.1:1", 0, 0)
     assert_whole(run)
-
-
-def total(parts: list[Any], _: int) -> float:
-    return float(sum(part.sum() for part in parts))
 
 
 # --- what the scheduler alone knows --------------------------------------------------------------
@@ -497,8 +440,10 @@ def released(key: str, dask_scheduler: Any) -> bool:
     return task is not None and not task.who_wants
 
 
-def test_what_a_client_wants(client: Client, tmp_path: Path) -> None:
+def test_what_a_client_wants_annotations_and_priorities(client: Client, tmp_path: Path) -> None:
     with dasfprof.profile(client, directory=tmp_path) as run:
+        with dask.annotate(priority=3, step="sums", odd={"a": (1, None)}):
+            client.submit(increment, 1, key="annotated").result()
         inner = dask.delayed(increment)(1, dask_key_name="inner")
         assert dask.delayed(increment)(inner, dask_key_name="outer").compute() == 3
         bad = client.submit(operator.truediv, 1, 0, key="bad")
@@ -512,24 +457,13 @@ def test_what_a_client_wants(client: Client, tmp_path: Path) -> None:
         Event("client-gone", client=client).set()
         assert last.result()
     rows = scheduler_rows(run)
-    assert {key for key, row in rows.items() if row["wanted"]} == {"outer", "bad", "needs-held"}
-    assert {key for key, row in rows.items() if not row["wanted"]} == {"inner", "held"}
-
-
-def test_annotations_and_priorities(client: Client, tmp_path: Path) -> None:
-    with dasfprof.profile(client, directory=tmp_path) as run:
-        with dask.annotate(priority=3, step="sums", odd={"a": (1, None)}):
-            client.submit(increment, 1, key="annotated").result()
-        client.submit(increment, 1, key="plain").result()
-    rows = scheduler_rows(run)
-    assert rows["annotated"]["annotations"] == {
-        "priority": 3,
-        "step": "sums",
-        "odd": {"a": (1, None)},
-    }
-    assert rows["annotated"]["priority_user"] == -3.0
-    assert rows["plain"]["annotations"] == {}
-    assert rows["plain"]["priority_user"] == 0.0
+    wanted = {key for key, row in rows.items() if row["wanted"]}
+    assert wanted == {"annotated", "outer", "bad", "needs-held"}
+    assert rows.keys() - wanted == {"inner", "held"}
+    annotations = {"priority": 3, "step": "sums", "odd": {"a": (1, None)}}
+    assert rows["annotated"]["annotations"] == annotations
+    assert rows["needs-held"]["annotations"] == {}
+    assert [rows[key]["priority_user"] for key in ("annotated", "needs-held")] == [-3.0, 0.0]
 
 
 def test_queueing_and_waiting(client: Client, tmp_path: Path) -> None:
@@ -547,10 +481,8 @@ def test_queueing_and_waiting(client: Client, tmp_path: Path) -> None:
     queued = [row for row in rows.values() if row["queued"] is not None]
     assert ("rootish", 59) in {row["key"] for row in queued}
     assert all(before <= row["queued"] <= row["timestamp"] <= after for row in queued)
-    total_row = rows["total-of-rootish"]
-    last = max(
-        row["timestamp"] + row["duration"] for key, row in rows.items() if key[0] == "rootish"
-    )
+    total_row = rows.pop("total-of-rootish")
+    last = max(row["timestamp"] + row["duration"] for row in rows.values())
     assert before <= total_row["waiting"] <= last <= total_row["timestamp"]
 
 
@@ -637,18 +569,17 @@ def wait_for(event: str) -> str:
 
 def running(client: Client, key: Any) -> bool:
     """Whether a worker has begun to run the key."""
-    states = client.run(
-        lambda dask_worker: getattr(dask_worker.state.tasks.get(key), "state", None)
-    ).values()
-    return "executing" in states
+
+    def state(dask_worker: Any) -> str | None:
+        return getattr(dask_worker.state.tasks.get(key), "state", None)
+
+    return "executing" in client.run(state).values()
 
 
 def known_keys(client: Client) -> set[Any]:
     """Keys that the scheduler or a worker has not forgotten."""
-    keys = client.run(lambda dask_worker: set(dask_worker.state.tasks)).values()
-    return set(client.run_on_scheduler(lambda dask_scheduler: set(dask_scheduler.tasks))).union(
-        *keys
-    )
+    keys: set[Any] = client.run_on_scheduler(lambda dask_scheduler: set(dask_scheduler.tasks))
+    return keys.union(*client.run(lambda dask_worker: set(dask_worker.state.tasks)).values())
 
 
 def all_sent(client: Client, keys: set[Any]) -> bool:
@@ -699,6 +630,7 @@ def test_cancelled_while_it_ran(client: Client, tmp_path: Path) -> None:
     assert_same_runs(run, [attempted])
     (row,) = computed(run)
     assert row["type"] is None
+    assert row["run_queue"] is not None
     (seen,) = facts(run, "SchedulerPlugin", "Task Run")
     assert (seen["key"], seen["run_id"]) == ("cancelled-1", attempted["run_id"])
     assert seen["state"] in ("released", "forgotten")
@@ -793,13 +725,15 @@ def test_what_a_closing_worker_does_not_start_is_no_run(tmp_path: Path) -> None:
     assert computed(run) == []
 
 
-def test_running_as_recording_begins(client: Client, tmp_path: Path) -> None:
+def test_running_as_recording_begins_and_ends(client: Client, tmp_path: Path) -> None:
     future = client.submit(wait_for, "go-4", key=("early", 0))
     record.wait_until(lambda: running(client, ("early", 0)))
     with dasfprof.profile(client, directory=tmp_path) as run:
         Event("go-4", client=client).set()
         assert future.result() == "go-4"
         client.submit(increment, 1, key="later").result()
+        future = client.submit(wait_for, "go-5", key="unfinished")
+        record.wait_until(lambda: running(client, "unfinished"))
     rows = {row["key"]: row for row in computed(run)}
     runs = {one["key"]: one for one in record.task_runs(client)}
     assert rows.keys() == runs.keys() == {("early", 0), "later"}
@@ -811,18 +745,8 @@ def test_running_as_recording_begins(client: Client, tmp_path: Path) -> None:
     assert early["timestamp"] + early["duration"] <= early["done"]
     assert early["executing"] is None
     assert_whole(run)
-    seen = facts(run, "SchedulerPlugin", "Task Run")
-    assert [row["key"] for row in seen] == ["later"]
-
-
-def test_running_as_recording_ends(client: Client, tmp_path: Path) -> None:
-    with dasfprof.profile(client, directory=tmp_path) as run:
-        client.submit(increment, 1, key="sooner").result()
-        future = client.submit(wait_for, "go-5", key="unfinished")
-        record.wait_until(lambda: running(client, "unfinished"))
-    assert_whole(run)
+    assert {key: row["state"] for key, row in scheduler_rows(run).items()} == {
+        "later": "memory", "unfinished": "processing",
+    }  # fmt: skip
     Event("go-5", client=client).set()
     assert future.result() == "go-5"
-    assert [row["key"] for row in computed(run)] == ["sooner"]
-    seen = {r["key"]: r["state"] for r in facts(run, "SchedulerPlugin", "Task Run")}
-    assert seen == {"sooner": "memory", "unfinished": "processing"}
