@@ -7,8 +7,10 @@ import os
 import sys
 import threading
 import time
+import traceback
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from multiprocessing.pool import ThreadPool
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,7 +20,7 @@ import pytest
 from clusters import client_of, wait_until
 from distributed import Client
 from open_files import open_files
-from recorded_facts import computed, facts, frames_of, trace_files
+from recorded_facts import assert_whole, computed, facts, frames_of
 
 import dasfprof
 from dasfprof.recording.dask_internals.client_calls import phase
@@ -32,9 +34,6 @@ from dasfprof.recording.stack_samples.sampled_threads import (
     TaskThreads,
 )
 from dasfprof.recording.stack_samples.sampler import Schedule, sample
-
-HERE = __file__
-
 
 client = client_of(1, 2, processes=False)
 
@@ -59,11 +58,11 @@ class Rows:
     def names(self, number: int) -> list[str]:
         """Give the functions of a stack."""
         rows = {row[1]: row for _, row in self.written}
-        found: list[str] = []
+        functions: list[str] = []
         while number >= 0:
             _, _, frames, number = rows[number]
-            found[:0] = [frame[0] for frame in frames]
-        return found
+            functions[:0] = [frame[0] for frame in frames]
+        return functions
 
 
 class Idle:
@@ -73,14 +72,7 @@ class Idle:
 
 
 def wait_for_samples(source: Any, name: str, number: int, plugin: str = "TracePlugin") -> Any:
-    def enough() -> list[dict[str, Any]] | None:
-        found = facts(source, plugin, name)
-        return found if len(found) >= number else None
-
-    return wait_until(enough, every=0.2)
-
-
-# --- the file -------------------------------------------------------------------------------------
+    return wait_until(lambda: len(facts(source, plugin, name)) >= number, every=0.2)
 
 
 def hold(until: str) -> int:
@@ -101,31 +93,23 @@ def test_samples_of_tasks_and_of_the_client(client: Client, tmp_path: Path) -> N
     rows = facts(run, "TracePlugin", "Task Sample")
     assert {row["thread"] for row in rows} == runs.keys()
     for row in rows:
-        of = runs[row["thread"]]
+        begin, seconds = (runs[row["thread"]][name] for name in ("timestamp", "duration"))
         # The sampler may lose its core between the look and the clock.
-        assert of["timestamp"] - 0.01 <= row["timestamp"] <= of["timestamp"] + of["duration"] + 1
+        assert begin - 0.01 <= row["timestamp"] <= begin + seconds + 1
         (function, file, line), *_ = frames_of(run, "TracePlugin", row)
-        first = hold.__code__.co_firstlineno
-        assert (function, file) == ("hold", HERE)
-        assert first < line <= first + 2
+        assert (function, file) == ("hold", __file__)
+        assert 0 < line - hold.__code__.co_firstlineno <= 2
         assert row["activity"] in ("running", "lock", "waiting", None)
         assert row["interval"] > 0
         assert row["cpu"] is None or 0 <= row["cpu"] <= row["interval"] + 0.05
-    told = [row for row in rows if row["cpu"] is not None]
-    assert sum(row["cpu"] + row["run_queue"] for row in told) < 0.7 * sum(
-        row["interval"] for row in told
-    )  # it sleeps most of the time
+    timed = [row for row in rows if row["cpu"] is not None]
+    used = sum(row["cpu"] + row["run_queue"] for row in timed)
+    assert used < 0.7 * sum(row["interval"] for row in timed)  # it sleeps most of the time
     sampled = facts(run, "StepRecorder", "Client Sample")
     assert {row["phase"] for row in sampled} <= {"program", "waiting", "building", "sending"}
-    assert any(
-        frame[0] == "test_samples_of_tasks_and_of_the_client"
-        for row in sampled
-        for frame in frames_of(run, "StepRecorder", row)
-    )
-    for plugin in ("TracePlugin", "SchedulerPlugin", "StepRecorder"):
-        for file in trace_files(run, plugin):
-            assert list(file.batches())
-            assert (file.errors, file.dropped) == (0, 0)
+    names = {frame[0] for row in sampled for frame in frames_of(run, "StepRecorder", row)}
+    assert "test_samples_of_tasks_and_of_the_client" in names
+    assert_whole(run)
 
 
 def hold_in_futures(until: str) -> int:
@@ -146,13 +130,13 @@ def sampled_while(
     with dasfprof.profile(client, directory=directory / "traces") as run:
         futures = [client.submit(function, str(go), pure=False) for function in functions]
 
-        def enough() -> list[Any] | None:
+        def wanted_stacks() -> list[Any]:
             rows = facts(run, "TracePlugin", "Task Sample")
             stacks = [frames_of(run, "TracePlugin", row) for row in rows if row["stack"] >= 0]
-            stacks = [stack for stack in stacks if stack[0][0] == wanted]
-            return stacks if len(stacks) >= 20 else None
+            return [stack for stack in stacks if stack[0][0] == wanted]
 
-        stacks = wait_until(enough, every=0.2)
+        wait_until(lambda: len(wanted_stacks()) >= 20, every=0.2)
+        stacks = wanted_stacks()
         go.touch()
         client.gather(futures)
     return stacks
@@ -168,7 +152,7 @@ def test_the_stack_of_a_pools_thread_follows_that_of_the_task_that_waits(
     assert len(with_thread) > len(stacks) / 2
     names = [frame[0].rpartition(".")[2] for frame in with_thread[0]]
     assert names.index("wait") < names.index("hold")
-    assert {stack[-1][1] for stack in with_thread} == {HERE}
+    assert {stack[-1][1] for stack in with_thread} == {__file__}
 
 
 def test_a_pools_thread_belongs_to_no_task_if_several_functions_run(
@@ -205,88 +189,76 @@ async def blocks_the_loop(seconds: float) -> None:
 
 def test_a_blocked_loop_and_its_line(client: Client, tmp_path: Path) -> None:
     with dasfprof.profile(client, directory=tmp_path / "traces") as run:
+
+        def samples(after: float) -> list[dict[str, Any]]:
+            rows = facts(run, "TracePlugin", "Loop Sample")
+            return [row for row in rows if (row["until"] or 0) > after]
+
         begin = time.time()
         client.submit(blocks_the_loop, 1.5, key="blocks").result()
         end = time.time()
-        wait_until(
-            lambda: [
-                row
-                for row in facts(run, "TracePlugin", "Loop Sample")
-                if row["until"] and row["until"] - row["since"] > 1.0 and row["until"] > begin
-            ],
-            every=0.2,
-        )
-    rows = facts(run, "TracePlugin", "Loop Sample")
-    names = [frame[0] for row in rows for frame in frames_of(run, "TracePlugin", row)]
+        wait_until(lambda: any(s["until"] - s["since"] > 1.0 for s in samples(begin)), every=0.2)
+    names = {frame[0] for row in samples(begin) for frame in frames_of(run, "TracePlugin", row)}
     assert "block" in names
     # A slow machine may keep the loop from turning before and after, too.
-    assert any(row["since"] < end and (row["until"] or 0) > begin for row in rows)
+    assert any(row["since"] < end for row in samples(begin))
 
 
 # --- what it must not do --------------------------------------------------------------------------
 
 
-@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
-def test_a_forked_child_has_no_sampler() -> None:
-    rows = Rows()
-    taken: list[Any] = []
+@contextmanager
+def sampling(taken: list[Any], rows: Rows) -> Iterator[Any]:
+    """Sample this thread as a client's; give what ends that, once there are some samples."""
     stop = sample(ClientThread(Idle, rows.stacks, taken.append), 50, HookGuard())
-    wait_until(lambda: len(taken) > 3)
-    child = os.fork()
-    if child == 0:
-        stop()
-        os._exit(0 if len(threading.enumerate()) == 1 else 1)
     try:
-        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        wait_until(lambda: len(taken) > 3)
+        yield stop
     finally:
         stop()
 
 
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
-def test_what_the_main_thread_of_a_forked_child_does_is_known() -> None:
+def test_a_forked_child_has_no_sampler_and_its_main_thread_is_known() -> None:
     ident = threading.get_ident()
-    if OsThreads().state(ident, None, 0, 0) == ThreadState(ident, None, None, None):
-        pytest.skip("in a container /proc may be hidden")
-    child = os.fork()
-    if child == 0:
-        threads = OsThreads()
-        threads.state(ident, None, 0, 0)
-        sum(range(100_000))
-        os._exit(0 if threads.state(ident, None, 1, 0).run_queue is not None else 1)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    is_hidden = OsThreads().state(ident, None, 0, 0) == ThreadState(ident, None, None, None)
+    with sampling([], Rows()) as stop:
+        child = os.fork()
+        if child == 0:
+            stop()
+            threads = OsThreads()
+            threads.state(ident, None, 0, 0)
+            sum(range(100_000))
+            is_known = is_hidden or threads.state(ident, None, 1, 0).run_queue is not None
+            os._exit(0 if is_known and len(threading.enumerate()) == 1 else 1)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
-def test_a_subject_that_fails_does_not_stop_the_others() -> None:
-    class Failing:
-        stacks: Any = None
-
+def test_subjects_that_fail_or_are_not_slow_do_not_stop_the_others() -> None:
+    class Failing(ClientThread):
         def threads(self) -> dict[int, Any]:
             raise RuntimeError("on purpose")
 
-        def mode(self, *_: Any) -> Any:
-            raise AssertionError
+    class Brief(ClientThread):
+        def mode(self, *_: Any) -> SamplingMode:
+            return SamplingMode.NEVER
 
-        def write(self, *_: Any) -> None:
-            raise AssertionError
-
-    rows, taken = Rows(), list[Any]()
+    rows, sampled, never = Rows(), list[Any](), list[Any]()
     stops = [
-        sample(Failing(), 50, HookGuard()),
-        sample(ClientThread(Idle, rows.stacks, taken.append), 50, HookGuard()),
+        sample(kind(Idle, rows.stacks, taken.append), 50, HookGuard())
+        for kind, taken in ((Failing, never), (ClientThread, sampled), (Brief, never))
     ]
-    wait_until(lambda: len(taken) > 3)
+    wait_until(lambda: len(sampled) > 10)
     for stop in stops:
         stop()
+    assert not never
 
 
 def files_of_threads_before_while_and_after() -> list[int]:
     """Count the kernel's files about threads that are open, before, while and after sampling."""
-
-    rows, taken, counts = Rows(), list[Any](), [open_files("/task/")]
-    stop = sample(ClientThread(Idle, rows.stacks, taken.append), 50, HookGuard())
-    wait_until(lambda: len(taken) > 3)
-    counts.append(open_files("/task/"))
-    stop()
+    counts = [open_files("/task/")]
+    with sampling([], Rows()):
+        counts.append(open_files("/task/"))
     return [*counts, open_files("/task/")]
 
 
@@ -322,14 +294,11 @@ def test_looks_stand_for_all_time_and_are_due_whenever_they_take_place() -> None
     for _ in range(101):
         schedule.answer(schedule.due)
     assert (schedule.due - begin) / 101 == pytest.approx(0.2, rel=0.05)
-
-
-def test_an_idle_process_is_sampled_less_often() -> None:
-    schedule = Schedule(0.05, 100.0)
-    schedule.quiet = 100
+    idle = Schedule(0.05, 100.0)
+    idle.quiet = 100
     for _ in range(101):
-        schedule.answer(schedule.due)
-    assert schedule.due - 100.0 == pytest.approx(101 * 0.2, rel=0.05)
+        idle.answer(idle.due)
+    assert idle.due - 100.0 == pytest.approx(101 * 0.2, rel=0.05)
 
 
 # --- what is looked at ----------------------------------------------------------------------------
@@ -360,9 +329,8 @@ def test_how_often_task_runs_are_sampled(monkeypatch: pytest.MonkeyPatch) -> Non
     assert mode("unheard-of") is SamplingMode.ALWAYS
     assert mode("fast_1") is SamplingMode.NEVER
     # Many samples in a row that find young runs: the function has become fast.
-    found = [mode("slow_3") for _ in range(30)]
-    assert found[0] is SamplingMode.ALWAYS
-    assert found[-1] is SamplingMode.NEVER
+    modes = [mode("slow_3") for _ in range(30)]
+    assert (modes[0], modes[-1]) == (SamplingMode.ALWAYS, SamplingMode.NEVER)
 
 
 def test_the_client_is_sampled_while_it_waits_or_keeps_the_cluster_waiting() -> None:
@@ -416,22 +384,6 @@ def test_looks_at_a_client_stand_for_no_time_twice(monkeypatch: pytest.MonkeyPat
     assert sum(intervals) == clock[0] - 100.0
     # The CPU seconds of a longer time are none of this one.
     assert [row[5] for row in taken] == [0.25, 0.5, None, 0.25, None, 2.0]
-
-
-def test_what_is_not_slow_is_not_sampled() -> None:
-    class Brief(ClientThread):
-        def mode(self, *_: Any) -> SamplingMode:
-            return SamplingMode.NEVER
-
-    rows, sampled, never = Rows(), list[Any](), list[Any]()
-    stops = [
-        sample(kind(Idle, rows.stacks, taken.append), 50, HookGuard())
-        for kind, taken in ((ClientThread, sampled), (Brief, never))
-    ]
-    wait_until(lambda: len(sampled) > 10)
-    for stop in stops:
-        stop()
-    assert not never
 
 
 # --- bad input ------------------------------------------------------------------------------------
@@ -498,10 +450,8 @@ def test_threads_whose_files_cannot_be_read(monkeypatch: pytest.MonkeyPatch) -> 
         raise PermissionError(13, "Permission denied", path)
 
     monkeypatch.setattr("dasfprof.recording.stack_samples.os_threads.os.open", refused)
-    guard = HookGuard()
-    stop = sample(ClientThread(Idle, rows.stacks, taken.append), 50, guard)
-    wait_until(lambda: len(taken) > 3)
-    stop()
+    with sampling(taken, rows):
+        pass
     monkeypatch.undo()
     for _, _, stack, activity, interval, cpu, run_queue in taken:
         assert (activity, cpu, run_queue) == (None, None, None)
@@ -512,9 +462,9 @@ def test_threads_whose_files_cannot_be_read(monkeypatch: pytest.MonkeyPatch) -> 
 
 def see(reader: StackReader, function: Any, *args: Any) -> Any:
     """Give what a reader sees of this thread inside of a function that calls its argument."""
-    found: list[Any] = []
-    function(lambda: found.append(reader.read(sys._getframe())), *args)
-    return found[-1]
+    stacks: list[Any] = []
+    function(lambda: stacks.append(reader.read(sys._getframe())), *args)
+    return stacks[-1]
 
 
 def recurse(look: Any, depth: int) -> None:
@@ -524,7 +474,7 @@ def recurse(look: Any, depth: int) -> None:
         look()
 
 
-def test_deep_recursion_is_cut_in_the_middle() -> None:
+def test_deep_recursion_is_cut_and_code_without_source_and_generators_are_read() -> None:
     rows = Rows()
     reader = StackReader(rows.stacks)
     limit = sys.getrecursionlimit()
@@ -536,11 +486,6 @@ def test_deep_recursion_is_cut_in_the_middle() -> None:
         assert see(reader, recurse, 6000) == (UNKNOWN_STACK, None)
     finally:
         sys.setrecursionlimit(limit)
-
-
-def test_code_without_source_generators_and_lambdas() -> None:
-    rows = Rows()
-    reader = StackReader(rows.stacks)
     space: dict[str, Any] = {}
     exec(compile("def made(look):\n    look()\n", "<made>", "exec"), space)
     assert rows.names(see(reader, space["made"])[0])[-2] == "made"
@@ -556,24 +501,24 @@ def test_a_call_that_has_run_nothing_is_its_callers() -> None:
     """A thread may give up the interpreter's lock before the first line of a call."""
     rows = Rows()
     reader = StackReader(rows.stacks)
-    found: list[Any] = []
+    stacks: list[Any] = []
 
     def callee() -> None:
-        found.append(reader.read(sys._getframe()))
+        stacks.append(reader.read(sys._getframe()))
 
     def caller() -> None:
         callee()
 
     def at_the_begin(frame: Any, event: str, _: Any) -> None:
         if event == "call" and frame.f_code is callee.__code__:
-            found.append(reader.read(frame))
+            stacks.append(reader.read(frame))
 
     sys.setprofile(at_the_begin)
     try:
         caller()
     finally:
         sys.setprofile(None)
-    (begun, _), (running, _) = found
+    (begun, _), (running, _) = stacks
     assert rows.names(begun)[-1].endswith("caller")
     assert rows.names(running)[-1].endswith("callee")
 
@@ -605,11 +550,7 @@ def test_phases_of_a_client() -> None:
             return 1
 
     def frames() -> list[Any]:
-        frame, found = sys._getframe(), []
-        while frame is not None:
-            found.append(frame)
-            frame = frame.f_back  # type: ignore[assignment]
-        return found[::-1]
+        return [frame for frame, _ in traceback.walk_stack(sys._getframe())][::-1]
 
     phases.append(phase(frames()))
     dask.base.tokenize(Hashed())
