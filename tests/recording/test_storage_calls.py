@@ -104,10 +104,8 @@ def whole(url: str) -> int:
     return len(fsspec.filesystem("http").cat_file(url))
 
 
-def missing(url: str) -> None:
-    import fsspec
-
-    fsspec.filesystem("http").cat_file(f"{url}-missing")
+def missing(url: str) -> int:
+    return whole(f"{url}-missing")
 
 
 def slow_system() -> Any:
@@ -194,29 +192,28 @@ def test_bytes_and_seconds_of_functions(tmp_path: Path, server: Server) -> None:
             client.submit(slowly).result()
             client.submit(computes).result()
             client.gather(client.map(writes, [str(tmp_path)] * 3, pure=False))
-        (left,) = client.run(_left_behind).values()
-        assert left == []
-    found = rows_of(traces)
-    blocked = found["blocks", "http"]
+        assert [*client.run(left_behind).values()] == [[]]
+    rows = rows_of(traces)
+    blocked = rows["blocks", "http"]
     assert by_blocks == 3 * SIZE
     assert (blocked["Reads"], blocked["Writes"], blocked["Task Runs"]) == (30, 0, 3)
     assert blocked["Read (MB)"] == pytest.approx(3 * SIZE / 1e6)
     assert 30 * DELAY <= blocked["Reading (s)"] <= sum(spent)
     assert sum(spent) - blocked["Reading (s)"] < 0.5 * sum(spent)
     assert by_file == sum(sizes) == 4 * SIZE
-    file = found["whole", "http"]
+    file = rows["whole", "http"]
     assert (file["Reads"], file["Read (MB)"]) == (4, pytest.approx(4 * SIZE / 1e6))
     assert file["Reading (s)"] >= 4 * DELAY
-    failed = found["missing", "http"]
+    failed = rows["missing", "http"]
     assert (failed["Reads"], failed["Read (MB)"], failed["Unsized Calls"]) == (1, 0.0, 1)
-    slow = found["slowly", "slow"]
+    slow = rows["slowly", "slow"]
     assert (slow["Reads"], slow["Read (MB)"]) == (3, pytest.approx(0.5))
     assert slow["Reading (s)"] >= 0.3
     assert (slow["Written (MB)"], slow["Unsized Calls"]) == (pytest.approx(0.257), 0)
     assert slow["Writing (s)"] >= 0.1 * slow["Writes"]
-    assert not [name for name, _ in found if name == "computes"]
+    assert not [name for name, _ in rows if name == "computes"]
     if _counts_disks(tmp_path):
-        disk = found["writes", "disk"]
+        disk = rows["writes", "disk"]
         assert disk["Task Runs"] == 3
         assert 6.0 <= disk["Written (MB)"] <= 6.6
         assert pd.isna(disk["Writes"])
@@ -232,12 +229,13 @@ def test_bytes_and_seconds_of_functions(tmp_path: Path, server: Server) -> None:
     assert waited["blocks", "Waiting for storage"] == pytest.approx(busy["Waiting for storage (s)"])
 
 
-def _left_behind() -> list[str]:
-    """Name what is left in a worker of what was placed there."""
+def left_behind(*classes: type) -> list[str]:
+    """Name what is left in this process of what was placed in fsspec, asyncio and classes."""
     from fsspec import asyn, spec
 
-    owners = [asyncio, asyn, type(spec.AbstractFileSystem), *family(spec.AbstractFileSystem)]
-    owners += family(spec.AbstractBufferedFile)
+    owners = [asyncio, asyn, type(spec.AbstractFileSystem)]
+    for each in (spec.AbstractFileSystem, spec.AbstractBufferedFile, *classes):
+        owners += family(each)
     left = [
         f"{owner}.{name}"
         for owner in owners
@@ -254,8 +252,7 @@ def _counts_disks(directory: Path) -> bool:
         "words = open('/proc/thread-self/io').read().split(); "
         "sys.exit(int(words[words.index('write_bytes:') + 1]) < 5_000_000)"
     )
-    done = subprocess.run([sys.executable, "-c", program, str(directory)], check=False)
-    return done.returncode == 0
+    return not subprocess.run([sys.executable, "-c", program, str(directory)]).returncode
 
 
 class Heard(RunStorage):
@@ -301,47 +298,36 @@ def test_nothing_is_heard_once_nobody_listens() -> None:
     for file in with_file:
         file.read(100_000)
     assert len(heard.calls) == 1
-    assert _left_behind() == []
+    assert left_behind() == []
 
 
-def test_files_of_this_host_are_not_storage(tmp_path: Path) -> None:
+def test_files_of_this_host_caches_and_copies(tmp_path: Path, server: Server) -> None:
+    """Files of this host are not storage; a cache counts what its source is read for."""
     import fsspec
 
-    path = tmp_path / "a"
+    a, b, cache = (str(tmp_path / name) for name in ("a", "b", "cache"))
+    files = fsspec.filesystem("file")
 
-    def use() -> None:
-        fsspec.filesystem("file").pipe_file(str(path), b"x")
-        fsspec.filesystem("file").cat_file(str(path))
+    def use_this_host() -> None:
+        files.pipe_file(a, b"x")
+        files.cat_file(a)
         fsspec.filesystem("memory").pipe_file("/a", b"x")
-        fsspec.filesystem("dir", path=str(tmp_path), fs=fsspec.filesystem("file")).cat_file("a")
+        fsspec.filesystem("dir", path=str(tmp_path), fs=files).cat_file("a")
 
-    assert calls_of(use) == []
-
-
-def test_caches_count_what_their_source_is_read_for(tmp_path: Path, server: Server) -> None:
-    import fsspec
-
-    def use() -> None:
+    def use_cache() -> None:
+        url, options = f"simplecache::{server.url}", {"cache_storage": cache}
         for _ in range(3):
-            with fsspec.open(
-                f"simplecache::{server.url}", simplecache={"cache_storage": str(tmp_path)}
-            ) as file:
+            with fsspec.open(url, simplecache=options) as file:
                 assert file.read() == server.content
 
-    heard = calls_of(use)
-    assert heard == [("http", False, SIZE)]
+    def copy() -> None:
+        fsspec.filesystem("http").get(server.url, a)
+        fsspec.filesystem("http").get_file(server.url, b)
+        assert Path(a).read_bytes() == Path(b).read_bytes() == server.content
 
-
-def test_files_are_put_and_got(tmp_path: Path, server: Server) -> None:
-    import fsspec
-
-    def use() -> None:
-        fsspec.filesystem("http").get(server.url, str(tmp_path / "a"))
-        fsspec.filesystem("http").get_file(server.url, str(tmp_path / "b"))
-
-    heard = calls_of(use)
-    assert [size for _, _, size in heard] == [SIZE, SIZE]
-    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes() == server.content
+    assert calls_of(use_this_host) == []
+    assert calls_of(use_cache) == [("http", False, SIZE)]
+    assert calls_of(copy) == [("http", False, SIZE)] * 2
 
 
 @pytest.mark.whole_program
@@ -388,19 +374,23 @@ def test_errors_and_results_are_those_of_fsspec() -> None:
     assert calls_of(use) == [("failing", False, None)]
 
 
+FAILING_IMPORT = """import sys
+from dasfprof.recording.dask_internals.patch import WhenImported
+heard = []
+waits = WhenImported(('email.mime.text', 'no.such'), lambda: heard.append(1))
+waits.start()
+try:
+    import no.such
+except ModuleNotFoundError as error:
+    assert 'no' in str(error)
+import email.mime.text
+assert heard == [1]
+assert 'exec_module' not in vars(email.mime.text.__spec__.loader)
+waits.stop()
+waits.stop()
+assert waits not in sys.meta_path
+"""
+
+
 def test_an_import_that_fails_fails_as_before() -> None:
-    program = (
-        "import sys\n"
-        "from dasfprof.recording.dask_internals.patch import WhenImported\n"
-        "heard = []\n"
-        "waits = WhenImported(('email.mime.text', 'no.such'), lambda: heard.append(1))\n"
-        "waits.start()\n"
-        "try:\n    import no.such\nexcept ModuleNotFoundError as error:\n"
-        "    assert 'no' in str(error)\n"
-        "import email.mime.text\n"
-        "assert heard == [1]\n"
-        "assert 'exec_module' not in vars(email.mime.text.__spec__.loader)\n"
-        "waits.stop()\nwaits.stop()\n"
-        "assert waits not in sys.meta_path\n"
-    )
-    subprocess.run([sys.executable, "-c", program], check=True)
+    subprocess.run([sys.executable, "-c", FAILING_IMPORT], check=True)
