@@ -23,7 +23,7 @@ from s3_server import BUCKET, S3Server, server  # noqa: F401  (a fixture)
 import dasfprof
 from dasfprof.cli.main import cli
 from dasfprof.database import FileDatabase, frames, open_run, runs
-from dasfprof.database.storage import find_stored_runs
+from dasfprof.database.storage import Storage, StoredRun, find_stored_runs
 from dasfprof.errors import (
     InvalidArgumentError,
     MissingExtraError,
@@ -31,6 +31,7 @@ from dasfprof.errors import (
     SourceNotFoundError,
     TraceError,
 )
+from dasfprof.recording.cluster.home import Home
 from dasfprof.recording.settings import RunSettings, make_settings
 from dasfprof.recording.shipping import sender as sending
 from dasfprof.recording.shipping import targets
@@ -72,10 +73,8 @@ def test_a_run_goes_to_a_storage_and_comes_back(
             source = run.source
         assert source == f"{url}/{run.name}"
         assert not run.directory.exists()  # nothing stays on this disk
-        assert (
-            files_to_upload(run.database().databases[0].trace_file().read_header()["run_uuid"])
-            == {}
-        )
+        header = run.database().databases[0].trace_file().read_header()
+        assert files_to_upload(header["run_uuid"]) == {}
         record.wait_until(lambda: not [t for t in threading.enumerate() if "uploader" in t.name])
         expected = record.outcomes(client, "memory")
 
@@ -162,22 +161,21 @@ class Recorded:
         self.sender: Sender = sender
         self.written = 0
 
-    def record(self, count: int = 10) -> None:
+    def record(self, count: int = 10, commit: bool = False) -> None:
         for _ in range(count):
             self.database.record(InstantEvent(f"event-{self.written}", float(self.written)))
             self.written += 1
         self.database.commit()
+        if commit:
+            self.sender.commit()
 
     def finish(self) -> None:
         self.database.close()
         self.sender.finish()
 
     def wait(self) -> None:
-        """Wait until nothing is on its way."""
+        """Wait until all events are there, once, in a file that was closed; none of it is here."""
         record.wait_until(lambda: not files_to_upload(self.settings.uuid))
-
-    def assert_there(self) -> None:
-        """All events are there, once, in a file that was closed; none of it is here."""
         (database,) = open_run(self.settings.source).databases
         assert isinstance(database, FileDatabase)
         file = database.trace_file()
@@ -212,18 +210,16 @@ def test_pieces_are_put_after_a_time_and_of_a_size(
     assert [runs.position_of(Path(name).name) == 0 for name in s3.puts] == [True, False]
     run.record()
     run.finish()
-    run.assert_there()
+    run.wait()
 
 
 @pytest.mark.usefixtures("quick")
 def test_a_storage_that_denies_for_a_while(s3: S3Server, caplog: pytest.LogCaptureFixture) -> None:
     run = Recorded(S3, patience=2)
-    run.record()
-    run.sender.commit()
+    run.record(commit=True)
     s3.deny("s3:PutObject")
     for _ in range(3):
-        run.record()
-        run.sender.commit()
+        run.record(commit=True)
     record.wait_until(lambda: "access is denied" in run.sender.trouble)
     told = [r.getMessage() for r in caplog.records if r.levelno == logging.WARNING]
     assert len(told) == 1  # once, however often it is tried
@@ -237,24 +233,20 @@ def test_a_storage_that_denies_for_a_while(s3: S3Server, caplog: pytest.LogCaptu
     assert "still being written" in info(run.settings.source)
     s3.allow()
     run.wait()
-    run.assert_there()
 
 
 @whole_program
 @pytest.mark.usefixtures("quick")
 def test_a_storage_that_is_gone_and_comes_back(s3: S3Server) -> None:
     run = Recorded(S3, patience=2)
-    run.record()
-    run.sender.commit()
+    run.record(commit=True)
     s3.stop()
-    run.record()
-    run.sender.commit()  # returns: there is a limit
+    run.record(commit=True)  # returns: there is a limit
     assert run.sender.unsent_files() == [run.database.path.name]
     run.record()
     s3.start()
     run.finish()
     run.wait()
-    run.assert_there()
 
 
 @whole_program
@@ -264,14 +256,12 @@ def test_a_slow_storage_delays_nothing_but_itself(
 ) -> None:
     run = Recorded(S3, patience=2)
     s3.takes.clear()
-    run.record(5000)
-    run.sender.commit()
+    run.record(5000, commit=True)
     run.record(5000)
     run.finish()
     assert list(files_to_upload(run.settings.uuid)) == [run.database.path.name]
     s3.takes.set()
     run.wait()
-    run.assert_there()
     # Given up: the log says what stays, and where.
     s3.takes.clear()
     monkeypatch.setattr(StorageSender, "end_limit", 0.0)
@@ -293,14 +283,10 @@ def test_a_piece_that_was_put_and_reported_as_failed_is_there_once(s3: S3Server)
     """What is put again has the same bytes, although more was written meanwhile."""
     run = Recorded(S3, patience=2)
     s3.lies = 2
-    run.record()
-    run.sender.commit()
-    run.record()
-    run.sender.commit()
-    run.record()
+    for commit in (True, True, False):
+        run.record(commit=commit)
     run.finish()
     run.wait()
-    run.assert_there()
     sizes = [facts["size"] for facts in s3.files().find(S3, detail=True).values()]
     begins = sorted(runs.position_of(Path(name).name) for name in set(s3.puts))  # type: ignore[type-var]
     assert len(s3.puts) == len(begins) + 2
@@ -333,17 +319,15 @@ def stored(url: str, count: int = 6) -> tuple[RunSettings, list[str]]:
     """Put a file in so many pieces; return their names."""
     run = Recorded(url)
     for _ in range(count - 1):
-        run.record()
-        run.sender.commit()
+        run.record(commit=True)
     run.finish()
     files = fsspec.url_to_fs(url)[0]
     where = f"{url}/{run.settings.stored_directory}"
     return run.settings, sorted(files.unstrip_protocol(name) for name in files.find(where))
 
 
-@pytest.mark.parametrize("kind", ["memory", "file"])
-def test_a_piece_that_is_missing_costs_its_events_alone(kind: str, tmp_path: Path) -> None:
-    url = f"memory://{tmp_path.name}" if kind == "memory" else f"file://{tmp_path}/traces"
+def test_a_piece_that_is_missing_costs_its_events_alone(tmp_path: Path) -> None:
+    url = f"file://{tmp_path}/traces"
     settings, names = stored(url)
     assert len(names) == 6
     files = fsspec.url_to_fs(url)[0]
@@ -352,20 +336,20 @@ def test_a_piece_that_is_missing_costs_its_events_alone(kind: str, tmp_path: Pat
         files.rm(name)
     with pytest.warns(UserWarning, match=rf"lacks .*\({size:,} bytes\)\. The remainder is used"):
         database = open_run(settings.source)
-    found = [event.name for event in database]
-    assert found == [f"event-{i}" for i in range(50) if not 20 <= i < 40]
-    told = info(settings.source)
-    assert f"{size} corrupt bytes" in told
+    assert events(database) == [*range(20), *range(40, 50)]
+    assert f"{size} corrupt bytes" in info(settings.source)
     # The first one has the header.
     files.rm(names[0])
-    open_again = dict.fromkeys(event.name for event in fresh(settings))
-    assert list(open_again) == [f"event-{i}" for i in range(50) if not (i < 10 or 20 <= i < 40)]
+    again = dict.fromkeys(events(fresh(settings)))
+    assert list(again) == [*range(10, 20), *range(40, 50)]
+
+
+def events(database: Any) -> list[int]:
+    return [int(event.name.removeprefix("event-")) for event in database]
 
 
 def fresh(settings: RunSettings) -> Any:
     """Open a run as another process would, which has no copies."""
-    from dasfprof.database.storage import Storage, StoredRun
-
     run = StoredRun(Storage(settings.storage), settings.stored_directory)
     return dasfprof.MultiEventDatabase(run.fetch())
 
@@ -379,19 +363,15 @@ def test_other_files_and_absurd_names_are_passed_over(tmp_path: Path) -> None:
         files.pipe_file(f"{place}/{name}", b"rubbish")
     files.pipe_file(f"{place}/{'9' * 15}.msgpack", b"rubbish")  # a petabyte is missing before it
     files.pipe_file(f"{url}/other/file.txt", b"rubbish")
-    database = fresh(settings)
-    assert [event.name for event in database] == [f"event-{i}" for i in range(10)]
+    assert events(fresh(settings)) == [*range(10)]
     assert [run.name for run in find_stored_runs(url)] == ["run"]
 
 
 def test_a_file_that_is_here_and_there_counts_once(tmp_path: Path) -> None:
     """The longer one, whichever that is."""
-    from dasfprof.recording.cluster.home import Home
-
     for there_is_longer in (True, False):
         run = Recorded(f"memory://{tmp_path.name}-{there_is_longer}")
-        run.record()
-        run.sender.commit()
+        run.record(commit=True)
         early = run.database.path.read_bytes()
         run.record()
         late = run.database.path.read_bytes()
@@ -410,9 +390,8 @@ def test_only_the_run_that_is_asked_for_is_read(tmp_path: Path) -> None:
         run = Recorded(url, name)
         run.record()
         run.finish()
-    assert {item.path.name for item in open_run(f"{url}/sec").databases} == {  # type: ignore[attr-defined]
-        run.database.path.name
-    }
+    (database,) = open_run(f"{url}/sec").databases
+    assert database.path.name == run.database.path.name  # type: ignore[attr-defined]
     assert "2 runs in" in info(url)
     with pytest.raises(SourceNotFoundError, match=r"runs found in .*: first, second"):
         open_run(f"{url}/third")
@@ -436,17 +415,15 @@ def test_urls_that_cannot_be_used(s3: S3Server, monkeypatch: pytest.MonkeyPatch)
         open_run("gs://bucket/traces")
     with pytest.raises(SourceNotFoundError, match="no such bucket"):
         open_run("s3://other/traces")
-    with pytest.raises(
-        SourceNotFoundError, match=f"no trace file.*runs found in s3://{BUCKET}: none"
-    ):
+    none = f"no trace file.*runs found in s3://{BUCKET}: none"
+    with pytest.raises(SourceNotFoundError, match=none):
         open_run(S3)
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.delenv(name)
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", os.devnull)
     with pytest.raises(TraceError, match="this process has no credentials for it"):
         open_run(S3)
-    password = "ftp://me:secret@host/traces"
-    settings = make_settings(name="run", directory=password)
+    settings = make_settings(name="run", directory="ftp://me:secret@host/traces")
     assert "secret" not in settings.source
 
 
