@@ -87,9 +87,7 @@ def test_bytes_that_limiters_have_given_out_are_sampled(client: Client, tmp_path
         assert most == (5_000_000 if number in of_worker else 0)
 
 
-def test_tasks_use_the_cpu_and_read_more_than_the_barrier(
-    client: Client, shuffled: tuple[Any, float]
-) -> None:
+def test_cpu_and_bytes_of_tasks(client: Client, shuffled: tuple[Any, float]) -> None:
     analyser, _ = shuffled
     p2p_tasks = analyser.trace.tasks[p2p_runs(analyser.trace)]
     assert set(p2p_tasks["function"]) == {"shuffle-transfer", "shuffle-barrier", "p2pshuffle"}

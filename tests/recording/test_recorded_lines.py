@@ -65,9 +65,7 @@ def seconds_of(analyser: TraceAnalyser, notes: list[Any], marked: dict[str, str]
         pytest.param(lined_programs.dask_ml, marks=pytest.mark.whole_program),
     ],
 )
-def test_thread_seconds_belong_to_the_line_that_built_them(
-    program: Any, client: Client, tmp_path: Path
-) -> None:
+def test_thread_seconds_belong_to_lines(program: Any, client: Client, tmp_path: Path) -> None:
     needed = {lined_programs.xarrays: "xarray", lined_programs.dask_ml: "dask_ml"}
     if program in needed:
         pytest.importorskip(needed[program])
@@ -281,9 +279,7 @@ def test_cells_of_a_notebook(client: Client, tmp_path: Path) -> None:
     assert ledger.loc["In[2]:3", "Waiting (s)"] > 0
 
 
-def test_lines_of_calls_by_c_code_of_unsent_tasks_and_of_tasks_tasks(
-    client: Client, tmp_path: Path
-) -> None:
+def test_lines_of_c_code_of_unsent_and_of_inner_tasks(client: Client, tmp_path: Path) -> None:
     """`map`, `sorted` and the like have no frame; a lambda that they call is a line by itself."""
     submit = functools.partial(client.submit, lined_programs.cost, pure=False)
 

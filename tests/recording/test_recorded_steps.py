@@ -79,9 +79,7 @@ class Unnamed:
         raise ValueError
 
 
-def test_futures_belong_to_steps_with_any_name_spans_and_annotations(
-    client: Client, tmp_path: Path
-) -> None:
+def test_futures_belong_to_steps_spans_and_annotations(client: Client, tmp_path: Path) -> None:
     @dasfprof.step("decorated")
     def compute(x: int, *, y: int) -> Any:
         """Compute."""
@@ -148,7 +146,7 @@ def test_layers_fused_into_one_of_no_step_keep_theirs(client: Client, tmp_path: 
 
 
 @pytest.mark.parametrize("kind", ["array", "dataframe"])
-def test_what_is_built_anew_in_each_step_belongs_to_the_one_that_computes_it(
+def test_built_anew_belongs_to_the_computing_step(
     kind: str, client: Client, tmp_path: Path
 ) -> None:
     x = np.arange(4.0)
@@ -291,9 +289,7 @@ def test_a_step_that_was_entered_before_the_run_began(client: Client, tmp_path: 
     assert list(run.analyser(progress=False).trace.steps["step"]) == ["early"]
 
 
-def test_hooks_are_placed_while_a_run_records_and_steps_work_without(
-    client: Client, tmp_path: Path
-) -> None:
+def test_hooks_are_placed_only_while_a_run_records(client: Client, tmp_path: Path) -> None:
     def placed() -> tuple[Any, ...]:
         return (
             *(vars(HighLevelGraph)[name] for name in ("from_collections", "__init__")),

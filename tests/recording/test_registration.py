@@ -69,9 +69,7 @@ def increments(client: Client, count: int = 5) -> list[str]:
     return sorted(keys)
 
 
-def test_files_and_headers_of_a_run_that_leaves_nothing_on_the_cluster(
-    client: Client, tmp_path: Path
-) -> None:
+def test_files_of_a_run_that_leaves_nothing_behind(client: Client, tmp_path: Path) -> None:
     def transitions(dask_worker: Any) -> list[str]:
         """Dask calls each worker plugin for each transition, whether it has a use or not."""
         plugins = [p for name, p in dask_worker.plugins.items() if "dasfprof" in name]
@@ -167,9 +165,7 @@ class Holder:
         self.client = client
 
 
-def test_pipelines_holders_the_cluster_and_the_current_client(
-    client: Client, tmp_path: Path
-) -> None:
+def test_pipelines_clusters_and_the_current_client(client: Client, tmp_path: Path) -> None:
     holders = Pipeline(Holder(client)), Holder(client), client.cluster, None
     for number, pipeline in enumerate(holders):
         with client.as_current():

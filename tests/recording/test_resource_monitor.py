@@ -59,9 +59,7 @@ def burn(seconds: float) -> float:
     return spent
 
 
-def test_samples_come_at_the_rate_and_one_worker_reads_the_host(
-    client: Client, tmp_path: Path
-) -> None:
+def test_rate_of_samples_and_one_reading_of_the_host(client: Client, tmp_path: Path) -> None:
     net_before, before = psutil.net_io_counters(nowrap=False), time.monotonic()
     with dasfprof.profile(client, directory=tmp_path, sample_interval=INTERVAL) as run:
         started = time.monotonic()

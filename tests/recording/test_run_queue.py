@@ -229,9 +229,7 @@ def test_what_a_system_does_not_tell_is_missing_and_said(
             assert_whole(run)
 
 
-def test_a_task_that_outlives_the_recording_closes_its_descriptor(
-    client: Client, tmp_path: Path
-) -> None:
+def test_a_task_that_outlives_the_run_closes_its_file(client: Client, tmp_path: Path) -> None:
     def outlive() -> int:
         Event("begun").set()
         Event("end").wait(120)

@@ -42,9 +42,6 @@ whole_program = pytest.mark.whole_program
 DAY = 86400.0
 
 
-# --- Limits of a preload --------------------------------------------------------------------------
-
-
 def files_of(directory: Path, name: str, created: float, **header: Any) -> Path:
     """Write the scheduler's file of a run that has ended; return its path."""
     facts = {"run": name, "run_uuid": name, "run_created": created, "plugin": "SchedulerPlugin"}
@@ -170,9 +167,6 @@ def test_an_idle_worker_writes_at_most_5_mb_per_day(
     assert written > DAY / 60 - 10
 
 
-# --- A cluster from the command line, each process with a disk of its own -------------------------
-
-
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Processes]:
     """A scheduler with a preload, and two workers with nannies and disks of their own."""
@@ -247,9 +241,7 @@ def test_runs_leave_nothing_on_a_shared_cluster(
 
 
 @whole_program
-def test_what_a_killed_worker_left_on_its_disk_is_fetched(
-    cluster: Processes, client: Client
-) -> None:
+def test_files_of_killed_workers_are_fetched(cluster: Processes, client: Client) -> None:
     """A nanny restarts it there; the new process sends what the killed one had not sent."""
     victim, traces = min(client.nthreads()), cluster.directory / "traces"
     with dasfprof.profile(client, directory=traces, flush_interval=1000) as run:

@@ -67,9 +67,6 @@ def known_keys(dask_scheduler: Any) -> list[Any]:
     return list(dask_scheduler.tasks)
 
 
-# --- all that needs no disks of their own ---------------------------------------------------------
-
-
 def test_all_workers_ship_if_they_are_told_to(tmp_path: Path) -> None:
     with new_client(n_workers=2, threads_per_worker=1) as client:
         record.install(client)
@@ -270,8 +267,6 @@ def test_what_a_scheduler_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
     asyncio.run(scenario())
 
-
-# --- a disk of its own for each process -----------------------------------------------------------
 
 TABLES = (
     *("per_function_bottleneck", "per_task_bottleneck", "per_worker_task_balance", "transfers"),

@@ -143,9 +143,7 @@ def sampled_while(
 
 
 @pytest.mark.parametrize("function", [hold_in_futures, hold_in_pool])
-def test_the_stack_of_a_pools_thread_follows_that_of_the_task_that_waits(
-    client: Client, tmp_path: Path, function: Any
-) -> None:
+def test_pool_threads_continue_the_stack(client: Client, tmp_path: Path, function: Any) -> None:
     stacks = sampled_while(client, tmp_path, function, wanted=function.__name__)
     with_thread = [stack for stack in stacks if stack[-1][0] == "hold"]
     # The first samples may be taken before the pool has started, and the last after its end.
@@ -155,9 +153,7 @@ def test_the_stack_of_a_pools_thread_follows_that_of_the_task_that_waits(
     assert {stack[-1][1] for stack in with_thread} == {__file__}
 
 
-def test_a_pools_thread_belongs_to_no_task_if_several_functions_run(
-    client: Client, tmp_path: Path
-) -> None:
+def test_a_pools_thread_of_several_functions_has_no_task(client: Client, tmp_path: Path) -> None:
     functions = hold, hold_in_futures
     stacks = sampled_while(client, tmp_path, *functions, wanted="hold_in_futures")
     # The other task may have ended or begun at a different time.
@@ -202,9 +198,6 @@ def test_a_blocked_loop_and_its_line(client: Client, tmp_path: Path) -> None:
     assert "block" in names
     # A slow machine may keep the loop from turning before and after, too.
     assert any(row["since"] < end for row in samples(begin))
-
-
-# --- what it must not do --------------------------------------------------------------------------
 
 
 @contextmanager
@@ -301,9 +294,6 @@ def test_looks_stand_for_all_time_and_are_due_whenever_they_take_place() -> None
     assert idle.due - 100.0 == pytest.approx(101 * 0.2, rel=0.05)
 
 
-# --- what is looked at ----------------------------------------------------------------------------
-
-
 class Told:
     """A worker whose task runs, of the functions that their keys begin with, have begun then."""
 
@@ -384,9 +374,6 @@ def test_looks_at_a_client_stand_for_no_time_twice(monkeypatch: pytest.MonkeyPat
     assert sum(intervals) == clock[0] - 100.0
     # The CPU seconds of a longer time are none of this one.
     assert [row[5] for row in taken] == [0.25, 0.5, None, 0.25, None, 2.0]
-
-
-# --- bad input ------------------------------------------------------------------------------------
 
 
 def test_threads_that_end_or_never_were() -> None:

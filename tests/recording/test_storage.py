@@ -145,9 +145,6 @@ def test_a_script_whose_cluster_is_gone_before_it_ends(s3: S3Server, tmp_path: P
     assert len([event for event in open_run(S3) if event.name == "Compute"]) == 300
 
 
-# --- one process's files, and what a storage may do -----------------------------------------------
-
-
 class Recorded:
     """A process's file that is recorded and put into a storage."""
 
@@ -312,9 +309,6 @@ def test_restarted_workers_of_one_name_have_files_of_their_own() -> None:
     assert next(path.parent.glob("*.pstats")).read_bytes() == b"calls"
 
 
-# --- what readers do with a storage that others have changed --------------------------------------
-
-
 def stored(url: str, count: int = 6) -> tuple[RunSettings, list[str]]:
     """Put a file in so many pieces; return their names."""
     run = Recorded(url)
@@ -395,9 +389,6 @@ def test_only_the_run_that_is_asked_for_is_read(tmp_path: Path) -> None:
     assert "2 runs in" in info(url)
     with pytest.raises(SourceNotFoundError, match=r"runs found in .*: first, second"):
         open_run(f"{url}/third")
-
-
-# --- bad input ------------------------------------------------------------------------------------
 
 
 def test_urls_that_cannot_be_used(s3: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -55,8 +55,11 @@ class Domain:
         self.end_range = lambda _: self.calls.append("end")
 
 
+Observed = tuple[Worker, RunQueue, Any]
+
+
 @pytest.fixture
-def observed(originals: list[Any]) -> Iterator[tuple[Worker, RunQueue, Any]]:
+def observed(originals: list[Any]) -> Iterator[Observed]:
     """A worker, the run queue that observes its tasks, and what ends that."""
     worker, queue = Worker(), RunQueue(HookGuard())
     leave = observe(worker, queue.wrap)
@@ -151,7 +154,7 @@ def test_workers_of_one_process_are_observed_apart(originals: list[Any]) -> None
 
 @pytest.mark.parametrize("last", ["ours", "theirs"])
 def test_a_wrapper_of_somebody_else_in_between(
-    originals: list[Any], observed: tuple[Worker, RunQueue, Any], last: str
+    originals: list[Any], observed: Observed, last: str
 ) -> None:
     worker, queue, leave = observed
     ours, calls = distributed.worker._run_task_simple, []
@@ -177,7 +180,7 @@ def test_a_wrapper_of_somebody_else_in_between(
         distributed.worker._run_task_simple = ours
 
 
-def test_a_forked_child_is_not_observed(observed: tuple[Worker, RunQueue, Any]) -> None:
+def test_a_forked_child_is_not_observed(observed: Observed) -> None:
     worker, queue, _ = observed
     child = os.fork()
     if child == 0:
@@ -192,9 +195,7 @@ def test_a_forked_child_is_not_observed(observed: tuple[Worker, RunQueue, Any]) 
 
 
 @pytest.mark.parametrize("given", [0, 1, 2, 3])
-def test_observers_are_blind_to_how_dask_calls(
-    observed: tuple[Worker, RunQueue, Any], given: int
-) -> None:
+def test_observers_are_blind_to_how_dask_calls(observed: Observed, given: int) -> None:
     """Any number of the arguments may come by name, the task too."""
     worker, queue, _ = observed
     domain = Domain()
@@ -219,9 +220,7 @@ def test_observers_are_blind_to_how_dask_calls(
     leave_ranges()
 
 
-def test_what_a_task_raises_is_passed_on_and_its_wait_is_unknown(
-    observed: tuple[Worker, RunQueue, Any],
-) -> None:
+def test_what_a_task_raises_is_passed_on_and_not_measured(observed: Observed) -> None:
     """Dask returns what tasks raise, but for what is to end the thread."""
     worker, queue, _ = observed
     with inside(worker), pytest.raises(KeyboardInterrupt):
@@ -233,9 +232,7 @@ def interrupt() -> None:
     raise KeyboardInterrupt
 
 
-def test_files_of_threads_are_closed_with_the_recording_and_with_their_threads(
-    observed: tuple[Worker, RunQueue, Any],
-) -> None:
+def test_files_are_closed_with_the_recording_and_with_their_threads(observed: Observed) -> None:
     """Also where the error of a task, whose traceback keeps all frames around it, lives on."""
     worker, queue, leave = observed
     kept: list[Any] = []

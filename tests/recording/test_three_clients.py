@@ -132,9 +132,7 @@ def recorded(place: Path, name: str, source: str) -> TraceAnalyser:
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_both_sources_have_the_task_runs_errors_and_deaths_of_a_client(
-    name: str, place: Path
-) -> None:
+def test_both_sources_have_the_task_runs_and_errors(name: str, place: Path) -> None:
     expected = printed(place, name)
     failed = {key: error for key, (status, error) in expected.items() if status == "error"}
     # A task of another client that was on the worker when it was killed fails as well.

@@ -63,9 +63,7 @@ def test_each_attempt_has_its_own(client: Client, tmp_path: Path) -> None:
     assert tracebacks_of(tmp_path / "traces", "no such function") == []
 
 
-def test_long_ones_have_begin_and_end_and_no_code_if_none_is_wanted(
-    client: Client, tmp_path: Path
-) -> None:
+def test_long_ones_are_cut_and_code_is_optional(client: Client, tmp_path: Path) -> None:
     with dasfprof.profile(client, directory=tmp_path, record_code=False):
         client.submit(recurse, 150, pure=False).exception()
     (row,) = tracebacks_of(tmp_path)

@@ -76,9 +76,6 @@ def go_on() -> None:
     Event("go").wait()
 
 
-# --- tasks ----------------------------------------------------------------------------------------
-
-
 async def wait_for_go() -> None:
     async with Lock("of-a-coroutine"):
         await Event("go").wait()
@@ -217,9 +214,6 @@ def test_what_was_not_acquired_is_not_held(client: Client, run: Any) -> None:
         assert client.submit(tries, key="tries").result() == (False, [])
 
 
-# --- the scheduler --------------------------------------------------------------------------------
-
-
 def states(source: Any, occasion: str = "interval") -> list[dict[str, Any]]:
     rows = facts(source, "SchedulerPlugin", "Scheduler State")
     return [row for row in rows if row["occasion"] == occasion]
@@ -308,9 +302,6 @@ def test_the_end_of_recording(client: Client, tmp_path: Path) -> None:
     assert unsent["timestamp"] <= between < row["timestamp"]
 
 
-# --- the client -----------------------------------------------------------------------------------
-
-
 def client_rows(source: Any) -> list[dict[str, Any]]:
     return facts(source, "StepRecorder", "Client Under Way")
 
@@ -356,9 +347,6 @@ def test_a_forked_child_writes_nothing(client: Client, run: Any) -> None:
     assert len(rows) <= 4
     names = [frames_of(run, "StepRecorder", row)[-1][0] for row in rows]
     assert "test_a_forked_child_writes_nothing" in names
-
-
-# --- the observer's law ---------------------------------------------------------------------------
 
 
 class Hostile(Queue):  # type: ignore[misc]

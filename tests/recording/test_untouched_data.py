@@ -94,8 +94,6 @@ def test_store_that_does_not_take_a_result(tmp_path: Path) -> None:
     assert row["duration"] > 0
 
 
-# --- values that do not like to be asked ----------------------------------------------------------
-
 asked: Counter[str] = Counter()
 
 

@@ -54,9 +54,6 @@ def test_only_what_was_far_from_its_limit_is_called_so(memory: float, far: bool)
     assert ("far from its limit" in advice(unknown, "load")) is far
 
 
-# --- real ends -----------------------------------------------------------------------------------
-
-
 @contextmanager
 def recorded(directory: Path, memory_limit: str = "2GiB", **config: Any) -> Iterator[Client]:
     """Record a cluster of one worker, on which no task survives a death."""

@@ -62,9 +62,6 @@ def increment(x: int) -> int:
     return x + 1
 
 
-# --- work that goes well -------------------------------------------------------------------------
-
-
 def futures_with_text_keys(client: Client) -> tuple[Any, Any]:
     pure = client.map(increment, range(10))
     impure = client.map(increment, range(5), pure=False)
@@ -206,9 +203,6 @@ def assert_scheduler_rows(run: Any, outcomes: list[dict[str, Any]]) -> None:
         assert row["duration"] >= 0
 
 
-# --- what a fact says ----------------------------------------------------------------------------
-
-
 def test_inputs_are_named_and_measured(client: Client, tmp_path: Path) -> None:
     with dasfprof.profile(client, directory=tmp_path) as run:
         first = client.submit(bytes, 1000, key=("part", 0))
@@ -328,9 +322,7 @@ def heartbeat_between(client: Client, worker: list[str]) -> Iterator[None]:
     client.unregister_worker_plugin(Heartbeat.name)
 
 
-def test_start_is_right_where_a_heartbeat_comes_just_before_it(
-    client: Client, tmp_path: Path
-) -> None:
+def test_start_is_right_just_after_a_heartbeat(client: Client, tmp_path: Path) -> None:
     def begin() -> float:
         begun = time.time()
         # The worker learns late that it ended, so that either correction fits what it knows.
@@ -344,9 +336,7 @@ def test_start_is_right_where_a_heartbeat_comes_just_before_it(
     assert begun - SHIFT / 4 < row["timestamp"] <= begun
 
 
-def test_a_correction_of_which_the_task_alone_knows_is_noted(
-    client: Client, tmp_path: Path
-) -> None:
+def test_a_correction_that_only_the_task_knows_is_noted(client: Client, tmp_path: Path) -> None:
     """Two heartbeats come within the task, so that no begin or end meets the first one's."""
 
     def wait() -> float:
@@ -427,9 +417,6 @@ def test_transfers_that_bring_nothing(client: Client, tmp_path: Path) -> None:
     assert_whole(run)
 
 
-# --- what the scheduler alone knows --------------------------------------------------------------
-
-
 def scheduler_rows(run: Any) -> dict[Any, dict[str, Any]]:
     return {row["key"]: row for row in facts(run, "SchedulerPlugin", "Task Run")}
 
@@ -503,9 +490,6 @@ def test_graphs_and_workers(client: Client, tmp_path: Path) -> None:
         (address, worker["name"], worker["nthreads"], worker["memory_limit"])
         for address, worker in client.sync(client.scheduler.identity)["workers"].items()
     }
-
-
-# --- work that goes otherwise --------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("error", "ends"), [(OSError, "error"), (Reschedule, "rescheduled")])
@@ -696,9 +680,6 @@ def test_recomputed_after_a_worker_died(unused_client: Client, tmp_path: Path) -
     assert_scheduler_rows(run, outcomes)
     removed = facts(run, "SchedulerPlugin", "Worker Removed")
     assert [row["worker"] for row in removed] == [victim]
-
-
-# --- recording that begins or ends in the middle -------------------------------------------------
 
 
 class ClosingJustThen(WorkerPlugin):

@@ -286,9 +286,6 @@ def test_threads_that_decompress_compute(client: Client, tmp_path: Path) -> None
     assert used > spent.loc[function, "Waiting for storage (s)"]
 
 
-# --- The program ends as it does without ----------------------------------------------------------
-
-
 def read_object(path: str) -> bytes:
     return slow_store.SlowSystem().cat_file(path)
 
