@@ -319,18 +319,6 @@ def test_hooks_are_placed_only_while_a_run_records(client: Client, tmp_path: Pat
         assert client.submit(annotations, pure=False).result() == {}
 
 
-def test_a_cluster_that_closes_ends_the_recording_of_steps(tmp_path: Path) -> None:
-    before = vars(HighLevelGraph)["from_collections"]
-    with new_client(n_workers=1, processes=False) as other:
-        run = dasfprof.register_default_profiler(other, directory=tmp_path, flush_interval="1h")
-        with dasfprof.step("s"):
-            other.submit(load, 1, pure=False).result()
-    trace = run.analyser(progress=False).trace
-    assert list(trace.steps["step"]) == ["s"]
-    assert not [note for note in trace.notes if note.kind == "not-closed"]
-    assert vars(HighLevelGraph)["from_collections"] is before
-
-
 def test_steps_change_neither_graphs_nor_results(client: Client, tmp_path: Path) -> None:
     seen: list[int] = []
 

@@ -19,6 +19,7 @@ import dask
 import independent_record as record
 import pytest
 from clusters import client_of
+from dask.highlevelgraph import HighLevelGraph
 from distributed import Client, LocalCluster, Scheduler, Worker
 from recorded_facts import assert_whole
 
@@ -200,13 +201,18 @@ def test_an_unknown_option_is_named_with_the_choices(call: Any) -> None:
 
 
 def test_closed_cluster_wrote_everything(tmp_path: Path) -> None:
+    hook = vars(HighLevelGraph)["from_collections"]
     cluster = LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None)
     client = Client(cluster)
     run = dasfprof.register_default_profiler(client, directory=tmp_path, flush_interval="1h")
-    keys = increments(client, 20)
+    with dasfprof.step("s"):
+        keys = increments(client, 20)
     client.close()
     cluster.close()
     assert computed(run.database()) == keys
+    assert_whole(run)
+    assert [event.args["name"] for event in run.database() if event.name == "Step"] == ["s"]
+    assert vars(HighLevelGraph)["from_collections"] is hook
     assert "ended with its cluster, " in repr(run)
     run.stop()
     run.flush()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import operator
 import os
 import random
 import shutil
@@ -23,7 +24,7 @@ import pytest
 from click.testing import CliRunner
 from clusters import new_client
 from dask_processes import PATHS, Processes, may_mount
-from distributed import Client
+from distributed import Client, wait
 from recorded_facts import assert_same_runs, assert_whole, computed
 
 import dasfprof
@@ -337,6 +338,29 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
     processes = Processes(tmp_path)
     yield Cluster(processes)
     processes.end()
+
+
+@whole_program
+@pytest.mark.parametrize("ship", ["none", "scheduler", "storage"])
+def test_segments_of_long_runs_come_home(tmp_path: Path, ship: str) -> None:
+    directory = f"file://{tmp_path}" if ship == "storage" else str(tmp_path)
+    options = {"directory": directory, "ship": ship, "segment_size": "4kB", "commit_threshold": 20}
+    keys = []
+    with new_client(n_workers=2, threads_per_worker=1) as client:
+        with dasfprof.profile(client, max_pending=1000, **options) as run:
+            for first in range(0, 400, 100):
+                futures = client.map(operator.neg, range(first, first + 100))
+                wait(futures)
+                keys += [future.key for future in futures]
+                run.flush()
+        if ship == "scheduler":
+            received = {path.name for path in tmp_path.iterdir() if was_received(path)}
+            assert sum("segment" in name and "TracePlugin" in name for name in received) >= 2
+        trace = run.analyser().trace
+    assert sum("segment" in path.name for path in run.files()) > 4
+    assert sorted(trace.keys.keys(trace.tasks["key_id"].to_numpy())) == sorted(keys)
+    assert trace.workers["closed"].dropna().tolist() == [True, True]
+    assert not [note for note in trace.notes if note.kind in ("segment-missing", "not-closed")]
 
 
 @whole_program

@@ -152,34 +152,6 @@ def test_workers_of_one_process_are_observed_apart(originals: list[Any]) -> None
         queue.stop()
 
 
-@pytest.mark.parametrize("last", ["ours", "theirs"])
-def test_a_wrapper_of_somebody_else_in_between(
-    originals: list[Any], observed: Observed, last: str
-) -> None:
-    worker, queue, leave = observed
-    ours, calls = distributed.worker._run_task_simple, []
-
-    def theirs(*args: Any) -> Any:
-        calls.append(args)
-        return ours(*args)
-
-    distributed.worker._run_task_simple = theirs
-    if last == "theirs":  # we leave first: theirs stays, and ours passes calls on below it
-        leave()
-        assert distributed.worker._run_task_simple is theirs
-        assert run_task(worker) == 5
-        assert (len(calls), queue.readings) == (1, {})
-        anew = observe(worker, queue.wrap)
-        assert anew
-        assert run_task(worker) == 5
-        assert (len(calls), set(queue.readings)) == (2, {"inc-1"})
-        anew()
-        assert distributed.worker._run_task_simple is theirs
-        distributed.worker._run_task_simple = originals[0]
-    else:
-        distributed.worker._run_task_simple = ours
-
-
 def test_a_forked_child_is_not_observed(observed: Observed) -> None:
     worker, queue, _ = observed
     child = os.fork()

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import traceback
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from clusters import client_of
 from distributed import Client
@@ -82,3 +85,25 @@ def test_they_are_bounded(client: Client, tmp_path: Path, monkeypatch: pytest.Mo
     assert len(tracebacks_of(tmp_path)) == 1
     notes = [note.text for note in TraceAnalyser(tmp_path, progress=False).trace.notes]
     assert any("lack their traceback" in text for text in notes)
+
+
+def in_a_library() -> None:
+    json.loads("{")
+
+
+def in_an_installed_one() -> None:
+    np.ones(3).reshape(2)
+
+
+def test_an_error_was_raised_at_the_last_line_of_the_users_code() -> None:
+    for function in (in_a_library, in_an_installed_one):
+        code = function.__code__
+        with pytest.raises(ValueError) as caught:
+            function()
+        text = "".join(traceback.format_tb(caught.tb)[1:])
+        assert logs.raised_at(text) == f"{__file__}:{code.co_firstlineno + 1} {code.co_name}"
+    # Without the user's code it is the last line.
+    text = '  File "/x/site-packages/a.py", line 3, in outer\n    inner()\n'
+    text += '  File "/x/site-packages/b.py", line 9, in inner\n    raise ValueError\n'
+    assert logs.raised_at(text) == "/x/site-packages/b.py:9 inner"
+    assert [logs.raised_at(text) for text in (None, "", "no traceback")] == [None] * 3

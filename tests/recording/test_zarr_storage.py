@@ -125,23 +125,6 @@ def test_requests_and_bytes_of_chunks(client: Client, tmp_path: Path, kind: str)
 
 
 @pytest.mark.whole_program
-def test_an_object_store_is_asked_as_often(
-    client: Client,
-    tmp_path: Path,
-    s3: S3Server,  # noqa: F811
-) -> None:
-    from zarr.storage import FsspecStore
-
-    s3.make_bucket()
-    array = new_array(FsspecStore.from_url(f"s3://{BUCKET}/root"))
-    s3.gets.clear()
-    read = moved(profiled(client, tmp_path, lambda: da.from_zarr(array).sum().compute()))
-    assert read["Storage"] == {"s3"}
-    assert read["Reads"] == len(s3.gets) == len(set(s3.gets)) == CHUNKS
-    assert read["Read (MB)"] == pytest.approx(CHUNKS * VALUES * 8 / 1e6)
-
-
-@pytest.mark.whole_program
 def test_samples_show_that_arrow_reads(
     client: Client,
     tmp_path: Path,
