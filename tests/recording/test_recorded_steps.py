@@ -19,7 +19,7 @@ import dask.dataframe as dd
 import numpy as np
 import pandas as pd
 import pytest
-from clusters import client_of, new_client, wait_until
+from clusters import client_of, wait_until
 from dask.highlevelgraph import HighLevelGraph
 from distributed import Client, LocalCluster, get_worker, span
 from recorded_facts import assert_whole, facts

@@ -337,23 +337,6 @@ def test_unwritable_directory(client: Client, tmp_path: Path) -> None:
     increments(client)
 
 
-def test_no_worker_has_the_package(client: Client, tmp_path: Path) -> None:
-    def hide(hidden: bool) -> None:
-        for module in [name for name in sys.modules if name.split(".")[0] == "dasfprof"]:
-            del sys.modules[module]
-        if hidden:
-            sys.modules["dasfprof"] = None  # type: ignore[assignment]  (import raises then)
-
-    client.run(hide, True)
-    try:
-        with pytest.raises(RegistrationError, match="dasfprof is not installed there"):
-            dasfprof.register_default_profiler(client, directory=tmp_path)
-    finally:
-        client.run(hide, False)
-    wait_until_nothing_is_on(client)
-    increments(client)
-
-
 def test_collect_brings_files_of_remote_hosts(
     client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

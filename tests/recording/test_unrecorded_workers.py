@@ -112,8 +112,10 @@ def test_registering_names_workers_without_dasfprof(
         assert client.submit(abs, -1, workers=[bare]).result() == 1
         run.stop()
         client.retire_workers([address_of(client, 0)])
-        with pytest.raises(RegistrationError, match="1 of 2 processes cannot record"):
+        with pytest.raises(RegistrationError, match="1 of 2 processes cannot record") as caught:
             dasfprof.register_default_profiler(client, directory=tmp_path / "traces")
+        assert "dasfprof is not installed there" in str(caught.value)
+        assert dasfprof_plugins(client, bare) == []
 
 
 def test_a_worker_that_cannot_write_is_not_recorded(tmp_path: Path) -> None:

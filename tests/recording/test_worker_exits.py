@@ -7,7 +7,6 @@ import ctypes
 import importlib
 import os
 import signal
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress

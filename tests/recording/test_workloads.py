@@ -17,7 +17,6 @@ from typing import Any
 
 import dask
 import dask.array as da
-import dask.bag as db
 import dask.dataframe as dd
 import independent_record as record
 import numpy as np
@@ -75,23 +74,12 @@ def futures_with_tuple_keys(client: Client) -> tuple[Any, Any]:
     return client.gather(futures), [1, 2, 3, 4]
 
 
-def delayed(client: Client) -> tuple[Any, Any]:
-    parts = [dask.delayed(increment)(i) for i in range(6)]
-    return dask.delayed(sum)(parts).compute(), 21
-
-
 def array(client: Client) -> tuple[Any, Any]:
     x = np.arange(400.0).reshape(20, 20)
     lazy = da.from_array(x, chunks=(5, 5))
     with dask.config.set({"optimization.fuse.active": False}):
         result = (lazy.rechunk((10, 4)) + lazy.T.rechunk((10, 4))).sum(axis=0).compute()
     return result.tolist(), (x + x.T).sum(axis=0).tolist()
-
-
-def bag(client: Client) -> tuple[Any, Any]:
-    lazy = db.from_sequence(range(50), npartitions=5)
-    counts = lazy.map(lambda i: i % 3).frequencies().compute()
-    return sorted(counts), [(0, 17), (1, 17), (2, 16)]
 
 
 def dataframe_with_p2p_shuffle(client: Client) -> tuple[Any, Any]:
@@ -163,7 +151,7 @@ async def set_resources(resources: dict[str, float], dask_worker: Any) -> None:
 
 
 WORKLOADS = (
-    *(futures_with_text_keys, futures_with_tuple_keys, delayed, array, bag, coroutines, actors),
+    *(futures_with_text_keys, futures_with_tuple_keys, array, coroutines, actors),
     *(dataframe_with_p2p_shuffle, tasks_within_tasks, tasks_that_secede, scattered_inputs),
     tasks_that_need_resources,
 )
