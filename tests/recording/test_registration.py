@@ -6,10 +6,9 @@ import asyncio
 import ctypes
 import itertools
 import os
-import signal
 import socket
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -112,34 +111,26 @@ def test_files_of_a_run_that_leaves_nothing_behind(client: Client, tmp_path: Pat
 def test_registering_twice_stops_the_first_run(
     client: Client, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    first = dasfprof.register_default_profiler(client, name="a", directory=tmp_path)
-    keys = increments(client)
-    second = dasfprof.register_default_profiler(client, name="b", directory=tmp_path)
+    """Both have files, though they have one name."""
+    options: dict[str, Any] = {"name": "same", "add_time_suffix": False, "directory": tmp_path}
+    first = dasfprof.register_default_profiler(client, **options)
+    first_keys = increments(client)
+    second = dasfprof.register_default_profiler(client, **options)
     assert "stopped" in caplog.text
-    assert computed(first.database()) == keys
+    before = {path: path.read_bytes() for path in first.files()}
     first.stop()  # must not touch the second
     keys = increments(client)
     second.stop()
+    assert {path: path.read_bytes() for path in first.files()} == before
+    assert computed(first.database()) == first_keys
     assert computed(second.database()) == keys
+    with pytest.warns(UserWarning, match="newest"):
+        assert computed(dasfprof.open_run(tmp_path / "same")) == keys
     wait_until_nothing_is_on(client)
     for path in second.files():
         path.unlink()
     with pytest.raises(SourceNotFoundError, match="collect"):
         second.database()
-
-
-def test_two_runs_of_one_name_have_files_of_their_own(client: Client, tmp_path: Path) -> None:
-    options: dict[str, Any] = {"name": "same", "add_time_suffix": False, "directory": tmp_path}
-    with dasfprof.profile(client, **options) as first:
-        increments(client, 3)
-    before = {path: path.read_bytes() for path in first.files()}
-    with dasfprof.profile(client, **options) as second:
-        increments(client, 4)
-    assert {path: path.read_bytes() for path in first.files()} == before
-    assert len(computed(first.database())) == 3
-    assert len(computed(second.database())) == 4
-    with pytest.warns(UserWarning, match="newest"):
-        assert len(computed(dasfprof.open_run(tmp_path / "same"))) == 4
 
 
 def test_block_that_raises_is_recorded_and_raises(client: Client, tmp_path: Path) -> None:
@@ -182,21 +173,17 @@ class LocalExecutor:
     """As DASF's executor without Dask."""
 
 
-@pytest.mark.parametrize("pipeline", [Pipeline(LocalExecutor()), Holder(None), object(), 3])
-def test_no_client_is_a_clear_error(pipeline: Any) -> None:
-    with pytest.raises(NoClientError, match=r"no Dask client.*distributed\.Client") as caught:
-        dasfprof.register_default_profiler(pipeline)
-    assert f"got an object of type {type(pipeline).__name__}" in str(caught.value)
-
-
-@pytest.mark.parametrize("call", [dasfprof.register_default_profiler, dasfprof.profile])
-def test_an_unknown_option_is_named_with_the_choices(call: Any) -> None:
-    with pytest.raises(dasfprof.errors.UnknownOptionError) as caught:
-        call(None, sample_intervall=0.5)
-    assert isinstance(caught.value, TypeError)
-    told = str(caught.value)
-    assert "sample_intervall. Did you mean sample_interval?" in told
-    assert all(name in told for name in RECORDING)
+def test_errors_without_a_client_and_of_unknown_options() -> None:
+    for pipeline in (Pipeline(LocalExecutor()), Holder(None), object(), 3):
+        with pytest.raises(NoClientError, match=r"no Dask client.*distributed\.Client") as caught:
+            dasfprof.register_default_profiler(pipeline)
+        assert f"got an object of type {type(pipeline).__name__}" in str(caught.value)
+    for call in (dasfprof.register_default_profiler, dasfprof.profile):
+        with pytest.raises(dasfprof.errors.UnknownOptionError) as unknown:
+            call(None, sample_intervall=0.5)  # type: ignore[call-arg]
+        assert isinstance(unknown.value, TypeError)
+        assert "sample_intervall. Did you mean sample_interval?" in str(unknown.value)
+        assert all(name in str(unknown.value) for name in RECORDING)
 
 
 def test_closed_cluster_wrote_everything(tmp_path: Path) -> None:
@@ -245,16 +232,6 @@ def hold_the_interpreter(fifo: str, marker: str) -> None:
 
 
 @contextmanager
-def stopped_by_signal(client: Client, worker: str, directory: Path) -> Iterator[None]:
-    (pid,) = client.run(os.getpid, workers=[worker]).values()
-    os.kill(pid, signal.SIGSTOP)
-    try:
-        yield
-    finally:
-        os.kill(pid, signal.SIGCONT)
-
-
-@contextmanager
 def held_by_c_code(client: Client, worker: str, directory: Path) -> Iterator[None]:
     fifo, marker = directory / "fifo", directory / "marker"
     os.mkfifo(fifo)
@@ -267,22 +244,18 @@ def held_by_c_code(client: Client, worker: str, directory: Path) -> Iterator[Non
         task.result()
 
 
-@pytest.mark.parametrize(
-    "frozen", [pytest.param(stopped_by_signal, marks=pytest.mark.whole_program), held_by_c_code]
-)
 def test_a_frozen_worker_is_named_and_left_alone(
-    frozen: Callable[..., Any], client: Client, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    client: Client, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     victim, other = sorted(client.nthreads())
     traces = tmp_path / "traces"
     run = dasfprof.register_default_profiler(client, flush_interval="1h", directory=traces)
     # Registering may take longer on a busy machine, and the other worker must answer in time.
     run._link.limit = 4.0
-    # Keys of this run alone: what is in memory already does not run again.
-    keys = {worker: f"{frozen.__name__}-on-{worker}" for worker in (victim, other)}
+    keys = {worker: f"frozen-on-{worker}" for worker in (victim, other)}
     futures = [client.submit(abs, -1, workers=[w], key=key) for w, key in keys.items()]
     assert client.gather(futures) == [1, 1]
-    with frozen(client, victim, tmp_path):
+    with held_by_c_code(client, victim, tmp_path):
         record.wait_until(lambda: run.flush() or run.unanswered)
         assert set(run.unanswered) == {victim}
         assert victim in repr(run)
