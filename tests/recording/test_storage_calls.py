@@ -360,20 +360,6 @@ def test_an_object_store_is_given_what_is_heard(s3: S3Server) -> None:  # noqa: 
     assert sum(call[2] or 0 for call in were_read) == 12_000_000 + 20_000 + 15
 
 
-def test_errors_and_results_are_those_of_fsspec() -> None:
-    class Failing(type(slow_system())):  # type: ignore[misc]
-        protocol = "failing"
-
-        def cat_file(self, path: str, **kwargs: Any) -> bytes:
-            raise PermissionError(path)
-
-    def use() -> None:
-        with pytest.raises(PermissionError, match="secret"):
-            Failing(skip_instance_cache=True).cat_file("secret")
-
-    assert calls_of(use) == [("failing", False, None)]
-
-
 FAILING_IMPORT = """import sys
 from dasfprof.recording.dask_internals.patch import WhenImported
 heard = []

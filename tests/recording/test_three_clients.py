@@ -24,21 +24,11 @@ import dasfprof
 
 NAMES = ("ann", "bob", "eve")
 
-def healthy_of_ann(x):
-    time.sleep(0.02)
-    return x
-
-def sound_of_bob(x):
-    return x
-
-def parse_of_bob(x):
-    raise ValueError("text of bob")
-
-def sound_of_eve(x):
-    return x
-
-def kill_of_eve(x):
-    os.kill(os.getpid(), 9)
+def healthy_of_ann(x): time.sleep(0.02)
+def sound_of_bob(x): return x
+def parse_of_bob(x): raise ValueError("text of bob")
+def sound_of_eve(x): return x
+def kill_of_eve(x): os.kill(os.getpid(), 9)
 
 def meet(place, name, what):
     (place / f"{name}.{what}").touch()
@@ -194,9 +184,6 @@ def test_hours_add_up_with_those_of_others(name: str, source: str, place: Path) 
     assert cost["(other clients)"] > 0
     assert "(no client)" not in cost
     assert set(cost.index) - {"(other clients)", "(waiting)", "(idle)"} == {name}
-
-
-def test_each_client_has_its_part_of_the_preloads_hours(place: Path) -> None:
     analyser = TraceAnalyser(directory_of(place, "", "preload"), progress=False)
     names = set(analyser.cost("client")["Client"])
     assert names - {"(waiting)", "(idle)"} == set(FUNCTIONS)

@@ -205,14 +205,3 @@ def test_results_are_asked_for_nothing(client: Client, tmp_path: Path) -> None:
     types = [rows[name]["type"] for name in ("bytes", "number", "scalar", "array")]
     assert types == ["bytes", "int", "numpy.float64", "numpy.ndarray"]
     assert_whole(run)
-
-
-def test_dask_collections_as_results_are_the_same(client: Client, tmp_path: Path) -> None:
-    def results() -> list[Any]:
-        lazy = client.submit(lambda: dask.delayed(sum)([1, 2]), key="lazy", pure=False).result()
-        array = client.submit(lambda: da.ones((4, 4), chunks=2), key="array", pure=False).result()
-        return [lazy.compute(), array.sum().compute()]
-
-    without = results()
-    with dasfprof.profile(client, directory=tmp_path):
-        assert results() == without == [3, 16.0]
