@@ -123,7 +123,6 @@ def assert_client_seconds(analyser: TraceAnalyser) -> None:
     assert row["Text"] == "whole.compute()"
 
 
-#: What else holds of the run of a program.
 CHECKS = {
     "arrays": [assert_sums],
     "mixed": [assert_sums],
@@ -227,7 +226,6 @@ def test_the_plan_of_two_computations(client: Client, tmp_path: Path) -> None:
         [nodes[0], nodes[3], 4], [nodes[3], nodes[4], 1],
     ]  # fmt: skip
     assert edges["On Path"].tolist() == [0, 1, 0, 1]
-    # Four chunks of 2 x 10 floats each time, and the sums of their columns.
     assert edges["Size (MB)"].tolist() == [4 * 2 * 10 * 8 / 1e6, 4 * 10 * 8 / 1e6] * 2
     assert plan["Input (MB)"].tolist() == [0, *edges["Size (MB)"]]
 

@@ -312,7 +312,6 @@ def test_unwritable_directory(client: Client, tmp_path: Path) -> None:
 def test_collect_brings_files_of_remote_hosts(
     client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Another host is one whose disk this process does not see.
     import dasfprof.recording.cluster.home as module
 
     with dasfprof.profile(client, directory=tmp_path / "there", profiler="cprofile") as run:

@@ -98,7 +98,6 @@ def test_copies_that_are_dropped(tmp_path: Path) -> None:
         table = analyser.memory_at(at - trace.begin, by="worker")
         return sorted(table.loc[table["Function"] == "bytes", "Worker"].tolist())
 
-    # Its copy was there as the task that took it began.
     took = trace.tasks["start"][(trace.tasks["function"] == "len").to_numpy()]
     assert len(held(float(took.iloc[0]) + 0.0001)) == 2
     (label,) = trace.workers["worker"][(trace.workers["address"] == left).to_numpy()]

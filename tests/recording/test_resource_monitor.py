@@ -94,7 +94,6 @@ def test_rate_of_samples_and_one_reading_of_the_host(client: Client, tmp_path: P
         seconds = row["monotonic"] - last["monotonic"]
         moved = row["host_net_io.read_size"] - last["host_net_io.read_size"]
         assert row["host_net_io.read_bps"] * seconds == pytest.approx(moved, rel=1e-3, abs=1)
-    # Each worker's samples carry what was read of its host.
     samples = Trace.from_database(tmp_path).samples
     assert (samples["host_read"] == 1).sum() == len(read)
     later = samples[samples["time"] > read[0]["timestamp"]]

@@ -99,7 +99,6 @@ def test_two_tasks_on_one_core_wait_for_it_in_turns(client: Client, tmp_path: Pa
     rows = [by_key(run)[future.key] for future in futures]
     for row, seconds in zip(rows, waited, strict=True):
         assert_agrees(row, seconds)
-    # One core has one thread at a time: while both want it, one of them waits.
     begin = max(row["timestamp"] for row in rows)
     end = min(row["timestamp"] + row["duration"] for row in rows)
     assert all(row["run_queue"] >= 0.2 * (end - begin) for row in rows)

@@ -86,7 +86,6 @@ def test_results(tmp_path: Path) -> None:
     by_function = analyser.per_function_bottleneck().groupby("Function")["Serialising (s)"].sum()
     assert by_function["gives"] == pytest.approx(seconds.sum())
     assert by_function["uses"] < OUT
-    # The client got it, and no worker.
     assert by_function["kept"] >= OUT - LEAST
     assert by_function["list"] >= LEAST
     assert "kept" not in analyser.transfers(by="function")["Function"].tolist()

@@ -74,7 +74,6 @@ def test_the_oldest_runs_of_preloads_are_removed(tmp_path: Path) -> None:
     assert left() == [0, 1, 2, 3, 4, 5]
     assert left(keep_days=5.5) == [1, 2, 3, 4, 5]
     assert not profile.exists()
-    # A quarter is for the run that is being recorded.
     assert left(keep_size=int(size * 4.5 / 0.75)) == [2, 3, 4, 5]
     assert left(keep_size=1000) == []
     written.close()

@@ -81,7 +81,6 @@ def test_all_workers_ship_if_they_are_told_to(tmp_path: Path) -> None:
             assert {path.stat().st_size for path in received} != {0}
             square_all(client, "after")
             originals = hold(tmp_path)
-        # Nothing twice, neither by the run nor by its directory or a glob.
         assert_whole(run)
         for source in (run, Directory(tmp_path), Directory(tmp_path, "*.msgpack")):
             assert_same_runs(source, record.outcomes(client, "memory"))
@@ -92,7 +91,6 @@ def test_all_workers_ship_if_they_are_told_to(tmp_path: Path) -> None:
             name = path.name.replace(".received", "")
             assert path.read_bytes() == (originals / name).read_bytes()
             assert not (tmp_path / name).exists()
-        # Nothing of it stays on the cluster, and no mark.
         assert not [path for path in tmp_path.glob("[!o]*") if path.suffix != ".msgpack"]
         assert client.run_on_scheduler(handlers) == []
         assert set(client.run(shippers).values()) == {0}
@@ -157,7 +155,6 @@ def test_a_tail_gives_whole_frames_once(tmp_path: Path) -> None:
     whole = path.read_bytes()
     choose = random.Random(1)
     got = b""
-    # The writer may be at any byte.
     for end in [*sorted(choose.sample(range(len(whole)), 40)), len(whole)]:
         path.write_bytes(whole[:end])
         data = tail.read()
@@ -381,7 +378,6 @@ def test_workers_come_and_go(cluster: Cluster) -> None:
             square_all(client, "late", 3, workers=[late[0]])
             client.retire_workers([workers[0][0]])
             assert workers[0][1].wait(240) == 0
-            # The client has not asked for anything meanwhile.
             square_all(client, "two-again")
             os.kill(workers[1][1].pid, signal.SIGTERM)
             workers[1][1].wait(240)
@@ -497,7 +493,6 @@ def test_what_reached_the_scheduler_is_found(cluster: Cluster) -> None:
         assert killed.stdout.readline() == b"done\n"
         killed.kill()
         killed.wait()
-        # The run goes on, and another client finds it.
         square_all(client, "late")
         runs = record.outcomes(client, "memory")
         assert len(runs) == 200

@@ -223,7 +223,6 @@ def test_a_storage_that_denies_for_a_while(s3: S3Server, caplog: pytest.LogCaptu
     assert f"worker 1 does not reach {S3} now: access is denied" in told[0]
     assert run.settings.directory in told[0]
     run.finish()
-    # Not in the storage, so on this disk.
     told_of = {run.database.path.name: run.sender.trouble}
     record.wait_until(lambda: files_to_upload(run.settings.uuid) == told_of)
     assert run.database.path.exists()
@@ -332,7 +331,6 @@ def test_a_piece_that_is_missing_costs_its_events_alone(tmp_path: Path) -> None:
         database = open_run(settings.source)
     assert events(database) == [*range(20), *range(40, 50)]
     assert f"{size} corrupt bytes" in info(settings.source)
-    # The first one has the header.
     files.rm(names[0])
     again = dict.fromkeys(events(fresh(settings)))
     assert list(again) == [*range(10, 20), *range(40, 50)]

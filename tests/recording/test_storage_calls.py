@@ -30,7 +30,6 @@ from dasfprof.recording.task_runs.storage_requests import family
 
 pytest.importorskip("fsspec")
 
-#: Seconds for which the server keeps each request waiting.
 DELAY = 0.05
 BLOCK, SIZE = 100_000, 1_000_000
 
@@ -221,7 +220,6 @@ def test_bytes_and_seconds_of_functions(tmp_path: Path, server: Server) -> None:
     busy = functions.set_index("Function").loc["blocks"]
     # The server sleeps for so long; what the calls compute beside is none of it.
     assert 30 * DELAY <= busy["Waiting for storage (s)"] <= blocked["Reading (s)"]
-    # To open a file they wait as well.
     assert busy["Blocked (s)"] <= sum(spent) - 30 * DELAY + 0.5
     assert functions.set_index("Function").loc["computes", "Waiting for storage (s)"] == 0
     accounts = TraceAnalyser(traces, progress=False).time_accounting("function")

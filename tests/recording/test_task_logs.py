@@ -182,5 +182,4 @@ def test_records_are_bounded(client: Client, handler: Kept, tmp_path: Path) -> N
         "INFO": 23, "WARNING": 1, "ERROR": 2,
     }  # fmt: skip
     lost = [file.dropped_by for file in trace_files(run, "TracePlugin") if list(file.batches())]
-    # The first run: 30 steps, and the warning.
     assert sum(each.get("too many logs", 0) for each in lost) == 31

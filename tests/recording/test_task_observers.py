@@ -186,7 +186,6 @@ def test_observers_are_blind_to_how_dask_calls(observed: Observed, given: int) -
         assert outcome["result"] == 5
     assert set(queue.readings) == {"inc-1"}
     assert domain.calls == ["push", "pop", "start", "end"]
-    # What Dask refuses is refused in its own words.
     with inside(worker), pytest.raises(TypeError, match="surprise"):
         distributed.worker._run_task_simple(surprise=1)
     leave_ranges()

@@ -58,7 +58,6 @@ def main(name, address, place):
 
 main(sys.argv[1], sys.argv[2], Path(sys.argv[3]))
 """
-#: The functions of each client.
 FUNCTIONS = {
     "ann": {"healthy_of_ann"},
     "bob": {"sound_of_bob", "parse_of_bob"},

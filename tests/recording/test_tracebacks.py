@@ -102,7 +102,6 @@ def test_an_error_was_raised_at_the_last_line_of_the_users_code() -> None:
             function()
         text = "".join(traceback.format_tb(caught.tb)[1:])
         assert logs.raised_at(text) == f"{__file__}:{code.co_firstlineno + 1} {code.co_name}"
-    # Without the user's code it is the last line.
     text = '  File "/x/site-packages/a.py", line 3, in outer\n    inner()\n'
     text += '  File "/x/site-packages/b.py", line 9, in inner\n    raise ValueError\n'
     assert logs.raised_at(text) == "/x/site-packages/b.py:9 inner"

@@ -271,7 +271,6 @@ def test_a_client_that_leaves(client: Client, run: Any) -> None:
     assert [task["key"] for task in row["held_back"]] == ["others-nowhere"]
     (left,) = (each for each in row["clients"] if each["client"] == name)
     assert (left["wanted"], left["unfinished"]) == (2002, 2002)
-    # The task that was sent has a run, which the same cause ended.
     ended = wait_until(lambda: run.flush() or facts(run, "SchedulerPlugin", "Task Run"))
     (task_run,) = (each for each in ended if each["key"] == "others-go")
     assert task_run["end_cause"].startswith("remove-client")

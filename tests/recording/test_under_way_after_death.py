@@ -128,7 +128,6 @@ def test_the_client_dies_and_its_cluster_does_not(processes: Processes, cause: s
     ended = last(traces, "SchedulerPlugin", "Task Run", key="never-1")
     assert ended is not None
     assert ended["end_cause"].startswith("remove-client")
-    # Its thread goes on.
     assert record.wait_until(
         lambda: last(traces, "TracePlugin", "Task Under Way", key="never-1", state="cancelled")
     )

@@ -51,7 +51,6 @@ def bare_worker(address: str, directory: Path, *options: str) -> Iterator[subpro
         process.wait()
 
 
-#: Of a cluster that other processes can join.
 TCP: dict[str, Any] = {
     **{"n_workers": 1, "threads_per_worker": 1, "processes": False},
     **{"protocol": "tcp", "host": "127.0.0.1"},
@@ -79,7 +78,6 @@ def test_a_worker_without_dasfprof_joins(tmp_path: Path) -> None:
             assert client.submit(abs, -1, key="there", workers=[bare]).result() == 1
             assert client.submit(abs, -2, key="here", workers=[here]).result() == 2
             run.flush()
-            # The process that comes in its place joins as well.
             client.restart_workers([bare], timeout=240)
             bare = address_of(client, "bare")
             assert client.submit(abs, -3, key="there-again", workers=[bare]).result() == 3

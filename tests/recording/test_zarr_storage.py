@@ -28,7 +28,6 @@ from dasfprof import TraceAnalyser
 zarr = pytest.importorskip("zarr", minversion="3")
 slow_store = pytest.importorskip("slow_store")  # needs fsspec
 
-#: Seconds of each request, chunks of an array, and values of a chunk.
 DELAY, CHUNKS, VALUES = 0.1, 24, 5_000
 
 
@@ -201,7 +200,6 @@ def test_small_slow_requests_are_found_and_the_advice_works(
         each.time_accounting().set_index("Class").loc["Waiting for storage", "Thread Time (s)"]
         for each in (analyser, advised)
     )
-    # Each of the tasks reads one chunk.
     assert before >= CHUNKS * 0.25
     assert spent["Waiting for storage (s)"] == pytest.approx(before)
     assert spent["Blocked (s)"] <= spent["Duration (s)"] - CHUNKS * 0.25
