@@ -441,7 +441,7 @@ def test_what_a_client_wants_annotations_and_priorities(client: Client, tmp_path
     assert [rows[key]["priority_user"] for key in ("annotated", "needs-held")] == [-3.0, 0.0]
 
 
-def test_queueing_and_waiting(client: Client, tmp_path: Path) -> None:
+def test_queues_waits_graphs_and_workers(client: Client, tmp_path: Path) -> None:
     def slow(i: int) -> int:
         time.sleep(0.02)
         return i
@@ -449,29 +449,23 @@ def test_queueing_and_waiting(client: Client, tmp_path: Path) -> None:
     with dasfprof.profile(client, directory=tmp_path) as run:
         before = time.time()
         futures = client.map(slow, range(60), key=[("rootish", i) for i in range(60)])
-        total = client.submit(sum, futures, key="total-of-rootish")
-        assert total.result() == 1770
+        assert client.submit(sum, futures, key="total-of-rootish").result() == 1770
         after = time.time()
-    rows = scheduler_rows(run)
-    queued = [row for row in rows.values() if row["queued"] is not None]
-    assert ("rootish", 59) in {row["key"] for row in queued}
-    assert all(before <= row["queued"] <= row["timestamp"] <= after for row in queued)
-    total_row = rows.pop("total-of-rootish")
-    last = max(row["timestamp"] + row["duration"] for row in rows.values())
-    assert before <= total_row["waiting"] <= last <= total_row["timestamp"]
-
-
-def test_graphs_and_workers(client: Client, tmp_path: Path) -> None:
-    with dasfprof.profile(client, directory=tmp_path) as run:
-        client.gather(client.map(increment, range(7), key=[("of-a-map", i) for i in range(7)]))
         da.ones((4, 4), chunks=2).sum().compute(optimize_graph=False)
-    graphs = facts(run, "SchedulerPlugin", "Graph")
-    assert (graphs[0]["tasks"], graphs[0]["wanted"]) == (7, 7)
-    assert len(graphs) == 2
-    assert {graph["client"] for graph in graphs} == {client.id}
     rows = scheduler_rows(run)
-    causes = [rows["of-a-map", i]["cause"] for i in range(7)]
-    assert graphs[0]["stimulus"] in causes
+    rootish = [rows["rootish", i] for i in range(60)]
+    queued = [row for row in rootish if row["queued"] is not None]
+    assert rootish[59] in queued
+    assert all(before <= row["queued"] <= row["timestamp"] <= after for row in queued)
+    total_row = rows["total-of-rootish"]
+    last = max(row["timestamp"] + row["duration"] for row in rootish)
+    assert before <= total_row["waiting"] <= last <= total_row["timestamp"]
+    graphs = facts(run, "SchedulerPlugin", "Graph")
+    assert [(graph["tasks"], graph["wanted"]) for graph in graphs[:2]] == [(60, 60), (1, 1)]
+    assert len(graphs) == 3
+    assert {graph["client"] for graph in graphs} == {client.id}
+    assert graphs[0]["stimulus"] in [row["cause"] for row in rootish]
+    added = facts(run, "SchedulerPlugin", "Worker Added")
     added = facts(run, "SchedulerPlugin", "Worker Added")
     told = {(row["worker"], row["name"], row["nthreads"], row["memory_limit"]) for row in added}
     assert told == {
