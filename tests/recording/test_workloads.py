@@ -466,7 +466,6 @@ def test_queues_waits_graphs_and_workers(client: Client, tmp_path: Path) -> None
     assert {graph["client"] for graph in graphs} == {client.id}
     assert graphs[0]["stimulus"] in [row["cause"] for row in rootish]
     added = facts(run, "SchedulerPlugin", "Worker Added")
-    added = facts(run, "SchedulerPlugin", "Worker Added")
     told = {(row["worker"], row["name"], row["nthreads"], row["memory_limit"]) for row in added}
     assert told == {
         (address, worker["name"], worker["nthreads"], worker["memory_limit"])
