@@ -10,6 +10,7 @@ import threading
 import time
 import warnings
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -225,12 +226,9 @@ def test_two_threads_are_in_different_steps_at_once(client: Client, tmp_path: Pa
             client.submit(abs if name == "one" else round, 1, pure=False).result()
             meet.wait()
 
-    with dasfprof.profile(client, directory=tmp_path) as run, dasfprof.step("main"):
-        threads = [threading.Thread(target=work, args=(name,)) for name in ("one", "two")]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join(240)
+    profile, step = dasfprof.profile(client, directory=tmp_path), dasfprof.step("main")
+    with profile as run, step, ThreadPoolExecutor(2) as pool:
+        list(pool.map(work, ("one", "two")))
     counts = steps_of(run)
     assert (counts["abs"], counts["round"]) == ({"one": 1}, {"two": 1})
     assert sum(counts.values(), Counter()).keys() == {"one", "two"}
