@@ -186,16 +186,16 @@ async def blocks_the_loop(seconds: float) -> None:
 def test_a_blocked_loop_and_its_line(client: Client, tmp_path: Path) -> None:
     with dasfprof.profile(client, directory=tmp_path / "traces") as run:
 
-        def samples(after: float) -> list[dict[str, Any]]:
+        def samples(ended_after: float) -> list[dict[str, Any]]:
             rows = facts(run, "TracePlugin", "Loop Sample")
-            return [row for row in rows if (row["until"] or 0) > after]
+            return [row for row in rows if (row["until"] or 0) > ended_after]
 
         begin = time.time()
         client.submit(blocks_the_loop, 1.5, key="blocks").result()
         end = time.time()
         wait_until(lambda: any(s["until"] - s["since"] > 1.0 for s in samples(begin)), every=0.2)
-    names = {frame[0] for row in samples(begin) for frame in frames_of(run, "TracePlugin", row)}
-    assert "block" in names
+    rows = facts(run, "TracePlugin", "Loop Sample")
+    assert "block" in {frame[0] for row in rows for frame in frames_of(run, "TracePlugin", row)}
     # A slow machine may keep the loop from turning before and after, too.
     assert any(row["since"] < end for row in samples(begin))
 

@@ -185,7 +185,8 @@ def hold_some() -> None:
 def test_what_a_task_holds(client: Client, run: Any) -> None:
     for name in ("inside", "outside", "end"):
         Event(name).clear()
-    assert Lock("taken").acquire()
+    taken = Lock("taken")
+    assert taken.acquire()
     future = client.submit(hold_some, key="holder")
     row = first_row(run, "holder", waits_for="go")
     assert row["holds"] == [
@@ -197,7 +198,7 @@ def test_what_a_task_holds(client: Client, run: Any) -> None:
     assert first_row(run, "holder", waits_for="end")["holds"] == []
     Event("end").set()
     future.result()
-    Lock("taken").release()
+    taken.release()
     run.flush()
     given_back = facts(run, "TracePlugin", "Lock Held")
     assert [(each["kind"], each["name"], each["limit"]) for each in given_back] == [
