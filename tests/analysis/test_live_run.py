@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
-from traces import Plugin, row
+from traces import row
 
 from dasfprof.analysis.live import LiveRun
 from dasfprof.database import FileDatabase
@@ -21,11 +21,8 @@ from dasfprof.schema.tasks import WORKER_REMOVED
 from dasfprof.schema.under_way import SCHEDULER_STATE, STACK, TASK_UNDER_WAY
 
 A, B = "tcp://10.0.0.1:4000", "tcp://10.0.0.1:4001"
-KINDS = {
-    "SchedulerPlugin": (SCHEDULER_STATE, WORKER_REMOVED),
-    "TracePlugin": (STACK, TASK_UNDER_WAY),
-    "ResourceMonitor": (),
-}
+KINDS = {"SchedulerPlugin": (SCHEDULER_STATE, WORKER_REMOVED), "ResourceMonitor": ()}
+KINDS["TracePlugin"] = STACK, TASK_UNDER_WAY
 
 
 @pytest.fixture(autouse=True)
@@ -78,10 +75,8 @@ def test_the_last_totals_hold(tmp_path: Path) -> None:
     (load,) = live.read().functions
     assert (load.done, load.failed, load.on_workers, load.waiting) == (3, 1, 4, 11)
     assert (load.total, load.mean_seconds) == (19, 2.0)
-    finished = {"load": [14, 1, 28.0], "sum": [0, 2, 0.0]}
-    file.add(
-        SCHEDULER_STATE, scheduler_state(now, tasks={"late": {"queued": 5}}, finished=finished)
-    )
+    finished, late = {"load": [14, 1, 28.0], "sum": [0, 2, 0.0]}, {"late": {"queued": 5}}
+    file.add(SCHEDULER_STATE, scheduler_state(now, tasks=late, finished=finished))
     assert counts_of(live) == {"load": (14, 1), "sum": (0, 2), "late": (0, 0)}
     state = live.read()
     assert (state.done, state.failed, state.waiting, state.total) == (14, 3, 5, 22)
@@ -90,12 +85,20 @@ def test_the_last_totals_hold(tmp_path: Path) -> None:
     assert live.read().goes_on is False
 
 
-def test_totals_that_no_scheduler_writes_are_passed_over(tmp_path: Path) -> None:
+def test_odd_totals_and_damage_are_passed_over(tmp_path: Path) -> None:
     file = Growing(tmp_path, "SchedulerPlugin")
     hostile = {"a": [1, 2], "b": "text", "c": [-5, "x", None], "d": [2, 0, 1.0]}
     tasks = {"a": 7, "d": {"processing": -1, "waiting": "many", "queued": 1}}
     file.add(SCHEDULER_STATE, scheduler_state(1.0, tasks=tasks, finished=hostile, workers=[7]))
     assert counts_of(LiveRun(tmp_path)) == {"c": (0, 0), "d": (2, 0)}
+    size = file.path.stat().st_size
+    file.add(WORKER_REMOVED, {"timestamp": 2.0, "worker": A, "reason": "x"})
+    file.add(SCHEDULER_STATE, scheduler_state(3.0, finished={"a": [2, 0, 2.0]}))
+    file.database.close()
+    data = bytearray(file.path.read_bytes())
+    data[size + 30] ^= 0xFF
+    file.path.write_bytes(data)
+    assert counts_of(LiveRun(tmp_path)) == {"a": (2, 0)}
 
 
 def test_a_file_that_is_cut_anywhere_is_read_on_later(tmp_path: Path) -> None:
@@ -121,55 +124,23 @@ def test_a_file_that_is_cut_anywhere_is_read_on_later(tmp_path: Path) -> None:
         assert file.header["plugin"] == "SchedulerPlugin"
 
 
-def test_damage_is_passed_over(tmp_path: Path) -> None:
-    file = Growing(tmp_path, "SchedulerPlugin")
-    file.add(SCHEDULER_STATE, scheduler_state(1.0, finished={"a": [1, 0, 1.0]}))
-    size = file.path.stat().st_size
-    file.add(WORKER_REMOVED, {"timestamp": 2.0, "worker": A, "reason": "x"})
-    file.add(SCHEDULER_STATE, scheduler_state(3.0, finished={"a": [2, 0, 2.0]}))
-    file.database.close()
-    data = bytearray(file.path.read_bytes())
-    data[size + 30] ^= 0xFF
-    file.path.write_bytes(data)
-    assert counts_of(LiveRun(tmp_path)) == {"a": (2, 0)}
-
-
-def test_files_that_appear_later_belong_to_the_run(tmp_path: Path) -> None:
-    Growing(tmp_path, "SchedulerPlugin")
-    live = LiveRun(tmp_path)
-    live.read()
-    later = Growing(tmp_path, "TracePlugin", B)
-    Plugin(tmp_path / "x", "TracePlugin").write()  # of another directory
-    other = Growing(tmp_path, "ResourceMonitor", "tcp://9.9.9.9:9999", run_uuid="other")
-    live.read()
-    assert later.path in live.paths
-    assert other.path not in live.paths
-
-
 def test_time_left_weighs_functions_by_their_length(tmp_path: Path) -> None:
     now = time.time()
     file = Growing(tmp_path, "SchedulerPlugin")
     # Two threads: 20 tasks of a second, then 10 of two seconds. Before, there was nothing to do.
-    finished = [
-        {"short": [min(2 * second, 20), 0, min(2.0 * second, 20.0)]}
-        | ({"long": [second - 10, 0, 2.0 * (second - 10)]} if second > 10 else {})
-        for second in range(1, 21)
-    ]
     left = {"long": {"waiting": 20}, "short": {"waiting": 4}}
-    idle = [scheduler_state(now - 40), scheduler_state(now - 30)]
-    file.add(
-        SCHEDULER_STATE,
-        *idle,
-        *(
-            scheduler_state(now - 20 + second, tasks=left, finished=totals)
-            for second, totals in enumerate(finished, 1)
-        ),
-    )
+    states = [scheduler_state(now - 40), scheduler_state(now - 30)]
+    for second in range(1, 21):
+        finished = {"short": [min(2 * second, 20), 0, min(2.0 * second, 20.0)]}
+        if second > 10:
+            finished["long"] = [second - 10, 0, 2.0 * (second - 10)]
+        states.append(scheduler_state(now - 20 + second, tasks=left, finished=finished))
+    file.add(SCHEDULER_STATE, *states)
     state = LiveRun(tmp_path).read()
     assert state.seconds_left == pytest.approx((20 * 2 + 4 * 1) / 2, rel=0.1)
     assert state.rate == pytest.approx(30 / 20)
     assert state.began == pytest.approx(now - 20)
-    new = scheduler_state(now + 0.1, tasks={"new": {"waiting": 20}}, finished=finished[-1])
+    new = scheduler_state(now + 0.1, tasks={"new": {"waiting": 20}}, finished=finished)
     file.add(SCHEDULER_STATE, new)
     state = LiveRun(tmp_path).read()
     assert (state.unknown_tasks, state.seconds_left) == (20, None)
@@ -179,33 +150,24 @@ def test_time_left_is_that_of_the_present_batch(tmp_path: Path) -> None:
     """An hour ago tasks of the same function took 10 s each; now they take half a second."""
     now = time.time()
     file = Growing(tmp_path, "SchedulerPlugin")
-    before = {"f": [100, 0, 1000.0]}
     file.add(
         SCHEDULER_STATE,
         scheduler_state(now - 9, tasks={"f": {"processing": 2}}, finished={"f": [98, 0, 980.0]}),
-        scheduler_state(now - 8, finished=before),
-        scheduler_state(now - 6, tasks={"f": {"waiting": 40}}, finished=before),
-        *(
-            scheduler_state(
-                now - 6 + second,
-                tasks={"f": {"waiting": 40 - 4 * second}},
-                finished={"f": [100 + 4 * second, 0, 1000 + 2.0 * second]},
-            )
-            for second in range(1, 7)
-        ),
+        scheduler_state(now - 8, finished={"f": [100, 0, 1000.0]}),
     )
+    for second in range(7):
+        left = {"f": {"waiting": 40 - 4 * second}}
+        finished = {"f": [100 + 4 * second, 0, 1000 + 2.0 * second]}
+        row = scheduler_state(now - 6 + second, tasks=left, finished=finished)
+        file.add(SCHEDULER_STATE, row)
     state = LiveRun(tmp_path).read()
     assert state.seconds_left == pytest.approx(16 * 0.5 / 2, rel=0.1)
     assert state.functions[0].mean_seconds == 0.5
 
 
-@pytest.mark.parametrize(
-    ("ago", "mean", "quiet"), [(26, 0.5, True), (5, 0.5, False), (26, 60, False)]
-)
-def test_no_time_left_is_told_where_nothing_finishes(
-    tmp_path: Path, ago: float, mean: float, quiet: bool
-) -> None:
-    """26 s after the last end of tasks of half a second nobody knows when the others are due."""
+@pytest.mark.parametrize(("ago", "mean", "quiet"), [(26, 1, True), (5, 1, False), (26, 60, False)])
+def test_no_time_left_if_nothing_ends(tmp_path: Path, ago: int, mean: float, quiet: bool) -> None:
+    """26 s after the last end of tasks of a second nobody knows when the others are due."""
     now = time.time()
     file = Growing(tmp_path, "SchedulerPlugin")
     for second in range(-ago - 4, 1, 1):
@@ -213,10 +175,9 @@ def test_no_time_left_is_told_where_nothing_finishes(
         row = {"tasks": {"f": {"processing": 2}}, "finished": {"f": [done, 0, mean * done]}}
         file.add(SCHEDULER_STATE, scheduler_state(now + second, **row))
     state = LiveRun(tmp_path).read()
-    assert (state.quiet_for is not None) == quiet
-    assert (state.seconds_left is None) == quiet
-    assert ("no task has finished for" in next(pace_in_words(state))) == quiet
-    assert state.stands_still == quiet
+    said = "no task has finished for" in next(pace_in_words(state))
+    signs = state.quiet_for is not None, state.seconds_left is None, said, state.stands_still
+    assert signs == (quiet,) * 4
 
 
 def test_a_scheduler_that_outlives_its_cut_file(tmp_path: Path) -> None:
@@ -231,14 +192,6 @@ def test_a_scheduler_that_outlives_its_cut_file(tmp_path: Path) -> None:
     # One whose worker left waits for another.
     file.add(WORKER_REMOVED, {"timestamp": 2.0, "worker": A, "reason": "retire-workers"})
     assert LiveRun(tmp_path).read().goes_on is True
-
-
-FRAMES = [
-    ["main", "/usr/lib/python3.11/threading.py", 1002],
-    ["_run", "/env/lib/python3.11/site-packages/distributed/worker.py", 3],
-    ["fit", "/home/me/train.py", 12],
-    ["wait", "/usr/lib/python3.11/threading.py", 331],
-]
 
 
 def under_way(key: Any, since: float, seen: float, **more: Any) -> dict[str, Any]:
@@ -258,11 +211,12 @@ def test_long_tasks_and_their_lines(tmp_path: Path) -> None:
 
     counted(now - 2, *keys)
     worker = Growing(tmp_path, "TracePlugin")
-    worker.add(
-        STACK,
-        {"number": 3, "frames": FRAMES[:2], "parent": -1},
-        {"number": 7, "frames": FRAMES[2:], "parent": 3},
-    )
+    threading = "/usr/lib/python3.11/threading.py"
+    dask = "/env/lib/python3.11/site-packages/distributed/worker.py"
+    of_dask = [["main", threading, 1002], ["_run", dask, 3]]
+    own = [["fit", "/home/me/train.py", 12], ["wait", threading, 331]]
+    stacks = (3, of_dask, -1), (7, own, 3)
+    worker.add(STACK, *({"number": n, "frames": at, "parent": up} for n, at, up in stacks))
     worker.add(
         TASK_UNDER_WAY,
         under_way("forgotten-1", now - 300, now - 200),
@@ -304,24 +258,22 @@ def test_workers_and_their_threads(tmp_path: Path) -> None:
     state = LiveRun(tmp_path).read()
     assert (state.busy, state.threads) == (5, 6)
     there, here = sorted(state.cluster.workers, key=lambda worker: worker.name == "0")
-    assert (there.name, there.host, there.status) == ("far", "10.0.0.9", "paused")
-    assert (there.busy, there.processing) == (4, 5)
-    assert 3 <= there.silent <= 3 + time.time() - now
+    facts = (there.name, there.host, there.status, there.busy, there.processing)
+    assert facts == ("far", "10.0.0.9", "paused", 4, 5)
     assert (there.memory, there.memory_limit) == (60, 70)
+    assert 3 <= there.silent <= 3 + time.time() - now
     assert (here.host, here.busy, here.processing, here.memory) == ("node", 1, 3, None)
 
 
 def test_dead_writers_end_a_run(tmp_path: Path) -> None:
     """A header of a process that is gone: the run has ended, though no file is closed."""
     facts = {**process_facts(), "process_started": 1.0}
-    file = Growing(tmp_path, "SchedulerPlugin", **facts)
+    Growing(tmp_path, "SchedulerPlugin", **facts)
     state = LiveRun(tmp_path).read()
     assert (state.goes_on, state.closed) == (False, False)
     assert state_in_words(state).startswith("was cut off")
-    elsewhere = Growing(tmp_path / "far", "SchedulerPlugin", boot_id="another")
+    Growing(tmp_path / "far", "SchedulerPlugin", boot_id="another")
     assert LiveRun(tmp_path / "far").read().goes_on is None
-    file.database.close()
-    elsewhere.database.close()
 
 
 def test_sources(tmp_path: Path) -> None:
@@ -335,3 +287,9 @@ def test_sources(tmp_path: Path) -> None:
     assert LiveRun(tmp_path / "old").paths == [old.path]
     assert LiveRun(new.path).paths == [new.path]
     assert LiveRun(f"{tmp_path}/*SchedulerPlugin*").paths == [old.path]
+    # Files that appear later belong to the run, unless they are another run's.
+    live = LiveRun(tmp_path / "new")
+    later = Growing(tmp_path, "TracePlugin", B, run="new", run_uuid="1")
+    other = Growing(tmp_path, "ResourceMonitor", "tcp://9.9.9.9:9999", run_uuid="other")
+    live.read()
+    assert later.path in live.paths and other.path not in live.paths

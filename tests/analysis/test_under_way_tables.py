@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from traces import Plan, Plugin, T, Task, row
 
@@ -19,8 +20,16 @@ from dasfprof.schema.under_way import (
 )
 
 
-def at(seconds: float, key: str, **values: object) -> tuple[object, ...]:
-    return row(TASK_UNDER_WAY, timestamp=T + seconds, key=key, since=T, stack=-1, **values)
+def at(seconds: float, key: str, **values: Any) -> tuple[Any, ...]:
+    facts = {"timestamp": T + seconds, "key": key, "since": T, "stack": -1, **values}
+    return row(TASK_UNDER_WAY, **facts)
+
+
+def stacks_of(trace: Trace) -> dict[str, Any]:
+    """Return the frames of each task under way by key, None where they are unknown."""
+    frames = [*trace.stacks["frames"], None]
+    keys = trace.keys.texts(trace.under_way["key_id"].to_numpy())
+    return {key: frames[number] for key, number in zip(keys, trace.under_way["stack"], strict=True)}
 
 
 def test_stacks_are_those_of_their_own_file(tmp_path: Path) -> None:
@@ -28,51 +37,31 @@ def test_stacks_are_those_of_their_own_file(tmp_path: Path) -> None:
     for name, line in (("a", 1), ("b", 2)):
         Plugin(tmp_path, name=name, address=f"tcp://10.0.0.1:400{line}").write(
             (STACK, [(T, 0, [["run", "x.py", 9]], -1), (T, 1, [["f", f"{name}.py", line]], -1)]),
-            (
-                TASK_UNDER_WAY,
-                [
-                    row(TASK_UNDER_WAY, timestamp=T + 1, key=f"f-{name}", stack=1, since=T),
-                    row(TASK_UNDER_WAY, timestamp=T + 1, key=f"g-{name}", stack=7, since=T),
-                ],
-            ),
+            (TASK_UNDER_WAY, [at(1, f"f-{name}", stack=1), at(1, f"g-{name}", stack=7)]),
         )
     trace = Trace.from_database(tmp_path)
-    keys = trace.keys.texts(trace.under_way["key_id"].to_numpy())
-    stacks = dict(zip(keys, trace.under_way["stack"], strict=True))
-    for name, line in (("a", 1), ("b", 2)):
-        frames = trace.stacks["frames"][stacks[f"f-{name}"]]
-        assert frames == (("f", f"{name}.py", line),)
-        assert stacks[f"g-{name}"] == -1
+    frames = {f"f-{name}": (("f", f"{name}.py", line),) for name, line in (("a", 1), ("b", 2))}
+    assert stacks_of(trace) == {**frames, "g-a": None, "g-b": None}
     assert len(trace.stacks) == 2  # those that something refers to
 
 
 def test_stacks_begin_with_other_stacks(tmp_path: Path) -> None:
-    main, call = ["main", "x.py", 9], ["f", "y.py", 3]
-    stacks = [(T, 0, [main], -1), (T, 1, [call], 0), (T, 2, [["g", "z.py", 1]], 1)]
-    lost = [(T, 4, [call], 3), (T, 5, [call], 5), (T, 6, [main, call], -1)]
+    main, call = ("main", "x.py", 9), ("f", "y.py", 3)
+    stacks = [(T, 0, [[*main]], -1), (T, 1, [[*call]], 0), (T, 2, [["g", "z.py", 1]], 1)]
+    lost = [(T, 4, [[*call]], 3), (T, 5, [[*call]], 5), (T, 6, [[*main], [*call]], -1)]
     keys = {"a-0": 0, "b-0": 2, "c-0": 4, "d-0": 5, "e-0": 1, "f-0": 6}
-    Plugin(tmp_path).write(
-        (STACK, [*stacks, *lost]),
-        (
-            TASK_UNDER_WAY,
-            [
-                row(TASK_UNDER_WAY, timestamp=T + 1, key=key, stack=number, since=T)
-                for key, number in keys.items()
-            ],
-        ),
-    )
+    under_way = [at(1, key, stack=number) for key, number in keys.items()]
+    Plugin(tmp_path).write((STACK, [*stacks, *lost]), (TASK_UNDER_WAY, under_way))
     trace = Trace.from_database(tmp_path)
-    names = trace.keys.texts(trace.under_way["key_id"].to_numpy())
-    found = dict(zip(names, trace.under_way["stack"], strict=True))
-    frames = [*trace.stacks["frames"], None]
-    whole = {key: frames[found[key]] for key in keys}
-    first, second = tuple(main), tuple(call)
-    assert whole["a-0"] == (first,)
-    assert whole["b-0"] == (first, second, ("g", "z.py", 1))
-    assert whole["c-0"] is None  # the stack that it begins with is lost
-    assert whole["d-0"] == (second,)  # damaged: it would be its own
-    assert whole["e-0"] == whole["f-0"] == (first, second)
-    assert found["e-0"] == found["f-0"]
+    assert stacks_of(trace) == {
+        "a-0": (main,),
+        "b-0": (main, call, ("g", "z.py", 1)),
+        "c-0": None,  # the stack that it begins with is lost
+        "d-0": (call,),  # damaged: it would be its own
+        "e-0": (main, call),
+        "f-0": (main, call),
+    }
+    assert len(trace.stacks) == 4
 
 
 def test_a_run_whose_end_the_scheduler_alone_knows_has_ended(tmp_path: Path) -> None:
@@ -80,42 +69,29 @@ def test_a_run_whose_end_the_scheduler_alone_knows_has_ended(tmp_path: Path) -> 
     told = {"worker": "tcp://10.0.0.1:4000", "timestamp": T}
     ended = {"state": "memory", "start": T + 0.5, "stop": T + 1.5, "duration": 1.6}
     lost = {"state": "released", "start": None, "stop": None, "duration": 3.0}
-    Plugin(tmp_path).write(
-        (TASK_UNDER_WAY, [at(1, "f-1", run_id=1), at(1, "f-2", run_id=2)]), close=False
-    )
-    Plugin(tmp_path, "SchedulerPlugin").write(
-        (
-            TASK_RUN,
-            [
-                row(TASK_RUN, key="f-1", run_id=1, **told, **ended),
-                row(TASK_RUN, key="f-2", run_id=2, **told, **lost),
-            ],
-        )
-    )
-    trace = Trace.from_database(tmp_path)
-    assert trace.keys.texts(trace.under_way["key_id"].to_numpy()).tolist() == ["f-2"]
+    under_way = [at(1, f"f-{n}", run_id=n) for n in (1, 2)]
+    Plugin(tmp_path).write((TASK_UNDER_WAY, under_way), close=False)
+    runs = [
+        row(TASK_RUN, key=f"f-{n}", run_id=n, **told, **facts)
+        for n, facts in ((1, ended), (2, lost))
+    ]
+    Plugin(tmp_path, "SchedulerPlugin").write((TASK_RUN, runs))
+    assert stacks_of(Trace.from_database(tmp_path)).keys() == {"f-2"}
 
 
 def test_last_row_of_each_run_that_has_not_ended(tmp_path: Path) -> None:
-    Plugin(tmp_path).write(
-        (
-            TASK_UNDER_WAY,
-            [
-                at(1, "ends-1", run_id=1),
-                at(1, "hangs-1", run_id=2, state="executing"),
-                at(3, "hangs-1", run_id=2, state="cancelled", waits_keys=["a-1", "b-1"]),
-                at(2, "again-1", run_id=3),
-            ],
-        ),
-        (
-            COMPUTE,
-            [
-                row(COMPUTE, timestamp=T, duration=2.0, key="ends-1", run_id=1, state="memory"),
-                row(COMPUTE, timestamp=T, duration=2.0, key="again-1", run_id=4, state="memory"),
-            ],
-        ),
-        (LOOP_SAMPLE, [row(LOOP_SAMPLE, timestamp=T + 9, since=T + 4, stack=-1, interval=0.05)]),
-    )
+    under_way = [
+        at(1, "ends-1", run_id=1),
+        at(1, "hangs-1", run_id=2, state="executing"),
+        at(3, "hangs-1", run_id=2, state="cancelled", waits_keys=["a-1", "b-1"]),
+        at(2, "again-1", run_id=3),
+    ]
+    ended = [
+        row(COMPUTE, timestamp=T, duration=2.0, key=key, run_id=number, state="memory")
+        for key, number in (("ends-1", 1), ("again-1", 4))
+    ]
+    sample = row(LOOP_SAMPLE, timestamp=T + 9, since=T + 4, stack=-1, interval=0.05)
+    Plugin(tmp_path).write((TASK_UNDER_WAY, under_way), (COMPUTE, ended), (LOOP_SAMPLE, [sample]))
     trace = Trace.from_database(tmp_path)
     table = trace.under_way
     assert trace.keys.texts(table["key_id"].to_numpy()).tolist() == ["again-1", "hangs-1"]
@@ -130,21 +106,9 @@ def test_last_row_of_each_run_that_has_not_ended(tmp_path: Path) -> None:
 def test_states_of_scheduler_and_client(tmp_path: Path) -> None:
     tasks = {"f": {"processing": 2, "waiting": 1}}
     clients = [{"client": "c", "wanted": 3, "keys": ["f-1"]}]
-    Plugin(tmp_path, "SchedulerPlugin").write(
-        (
-            SCHEDULER_STATE,
-            [
-                row(
-                    SCHEDULER_STATE,
-                    timestamp=T + 1,
-                    occasion="interval",
-                    tasks=tasks,
-                    unfinished=3,
-                    clients=clients,
-                )
-            ],
-        )
-    )
+    facts = {"occasion": "interval", "tasks": tasks, "unfinished": 3, "clients": clients}
+    states = [row(SCHEDULER_STATE, timestamp=T + 1, **facts)]
+    Plugin(tmp_path, "SchedulerPlugin").write((SCHEDULER_STATE, states))
     Plugin(tmp_path, "StepRecorder").write(
         (STACK, [(T, 0, [["main", "script.py", 3]], -1)]),
         (CLIENT_UNDER_WAY, [row(CLIENT_UNDER_WAY, timestamp=T + 2, client="c", since=T, stack=0)]),
