@@ -110,20 +110,16 @@ def throttled(seconds: float, quota: float = 1.0, **more: Any) -> Plan:
 def test_a_group_whose_cpu_quota_is_used_up(tmp_path: Path) -> None:
     expected = {"severity": "high", "stopped": 2.0, "share": 0.5, "quota": 1.0, "workers": 2}
     expected |= {"threads": 4, "waited": 2.4, "settings": [{"threads_per_worker": 1}]}
-    findings = assert_found(throttled(2.0), tmp_path, "cpu-quota", **expected)
+    findings = assert_found(throttled(2.0), tmp_path / "1", "cpu-quota", **expected)
     assert findings.get("cpu-oversubscribed", {"Cause": "cpu-quota"})["Cause"] == "cpu-quota"
-
-
-def test_what_a_group_is_throttled_for_is_a_sum_of_cores(tmp_path: Path) -> None:
+    # What a group is throttled for is a sum of its cores.
     expected = {"stopped": 1.0, "settings": []}
     assert_found(throttled(4.0, 4.0), tmp_path / "4", "cpu-quota", **expected)
     assert "cpu-quota" not in found(throttled(0.1), tmp_path / "rarely")
 
 
-@pytest.mark.parametrize(("limit", "is_told"), [(100, True), (1024, False), (None, False)])
-def test_open_files_near_their_limit(limit: int | None, is_told: bool, tmp_path: Path) -> None:
-    plan = throttled(0.0, descriptor_limit=limit)
-    if not is_told:
-        assert "descriptor-limit" not in found(plan, tmp_path)
-    else:
-        assert_found(plan, tmp_path, "descriptor-limit", files=90, limit=100, workers=2)
+def test_open_files_near_their_limit(tmp_path: Path) -> None:
+    near, *far = (throttled(0.0, descriptor_limit=limit) for limit in (100, 1024, None))
+    assert_found(near, tmp_path / "near", "descriptor-limit", files=90, limit=100, workers=2)
+    for number, plan in enumerate(far):
+        assert "descriptor-limit" not in found(plan, tmp_path / str(number))

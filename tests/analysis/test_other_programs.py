@@ -47,36 +47,21 @@ def test_a_program_that_takes_the_cores_is_named(tmp_path: Path) -> None:
         [worker(), process(STRESS, "stress", 0.5), process(STRESS + 9, "stress", 0.3)],
     ]
     told = others(tmp_path, *looks)
-
     # (1.5 + 0.5 + 0.3) cores for 5 s each of 10 s; vim's 0.01 are not named, but counted.
     assert (told["host"], told["looks"]) == ("node1", 2)
     assert told["cores"] == pytest.approx(1.16)
     assert told["programs"] == pytest.approx({"stress of ann": 1.15})
 
 
-@pytest.mark.parametrize(
-    ("processes", "programs"),
-    [
-        # The client above the worker and what the worker started are the run's.
-        (
-            [
-                process(CLIENT, "python", 1.0),
-                process(STRESS, "loky", 2.0, ancestors=[OWN + 5, OWN, CLIENT]),
-            ],
-            {},
-        ),
-        # What the same shell started is not.
-        ([process(STRESS, "stress", 1.0, ancestors=[1234567])], {"stress of ann": 1.0}),
-    ],
-)
-def test_the_run_s_own_processes_are_no_other_programs(
-    processes: list[dict[str, Any]], programs: dict[str, float], tmp_path: Path
-) -> None:
-    assert others(tmp_path, [worker(), *processes])["programs"] == programs
-
-
-def test_what_nobody_looked_for_is_not_recorded(tmp_path: Path) -> None:
-    assert others(tmp_path) is None
+def test_the_run_s_own_processes_are_no_other_programs(tmp_path: Path) -> None:
+    # The client above the worker and what the worker started are the run's.
+    child = process(STRESS, "loky", 2.0, ancestors=[OWN + 5, OWN, CLIENT])
+    looks = [worker(), process(CLIENT, "python", 1.0), child]
+    assert others(tmp_path / "own", looks)["programs"] == {}
+    # What the same shell started is not.
+    looks = [worker(), process(STRESS, "stress", 1.0, ancestors=[1234567])]
+    assert others(tmp_path / "shell", looks)["programs"] == {"stress of ann": 1.0}
+    assert others(tmp_path / "unseen") is None
 
 
 def test_programs_by_cpu_and_memory(tmp_path: Path) -> None:
@@ -85,19 +70,11 @@ def test_programs_by_cpu_and_memory(tmp_path: Path) -> None:
         [worker(0.5), process(STRESS, "stress", 1.0, memory=50_000_000)],
     ]
     table = waiting(*looks).write(tmp_path).host_processes()
-
     stress, own = table.to_dict("records")
-    assert stress == {
-        "Node": "node1",
-        "Process": "stress",
-        "Owner": "ann",
-        "Whose": "other",
-        "Processes": 2,
-        "Cpu Seconds": pytest.approx(15.0),
-        "Cores": pytest.approx(1.5),
-        "Memory Used (MB)": pytest.approx(50.0),
-        "Looks": 2,
-    }
+    names = {"Node": "node1", "Process": "stress", "Owner": "ann", "Whose": "other"}
+    figures = {"Processes": 2, "Cpu Seconds": 15.0, "Cores": 1.5, "Memory Used (MB)": 50.0}
+    assert {name: stress.pop(name) for name in names} == names
+    assert stress == pytest.approx({**figures, "Looks": 2})
     assert (own["Process"], own["Whose"]) == ("python", "run")
     assert (own["Cpu Seconds"], own["Cores"]) == pytest.approx((7.5, 0.75))
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import dask
 import pytest
+from clusters import new_client
 from dask import delayed
 from diagnosed_plans import assert_found, found
-from distributed import Client, LocalCluster
+from distributed import Client
 from refuters import refute
 from test_diagnosis_rules import four_lanes
 from traces import Plan, Task
@@ -28,20 +28,17 @@ def alive(until: float) -> list[tuple[int, float, dict[str, Any]]]:
 
 def test_calls_of_actors_after_the_last_task(tmp_path: Path) -> None:
     plan = Plan(four_lanes("load", 0.5, 2), held=alive(8.0), calls=[(0, 2.0, 7.0)])
-    assert_found(plan, tmp_path, "work-outside-tasks", calls=5.0, functions=0.0, idle=5.0)
-
-
-def test_a_client_of_which_nothing_is_known_is_not_said_to_work(tmp_path: Path) -> None:
-    plan = Plan(four_lanes("load", 0.5, 2), held=alive(8.0), calls=[])
-    findings = found(plan, tmp_path)
+    expected = {"calls": 5.0, "functions": 0.0, "idle": 5.0}
+    assert_found(plan, tmp_path / "calls", "work-outside-tasks", **expected)
+    # Nothing is known of a client, which is not said to work.
+    plan.calls = []
+    findings = found(plan, tmp_path / "client")
     assert "work-outside-tasks" not in findings
     assert findings["idle-threads"]["Figures"]["category"] == "Waiting for client"
 
 
 @pytest.mark.parametrize(("until", "is_told"), [(3.0, False), (8.0, True)])
-def test_a_client_that_goes_on_for_most_of_the_time(
-    until: float, is_told: bool, tmp_path: Path
-) -> None:
+def test_a_client_that_goes_on_for_long(until: float, is_told: bool, tmp_path: Path) -> None:
     recording = 0.0, until, "recording", {"calls": 0}
     plan = Plan(four_lanes("load", 1.0, 2), held=alive(until), client_calls=[recording], calls=[])
     findings = found(plan, tmp_path)
@@ -64,36 +61,21 @@ def spin() -> None:
         pass
 
 
-def run_on_workers(client: Client) -> None:
-    client.run(spin)
-
-
-def leave_threads_on(client: Client) -> None:
+def leave_threads_on(_: Client) -> None:
     with dask.config.set(scheduler="threads"):
         delayed(spin)().compute()
-
-
-def compute_at_once(client: Client) -> None:
-    spin()
 
 
 @pytest.mark.parametrize(
     ("work", "words"),
     [
-        (run_on_workers, "workers run test_outside_tasks.spin"),
+        (lambda client: client.run(spin), "workers run test_outside_tasks.spin"),
         (leave_threads_on, "one of Dask's local schedulers"),
-        (compute_at_once, "the client's program runs for"),
+        (lambda _: spin(), "the client's program runs for"),
     ],
 )
-def test_where_the_work_of_a_program_is_done(
-    work: Callable[[Client], None], words: str, tmp_path: Path
-) -> None:
-    with (
-        LocalCluster(
-            n_workers=1, threads_per_worker=2, processes=False, dashboard_address=None
-        ) as cluster,
-        Client(cluster) as client,
-    ):
+def test_where_the_work_of_a_program_is_done(work: Any, words: str, tmp_path: Path) -> None:
+    with new_client(n_workers=1, threads_per_worker=2, processes=False) as client:
         with dasfprof.profile(client, directory=tmp_path) as run:
             work(client)
         findings = run.analyser(progress=False).findings()

@@ -8,8 +8,7 @@ from typing import Any
 
 import dask
 import pytest
-from clusters import wait_until
-from distributed import Client, LocalCluster
+from clusters import new_client, wait_until
 from refuters import refute
 from traces.events import T
 from traces.plans import Plan, Task
@@ -19,7 +18,7 @@ import dasfprof
 GB = 10**9
 
 
-def plan_of(lives: dict[int, tuple[float, float, int]], **changes: Any) -> Plan:
+def plan_of(lives: dict[int, tuple[float, float, int]]) -> Plan:
     """Return a run in which workers started, died, and had so much memory; worker 0 starts last."""
     begin = max(started for started, *_ in lives.values()) + 5.0
     end = max(died for _, died, _ in lives.values()) + 5.0
@@ -28,19 +27,13 @@ def plan_of(lives: dict[int, tuple[float, float, int]], **changes: Any) -> Plan:
     tasks += [
         Task(f"fit-{n}", n, started + 1.0, started + 2.0) for n, (started, *_) in lives.items()
     ]
+    usual = {"duration": 1.0, "state": "released", "waiting": T}
+    where = {n: {"run_id": 100 + n, "worker": f"tcp://10.0.0.1:400{n}"} for n in lives}
     lost = [
-        {
-            "key": f"fit-9{n}",
-            "timestamp": T + died - 1.0,
-            "duration": 1.0,
-            "run_id": 100 + n,
-            "worker": f"tcp://10.0.0.1:400{n}",
-            "state": "released",
-            "waiting": T,
-        }
+        {"key": f"fit-9{n}", "timestamp": T + died - 1.0, **where[n], **usual}
         for n, (_, died, _) in lives.items()
     ]
-    plan = Plan(
+    return Plan(
         tasks,
         workers=len(starts),
         threads=1,
@@ -50,11 +43,8 @@ def plan_of(lives: dict[int, tuple[float, float, int]], **changes: Any) -> Plan:
         killed=[*lives],
         used=[(n, died - 0.5, {"memory": memory}) for n, (_, died, memory) in lives.items()],
         memory_sizes=[{"memory_limit": 2 * GB, "started": T + start} for start in starts],
+        memory_limit=2 * GB,
     )
-    plan.memory_limit = 2 * GB
-    for name, value in changes.items():
-        setattr(plan, name, value)
-    return plan
 
 
 #: Two generations of workers, each of which lives for 30 s.
@@ -69,15 +59,12 @@ def lost_workers(plan: Plan, directory: Path) -> Any:
     return findings.loc["lost-workers"]
 
 
-def test_the_finding_begins_with_the_age(tmp_path: Path) -> None:
-    finding = lost_workers(plan_of(AGED), tmp_path)
+def test_the_finding_begins_with_the_age_and_another_death_keeps_its_cause(tmp_path: Path) -> None:
+    finding = lost_workers(plan_of(AGED), tmp_path / "aged")
     assert "killed or lost at the same age of 30 s to 30.3 s" in finding["Finding"]
     assert "--lifetime" in finding["Suggestion"]
-
-
-def test_another_death_keeps_its_cause(tmp_path: Path) -> None:
     lives = {**AGED, 4: (32.0, 42.0, 19 * GB // 10)}
-    finding = lost_workers(plan_of(lives), tmp_path)
+    finding = lost_workers(plan_of(lives), tmp_path / "other")
     assert "same age of 30 s to 30.3 s" in finding["Finding"]
     assert "(3), or killed because memory ran out (1)" in finding["Finding"]
 
@@ -92,9 +79,7 @@ def test_another_death_keeps_its_cause(tmp_path: Path) -> None:
     ],
     ids=["together", "memory", "older", "two"],
 )
-def test_other_deaths_are_not_of_age(
-    lives: dict[int, tuple[float, float, int]], tmp_path: Path
-) -> None:
+def test_other_deaths_are_not_of_age(lives: dict[int, Any], tmp_path: Path) -> None:
     assert "same age" not in lost_workers(plan_of(lives), tmp_path)["Finding"]
 
 
@@ -122,16 +107,10 @@ def dask_setup(worker):
 def test_workers_that_are_killed_at_an_age(tmp_path: Path) -> None:
     preload = tmp_path / "kill_at_age.py"
     preload.write_text(PRELOAD.format(age=15))
-    config = {
-        "distributed.scheduler.allowed-failures": 1000,
-        "distributed.worker.preload": [str(preload)],
-    }
+    config = {"scheduler.allowed-failures": 1000, "worker.preload": [str(preload)]}
     with (
-        dask.config.set(config),
-        LocalCluster(
-            n_workers=2, threads_per_worker=1, memory_limit="4GB", dashboard_address=None
-        ) as cluster,
-        Client(cluster) as client,
+        dask.config.set({f"distributed.{name}": value for name, value in config.items()}),
+        new_client(n_workers=2, threads_per_worker=1, memory_limit="4GB") as client,
         dasfprof.profile(client, directory=tmp_path, name="aged") as run,
     ):
         futures = client.map(time.sleep, [0.1 + n * 1e-9 for n in range(1000)])

@@ -14,41 +14,18 @@ from dasfprof.schema.tasks import COMPUTE, LOG_RECORD
 
 def found(directory: Path, types: list[str | None], logged: list[int]) -> list[dict[str, Any]]:
     """Diagnose a run of tasks of one function: their results' types, and which logged an error."""
-    Plugin(directory).write(
-        (
-            COMPUTE,
-            [
-                row(
-                    COMPUTE,
-                    timestamp=T + place,
-                    duration=1.0,
-                    key=f"f-{place}",
-                    run_id=place,
-                    state="erred" if kind is None else "memory",
-                    type=kind,
-                )
-                for place, kind in enumerate(types)
-            ],
-        ),
-        (
-            LOG_RECORD,
-            [
-                row(
-                    LOG_RECORD,
-                    timestamp=T + place,
-                    key=f"f-{place}",
-                    run_id=place,
-                    level="ERROR",
-                    logger="x",
-                    message="no chunk %s",
-                    exception="KeyError",
-                    line="/home/me/work.py:7 f",
-                    error=1,
-                )
-                for place in logged
-            ],
-        ),
-    )
+
+    def of(place: int) -> dict[str, Any]:
+        return {"timestamp": T + place, "key": f"f-{place}", "run_id": place}
+
+    error = {"level": "ERROR", "logger": "x", "message": "no chunk %s", "exception": "KeyError"}
+    error |= {"line": "/home/me/work.py:7 f", "error": 1}
+    runs = [
+        row(COMPUTE, **of(place), duration=1.0, state="memory" if kind else "erred", type=kind)
+        for place, kind in enumerate(types)
+    ]
+    logs = [row(LOG_RECORD, **of(place), **error) for place in logged]
+    Plugin(directory).write((COMPUTE, runs), (LOG_RECORD, logs))
     findings = TraceAnalyser(directory, progress=False).findings()
     assert "rule-failed" not in [one.rule for one in findings], findings
     swallowed = [one for one in findings if one.rule == "swallowed-errors"]
@@ -56,16 +33,13 @@ def found(directory: Path, types: list[str | None], logged: list[int]) -> list[d
     return [one.row() for one in swallowed]
 
 
-def test_all_results_are_none(tmp_path: Path) -> None:
-    (finding,) = found(tmp_path, ["NoneType"] * 4, [0, 1, 2])
+def test_all_or_some_results_are_none(tmp_path: Path) -> None:
+    (finding,) = found(tmp_path / "all", ["NoneType"] * 4, [0, 1, 2])
     assert finding["Finding"].startswith("3 of 4 task runs of f logged an error and returned None")
     assert "All 4 results of f are None" in finding["Evidence"]
     assert "KeyError at /home/me/work.py:7 f: no chunk %s" in finding["Evidence"]
     assert (finding["Severity"], finding["Function"]) == ("medium", "f")
-
-
-def test_some_results_are_none(tmp_path: Path) -> None:
-    (finding,) = found(tmp_path, ["NoneType", *["numpy.ndarray"] * 9], [0, 5])
+    (finding,) = found(tmp_path / "some", ["NoneType", *["numpy.ndarray"] * 9], [0, 5])
     assert finding["Finding"].startswith("1 of 10 task runs of f logged")
     assert "1 of 10 results of f are None" in finding["Evidence"]
     assert finding["Severity"] == "low"

@@ -15,20 +15,12 @@ def two_turns(*clients: str, begin: float = 6.0, joined: float | None = None) ->
 
     If others join at some time, the first two workers leave at 1 s.
     """
-    tasks = [
-        Task(
-            f"part{turn}-{n}",
-            n % 2,
-            at,
-            at + 1,
-            arrival=at,
-            thread=n // 2,
-            graph=f"update-graph-{turn}",
-            cause=f"update-graph-{turn}",
-        )
-        for turn, at in enumerate((0.0, begin))
-        for n in range(4)
-    ]
+    tasks = []
+    for turn, at in enumerate((0.0, begin)):
+        facts = {"arrival": at, **dict.fromkeys(("graph", "cause"), f"update-graph-{turn}")}
+        tasks += [
+            Task(f"part{turn}-{n}", n % 2, at, at + 1, thread=n // 2, **facts) for n in range(4)
+        ]
     plan = Plan(tasks, graphs=(0.0, begin), clients=clients)
     if joined is not None:
         plan.workers, plan.joined = 4, [0.0, 0.0, joined, joined]
@@ -43,56 +35,36 @@ def test_one_client_that_submits_late(tmp_path: Path) -> None:
     assert_found(two_turns("a", "a"), tmp_path, "client-bound", **expected)
 
 
-def test_another_client_s_turn_is_no_gap(tmp_path: Path) -> None:
-    assert not found(two_turns("a", "b"), tmp_path, "client-bound")
-
-
-def test_a_client_that_waits_for_workers_makes_no_gap(tmp_path: Path) -> None:
-    finding = found(two_turns("a", "a", joined=5.5), tmp_path).get("client-bound")
-
+def test_gaps_while_another_client_or_workers_are_waited_for(tmp_path: Path) -> None:
+    assert not found(two_turns("a", "b"), tmp_path / "other", "client-bound")
+    finding = found(two_turns("a", "a", joined=5.5), tmp_path / "workers").get("client-bound")
     assert finding is None or finding["Seconds at stake (s)"] == pytest.approx(0.5)
-
-
-def test_the_longest_gap_is_no_longer_than_all_of_them(tmp_path: Path) -> None:
     # From 1 to 6 s nothing is submitted, and until 3 s no worker is there.
     plan = two_turns("a", "a", joined=3.0)
-    assert_found(plan, tmp_path, "client-bound", waited=3.0, longest=3.0)
+    assert_found(plan, tmp_path / "part", "client-bound", waited=3.0, longest=3.0)
 
 
-def test_a_run_without_workers_for_a_time(tmp_path: Path) -> None:
+def test_a_time_without_workers_costs_only_tasks_that_wait(tmp_path: Path) -> None:
     # The graph comes at 0, both workers join at 6 s; the run ends at 8 s.
     tasks = [Task(f"fit-{n}", n % 2, 6.0, 8.0, thread=n // 2) for n in range(4)]
     expected = {"severity": "medium", "seconds": 6.0, "share": 0.75, "start": 0.0, "stop": 6.0}
-    assert_found(Plan(tasks, joined=[6.0, 6.0]), tmp_path, "no-workers", **expected)
-
-
-def test_a_time_without_workers_and_without_tasks_costs_nothing(tmp_path: Path) -> None:
-    assert not found(two_turns("a", "a", joined=6.0), tmp_path, "no-workers")
+    plan = Plan(tasks, joined=[6.0, 6.0])
+    assert_found(plan, tmp_path / "waits", "no-workers", **expected)
+    assert not found(two_turns("a", "a", joined=6.0), tmp_path / "none", "no-workers")
 
 
 @pytest.mark.parametrize("inputs", [True, False])
 def test_only_tasks_with_inputs_make_a_chain(inputs: bool, tmp_path: Path) -> None:
-    tasks = [
-        Task(
-            f"score-{n}",
-            n % 2,
-            float(n),
-            n + 1.0,
-            arrival=float(n),
-            dependencies=[f"score-{n - 1}"] if inputs and n else (),
-            cause=f"task-finished-{n - 1}" if inputs and n else "update-graph-1",
-        )
-        for n in range(10)
-    ]
+    tasks = [Task(f"score-{n}", n % 2, n, n + 1.0, arrival=float(n)) for n in range(10)]
+    for n, task in enumerate(tasks):
+        task.dependencies = [f"score-{n - 1}"] if inputs and n else ()
+        task.cause = f"task-finished-{n - 1}" if inputs and n else "update-graph-1"
     graphs = (0.0,) if inputs else tuple(map(float, range(10)))
-
     assert ("serial-chain" in found(Plan(tasks, graphs=graphs), tmp_path)) is inputs
 
 
 @pytest.mark.parametrize(("readers", "rule"), [((0,), "blocked-tasks"), ((0, 1), "io-bound")])
-def test_storage_is_waited_for_where_all_workers_read(
-    readers: tuple[int, ...], rule: str, tmp_path: Path
-) -> None:
+def test_storage_is_waited_for_where_all_read(readers: Any, rule: str, tmp_path: Path) -> None:
     tasks = [
         Task(f"ask-{n}{lane}", lane % 2, n, n + 1.0, cpu=0.01, thread=lane // 2)
         for n in range(4)
@@ -103,5 +75,4 @@ def test_storage_is_waited_for_where_all_workers_read(
         for n in (0, 1)
         for at in (0.0, 4.0)
     ]
-
     assert found(Plan(tasks, used=used), tmp_path).keys() == {rule}
