@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from lined_runs import FIRST, SECOND, Run, write_lines, write_run
+from lined_runs import FIRST, SECOND, Run, opened, write_run
 
 from dasfprof import TraceAnalyser
 from dasfprof.analysis.trace.tasks import P2P_BARRIER
@@ -31,9 +31,7 @@ def test_nodes_and_edges_of_two_computations(tmp_path: Path) -> None:
         ((SCALE, 0), [(LOAD, 0)], 7.0, 1.0, SECOND),
         ((SCALE, 1), [(LOAD, 0), (SUM, 0)], 8.0, 1.0, SECOND),
     ]
-    write_run(tmp_path, runs, kind="pandas.DataFrame", shape=(10, 3))
-    write_lines(tmp_path, LINES)
-    analyser = TraceAnalyser(tmp_path, progress=False)
+    analyser = opened(tmp_path, runs, LINES, kind="pandas.DataFrame", shape=(10, 3))
     plan, edges = analyser.plan(), analyser.plan_edges()
     assert columns(plan, "Node", "Computation", "Line", "Text", "Tasks", "Partitions", "Rows") == [
         ("1 load", 1, "pipeline.py:1", "text 1", 2, 2, 20),
@@ -43,9 +41,8 @@ def test_nodes_and_edges_of_two_computations(tmp_path: Path) -> None:
     ]
     assert plan["Thread Time (s)"].tolist() == pytest.approx([2.0, 2.0, 0.5, 2.0])
     assert plan["Share (%)"].sum() == pytest.approx(100)
-    assert columns(plan, "Failed", "Again", "Unfinished") == [
-        (0, 0, 0), (0, 0, 0), (0, 1, 0), (0, 0, 0)
-    ]  # fmt: skip
+    assert plan["Again"].tolist() == [0, 0, 1, 0]
+    assert not plan[["Failed", "Unfinished"]].any(axis=None)
     # Results have 1, 2, 3 MB, and so on; `scale` takes the second result of `load` 0.
     assert columns(edges, "From", "To", "Size (MB)", "Tasks") == [
         ("1 load", "2 sum", 3.0, 1),
@@ -59,12 +56,9 @@ def test_nodes_and_edges_of_two_computations(tmp_path: Path) -> None:
     assert plan["Critical Path (s)"].sum() == pytest.approx(path)
 
 
-def test_a_graph_that_comes_before_the_last_has_ended_belongs_to_its_computation(
-    tmp_path: Path,
-) -> None:
+def test_a_graph_that_comes_before_the_last_has_ended_belongs_to_it(tmp_path: Path) -> None:
     runs: list[Run] = [((LOAD, 0), [], 0.0, 5.5, FIRST), ((SUM, 0), [(LOAD, 0)], 6.0, 1.0, SECOND)]
-    write_run(tmp_path, runs)
-    plan = TraceAnalyser(tmp_path, progress=False).plan()
+    plan = opened(tmp_path, runs).plan()
     assert plan["Computation"].tolist() == [1, 1]
     assert plan["Rows"].isna().all()
 
@@ -75,16 +69,12 @@ def test_futures_of_a_function_and_line_are_a_node(tmp_path: Path) -> None:
     runs: list[Run] = [
         (key, keys[:place][-1:], float(place), 1.0, FIRST) for place, key in enumerate(keys)
     ]
-    write_run(tmp_path, runs)
-    layers = [(-1.0, 10, keys[0], []), (-1.0, 20, keys[1], [])]
-    write_lines(tmp_path, [*layers, (-1.0, 20, keys[2], []), (-1.0, 20, keys[3], [])])
-    analyser = TraceAnalyser(tmp_path, progress=False)
-    assert columns(analyser.plan(), "Node", "Line", "Tasks") == [
-        ("1 inc", "pipeline.py:1", 1), ("2 inc", "pipeline.py:2", 3)
-    ]  # fmt: skip
-    assert columns(analyser.plan_edges(), "From", "To", "Size (MB)", "Tasks") == [
-        ("1 inc", "2 inc", 1.0, 1), ("2 inc", "2 inc", 5.0, 2)
-    ]  # fmt: skip
+    lines = zip((10, 20, 20, 20), keys, strict=True)
+    analyser = opened(tmp_path, runs, [(-1.0, line, key, []) for line, key in lines])
+    nodes = columns(analyser.plan(), "Node", "Line", "Tasks")
+    assert nodes == [("1 inc", "pipeline.py:1", 1), ("2 inc", "pipeline.py:2", 3)]
+    edges = columns(analyser.plan_edges(), "From", "To", "Size (MB)", "Tasks")
+    assert edges == [("1 inc", "2 inc", 1.0, 1), ("2 inc", "2 inc", 5.0, 2)]
     assert analyser.plan()["Input (MB)"].tolist() == [0.0, 1.0]
 
 
@@ -95,20 +85,15 @@ def test_what_a_shuffle_moves_is_not_the_size_of_its_tasks_results(tmp_path: Pat
         (barrier, [(LOAD, 0)], 1.0, 0.1, FIRST),
         ((SUM, 0), [barrier], 2.0, 1.0, FIRST),
     ]
-    write_run(tmp_path, runs)
-    analyser = TraceAnalyser(tmp_path, progress=False)
+    analyser = opened(tmp_path, runs)
     assert analyser.plan_edges()["Size (MB)"].isna().tolist() == [True, True]
     assert analyser.plan()["Input (MB)"].isna().tolist() == [False, True, True]
 
 
-def test_without_a_scheduler_s_file_and_without_tasks(tmp_path: Path) -> None:
+def test_without_a_scheduler_s_file(tmp_path: Path) -> None:
     runs: list[Run] = [((LOAD, 0), [], 0.0, 1.0, FIRST), ((SUM, 0), [(LOAD, 0)], 2.0, 1.0, FIRST)]
-    write_run(tmp_path / "run", runs)
-    for file in (tmp_path / "run").glob("*Scheduler*"):
-        file.unlink()
-    analyser = TraceAnalyser(tmp_path / "run", progress=False)
+    write_run(tmp_path, runs)
+    next(tmp_path.glob("*Scheduler*")).unlink()
+    analyser = TraceAnalyser(tmp_path, progress=False)
     assert columns(analyser.plan(), "Node", "Computation") == [("1 load", 1), ("2 sum", 1)]
     assert columns(analyser.plan_edges(), "From", "To") == [("1 load", "2 sum")]
-    write_run(tmp_path / "none", [])
-    nothing = TraceAnalyser(tmp_path / "none", progress=False)
-    assert len(nothing.plan()) == len(nothing.plan_edges()) == 0

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from distributed import Client, LocalCluster
+from clusters import new_client
 from traces import Plan, Task
 
 import dasfprof
@@ -52,39 +52,27 @@ def test_of_one_function_of_several_and_of_none(tmp_path: Path) -> None:
     )
     analyser = plan.write(tmp_path / "run")
     assert other_threads_cpu(analyser.run) == {"solve": pytest.approx(7.0)}
-    assert shares(analyser) == {
-        ("others", "solve"): pytest.approx(7.0),
-        ("unapportioned", ""): pytest.approx(3.0),
-        ("service", ""): pytest.approx(3.0),
-        ("idle", ""): pytest.approx(2.0),
-        ("tasks", "solve"): pytest.approx(1.5),
-        ("tasks", "load"): pytest.approx(0.5),
-    }
+    expected = {("others", "solve"): 7.0, ("unapportioned", ""): 3.0, ("service", ""): 3.0}
+    expected |= {("idle", ""): 2.0, ("tasks", "solve"): 1.5, ("tasks", "load"): 0.5}
+    assert shares(analyser) == pytest.approx(expected)
     assert (process_cpu(analyser.run).functions["uncertain"] == 0).all()
 
 
-def test_a_run_beside_another_function_for_a_part_is_uncertain(tmp_path: Path) -> None:
-    plan = Plan(
-        tasks=[
-            Task("solve-1", 0, 0.0, 4.0, cpu=2.0),
-            Task("load-1", 0, 2.0, 4.0, cpu=0.0, thread=2),
-        ],
-        used=used((0.0, 0.0, 0.0), (2.0, 1.5, 0.0), (4.0, 2.0, 0.0)),
+def test_what_is_uncertain_or_not_told(tmp_path: Path) -> None:
+    solve, load = (
+        Task("solve-1", 0, 0.0, 4.0, cpu=2.0),
+        Task("load-1", 0, 2.0, 4.0, cpu=0.0, thread=2),
     )
-    analyser = plan.write(tmp_path / "run")
+    readings = used((0.0, 0.0, 0.0), (2.0, 1.5, 0.0), (4.0, 2.0, 0.0))
+    analyser = Plan([solve, load], used=readings).write(tmp_path / "beside")
     found = process_cpu(analyser.run).functions.set_index("function")
     # Of the first two seconds' 1.5 its own thread may have used all, or nothing.
     assert found.loc["solve", "others"] == pytest.approx(0.5)
     assert found.loc["solve", "uncertain"] == pytest.approx(1.0)
     assert other_threads_cpu(analyser.run) == {}
-
-
-def test_old_files_do_not_tell_the_event_loop_from_other_threads(tmp_path: Path) -> None:
-    plan = Plan(
-        tasks=[Task("solve-1", 0, 0.0, 4.0, cpu=1.0)],
-        used=[(0, at, {"process_cpu_seconds": 2 * at}) for at in (0.0, 4.0)],
-    )
-    analyser = plan.write(tmp_path / "run")
+    # Old files do not tell the event loop from other threads.
+    old = [(0, at, {"process_cpu_seconds": 2 * at}) for at in (0.0, 4.0)]
+    analyser = Plan([Task("solve-1", 0, 0.0, 4.0, cpu=1.0)], used=old).write(tmp_path / "old")
     assert other_threads_cpu(analyser.run) == {}
     expected = {("tasks", "solve"): 1.0, ("unapportioned", ""): 7.0}
     assert shares(analyser) == pytest.approx(expected)
@@ -111,10 +99,7 @@ def with_a_pool(seconds: float) -> float:
 
 @pytest.mark.skipif(not hasattr(time, "clock_gettime_ns"), reason="clocks of threads, of Linux")
 def test_threads_that_a_task_starts(tmp_path: Path, request: pytest.FixtureRequest) -> None:
-    with (
-        LocalCluster(n_workers=1, threads_per_worker=2, dashboard_address=None) as cluster,
-        Client(cluster) as client,
-    ):
+    with new_client(n_workers=1, threads_per_worker=2) as client:
         client.submit(with_a_pool, 0.01).result()
         with dasfprof.profile(client, directory=tmp_path) as run:
             told = sum(client.gather(client.map(with_a_pool, [0.8] * 6, pure=False)))

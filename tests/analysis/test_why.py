@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from distributed import Client, LocalCluster
+from clusters import new_client
 from traces import Plan, Task
 
 import dasfprof
@@ -71,11 +71,8 @@ def test_inputs_and_queues_of_the_workers_at_the_assignment(tmp_path: Path) -> N
 
 def test_inputs_of_unknown_origin_are_not_located(tmp_path: Path) -> None:
     """Its input was there before anything that was recorded made it."""
-    tasks = [
-        Task("take-0", 0, 3.0, 4.0, sent=1.1, dependencies=["scattered-0"]),
-        Task("scattered-0", 1, 5.0, 6.0),
-    ]
-    table = Plan(tasks).write(tmp_path).why("take-0")
+    take = Task("take-0", 0, 3.0, 4.0, sent=1.1, dependencies=["scattered-0"])
+    table = Plan([take, Task("scattered-0", 1, 5.0, 6.0)]).write(tmp_path).why("take-0")
     (chosen,) = of(table, "assigned")
     assert pd.isna(chosen["Inputs Held (MB)"])
     assert "not recorded" in of(table, "waiting for inputs")[0]["Description"]
@@ -92,12 +89,13 @@ def test_restrictions_are_named(tmp_path: Path) -> None:
 def test_a_key_is_one_that_ran(tmp_path: Path) -> None:
     analyser = one_input(Task("busy-1", 1, 6.0, 7.0, sent=6.0)).write(tmp_path)
     assert len(analyser.why("tak")) == len(analyser.why("take-0"))
-    with pytest.raises(InvalidArgumentError, match="2 keys have this prefix"):
-        analyser.why("busy")
-    with pytest.raises(InvalidArgumentError, match="no task run has this key"):
-        analyser.why("nothing")
-    with pytest.raises(InvalidArgumentError, match="with run_id=77"):
-        analyser.why("take-0", run_id=77)
+    for key, run_id, message in (
+        ("busy", None, "2 keys have this prefix"),
+        ("nothing", None, "no task run has this key"),
+        ("take-0", 77, "with run_id=77"),
+    ):
+        with pytest.raises(InvalidArgumentError, match=message):
+            analyser.why(key, run_id=run_id)
 
 
 def test_a_stolen_task_run_names_its_victim(tmp_path: Path) -> None:
@@ -105,10 +103,8 @@ def test_a_stolen_task_run_names_its_victim(tmp_path: Path) -> None:
         time.sleep(0.2)
         return held
 
-    options = {"n_workers": 4, "threads_per_worker": 1, "processes": False}
     with (
-        LocalCluster(**options, dashboard_address=":0") as cluster,
-        Client(cluster) as client,
+        new_client(n_workers=4, threads_per_worker=1, processes=False) as client,
         dasfprof.profile(client, directory=tmp_path) as run,
     ):
         first = next(iter(client.nthreads()))
