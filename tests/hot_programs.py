@@ -240,7 +240,6 @@ WAITING = ("processes", "locks")
 
 
 def burst(name: str, _: Any = None) -> Told:
-    """Do a thing for the time of a turn."""
     begin, computed, queued = time.perf_counter(), time.thread_time(), run_queue()
     while time.perf_counter() < begin + TURN:
         BURSTS[name]()
@@ -248,7 +247,6 @@ def burst(name: str, _: Any = None) -> Told:
 
 
 def nap(_: Any = None) -> Told:
-    """Sleep for the time of a turn."""
     begin, computed, queued = time.perf_counter(), time.thread_time(), run_queue()
     time.sleep(TURN)
     return told_since(begin, computed, queued)
@@ -257,18 +255,8 @@ def nap(_: Any = None) -> Told:
 PROGRAMS: dict[str, Callable[[Watch], None]] = {
     each.__name__: each
     for each in (
-        python_lines,
-        python_and_c,
-        long_c_calls,
-        recursion,
-        generators,
-        imports,
-        uneven,
-        numpy_and_python,
-        sleeps,
-        lock,
-        fed_by_a_thread,
-        sockets,
+        *(python_lines, python_and_c, long_c_calls, recursion, generators, imports, uneven),
+        *(numpy_and_python, sleeps, lock, fed_by_a_thread, sockets),
     )
 }
 #: Those of the normal suite.
@@ -291,7 +279,6 @@ class Told:
 
 
 def planted(name: str, seconds: float, counts: bool = False) -> Told:
-    """Run a program."""
     begin, computed, queued = time.perf_counter(), time.thread_time(), run_queue()
     watch = Watch(begin + seconds, counts)
     PROGRAMS[name](watch)

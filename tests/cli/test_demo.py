@@ -6,18 +6,17 @@ import csv
 import json
 import re
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 from distributed import Client
 from refuters import refute
-from shell import shell
+from shell import invoke, shell
 
 from dasfprof import TraceAnalyser
 from dasfprof.cli import demo
 from dasfprof.cli.demo_pipeline import DemoSize, write_points
-from dasfprof.cli.main import cli
 from dasfprof.database.multi import find_runs
 
 pytestmark = pytest.mark.whole_program
@@ -33,19 +32,16 @@ def test_demo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert not refute(run.files, TraceAnalyser(run.files, progress=False).findings())
     assert "Steps of the pipeline" in done.stdout
     assert "% of task runs" not in done.stdout, "all have a step, so that nothing is missing"
-    iterations = re.search(r"Lloyd's iterations: (\d+) until", done.stdout)
-    clusters = re.search(r"one partition per cluster: (.*) points", done.stdout)
-    assert iterations is not None
-    assert clusters is not None
+    (iterations,) = map(int, re.findall(r"Lloyd's iterations: (\d+) until", done.stdout))
+    (clusters,) = re.findall(r"one partition per cluster: (.*) points", done.stdout)
     # Three blobs of about a third of the points each, and none is lost on the way.
-    counts = [int(count.replace(",", "")) for count in clusters[1].split(", ")]
-    assert len(counts) == 3
-    assert sum(counts) == 200_000
+    counts = [int(count.replace(",", "")) for count in clusters.split(", ")]
+    assert (len(counts), sum(counts)) == (3, 200_000)
     assert all(60_000 < count < 73_000 for count in counts)
 
     monkeypatch.chdir(tmp_path)
     source = f"dasfprof-demo/{run.name}"
-    assert CliRunner().invoke(cli, ["report", "-o", "run.html", source]).exit_code == 0
+    assert invoke("report", "-o", "run.html", source).exit_code == 0
     page = (tmp_path / "run.html").read_text(encoding="utf-8")
     assert len(page) < 400_000
     # It begins with what to do about the first finding, and what the finding is.
@@ -59,27 +55,24 @@ def test_demo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         assert first["Suggestion"][1:].startswith(advice[1:])
     else:
         assert headline.startswith("No severe problem was found")
-    assert CliRunner().invoke(cli, ["analyse", "-o", "tables", source]).exit_code == 0
+    assert invoke("analyse", "-o", "tables", source).exit_code == 0
     with (tmp_path / "tables" / "function_bottleneck.csv").open(newline="") as file:
         functions = list(csv.DictReader(file))
-    chunks: dict[str, int] = {}
-    shares: dict[str, float] = {}
+    chunks, shares = Counter[str](), Counter[str]()
     for row in functions:
-        chunks[row["Function"]] = chunks.get(row["Function"], 0) + int(row["Num Tasks (chunks)"])
-        share = float(row["Percentage of total time (%)"])
-        shares[row["Worker"]] = shares.get(row["Worker"], 0) + share
+        chunks[row["Function"]] += int(row["Num Tasks (chunks)"])
+        shares[row["Worker"]] += float(row["Percentage of total time (%)"])
     # Eight files: each is a chunk, of each iteration a task.
-    assert chunks["sum_by_nearest"] == 8 * int(iterations[1])
+    assert chunks["sum_by_nearest"] == 8 * iterations
     assert chunks["shuffle-transfer"] == 8
-    assert len(shares) == 2
-    assert all(abs(share - 100) < 1e-6 for share in shares.values())
+    assert [*shares.values()] == pytest.approx([100.0, 100.0])
 
     # The demo's own lines, none of the command that called it.
     ledger = TraceAnalyser(run.files, progress=False).lines()
     own = ledger[~ledger["Line"].astype(str).str.startswith("(")]
     assert {Path(file).name for file in own["File"]} <= {"demo.py", "demo_pipeline.py"}
     (sums,) = own[own["Text"].astype(str).str.startswith("sums = ")].to_dict("records")
-    assert sums["Tasks"] == 8 * int(iterations[1])
+    assert sums["Tasks"] == 8 * iterations
 
 
 def test_steps_without_dask_dataframe(

@@ -89,19 +89,13 @@ def test_futures_end_the_script_as_well(tmp_path: Path) -> None:
     assert "computed" not in done.stderr
 
 
-def test_a_graph_that_does_not_fit(tmp_path: Path) -> None:
-    file = script(tmp_path, ARRAY, "total.compute()")
-    done = shell("dasfprof", "estimate", "--memory-limit", "10 kB", file, cwd=tmp_path)
-    assert done.returncode == 1
-    assert "has 80 kB (built at pipeline.py:" in done.stderr
-
-
-def test_scripts_without_a_compute(tmp_path: Path) -> None:
-    done = shell("dasfprof", "estimate", script(tmp_path, ARRAY, "pass"), cwd=tmp_path)
-    assert done.returncode == 1
-    assert "computed nothing with Dask" in done.stderr
-    done = shell("dasfprof", "estimate", script(tmp_path, "1 / 0", ""), cwd=tmp_path)
-    assert done.returncode == 1
-    assert "ZeroDivisionError" in done.stderr
-    done = shell("dasfprof", "estimate", "nowhere.py", cwd=tmp_path)
-    assert done.returncode == 2
+def test_graphs_that_do_not_fit_or_are_not_there(tmp_path: Path) -> None:
+    for text, compute, options, words in (
+        (ARRAY, "total.compute()", ["--memory-limit", "10 kB"], "has 80 kB (built at pipeline.py:"),
+        (ARRAY, "pass", [], "computed nothing with Dask"),
+        ("1 / 0", "", [], "ZeroDivisionError"),
+    ):
+        file = script(tmp_path, text, compute)
+        done = shell("dasfprof", "estimate", *options, file, cwd=tmp_path)
+        assert (done.returncode, words in done.stderr) == (1, True), done.stderr
+    assert shell("dasfprof", "estimate", "nowhere.py", cwd=tmp_path).returncode == 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import struct
@@ -24,22 +25,16 @@ def on_a_screen(*command: str, cwd: Path) -> list[str]:
     fcntl.ioctl(inner, termios.TIOCSWINSZ, struct.pack("HHHH", LINES, COLUMNS, 0, 0))
     variables = environment(NO_COLOR=1, TERM="dumb")
     del variables["COLUMNS"]
-    started = subprocess.Popen(
-        [str(BIN / command[0]), *command[1:]], cwd=cwd, env=variables, stdin=inner, stdout=inner
-    )
+    options = {"cwd": cwd, "env": variables, "stdin": inner, "stdout": inner}
+    started = subprocess.Popen([str(BIN / command[0]), *command[1:]], **options)
     os.close(inner)
-    parts = []
-    while True:
-        try:
-            part = os.read(terminal, 65536)
-        except OSError:  # Linux says so at the end of a terminal
-            break
-        if not part:
-            break
-        parts.append(part)
+    text = b""
+    with contextlib.suppress(OSError):  # Linux says so at the end of a terminal
+        while part := os.read(terminal, 65536):
+            text += part
     os.close(terminal)
     assert started.wait() == 0
-    return b"".join(parts).decode().splitlines()
+    return text.decode().splitlines()
 
 
 def test_an_analysis_fills_one_screen(tmp_path: Path) -> None:
@@ -47,10 +42,9 @@ def test_an_analysis_fills_one_screen(tmp_path: Path) -> None:
     Plan(filled(names, 0.5, count=6)).write(tmp_path / "run")
     lines = on_a_screen("dasfprof", "analyse", "run", cwd=tmp_path)
     assert len(lines) <= LINES, "\n".join(lines)
-    text = "\n".join(lines)
-    assert "Findings" in text
-    assert "Not shown: -a " in text
-    assert "task, balance. Use --head 10 to print everything." in " ".join(text.split())
+    text = " ".join("\n".join(lines).split())
+    assert "Findings" in text and "Not shown: -a " in text
+    assert "task, balance. Use --head 10 to print everything." in text
     whole = shell("dasfprof", "analyse", "run", cwd=tmp_path).stdout
     assert "print everything" not in whole
     assert len(whole.splitlines()) > LINES
