@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
 
+from nbclient import NotebookClient
 from traitlets.config import Config
 
 
-@contextmanager
-def reached_by_files() -> Iterator[Config]:
-    """Give the config of the manager of one kernel, which ends within the context."""
-    with tempfile.TemporaryDirectory() as place:
-        yield Config({"KernelManager": {"transport": "ipc", "ip": f"{place}/kernel"}})
+def run_notebook(
+    notebook: Any, place: Path, environment: dict[str, str] | None = None, **options: Any
+) -> None:
+    """Run all cells of a notebook, in a kernel of its own in a directory."""
+    options |= {"timeout": 240, "startup_timeout": 240, "kernel_name": "python3"}
+    resources = {"metadata": {"path": str(place)}}
+    with tempfile.TemporaryDirectory() as files:
+        config = Config({"KernelManager": {"transport": "ipc", "ip": f"{files}/kernel"}})
+        client = NotebookClient(notebook, config=config, resources=resources, **options)
+        client.execute(env={**os.environ, **(environment or {})})

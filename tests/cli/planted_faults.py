@@ -93,7 +93,6 @@ def loaded_modules() -> list[str]:
 
 
 def honest(seconds: float) -> float:
-    """Compute and sleep in turn."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         sum(range(100_000))

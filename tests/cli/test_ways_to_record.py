@@ -16,23 +16,11 @@ pytestmark = pytest.mark.whole_program
 
 #: A value of each option that is not its default, as text.
 OTHERS = {
-    "enable-nvtx": "true",
-    "add-time-suffix": "false",
-    "sample-interval": "0.25",
-    "stack-frequency": "7",
-    "profiler": "cprofile",
-    "log-level": "error",
-    "log-values": "true",
-    "arguments": "values",
-    "record-code": "false",
-    "commit-threshold": "100",
-    "flush-interval": "500ms",
-    "max-pending": "50000",
-    "segment-size": "2MB",
-    "response-timeout": "20",
-    "orphan-timeout": "200",
-    "ship": "off",
-    "prometheus": "true",
+    **{"enable-nvtx": "true", "add-time-suffix": "false", "sample-interval": "0.25"},
+    **{"stack-frequency": "7", "profiler": "cprofile", "log-level": "error", "log-values": "true"},
+    **{"arguments": "values", "record-code": "false", "commit-threshold": "100"},
+    **{"flush-interval": "500ms", "max-pending": "50000", "segment-size": "2MB"},
+    **{"response-timeout": "20", "orphan-timeout": "200", "ship": "off", "prometheus": "true"},
 }
 #: Where the recording is not told what it uses.
 _NOT_TOLD = {"enable-nvtx", "response-timeout", "orphan-timeout", "ship"}
@@ -59,7 +47,6 @@ shell.run_cell_magic("dasfprof", sys.argv[1], "work(client)")
 
 
 def flags(options: dict[str, str]) -> list[str]:
-    """Write options as flags."""
     found = [f"--directory={options['directory']}", f"--name={options['name']}"]
     for name, value in options.items():
         if value in ("true", "false"):
@@ -82,14 +69,8 @@ def run_cell(directory: Path, options: dict[str, str]) -> Any:
 
 def run_preload(directory: Path, options: dict[str, str]) -> Any:
     named = {f"DASK_DASFPROF__{name.upper().replace('-', '_')}": v for name, v in options.items()}
-    preload = json.dumps(["dasfprof.preload"])
-    return shell(
-        "python",
-        "work.py",
-        cwd=directory,
-        **named,  # type: ignore[arg-type]
-        DASK_DISTRIBUTED__CLIENT__PRELOAD=preload,
-    )
+    named["DASK_DISTRIBUTED__CLIENT__PRELOAD"] = json.dumps(["dasfprof.preload"])
+    return shell("python", "work.py", cwd=directory, **named)  # type: ignore[arg-type]
 
 
 def recorded(run: Any, tmp_path: Path, options: dict[str, str]) -> dict[str, str]:

@@ -8,24 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import nbformat
-from kernels import reached_by_files
-from nbclient import NotebookClient
+from kernels import run_notebook
 
 
 def execute(sources: Sequence[str], place: Path) -> list[Any]:
     """Run cells of code in a directory; one that fails does not end it."""
     cells = [nbformat.v4.new_code_cell(source) for source in sources]
     notebook = nbformat.v4.new_notebook(cells=cells)
-    with reached_by_files() as config:
-        NotebookClient(
-            notebook,
-            config=config,
-            timeout=240,
-            startup_timeout=240,
-            kernel_name="python3",
-            allow_errors=True,
-            resources={"metadata": {"path": str(place)}},
-        ).execute()
+    run_notebook(notebook, place, allow_errors=True)
     return list(notebook.cells)
 
 

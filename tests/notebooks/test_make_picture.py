@@ -15,21 +15,14 @@ NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
 PNG = b"\x89PNG\r\n\x1a\n"
 
 
-def test_the_readme_shows_a_small_picture() -> None:
+def test_the_readme_shows_small_pictures() -> None:
     readme = NOTEBOOKS.with_name("README.md").read_text(encoding="utf-8")
-    assert "(notebooks/report.png)" in readme
+    assert "(notebooks/report.png)" in readme and "(notebooks/watch.svg)" in readme
     content = (NOTEBOOKS / "report.png").read_bytes()
-    assert content.startswith(PNG)
-    assert len(content) < 300_000
-
-
-def test_the_readme_shows_watch() -> None:
-    readme = NOTEBOOKS.with_name("README.md").read_text(encoding="utf-8")
-    assert "(notebooks/watch.svg)" in readme
-    content = (NOTEBOOKS / "watch.svg").read_text(encoding="utf-8")
-    assert "pipeline.py" in content
-    assert str(NOTEBOOKS.parent) not in content
-    assert len(content) < 50_000
+    assert content.startswith(PNG) and len(content) < 300_000
+    text = (NOTEBOOKS / "watch.svg").read_text(encoding="utf-8")
+    assert "pipeline.py" in text and len(text) < 50_000
+    assert str(NOTEBOOKS.parent) not in text
 
 
 @pytest.mark.slow
@@ -38,15 +31,9 @@ def test_it_takes_a_picture(tmp_path: Path) -> None:
     if shutil.which("chromium") is None:
         pytest.skip("needs a Chromium browser: apt-get install chromium")
     picture = tmp_path / "report.png"
-    script = NOTEBOOKS / "make_picture.py"
-    done = subprocess.run(
-        [sys.executable, script, picture, "--size", "small"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=500,
-        check=True,
-    )
+    command = [sys.executable, NOTEBOOKS / "make_picture.py", picture, "--size", "small"]
+    options = {"cwd": tmp_path, "stdout": subprocess.PIPE, "text": True, "timeout": 500}
+    done = subprocess.run(command, check=True, **options)
     content = picture.read_bytes()
     assert content.startswith(PNG)
     # An empty page of this size takes some 10 kB.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import os
 import re
 from collections.abc import Callable
 from functools import cache
@@ -12,8 +11,7 @@ from typing import Any
 
 import nbformat
 import pytest
-from kernels import reached_by_files
-from nbclient import NotebookClient
+from kernels import run_notebook
 
 pytestmark = pytest.mark.whole_program
 
@@ -44,11 +42,7 @@ def executed(tmp_path_factory: pytest.TempPathFactory) -> Executed:
         notebook = nbformat.read(NOTEBOOKS / f"{name}.ipynb", as_version=4)
         if name in QUESTIONS:
             notebook.cells.insert(-1, nbformat.v4.new_code_cell(QUESTIONS[name]))
-        options = {"timeout": 240, "startup_timeout": 240, "kernel_name": "python3"}
-        resources = {"metadata": {"path": str(place)}}
-        with reached_by_files() as config:
-            client = NotebookClient(notebook, config=config, **options, resources=resources)
-            client.execute(env={**os.environ, **PATIENCE})
+        run_notebook(notebook, place, PATIENCE)
         assert list(place.iterdir()) == [], "it leaves nothing behind"
         return [cell for cell in notebook.cells if cell.cell_type == "code"]
 
@@ -64,7 +58,6 @@ def output(cells: Cells, begin: str, form: str = "text/plain") -> str:
 
 
 def value(cells: Cells, begin: str) -> Any:
-    """Give the literal that a cell shows."""
     return ast.literal_eval(output(cells, begin))
 
 
@@ -75,9 +68,6 @@ def test_it_is_committed_without_outputs(name: str) -> None:
     for cell in notebook.cells:
         if cell.cell_type == "code":
             assert (cell.outputs, cell.execution_count) == ([], None)
-
-
-# --- the tutorials -------------------------------------------------------------------------------
 
 
 def test_tutorial(executed: Executed) -> None:
@@ -111,9 +101,6 @@ def test_tutorial_where_there_is_no_gpu(executed: Executed) -> None:
     assert "no library" in output(cells, "analyser.trace.gpu_devices[[", "text/html")
 
 
-# --- the gallery ---------------------------------------------------------------------------------
-
-
 def test_the_profiled_cell_shows_its_result_and_the_report(executed: Executed) -> None:
     (cell,) = (cell for cell in executed("gallery") if cell.source.startswith("%%dasfprof gallery"))
     # On a busy machine Dask logs that its loop was held up.
@@ -125,15 +112,12 @@ def test_the_profiled_cell_shows_its_result_and_the_report(executed: Executed) -
     assert "<iframe" in view["data"]["text/html"]
 
 
-def test_every_task_run_is_counted(executed: Executed) -> None:
+def test_counts_tables_and_exports(executed: Executed) -> None:
     cells = executed("gallery")
     counts = value(cells, "analyser.per_function_status()[[")
     assert dict(counts) == {"read_image": 24, "denoise": 24, "brightness": 24, "total": 1}
     assert value(cells, "graph.number_of_nodes()") == (73, 72)
 
-
-def test_tables_and_exports(executed: Executed) -> None:
-    cells = executed("gallery")
     for begin, words in {
         "analyser.diagnose()": "denoise",
         "bars(analyser.time_accounting()": "Computing",
@@ -154,9 +138,6 @@ def test_tables_and_exports(executed: Executed) -> None:
     assert {"report.html", "gallery.json.gz", "findings.csv", "processed_tasks.csv"} <= set(names)
 
 
-# --- the diagnosis -------------------------------------------------------------------------------
-
-
 def test_each_change_makes_the_run_faster(executed: Executed) -> None:
     cells = executed("diagnose")
     seconds = value(cells, "{name: round")
@@ -170,9 +151,7 @@ def test_each_change_makes_the_run_faster(executed: Executed) -> None:
     predicted = float(after.split()[1])
     assert 0.3 * (was - now) < predicted < was
 
-
-def test_it_ends_with_a_comparison_and_a_proven_gain(executed: Executed) -> None:
-    cells = executed("diagnose")
+    # It ends with a comparison and a proven gain.
     assert "persist()" in output(cells, "print(again")
     assert "faster" in output(cells, "print(comparison)").lower()
     summed = re.search(r"(-[\d.]+) s of (-[\d.]+) s", output(cells, "waterfall[["))
@@ -181,9 +160,6 @@ def test_it_ends_with_a_comparison_and_a_proven_gain(executed: Executed) -> None
     assert parts == whole < -1.0
     # A hundred reads of 50 ms: fifty on each of two threads, or ten on each of ten.
     assert output(cells, "print(trial)").startswith("threads_per_worker=5: Saved ")
-
-
-# --- lines ---------------------------------------------------------------------------------------
 
 
 def test_lines(executed: Executed) -> None:
@@ -198,10 +174,9 @@ def test_lines(executed: Executed) -> None:
     assert all(seconds > 0 for seconds in value(cells, "[round(float(table"))
 
 
-# --- a killed worker -----------------------------------------------------------------------------
-
-
-def test_the_culprit_is_named(executed: Executed) -> None:
+def test_the_culprit_and_the_run_that_fits(
+    executed: Executed, request: pytest.FixtureRequest
+) -> None:
     cells = executed("memory")
     deaths = output(cells, 'deaths[["Worker"')
     assert "normalise" in deaths and ("certain" in deaths or "likely" in deaths)
@@ -209,11 +184,7 @@ def test_the_culprit_is_named(executed: Executed) -> None:
     peak = output(cells, 'peak[["Time (s)"')
     assert "for the client" in peak and "load" in peak
 
-
-def test_the_run_that_fits_takes_what_was_foretold(
-    executed: Executed, request: pytest.FixtureRequest
-) -> None:
-    cells = executed("memory")
+    # The run that fits takes what was predicted.
     assert "not fit" in output(cells, 'forecast[["Workers"')
     least, real, most = value(cells, "[round(float(size))")
     assert least < most
@@ -223,25 +194,20 @@ def test_the_run_that_fits_takes_what_was_foretold(
     assert real < 570  # from where on it would have been killed
 
 
-# --- runs that do not end ------------------------------------------------------------------------
-
-
 def test_causes_are_found_and_the_changes_help(executed: Executed) -> None:
     cells = executed("stuck")
     evidence = output(cells, 'print(crossed["Evidence"]')
     assert all(f"may hold {name} and waits" in evidence for name in ("north", "south"))
-    assert "2 tasks of sum_of_squares occupy all 2 threads" in output(
-        cells, 'print(parents["Cause"]'
-    )
+    occupied = output(cells, 'print(parents["Cause"]')
+    assert "2 tasks of sum_of_squares occupy all 2 threads" in occupied
     assert "GPU=1" in output(cells, "held_back[[", "text/html")
     copied = output(cells, "client.gather([client.submit(copy_in_order")
     assert copied.startswith("['b', 'a']")
     summed = output(cells, "client.gather(client.map(sum_of_squares_beside")
     assert summed.startswith(f"[{0 + 1 + 4}, {100 + 121 + 144}]")
 
-
-def test_a_healthy_wait_is_not_accused(executed: Executed) -> None:
-    table = output(executed("stuck"), "healthy[[", "text/html")
-    assert "<td>open</td>" in table
+    # A healthy wait is not accused.
+    table = output(cells, "healthy[[", "text/html")
+    assert "<td>possible</td>" in table
     assert "<td>certain</td>" not in table
     assert "<td>likely</td>" not in table
