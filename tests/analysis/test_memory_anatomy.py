@@ -1,4 +1,4 @@
-"""What held memory at a moment is what is known to have been there; the rest is called unknown."""
+"""What held memory, at a moment and over time, is what is known to have been there."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ import pandas as pd
 import pytest
 from traces import Plan, T, Task
 
-from dasfprof import TraceAnalyser
-from dasfprof.errors import InvalidArgumentError
+from dasfprof.analysis.model.held_results import OTHERS, ResultsOverTime, results_over_time
 
 MB = 1_000_000
 
@@ -100,11 +99,9 @@ def test_against_values_by_hand(tmp_path: Path) -> None:
     assert sorted(map(str, rows(whole))) == sorted(map(str, [*of_results, *rest]))
     pd.testing.assert_frame_equal(analyser.memory_peak(), whole)
     peaks = analyser.memory_peak("worker")
-    assert peaks.groupby("Worker")["Time (s)"].unique().map(list).to_dict() == {
-        first: [3.0],
-        second: [6.0],
-    }
-    assert peaks.groupby("Worker")["Memory (MB)"].sum().to_dict() == {first: 100.0, second: 40.0}
+    by_title = peaks.groupby("Worker")
+    assert by_title["Time (s)"].agg(set).to_dict() == {first: {3.0}, second: {6.0}}
+    assert by_title["Memory (MB)"].sum().to_dict() == {first: 100.0, second: 40.0}
 
 
 def test_unmanaged_memory_is_old_or_of_what_runs(tmp_path: Path) -> None:
@@ -112,11 +109,9 @@ def test_unmanaged_memory_is_old_or_of_what_runs(tmp_path: Path) -> None:
     at = [0.0, 5.0, 10.0, 20.0, 39.0, 40.0]
     sizes = [10, 90, 30, 40, 70, 70]
     results = {"size": 0, "spilled_size": 0, "tasks": 0, "state": "running"}
+    tasks = [Task("a-1", 0, 1.0, 12.0, size=0, released=12.0)]
     plan = Plan(
-        tasks=[
-            Task("a-1", 0, 1.0, 12.0, size=0, released=12.0),
-            Task("swell-1", 0, 36.0, 45.0, size=0),
-        ],
+        tasks=[*tasks, Task("swell-1", 0, 36.0, 45.0, size=0)],
         used=[used(0, when, size) for when, size in zip(at, sizes, strict=True)],
         held=[(0, when, {**results, "p2p_size": 5 * MB * (when == 39.0)}) for when in at],
         hosts=("node1", "node2"),
@@ -138,11 +133,8 @@ def test_unmanaged_memory_is_old_or_of_what_runs(tmp_path: Path) -> None:
 
 
 def test_the_scheduler_and_the_client_are_told_beside_the_workers(tmp_path: Path) -> None:
-    plan = dataclasses.replace(
-        PLAN,
-        scheduler_memory=[(0.5, 70 * MB), (2.5, 90 * MB), (5.0, 99 * MB)],
-        client_memory=[(1.0, 300 * MB)],
-    )
+    sizes = {"scheduler_memory": [(0.5, 70 * MB), (2.5, 90 * MB), (5.0, 99 * MB)]}
+    plan = dataclasses.replace(PLAN, **sizes, client_memory=[(1.0, 300 * MB)])
     analyser = plan.write(tmp_path)
     table = analyser.memory_at(3.0).set_index("Why Held")["Memory (MB)"]
     assert table["(process of the scheduler)"] == 90.0
@@ -159,38 +151,22 @@ def test_an_older_trace_does_not_tell_what_was_still_held(tmp_path: Path) -> Non
     assert told[:2] == W0[:2]
     assert [row[0] for row in told[2:-3]] == [UNTOLD] * 4  # c, d, f and g, which was gone
     assert all(row[4] is None for row in told[2:-3])
-    assert told[-3:] == [
-        (ON_DISK, "", "", None, -20.0),
-        (MORE, "", "", None, 16.0),
-        (UNMANAGED, "", "", None, 54.0),
-    ]
+    unnamed = [(ON_DISK, -20.0), (MORE, 16.0), (UNMANAGED, 54.0)]
+    assert told[-3:] == [(why, "", "", None, size) for why, size in unnamed]
 
 
-def test_without_the_scheduler_nobody_knows_what_waited(tmp_path: Path) -> None:
-    analyser = dataclasses.replace(PLAN, scheduler=False, resources=False).write(tmp_path)
+def test_without_the_scheduler_or_after_a_worker_was_lost(tmp_path: Path) -> None:
+    plan = dataclasses.replace(PLAN, scheduler=False, resources=False)
+    analyser = plan.write(tmp_path / "without")
     told = {row[1]: row[0] for row in rows(analyser.memory_at(3.0))}
     assert told.pop("a") == IN_USE
     assert told.pop("") == NO_SAMPLE
     assert set(told.values()) == {UNTOLD}
     assert analyser.memory_peak().empty
-
-
-def test_what_a_lost_worker_held_is_gone(tmp_path: Path) -> None:
-    plan = dataclasses.replace(PLAN, left=[(0, 2.5, "worker-close")])
-    told = rows(plan.write(tmp_path).memory_at(3.0))
     # What was a copy is now the result itself.
-    assert told == [(LATE, "d", "", 1, 7.0), W1[1], (NO_SAMPLE, "", "", None, None)]
-
-
-@pytest.mark.parametrize("time", [-1.0, 1e9, np.nan])
-def test_moments_outside_of_the_run(tmp_path: Path, time: float) -> None:
-    with pytest.raises(InvalidArgumentError, match="since the start of the run"):
-        TraceAnalyser(PLAN.write(tmp_path).trace).memory_at(time)
-
-
-def test_groupings_that_there_are_not(tmp_path: Path) -> None:
-    with pytest.raises(InvalidArgumentError, match="cluster, worker"):
-        PLAN.write(tmp_path).memory_at(1.0, "host")  # type: ignore[arg-type]
+    plan = dataclasses.replace(PLAN, left=[(0, 2.5, "worker-close")])
+    told_rows = rows(plan.write(tmp_path / "lost").memory_at(3.0))
+    assert told_rows == [(LATE, "d", "", 1, 7.0), W1[1], (NO_SAMPLE, "", "", None, None)]
 
 
 def random_plan(random: Random) -> Plan:
@@ -266,3 +242,39 @@ def test_random_runs_against_a_naive_search(tmp_path: Path, seed: int) -> None:
         told = zip(zip(*columns, strict=True), table["Memory (MB)"], strict=True)
         wanted = {one: pytest.approx(size / MB) for one, size in expected(plan, time).items()}
         assert dict(told) == wanted, time
+    over_time = results_over_time(analyser.run, points=50)
+    assert over_time is not None
+    for place, time in enumerate(over_time.times + 1e-5):  # files have microseconds
+        sizes: Counter[str] = Counter()
+        for (_, why, function, _), size in expected(plan, begin + time).items():
+            sizes[function if function in over_time.functions else OTHERS] += size * (why != COPY)
+        told = dict(zip(over_time.functions, over_time.held[:, place], strict=True))
+        assert told == pytest.approx({name: sizes[name] for name in told}, abs=1), time
+    total = over_time.held.sum(axis=0)
+    assert total.max() == total[np.searchsorted(over_time.times, over_time.peak)]
+
+
+# --- results over time, by function ---------------------------------------------------------------
+
+
+def at(held: ResultsOverTime, time: float) -> dict[str, float]:
+    """Return the megabytes by function at the last moment that is not after a time."""
+    place = int(np.searchsorted(held.times, time, side="right")) - 1
+    return {f: held.held[row, place] / MB for row, f in enumerate(held.functions)}
+
+
+def test_results_over_time_by_hand(tmp_path: Path) -> None:
+    # When results were let go may not be recorded.
+    untold = Plan(tasks=[leaf("a-1", 1)]).write(tmp_path / "untold").run
+    assert results_over_time(untold) is None
+    held = results_over_time(PLAN.write(tmp_path / "run").run, points=20)  # each half second
+    assert held is not None
+    # h brings 50 MB at 4.0 s to the 59 that a, b, c, e and f have; a millionth of them is small.
+    assert held.peak == pytest.approx(4.0)
+    assert held.functions == ["h", "b", "a", "d", "c", "f", "g", OTHERS]
+    expected = {"h": 0.0, "b": 40.0, "a": 10.0, "d": 7.0, "c": 5.0, "f": 3.0, "g": 2.0}
+    assert at(held, 1.5) == pytest.approx({**expected, OTHERS: 0.0}, abs=0.01)
+    expected |= {"h": 50.0, "d": 0.0, "g": 0.0}
+    assert at(held, 4.0) == pytest.approx({**expected, OTHERS: 1.0}, abs=0.01)  # e
+    expected |= {"a": 0.0, "b": 0.0, "f": 0.0}
+    assert at(held, 9.0) == pytest.approx({**expected, OTHERS: 1.0}, abs=0.01)

@@ -3,38 +3,40 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from pathlib import Path
-from typing import Any
 
+import dask
 import numpy as np
+import psutil
 import pytest
+from clusters import new_client, wait_until
+from distributed import get_worker, wait
 from traces import Task
 from traces import held_results as planned
 
-from dasfprof.errors import InvalidArgumentError
+import dasfprof
+from dasfprof.analysis.run.memory_thresholds import MemoryThresholds, memory_thresholds
 
 MB = 1_000_000
 
 
 def test_against_values_by_hand(tmp_path: Path) -> None:
-    table = planned().write(tmp_path).memory_forecast([1, 2, 4]).set_index("Workers")
-    # All eight results come to the worker that has the last task, however many there are.
-    assert table["Results (MB)"].tolist() == pytest.approx([80.0] * 3)
-    assert table["Process (MB)"].tolist() == pytest.approx([180.0] * 3)
-    assert table["Results at Least (MB)"].tolist() == pytest.approx([80.0 * 0.93] * 3)
-    assert table["Process at Most (MB)"].tolist() == pytest.approx([180.0 * 1.12] * 3)
-    assert table["Limit (MB)"].tolist() == [200.0] * 3
-    assert table["Spilled at Most (MB)"].tolist() == pytest.approx([180.0 * 1.12 - 0.6 * 200] * 3)
-    assert table["Free Disk (MB)"].isna().all()
-    assert table["Verdict"].str.startswith("May not fit").all()
-
-
-def test_the_least_free_disk_is_shown(tmp_path: Path) -> None:
     plan = planned()
     plan.disks = [(0, 1.0, {"free": 900 * MB}), (1, 2.0, {"free": 40 * MB})]
     analyser = plan.write(tmp_path)
-    assert analyser.memory_forecast([2])["Free Disk (MB)"].tolist() == [40.0]
+    table = analyser.memory_forecast([1, 2, 4]).set_index("Workers")
+    # All eight results come to the worker that has the last task, however many there are.
+    expected = {"Results (MB)": 80.0, "Results at Least (MB)": 80.0 * 0.93, "Process (MB)": 180.0}
+    expected |= {"Process at Most (MB)": 180.0 * 1.12, "Limit (MB)": 200.0, "Free Disk (MB)": 40.0}
+    expected["Spilled at Most (MB)"] = 180.0 * 1.12 - 0.6 * 200
+    for name, value in expected.items():
+        assert table[name].tolist() == pytest.approx([value] * 3), name
+    assert table["Verdict"].str.startswith("May not fit").all()
+    # The least free disk is that of all sizes; none is known without readings.
     assert set(analyser.cluster_sizing()["Free Disk (MB)"]) == {40.0}
+    table = planned().write(tmp_path / "unread").memory_forecast([2])
+    assert table["Free Disk (MB)"].isna().all()
 
 
 @pytest.mark.parametrize(
@@ -77,25 +79,64 @@ def test_results_that_go_one_by_one_need_less(tmp_path: Path) -> None:
 
 
 def test_what_nothing_tells_is_not_foretold(tmp_path: Path) -> None:
+    off = planned()
+    off.held = [(w, at, {**facts, "size": 3 * facts["size"]}) for w, at, facts in off.held]
     for name, plan, why in (
         ("releases", dataclasses.replace(planned(), releases=False), "when they were released"),
         ("samples", planned(resources=False), "no samples of workers"),
+        ("off", off, "has up to 80 MB of results on the fullest worker"),
     ):
         (row,) = plan.write(tmp_path / name).memory_forecast([2]).to_dict("records")
         assert row["Verdict"].startswith("Not predicted") and why in row["Verdict"]
         assert np.isnan(row["Process (MB)"])
 
 
-def test_a_replay_that_is_off_foretells_nothing(tmp_path: Path) -> None:
-    plan = planned()
-    plan.held = [(w, at, {**facts, "size": 3 * facts["size"]}) for w, at, facts in plan.held]
-    (row,) = plan.write(tmp_path).memory_forecast([2]).to_dict("records")
-    assert "has up to 80 MB of results on the fullest worker" in row["Verdict"]
+# --- thresholds of the recorded workers -----------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "arguments", [{"workers": [0]}, {"workers": 3}, {"threads": 0}, {"memory_limit": -1}]
-)
-def test_numbers_out_of_range(tmp_path: Path, arguments: dict[str, Any]) -> None:
-    with pytest.raises(InvalidArgumentError):
-        planned().write(tmp_path).memory_forecast(**arguments)
+#: Nothing spills or is killed, and a worker pauses late.
+CONFIG = {
+    "distributed.worker.memory.target": False,
+    "distributed.worker.memory.spill": False,
+    "distributed.worker.memory.pause": 0.97,
+    "distributed.worker.memory.terminate": False,
+}
+
+
+def fill(share: float) -> np.ndarray:
+    """Return as many bytes as the worker's process lacks to a share of its limit."""
+    limit = get_worker().memory_manager.memory_limit
+    return np.ones(int(share * limit - psutil.Process().memory_info().rss), dtype=np.uint8)
+
+
+def test_rules_and_forecasts_use_the_thresholds_of_the_recorded_workers(tmp_path: Path) -> None:
+    with (
+        dask.config.set(CONFIG),
+        new_client(n_workers=1, threads_per_worker=1, memory_limit="400MB") as client,
+        dasfprof.profile(client, directory=tmp_path, sample_interval=0.05) as run,
+    ):
+        filled = client.submit(fill, 0.9)
+        wait(filled)
+
+        def is_sampled() -> bool:
+            run.flush()
+            memory = run.analyser().trace.samples["memory"]
+            return bool((memory > 0.88 * 400e6).any())
+
+        wait_until(is_sampled)
+    analyser = run.analyser()
+    assert memory_thresholds(analyser.trace) == MemoryThresholds(
+        target=math.inf, spill=math.inf, pause=0.97, terminate=math.inf
+    )
+    findings = analyser.diagnose().set_index("Rule")
+    evidence = findings.loc["paused-workers", "Evidence"]
+    assert "Dask pauses them at 97 %, and kills them never" in evidence
+    # A worker that never spills is not predicted to spill.
+    (forecast,) = analyser.memory_forecast(workers=[1]).to_dict("records")
+    assert forecast["Spilled at Most (MB)"] == 0
+    assert "spill" not in forecast["Verdict"]
+
+
+def test_a_share_near_the_limit_is_lower_where_dask_kills_sooner() -> None:
+    assert MemoryThresholds(terminate=0.475).near(0.8) == pytest.approx(0.4)
+    assert MemoryThresholds(terminate=math.inf).near(0.8) == 0.8

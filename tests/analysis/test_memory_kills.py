@@ -40,18 +40,14 @@ def kill(*tasks: UnderWay) -> MemoryKill:
         ([ran("hog"), ran("small", 0, 1, ended=10)], Reason.NEVER_ENDED, "hog"),
         # Three times 250 of 800 MB are most of it.
         (
-            [ran("large", 3, rise=250e6, ended=5), ran("a", rise=10e6, ended=5)],
+            [ran("large", 3, rise=250e6, ended=5), ran("a", rise=1e7, ended=5)],
             Reason.USUAL,
             "large",
         ),
         # They explain it no less beside one that never ended: it may have taken nothing.
         ([ran("large", 3, rise=250e6, ended=5), ran("hog")], Reason.SEVERAL, None),
         # Two that are equally large.
-        (
-            [ran("one", rise=400e6, ended=5), ran("other", rise=400e6, ended=5)],
-            Reason.SEVERAL,
-            None,
-        ),
+        ([ran("a", rise=400e6, ended=5), ran("b", rise=400e6, ended=5)], Reason.SEVERAL, None),
         # Two of which none ended.
         ([ran("hog"), ran("other")], Reason.SEVERAL, None),
         # One may not have begun.
@@ -79,15 +75,14 @@ def test_the_only_function_is_certain_if_it_was_seen_to_run(task: UnderWay, cert
     assert (alone.reason, alone.suspect, alone.certainty) == (Reason.ALONE, "hog", certainty)
 
 
-def in_groups(groups: list[str], memory: int = 100) -> Plan:
+def in_groups(groups: list[str]) -> Plan:
     """Plan three workers in control groups of 1 GB, of which the first is killed with 300 MB.
 
-    The others have 600 and 100 MB, or else; the kernel counts a kill.
+    The others have 600 and 100 MB; the kernel counts a kill.
     """
-    sizes = {0: 300, 1: 600, 2: memory}
     used = [
         (n, at, {"memory": size * 10**6, "oom_kills": int(at > 3.9)})
-        for n, size in sizes.items()
+        for n, size in enumerate((300, 600, 100))
         for at in (0.0, 3.8, 4.5)
         if n or at < 4
     ]
@@ -106,25 +101,24 @@ def in_groups(groups: list[str], memory: int = 100) -> Plan:
 
 
 def test_workers_of_one_control_group_fill_it_together(tmp_path: Path) -> None:
-    (row,) = in_groups(["/job"] * 3).write(tmp_path / "all").died_of_memory().to_dict("records")
-    assert (row["Group (MB)"], row["Group Limit (MB)"], row["Group Workers"]) == (1000, 1000, 3)
-    assert (row["Memory (MB)"], row["Limit (MB)"]) == (300, 2000)
-    assert row["Because"].startswith("the control group that it shares") and row["Suspect"] == ""
-    plan = in_groups(["/job", "/job", "/other"])
-    (row,) = plan.write(tmp_path / "two").died_of_memory().to_dict("records")
-    # 300 and 600 MB of 1 GB.
-    assert (row["Group (MB)"], row["Group Workers"]) == (900, 2)
-    plan = in_groups(["/job", "/other", "/third"])
-    (row,) = plan.write(tmp_path / "alone").died_of_memory().to_dict("records")
-    assert (row["Group (MB)"], row["Group Workers"]) == (300, 1)
-    assert "control group" not in row["Because"]
-
-
-def test_without_a_group_nothing_is_said_of_one(tmp_path: Path) -> None:
-    plan = in_groups(["/job"] * 3)
-    plan.memory_sizes = [{"memory_limit": 2 * 10**9}] * 3
-    (row,) = plan.write(tmp_path).died_of_memory().to_dict("records")
-    assert math.isnan(row["Group Limit (MB)"]) and row["Group Workers"] == 0
+    rows = {}
+    for name, groups in (("all", "jjj"), ("two", "jjo"), ("alone", "jot"), ("none", None)):
+        plan = in_groups([f"/{group}" for group in groups or "jjj"])
+        if groups is None:
+            plan.memory_sizes = [{"memory_limit": 2 * 10**9}] * 3
+        (rows[name],) = plan.write(tmp_path / name).died_of_memory().to_dict("records")
+    figures = {name: (row["Group (MB)"], row["Group Workers"]) for name, row in rows.items()}
+    # 300, 600 and 100 MB of 1 GB.
+    assert figures["all"] == (1000, 3)
+    assert figures["two"] == (900, 2)
+    assert figures["alone"] == (300, 1)
+    together = rows["all"]
+    limits = [together[name] for name in ("Group Limit (MB)", "Memory (MB)", "Limit (MB)")]
+    assert limits == [1000, 300, 2000]
+    assert together["Because"].startswith("the control group that it shares")
+    assert together["Suspect"] == ""
+    assert "control group" not in rows["alone"]["Because"]
+    assert math.isnan(rows["none"]["Group Limit (MB)"]) and rows["none"]["Group Workers"] == 0
 
 
 BY_DEFAULT = ("swell beside small", "two swell", "results kept")
