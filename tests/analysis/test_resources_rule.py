@@ -2,37 +2,22 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from diagnosed_plans import assert_found, found
-from distributed import Client, LocalCluster
-from refuters import refute
 from traces import Plan, Task
-
-import dasfprof
-from dasfprof.analysis.diagnosis import resources
-from dasfprof.analysis.simulation.replay import replay_of
 
 RULE = "resources-not-needed"
 MB = 1_000_000
 
 
-def rounds(
-    width: int = 2,
-    *,
-    workers: int = 4,
-    threads: int = 1,
-    seconds: float = 5.0,
-    size: int = 1000,
-    limit: int = 1000 * MB,
-    host: int = 4000 * MB,
-    run_queue: float = 0.0,
-) -> Plan:
+def rounds(width: int = 2, workers: int = 4, threads: int = 1, **more: Any) -> Plan:
     """Plan eight rounds of tasks, each submitted after the previous one. Results are kept."""
+    usual = {"seconds": 5.0, "size": 1000, "limit": 1000 * MB, "host": 4000 * MB, "run_queue": 0.0}
+    seconds, size, limit, host, run_queue = {**usual, **more}.values()
     tasks = []
     for n in range(8 * width):
         turn, lane = divmod(n, width)
@@ -48,17 +33,9 @@ def rounds(
             held.append((worker, at, facts))
             memory = {"memory": 100 * MB + count * size, "host_memory_total": host}
             used.append((worker, at, memory))
-    return Plan(
-        tasks,
-        workers=workers,
-        threads=threads,
-        hosts=[f"node{n}" for n in range(workers)],
-        graphs=[turn * seconds for turn in range(8)],
-        held=held,
-        used=used,
-        memory_limit=limit,
-        releases=True,
-    )
+    facts = {"memory_limit": limit, "releases": True, "held": held, "used": used}
+    facts |= {"graphs": [turn * seconds for turn in range(8)]}
+    return Plan(tasks, workers, threads, [f"node{n}" for n in range(workers)], **facts)
 
 
 def test_workers_and_memory_that_a_run_did_not_need(tmp_path: Path) -> None:
@@ -73,14 +50,12 @@ def test_workers_and_memory_that_a_run_did_not_need(tmp_path: Path) -> None:
     assert findings[RULE]["Finding"].startswith("The run needed only 2 of 4 workers: ")
 
 
-def test_threads_that_a_run_did_not_need(tmp_path: Path) -> None:
+def test_threads_or_memory_that_a_run_did_not_need(tmp_path: Path) -> None:
     plan = rounds(workers=1, threads=4, host=1000 * MB)
-    findings = assert_found(plan, tmp_path, RULE, settings=[{"threads_per_worker": 2}])
+    settings = [{"threads_per_worker": 2}]
+    findings = assert_found(plan, tmp_path / "threads", RULE, settings=settings)
     assert "2 of 4 threads per worker" in findings[RULE]["Finding"]
-
-
-def test_memory_that_a_run_did_not_need(tmp_path: Path) -> None:
-    findings = assert_found(rounds(4), tmp_path, RULE, process=112.0 * MB, busy=1.0)
+    findings = assert_found(rounds(4), tmp_path / "memory", RULE, process=112.0 * MB, busy=1.0)
     (change,) = findings[RULE]["Changes"]
     assert change["settings"].keys() == {"memory_limit"}
 
@@ -113,43 +88,3 @@ def test_what_adaptive_scaling_cost(tmp_path: Path) -> None:
     plan.changes = [(5.0, {"action": "adapt", "who": "adaptive", "workers": [], "number": 4})]
     expected = {"likely": 40.0, "wall": 45.0, "waited": 5.0, "settings": [{"n_workers": 2}]}
     assert_found(plan, tmp_path, RULE, **expected)
-
-
-def load(_: int, megabytes: int) -> Any:
-    time.sleep(1.5)
-    return np.ones(megabytes * 125_000)
-
-
-@pytest.mark.parametrize(
-    ("megabytes", "limit", "is_needed"), [(0, "2 GiB", False), (50, "500 MB", True)]
-)
-def test_a_real_run(
-    megabytes: int, limit: str, is_needed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Four workers have two tasks at a time, and hold ten results."""
-    monkeypatch.setattr(resources, "_SHORTEST", 2.0)
-    with (
-        LocalCluster(
-            n_workers=4, threads_per_worker=1, memory_limit=limit, dashboard_address=None
-        ) as cluster,
-        Client(cluster) as client,
-    ):
-        client.wait_for_workers(4)
-        client.run(load, 0, 0)  # A worker imports this module when it gets its first task.
-        with dasfprof.profile(client, directory=tmp_path) as run:
-            results: list[Any] = []
-            for number in range(5):
-                inputs = [2 * number, 2 * number + 1]
-                results += client.map(load, inputs, megabytes=megabytes)
-                client.gather(client.map(len, results[-2:]))
-        analyser = run.analyser(progress=False)
-    if refusal := replay_of(analyser.run).refusal:
-        pytest.skip(f"other programs used the cores: {refusal}")
-    findings = analyser.findings()
-    assert not refute(tmp_path, findings)
-    of_rule = [finding for finding in findings if finding.rule == RULE]
-    assert bool(of_rule) is not is_needed
-    if of_rule:
-        (change,) = of_rule[0].settings
-        assert change.settings["n_workers"] == 2
-        assert of_rule[0].severity == "low"
