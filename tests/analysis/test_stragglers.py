@@ -13,7 +13,7 @@ import pytest
 from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
-from traces import Plugin, compute, record, row, usage
+from traces import Plugin, row
 
 from dasfprof import TraceAnalyser
 from dasfprof.analysis.model.stragglers import measure_slowness
@@ -27,6 +27,7 @@ class Cluster:
     """Workers that each work off their tasks one by one, in threads as many as they need."""
 
     def __init__(self, path: Path) -> None:
+        path.mkdir(exist_ok=True)
         self.path = path / "run"
         self.rows: dict[tuple[str, int], list[tuple[Any, ...]]] = {}
         self.now: dict[tuple[str, int], float] = {}
@@ -39,16 +40,8 @@ class Cluster:
         values = {"key": f"f-{self.count}", "duration": seconds, "cpu": seconds, **values}
         values = {"disk_read": 0.0, "deserialize": 0.0, "done": begin + seconds, **values}
         rows = self.rows.setdefault(place, [])
-        rows.append(
-            row(
-                COMPUTE,
-                run_id=self.count,
-                state="memory",
-                executing=begin,
-                timestamp=begin,
-                **values,
-            )
-        )
+        values = {"run_id": self.count, "executing": begin, "timestamp": begin, **values}
+        rows.append(row(COMPUTE, state="memory", **values))
         self.count += 1
         self.now[place] = begin + seconds
 
@@ -57,6 +50,9 @@ class Cluster:
             address = f"tcp://{host}:{4000 + number}"
             Plugin(self.path, host=host, name=worker, address=address).write((COMPUTE, rows))
         return TraceAnalyser(self.path).stragglers().to_dict("records")
+
+    def causes(self) -> list[str]:
+        return [found["Cause"] for found in self.table()]
 
 
 @pytest.fixture
@@ -75,24 +71,13 @@ def test_a_straggler_by_hand(cluster: Cluster) -> None:
     cluster.run(5.0, cpu=5.0, input_size=2_000_000)
     healthy(cluster, 20, input_size=2_000_000)
     (found,) = cluster.table()
-
-    assert found == {
-        "Task Key": "f-20",
-        "Function": "f",
-        "Host": "node1",
-        "Worker": W + "0",
-        "Run ID": 20,
-        # Seven of 0.95 s, seven of 1 s and six of 1.05 s are before it.
-        "Start (s)": pytest.approx(7 * 0.95 + 7 + 6 * 1.05),
-        "Elapsed (s)": pytest.approx(5.0),
-        "Median (s)": pytest.approx(1.0),
-        "Times Median": pytest.approx(5.0),
-        "Excess (s)": pytest.approx(4.0),
-        "Input Size (MB)": 2.0,
-        "Median Input Size (MB)": 2.0,
-        "Expected for its Input (s)": pytest.approx(1.0),
-        "Cause": "computed longer",
-    }
+    # Seven of 0.95 s, seven of 1 s and six of 1.05 s are before it.
+    figures = {"Start (s)": 7 * 0.95 + 7 + 6 * 1.05, "Elapsed (s)": 5.0, "Median (s)": 1.0}
+    figures |= {"Times Median": 5.0, "Excess (s)": 4.0, "Expected for its Input (s)": 1.0}
+    figures |= {"Input Size (MB)": 2.0, "Median Input Size (MB)": 2.0}
+    assert {name: found.pop(name) for name in figures} == pytest.approx(figures)
+    names = {"Task Key": "f-20", "Function": "f", "Host": "node1", "Worker": W + "0", "Run ID": 20}
+    assert found == {**names, "Cause": "computed longer"}
 
 
 @pytest.mark.parametrize(
@@ -109,46 +94,40 @@ def test_a_straggler_by_hand(cluster: Cluster) -> None:
 def test_causes_within_the_run(cluster: Cluster, values: dict[str, Any], cause: str) -> None:
     healthy(cluster)
     cluster.run(5.0, **values)
-
-    assert [found["Cause"] for found in cluster.table()] == [cause]
-
-
-def test_a_run_that_follows_the_first_on_its_thread_is_not_the_first(cluster: Cluster) -> None:
-    """Dask gives the thread to the next task before it knows the outcome of the one before."""
-    cluster.run(1.0, done=T + 1.0002)
-    cluster.run(5.0)
-    healthy(cluster)
-
-    assert [found["Cause"] for found in cluster.table()] == ["computed longer"]
+    assert cluster.causes() == [cause]
 
 
-def test_the_first_run_on_a_worker(cluster: Cluster) -> None:
+def test_the_first_run_on_a_worker(tmp_path: Path) -> None:
+    two, follows, layers = (Cluster(tmp_path / name) for name in ("two", "follows", "layers"))
     for worker in (0, 1):
-        cluster.run(4.0, worker)
-        healthy(cluster, worker=worker)
-
-    assert [found["Cause"] for found in cluster.table()] == ["first run on that worker"] * 2
-
-
-def test_a_larger_input(cluster: Cluster) -> None:
-    healthy(cluster, input_size=1_000_000)
-    cluster.run(4.5, input_size=4_000_000)  # grown as its input
-    cluster.run(9.5, input_size=4_000_000)  # more than that
-    found = cluster.table()
-
-    assert [line["Cause"] for line in found] == ["computed longer", "larger input"]
-    assert [line["Expected for its Input (s)"] for line in found] == pytest.approx([4.0, 4.0])
+        two.run(4.0, worker)
+        healthy(two, worker=worker)
+    assert two.causes() == ["first run on that worker"] * 2
+    # Dask gives the thread to the next task before it knows the outcome of the one before.
+    follows.run(1.0, done=T + 1.0002)
+    follows.run(5.0)
+    healthy(follows)
+    assert follows.causes() == ["computed longer"]
+    # The first run of another layer is not the first on its worker.
+    layer(layers, 0, *[1.0] * 10)
+    layer(layers, 1, 5.0, *[1.0] * 10)
+    assert layers.causes() == ["computed longer"]
 
 
-def test_inputs_of_like_size_are_compared(cluster: Cluster) -> None:
-    healthy(cluster, 30, input_size=1_000_000)
-    for seconds in (8.0, 8.0, 8.0, 8.0, 8.0, 8.0, 20.0):
-        cluster.run(seconds, input_size=2_000_000)
-    found = cluster.table()
-
+def test_a_larger_input(tmp_path: Path) -> None:
+    one, several = Cluster(tmp_path / "one"), Cluster(tmp_path / "several")
+    healthy(one, input_size=1_000_000)
+    one.run(4.5, input_size=4_000_000)  # grown as its input
+    one.run(9.5, input_size=4_000_000)  # more than that
     # The function takes eight times as long on inputs twice as large; one run takes longer still.
-    assert [line["Cause"] for line in found] == ["computed longer", *["larger input"] * 6]
-    assert {line["Expected for its Input (s)"] for line in found} == {8.0}
+    healthy(several, 30, input_size=1_000_000)
+    for seconds in (*[8.0] * 6, 20.0):
+        several.run(seconds, input_size=2_000_000)
+    for cluster, larger, expected in ((one, 1, 4.0), (several, 6, 8.0)):
+        found = cluster.table()
+        assert [line["Cause"] for line in found] == ["computed longer", *["larger input"] * larger]
+        inputs = [line["Expected for its Input (s)"] for line in found]
+        assert inputs == pytest.approx([expected] * (1 + larger))
 
 
 def layer(cluster: Cluster, number: int, *seconds: float, **values: Any) -> None:
@@ -157,19 +136,13 @@ def layer(cluster: Cluster, number: int, *seconds: float, **values: Any) -> None
         cluster.run(length, key=(f"f-{number:032x}", chunk), **values)
 
 
-def test_other_layers_of_the_graph_are_other_work(cluster: Cluster) -> None:
-    # The mean of x, of x ** 2, and of x ** 3, the third with inputs read back from disk.
-    for number, seconds in enumerate((1.0, 1.2, 7.0)):
-        layer(cluster, number, *[seconds] * 10)
-    assert cluster.table() == []
-
-
 def test_a_straggler_of_its_layer(cluster: Cluster) -> None:
-    layer(cluster, 0, *[9.0] * 10)
-    layer(cluster, 1, 1.0, 1.0, 4.0, 1.0, 1.0, 1.0)
+    # The mean of x, of x ** 2, and of x ** 3, the third with inputs read back from disk.
+    for number, seconds in enumerate((1.0, 1.2, 9.0)):
+        layer(cluster, number, *[seconds] * 10)
+    layer(cluster, 3, 1.0, 1.0, 4.0, 1.0, 1.0, 1.0)
     (found,) = cluster.table()
-
-    assert found["Task Key"] == str(("f-" + "0" * 31 + "1", 2))
+    assert found["Task Key"] == str(("f-" + "0" * 31 + "3", 2))
     assert (found["Median (s)"], found["Excess (s)"]) == pytest.approx((1.0, 3.0))
     assert found["Cause"] == "computed longer"
 
@@ -180,49 +153,30 @@ def test_layers_of_few_runs_have_none(cluster: Cluster) -> None:
     assert cluster.table() == []
 
 
-def test_the_first_run_on_a_worker_is_that_of_any_layer(cluster: Cluster) -> None:
-    layer(cluster, 0, *[1.0] * 10)
-    layer(cluster, 1, 5.0, *[1.0] * 10)
-    assert [found["Cause"] for found in cluster.table()] == ["computed longer"]
-
-
-def test_a_slow_worker_and_not_its_host(cluster: Cluster) -> None:
+@pytest.mark.parametrize(
+    ("slow", "cause"),
+    [([("node1", 3)], "slow worker"), ([("node2", 0), ("node2", 1)], "slow host")],
+)
+def test_a_slow_worker_or_host(slow: list[tuple[str, int]], cause: str, cluster: Cluster) -> None:
     for worker in (0, 1, 2):
         healthy(cluster, worker=worker)
-    for _ in range(8):
-        cluster.run(3.0, worker=3)
-    found = cluster.table()
-
-    assert [(line["Worker"], line["Cause"]) for line in found] == [(W + "3", "slow worker")] * 8
-
-
-def test_a_slow_host(cluster: Cluster) -> None:
-    for worker in (0, 1):
-        healthy(cluster, worker=worker)
+    for host, worker in slow:
         for _ in range(8):
-            cluster.run(3.0, worker=worker, host="node2")
+            cluster.run(3.0, worker, host)
     found = cluster.table()
+    assert {(line["Host"], line["Cause"]) for line in found} == {(slow[0][0], cause)}
+    assert len(found) == 8 * len(slow)
 
-    assert {(line["Host"], line["Cause"]) for line in found} == {("node2", "slow host")}
-    assert len(found) == 16
 
-
-def test_natural_spread_is_called_skew(cluster: Cluster) -> None:
+def test_natural_spread_is_called_skew_within_functions_alone(tmp_path: Path) -> None:
+    skewed, outside = Cluster(tmp_path / "skewed"), Cluster(tmp_path / "outside")
     noise = random.Random(1)
-    for _ in range(60):
-        cluster.run(noise.lognormvariate(0, 0.8))
-    found = cluster.table()
-
-    assert found
-    assert {line["Cause"] for line in found} <= {"skew", "first run on that worker"}
-
-
-def test_what_passes_outside_of_the_function_is_no_skew_of_it(cluster: Cluster) -> None:
-    noise = random.Random(1)
-    for _ in range(60):
-        cluster.run(max(noise.lognormvariate(0, 0.8), 0.05), duration=0.05, cpu=0.05)
-
-    assert {found["Cause"] for found in cluster.table()} == {"worker overhead"}
+    for seconds in [noise.lognormvariate(0, 0.8) for _ in range(60)]:
+        skewed.run(seconds)
+        outside.run(max(seconds, 0.05), duration=0.05, cpu=0.05)
+    causes = set(skewed.causes())
+    assert causes and causes <= {"skew", "first run on that worker"}
+    assert set(outside.causes()) == {"worker overhead"}
 
 
 def test_what_is_short_or_rare_is_none(cluster: Cluster) -> None:
@@ -232,34 +186,20 @@ def test_what_is_short_or_rare_is_none(cluster: Cluster) -> None:
     for number in range(8):
         cluster.run(0.01, key=f"h-{number}")
     cluster.run(1.0, key="h-9")  # of 506 s
-
     assert cluster.table() == []
 
 
-def test_traces_that_tell_little(tmp_path: Path) -> None:
-    events = [compute(f"f-{i}", T + i, 1.0 + 9 * (i == 7), "w") for i in range(10)]
-    table = TraceAnalyser(record(tmp_path / "run", events)).stragglers()
-    assert table["Cause"].tolist() == ["unknown"]
-
-    empty = TraceAnalyser(record(tmp_path / "empty", [usage(1.0)])).stragglers()
-    assert len(empty) == 0
-    assert list(empty) == list(table)
-
-
-_times = st.lists(
-    st.tuples(st.sampled_from("fg"), st.integers(1, 80), st.integers(0, 2)), min_size=1, max_size=40
-)
+_run = st.tuples(st.sampled_from("fg"), st.integers(1, 80), st.integers(0, 2))
 
 
 @examples(9)
-@given(_times)
+@given(st.lists(_run, min_size=1, max_size=40))
 def test_random_runs_against_a_naive_search(runs: list[tuple[str, int, int]]) -> None:
     with tempfile.TemporaryDirectory() as directory:
         cluster = Cluster(Path(directory))
         for number, (name, eighths, worker) in enumerate(runs):
             cluster.run(eighths / 8, worker, key=f"{name}-{number}")
         found = cluster.table()
-
     wall = max(cluster.now.values()) - T
     expected = {}
     for name in "fg":
@@ -277,16 +217,14 @@ def test_random_runs_against_a_naive_search(runs: list[tuple[str, int, int]]) ->
     assert [line["Excess (s)"] for line in found] == sorted(expected.values(), reverse=True)
 
 
+_seconds = st.tuples(st.integers(0, 2), st.integers(0, 3), st.integers(1, 20))
+
+
 @examples(9)
-@given(
-    st.lists(
-        st.tuples(st.integers(0, 2), st.integers(0, 3), st.integers(1, 20)), min_size=1, max_size=60
-    )
-)
+@given(st.lists(_seconds, min_size=1, max_size=60))
 def test_slowness_against_loops(runs: list[tuple[int, int, int]]) -> None:
     function, place, seconds = (np.array(column) for column in zip(*runs, strict=True))
     slowness = measure_slowness(function, place, seconds.astype(float))
-
     for pair in range(len(slowness.runs)):
         f, p = int(slowness.function[pair]), int(slowness.place[pair])
         here = [s for g, q, s in runs if (g, q) == (f, p)]

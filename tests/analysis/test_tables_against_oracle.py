@@ -24,6 +24,10 @@ from dasfprof.schema.events import CompleteEvent, Event
 
 Owner = tuple[str, str]
 
+#: Columns of which events like DASF's tell nothing.
+UNTOLD = ("CPU (s)", "Waiting for CPU (s)", "Blocked (s)", "Waiting for storage (s)")
+UNTOLD += ("Deserialising (s)", "Garbage Collection (s)", "Serialising (s)")
+
 #: Multiples of an eighth: sums are exact, and equal in whatever order.
 _seconds = st.integers(0, 64).map(lambda eighths: eighths / 8)
 _keys = st.sampled_from(
@@ -31,26 +35,13 @@ _keys = st.sampled_from(
 )
 _hosts, _workers = st.sampled_from(["h1", "h2"]), st.sampled_from(["worker-0", "worker-1"])
 _sizes = st.integers(0, 10**9)
-_tasks = st.builds(
-    compute,
-    _keys,
-    _seconds,
-    _seconds,
-    _workers,
-    host=_hosts,
-    size=_sizes,
-    dependencies=st.lists(_keys, max_size=3),
-    state=st.sampled_from(["memory", "memory", "memory", "erred", "cancelled"]),
-)
+_states = st.sampled_from(["memory", "memory", "memory", "erred", "cancelled"])
+_facts = {"host": _hosts, "size": _sizes, "dependencies": st.lists(_keys, max_size=3)}
+_tasks = st.builds(compute, _keys, _seconds, _seconds, _workers, state=_states, **_facts)
 _counts = st.builds(managed, _seconds, _workers, st.integers(0, 99), host=_hosts)
-_samples = st.builds(
-    usage,
-    _seconds,
-    host=_hosts,
-    worker=st.none() | _workers,
-    gpu_utilization=st.none() | st.integers(0, 100),
-    gpu_memory_used=st.none() | st.integers(0, 80 * 10**9),
-)
+_gpu = {"gpu_utilization": st.integers(0, 100), "gpu_memory_used": st.integers(0, 80 * 10**9)}
+_readings = {name: st.none() | values for name, values in {**_gpu, "worker": _workers}.items()}
+_samples = st.builds(usage, _seconds, host=_hosts, **_readings)
 
 
 def owner_of(event: Event) -> Owner:
@@ -128,12 +119,7 @@ def expected_functions(events: Sequence[Event]) -> dict[tuple[str, str, str], di
             "Num Tasks (chunks)": len(runs),
             "Mean Task time (s)": duration / len(runs),
             "Failed Tasks": sum(run.args["state"] == "erred" for run in runs),
-            # Events like DASF's tell nothing of these.
-            **dict.fromkeys(["CPU (s)", "Waiting for CPU (s)", "Blocked (s)"], math.nan),
-            **dict.fromkeys(
-                ["Waiting for storage (s)", "Deserialising (s)", "Garbage Collection (s)"], math.nan
-            ),
-            "Serialising (s)": math.nan,
+            **dict.fromkeys(UNTOLD, math.nan),
         }
     return table
 
@@ -146,20 +132,10 @@ def expected_tasks(events: Sequence[Event]) -> list[tuple[Any, ...]]:
     rows = []
     for event in tasks_of(events):
         key = event.args["key"]
-        share = ratio(100 * event.duration, seconds[owner_of(event)])
-        rows.append(
-            (
-                event.process_id,
-                event.thread_id,
-                key,
-                key_split(key),
-                event.duration,
-                pytest.approx(share, nan_ok=True),
-                pytest.approx(event.args["size"] / 1e6),
-                event.args["state"],
-                event.timestamp - begin,
-            )
-        )
+        share = pytest.approx(ratio(100 * event.duration, seconds[owner_of(event)]), nan_ok=True)
+        size, at = pytest.approx(event.args["size"] / 1e6), event.timestamp - begin
+        figures = event.duration, share, size, event.args["state"], at
+        rows.append((*owner_of(event), key, key_split(key), *figures))
     # Longest first; of equal ones the earlier first, then by host and worker.
     return sorted(rows, key=lambda row: (-row[4], row[8], row[0], row[1]))
 
@@ -170,14 +146,13 @@ def expected_balance(events: Sequence[Event]) -> dict[str, list[float]]:
         return {}
     begin, end = min(map(time_of, counts)), max(map(time_of, counts))
     owners = sorted(set(map(owner_of, counts)))
-    everyone = set(map(owner_of, (event for event in events)))
+    everyone = set(map(owner_of, events))
     table = {}
     for host, worker in owners:
         collides = sum(other == worker for _, other in everyone) > 1
         series = []
+        mine = sorted((one for one in counts if owner_of(one) == (host, worker)), key=time_of)
         for second in range(int(end - begin) + 1):
-            mine = [event for event in counts if owner_of(event) == (host, worker)]
-            mine = sorted(mine, key=time_of)
             before = [event for event in mine if event.timestamp - begin < second + 1]
             series.append(float(before[-1].args["tasks"]) if before else 0.0)
         table[f"{host} {worker}" if collides else worker] = series
@@ -193,20 +168,17 @@ def test_tables_equal_the_oracle(events: list[Event]) -> None:
             functions = analyser.per_function_bottleneck()
             tasks = analyser.per_task_bottleneck()
             balance = analyser.per_worker_task_balance()
-
             assert functions["Duration (s)"].is_monotonic_decreasing
             found = functions.set_index(["Host", "Worker", "Function"]).drop(columns="GPU")
             expected = expected_functions(events)
             assert set(found.index) == set(expected)
             for index, values in expected.items():
                 assert found.loc[index].to_dict() == pytest.approx(values, nan_ok=True)
-
             columns = ["Host", "Worker", "Task Key", "Function", "Duration (s)"]
             columns += ["Percentage of total time (%)", "Memory usage (Mb)", "State", "Start (s)"]
             rows = list(tasks[columns].itertuples(index=False, name=None))
             compare_in_groups(rows, expected_tasks(events))
             check_run_ids(tasks)
-
             assert balance.iloc[:, 1:].to_dict("list") == expected_balance(events)
 
 
