@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 from pandas.testing import assert_frame_equal
 from traces import Plugin, compute, managed, record, row, usage, write_as_dasf
@@ -20,65 +19,28 @@ from dasfprof.schema.tasks import COMPUTE, RESULT_SERIALISED
 
 Write = Callable[[Path, Sequence[Event]], Path]
 
+# fmt: off
 FUNCTION_COLUMNS = [
-    "Host",
-    "GPU",
-    "Function",
-    "Duration (s)",
-    "Percentage of total time (%)",
-    "Mean GPU Utilization (%)",
-    "Mean GPU Memory Used (GB)",
-    "Mean Data Size (MB)",
-    "Mean Throughput (MB/s)",
-    "Num Tasks (chunks)",
-    "Mean Task time (s)",
-    "Worker",
-    "Failed Tasks",
-    "CPU (s)",
-    "Waiting for CPU (s)",
-    "Waiting for storage (s)",
-    "Blocked (s)",
-    "Deserialising (s)",
-    "Serialising (s)",
-    "Garbage Collection (s)",
+    "Host", "GPU", "Function", "Duration (s)", "Percentage of total time (%)",
+    "Mean GPU Utilization (%)", "Mean GPU Memory Used (GB)", "Mean Data Size (MB)",
+    "Mean Throughput (MB/s)", "Num Tasks (chunks)", "Mean Task time (s)", "Worker", "Failed Tasks",
+    "CPU (s)", "Waiting for CPU (s)", "Waiting for storage (s)", "Blocked (s)",
+    "Deserialising (s)", "Serialising (s)", "Garbage Collection (s)",
 ]
 TASK_COLUMNS = [
-    "Host",
-    "GPU",
-    "Task Key",
-    "Duration (s)",
-    "Percentage of total time (%)",
-    "Memory usage (Mb)",
-    "Worker",
-    "Function",
-    "Run ID",
-    "State",
-    "Start (s)",
-    "GPU Samples",
-    "Mean GPU Utilization (%)",
-    "Mean GPU Memory Used (GB)",
-    "CPU (s)",
-    "Waiting for CPU (s)",
-    "Waiting for storage (s)",
-    "Blocked (s)",
+    "Host", "GPU", "Task Key", "Duration (s)", "Percentage of total time (%)", "Memory usage (Mb)",
+    "Worker", "Function", "Run ID", "State", "Start (s)", "GPU Samples",
+    "Mean GPU Utilization (%)", "Mean GPU Memory Used (GB)", "CPU (s)", "Waiting for CPU (s)",
+    "Waiting for storage (s)", "Blocked (s)",
 ]
-NA = np.nan
-A, B, C = "1a" * 16, "2b" * 16, "3c" * 16
+# fmt: on
+A, B = "1a" * 16, "2b" * 16
 W0, W1 = "worker-c096-0", "worker-c096-1"
-
-#: Two workers on one host, which booted at Unix time 1692107512.5; clocks count from then.
-BOOT = 1692107512.5
 TUTORIAL: list[Event] = [
-    usage(3799.5, time=3799.5 + BOOT, gpu_utilization=10, gpu_memory_used=1_000_000_000),
-    usage(3801.0, time=3801.0 + BOOT, gpu_utilization=50, gpu_memory_used=2_000_000_000),
-    usage(3802.5, time=3802.5 + BOOT, gpu_utilization=90, gpu_memory_used=3_000_000_000),
+    usage(3801.0, time=3801.0 + 1692107512.5, gpu_utilization=50, gpu_memory_used=2_000_000_000),
     compute(f"('load-{A}', 0)", 3800.0, 2.0, W0, size=4_000_000),
     compute(f"('load-{A}', 1)", 3800.0, 1.0, W1, size=2_000_000),
     compute(f"('sum-{B}', 0)", 3802.0, 1.0, W0, size=8, dependencies=[f"('load-{A}', 0)"]),
-    compute(f"('sum-{B}', 1)", 3801.5, 0.5, W1, size=8, dependencies=[f"('load-{A}', 1)"]),
-    compute(
-        f"total-{C}", 3803.0, 0.25, W1, size=24, dependencies=[f"('sum-{B}', 0)", f"('sum-{B}', 1)"]
-    ),
 ]
 
 
@@ -87,33 +49,6 @@ def write(request: pytest.FixtureRequest) -> Write:
     """Write the same events in our format and in DASF's."""
     chosen: Write = request.param
     return chosen
-
-
-def functions(rows: list[tuple[object, ...]]) -> pd.DataFrame:
-    # Nor do they say how long threads computed and waited.
-    rows = [(*row, *(NA,) * 7)[: len(FUNCTION_COLUMNS)] for row in rows]
-    table = pd.DataFrame(rows, columns=FUNCTION_COLUMNS)
-    texts = dict.fromkeys(["Host", "Function", "Worker"], object)
-    numbers = [*FUNCTION_COLUMNS[3:9], "Mean Task time (s)", *FUNCTION_COLUMNS[-7:]]
-    floats = dict.fromkeys(numbers, float)
-    return table.astype({**texts, **floats, "GPU": "Int64"})
-
-
-def test_tutorial_functions(tmp_path: Path, write: Write) -> None:
-    table = TraceAnalyser(write(tmp_path / "run", TUTORIAL)).per_function_bottleneck()
-
-    # Utilisation: 10 % until 3801, 50 % until 3802.5, then 90 %.
-    host, gpu, third, seventh = "c096", None, 100 / 3, 100 / 7
-    expected = functions(
-        [
-            (host, gpu, "load", 2.0, 2 * third, 30.0, 1.5, 0.0, 0.0, 1, 2.0, W0, 0),
-            (host, gpu, "sum", 1.0, third, 70.0, 2.5, 4.0, 4.0, 1, 1.0, W0, 0),
-            (host, gpu, "load", 1.0, 4 * seventh, 10.0, 1.0, 0.0, 0.0, 1, 1.0, W1, 0),
-            (host, gpu, "sum", 0.5, 2 * seventh, 50.0, 2.0, 2.0, 4.0, 1, 0.5, W1, 0),
-            (host, gpu, "total", 0.25, seventh, 90.0, 3.0, 16e-6, 64e-6, 1, 0.25, W1, 0),
-        ]
-    )
-    assert_frame_equal(table, expected)
 
 
 def test_what_threads_did_in_functions(tmp_path: Path) -> None:
@@ -129,7 +64,6 @@ def test_what_threads_did_in_functions(tmp_path: Path) -> None:
     ]
     Plugin(tmp_path).write((COMPUTE, rows))
     analyser = TraceAnalyser(tmp_path)
-
     labels = FUNCTION_COLUMNS[-7:-3]
     of_tasks = analyser.per_task_bottleneck().set_index("Task Key")[labels]
     assert of_tasks.loc["load-1"].tolist() == [2.0, 1.0, 2.0, 3.0]
@@ -142,34 +76,31 @@ def test_what_threads_did_in_functions(tmp_path: Path) -> None:
     assert of_functions.loc["nap"].isna().all()
 
 
-def test_what_was_serialised(tmp_path: Path) -> None:
+@pytest.mark.parametrize("known", [True, False])
+def test_what_was_serialised(known: bool, tmp_path: Path) -> None:
     """Each attempt has its own, on its worker; what never ran there is nobody's."""
-
-    def ran(key: str, run_id: int) -> tuple[Any, ...]:
-        facts = {"key": key, "run_id": run_id, "state": "memory"}
-        return row(COMPUTE, timestamp=1.7e9, duration=8.0, **facts)
-
-    def told(schema: Any, key: str, run_id: int, seconds: float) -> tuple[Any, ...]:
-        return row(schema, timestamp=1.7e9, key=key, run_id=run_id, seconds=seconds)
-
-    serialised = [told(RESULT_SERIALISED, "load-1", 1, seconds) for seconds in (1.0, 2.0)]
-    serialised += [told(RESULT_SERIALISED, "scattered", -1, 4.0)]
-    runs = [ran("load-1", 1), ran("load-2", 2), ran("sum-1", 4)]
-    elsewhere = [ran("load-3", 6), ran("load-1", 7)]
-    for known, directory in ((True, tmp_path / "new"), (False, tmp_path / "old")):
-        Plugin(directory, host="n1", serialising=known).write(
-            (COMPUTE, runs), *([(RESULT_SERIALISED, serialised)] if known else ())
+    told = ("load-1", 1, 1.0), ("load-1", 1, 2.0), ("scattered", -1, 4.0)
+    serialised = [
+        row(RESULT_SERIALISED, timestamp=1.7e9, key=key, run_id=run_id, seconds=seconds)
+        for key, run_id, seconds in told
+    ]
+    for host, keys in ("n1", {"load-1": 1, "load-2": 2, "sum-1": 4}), ("n2", {"load-3": 6}):
+        runs = [
+            row(COMPUTE, timestamp=1.7e9, duration=8.0, key=key, run_id=run_id, state="memory")
+            for key, run_id in keys.items()
+        ]
+        more = [(RESULT_SERIALISED, serialised)] if known and host == "n1" else []
+        address = f"tcp://{host}:4000"
+        Plugin(tmp_path, host=host, address=address, serialising=known).write(
+            (COMPUTE, runs), *more
         )
-        Plugin(directory, host="n2", address="tcp://10.0.0.2:4000", serialising=known).write(
-            (COMPUTE, elsewhere)
-        )
-        table = TraceAnalyser(directory).per_function_bottleneck()
-        seconds = table.set_index(["Host", "Function"])["Serialising (s)"]
-        if known:
-            assert seconds["n1"].to_dict() == {"load": 3.0, "sum": 0.0}
-            assert seconds["n2"].to_dict() == {"load": 0.0}
-        else:
-            assert seconds.isna().all()
+    table = TraceAnalyser(tmp_path).per_function_bottleneck()
+    seconds = table.set_index(["Host", "Function"])["Serialising (s)"]
+    if known:
+        assert seconds["n1"].to_dict() == {"load": 3.0, "sum": 0.0}
+        assert seconds["n2"].to_dict() == {"load": 0.0}
+    else:
+        assert seconds.isna().all()
 
 
 def test_inputs_of_unknown_size_are_not_zero(tmp_path: Path, write: Write) -> None:
@@ -180,7 +111,6 @@ def test_inputs_of_unknown_size_are_not_zero(tmp_path: Path, write: Write) -> No
         compute("g-1", 5.0, 1.0, W0, dependencies=["scattered-1"]),
     ]
     analyser = TraceAnalyser(write(tmp_path / "run", events))
-
     table = analyser.per_function_bottleneck().set_index("Function")
     # Means are over the runs whose inputs are known: f-2 read 2 MB in 3 s.
     assert table.loc["f", "Mean Data Size (MB)"] == 2.0
@@ -190,12 +120,11 @@ def test_inputs_of_unknown_size_are_not_zero(tmp_path: Path, write: Write) -> No
     assert "2 task runs have inputs of unknown size" in " ".join(map(str, analyser.trace.notes))
 
 
-def test_without_samples_gpu_columns_are_na_and_a_note_says_why(
+def test_gpu_columns_without_samples_are_na_and_a_note_says_why(
     tmp_path: Path, write: Write
 ) -> None:
     events = [compute("f-1", 0.0, 1.0, W0), compute("f-2", 1.0, 1.0, W0)]
     analyser = TraceAnalyser(write(tmp_path / "run", events))
-
     table = analyser.per_function_bottleneck()
     gpu_columns = ["GPU", "Mean GPU Utilization (%)", "Mean GPU Memory Used (GB)"]
     assert table[gpu_columns].isna().all(axis=None)
@@ -204,30 +133,17 @@ def test_without_samples_gpu_columns_are_na_and_a_note_says_why(
 
 
 def test_samples_of_workers_are_theirs_alone(tmp_path: Path) -> None:
-    def worker(name: int, gpu: int | None, utilization: float) -> None:
-        address = f"tcp://10.0.0.1:400{name}"
-        start = 1.7e9
-        Plugin(tmp_path / "run", name=name, address=address).write(
-            (COMPUTE, [row(COMPUTE, timestamp=start, duration=1.0, key="f-1", state="memory")])
-        )
+    for name, gpu, utilization in ((0, 3, 20.0), (1, 1, 50.0)):
+        worker = {"name": name, "address": f"tcp://10.0.0.1:400{name}"}
+        run = row(COMPUTE, timestamp=1.7e9, duration=1.0, key="f-1", state="memory")
+        Plugin(tmp_path, **worker).write((COMPUTE, [run]))
+        facts = {"gpu_index": gpu, "gpu_memory_used": 2e9}
         samples = [
-            row(
-                RESOURCE_USAGE,
-                timestamp=start + second,
-                time=start + second,
-                gpu_index=gpu,
-                gpu_utilization=utilization + 10 * second,
-                gpu_memory_used=2e9,
-            )
-            for second in (-1.0, 0.5)
+            row(RESOURCE_USAGE, timestamp=at, time=at, gpu_utilization=percent, **facts)
+            for at, percent in ((1.7e9 - 1, utilization - 10), (1.7e9 + 0.5, utilization + 5))
         ]
-        plugin = Plugin(tmp_path / "run", "ResourceMonitor", name=name, address=address)
-        plugin.write((RESOURCE_USAGE, samples))
-
-    worker(0, 3, 20.0)
-    worker(1, 1, 50.0)
-    table = TraceAnalyser(tmp_path / "run").per_function_bottleneck()
-
+        Plugin(tmp_path, "ResourceMonitor", **worker).write((RESOURCE_USAGE, samples))
+    table = TraceAnalyser(tmp_path).per_function_bottleneck()
     # Half a second of each sample: (10 + 25) / 2 and (40 + 55) / 2.
     assert table["Worker"].tolist() == ["worker-node1-0", "worker-node1-1"]
     assert table["GPU"].tolist() == [3, 1]
@@ -237,20 +153,19 @@ def test_samples_of_workers_are_theirs_alone(tmp_path: Path) -> None:
 
 def test_a_device_may_be_read_by_another_worker(tmp_path: Path) -> None:
     start = 1.7e9
+    told = ("GPU-x", 5, 0.0, 30.0), ("GPU-y", 6, 0.0, 99.0), ("GPU-x", 5, 0.5, 50.0)
+    readings = [
+        row(GPU_USAGE, timestamp=start + at, uuid=uuid, index=index, utilization=percent)
+        for uuid, index, at, percent in told
+    ]
+    devices = row(GPU_DEVICES, timestamp=start, availability="available", uuid="GPU-x", index=5)
+    run = row(COMPUTE, timestamp=start, duration=1.0, key="f-1", state="memory")
     for name in (0, 1):
-        address = f"tcp://10.0.0.1:400{name}"
-        compute_row = row(COMPUTE, timestamp=start, duration=1.0, key="f-1", state="memory")
-        Plugin(tmp_path / "run", name=name, address=address).write((COMPUTE, [compute_row]))
-        devices = row(GPU_DEVICES, timestamp=start, availability="available", uuid="GPU-x", index=5)
-        readings = [
-            row(GPU_USAGE, timestamp=start, uuid="GPU-x", index=5, utilization=30.0),
-            row(GPU_USAGE, timestamp=start, uuid="GPU-y", index=6, utilization=99.0),
-            row(GPU_USAGE, timestamp=start + 0.5, uuid="GPU-x", index=5, utilization=50.0),
-        ]
-        plugin = Plugin(tmp_path / "run", "ResourceMonitor", name=name, address=address)
-        plugin.write((GPU_DEVICES, [devices]), (GPU_USAGE, readings if name == 0 else []))
-    table = TraceAnalyser(tmp_path / "run").per_function_bottleneck()
-
+        worker = {"name": name, "address": f"tcp://10.0.0.1:400{name}"}
+        Plugin(tmp_path, **worker).write((COMPUTE, [run]))
+        read = (GPU_USAGE, readings if name == 0 else [])
+        Plugin(tmp_path, "ResourceMonitor", **worker).write((GPU_DEVICES, [devices]), read)
+    table = TraceAnalyser(tmp_path).per_function_bottleneck()
     assert table["GPU"].tolist() == [5, 5]
     assert table["Mean GPU Utilization (%)"].tolist() == [40.0, 40.0]
     assert table["Mean GPU Memory Used (GB)"].isna().all()
@@ -258,22 +173,18 @@ def test_a_device_may_be_read_by_another_worker(tmp_path: Path) -> None:
 
 def test_a_run_without_tasks_has_the_right_columns(tmp_path: Path) -> None:
     analyser = TraceAnalyser(record(tmp_path / "run", [managed(1.0, W0, 0)]))
-
-    assert_frame_equal(analyser.per_function_bottleneck(), functions([]), check_dtype=False)
-    assert list(analyser.per_task_bottleneck()) == TASK_COLUMNS
     full = TraceAnalyser(record(tmp_path / "full", TUTORIAL))
-    for method in ("per_function_bottleneck", "per_task_bottleneck"):
+    columns = {"per_function_bottleneck": FUNCTION_COLUMNS, "per_task_bottleneck": TASK_COLUMNS}
+    for method, expected in columns.items():
         empty, filled = getattr(analyser, method)(), getattr(full, method)()
+        assert list(empty) == list(filled) == expected and not len(empty)
         assert empty.dtypes.to_dict() == filled.dtypes.to_dict()
 
 
-def test_large_tables_hold_repeated_texts_as_categories(
-    tmp_path: Path, write: Write, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_large_tables_have_categories(tmp_path: Path, write: Write, monkeypatch: Any) -> None:
     analyser = TraceAnalyser(write(tmp_path / "run", TUTORIAL))
     plain = analyser.per_task_bottleneck()
     monkeypatch.setattr(task_bottleneck, "_LARGE", 0)
     large = analyser.per_task_bottleneck()
-
     assert large.dtypes[["Host", "Worker", "Function", "State"]].eq("category").all()
     assert_frame_equal(large.astype(plain.dtypes.to_dict()), plain)
