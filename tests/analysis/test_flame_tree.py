@@ -24,20 +24,11 @@ GROUPS = ["load", "sum"]
 
 def parts(seconds: list[float]) -> Parts:
     """Make samples that compute half of the time and wait for the rest."""
-    all_of = np.array(seconds)
-    none = np.zeros(len(seconds))
-    return Parts(
-        seconds=all_of,
-        samples=none + 1,
-        computing=all_of / 2,
-        core_wait=none,
-        lock=none,
-        waits=all_of / 2,
-        active=none,
-        active_share=none,
-        mixed=none,
-        counted=none + 1,
-    )
+    spent, none = np.array(seconds), np.zeros(len(seconds))
+    facts = {"seconds": spent, "computing": spent / 2, "waits": spent / 2}
+    facts |= {"samples": none + 1, "counted": none + 1}
+    unknown = ("core_wait", "lock", "active", "active_share", "mixed")
+    return Parts(**facts, **dict.fromkeys(unknown, none))
 
 
 def told(tree: FlameTree) -> dict[tuple[str, ...], tuple[float, float, dict[int, float]]]:
@@ -55,12 +46,11 @@ def told(tree: FlameTree) -> dict[tuple[str, ...], tuple[float, float, dict[int,
 @pytest.mark.parametrize("seed", range(2))
 def test_random_stacks(seed: int) -> None:
     draw = random.Random(seed)
-    stacks: list[Stack] = [
-        tuple(
-            Frame(draw.choice("fgh"), "a.py", draw.randrange(4)) for _ in range(draw.randrange(5))
-        )
-        for _ in range(12)
-    ]
+
+    def frame() -> Frame:
+        return Frame(draw.choice("fgh"), "a.py", draw.randrange(4))
+
+    stacks: list[Stack] = [tuple(frame() for _ in range(draw.randrange(5))) for _ in range(12)]
     samples = [
         (draw.randrange(-1, 2), draw.randrange(-1, 12), draw.randrange(1, 9) / 8) for _ in range(60)
     ]
@@ -69,46 +59,35 @@ def test_random_stacks(seed: int) -> None:
         frames = (stacks[stack] if stack >= 0 else ()) or (Frame("(unknown)", "", 0),)
         way: tuple[str, ...] = (GROUPS[group] if group >= 0 else "(unknown)",)
         expected[way][0] += seconds
-        for frame in frames:
-            way = (*way, frame.function)
+        for each in frames:
+            way = (*way, each.function)
             expected[way][0] += seconds
-            expected[way][2][frame.line] += seconds
+            expected[way][2][each.line] += seconds
         expected[way][1] += seconds
-    groups, rows, seconds_of = (list(column) for column in zip(*samples, strict=True))
-    tree = flame_tree(
-        StackTree(stacks), np.array(groups), GROUPS, np.array(rows), parts(seconds_of)
-    )
+    groups, rows, lasting = (list(column) for column in zip(*samples, strict=True))
+    tree = flame_tree(StackTree(stacks), np.array(groups), GROUPS, np.array(rows), parts(lasting))
     assert told(tree) == {way: tuple(each) for way, each in expected.items()}
-    assert tree.spent.computing == pytest.approx(tree.spent.seconds / 2)
-    assert tree.spent.waiting == pytest.approx(tree.spent.seconds / 2)
-    assert (tree.omitted, tree.seconds) == (0, sum(seconds_of))
+    for part in (tree.spent.computing, tree.spent.waiting):
+        assert part == pytest.approx(tree.spent.seconds / 2)
+    assert (tree.omitted, tree.seconds) == (0, sum(lasting))
     # The longest of the calls beside each other comes first.
     outer = tree.spent.seconds[tree.depths == 0].tolist()
     assert outer == sorted(outer, reverse=True)
 
 
 def test_deep_recursion_and_ten_thousand_stacks() -> None:
+    def tree_of(stacks: list[Stack], seconds: list[float]) -> FlameTree:
+        groups, rows = np.zeros(len(stacks), dtype=np.int64), np.arange(len(stacks))
+        return flame_tree(StackTree(stacks), groups, ["x"], rows, parts(seconds))
+
     deep = tuple(Frame("again", "a.py", 7) for _ in range(1000))
-    wide = [(Frame(f"f{n}", "a.py", 1),) for n in range(MOST + 500)]
-    tree = StackTree([deep, *wide])
-    rows = np.arange(len(wide) + 1)
-    seconds = [1000.0] + [1.0] * len(wide)
-    found = flame_tree(tree, np.zeros(len(rows), dtype=np.int64), ["x"], rows, parts(seconds))
+    wide: list[Stack] = [(Frame(f"f{n}", "a.py", 1),) for n in range(MOST + 500)]
+    found = tree_of([deep, *wide], [1000.0] + [1.0] * len(wide))
     # All of one second are brief beside the rest: left out, and counted.
     assert found.depths.tolist() == list(range(DEEPEST + 1))
     assert found.self_seconds[-1] == 1000.0
     assert found.omitted == len(wide)
-    equal = flame_tree(
-        StackTree(wide[:4000]),
-        np.zeros(4000, dtype=np.int64),
-        ["x"],
-        np.arange(4000),
-        parts([1.0] * 4000),
-    )
+    equal = tree_of(wide[:4000], [1.0] * 4000)
     assert (len(equal.depths), equal.omitted) == (4001, 0)
-
-
-def test_nothing() -> None:
-    none = np.empty(0, dtype=np.int64)
-    found = flame_tree(StackTree([]), none, [], none, parts([]))
-    assert (len(found.depths), found.seconds, found.omitted) == (0, 0.0, 0)
+    nothing = tree_of([], [])
+    assert (len(nothing.depths), nothing.seconds, nothing.omitted) == (0, 0.0, 0)

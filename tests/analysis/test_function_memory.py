@@ -31,18 +31,10 @@ def runs(directory: Path, *tasks: tuple[str, float, float], begun: Any = (), **w
         row(COMPUTE, timestamp=T + start, duration=stop - start, key=key, run_id=1, state="memory")
         for key, start, stop in tasks
     ]
+    facts = {"run_id": 2, "state": "executing", "thread": "7", "waits_keys": []}
     under_way = [
-        row(
-            TASK_UNDER_WAY,
-            timestamp=T + since + 1,
-            key=f"open-{since}",
-            run_id=2,
-            state="executing",
-            since=T + since,
-            thread="7",
-            waits_keys=[],
-        )
-        for since in begun
+        row(TASK_UNDER_WAY, timestamp=T + at + 1, since=T + at, key=f"open-{at}", **facts)
+        for at in begun
     ]
     Plugin(directory, **worker).write((COMPUTE, done), (TASK_UNDER_WAY, under_way))
 
@@ -103,5 +95,5 @@ def test_a_process_that_is_shared(tmp_path: Path) -> None:
 def test_without_samples_nothing_is_told(tmp_path: Path) -> None:
     runs(tmp_path, ("load-1", 1.5, 3.5))
     assert answered(tmp_path) == {"load": (1, 0, None, 0, None)}
-    (row_,) = TraceAnalyser(tmp_path, progress=False).function_memory().to_dict("records")
-    assert (row_["Worker"], row_["Task Key"]) == ("", "")
+    table = TraceAnalyser(tmp_path, progress=False).function_memory()
+    assert table[["Worker", "Task Key"]].values.tolist() == [["", ""]]
