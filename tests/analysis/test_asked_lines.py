@@ -30,29 +30,22 @@ def planned(**more: Any) -> Plan:
     return Plan(tasks, workers=1, **{**facts, **more})
 
 
+#: The third graph: `submit` or `map`.
+LINES = ["mine.py:11", "mine.py:12", "", "mine.py:12", "lib.py:15"]
+
+
 def test_the_call_that_was_under_way(tmp_path: Path) -> None:
-    trace = planned().write(tmp_path).run
-    assert asked_lines(trace).tolist() == [
-        "mine.py:11",
-        "mine.py:12",
-        "",  # `submit` or `map`
-        "mine.py:12",
-        "lib.py:15",
-    ]
+    assert asked_lines(planned().write(tmp_path).run).tolist() == LINES
 
 
 def test_graphs_that_were_not_recorded_shift_nothing(tmp_path: Path) -> None:
     plan = planned()
     plan.graphs_sent = plan.graphs_sent[1:]
-    assert set(asked_lines(plan.write(tmp_path).run)) == {""}
+    assert set(asked_lines(plan.write(tmp_path / "graphs").run)) == {""}
+    assert set(asked_lines(planned(client_calls=[]).write(tmp_path / "calls").run)) == {""}
 
 
 def test_graphs_of_another_client_are_not_its(tmp_path: Path) -> None:
     plan = planned(clients=["c", "c", "other", "c", "c"])
     plan.graphs_sent = [one for n, one in enumerate(plan.graphs_sent) if n != 2]
-    told = asked_lines(plan.write(tmp_path).run).tolist()
-    assert told == ["mine.py:11", "mine.py:12", "", "mine.py:12", "lib.py:15"]
-
-
-def test_without_calls_nothing_is_told(tmp_path: Path) -> None:
-    assert set(asked_lines(planned(client_calls=[]).write(tmp_path).run)) == {""}
+    assert asked_lines(plan.write(tmp_path).run).tolist() == LINES

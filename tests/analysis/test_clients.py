@@ -21,30 +21,21 @@ def shared() -> Plan:
 
     Worker 0 is there from 0 to 10 s and worker 1 from 0 to 6 s, with one thread each: 16 s.
     """
+    failed = {"state": "erred", "exception": "ValueError: x"}
     tasks = [
         Task("load-0", 0, 0.0, 4.0, graph="update-graph-0"),
         Task("load-1", 1, 0.0, 0.5, graph="update-graph-0"),
         Task("fit-0", 0, 5.0, 10.0, arrival=1.0, graph="update-graph-1"),
-        Task(
-            "parse-0", 0, 4.0, 5.0, graph="update-graph-0", state="erred", exception="ValueError: x"
-        ),
+        Task("parse-0", 0, 4.0, 5.0, graph="update-graph-0", **failed),
     ]
     # Sent to worker 1 again as it was lost there: by then its graph is not recorded.
     lost = {"key": "fit-0", "run_id": 98, "worker": "tcp://10.0.0.1:4001", "state": "released"}
     lost |= {"timestamp": T + 1.0, "duration": 5.0, "waiting": T + 1.0, "graph": "other-1"}
     lost |= {"cause": "update-graph-1", "end_cause": "handle-worker-cleanup-1"}
     used = [(0, 0.0, {}), (0, 10.0, {}), (1, 0.0, {}), (1, 6.0, {})]
-    return Plan(
-        tasks,
-        threads=1,
-        graphs=(0.0, 1.0),
-        clients=(ANN, BOB),
-        used=used,
-        held=[(who, at, {"state": "running"}) for who, at, _ in used],
-        unseen=[lost],
-        left=[(1, 6.0, "handle-worker-cleanup")],
-        killed=(1,),
-    )
+    facts = {"held": [(who, at, {"state": "running"}) for who, at, _ in used], "used": used}
+    facts |= {"unseen": [lost], "left": [(1, 6.0, "handle-worker-cleanup")], "killed": (1,)}
+    return Plan(tasks, threads=1, graphs=(0.0, 1.0), clients=(ANN, BOB), **facts)
 
 
 @pytest.fixture(scope="module")
@@ -68,13 +59,10 @@ def test_task_runs_have_the_client_whose_graph_brought_their_key(directory: Path
     assert clients == {"load": "ann", "fit": "bob", "parse": "ann"}
     # An attempt that its worker took with it is of the client of the key's other attempts.
     assert trace.scheduler_only["client"].tolist() == ["bob"]
-
-
-def test_the_hours_of_clients_add_up_to_those_of_workers(directory: Path) -> None:
+    # The hours of clients add up to those of workers.
     for client in (None, "ann", "bob"):
-        assert of(directory, client).cost("client")["Worker Hours"].sum() * 3600 == pytest.approx(
-            16
-        )
+        hours = of(directory, client).cost("client")["Worker Hours"]
+        assert hours.sum() * 3600 == pytest.approx(16)
 
 
 def test_one_client_has_its_errors_and_deaths_alone(directory: Path) -> None:
@@ -101,9 +89,7 @@ def test_an_unknown_client_is_an_error_that_names_the_known(directory: Path) -> 
 
 
 @pytest.mark.parametrize("command", ["analyse", "report", "info", "export --to perfetto"])
-def test_commands_select_a_client(
-    command: str, directory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_commands(command: str, directory: Path, tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.chdir(tmp_path)
     done = CliRunner().invoke(cli, [*command.split(), str(directory), "--client", "bob"])
     assert done.exit_code == 0, done.output
@@ -113,9 +99,7 @@ def test_commands_select_a_client(
 
 
 @pytest.mark.parametrize(("second", "is_found"), [(ANN, True), (BOB, False)])
-def test_two_clients_that_compute_the_same_compute_it_once_each(
-    second: str, is_found: bool, tmp_path: Path
-) -> None:
+def test_clients_that_compute_the_same(second: str, is_found: bool, tmp_path: Path) -> None:
     tasks = [
         Task("load-0", 0, 0.0, 4.0, graph="update-graph-0"),
         Task("load-0", 0, 60.0, 64.0, arrival=60.0, graph="update-graph-1"),

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import dask
 import pandas as pd
 import pytest
 from click.testing import CliRunner
@@ -14,8 +15,8 @@ from traces import Plan, Task
 from dasfprof import TraceAnalyser
 from dasfprof.analysis.history import history
 from dasfprof.cli.main import cli
+from dasfprof.config import setting
 from dasfprof.config.kinds import Price
-from dasfprof.config.options import setting
 from dasfprof.errors import InvalidArgumentError
 from dasfprof.report.run_summary import in_words, summarise
 
@@ -32,27 +33,20 @@ def shared(**more: Any) -> Plan:
         Task("load-0", 0, 0.0, 2 * HOUR, graph="update-graph-0"),
         Task("fit-0", 1, HOUR, 2 * HOUR, arrival=HOUR, graph="update-graph-1"),
     ]
-    ann, bob = (f"Client-{name}-{'0' * 8}-0000-0000-0000-{'0' * 12}" for name in ("ann", "bob"))
+    clients = [f"Client-{name}-{'0' * 8}-0000-0000-0000-{'0' * 12}" for name in ("ann", "bob")]
     used = [(who, at * HOUR, {}) for who in (0, 1) for at in (who, 3)]
     held = [(who, at, {"state": "running"}) for who, at, _ in used]
-    return Plan(
-        tasks,
-        graphs=(0.0, HOUR),
-        clients=(ann, bob),
-        joined=(0.0, HOUR),
-        used=used,
-        held=held,
-        **more,
-    )
+    times = {"graphs": (0.0, HOUR), "joined": (0.0, HOUR)}
+    return Plan(tasks, clients=clients, used=used, held=held, **times, **more)
 
 
 #: Worker-hours: a thread-hour is half of a worker's.
 EXPECTED = {"ann": 1.0, "bob": 0.5, "(waiting)": 1.5, "(idle)": 2.0}
 
 
-@pytest.fixture
-def analyser(tmp_path: Path) -> TraceAnalyser:
-    return shared().write(tmp_path)
+@pytest.fixture(scope="module")
+def analyser(tmp_path_factory: pytest.TempPathFactory) -> TraceAnalyser:
+    return shared().write(tmp_path_factory.mktemp("shared"))
 
 
 def by_name(table: pd.DataFrame, column: str) -> dict[str, float]:
@@ -63,22 +57,17 @@ def test_clients_and_idle_threads_sum_to_the_whole(analyser: TraceAnalyser) -> N
     table = analyser.cost("client", price="0.5 EUR")
     assert by_name(table, "Worker Hours") == EXPECTED
     assert by_name(table, "Cost") == {name: hours / 2 for name, hours in EXPECTED.items()}
-    assert table["Worker Hours"].sum() == pytest.approx(5.0)
     assert table["Share (%)"].sum() == pytest.approx(100.0)
     assert table.attrs["currency"] == "EUR"
-
-
-def test_threads_may_be_what_costs(analyser: TraceAnalyser) -> None:
-    table = analyser.cost("client", price="0.25/thread")
-    # Each worker has two.
-    assert by_name(table, "Cost") == {name: hours / 2 for name, hours in EXPECTED.items()}
+    # Each worker has two threads.
+    by_thread = analyser.cost("client", price="0.25/thread")
+    assert by_name(by_thread, "Cost") == by_name(table, "Cost")
 
 
 @pytest.mark.parametrize("by", ["step", "line", "function", "client"])
 def test_each_grouping_sums_to_the_whole(by: Any, analyser: TraceAnalyser) -> None:
     table = analyser.cost(by, price=2)
-    assert table["Worker Hours"].sum() == pytest.approx(5.0)
-    assert table["Cost"].sum() == pytest.approx(10.0)
+    assert table[["Worker Hours", "Cost"]].sum().tolist() == pytest.approx([5.0, 10.0])
     assert table.iloc[-2:, 0].tolist() == ["(waiting)", "(idle)"]
     if by == "function":
         assert by_name(table, "Cost")["load"] == pytest.approx(2.0)
@@ -111,11 +100,7 @@ def test_without_a_price_hours_alone(analyser: TraceAnalyser) -> None:
     assert "Cost" not in analyser.cost("client")
     assert "Cost" not in analyser.lines()
     assert summarise(analyser.run)["cost"] is None
-
-
-def test_the_setting_is_a_price_for_all(analyser: TraceAnalyser) -> None:
-    import dask
-
+    # The setting is a price for all.
     with dask.config.set({"dasfprof.price": "2 EUR"}):
         assert analyser.lines()["Cost"].sum() == pytest.approx(10.0)
         facts = summarise(analyser.run)
@@ -124,34 +109,30 @@ def test_the_setting_is_a_price_for_all(analyser: TraceAnalyser) -> None:
     assert "It cost 10.00 EUR: 5 worker-hours, 70 % of them idle." in in_words(facts)
 
 
-@pytest.mark.parametrize(
-    ("given", "price"),
-    [
-        (0.12, Price(0.12)),
-        ("0.12", Price(0.12)),
-        ("0.12 EUR", Price(0.12, "EUR")),
-        ("0.03 €/core", Price(0.03, "€", True)),
-        ("3/worker", Price(3.0)),
-        ("1e-3 USD/thread", Price(0.001, "USD", True)),
-    ],
-)
-def test_prices(given: float | str, price: Price) -> None:
-    assert setting("price", given) == price
+def test_prices() -> None:
+    prices = {
+        0.12: Price(0.12),
+        "0.12": Price(0.12),
+        "0.12 EUR": Price(0.12, "EUR"),
+        "0.03 €/core": Price(0.03, "€", True),
+        "3/worker": Price(3.0),
+        "1e-3 USD/thread": Price(0.001, "USD", True),
+    }
+    assert {given: setting("price", given) for given in prices} == prices
 
 
-@pytest.mark.parametrize("given", [-1, "free", "1 EUR/day", float("inf"), True, "1.2.3"])
-def test_what_is_no_price(given: Any, analyser: TraceAnalyser) -> None:
-    with pytest.raises(InvalidArgumentError, match="price"):
-        analyser.cost("step", price=given)
+def test_what_is_no_price(analyser: TraceAnalyser) -> None:
+    for given in (-1, "free", "1 EUR/day", float("inf"), True, "1.2.3"):
+        with pytest.raises(InvalidArgumentError, match="price"):
+            analyser.cost("step", price=given)
 
 
 def test_history_says_what_runs_cost(tmp_path: Path) -> None:
     for day in (1, 2):
         shared(run=f"daily-{day}", run_uuid=str(day), run_created=float(day)).write_files(tmp_path)
     table = history(tmp_path, price="2 EUR", progress=False)
-    assert table["Worker Hours"].round(6).tolist() == [5.0, 5.0]
-    assert table["Cost"].round(6).tolist() == [10.0, 10.0]
-    assert table["Idle (%)"].round(6).tolist() == [70.0, 70.0]
+    for column, value in {"Worker Hours": 5.0, "Cost": 10.0, "Idle (%)": 70.0}.items():
+        assert table[column].round(6).tolist() == [value, value]
     # Kept summaries know hours, so that another price needs no reading.
     again = history(tmp_path, price=1, progress=False)
     assert again["Cost"].round(6).tolist() == [5.0, 5.0]
@@ -164,19 +145,23 @@ def printed(*arguments: str) -> str:
     return result.stdout
 
 
+def document(*arguments: str) -> Any:
+    return json.loads(printed(arguments[0], "--json", *arguments[1:]))
+
+
 def test_commands_take_a_price(tmp_path: Path) -> None:
     shared().write_files(tmp_path)
     place = str(tmp_path)
     assert "10.00 EUR: 5 worker-hours" in printed("info", "--price", "2 EUR", place)
-    told = json.loads(printed("info", "--json", "--price", "2 EUR", place))
-    assert told["runs"][0]["cost"]["amount"] == pytest.approx(10.0)
-    assert json.loads(printed("info", "--json", place))["runs"][0]["cost"] is None
-    told = json.loads(printed("analyse", "--json", "--price", "2", "-a", "cost('client')", place))
+    (run,) = document("info", "--price", "2 EUR", place)["runs"]
+    assert run["cost"]["amount"] == pytest.approx(10.0)
+    assert document("info", place)["runs"][0]["cost"] is None
+    told = document("analyse", "--price", "2", "-a", "cost('client')", place)
     assert told["summary"]["cost"]["amount"] == pytest.approx(10.0)
     (rows,) = told["tables"].values()
     assert sum(row["Cost"] for row in rows) == pytest.approx(10.0)
-    told = json.loads(printed("history", "--json", "--price", "2", place))
-    assert told["runs"][0]["Cost"] == pytest.approx(10.0)
+    (run,) = document("history", "--price", "2", place)["runs"]
+    assert run["Cost"] == pytest.approx(10.0)
     assert "Cost" in printed("history", "--price", "2", place)
     refused = CliRunner().invoke(cli, ["info", "--price", "free", place])
     assert refused.exit_code == 2 and "the price of a worker" in refused.output

@@ -1,4 +1,4 @@
-"""GPU columns of the tables, against numbers worked out by hand."""
+"""GPU columns of tables, and what workers had on their GPUs, against numbers by hand."""
 
 from __future__ import annotations
 
@@ -21,28 +21,21 @@ from dasfprof.schema.resources import (
 )
 from dasfprof.schema.tasks import COMPUTE
 
-T = 1_700_000_000.0
+T, MB = 1_700_000_000.0, 1_000_000
+#: Facts about moved results that are unknown are 0.
+NUMBERS = ("float", "time", "int")
+UNMOVED = {name: 0 for name, codec in DEVICE_MEMORY.args if codec in NUMBERS}
 
 
 def reading(uuid: str, second: float, utilization: float | None, **values: Any) -> tuple[Any, ...]:
-    index = {"GPU-x": 0, "GPU-y": 1, "GPU-z": 2}[uuid]
     about = {"name": "Stand-in", "memory_total": 10e9, "memory_used": 1e9, **values}
-    return row(
-        GPU_USAGE, timestamp=T + second, uuid=uuid, index=index, utilization=utilization, **about
-    )
+    about |= {"uuid": uuid, "index": "xyz".index(uuid[-1])}
+    return row(GPU_USAGE, timestamp=T + second, utilization=utilization, **about)
 
 
 def moved(second: float, size: float, seconds: float) -> tuple[Any, ...]:
-    counted = {name: 0 for name, codec in DEVICE_MEMORY.args if codec in ("float", "time", "int")}
     facts = {"device_to_host": seconds, "device_to_host_size": size, "device_to_host_count": 1}
-    return row(DEVICE_MEMORY, timestamp=T + second, **{**counted, **facts})
-
-
-def test_moves_of_results_by_window(two_gpus: TraceAnalyser) -> None:
-    table = two_gpus.per_gpu_utilisation(interval=4.0)
-    first = table[table["UUID"] == "GPU-x"]
-    assert first["GPU to Host (GB)"].tolist() == [4.0 + 2.0, 2.0]
-    assert first["Moving Results (s)"].tolist() == [1.0 + 0.5, 0.5]
+    return row(DEVICE_MEMORY, timestamp=T + second, **{**UNMOVED, **facts})
 
 
 def test_devices_of_several_hosts_keep_their_readings(tmp_path: Path) -> None:
@@ -62,48 +55,39 @@ def ran(key: str, start: float, stop: float) -> tuple[Any, ...]:
 
 
 def devices(uuid: str) -> tuple[Any, ...]:
-    index = {"GPU-x": 0, "GPU-y": 1}[uuid]
-    return row(GPU_DEVICES, timestamp=T, availability="available", uuid=uuid, index=index)
+    about = {"uuid": uuid, "index": "xyz".index(uuid[-1])}
+    return row(GPU_DEVICES, timestamp=T, availability="available", **about)
 
 
-@pytest.fixture
-def two_gpus(tmp_path: Path) -> TraceAnalyser:
+@pytest.fixture(scope="module")
+def two_gpus(tmp_path_factory: pytest.TempPathFactory) -> TraceAnalyser:
     """Eight seconds. Workers 0 and 2 share GPU 0; worker 1 has GPU 1; GPU 2 is nobody's.
 
     Worker 0 reads GPU 0 and GPU 2 each second; GPU 1, read by its worker, is lost after 4 s.
     """
-    busy = [50, 50, 100, 0, 0, 0, 20, 20, 20]
-    plugins = [Plugin(tmp_path, name=name, address=f"tcp://1:400{name}") for name in range(3)]
-    plugins[0].write((COMPUTE, [ran("a-1", 0.0, 2.0), ran("short-1", 2.25, 2.5)]))
-    plugins[2].write((COMPUTE, [ran("a-2", 1.0, 4.0), ran("b-2", 5.5, 6.0)]))
-    plugins[1].write((COMPUTE, [ran("a-3", 3.0, 8.0)]))
-    plugins = [
-        Plugin(tmp_path, "ResourceMonitor", name=name, address=f"tcp://1:400{name}")
-        for name in range(3)
-    ]
+    first, unused = [], [reading("GPU-z", at, 0.0) for at in range(9)]
     more = {"power": 100.0, "sm_clock": 1500.0, "memory_clock": 800.0, "pcie_rx": 3e6}
-    first = [
-        reading(
-            "GPU-x",
-            second,
-            percent,
-            memory_used=(second + 1) * 1e9,
-            temperature=40.0 + second,
-            pcie_tx=second * 1e6,
-            **more,
-        )
-        for second, percent in enumerate(busy)
+    for at, percent in enumerate([50, 50, 100, 0, 0, 0, 20, 20, 20]):
+        facts = {"memory_used": (at + 1) * 1e9, "temperature": 40.0 + at, "pcie_tx": at * 1e6}
+        first.append(reading("GPU-x", at, percent, **facts, **more))
+    moves = [moved(1.0, 1e9, 0.25), moved(3.0, 4e9, 1.0), moved(7.0, 6e9, 1.5)]
+    runs = [
+        [ran("a-1", 0.0, 2.0), ran("short-1", 2.25, 2.5)],
+        [ran("a-3", 3.0, 8.0)],
+        [ran("a-2", 1.0, 4.0), ran("b-2", 5.5, 6.0)],
     ]
-    unused = [reading("GPU-z", float(second), 0.0) for second in range(9)]
-    plugins[0].write(
-        (GPU_DEVICES, [devices("GPU-x")]),
-        (GPU_USAGE, first + unused),
-        (DEVICE_MEMORY, [moved(1.0, 1e9, 0.25), moved(3.0, 4e9, 1.0), moved(7.0, 6e9, 1.5)]),
-    )
-    second = [reading("GPU-y", float(second), 80.0) for second in range(4)]
-    plugins[1].write((GPU_DEVICES, [devices("GPU-y")]), (GPU_USAGE, second))
-    plugins[2].write((GPU_DEVICES, [devices("GPU-x")]), (DEVICE_MEMORY, [moved(2.0, 2e9, 0.5)]))
-    return TraceAnalyser(tmp_path)
+    told = [
+        [(GPU_USAGE, first + unused), (DEVICE_MEMORY, moves)],
+        [(GPU_USAGE, [reading("GPU-y", at, 80.0) for at in range(4)])],
+        [(DEVICE_MEMORY, [moved(2.0, 2e9, 0.5)])],
+    ]
+    directory = tmp_path_factory.mktemp("gpus")
+    for name, uuid in enumerate(("GPU-x", "GPU-y", "GPU-x")):
+        worker = {"name": name, "address": f"tcp://1:400{name}"}
+        Plugin(directory, **worker).write((COMPUTE, runs[name]))
+        samples = (GPU_DEVICES, [devices(uuid)]), *told[name]
+        Plugin(directory, "ResourceMonitor", **worker).write(*samples)
+    return TraceAnalyser(directory)
 
 
 def test_devices_in_total(two_gpus: TraceAnalyser) -> None:
@@ -164,9 +148,14 @@ def test_devices_over_time(two_gpus: TraceAnalyser) -> None:
     assert first["Samples"].tolist() == [3, 3, 3]
     assert second["Time (s)"].tolist() == [3.0, 3.0, 0.0]
     assert second["Mean GPU Utilization (%)"].isna().tolist() == [False, False, True]
+    longer = two_gpus.per_gpu_utilisation(interval=4.0)
+    first = longer[longer["UUID"] == "GPU-x"]
+    assert first["GPU to Host (GB)"].tolist() == [4.0 + 2.0, 2.0]
+    assert first["Moving Results (s)"].tolist() == [1.0 + 0.5, 0.5]
 
 
-def test_functions_have_the_means_of_their_workers_device(two_gpus: TraceAnalyser) -> None:
+def test_means_of_functions_and_tasks(two_gpus: TraceAnalyser) -> None:
+    """Functions have the means of their workers' device; a task knows what samples in it tell."""
     table = two_gpus.per_function_bottleneck().set_index(["Worker", "Function"])
     means = table["Mean GPU Utilization (%)"]
     assert means["worker-node1-0", "a"] == 50.0
@@ -175,39 +164,30 @@ def test_functions_have_the_means_of_their_workers_device(two_gpus: TraceAnalyse
     assert means["worker-node1-1", "a"] == pytest.approx(80.0)
     assert table["GPU"]["worker-node1-2", "a"] == 0
     assert table["GPU"]["worker-node1-1", "a"] == 1
-
-
-def test_a_task_knows_what_the_samples_within_it_tell(two_gpus: TraceAnalyser) -> None:
     table = two_gpus.per_task_bottleneck().set_index("Task Key")
     assert table["GPU Samples"].to_dict() == {"a-1": 2, "a-2": 3, "a-3": 1, "b-2": 0, "short-1": 0}
-    means = table["Mean GPU Utilization (%)"]
-    assert means["a-2"] == pytest.approx(50.0)
-    assert means["a-3"] == pytest.approx(80.0)
-    assert means[["b-2", "short-1"]].isna().all()
-    assert table["Mean GPU Memory Used (GB)"]["a-2"] == pytest.approx((2 + 3 + 4) / 3)
-    assert table["Mean GPU Memory Used (GB)"][["b-2", "short-1"]].isna().all()
+    means = table[["Mean GPU Utilization (%)", "Mean GPU Memory Used (GB)"]]
+    assert means.loc["a-2"].tolist() == pytest.approx([50.0, (2 + 3 + 4) / 3])
+    assert means.loc["a-3"].iloc[0] == pytest.approx(80.0)
+    assert means.loc[["b-2", "short-1"]].isna().all(axis=None)
 
 
 def test_notes_say_what_could_not_be_read(tmp_path: Path) -> None:
+    told = {"power": "not supported", "temperature": "not supported"}
+    told["utilization"] = "no permission"
     failures = [
         row(GPU_FAILURE, timestamp=T, uuid="GPU-x", reading=reading, reason=reason)
-        for reading, reason in [
-            ("power", "not supported"),
-            ("temperature", "not supported"),
-            ("utilization", "no permission"),
-        ]
+        for reading, reason in told.items()
     ]
     for name in range(2):  # two workers, of which one took over from the other
         plugin = Plugin(tmp_path, "ResourceMonitor", name=name, address=f"tcp://1:400{name}")
-        plugin.write(
-            (RESOURCE_USAGE, [row(RESOURCE_USAGE, timestamp=T)]),
-            (GPU_DEVICES, [devices("GPU-x")]),
-            (GPU_FAILURE, failures),
-        )
-    notes = [note.text for note in TraceAnalyser(tmp_path).trace.notes]
-    assert "GPU-x: power, temperature not read: not supported." in notes
-    assert "GPU-x: utilization not read: no permission." in notes
-    assert sum("GPU-x" in note for note in notes) == 2
+        usage = RESOURCE_USAGE, [row(RESOURCE_USAGE, timestamp=T)]
+        plugin.write(usage, (GPU_DEVICES, [devices("GPU-x")]), (GPU_FAILURE, failures))
+    notes = [note.text for note in TraceAnalyser(tmp_path).trace.notes if "GPU-x" in note.text]
+    assert sorted(notes) == [
+        "GPU-x: power, temperature not read: not supported.",
+        "GPU-x: utilization not read: no permission.",
+    ]
 
 
 def test_dasf_samples_are_of_a_device_without_a_name(tmp_path: Path) -> None:
@@ -229,16 +209,60 @@ def test_dasf_samples_are_of_a_device_without_a_name(tmp_path: Path) -> None:
 
 def test_without_a_gpu_there_are_no_rows(tmp_path: Path) -> None:
     analyser = TraceAnalyser(record(tmp_path / "run", [compute("f-1", T, 1.0, "worker-c096-0")]))
-    table = analyser.per_gpu_utilisation()
+    table, tasks = analyser.per_gpu_utilisation(), analyser.per_task_bottleneck()
     assert table.empty
     assert "Mean GPU Utilization (%)" in table
-    tasks = analyser.per_task_bottleneck()
-    assert tasks["GPU Samples"].isna().all()
-    assert tasks["Mean GPU Utilization (%)"].isna().all()
+    assert tasks[["GPU Samples", "Mean GPU Utilization (%)"]].isna().all(axis=None)
+    for interval in (0, -1.0, float("nan")):
+        with pytest.raises(InvalidArgumentError, match="above 0"):
+            analyser.per_gpu_utilisation(interval)
 
 
-@pytest.mark.parametrize("interval", [0, -1.0, float("nan")])
-def test_an_interval_is_a_positive_time(tmp_path: Path, interval: float) -> None:
-    analyser = TraceAnalyser(record(tmp_path / "run", [compute("f-1", T, 1.0, "worker-c096-0")]))
-    with pytest.raises(InvalidArgumentError, match="above 0"):
-        analyser.per_gpu_utilisation(interval)
+# --- memory ---------------------------------------------------------------------------------------
+
+
+def held(second: float, device: int, host: int, moved: int) -> tuple[Any, ...]:
+    facts = {"device_size": device * MB, "host_size": host * MB, "disk_tasks": 3}
+    facts |= {"device_to_host_size": moved * MB, "host_to_device_size": 2 * MB}
+    return row(DEVICE_MEMORY, timestamp=T + second, **{**UNMOVED, **facts})
+
+
+def with_results(directory: Path) -> TraceAnalyser:
+    """Two workers; the first one's device is read, the second one's is not."""
+    device = {"uuid": "GPU-x", "index": 1}
+    devices = [row(GPU_DEVICES, timestamp=T, availability="available", **device)]
+    device["memory_total"] = 1000 * MB
+    in_use, used = [], []
+    for at, of_all, own in ((0.0, 100, 90), (2.0, 700, 650), (4.0, 300, 200)):
+        in_use.append(row(GPU_USAGE, timestamp=T + at, memory_used=of_all * MB, **device))
+        facts = {"time": T + at, "gpu_process_memory": own * MB}
+        used.append(row(RESOURCE_USAGE, timestamp=T + at, **facts))
+    results = [held(0.1, 10, 0, 0), held(2.3, 400, 50, 60), held(4.0, 450, 80, 90)]
+    read = (GPU_DEVICES, devices), (GPU_USAGE, in_use), (RESOURCE_USAGE, used)
+    Plugin(directory, "ResourceMonitor", address="tcp://1:4000").write(
+        *read, (DEVICE_MEMORY, results)
+    )
+    results = [held(1.0, 20, 5, 0), held(3.0, 30, 6, 7), held(5.0, 25, 8, 9)]
+    second = Plugin(directory, "ResourceMonitor", name=1, address="tcp://1:4001")
+    second.write((DEVICE_MEMORY, results))
+    return TraceAnalyser(directory, progress=False)
+
+
+def test_the_fullest_moment_of_each_worker(tmp_path: Path) -> None:
+    table = with_results(tmp_path).gpu_memory().set_index("Worker")
+    told = table.loc["worker-node1-0"]
+    assert (told["GPU"], told["Time (s)"]) == (1, 2.0)
+    assert (told["In Use (MB)"], told["Of (MB)"], told["Own Process (MB)"]) == (700, 1000, 650)
+    # The sample nearest to that.
+    assert (told["Results There (MB)"], told["Results in Host Memory (MB)"]) == (400, 50)
+    assert told["Results on Disk"] == 3
+    assert (told["Moved Out (MB)"], told["Moved Back (MB)"], told["To Disk (MB)"]) == (90, 2, 0)
+    other = table.loc["worker-node1-1"]
+    assert other[["GPU", "Time (s)", "In Use (MB)", "Own Process (MB)"]].isna().all()
+    assert (other["Results There (MB)"], other["Results in Host Memory (MB)"]) == (30, 6)
+    assert other["Moved Out (MB)"] == 9
+
+
+def test_a_run_without_gpus_has_no_rows(tmp_path: Path) -> None:
+    table = Plan([Task("a-1", 0, 0.0, 1.0)]).write(tmp_path).gpu_memory()
+    assert table.empty and pd.api.types.is_float_dtype(table["In Use (MB)"])

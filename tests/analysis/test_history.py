@@ -19,115 +19,95 @@ from dasfprof.analysis.history.summary import FILE
 from dasfprof.cli.main import cli
 
 
-def write(
-    directory: Path, number: int, seconds: float, *, name: str = "load", tasks: int = 2
-) -> None:
+def write(directory: Path, number: int, seconds: float, name: str = "load", tasks: int = 2) -> None:
     """Write a run of some tasks, one after another, that take so many seconds together."""
     each = seconds / tasks
     plan = [Task(f"f-{n}", 0, n * each, (n + 1) * each) for n in range(tasks)]
-    run = f"{name}-{1_790_000_000 + number}"
+    run, created = f"{name}-{1_790_000_000 + number}", 1_790_000_000.0 + number
     directory.mkdir(exist_ok=True)
-    Plan(plan, 1, 2, run=run, run_uuid=run, run_created=1_790_000_000.0 + number).write_files(
-        directory
-    )
+    Plan(plan, 1, 2, run=run, run_uuid=run, run_created=created).write_files(directory)
 
 
-def changes(directory: Path, **options: str) -> list[str]:
-    return dasfprof.history(directory, progress=False, **options)["Change"].tolist()  # type: ignore[arg-type]
+def history(directory: Path) -> pd.DataFrame:
+    return dasfprof.history(directory, progress=False)
 
 
 def test_a_run_is_a_row(tmp_path: Path) -> None:
     write(tmp_path, 0, 4.0)
     write(tmp_path / "inner", 1, 8.0, tasks=4)
-    table = dasfprof.history(tmp_path, progress=False)
+    table = history(tmp_path)
     # Of the one worker's two threads one is busy all the time.
-    assert table[["Wall Time (s)", "Efficiency (%)"]].round(6).to_numpy().tolist() == [
-        [4.0, 50.0],
-        [8.0, 50.0],
-    ]
-    assert table["Run"].tolist() == ["load-1790000000", "load-1790000001"]
-    assert table["Pipeline"].tolist() == ["load", "load"]
-    assert table["Task Runs"].tolist() == [2, 4]
-    assert table["Change"].tolist() == ["", "other graph"]
-    assert table["Began (UTC)"].tolist() == [
-        pd.Timestamp("2026-09-21 14:13:20"),
-        pd.Timestamp("2026-09-21 14:13:21"),
-    ]
+    columns = ["Wall Time (s)", "Efficiency (%)"]
+    assert table[columns].round(6).to_numpy().tolist() == [[4.0, 50.0], [8.0, 50.0]]
+    for column, values in {
+        "Run": ["load-1790000000", "load-1790000001"],
+        "Pipeline": ["load", "load"],
+        "Task Runs": [2, 4],
+        "Change": ["", "other graph"],
+        "Began (UTC)": [pd.Timestamp(f"2026-09-21 14:13:2{n}") for n in (0, 1)],
+    }.items():
+        assert table[column].tolist() == values
 
 
-@pytest.mark.parametrize(
-    ("seconds", "slope", "p", "trend"),
-    [
+def test_trend_of_the_wall_time() -> None:
+    whole = {"pipeline": "load", "ended": True, "goes_on": False}
+    for seconds, slope, p, trend in (
         ([4.0, 4.1, 4.2, 4.3, 4.4, 4.5, 4.6, 4.7], 0.1 / 4.35 * 100, 0.00084, "slower"),
         ([4.8, 4.6, 4.4, 4.2, 4.0, 3.8, 3.6, 3.4], -0.2 / 4.1 * 100, 0.00084, "faster"),
         ([4.0, 6.0, 3.0, 5.0, 7.0, 4.0, 3.0, 5.0], 0.0, 1.0, "none"),
-        ([4.0, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0], 1 / 7 * 100, None, "unknown"),  # too few
-    ],
-)
-def test_trend_of_the_wall_time(
-    seconds: list[float], slope: float, p: float | None, trend: str
-) -> None:
-    whole = {"pipeline": "load", "ended": True, "goes_on": False}
-    runs = [whole | {"seconds": wall, "shape": "now"} for wall in seconds]
-    found = _trend_of([whole | {"seconds": 9.0, "shape": "another graph"}, *runs])
-    assert (found["Runs"], found["Compared Runs"]) == (len(seconds) + 1, len(seconds))
-    assert found["Slope (%)"] == pytest.approx(slope, abs=1e-6)
-    assert found["Trend"] == trend
-    assert found["p-Value"] == pytest.approx(p or np.nan, rel=0.02, nan_ok=True)
-
-
-def test_a_run_that_goes_on_is_said_to() -> None:
+        ([4.0, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0], 1 / 7 * 100, np.nan, "unknown"),  # too few
+    ):
+        runs = [whole | {"seconds": wall, "shape": "now"} for wall in seconds]
+        found = _trend_of([whole | {"seconds": 9.0, "shape": "another graph"}, *runs])
+        assert (found["Runs"], found["Compared Runs"]) == (len(seconds) + 1, len(seconds))
+        assert found["Slope (%)"] == pytest.approx(slope, abs=1e-6)
+        assert found["Trend"] == trend
+        assert found["p-Value"] == pytest.approx(p, rel=0.02, nan_ok=True)
     ended = {"ended": True, "goes_on": False, "seconds": 4.0, "shape": "s"}
     assert _changes_of([ended, ended | {"goes_on": True}]) == ["", "still running"]
 
 
 def test_pipelines_are_those_of_one_name(tmp_path: Path) -> None:
-    write(tmp_path, 0, 4.0, name="a")
-    write(tmp_path, 1, 4.0, name="b")
-    write(tmp_path, 2, 4.0, name="a", tasks=3)
-    by_name = dasfprof.history(tmp_path, progress=False)["Run"].str[0].tolist()
-    assert by_name == ["a", "a", "b"]
-    assert changes(tmp_path) == ["", "other graph", ""]
+    for number, name, tasks in (0, "a", 2), (1, "b", 2), (2, "a", 3):
+        write(tmp_path, number, 4.0, name=name, tasks=tasks)
+    table = history(tmp_path)
+    assert table["Run"].str[0].tolist() == ["a", "a", "b"]
+    assert table["Change"].tolist() == ["", "other graph", ""]
 
 
 def test_a_run_that_did_not_end(tmp_path: Path) -> None:
     hung().write(tmp_path)
-    assert changes(tmp_path) == ["did not end"]
-
-
-def spoil(directory: Path) -> None:
-    """Make traces as large and as old, but no traces any more."""
-    for path in directory.glob("*.msgpack"):
-        facts = path.stat()
-        path.write_bytes(b"x" * facts.st_size)
-        os.utime(path, ns=(facts.st_atime_ns, facts.st_mtime_ns))
+    assert history(tmp_path)["Change"].tolist() == ["did not end"]
 
 
 def test_known_runs_are_not_read_again(tmp_path: Path) -> None:
     write(tmp_path, 0, 4.0)
     write(tmp_path, 1, 5.0)
-    first = dasfprof.history(tmp_path, progress=False)
-    spoil(tmp_path)
+    first = history(tmp_path)
+    for path in tmp_path.glob("*.msgpack"):  # as large and as old, but no traces any more
+        facts = path.stat()
+        path.write_bytes(b"x" * facts.st_size)
+        os.utime(path, ns=(facts.st_atime_ns, facts.st_mtime_ns))
     write(tmp_path, 2, 6.0)
-    second = dasfprof.history(tmp_path, progress=False)
+    second = history(tmp_path)
     pd.testing.assert_frame_equal(second.head(2), first)
     assert second["Wall Time (s)"].round(6).tolist() == [4.0, 5.0, 6.0]
 
 
 def test_a_run_that_was_written_anew_is_read_again(tmp_path: Path) -> None:
     write(tmp_path, 0, 4.0)
-    dasfprof.history(tmp_path, progress=False)
+    history(tmp_path)
     for path in tmp_path.glob("*.msgpack"):
         path.unlink()
     write(tmp_path, 0, 6.0)
-    assert dasfprof.history(tmp_path, progress=False)["Wall Time (s)"].round(6).tolist() == [6.0]
+    assert history(tmp_path)["Wall Time (s)"].round(6).tolist() == [6.0]
 
 
-@pytest.mark.parametrize("kept", ["", "{", "[]", '{"version": 1}', '{"version": 1, "runs": [3]}'])
-def test_damaged_summaries_are_made_again(tmp_path: Path, kept: str) -> None:
+@pytest.mark.parametrize("content", ["", "[]", '{"version": 1}', '{"version": 4, "runs": [3]}'])
+def test_damaged_summaries_are_made_again(tmp_path: Path, content: str) -> None:
     write(tmp_path, 0, 4.0)
-    (tmp_path / FILE).write_text(kept)
-    assert len(dasfprof.history(tmp_path, progress=False)) == 1
+    (tmp_path / FILE).write_text(content)
+    assert len(history(tmp_path)) == 1
     assert json.loads((tmp_path / FILE).read_text())["version"] == 4
 
 

@@ -155,7 +155,7 @@ a union forgets spans within others
 samples hold after the sampler has stopped
 - return np.minimum(np.r_[times[1:], np.inf], times + longest)
 + return np.maximum(np.r_[times[1:], np.inf], times + longest)
-@ analysis/test_gpu_utilisation.py analysis/test_gpu_memory.py
+@ analysis/test_gpu_utilisation.py
 stragglers among few runs
 -  & (runs.groups.sizes[runs.groups.codes] >= FEWEST)
 @ analysis/test_stragglers.py
