@@ -1,8 +1,4 @@
-"""What `diagnose()` says of real runs whose fault is known.
-
-Each has to be named before all that neither other programs on the machine nor the way of planting
-cause.
-"""
+"""In real runs a known fault is named before all but what the machine and planting it cause."""
 
 from __future__ import annotations
 
@@ -26,18 +22,9 @@ pytestmark = pytest.mark.whole_program
 OF_PLANTING = {"blocked-tasks"}
 #: What other programs on the machine do to it: tasks wait for cores, here more than there.
 OF_THE_MACHINE = {
-    "cpu-oversubscribed",
-    "slowing-functions",
-    "slow-deserialization",
-    "warm-up",
-    "host-memory-full",
-    "load-imbalance",
-    "slow-dispatch",
-    "paused-workers",
-    "scheduler-bound",
-    "slow-worker",
-    "stragglers",
-    "tasks-too-small",
+    *("cpu-oversubscribed", "slowing-functions", "slow-deserialization", "warm-up"),
+    *("host-memory-full", "load-imbalance", "slow-dispatch", "paused-workers"),
+    *("scheduler-bound", "slow-worker", "stragglers", "tasks-too-small"),
 }
 
 
@@ -89,9 +76,5 @@ def test_a_fault_is_named_first(fault: str, client: Client, tmp_path: Path) -> N
     assert first["Severity"] in ("high", "medium")
     # What handling a task costs on a crowded machine is called costly, without seconds; nor are
     # there seconds for threads that wait while others want cores.
-    finding = first["Object"]
-    assert (
-        finding.weight > 0
-        or finding.figures.get("costly")
-        or OF_THE_MACHINE & set(findings["Rule"])
-    )
+    finding, crowded = first["Object"], OF_THE_MACHINE & set(findings["Rule"])
+    assert finding.weight > 0 or finding.figures.get("costly") or crowded

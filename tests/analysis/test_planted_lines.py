@@ -37,7 +37,5 @@ one_thread = client_of(1, 1)
 
 
 @pytest.mark.parametrize("name", ["zipped", "processes"])
-def test_task_runs_that_compute_and_sleep_in_turn(
-    one_thread: Client, tmp_path: Path, name: str
-) -> None:
+def test_tasks_compute_and_sleep_in_turn(one_thread: Client, tmp_path: Path, name: str) -> None:
     assert observe_turns(one_thread, name, tmp_path, 12).off <= 3 * IN_TURN

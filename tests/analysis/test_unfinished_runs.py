@@ -1,7 +1,4 @@
-"""Programs that hang, with real processes: the planted cause is the first finding, however the run
-is looked at: while it goes on, after SIGTERM and SIGKILL of the client, and after Ctrl-C,
-which all of its processes get. Healthy programs have none.
-"""
+"""Real programs that hang: the planted cause is named first, before and after any of their ends."""
 
 from __future__ import annotations
 
@@ -12,14 +9,14 @@ import select
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import hung_programs
 import pytest
+from clusters import wait_until
 from unrefuted import unrefuted
 
 from dasfprof import TraceAnalyser
@@ -69,29 +66,15 @@ def program(name: str, traces: Path) -> Iterator[subprocess.Popen[str]]:
         process.stdout.close()
 
 
-def looked_at(traces: Path) -> TraceAnalyser:
-    return TraceAnalyser(traces, progress=False)
-
-
 def first_finding(analyser: TraceAnalyser) -> dict[str, Any]:
     table = analyser.diagnose()
     assert "rule-failed" not in set(table["Rule"]), table["Evidence"].tolist()
-    first = (
-        table.iloc[0].to_dict() if len(table) else {"Finding": "", "Evidence": "", "Severity": ""}
-    )
-    return {str(name): value for name, value in first.items()}
+    return table.iloc[0].to_dict() if len(table) else dict.fromkeys(table, "")
 
 
 def says(finding: dict[str, Any], name: str) -> bool:
     text = f"{finding['Finding']} {finding['Evidence']}"
     return re.search(hung_programs.PLANTS[name].says, text, re.DOTALL) is not None
-
-
-def until(condition: Callable[[], bool], seconds: float, what: Callable[[], object]) -> None:
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, what()
-        time.sleep(0.5)
 
 
 @pytest.mark.parametrize(
@@ -101,18 +84,14 @@ def until(condition: Callable[[], bool], seconds: float, what: Callable[[], obje
         for name, end in CASES.items()
     ],
 )
-def test_the_planted_cause_is_named_first(
-    name: str, end: signal.Signals | str, tmp_path: Path
-) -> None:
+def test_the_planted_cause_is_named_first(name: str, end: Any, tmp_path: Path) -> None:
     plant = hung_programs.PLANTS[name]
     with program(name, tmp_path / "traces") as process:
-        seen: dict[str, Any] = {}
 
         def is_named() -> bool:
-            seen.update(first_finding(looked_at(tmp_path / "traces")))
-            return says(seen, name)
+            return says(first_finding(TraceAnalyser(tmp_path / "traces", progress=False)), name)
 
-        until(is_named, 240, lambda: f"live: {seen}")
+        wait_until(is_named, 240, every=0.5)
         if isinstance(end, signal.Signals):
             process.send_signal(end)
         else:
@@ -121,7 +100,7 @@ def test_the_planted_cause_is_named_first(
             process.wait(60)
         except subprocess.TimeoutExpired:  # Dask waits for processes that do not end
             process.kill()
-    analyser = looked_at(tmp_path / "traces")
+    analyser = TraceAnalyser(tmp_path / "traces", progress=False)
     finding = first_finding(analyser)
     assert says(finding, name), finding
     assert finding["Severity"] == "high"
@@ -137,14 +116,14 @@ def test_the_planted_cause_is_named_first(
 @pytest.mark.parametrize(
     "name",
     [
-        pytest.param(name, marks=[] if name == "abandoned" else [pytest.mark.slow])
-        for name in GIVEN_UP
+        *(pytest.param(name, marks=pytest.mark.slow) for name in ("forgotten", "cancelled")),
+        "abandoned",
     ],
 )
 def test_what_was_given_up_is_said_as_such(name: str, tmp_path: Path) -> None:
     with program(name, tmp_path / "traces") as process:
         process.wait(240)
-    table = looked_at(tmp_path / "traces").diagnose()
+    table = TraceAnalyser(tmp_path / "traces", progress=False).diagnose()
     own = table[table["Rule"].isin(["unfinished-run", "cancelled-tasks"])]
     assert len(own) == 1, table["Finding"].tolist()
     assert re.search(hung_programs.PLANTS[name].says, own["Finding"].iloc[0])
@@ -158,12 +137,12 @@ def test_a_healthy_run_is_not_said_to_hang(tmp_path: Path) -> None:
     with program("sleeping-beside", tmp_path / "traces") as process:
 
         def ended() -> bool:
-            table = looked_at(tmp_path / "traces").diagnose()
+            table = TraceAnalyser(tmp_path / "traces", progress=False).diagnose()
             own = table[table["Rule"].isin(GRAVE)]
             assert "high" not in set(own["Severity"]), own["Finding"].tolist()
             return process.poll() is not None
 
-        until(ended, 240, lambda: "it did not end")
+        wait_until(ended, 240, every=0.5)
         assert process.returncode == 0
-    table = looked_at(tmp_path / "traces").diagnose()
+    table = TraceAnalyser(tmp_path / "traces", progress=False).diagnose()
     assert set(GRAVE).isdisjoint(table["Rule"]), table["Finding"].tolist()
