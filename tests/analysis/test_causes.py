@@ -73,14 +73,14 @@ causes("crossed locks", state(CROSSED), "lock-cycle", "certain", kinds={"lock-cy
 causes("a cycle whose holders are not certain", state([task("f-1", "Lock", "b", **BOTH),
     task("g-2", "Lock", "a", **BOTH)]), "lock-cycle", "likely")
 causes("a semaphore of two leases makes no cycle", state(LEASES, primitives=(TWO,)), "lock-wait",
-    "open", kinds={"lock-wait"})
+    "possible", kinds={"lock-wait"})
 causes("who holds a lock", state([task("f-1", "Lock", "a"), HOLDER]), "lock-wait",
     says=["g-2 on w0", "/home/me/pipeline.py:12 load"])
 causes("a lock that no task holds", state([task("f-1", "Lock", "a")], primitives=(HELD,)),
     "lock-wait", says=["no running task"])
 for call in ("Event", "Variable", "Queue.get"):
     causes(f"{call} that nobody set", state([task("f-1", call, "go")], primitives=(QUEUE,)),
-        "signal-wait", "open", says=["'go' (for 20 s)"])
+        "signal-wait", "possible", says=["'go' (for 20 s)"])
 # fmt: on
 
 # --- parents, workers ----------------------------------------------------------------------------
@@ -100,14 +100,14 @@ causes("parents that hold all threads", state(PARENTS), "threads-held-by-parents
     says=["2 tasks of parent", "all 2 threads"])
 causes("parents on workers that are told to close",
     state(PARENTS, workers=(worker(status="closing_gracefully"),)), "threads-held-by-parents")
-causes("parents that leave a thread", state(PARENTS[:1]), "futures-wait", "open",
+causes("parents that leave a thread", state(PARENTS[:1]), "futures-wait", "possible",
     kinds={"futures-wait"})
-causes("parents that seceded", state(SECEDED), "futures-wait", "open", kinds={"futures-wait"})
+causes("parents that seceded", state(SECEDED), "futures-wait", "possible", kinds={"futures-wait"})
 causes("a loop that is blocked", state(workers=(worker(loop_blocked=20.0),)), "loop-blocked")
 causes("an unmet restriction", state(held_back=tuple(UNMET), counts={"f": {"no-worker": 7}}),
     "no-worker", "certain", waiting=7, says=["7 tasks of f", GPU])
 causes("a cluster that starts", state(held_back=(HeldBackTask("f-1", "f", 5.0, {}, "none"),),
-    workers=()), "no-worker", "open")
+    workers=()), "no-worker", "possible")
 causes("all workers paused", state([task("f-1")], workers=(PAUSED,)), "all-paused")
 causes("two views that differ", state(workers=(UNKNOWN_TASK,)), "views-differ", keys={"f-1"})
 for process in ("stopped", "gone", "busy", None):
@@ -137,10 +137,10 @@ causes("an error and what never ran", state(failed=(ERRED,)), "error",
 causes("a task that kills its workers",
     state(failed=(FailedTask("f-1", "f", "KilledWorker('f-1', ...)"),)), "killed-worker-errors",
     kinds={"killed-worker-errors"})
-causes("a client whose process cannot be asked", ALIVE, "client-elsewhere", "open",
+causes("a client whose process cannot be asked", ALIVE, "client-elsewhere", "possible",
     says=["36 s", "Client-1", "2 results"])
 causes("a client that asks for nothing", replace(ALIVE, clients=(ClientNow("Client-2"),)),
-    "client-elsewhere", "open", says=["Client-2", "no result"])
+    "client-elsewhere", "possible", says=["Client-2", "no result"])
 causes("a client whose stack has not changed",
     state(clients=(replace(ELSEWHERE, unchanged=33.0),), quiet=36.0), "client-elsewhere",
     says=["33 s", "3 results"])
@@ -206,7 +206,7 @@ def test_computing_and_sleeping_are_told_as_they_are_seen() -> None:
     sleeps = task("g-1", activity=Activity("sleeping", (USER, WAIT)))
     causes = {cause.kind: cause for cause in find_causes(state([runs, sleeps]))}
     assert set(causes) == {"running", "sleeping"}
-    assert {cause.certainty for cause in causes.values()} == {"open"}
+    assert {cause.certainty for cause in causes.values()} == {"possible"}
     assert causes["sleeping"].line == "/home/me/pipeline.py:12 load"
 
 

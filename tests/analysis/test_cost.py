@@ -15,8 +15,8 @@ from traces import Plan, Task
 from dasfprof import TraceAnalyser
 from dasfprof.analysis.history import history
 from dasfprof.cli.main import cli
-from dasfprof.config import setting
 from dasfprof.config.kinds import Price
+from dasfprof.config.options import setting
 from dasfprof.errors import InvalidArgumentError
 from dasfprof.report.run_summary import in_words, summarise
 
