@@ -18,6 +18,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import distributed
+
 #: Seconds for which healthy tasks of the programs that do end run.
 HONEST = 20.0
 
@@ -44,56 +46,40 @@ class Plant:
 
 
 def wait_for_event() -> None:
-    from distributed import Event
-
-    Event("never-set").wait()
+    distributed.Event("never-set").wait()
 
 
 def wait_for_lock() -> None:
-    from distributed import Lock
-
-    Lock("held-forever").acquire()
+    distributed.Lock("held-forever").acquire()
 
 
 def hold_lock() -> None:
-    from distributed import Lock
-
-    Lock("held-forever").acquire()
+    distributed.Lock("held-forever").acquire()
     threading.Event().wait()
 
 
 def take_crosswise(first: str, second: str) -> None:
-    from distributed import Event, Lock
-
-    with Lock(first):
-        Event(f"has-{first}").set()
-        Event(f"has-{second}").wait()
-        with Lock(second):
+    with distributed.Lock(first):
+        distributed.Event(f"has-{first}").set()
+        distributed.Event(f"has-{second}").wait()
+        with distributed.Lock(second):
             pass
 
 
 def wait_for_semaphore() -> None:
-    from distributed import Semaphore
-
-    Semaphore(max_leases=1, name="one-lease").acquire()
+    distributed.Semaphore(max_leases=1, name="one-lease").acquire()
 
 
 def read_queue() -> Any:
-    from distributed import Queue
-
-    return Queue("nobody-fills").get()
+    return distributed.Queue("nobody-fills").get()
 
 
 def read_variable() -> Any:
-    from distributed import Variable
-
-    return Variable("nobody-sets").get()
+    return distributed.Variable("nobody-sets").get()
 
 
 def parent(number: int) -> Any:
-    from distributed import get_client
-
-    client = get_client()
+    client = distributed.get_client()
     children = client.map(
         pow, range(number, number + 3), [2] * 3, key=[f"child-{number}-{i}" for i in range(3)]
     )
@@ -198,19 +184,13 @@ def _semaphores(client: Any) -> Any:
 
 
 def leased(client: Any) -> Any:
-    from distributed import Semaphore
-
-    client.kept = Semaphore(max_leases=1, name="one-lease")
+    client.kept = distributed.Semaphore(max_leases=1, name="one-lease")
     client.kept.acquire()
     return one(wait_for_semaphore)(client)
 
 
 def parents(client: Any) -> Any:
     return client.map(parent, [10, 20], key=["parent-1", "parent-2"])
-
-
-def restricted(client: Any) -> Any:
-    return one(add_one, 1, resources={"GPU": 2})(client)
 
 
 def lost_message(client: Any) -> Any:
@@ -257,12 +237,6 @@ def failing(client: Any) -> Any:
     ]
 
 
-def wait_all(client: Any, futures: Any) -> None:
-    from distributed import wait
-
-    wait(futures)
-
-
 def take(client: Any, future: Any) -> None:
     future.result()
 
@@ -272,9 +246,7 @@ def wait_elsewhere(client: Any, future: Any) -> None:
 
 
 def forget(client: Any) -> Any:
-    from distributed import fire_and_forget
-
-    fire_and_forget(client.submit(slow, 1, 60.0, key="slow-1"))
+    distributed.fire_and_forget(client.submit(slow, 1, 60.0, key="slow-1"))
     return client.submit(add_one, 1, key="add_one-1")
 
 
@@ -288,10 +260,8 @@ def cancel(client: Any) -> Any:
 
 def abandon(client: Any) -> Any:
     """Leave as soon as one of two results is there."""
-    from distributed import as_completed
-
     futures = [client.submit(slow, 1, seconds, key=f"slow-{seconds}") for seconds in (4.0, 60.0)]
-    next(iter(as_completed(futures)))
+    next(iter(distributed.as_completed(futures)))
     return futures
 
 
@@ -299,42 +269,30 @@ def abandon(client: Any) -> Any:
 
 
 def set_later(seconds: float) -> None:
-    from distributed import Event
-
     time.sleep(seconds)
-    Event("set-later").set()
+    distributed.Event("set-later").set()
 
 
 def wait_for_setter() -> None:
-    from distributed import Event
-
-    Event("set-later").wait()
+    distributed.Event("set-later").wait()
 
 
 def locked_sleep(seconds: float) -> None:
-    from distributed import Lock
-
-    with Lock("in-turn"):
+    with distributed.Lock("in-turn"):
         time.sleep(seconds)
 
 
 def put_later(seconds: float) -> None:
-    from distributed import Queue
-
     time.sleep(seconds)
-    Queue("filled").put(1)
+    distributed.Queue("filled").put(1)
 
 
 def get_filled() -> Any:
-    from distributed import Queue
-
-    return Queue("filled").get()
+    return distributed.Queue("filled").get()
 
 
 def nested(seconds: float) -> Any:
-    from distributed import worker_client
-
-    with worker_client() as client:
+    with distributed.worker_client() as client:
         return client.gather(client.map(slow, range(4), [seconds] * 4))
 
 
@@ -363,25 +321,23 @@ def chain(client: Any) -> Any:
     return [future]
 
 
-def _healthy(submit: Callable[[Any], Any], threads: int = 1) -> Plant:
-    return Plant(submit, "", (), threads=threads)
-
-
-#: Programs of about `HONEST` seconds that end by themselves.
+#: Submit the work of programs of about `HONEST` seconds that end by themselves.
+_HEALTHY = {
+    "sleeping": many(slow, 2, 1, HONEST),
+    "computing": many(busy, 2, 1, HONEST),
+    "set-later": both((wait_for_setter, ()), (set_later, (HONEST,))),
+    "sleeping-beside": both((slow, (1, HONEST)), (wait_for_setter, ()), (set_later, (HONEST,))),
+    "in-turn": many(locked_sleep, 4, HONEST / 4),
+    "filled": both((get_filled, ()), (put_later, (HONEST,))),
+    "nested": many(nested, 2, HONEST / 4),
+    "processes": many(short_process, 2, HONEST),
+    "chain": chain,
+    "many-short": many(slow, 400, 1, HONEST / 200),
+    "one-long": both((slow, (1, HONEST)), (add_one, (1,))),
+}
 HEALTHY = {
-    "sleeping": _healthy(many(slow, 2, 1, HONEST)),
-    "computing": _healthy(many(busy, 2, 1, HONEST)),
-    "set-later": _healthy(both((wait_for_setter, ()), (set_later, (HONEST,)))),
-    "sleeping-beside": _healthy(
-        both((slow, (1, HONEST)), (wait_for_setter, ()), (set_later, (HONEST,))), threads=2
-    ),
-    "in-turn": _healthy(many(locked_sleep, 4, HONEST / 4)),
-    "filled": _healthy(both((get_filled, ()), (put_later, (HONEST,)))),
-    "nested": _healthy(many(nested, 2, HONEST / 4)),
-    "processes": _healthy(many(short_process, 2, HONEST)),
-    "chain": _healthy(chain),
-    "many-short": _healthy(many(slow, 400, 1, HONEST / 200)),
-    "one-long": _healthy(both((slow, (1, HONEST)), (add_one, (1,)))),
+    name: Plant(submit, "", (), threads=2 if name == "sleeping-beside" else 1)
+    for name, submit in _HEALTHY.items()
 }
 
 _SLEEPS = ("sleeping",)
@@ -404,7 +360,9 @@ PLANTS = {
     "loop-in-c": Plant(one(endless_in_c), "endless_in_c-1 runs.*hung_programs", ("running",)),
     "gil": Plant(one(hold_gil), "does not answer", ("worker-silent",)),
     "frozen": Plant(one(stop_process), "does not answer", ("worker-silent",)),
-    "restriction": Plant(restricted, "1 task of add_one cannot run.*GPU", ("no-worker",)),
+    "restriction": Plant(
+        one(add_one, 1, resources={"GPU": 2}), "1 task of add_one cannot run.*GPU", ("no-worker",)
+    ),
     "lost-message": Plant(
         lost_message, "scheduler waits for 1 task.*does not know", ("views-differ",), workers=1
     ),
@@ -418,7 +376,7 @@ PLANTS = {
         failing,
         "(fail-3 failed|task failed: ValueError in fail).*5 tasks",
         ("error",),
-        wait=wait_all,
+        wait=lambda client, futures: distributed.wait(futures),
     ),
     "forgotten": Plant(forget, "fire_and_forget", (), wait=take),
     "cancelled": Plant(cancel, "cancelled 1 task", (), wait=take),
@@ -430,18 +388,16 @@ PLANTS = {
 
 
 def main(name: str, traces: str | None) -> None:
-    from distributed import Client, LocalCluster
-
     plant = (PLANTS | HEALTHY)[name]
     with (
-        LocalCluster(
+        distributed.LocalCluster(
             n_workers=plant.workers,
             threads_per_worker=plant.threads,
             processes=True,
             dashboard_address=":0",
             **{"memory_limit": 0, **dict(plant.options)},
         ) as cluster,
-        Client(cluster) as client,
+        distributed.Client(cluster) as client,
     ):
         if traces is not None:
             import dasfprof

@@ -35,8 +35,6 @@ SETTINGS = {
 
 @dataclass(frozen=True)
 class Culprit:
-    """A program, and what may be said of it."""
-
     submit: Callable[[Client], Any]
     #: The function that takes the memory; None: nothing can tell.
     function: str | None
@@ -57,7 +55,6 @@ def small(number: int) -> float:
 
 
 def swell(number: int, megabytes: int = 800) -> int:
-    """Take memory by and by."""
     held = []
     for _ in range(megabytes // 20):
         held.append(np.ones(20 * MB // 8))
@@ -70,7 +67,6 @@ def swell_too(number: int) -> int:
 
 
 def burst(number: int) -> float:
-    """Take memory at once."""
     time.sleep(0.1)
     return float(np.ones(800 * MB // 8).sum()) + number
 
@@ -125,29 +121,8 @@ def join_strings(number: int) -> int:
 
 
 def beside(client: Client, *culprits: Any, innocent: Any = small) -> Any:
-    """Submit culprits while others run all the time."""
     wait(client.map(innocent, range(16), pure=False))
     return [*culprits, *client.map(innocent, range(60), pure=False)]
-
-
-def swell_beside(client: Client) -> Any:
-    return beside(client, client.submit(swell, 0))
-
-
-def swell_beside_naps(client: Client) -> Any:
-    return beside(client, client.submit(swell, 0), innocent=nap)
-
-
-def burst_alone(client: Client) -> Any:
-    return client.map(burst, range(2), pure=False)
-
-
-def swell_alone(client: Client) -> Any:
-    return client.map(swell, range(4), pure=False)
-
-
-def burst_beside(client: Client) -> Any:
-    return beside(client, client.submit(burst, 0))
 
 
 def two_at_a_time(client: Client) -> Any:
@@ -156,27 +131,10 @@ def two_at_a_time(client: Client) -> Any:
     return client.map(middling, range(8), pure=False)
 
 
-def results_kept(client: Client) -> Any:
-    return client.map(load, range(30), pure=False)
-
-
 def put_together(client: Client) -> Any:
     parts = client.map(load, range(2), pure=False)
     wait(parts)
     return client.submit(total, parts)
-
-
-def left_behind(client: Client) -> Any:
-    return client.map(leave_behind, range(100), pure=False)
-
-
-def two_swell(client: Client) -> Any:
-    return beside(client, client.submit(swell, 0), client.submit(swell_too, 0))
-
-
-def unpack_beside(client: Client) -> Any:
-    packed = zlib.compress(bytes(30 * MB))
-    return beside(client, client.submit(unpack, packed, 60))
 
 
 def once_larger(client: Client) -> Any:
@@ -184,24 +142,36 @@ def once_larger(client: Client) -> Any:
     return beside(client, client.submit(swell, 0, megabytes=800))
 
 
-def strings_beside(client: Client) -> Any:
-    return beside(client, client.submit(join_strings, 0), innocent=nap)
+def repeated(function: Callable[..., Any], count: int) -> Callable[[Client], Any]:
+    """Return what submits tasks of one function."""
+    return lambda client: client.map(function, range(count), pure=False)
+
+
+def among(*functions: Callable[..., Any], innocent: Any = small) -> Callable[[Client], Any]:
+    """Return what submits a task of each function while others run all the time."""
+    return lambda client: beside(
+        client, *(client.submit(function, 0) for function in functions), innocent=innocent
+    )
+
+
+def unpack_among(client: Client) -> Any:
+    return beside(client, client.submit(unpack, zlib.compress(bytes(30 * MB)), 60))
 
 
 CULPRITS = {
-    "swell beside small": Culprit(swell_beside, "swell"),
-    "swell beside naps": Culprit(swell_beside_naps, "swell"),
-    "swell alone": Culprit(swell_alone, "swell"),
-    "burst alone": Culprit(burst_alone, "burst"),
-    "burst beside small": Culprit(burst_beside, "burst", may_be_open=True),
+    "swell beside small": Culprit(among(swell), "swell"),
+    "swell beside naps": Culprit(among(swell, innocent=nap), "swell"),
+    "swell alone": Culprit(repeated(swell, 4), "swell"),
+    "burst alone": Culprit(repeated(burst, 2), "burst"),
+    "burst beside small": Culprit(among(burst), "burst", may_be_open=True),
     "two at a time": Culprit(two_at_a_time, "middling"),
-    "results kept": Culprit(results_kept, "load"),
+    "results kept": Culprit(repeated(load, 30), "load"),
     "put together": Culprit(put_together, "total", may_be_open=True),
-    "left behind": Culprit(left_behind, "leave_behind"),
-    "two swell": Culprit(two_swell, None, workers=1),
-    "unpack beside small": Culprit(unpack_beside, "unpack"),
+    "left behind": Culprit(repeated(leave_behind, 100), "leave_behind"),
+    "two swell": Culprit(among(swell, swell_too), None, workers=1),
+    "unpack beside small": Culprit(unpack_among, "unpack"),
     "once larger": Culprit(once_larger, "swell", may_be_open=True),
-    "strings beside naps": Culprit(strings_beside, "join_strings", may_be_open=True),
+    "strings beside naps": Culprit(among(join_strings, innocent=nap), "join_strings", True),
 }
 
 

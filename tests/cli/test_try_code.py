@@ -14,17 +14,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from click.testing import CliRunner
-from jsonschema import Draft202012Validator
-from shell import shell
+from shell import document_of, invoke, shell
 
-from dasfprof.cli.main import cli
 from dasfprof.errors import TrialError
 from dasfprof.handles.trial import runs as runs_module
 from dasfprof.handles.trial.code import with_patch
 from dasfprof.handles.trial.process import Program
 from dasfprof.handles.trial.results import compare_outputs, files_below, written_since
-from dasfprof.report.documents import read_schema
 
 PROGRAM = """\
 import sys
@@ -80,14 +76,17 @@ def project(tmp_path: Path) -> Path:
 
 
 def contents(directory: Path) -> dict[str, bytes]:
+    """Return the files below a directory, without copies and what Git and Python write."""
     return {
         str(path.relative_to(directory)): path.read_bytes()
         for path in directory.rglob("*")
-        if path.is_file() and ".git" not in path.parts and "__pycache__" not in path.parts
+        if path.is_file() and not {".git", "__pycache__", "work"} & set(path.parts)
     }
 
 
-# --- copies and patches ---------------------------------------------------------------------------
+def patched(project: Path, *command: str) -> tuple[Program, Program]:
+    """Return a program, and the one that ``fix.diff`` makes of it, in the working directory."""
+    return with_patch(Program("program", command), Path("fix.diff"), project.parent / "work")
 
 
 def test_a_patch_changes_only_one_of_two_copies(
@@ -95,17 +94,19 @@ def test_a_patch_changes_only_one_of_two_copies(
 ) -> None:
     monkeypatch.chdir(project)
     had = contents(project)
-    work = project.parent / "work"
-    plain, changed = with_patch(
-        Program("program", ("program.py", "--in", "data")), Path("fix.diff"), work
-    )
+    outside = project.parent / "in.csv"
+    outside.touch()
+    plain, changed = patched(project, "program.py", "--in", "data", "../in.csv", "../none.csv")
 
     assert contents(project) == had
     assert Path(plain.command[0]).read_text() == PROGRAM
     fixed = Path(changed.command[0])
     assert "client.map(fetch" in fixed.read_text()
     assert changed.patched == ("program.py",)
-    assert changed.command[1:] == ("--in", "data")
+    # Names of files outside of the copy lead there.
+    *same, moved, absent = changed.command[1:]
+    assert (same, absent) == (["--in", "data"], "../none.csv")
+    assert Path(moved).resolve() == outside.resolve()
     copy = Path(changed.directory)
     assert (copy, changed.moved) == (fixed.parent, (str(project), str(fixed.parent)))
     # A large directory that git ignores is not copied, but can be read.
@@ -125,8 +126,7 @@ def test_a_directory_that_is_no_git_work_tree(
     (tmp_path / "fix.diff").write_text(FIX.replace("a/", "").replace("b/", ""))
     (tmp_path / "in.csv").touch()
     monkeypatch.chdir(tmp_path)
-    program = Program("program", ("scripts/program.py", "in.csv"))
-    _, changed = with_patch(program, Path("fix.diff"), tmp_path / "work")
+    _, changed = patched(tmp_path / "scripts", "scripts/program.py", "in.csv")
 
     copy = Path(changed.command[0]).parent
     assert [path.name for path in copy.iterdir()] == ["program.py"]
@@ -144,10 +144,9 @@ def test_the_working_directory_is_never_patched(
     (tmp_path / "fix.diff").write_text(FIX.replace("/program.py", "/scripts/program.py"))
     monkeypatch.chdir(tmp_path)
     had = contents(tmp_path)
-    program = Program("program", ("scripts/program.py",))
     with pytest.raises(TrialError, match="does not apply"):
-        with_patch(program, Path("fix.diff"), tmp_path / "work")
-    assert {name: text for name, text in contents(tmp_path).items() if name[:4] != "work"} == had
+        patched(tmp_path / "scripts", "scripts/program.py")
+    assert contents(tmp_path) == had
 
 
 def test_what_is_only_linked_is_never_patched(
@@ -158,20 +157,8 @@ def test_what_is_only_linked_is_never_patched(
     names = project, ["program.py", "data"]
     monkeypatch.setattr("dasfprof.handles.trial.code._files_of", lambda *_: names)
     with pytest.raises(TrialError, match="does not apply"):
-        with_patch(Program("p", ("program.py",)), Path("fix.diff"), project.parent / "work")
+        patched(project, "program.py")
     assert (project / "data" / "x.csv").read_text() == "1\n"
-
-
-def test_arguments_that_name_files_outside_the_copy(
-    project: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    outside = project.parent / "in.csv"
-    outside.touch()
-    monkeypatch.chdir(project)
-    program = Program("program", ("program.py", "../in.csv", "../none.csv"))
-    _, changed = with_patch(program, Path("fix.diff"), project.parent / "work")
-    assert [Path(one).resolve() for one in changed.command[1:2]] == [outside.resolve()]
-    assert changed.command[2] == "../none.csv"
 
 
 @pytest.mark.parametrize(
@@ -190,11 +177,8 @@ def test_a_patch_that_does_not_apply(
     (project / "fix.diff").write_text(patch)
     had = contents(project.parent)
     with pytest.raises(TrialError, match=f"^The patch does not apply: .*{words}"):
-        with_patch(Program("p", ("program.py",)), Path("fix.diff"), project.parent / "work")
-    assert {n: c for n, c in contents(project.parent).items() if n[:4] != "work"} == had
-
-
-# --- files that programs write --------------------------------------------------------------------
+        patched(project, "program.py")
+    assert contents(project.parent) == had
 
 
 def test_only_files_that_were_written_count(tmp_path: Path) -> None:
@@ -219,50 +203,42 @@ def test_only_files_that_were_written_count(tmp_path: Path) -> None:
 FIRST: dict[str, Any] = {"a.txt": "x 0.5", "b.npy": np.arange(3.0), "c.bin": b"1"}
 
 
+SECOND = {**FIRST, "c.bin": b"3"}
+#: Files that have another name in each run.
+FIRST_NAMES, LAST_NAMES = ([{f"{at}.txt": ""} for at in pair] for pair in ((0, 1), (2, 3)))
+
+
 @pytest.mark.parametrize(
     ("plain", "changed", "kind"),
     [
-        ([FIRST, FIRST], FIRST, "equal"),
-        ([FIRST], {**FIRST, "a.txt": "x 0.50000000001"}, "equal"),
-        ([FIRST], {**FIRST, "b.npy": np.arange(3.0) * (1 + 1e-9)}, "equal"),
-        ([FIRST], {**FIRST, "a.txt": "x 0.51"}, "differ"),
-        ([FIRST], {**FIRST, "b.npy": np.arange(4.0)}, "differ"),
-        ([FIRST], {**FIRST, "c.bin": b"2"}, "differ"),
-        ([FIRST], {"a.txt": "x 0.5"}, "differ"),
-        ([FIRST], {**FIRST, "d.txt": ""}, "differ"),
-        ([FIRST, {**FIRST, "c.bin": b"3"}], {**FIRST, "c.bin": b"2"}, "in part"),
-        ([FIRST, {**FIRST, "c.bin": b"3"}], {**FIRST, "a.txt": "y"}, "differ"),
+        ([FIRST, FIRST], [FIRST] * 2, "equal"),
+        ([FIRST], [{**FIRST, "a.txt": "x 0.50000000001"}] * 2, "equal"),
+        ([FIRST], [{**FIRST, "b.npy": np.arange(3.0) * (1 + 1e-9)}] * 2, "equal"),
+        ([FIRST], [{**FIRST, "a.txt": "x 0.51"}] * 2, "differ"),
+        ([FIRST], [{**FIRST, "b.npy": np.arange(4.0)}] * 2, "differ"),
+        ([FIRST], [{**FIRST, "c.bin": b"2"}] * 2, "differ"),
+        ([FIRST], [{"a.txt": "x 0.5"}] * 2, "differ"),
+        ([FIRST], [{**FIRST, "d.txt": ""}] * 2, "differ"),
+        ([FIRST, SECOND], [{**FIRST, "c.bin": b"2"}] * 2, "in part"),
+        ([FIRST, SECOND], [{**FIRST, "a.txt": "y"}] * 2, "differ"),
+        (FIRST_NAMES, LAST_NAMES, "not comparable"),
+        # What only one run has may be another program's.
+        ([{"": "1"}] * 3, [{"": "1", "x.log": "a"}, {"": "1"}], "in part"),
     ],
 )
 def test_files_of_both_sides(
-    plain: list[dict[str, Any]], changed: dict[str, Any], kind: str
+    plain: list[dict[str, Any]], changed: list[dict[str, Any]], kind: str
 ) -> None:
     sides = [
         [{name: [value] for name, value in files.items()} for files in side]
-        for side in (plain, [changed, changed])
+        for side in (plain, changed)
     ]
     assert compare_outputs(*sides, 1e-6).kind == kind
 
 
-def test_files_that_have_another_name_in_each_run_are_not_compared() -> None:
-    first, second, third, fourth = ({f"{n}.txt": [""]} for n in range(4))
-    assert compare_outputs([first, second], [third, fourth], 1e-6).kind == "not comparable"
-
-
-def test_a_file_that_only_one_run_has_may_be_of_another_program() -> None:
-    agreement = compare_outputs([{"": ["1"]}] * 3, [{"": ["1"], "x.log": ["a"]}, {"": ["1"]}], 1e-6)
-    assert agreement.kind == "in part"
-
-
-# --- whole programs -------------------------------------------------------------------------------
-
-
 def tried(*arguments: str, cwd: Path, code: int = 0) -> dict[str, Any]:
     """Try other code of a program; return the document's trial."""
-    done = shell("dasfprof", "try", "--json", *arguments, cwd=cwd)
-    assert done.returncode == code, done.stderr
-    document = json.loads(done.stdout.partition("\n")[0])
-    Draft202012Validator(read_schema("try")).validate(document)
+    document, _ = document_of("try", *arguments, cwd=cwd, code=code)
     (trial,) = document["tried"]
     return dict(trial)
 
@@ -316,7 +292,7 @@ def test_a_patch_with_which_the_program_hangs(
     (project / "lib.py").write_text(LIBRARY.replace("0.3", "0.1"))
     waits = "client.gather(client.map(fetch, range(12)))"
     (project / "fix.diff").write_text(FIX.replace(waits, "[] or __import__('time').sleep(3600)"))
-    done = CliRunner().invoke(cli, ["try", "--json", "--patch", "fix.diff", "program.py"])
+    done = invoke("try", "--json", "--patch", "fix.diff", "program.py")
 
     (trial,) = json.loads(done.stdout.partition("\n")[0])["tried"]
     assert (done.exit_code, trial["verdict"]) == (1, "no result")
@@ -324,28 +300,23 @@ def test_a_patch_with_which_the_program_hangs(
     assert trial["obstacle"].startswith(words)
 
 
-def test_the_command_reports_a_patch_that_does_not_apply(project: Path) -> None:
-    (project / "fix.diff").write_text(FIX.replace("numbers = []", "numbers = [0]"))
-    trial = tried("--patch", "fix.diff", "program.py", cwd=project, code=1)
-    assert trial["verdict"] == "no result"
-    assert trial["sentences"] == ["The patch does not apply: patch failed: program.py:7"]
-
-
 @pytest.mark.whole_program
 def test_a_patch_of_a_module_that_is_imported_from_elsewhere(project: Path) -> None:
     original = os.fspath(project)
     program = PROGRAM.replace("import sys", f"import sys; sys.path.insert(0, {original!r})", 1)
     (project / "program.py").write_text(program)
-    patch = "--- a/lib.py\n+++ b/lib.py\n@@ -2,3 +2,3 @@\n"
-    patch += (
-        " def fetch(number):\n-    time.sleep(0.3)\n+    time.sleep(0.01)\n     return number\n"
-    )
-    (project / "fix.diff").write_text(patch)
+    head = "--- a/lib.py\n+++ b/lib.py\n@@ -2,3 +2,3 @@\n def fetch(number):\n"
+    lines = "-    time.sleep(0.3)\n+    time.sleep(0.01)\n     return number\n"
+    (project / "fix.diff").write_text(head + lines)
     trial = tried("--patch", "fix.diff", "program.py", cwd=project, code=1)
     assert trial["obstacle"].startswith("The patch had no effect, because the program imports ")
 
 
 def test_wrong_usage(project: Path) -> None:
+    (project / "fix.diff").write_text(FIX.replace("numbers = []", "numbers = [0]"))
+    trial = tried("--patch", "fix.diff", "program.py", cwd=project, code=1)
+    assert trial["verdict"] == "no result"
+    assert trial["sentences"] == ["The patch does not apply: patch failed: program.py:7"]
     both = ("--patch", "fix.diff", "--with", "lib.py")
     done = shell("dasfprof", "try", *both, "program.py", cwd=project)
     assert (done.returncode, "cannot be combined" in done.stderr) == (2, True)

@@ -5,21 +5,15 @@ Tasks sleep, so that what else the machine does matters little.
 
 from __future__ import annotations
 
-import json
-import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from click.testing import CliRunner
 from distributed import LocalCluster
-from jsonschema import Draft202012Validator
-from shell import shell
+from shell import document_of, invoke, shell
 
 import dasfprof
-from dasfprof.cli.main import cli
-from dasfprof.report.documents import read_schema
 
 pytestmark = [pytest.mark.dask_internals, pytest.mark.whole_program]
 
@@ -58,20 +52,13 @@ def program(
     (directory / "program.py").write_text(text)
 
 
-def tuned(
-    *arguments: str, cwd: Path, code: int = 0
-) -> tuple[dict[str, Any], subprocess.CompletedProcess[str]]:
-    """Tune a program; give what was found, and how the command ended."""
-    done = shell("dasfprof", "tune", "--json", *arguments, cwd=cwd)
-    assert done.returncode == code, done.stderr
-    document: dict[str, Any] = json.loads(done.stdout)
-    Draft202012Validator(read_schema("tune")).validate(document)
-    return document, done
+def tuned(*arguments: str, cwd: Path, code: int = 0) -> dict[str, Any]:
+    return document_of("tune", *arguments, cwd=cwd, code=code)[0]
 
 
 def test_threads_that_a_replay_foretells_and_the_next_run_has(tmp_path: Path) -> None:
     program(tmp_path)
-    found, _ = tuned(*ONE_OR_SIX, "program.py", cwd=tmp_path)
+    found = tuned(*ONE_OR_SIX, "program.py", cwd=tmp_path)
 
     assert found["verdict"] == "tuned"
     assert found["line"].startswith("LocalCluster(n_workers=1, threads_per_worker=")
@@ -87,13 +74,12 @@ def test_threads_that_a_replay_foretells_and_the_next_run_has(tmp_path: Path) ->
     profile = yaml.safe_load((tmp_path / found["profile"]).read_text())
     assert profile["dasfprof"]["tuned"] == found["settings"]
     threads = found["settings"]["threads_per_worker"]
-    for number, (given, variables) in enumerate(
-        ((["--config", "tuned.yaml"], {}), ([], {"DASK_CONFIG": "tuned.yaml"}))
-    ):
-        traces = f"traces-{number}"
-        command = ("dasfprof", "run", "-d", traces, *given, "program.py")
+    ways: dict[str, Any] = {"flag": ["--config", "tuned.yaml"], "variable": []}
+    for way, flags in ways.items():
+        command = ("dasfprof", "run", "-d", way, *flags, "program.py")
+        variables = {} if flags else {"DASK_CONFIG": "tuned.yaml"}
         assert shell(*command, cwd=tmp_path, **variables).returncode == 0
-        recorded = dasfprof.TraceAnalyser(tmp_path / traces, progress=False).trace
+        recorded = dasfprof.TraceAnalyser(tmp_path / way, progress=False).trace
         assert recorded.workers["nthreads"].dropna().tolist() == [threads]
 
 
@@ -102,7 +88,7 @@ def test_an_argument_of_the_script(tmp_path: Path) -> None:
     program(tmp_path, in_turn=True)
     sizes = ("--parameter", "n_workers=1", "--parameter", "threads_per_worker=1")
     sizes += ("--parameter", "--size=1,6")
-    found, _ = tuned(*sizes, "program.py", "--size", "2", cwd=tmp_path)
+    found = tuned(*sizes, "program.py", "--size", "2", cwd=tmp_path)
 
     assert (found["verdict"], found["settings"]) == ("tuned", {"--size": "6"})
     assert found["line"] is None
@@ -113,7 +99,7 @@ def test_an_argument_of_the_script(tmp_path: Path) -> None:
 
 def test_nothing_is_advised_where_results_differ(tmp_path: Path) -> None:
     program(tmp_path, end="print(sum(client.nthreads().values()))")
-    found, _ = tuned(*ONE_OR_SIX, "program.py", cwd=tmp_path, code=1)
+    found = tuned(*ONE_OR_SIX, "program.py", cwd=tmp_path, code=1)
 
     assert (found["verdict"], found["settings"], found["line"]) == ("results differ", {}, None)
     assert found["sentences"][0] == "Nothing is advised."
@@ -144,6 +130,6 @@ def test_wrong_usage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (("--parameter", f"--size={','.join(map(str, range(1, 20)))}"), "The maximum is 12"),
     ):
         arguments = ["tune", *arguments, "program.py"]
-        done = CliRunner().invoke(cli, arguments, env={"COLUMNS": "100"})
+        done = invoke(*arguments)
         assert (done.exit_code, done.stdout) == (2, "")
         assert words in " ".join(done.stderr.replace("│", "").split())
