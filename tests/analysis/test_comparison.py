@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-import traces
-from distributed import Client, LocalCluster
-from traces import Plan, Plugin, Task, compute, record, write_as_dasf
+from clusters import new_client
+from distributed import Client
+from traces import Plan, Task, compute, record, write_as_dasf
 from traces.hung import hung
 from traces.noisy import Noisy
 
@@ -20,10 +20,10 @@ import dasfprof
 from dasfprof.analysis import Trace
 from dasfprof.errors import InvalidArgumentError, SourceNotFoundError
 from dasfprof.handles.comparison import RunComparison, compare
-from dasfprof.schema.profiles import TASK_SAMPLE
 
 #: Pairs of sides of five runs each, drawn from a pool of runs; all of them must be right.
 PAIRS, POOL = 2, 6
+BY = ("function", "step")
 
 PLANTED = {
     "load 10 % slower": Noisy(times={"load": 1.1}),
@@ -34,11 +34,8 @@ PLANTED = {
 }
 #: What the words must name before anything else, after the verdict. ``comparison_rates.py`` prints
 #: how often that is right for other changes.
-NAMED_FIRST = {
-    "load 10 % slower": "load takes",
-    "clean 2x slower": "clean takes",
-    "a worker fewer": "Workers 2 → 1",
-}
+NAMED_FIRST = {"load 10 % slower": "load takes", "clean 2x slower": "clean takes"}
+NAMED_FIRST["a worker fewer"] = "Workers 2 → 1"
 
 
 class Pools:
@@ -49,12 +46,11 @@ class Pools:
         self._made: dict[str, list[Trace]] = {}
         self._pairs: dict[str, list[RunComparison]] = {}
 
-    def of(self, name: str, noisy: Noisy, seed: int, count: int = POOL) -> list[Trace]:
+    def of(self, name: str, noisy: Noisy, seed: int = 2, count: int = POOL) -> list[Trace]:
         if name not in self._made:
-            places = [self._directory / f"{name}-{n}" for n in range(count)]
+            seeds = {self._directory / f"{name}-{n}": seed * 100 + n for n in range(count)}
             self._made[name] = [
-                Trace.from_database(noisy.write(place, seed * 100 + n))
-                for n, place in enumerate(places)
+                Trace.from_database(noisy.write(place, number)) for place, number in seeds.items()
             ]
         return self._made[name]
 
@@ -63,10 +59,10 @@ class Pools:
 
     def pairs(self, name: str) -> list[RunComparison]:
         if name not in self._pairs:
-            base, other = self.base(), self.of(name, PLANTED[name], 2)
+            sides = self.base(), self.of(name, PLANTED[name])
             drawn = [random.Random(seed) for seed in range(PAIRS)]
             self._pairs[name] = [
-                compare(draw.sample(base, 5), draw.sample(other, 5)) for draw in drawn
+                compare(*(draw.sample(side, 5) for side in sides)) for draw in drawn
             ]
         return self._pairs[name]
 
@@ -76,19 +72,12 @@ def pools(tmp_path_factory: pytest.TempPathFactory) -> Pools:
     return Pools(tmp_path_factory.mktemp("pools"))
 
 
-def rest(comparison: RunComparison) -> str:
-    """What is said after the verdict; chance may explain small differences of the wall time."""
-    return " ".join(comparison.sentences[1:])
-
-
 @pytest.mark.parametrize("name", NAMED_FIRST)
 def test_what_was_changed_is_named_first(pools: Pools, name: str) -> None:
-    found = pools.pairs(name)
-    named = [rest(comparison) for comparison in found]
-    wanted = NAMED_FIRST[name]
-    wrong = [text for text in named if wanted not in text.split(",")[0]]
-    assert wrong == []
-    for verdict in (comparison.verdict for comparison in found):
+    for comparison in pools.pairs(name):
+        # Chance may explain small differences of the wall time, which the first sentence is about.
+        named, verdict = " ".join(comparison.sentences[1:]), comparison.verdict
+        assert NAMED_FIRST[name] in named.split(",")[0]
         if name == "load 10 % slower":
             assert verdict.kind != "faster"
         else:  # no split of the ten is farther off
@@ -96,46 +85,40 @@ def test_what_was_changed_is_named_first(pools: Pools, name: str) -> None:
 
 
 def test_where_nothing_changed_nothing_is_seen(pools: Pools) -> None:
-    base = pools.base()
-    right, functions = 0, 0
     for seed in range(PAIRS):
-        runs = random.Random(seed).sample(base, 10)
+        runs = random.Random(seed).sample(pools.base(), 10)
         comparison = compare(runs[:5], runs[5:])
-        right += comparison.verdict.kind == "no difference"
-        functions += bool((comparison.functions["Changed"] != "uncertain").any())
+        assert comparison.verdict.kind == "no difference"
+        assert (comparison.functions["Changed"] == "uncertain").all()
         assert comparison.surroundings.empty
-    assert (right, functions) == (PAIRS, 0)
 
 
 def test_one_run_each_is_never_certain(pools: Pools) -> None:
     base = pools.base()
-    seen = [compare(base[n], base[n + 1]) for n in range(0, len(base), 2)]
-    assert {comparison.verdict.kind for comparison in seen} == {"no difference"}
-    assert all("one run each: differences below" in str(comparison) for comparison in seen)
-    # Without other runs nothing says that a difference is likely to be more than chance.
-    assert not any("likely" in comparison.verdict.text for comparison in seen)
-    slower = compare(base[0], pools.of("clean 2x slower", PLANTED["clean 2x slower"], 2)[0])
+    for n in range(0, len(base), 2):
+        comparison = compare(base[n], base[n + 1])
+        assert comparison.verdict.kind == "no difference"
+        assert "one run each: differences below" in str(comparison)
+        # Without other runs nothing says that a difference is likely to be more than chance.
+        assert "likely" not in comparison.verdict.text
+    slower = compare(base[0], pools.of("clean 2x slower", PLANTED["clean 2x slower"])[0])
     assert (slower.verdict.kind, slower.verdict.certain) == ("slower", False)
     assert np.isnan(slower.slower_than(0.1))
-    assert slower.functions["Changed"].tolist()[0] == "slower"
-    assert slower.functions["Function"].tolist()[0] == "clean"
+    assert slower.functions[["Changed", "Function"]].iloc[0].tolist() == ["slower", "clean"]
 
 
 def a_run(directory: Path, number: int, seconds: float) -> Path:
     """Write a run of forty equal tasks, one after another, that takes so many seconds."""
-    each = seconds / 40
+    each, run = seconds / 40, f"naps-{1_790_000_000 + number}"
     tasks = [Task(f"f-{n}", 0, n * each, (n + 1) * each) for n in range(40)]
-    run = f"naps-{1_790_000_000 + number}"
-    facts = {"run": run, "run_uuid": run, "run_created": 1_790_000_000.0 + number}
-    directory.mkdir(exist_ok=True)
-    Plan(tasks, 1, 1, **facts).write_files(directory)  # type: ignore[arg-type]
+    Plan(tasks, 1, 1, run=run, run_uuid=run).write_files(directory)
     return directory / run
 
 
 def test_one_run_each_without_a_spread(tmp_path: Path) -> None:
-    found = compare(a_run(tmp_path, 50, 10.0), a_run(tmp_path, 51, 11.5))
-    assert "below 5 % cannot be distinguished from chance, and single" in found.verdict.text
-    assert (found.verdict.kind, found.verdict.certain) == ("slower", False)
+    verdict = compare(a_run(tmp_path, 50, 10.0), a_run(tmp_path, 51, 11.5)).verdict
+    assert "below 5 % cannot be distinguished from chance, and single" in verdict.text
+    assert (verdict.kind, verdict.certain) == ("slower", False)
     same = compare(a_run(tmp_path, 52, 10.0), a_run(tmp_path, 53, 10.4))
     assert same.verdict.kind == "no difference"
 
@@ -148,14 +131,11 @@ def test_slower_by_more_than_a_limit(pools: Pools) -> None:
     ]:
         p_values = [comparison.slower_than(limit) for comparison in pools.pairs(name)]
         assert all((p < 0.01) is certain for p in p_values), (name, limit)
-    faster = pools.of("clean 25 % faster", Noisy(times={"clean": 0.75}), 2)
+    faster = pools.of("clean 25 % faster", Noisy(times={"clean": 0.75}))
     assert compare(pools.base()[:5], faster[:5]).slower_than(0.0) >= 0.01
 
 
-@pytest.mark.parametrize(
-    "name",
-    ["clean 2x slower", "a worker fewer", "clean one after another", "20 ms of overhead a task"],
-)
+@pytest.mark.parametrize("name", [*PLANTED][1:])
 def test_differences_sum_to_the_whole(pools: Pools, name: str, tmp_path: Path) -> None:
     plans = [Noisy().plan(7), PLANTED[name].plan(8)]
     for place, plan in zip("ab", plans, strict=True):
@@ -164,12 +144,9 @@ def test_differences_sum_to_the_whole(pools: Pools, name: str, tmp_path: Path) -
     # The first graph arrives at 0; the last task is known as it stops.
     walls = [max(task.stop for task in plan.tasks) for plan in plans]
     lives = [wall * plan.workers * plan.threads for wall, plan in zip(walls, plans, strict=True)]
-    for by in ("function", "step"):
-        for table, whole in (
-            (comparison.waterfall(by), walls),
-            (comparison.thread_time(by), lives),
-        ):
-            sums = table[["Before (s)", "After (s)", "Difference (s)"]].sum()
+    for by in BY:
+        for asked, whole in ((comparison.waterfall, walls), (comparison.thread_time, lives)):
+            sums = asked(by)[["Before (s)", "After (s)", "Difference (s)"]].sum()
             np.testing.assert_allclose(sums, [*whole, whole[1] - whole[0]], atol=1e-3)
     np.testing.assert_allclose(comparison.verdict.means, walls, atol=1e-6)
 
@@ -182,11 +159,10 @@ def test_they_sum_where_clocks_contradict_each_other(tmp_path: Path) -> None:
         Task("c-1", 0, 2.0, 3.0, executing=1.6, ready=1.6, dependencies=["b-1"], thread=2),
     ]
     events = [
-        compute(task.key, 1.79e9 + task.start, task.stop - task.start, f"w{task.worker}")
-        for task in tasks
+        compute(one.key, 1.79e9 + one.start, one.stop - one.start, f"w{one.worker}", **needs)
+        for one in tasks
+        for needs in [{"dependencies": [*one.dependencies]}]
     ]
-    for event, task in zip(events, tasks, strict=True):
-        event.args["dependencies"] = list(task.dependencies)
     record(tmp_path / "b", events)
     Plan(tasks, run_uuid="a").write_files(tmp_path / "a")
     comparison = compare(tmp_path / "a", tmp_path / "b")
@@ -194,26 +170,22 @@ def test_they_sum_where_clocks_contradict_each_other(tmp_path: Path) -> None:
     np.testing.assert_allclose(sums, comparison.verdict.means, atol=1e-6)
 
 
-def one_after_another(*seconds: tuple[str, float], thread: int = 1) -> list[Task]:
-    """Plan tasks in a chain, half a second apart, of which half is on the CPU."""
+def one_after_another(directory: Path, *seconds: tuple[str, float]) -> Path:
+    """Write a run of tasks in a chain, half a second apart, of which half is on the CPU."""
     tasks: list[Task] = []
     at = 0.5
     for place, (name, length) in enumerate(seconds):
-        before = [tasks[-1].key] if tasks else []
-        key = f"{name}-{place}"
-        tasks.append(
-            Task(key, 0, at, at + length, cpu=length / 2, dependencies=before, thread=thread)
-        )
+        facts = {"cpu": length / 2, "dependencies": [tasks[-1].key] if tasks else []}
+        tasks.append(Task(f"{name}-{place}", 0, at, at + length, **facts))
         at += length + 0.5
-    return tasks
+    Plan(tasks, workers=1).write_files(directory)
+    return directory
 
 
 def test_a_waterfall_by_hand(tmp_path: Path) -> None:
-    first = Plan(one_after_another(("load", 1.0), ("sum", 2.0)), workers=1)
-    second = Plan(one_after_another(("load", 1.0), ("sum", 4.0), ("store", 1.0)), workers=1)
-    first.write(tmp_path / "a")
-    second.write(tmp_path / "b")
-    comparison = compare(tmp_path / "a", tmp_path / "b")
+    first = one_after_another(tmp_path / "a", ("load", 1.0), ("sum", 2.0))
+    second = one_after_another(tmp_path / "b", ("load", 1.0), ("sum", 4.0), ("store", 1.0))
+    comparison = compare(first, second)
     table = comparison.waterfall().set_index(["Class", "Function"])["Difference (s)"]
     assert {part: round(seconds, 6) for part, seconds in table.items() if round(seconds, 6)} == {
         ("Computing", "sum"): 1.0,
@@ -228,14 +200,13 @@ def test_a_waterfall_by_hand(tmp_path: Path) -> None:
     assert functions["Total After (s)"]["sum"] == pytest.approx(4.0)
 
 
-def two_threads(directory: Path, fit: float, loads: int = 10) -> Path:
+def two_threads(directory: Path, fit: float) -> Path:
     """Write a run in which one thread loads, 0.1 s each, and the other fits."""
-    tasks = []
-    for thread, (name, seconds, count) in enumerate((("load", 0.1, loads), ("fit", fit, 10))):
+    tasks, waits = [], {"sent": 0.0, "received": 0.0, "ready": 0.0}
+    for thread, (name, seconds) in enumerate((("load", 0.1), ("fit", fit))):
         at = 0.0
-        for n in range(count):
+        for n in range(10):
             stop = at + seconds + n / 1000
-            waits = {"sent": 0.0, "received": 0.0, "ready": 0.0}
             tasks.append(Task(f"{name}-{n}", 0, at, stop, thread=thread, **waits))
             at = stop
     Plan(tasks, workers=1, threads=2, run_uuid=str(directory)).write_files(directory)
@@ -246,22 +217,10 @@ def test_what_lies_on_the_path_by_chance_is_not_what_changed(tmp_path: Path) -> 
     """The path leads over load before, and over fit after; load is as it was."""
     before = two_threads(tmp_path / "before", 0.09)
     after = compare(before, two_threads(tmp_path / "after", 0.126))
-
     assert after.sentences[1].startswith("Median durations of tasks: fit takes 38 % longer")
     path = next(text for text in after.sentences if text.startswith("On the critical path"))
     assert path.startswith("On the critical path: fit +1.3")
     assert "load" not in path
-    assert "other functions, whose tasks did not certainly change" in path
-
-
-def test_sampling_on_one_side_could_explain_it(tmp_path: Path) -> None:
-    first, second = a_run(tmp_path / "a", 1, 10.0), a_run(tmp_path / "b", 2, 14.0)
-    row = {"interval": 0.1, "activity": "running", "thread": "1"}
-    samples = [traces.row(TASK_SAMPLE, timestamp=traces.T + 0.1, stack=-1, **row)]
-    facts = {"run": second.name, "run_uuid": second.name}
-    Plugin(tmp_path / "b", host="node2", **facts).write((TASK_SAMPLE, samples))
-    around = compare(first, tmp_path / "b").surroundings.set_index("What")
-    assert around.loc["Stacks sampled"].tolist() == ["no", "yes", "possibly"]
 
 
 def test_the_share_on_the_cpu_and_memory(tmp_path: Path) -> None:
@@ -289,9 +248,8 @@ def test_functions_whose_names_no_encoding_can_write(tmp_path: Path) -> None:
         tasks = [Task(("bad\udcff", n), 0, 2.0 * n, 2.0 * n + lasts) for n in range(3)]
         Plan(tasks, 1, 1, run=side, run_uuid=side).write_files(tmp_path / side)
     found = compare(tmp_path / "before", tmp_path / "after").functions
-    assert found[["Function", "Total Before (s)", "Total After (s)"]].to_numpy().tolist() == [
-        ["bad\udcff", 3.0, 6.0]
-    ]
+    columns = ["Function", "Total Before (s)", "Total After (s)"]
+    assert found[columns].to_numpy().tolist() == [["bad\udcff", 3.0, 6.0]]
 
 
 def test_what_a_run_that_did_not_end_lacks_is_not_gone(tmp_path: Path) -> None:
@@ -301,42 +259,40 @@ def test_what_a_run_that_did_not_end_lacks_is_not_gone(tmp_path: Path) -> None:
     whole = Plan(broken).write(tmp_path / "a").trace
     ended = Plan(broken[:8], run_uuid="2").write(tmp_path / "b").trace
     unfinished = hung().write(tmp_path / "hung").trace
-
-    found = compare(whole, unfinished).findings.set_index("Rule")
-    assert found.loc["failed-tasks", "Status"] == "not clear"
-    assert found.loc["unfinished-run", "Status"] == "new"
-    assert compare(whole, unfinished).functions["Tasks"].tolist() == ["not clear"]
-    assert compare(unfinished, whole).functions["Tasks"].tolist() == ["not clear"]
+    comparison = compare(whole, unfinished)
+    found = comparison.findings.set_index("Rule")["Status"]
+    assert (found["failed-tasks"], found["unfinished-run"]) == ("not clear", "new")
+    for each in (comparison, compare(unfinished, whole)):
+        assert each.functions["Tasks"].tolist() == ["not clear"]
     # A run that ended and has it not tells, and all runs are counted.
     found = compare([whole, unfinished], [ended, unfinished]).findings.set_index("Rule")
-    assert found.loc["failed-tasks", ["Status", "Runs Before", "Runs After"]].tolist() == [
-        *("gone", "1 of 2", "0 of 2")
-    ]
+    told = found.loc["failed-tasks", ["Status", "Runs Before", "Runs After"]].tolist()
+    assert told == ["gone", "1 of 2", "0 of 2"]
 
 
 def test_what_differs_around_and_what_it_could_explain(tmp_path: Path) -> None:
-    plan = Noisy(workers=1, of_runs=0.0).plan(3)
-    plan.versions = {"dask": "2025.1.0", "dasfprof": "0.1.0"}
-    plan.write(tmp_path / "b")
-    Noisy(of_runs=0.0).write(tmp_path / "a", 4)
-    found = compare(tmp_path / "a", tmp_path / "b").surroundings.set_index("What")
-    assert found.to_numpy().tolist() == [
-        ["2026.8.0", "2025.1.0", "possibly"],
-        ["2", "1", "yes"],
-        ["4", "2", "yes"],
+    sample = (0, 1, 0.1, {"activity": "running", "interval": 0.1, "cpu": 0.1, "run_queue": 0.0})
+    sides = {"a": (2, "2026.8.0", []), "b": (1, "2025.1.0", [sample])}
+    for name, (workers, dask, samples) in sides.items():
+        plan = Noisy(workers=workers, of_runs=0.0).plan(3)
+        plan.versions, plan.sampled = {"dask": dask, "dasfprof": "0.1.0"}, samples
+        plan.write_files(tmp_path / name)
+    found = compare(tmp_path / "a", tmp_path / "b").surroundings
+    assert sorted(found.to_numpy().tolist()) == [
+        ["Stacks sampled", "no", "yes", "possibly"],
+        ["Threads", "4", "2", "yes"],
+        ["Version of dask", "2026.8.0", "2025.1.0", "possibly"],
+        ["Workers", "2", "1", "yes"],
     ]
-    assert found.index.tolist() == ["Version of dask", "Workers", "Threads"]
 
 
 def test_settings_that_differ(tmp_path: Path) -> None:
     for name, target in (("a", "0.6"), ("b", "0.3")):
         plan = Noisy(of_runs=0.0).plan(3)
         plan.settings = {"distributed.worker.memory.target": target, "array.chunk-size": "128MiB"}
-        plan.write(tmp_path / name)
-    found = compare(tmp_path / "a", tmp_path / "b").surroundings
-    assert found.to_numpy().tolist() == [
-        ["Setting distributed.worker.memory.target", "0.6", "0.3", ""]
-    ]
+        plan.write_files(tmp_path / name)
+    found = compare(tmp_path / "a", tmp_path / "b").surroundings.to_numpy().tolist()
+    assert found == [["Setting distributed.worker.memory.target", "0.6", "0.3", ""]]
 
 
 # --- what cannot be compared ----------------------------------------------------------------
@@ -351,19 +307,11 @@ def words(before: object, after: object) -> str:
 def assert_tables(before: object, after: object) -> None:
     """Every table must be there, whatever the runs are."""
     comparison = compare(before, after)  # type: ignore[arg-type]
-    for table in (
-        *(comparison.waterfall(by) for by in ("function", "step")),
-        *(comparison.thread_time(by) for by in ("function", "step")),
-        comparison.functions,
-        comparison.steps,
-        comparison.memory,
-        *(comparison.hot_lines(by) for by in ("line", "function", "library")),
-        comparison.call_tree(),
-        comparison.findings,
-        comparison.surroundings,
-        comparison.runs,
-    ):
-        assert isinstance(table, pd.DataFrame)
+    tables = [asked(by) for asked in (comparison.waterfall, comparison.thread_time) for by in BY]
+    tables += [comparison.hot_lines(by) for by in ("line", "function", "library")]
+    tables += [comparison.functions, comparison.steps, comparison.memory, comparison.call_tree()]
+    tables += [comparison.findings, comparison.surroundings, comparison.runs]
+    assert all(isinstance(table, pd.DataFrame) for table in tables)
 
 
 @pytest.fixture(scope="module")
@@ -425,14 +373,14 @@ def test_a_run_that_did_not_end_is_left_out_beside_others(good: Path, tmp_path: 
 
 def test_sources_that_are_none(good: Path, tmp_path: Path) -> None:
     (tmp_path / "void").mkdir()
-    with pytest.raises(SourceNotFoundError, match="no run in the directory"):
-        compare(good, tmp_path / "void")
-    with pytest.raises(SourceNotFoundError, match="no trace file"):
-        compare(tmp_path / "typo", good)
-    with pytest.raises(InvalidArgumentError, match="one side has no run"):
-        compare([], good)
-    with pytest.raises(InvalidArgumentError, match="cannot compare 3"):
-        compare([3], good)  # type: ignore[list-item]
+    for source, error, words in (
+        (tmp_path / "void", SourceNotFoundError, "no run in the directory"),
+        (tmp_path / "typo", SourceNotFoundError, "no trace file"),
+        ([], InvalidArgumentError, "one side has no run"),
+        ([3], InvalidArgumentError, "cannot compare 3"),
+    ):
+        with pytest.raises(error, match=words):
+            compare(source, good)  # type: ignore[arg-type]
     with pytest.raises(InvalidArgumentError, match="pass one of function, step"):
         compare(good, good).waterfall("worker")  # type: ignore[arg-type]
 
@@ -475,10 +423,7 @@ def compute_naps(client: Client, seconds: float) -> None:
 @pytest.mark.whole_program
 def test_recorded_runs(tmp_path: Path) -> None:
     """Sleeping tasks, of which one kind sleeps a second longer after the change."""
-    with (
-        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster,
-        Client(cluster) as client,
-    ):
+    with new_client(n_workers=2, threads_per_worker=1) as client:
         compute_naps(client, 0.0)  # what is imported and sent once is in no run
         taken: dict[str, list[float]] = {"before": [], "after": []}
         for turn in range(3):
@@ -492,17 +437,15 @@ def test_recorded_runs(tmp_path: Path) -> None:
     # Each wall time lies between what is slept and what the program's clock tells.
     walls = comparison.runs.groupby("Side", sort=False)["Wall Time (s)"].apply(list)
     for side, least in (("before", 0.4), ("after", 2.4)):
-        assert all(
-            least <= wall <= most for wall, most in zip(walls[side], taken[side], strict=True)
-        )
+        both = zip(walls[side], taken[side], strict=True)
+        assert all(least <= wall <= most for wall, most in both)
     # On each of two threads two tasks of a second more; on a slow machine all else varies.
     path = comparison.waterfall()
     assert path["Difference (s)"].sum() == pytest.approx(comparison.verdict.difference, abs=1e-3)
-    own = path[(path["Function"] == "clean") & (path["Class"] == "Blocked")]
-    assert own["Difference (s)"].sum() == pytest.approx(2.0, abs=0.5)
+    blocked = path[(path["Function"] == "clean") & (path["Class"] == "Blocked")]
+    assert blocked["Difference (s)"].sum() == pytest.approx(2.0, abs=0.5)
     functions = comparison.functions.set_index("Function")
-    assert functions["Changed"].to_dict().keys() == {"clean", "load"}
+    assert functions.index.tolist() == ["clean", "load"]
     assert functions["Changed"]["clean"] == "slower"
     # Of equal naps a machine may make those of one side longer, by a little.
     assert functions["Changed"]["load"] == "uncertain" or abs(functions["Change (%)"]["load"]) < 30
-    assert functions.index[0] == "clean"
