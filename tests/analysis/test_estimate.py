@@ -1,10 +1,11 @@
-"""An estimate before a run has the tasks, bytes and peak of the run, and warns where it should."""
+"""Estimates have the tasks, bytes, peak and seconds of the run, and warn where they should."""
 
 from __future__ import annotations
 
 import inspect
 import json
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from time import process_time
 from types import SimpleNamespace
@@ -12,6 +13,7 @@ from typing import Any
 
 import dask
 import dask.array as da
+import dask.bag as db
 import dask.dataframe as dd
 import numpy as np
 import pandas as pd
@@ -22,10 +24,13 @@ from distributed import Client
 from distributed.diagnostics.plugin import SchedulerPlugin
 from estimated_programs import PLANTED, SANE, Stored, labelled, table
 from jsonschema import Draft202012Validator
+from lined_runs import FILE, FIRST, write_lines, write_run
 
 import dasfprof
-from dasfprof.errors import DoesNotFit, InvalidArgumentError
+from dasfprof import TraceAnalyser
+from dasfprof.errors import DoesNotFit, InvalidArgumentError, SourceNotFoundError
 from dasfprof.handles.estimation import assumed_cluster as assumed
+from dasfprof.recording.dask_internals.graphs import place_hooks, remove_hooks
 from dasfprof.report.documents import read_schema
 
 pytestmark = pytest.mark.dask_internals
@@ -53,19 +58,15 @@ class Oracle(SchedulerPlugin):
 
 def run(client: Client, collection: Any) -> Oracle:
     oracle = Oracle()
-    scheduler = client.cluster.scheduler
-    oracle.scheduler = scheduler
-
-    async def add() -> None:
-        scheduler.add_plugin(oracle)
-
-    async def remove() -> None:
-        scheduler.remove_plugin("oracle")
-
-    client.sync(add)
+    oracle.scheduler = client.cluster.scheduler
+    client.sync(call, oracle.scheduler.add_plugin, oracle)
     collection.compute()
-    client.sync(remove)
+    client.sync(call, oracle.scheduler.remove_plugin, "oracle")
     return oracle
+
+
+async def call(function: Any, *arguments: Any) -> None:
+    function(*arguments)
 
 
 @pytest.fixture(scope="module")
@@ -103,13 +104,12 @@ def test_planted_explosions_are_named_with_their_lines(name: str, place: Path) -
     program, finding = PLANTED[name]
     lines, first = inspect.getsourcelines(program)
     number = first + next(at for at, line in enumerate(lines) if "# planted" in line)
+    limit = None
     if name == "large_chunk":  # the limit is that of workers: 3.2 GB fit into neither thread
         with pytest.raises(DoesNotFit, match=r"a chunk of 'add' has 3\.2 GB") as error:
             dasfprof.estimate(lambda: program(place), workers=[4], memory_limit="3 GB")
         assert error.value.line == f"estimated_programs.py:{number}"
         limit = "4 GB"
-    else:
-        limit = None
     found = dasfprof.estimate(lambda: program(place), workers=[4], memory_limit=limit)
     rows = found.warnings[found.warnings["Finding"].str.contains(finding, regex=False)]
     assert rows["Line"].tolist() == [f"estimated_programs.py:{number}"], found.warnings.to_string()
@@ -134,21 +134,14 @@ def test_bytes_by_hand() -> None:
 
     found = dasfprof.estimate(build, workers=[1])
     layers = found.layers.set_index("Function")
-    assert layers.loc["transpose", ["Tasks", "Largest Chunk", "Bytes"]].tolist() == [
-        16,
-        5000,
-        80_000,
-    ]
+    columns = ["Tasks", "Largest Chunk", "Bytes"]
+    assert layers.loc["transpose", columns].tolist() == [16, 5000, 80_000]
     (split,) = layers.index[layers.index.str.startswith("rechunk-split")]
     # Columns 0-25-50-75-100 become 0-20-40-60-80-100: eight pieces in each of four rows.
-    assert layers.loc[split, "Tasks"] == 32
-    assert layers.loc[split, "Bytes"] == 80_000
-    assert set(found.layers["Line"].dropna()) <= {f"test_estimate.py:{_line_of(build)}"}
+    assert layers.loc[split, ["Tasks", "Bytes"]].tolist() == [32, 80_000]
+    line = inspect.getsourcelines(build)[1] + 1
+    assert set(found.layers["Line"].dropna()) <= {f"test_estimate.py:{line}"}
     assert found.layers["Growth"].dropna().tolist() == [1.0] * (len(layers) - 1)
-
-
-def _line_of(function: Any) -> int:
-    return inspect.getsourcelines(function)[1] + 1
 
 
 def test_the_peak_by_hand() -> None:
@@ -166,10 +159,7 @@ def test_a_guard_knows_chunks_inside_fused_tasks() -> None:
     with pytest.raises(DoesNotFit, match="800 MB"):
         dasfprof.estimate(x, memory_limit="500 MB")
     assert dasfprof.estimate(x, memory_limit="900 MB").tasks
-
-
-def test_a_guard_does_not_count_what_no_task_makes() -> None:
-    """Of a stored array only slices are read; and a broadcast repeats what is there once."""
+    # Of a stored array only slices are read; and a broadcast repeats what is there once.
     stored = da.from_array(Stored(), chunks=(1000, 1000))[:10]
     assert dasfprof.estimate(stored.sum(), memory_limit="1 MB").tasks
     repeated = da.broadcast_to(da.ones(1000, chunks=1000), (100_000, 1000), chunks=(100_000, 1000))
@@ -197,7 +187,6 @@ def test_what_is_spilled(client: Client, monkeypatch: pytest.MonkeyPatch) -> Non
     assert "disk" not in " ".join(there.warnings["Finding"])
     enough = dasfprof.estimate(x + 1, workers=[1], memory_limit="4 GB")
     assert enough.spilled_bytes == 0.0
-
     monkeypatch.setattr(assumed, "disk_usage", lambda place: SimpleNamespace(free=10**6))
     short = dasfprof.estimate(x + 1, workers=[1], memory_limit="1.5 GB")
     assert short.free_disk == 10**6
@@ -226,8 +215,7 @@ def test_collections_made_of_delayed_functions() -> None:
     load = dask.delayed(pd.DataFrame)
     frame = dd.from_delayed([load({"a": [n]}) for n in range(3)], meta={"a": "i8"})
     found = dasfprof.estimate(frame)
-    assert found.tasks is not None
-    assert found.tasks >= 6
+    assert (found.tasks or 0) >= 6
     assert found.warnings.empty
 
 
@@ -244,30 +232,27 @@ def test_text_has_bytes_where_they_are_known(tmp_path: Path) -> None:
 
 def test_as_a_document_and_in_a_notebook() -> None:
     found = dasfprof.estimate(da.ones((10, 10), chunks=5).sum(), workers=2, memory_limit="1 GB")
-    document = json.loads(json.dumps(found.to_dict()))
-    Draft202012Validator(read_schema("estimate")).validate(document)
-    assert document["tasks"] == found.tasks
-    assert document["memory_limit"] == 1e9
+    unknown = dasfprof.estimate(dask.delayed(abs)(1))
+    for estimate in found, unknown:
+        document = json.loads(json.dumps(estimate.to_dict()))
+        Draft202012Validator(read_schema("estimate")).validate(document)
+        assert document["tasks"] == estimate.tasks
+    assert found.to_dict()["memory_limit"] == 1e9
+    assert unknown.to_dict()["peak_bytes"] is None
     assert "<table" in found._repr_html_()
     assert "holds" in repr(found)
-    unknown = dasfprof.estimate(dask.delayed(abs)(1)).to_dict()
-    Draft202012Validator(read_schema("estimate")).validate(json.loads(json.dumps(unknown)))
-    assert unknown["peak_bytes"] is None
 
 
-@pytest.mark.parametrize(
-    ("arguments", "text"),
-    [
+def test_arguments_that_are_refused() -> None:
+    for arguments, words in (
         ({"workers": 0}, "workers=0"),
         ({"workers": [1, 0]}, "workers="),
         ({"workers": "two"}, "workers='two'"),
         ({"memory_limit": "much"}, "memory_limit='much'"),
         ({"memory_limit": -1}, "memory_limit=-1"),
-    ],
-)
-def test_arguments_that_are_refused(arguments: dict[str, Any], text: str) -> None:
-    with pytest.raises(InvalidArgumentError, match=text):
-        dasfprof.estimate(da.ones(4, chunks=2), **arguments)
+    ):
+        with pytest.raises(InvalidArgumentError, match=words):
+            dasfprof.estimate(da.ones(4, chunks=2), **arguments)  # type: ignore[arg-type]
 
 
 @pytest.mark.slow
@@ -284,3 +269,142 @@ def test_a_million_tasks() -> None:
     assert found.tasks == 1_000_000
     assert process_time() - begin < 50  # 10 s on a quiet machine
     assert key_split(found.layers["Function"].iloc[0]) == "load"
+
+
+# --- with a history ------------------------------------------------------------------------------
+
+TOLD = ["Function", "Tasks", "Expected (s)", "Rests On", "Runs", "Task Runs"]
+
+
+def load(x: int) -> int:
+    raise AssertionError("nothing is computed")
+
+
+def scale(x: int) -> int:
+    raise AssertionError("nothing is computed")
+
+
+def rows(table: pd.DataFrame, *names: str) -> list[tuple[Any, ...]]:
+    return [tuple(row) for row in table[list(names)].itertuples(index=False)]
+
+
+def layers(collection: Any, history: Any) -> pd.DataFrame:
+    return dasfprof.estimate(collection, history=history).layers
+
+
+@pytest.fixture
+def earlier(tmp_path: Path) -> Path:
+    """Two runs: `load` takes 1 and 3 s at line 1 and 10 s at line 2; then 6 s at line 1."""
+    for name, runs in {
+        "first": [(1, 10, 0.0, 1.0), (2, 10, 1.0, 3.0), (3, 20, 4.0, 10.0)],
+        "second": [(4, 10, 0.0, 6.0)],
+    }.items():
+        place, keys = tmp_path / name, [f"load-{number:032x}" for number, *_ in runs]
+        told = zip(keys, runs, strict=True)
+        write_run(place, [(key, [], *one[2:], FIRST) for key, one in told], uuid=name)
+        told = zip(keys, runs, strict=True)
+        write_lines(place, [(-2.0, one[1], key, []) for key, one in told], uuid=name)
+    return tmp_path
+
+
+@pytest.fixture
+def hooks() -> Iterator[None]:
+    place_hooks()
+    yield
+    remove_hooks()
+
+
+def built_at(number: int, text: str) -> Any:
+    """Run text that stands in a line of the program of the earlier runs."""
+    names: dict[str, Any] = {"load": dask.delayed(load), "scale": dask.delayed(scale)}
+    exec(compile("\n" * (number - 1) + f"made = {text}", FILE, "exec"), names)
+    return names["made"]
+
+
+def test_by_the_line_that_built(hooks: None, earlier: Path) -> None:
+    """Line 1: means of 2 s and 6 s, so 4 s; line 2: 10 s in one run."""
+    parts = [*built_at(1, "[load(i) for i in range(5)]"), *built_at(2, "[load(7), load(8)]")]
+    whole = dask.delayed(scale)(parts)
+    table = layers(whole, earlier)
+    assert {row[0]: row[1:] for row in rows(table, "Line", *TOLD) if row[1] == "load"} == {
+        "pipeline.py:1": ("load", 5, 20.0, "line", 2, 3),
+        "pipeline.py:2": ("load", 2, 20.0, "line", 1, 1),
+    }
+    last = table.iloc[-1]
+    assert last["Function"] == "scale"
+    assert last["Line"].startswith("test_estimate.py:")
+    assert sorted(last["Takes"].split(", ")) == ["0", "1"]
+    assert pd.isna(last["Expected (s)"])
+    assert rows(table, "Rests On", "Runs", "Task Runs")[-1] == ("nothing recorded", 0, 0)
+
+
+def test_by_the_function_where_no_line_is_known(earlier: Path) -> None:
+    """Means of (1 + 3 + 10) / 3 s and 6 s: their median is 16/3 s."""
+    loaded = dask.delayed(load)(1)
+    (row,) = rows(layers(loaded, earlier), "Line", *TOLD)
+    assert row[:3] == (None, "load", 1)
+    assert row[3] == pytest.approx((14 / 3 + 6) / 2)
+    assert row[4:] == ("function", 2, 4)
+    first = TraceAnalyser(earlier / "first", progress=False)
+    assert rows(layers(loaded, first), *TOLD) == [
+        ("load", 1, pytest.approx(14 / 3), "function", 1, 3)
+    ]
+
+
+def test_a_line_without_task_runs_of_the_function(hooks: None, earlier: Path) -> None:
+    table = layers(built_at(4, "load(1)"), [earlier / "second"])
+    assert rows(table, "Line", *TOLD) == [("pipeline.py:4", "load", 1, 6.0, "function", 1, 1)]
+
+
+def collections() -> dict[str, Any]:
+    frame = dd.from_pandas(pd.DataFrame({"a": range(8), "b": range(8)}), npartitions=2)
+    return {
+        "array": (da.ones((8, 10), chunks=(2, 10)) + 1).sum(),
+        "dataframe": frame[frame.a > 2].groupby("b").a.sum(),
+        "bag": db.from_sequence(range(6), npartitions=3).map(abs).sum(),
+        "delayed": dask.delayed(sum)([dask.delayed(abs)(-1), dask.delayed(abs)(2)]),
+    }
+
+
+@pytest.mark.parametrize("name", [*collections()])
+def test_the_layers_are_those_that_run(name: str, client: Client, tmp_path: Path) -> None:
+    """The run itself is the oracle: what is planned again expects all of its thread seconds."""
+    collection = collections()[name]
+    before = str(collection.__dask_keys__())
+    with dasfprof.profile(client, directory=tmp_path) as run:
+        collection.compute()
+    ran = run.analyser(progress=False).plan()
+    table = layers(collection, tmp_path)
+    assert str(collection.__dask_keys__()) == before
+    assert sorted(rows(table, "Function", "Tasks")) == sorted(rows(ran, "Function", "Tasks"))
+    assert set(table["Rests On"]) == {"function"}
+    assert table["Expected (s)"].sum() == pytest.approx(ran["Thread Time (s)"].sum())
+    text = table["Layer"].isna()
+    assert table["Chunks"].isna().equals(text)
+    assert (table["Chunks"] == table["Tasks"])[~text].all()
+
+
+def test_results_that_are_there_are_not_planned(client: Client, earlier: Path) -> None:
+    kept = da.ones(4, chunks=2).persist()
+    assert "ones_like" not in set(layers(kept + 1, earlier)["Function"])
+
+
+def test_the_old_name(earlier: Path) -> None:
+    loaded = dask.delayed(load)(1)
+    with pytest.warns(DeprecationWarning, match="use dasfprof.estimate"):
+        table = dasfprof.plan(loaded, earlier)
+    assert table.equals(layers(loaded, earlier))
+
+
+def test_what_cannot_be_planned(tmp_path: Path, earlier: Path) -> None:
+    array = da.ones(4, chunks=2)
+    (tmp_path / "empty").mkdir()
+    for collection, history, error, words in (
+        (17, earlier, InvalidArgumentError, r"17 of type int is not a collection"),
+        (array, [], InvalidArgumentError, r"history=\[\] contains no run"),
+        (array, [17], InvalidArgumentError, "of type int"),
+        (array, tmp_path / "nowhere", SourceNotFoundError, "nowhere"),
+        (array, tmp_path / "empty", SourceNotFoundError, "no run in the directory"),
+    ):
+        with pytest.raises(error, match=words):
+            layers(collection, history)
