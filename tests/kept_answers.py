@@ -30,7 +30,7 @@ sys.path[:0] = [str(TESTS), str(TESTS / "analysis"), str(TESTS / "validation" / 
 
 from large_requests import in_parts, requests  # noqa: E402
 from random_runs import random_run  # noqa: E402
-from test_gpu_memory import written  # noqa: E402
+from test_gpu_utilisation import with_results  # noqa: E402
 from traces import ANY_RUNS, Plan, T, Task, made_trace  # noqa: E402
 from traces.hung import Hung, ended_in, hung  # noqa: E402
 from traces.noisy import Noisy  # noqa: E402
@@ -59,7 +59,7 @@ def write_runs(place: Path, programs: list[str]) -> None:
         noisy.write(place / name, 3)
     damage(place)
     _planned().write_files(place / "planned")
-    written(place / "gpu_memory")
+    with_results(place / "gpu_memory")
     open_run = Hung(
         open={"f-1": {}, "f-2": {"state": "fetching"}, "f-3": {"state": "long-running"}},
         ended=[("g-1", 0.0, 5.0), ("g-2", 5.0, 12.0)],
