@@ -51,15 +51,9 @@ def random_run(seed: int) -> dict[str, Any]:
         for worker in range(len(lives))
         for _ in range(rng.choice([0, 4]))
     ]
-    taken = [
-        {
-            "key": "g-1",
-            "worker_id": 0,
-            "scheduler_waiting": 8.0,
-            "sent": 9.0,
-            "known": 9.0 + some(20),
-        }
-    ] * rng.randint(0, 1)
+    taken = [{"key": "g-1", "worker_id": 0, "scheduler_waiting": 8.0, "sent": 9.0}]
+    taken[0]["known"] = 9.0 + some(20)
+    taken *= rng.randint(0, 1)
     calls = [
         {"worker_id": rng.randrange(len(lives)), "start": some(80), "duration": some(8)}
         for _ in range(rng.choice([0, 0, 3]))

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import warnings
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -13,19 +11,10 @@ from traces import Plugin, row
 
 from dasfprof import EventProfiler, Trace, TraceAnalyser
 from dasfprof.recording.probes.host import DISK_USAGE
+from dasfprof.schema import tasks
 from dasfprof.schema.resources import MANAGED_MEMORY, RESOURCE_USAGE
-from dasfprof.schema.tasks import (
-    CLOCK,
-    COMPUTE,
-    GRAPH,
-    STEAL,
-    TASK_RUN,
-    TRANSFER,
-    UNSENT_TASKS,
-    WORKER_ADDED,
-    WORKER_REMOVED,
-)
 
+pytestmark = pytest.mark.filterwarnings("error")
 T = 1.7e9
 #: The year 1 as a Unix time, and what damage or a broken clock makes of one.
 ABSURD = (T, 1e300, -1e300, 1.7e308, -5.0, -62_135_596_800.0, 0.0)
@@ -52,36 +41,20 @@ def rows_of(schema: Any) -> list[tuple[Any, ...]]:
 @pytest.fixture(scope="module", params=["all", "mixed"])
 def analyser(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Any:
     directory = tmp_path_factory.mktemp("absurd")
+    sane = {"timestamp": T, "worker": ADDRESS, "state": "memory", "key": "f-1"}
 
-    def facts(*schemas: Any) -> list[Any]:
-        found = [(schema, rows_of(schema)) for schema in schemas]
-        if request.param == "mixed":  # sane ones beside them
-            sane = {"timestamp": T, "worker": ADDRESS, "state": "memory", "key": "f-1"}
-            found += [
-                (
-                    schema,
-                    [
-                        row(
-                            schema,
-                            **{
-                                n: v
-                                for n, v in sane.items()
-                                if n in dict(schema.fields + schema.args)
-                            },
-                        )
-                    ],
-                )
-                for schema in schemas
-            ]
-        return found
+    def write(plugin: str, *schemas: Any) -> None:
+        facts = [(schema, rows_of(schema)) for schema in schemas]
+        for schema in schemas if request.param == "mixed" else ():  # sane ones beside them
+            names = dict(schema.fields + schema.args)
+            values = {name: value for name, value in sane.items() if name in names}
+            facts.append((schema, [row(schema, **values)]))
+        Plugin(directory, plugin, address=ADDRESS).write(*facts)
 
-    Plugin(directory, address=ADDRESS).write(*facts(COMPUTE, TRANSFER, CLOCK))
-    Plugin(directory, "ResourceMonitor", address=ADDRESS).write(
-        *facts(RESOURCE_USAGE, MANAGED_MEMORY, DISK_USAGE)
-    )
-    Plugin(directory, "SchedulerPlugin").write(
-        *facts(TASK_RUN, GRAPH, STEAL, UNSENT_TASKS, WORKER_ADDED, WORKER_REMOVED)
-    )
+    write("TracePlugin", tasks.COMPUTE, tasks.TRANSFER, tasks.CLOCK)
+    write("ResourceMonitor", RESOURCE_USAGE, MANAGED_MEMORY, DISK_USAGE)
+    workers = tasks.WORKER_ADDED, tasks.WORKER_REMOVED
+    write("SchedulerPlugin", tasks.TASK_RUN, tasks.GRAPH, tasks.STEAL, tasks.UNSENT_TASKS, *workers)
     own = EventProfiler(directory / "own.msgpack")
     for time in ABSURD:
         own.record_instant_event("instant", time)
@@ -90,9 +63,7 @@ def analyser(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
         if time >= 0:
             own.record_complete_event("complete", time, time)
     own.close()
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        yield TraceAnalyser(Trace.from_database(str(directory / "*.msgpack")), progress=False)
+    yield TraceAnalyser(Trace.from_database(str(directory / "*.msgpack")), progress=False)
 
 
 QUESTIONS = sorted(
@@ -108,27 +79,21 @@ QUESTIONS = sorted(
 
 @pytest.mark.parametrize("question", QUESTIONS)
 def test_a_question(analyser: TraceAnalyser, question: str) -> None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        getattr(analyser, question)()
+    getattr(analyser, question)()
 
 
 @pytest.mark.parametrize("by", ["cluster", "host", "worker", "function", "step"])
 def test_an_account_of_time(analyser: TraceAnalyser, by: Any) -> None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        analyser.time_accounting(by)
+    analyser.time_accounting(by)
 
 
 @pytest.mark.parametrize("to", ["perfetto", "csv", "parquet", "html"])
 def test_an_export(analyser: TraceAnalyser, to: Any, tmp_path: Path) -> None:
-    if to == "parquet" and find_spec("pyarrow") is None:
-        pytest.skip("needs pyarrow")
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        if to == "html":
-            analyser.report(tmp_path / "page.html")
-        else:
-            analyser.export(tmp_path / to, to=to)
-        assert "TraceAnalyser(" in repr(analyser)
-        assert analyser._repr_html_()
+    if to == "parquet":
+        pytest.importorskip("pyarrow")
+    if to == "html":
+        analyser.report(tmp_path / "page.html")
+    else:
+        analyser.export(tmp_path / to, to=to)
+    assert "TraceAnalyser(" in repr(analyser)
+    assert analyser._repr_html_()

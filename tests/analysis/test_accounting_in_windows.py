@@ -20,7 +20,7 @@ from traces.events import T
 from dasfprof.analysis.large import extent as extent_module
 from dasfprof.analysis.large.extent import Extent, WindowSummary
 from dasfprof.analysis.large.windows import Window
-from dasfprof.analysis.model.account_sums import Accounts, WindowAccount, accounts_of
+from dasfprof.analysis.model.account_sums import WindowAccount, accounts_of
 from dasfprof.analysis.model.accounting import account_window, make_accounts
 from dasfprof.analysis.model.thread_time import ThreadTime
 from dasfprof.analysis.run import Run
@@ -33,10 +33,9 @@ AROUND = 2.0
 @pytest.fixture(scope="module", autouse=True)
 def without_attempts() -> Iterator[None]:
     """Leave attempts alone: made traces lack what is told of them."""
+    nothing = pd.DataFrame(index=np.empty(0, np.uint64))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(
-            extent_module, "at_keys", lambda _: pd.DataFrame(index=np.empty(0, np.uint64))
-        )
+        patch.setattr(extent_module, "at_keys", lambda _: nothing)
         yield
 
 
@@ -44,19 +43,17 @@ def read(trace: Run, window: Window) -> Run:
     """Return the trace that has what overlaps a window alone, as files would give it."""
 
     def overlapping(table: pd.DataFrame, begin: Any, end: Any) -> pd.DataFrame:
-        kept = ~(begin.to_numpy() >= window.end) & ~(end.to_numpy() < window.begin)
-        return table[kept].reset_index(drop=True)
+        is_outside = (begin.to_numpy() >= window.end) | (end.to_numpy() < window.begin)
+        return table[~is_outside].reset_index(drop=True)
 
     tasks, only = trace.tasks, trace.scheduler_only
-    begins = only["scheduler_start"].fillna(only["sent"])
     known = tasks["start"] + tasks["duration"]
     known = known.combine(tasks["known"], np.fmax) if "known" in tasks else known
     tasks = overlapping(tasks, tasks["start"], known)
-    only = overlapping(only, begins, only["known"])
+    only = overlapping(only, only["scheduler_start"].fillna(only["sent"]), only["known"])
     nothing = np.full(len(tasks), -1, dtype=np.int32), np.empty(0, dtype=np.int64)
-    return dataclasses.replace(
-        trace, tasks=tasks, scheduler_only=only, task_dependencies=nothing, begin=T, end=T
-    )
+    facts = {"tasks": tasks, "scheduler_only": only, "task_dependencies": nothing}
+    return dataclasses.replace(trace, **facts, begin=T, end=T)
 
 
 def in_windows(trace: Run, edges: Sequence[float]) -> tuple[Run, list[WindowAccount]]:
@@ -67,28 +64,22 @@ def in_windows(trace: Run, edges: Sequence[float]) -> tuple[Run, list[WindowAcco
     bounds = [-np.inf, *sorted({T + edge for edge in edges}), np.inf]
     windows = list(map(Window, bounds[:-1], bounds[1:]))
     begin, end = trace.begin, trace.end
-    frame = dataclasses.replace(
-        trace,
-        tasks=trace.tasks.iloc[:0],
-        scheduler_only=trace.scheduler_only.iloc[:0],
-        transfers=trace.transfers.iloc[:0],
-    )
+    tables = ("tasks", "scheduler_only", "transfers")
+    frame = dataclasses.replace(trace, **{name: getattr(trace, name).iloc[:0] for name in tables})
     seen = trace.workers["first_seen"].to_numpy(), trace.workers["last_seen"].to_numpy()
     unread = Extent(begin, end, seen, AROUND, np.empty(0, dtype=np.int64))
     parts = [read(trace, window.widened(AROUND)) for window in windows]
-    told = [
+    numbered = [*enumerate(zip(parts, windows, strict=True))]
+    summaries = [
         WindowSummary.from_run(unread.run_of(part, window, place), window.begin + AROUND / 2)
-        for place, (part, window) in enumerate(zip(parts, windows, strict=True))
+        for place, (part, window) in numbered
     ]
-    assert sum(one.rows for one in told) == len(trace.tasks) + len(trace.transfers)
-    known = unread.widened(frame, told)
+    assert sum(each.rows for each in summaries) == len(trace.tasks) + len(trace.transfers)
     # Made traces begin when they were told to, not with their first fact.
-    known = dataclasses.replace(
-        known, attempts=None, begin=begin, end=end, seen=unread.seen, knows_end=True
-    )
+    facts = {"attempts": None, "begin": begin, "end": end, "seen": unread.seen, "knows_end": True}
+    known = dataclasses.replace(unread.widened(frame, summaries), **facts)
     return known.run_of(frame), [
-        account_window(known.run_of(part, window, place))
-        for place, (part, window) in enumerate(zip(parts, windows, strict=True))
+        account_window(known.run_of(part, window, place)) for place, (part, window) in numbered
     ]
 
 
@@ -98,19 +89,14 @@ def assert_same_accounts(trace: Run, edges: Sequence[float]) -> None:
     expected = make_accounts(trace)
     np.testing.assert_array_equal(found.lives.ids, expected.lives.ids)
     for name in ("threads", "begin", "end"):
-        np.testing.assert_allclose(
-            getattr(found.lives, name), getattr(expected.lives, name), rtol=1e-9, atol=1e-8
-        )
+        times = (getattr(accounts.lives, name) for accounts in (found, expected))
+        np.testing.assert_allclose(*times, rtol=1e-9, atol=1e-8)
     np.testing.assert_allclose(found.of_lives, expected.of_lives, rtol=1e-9, atol=1e-7)
     for by in ("function", "step", "line"):
-        first, second = (by_name(accounts, by) for accounts in (found, expected))
+        first, second = (dict(zip(*each.busy[by], strict=True)) for each in (found, expected))
         assert first.keys() == second.keys()
         for name, seconds in first.items():
             np.testing.assert_allclose(seconds, second[name], rtol=1e-9, atol=1e-7, err_msg=name)
-
-
-def by_name(accounts: Accounts, by: str) -> dict[str, Any]:
-    return dict(zip(*accounts.busy[by], strict=True))
 
 
 def with_more(trace: Run, rng: random.Random) -> Run:
