@@ -19,6 +19,7 @@ from traces import made_trace
 
 import dasfprof
 from dasfprof import Trace, TraceAnalyser
+from dasfprof.analysis.numeric.intervals import union
 
 GROUPINGS = ["cluster", "host", "worker", "function"]
 
@@ -26,6 +27,12 @@ GROUPINGS = ["cluster", "host", "worker", "function"]
 def accounts(trace: Trace, by: Any = "cluster") -> dict[str, float]:
     table = TraceAnalyser(trace).time_accounting(by)
     return dict(table.groupby("Class")["Thread Time (s)"].sum())
+
+
+def test_a_union_of_time_ranges_by_hand() -> None:
+    # The second range is within the first, the third touches it, and the last is apart.
+    begins, ends = union(np.array([5.0, 0.0, 1.0, 9.0]), np.array([7.0, 5.0, 2.0, 10.0]))
+    assert (begins.tolist(), ends.tolist()) == ([0.0, 9.0], [7.0, 10.0])
 
 
 def test_one_task_on_one_thread_by_hand() -> None:

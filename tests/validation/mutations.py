@@ -151,7 +151,7 @@ Holm's correction is reversed
 a union forgets spans within others
 - begins, latest = begins[order], np.maximum.accumulate(ends[order])
 + begins, latest = begins[order], ends[order]
-@ recording/test_actor_calls.py
+@ analysis/test_time_accounting.py
 samples hold after the sampler has stopped
 - return np.minimum(np.r_[times[1:], np.inf], times + longest)
 + return np.maximum(np.r_[times[1:], np.inf], times + longest)
