@@ -35,14 +35,12 @@ def nap(seconds: float, *inputs: object) -> float:
     return time.perf_counter() - begin
 
 
-def naps(
-    client: Client, name: str, seconds: Sequence[float], inputs: Sequence[Any] | None = None
-) -> list[Future]:
+def naps(client: Client, name: str, seconds: Sequence[float], inputs: Any = ()) -> list[Future]:
     """Submit a sleeping task for each of these seconds, in this order of priority."""
-    given = [[x] for x in inputs] if inputs is not None else [[] for _ in seconds]
+    given = [[x] for x in inputs] or [[] for _ in seconds]
     return [
-        client.submit(nap, length, *own, key=f"{name}-{number}", priority=-number)
-        for number, (length, own) in enumerate(zip(seconds, given, strict=True))
+        client.submit(nap, length, *needed, key=f"{name}-{number}", priority=-number)
+        for number, (length, needed) in enumerate(zip(seconds, given, strict=True))
     ]
 
 
@@ -80,15 +78,15 @@ def fat_partition(client: Client) -> bool:
 
 def large_transfers(client: Client) -> bool:
     first, second = client.nthreads()
+    options = {"workers": [first]}
     parts = [
-        client.submit(make_partition, 0.0, 60_000_000, key=f"load-{n}", workers=[first])
-        for n in range(8)
+        client.submit(make_partition, 0.0, 60_000_000, key=f"load-{n}", **options) for n in range(8)
     ]
     wait(parts)
     before = {address for addresses in client.who_has(parts).values() for address in addresses}
+    options = {"workers": [second]}
     used = [
-        client.submit(use, 0.01, part, key=f"use-{n}", workers=[second])
-        for n, part in enumerate(parts)
+        client.submit(use, 0.01, part, key=f"use-{n}", **options) for n, part in enumerate(parts)
     ]
     return before == {first} and set(client.gather(used)) == {second}
 
@@ -118,26 +116,24 @@ def slowing_over_time(client: Client) -> bool:
     return sum(seconds[-13:]) > 2 * sum(seconds[:13])
 
 
-def work(seconds: float) -> tuple[Any, float]:
-    name = get_worker().name
-    return name, nap(3 * seconds if name == 0 else seconds)
+def work(seconds: float) -> tuple[bool, float]:
+    """Sleep, three times as long on the first worker; gives whether that was there."""
+    is_slow = get_worker().name == 0
+    return is_slow, nap(3 * seconds if is_slow else seconds)
 
 
 def slow_worker(client: Client) -> bool:
     done = client.gather([client.submit(work, 0.05, key=f"work-{n}") for n in range(64)])
-    slow = [seconds for name, seconds in done if name == 0]
-    others = [seconds for name, seconds in done if name != 0]
+    slow, others = ([taken for there, taken in done if there is at] for at in (True, False))
     return np.median(slow) > 2 * np.median(others)
 
 
 FAULTS: dict[str, Pipeline] = {
-    "a slow function": Pipeline(
-        slow_function, ("dominant-function", "blocked-tasks"), function="transform"
-    ),
-    "a fat partition": Pipeline(fat_partition, ("data-skew",), function="load"),
-    "large transfers": Pipeline(large_transfers, ("transfer-bound",), function="load"),
-    "a serial chain": Pipeline(serial_chain, ("serial-chain",), function="step"),
+    "a slow function": Pipeline(slow_function, ("dominant-function", "blocked-tasks"), "transform"),
+    "a fat partition": Pipeline(fat_partition, ("data-skew",), "load"),
+    "large transfers": Pipeline(large_transfers, ("transfer-bound",), "load"),
+    "a serial chain": Pipeline(serial_chain, ("serial-chain",), "step"),
     "gaps of the client": Pipeline(gaps_of_the_client, ("client-bound",)),
-    "slowing over time": Pipeline(slowing_over_time, ("slowing-functions",), function="store"),
-    "a slow worker": Pipeline(slow_worker, ("slow-worker",), function="work"),
+    "slowing over time": Pipeline(slowing_over_time, ("slowing-functions",), "store"),
+    "a slow worker": Pipeline(slow_worker, ("slow-worker",), "work"),
 }
