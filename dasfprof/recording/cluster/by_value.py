@@ -41,8 +41,8 @@ class ByValue:
     def reduce_call(self, *args: Any) -> tuple[Any, ...]:
         """Return the value for the `__reduce__` of an object.
 
-        Unpickling then yields the result of this function with the given arguments, instead of the
-        object.
+        Unpickling the object then calls this function with the given arguments, and yields the
+        result.
         """
         namespace = {**_namespace(self._function), "args": args}
         return eval, ("exec(source) or eval(name)(*args)", namespace)
@@ -70,10 +70,11 @@ def _source(function: Callable[..., Any]) -> str:
 
 
 class WithModules(ByValue):
-    """A function that is pickled together with the parts of dasfprof that it uses.
+    """A function that is pickled together with the functions and classes of dasfprof that it uses.
 
-    The pickle contains byte code, which needs the same minor version of Python. The function must
-    not refer to modules of dasfprof, because cloudpickle would send a module with everything in it.
+    The pickle contains byte code, so the other process needs the same minor version of Python. The
+    function must not refer to a module of dasfprof itself, because cloudpickle would include
+    everything in that module.
     """
 
     def __reduce__(self) -> tuple[Any, ...]:

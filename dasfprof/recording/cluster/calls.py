@@ -16,8 +16,8 @@ from dasfprof.recording.guard import in_thread
 def check_process(directory: str, storage: str) -> str | None:
     """Return why this process cannot record, or None if it can.
 
-    `storage` is a URL, or empty if the run uses no storage. If a URL is given and `directory` is
-    empty, this host's directory for temporary files must be writable instead.
+    `storage` is a URL, or empty if the run uses no storage. If the run uses a storage, an empty
+    `directory` stands for this host's directory for temporary files.
     """
     import os
     import tempfile

@@ -170,8 +170,9 @@ async def remove_plugins(
     Parameters
     ----------
     silent_before
-        Addresses of workers that did not answer an earlier call. The scheduler may have removed the
-        plugins from them since then, without reporting which files are incomplete.
+        Addresses of workers that did not answer an earlier call. The scheduler may have removed
+        their plugins since then. Such a worker no longer reports incomplete files, so this function
+        assumes that it has some.
 
     Returns
     -------

@@ -91,9 +91,9 @@ async def wait_for_storage(
 async def _files_to_upload(
     link: ClusterLink, run_uuid: str, pending: dict[str, dict[str, str]]
 ) -> dict[str, dict[str, str]]:
-    """Return, by process, the files of the processes in `pending` that are not uploaded yet.
+    """Return, for each process in `pending`, the files that are not uploaded yet.
 
-    If a process does not answer, its entry of `pending` is returned.
+    If a process does not answer, its files in `pending` count as not uploaded.
     """
     try:
         workers = [process for process in pending if process != SCHEDULER]
@@ -132,7 +132,7 @@ class Home:
             self._is_shared = await link.on_scheduler(aside, sees_mark, *self._mark)
 
     async def leave(self) -> None:
-        """Remove the mark from the directory after the end of the run."""
+        """Remove the run's mark (see `place_mark`) from the directory, when the run has ended."""
         if not self._settings.storage:
             await aside(remove_mark, *self._mark)
 

@@ -95,7 +95,7 @@ class _SchedulerCalls:
         self.limit = limit
 
     async def _check_listening(self) -> None:
-        """Raise an error if nothing listens at the address, which did not answer before."""
+        """Raise an error if nothing listens at the address. Called if no answer has arrived."""
         if self.address.partition("://")[0] not in _WITH_PORT:
             return
         try:

@@ -221,7 +221,9 @@ _POLL_INTERVAL = 0.1
 async def wait_for_end(
     link: ClusterLink, list_files: Callable[[], list[Path]], deadline: float
 ) -> bool:
-    """Return whether the cluster closes, or the run's files become complete, before the deadline.
+    """Wait until the cluster closes or the run's files are complete.
+
+    Return False if the deadline passes before that, otherwise True.
 
     Parameters
     ----------
@@ -269,9 +271,9 @@ def is_on_network(client: Client) -> bool:
 class SchedulerWatch:
     """Calls a function once, in a separate thread, after a scheduler or the run on it has ended.
 
-    Once the client is no longer connected, this watch contacts the scheduler, which may continue
-    with other clients. Each contact also tells the scheduler that the client's process is alive
-    (see `Absence`).
+    While the client is connected, the watch does nothing. After that, it asks the scheduler at
+    intervals whether the run is still being recorded. Each of these requests also shows the
+    scheduler that this process is alive (see `Absence`).
 
     Parameters
     ----------

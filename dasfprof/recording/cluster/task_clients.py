@@ -23,8 +23,9 @@ class TaskClients:
     """Records the names of clients, and hides tasks of other users.
 
     It also records tasks of a client that are in none of the client's recorded graphs. If a run
-    records only the clients of one process, the tasks of other clients are hidden. An annotation
-    marks them for workers, and ``key in task_clients`` is true for their keys.
+    records only the clients of one process, the tasks of other clients are hidden. Workers
+    recognize hidden tasks by an annotation. On the scheduler, ``key in task_clients`` is true for
+    hidden tasks.
 
     Parameters
     ----------

@@ -184,7 +184,10 @@ class ClusterChanges:
         self._surplus.update(ws.address for ws in states if {ws.name, ws.address} & set(names))
 
     def never_sent(self, stimulus_id: str) -> None:
-        """Count a cancelled task that was never assigned to a worker, if a restart cancelled it."""
+        """Count a task that a restart cancelled before it was assigned to a worker.
+
+        Do nothing if `stimulus_id` is not that of a restart.
+        """
         self._never_sent += stimulus_id.startswith(_RESTART)
 
     def restart(self) -> None:
@@ -228,10 +231,11 @@ _STEPS = 20
 
 
 class Absence:
-    """Ends a run after the client that registered it has been gone for `orphan_timeout`.
+    """Ends a run if its client has been gone for `orphan_timeout` seconds.
 
-    Used on the scheduler's event loop. If the client's process continues with other clients, it
-    reports from time to time that it is alive (`reset`).
+    Used on the scheduler's event loop. The client may close while its process continues with other
+    clients. The process then reports at intervals that it is alive, which restarts the timeout
+    (`reset`).
 
     Parameters
     ----------
