@@ -37,8 +37,8 @@ _WRAPPERS = ("Finalize", "Repartition", "_ExprSequence", "_HLGExpr", "HLGExpr", 
 class Builders:
     """The steps and lines that built an expression.
 
-    Expressions that were built together share this object. If one is built again, all count as
-    built again.
+    An expression shares this object with the expressions within it that were unknown when it was
+    built. If one of them is built again, this counts for all of them.
     """
 
     #: Steps in the order in which they built the expression. Empty if no step built it.
@@ -72,7 +72,7 @@ class ExpressionBuilders:
     def built(self, expr: Any, collection: Any) -> None:
         """Record the step and the line that build a collection from an expression.
 
-        The number of frames between the program's call and this method must be as `_OURS` expects.
+        Between the program's call of Dask and `current_line`, there must be `_OURS` of our frames.
         """
         opened, known, name = steps.current_step(), self._known, expr._name
         builders = known.get(name)
@@ -108,7 +108,10 @@ class ExpressionBuilders:
             self._adopt(result, builders, last if is_expression(last) else expr)
 
     def root(self, expr: Any) -> Builders | None:
-        """Return the builders of an expression or else of one that it wraps, or None if unknown."""
+        """Return the builders of an expression, or None if they are unknown.
+
+        If the expression is unknown, return the builders of an expression that it wraps.
+        """
         for part in unwrapped(expr):
             builders = self._known.get(part._name)
             if builders is not None:
@@ -125,8 +128,8 @@ class ExpressionBuilders:
     def _adopt(self, expr: Any, builders: Builders, before: Any) -> None:
         """Store the builders of each unknown part of a rewritten expression.
 
-        A part gets the builders of the part of `before` (the earlier expression) from which Dask
-        rewrote it, or else `builders`.
+        `before` is the expression before Dask rewrote it. A part that replaces a part of `before`
+        gets that part's builders. Other parts get `builders`.
         """
         if len(self._known) > _MOST_NAMES:
             self._known.clear()
@@ -156,7 +159,8 @@ class ExpressionBuilders:
     def _was(self, part: Any, before: Any, twin: Any, builders: Builders) -> Builders:
         """Return the builders of the part of `before` that `part` replaces, or else `builders`.
 
-        `before` is the earlier expression, and `twin` is its part at the position of `part`.
+        `before` is the expression before Dask rewrote it. `twin` is the part of `before` at the
+        position of `part`, or None.
         """
         known = self._known.get(part._name)
         if known is not None:
@@ -170,7 +174,10 @@ class ExpressionBuilders:
 
 
 def _kind(part: Any) -> tuple[Any, str]:
-    """Return the properties of a part that stay the same if the expressions below it change."""
+    """Return the type of an expression, and its name without the token.
+
+    Neither changes if Dask rewrites the expressions within it.
+    """
     return type(part), part._name.rpartition("-")[0]
 
 
@@ -188,7 +195,10 @@ def output_keys(graph: Any) -> Any:
 
 
 def finalized_keys(graph: Any) -> dict[str, Any]:
-    """Return, by layer, the input keys of the tasks that combine the results of collections."""
+    """Return the inputs of the layers that combine the results of collections, by layer.
+
+    The inputs are keys, or the names of the layers to which these keys belong.
+    """
     inputs: dict[str, Any] = {}
     for part in unwrapped(graph):
         if "output_keys" in getattr(part, "_parameters", ()):
@@ -278,8 +288,8 @@ class BuiltLines:
     def built(self, name: Any, graph: Any) -> None:
         """Record a new layer with the layers on which it depends, and the line that built it.
 
-        The wrapper of a function of Dask must call this method directly, because the number of
-        frames up to the program's call must be as expected.
+        Only the wrapper of a function of Dask may call this method, and it must do so directly.
+        Otherwise, the number of frames between the program's call and this method is wrong.
         """
         self.report()
         # Within a call of the client, the program builds no layers. A known layer may then be the
@@ -300,7 +310,11 @@ class BuiltLines:
         self._note(name, builders.line, [inner for inner, _ in builders.fused])
 
     def sent(self, graph: Any, keys: Any) -> None:
-        """Record the line that sends a graph, for up to three keys or for layers without a line."""
+        """Record the line that sends a graph.
+
+        The line is recorded for up to three keys of `Client.map` or `Client.submit`. For other
+        calls, it is recorded for the layers that no line has built.
+        """
         self.report()
         line = client_calls.line()
         if line is None:
@@ -342,7 +356,10 @@ class BuiltLines:
 
 
 def _names(keys: Any) -> list[str]:
-    """Return the distinct names of the layers of up to `_MOST_KEYS` of the (nested) keys."""
+    """Return the names of the layers to which keys belong, without duplicates.
+
+    `keys` may be nested. Only the first `_MOST_KEYS` keys are used.
+    """
     firsts = (key[0] if isinstance(key, tuple) and key else key for key in _keys(keys))
     return list(dict.fromkeys(name for name in firsts if isinstance(name, str)))
 

@@ -31,9 +31,9 @@ class _Captured(Exception):  # noqa: N818  (It is not an error.)
 
 
 def capture_graph(collection: Any) -> tuple[Any, Any, float]:
-    """Return the graph and the keys that ``collection.compute()`` would send, and Dask's seconds.
+    """Return the graph and the keys that ``collection.compute()`` would send, and a duration.
 
-    The seconds are those in which Dask built and optimized the graph.
+    The duration is how many seconds Dask took to build and optimize the graph.
 
     Raises
     ------

@@ -291,7 +291,10 @@ def _timing_tokens(original: Any, patch: Patch) -> Any:
 
 
 def _note_token(began: float, seconds: float) -> None:
-    """Record a tokenization instead of its nested tokenizations, which were recorded before."""
+    """Record the time of a tokenization.
+
+    Its nested tokenizations were recorded before, so their time is not counted again.
+    """
     try:
         within, latest = 0.0, _tokenizing.latest
         while latest and latest[-1][0] >= began:

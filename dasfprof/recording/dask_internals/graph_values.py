@@ -97,10 +97,11 @@ def large_values(
 
 
 def _measured(name: tuple[str, ...], value: Any, about: int, patient: bool) -> tuple[int, float]:
-    """Return the bytes of a pickled value and the seconds of pickling it.
+    """Return the bytes of a pickled value, and the seconds of pickling it.
 
-    Both are estimated from `about`, the approximate bytes of the value, if `patient` is false or
-    enough values with this name were measured.
+    The value is pickled only if `patient` is true and few values with this name have been pickled.
+    Otherwise, both figures are estimated from `about`, the approximate bytes of the value. The
+    seconds are NaN if no value with this name has been pickled.
     """
     count, by_size, by_seconds = _known.get(name, (0, 1.0, float("nan")))
     if patient and count < _MEASURED and len(_known) < _MOST_PARTS:
@@ -161,7 +162,10 @@ class _Part:
     times: int = 1
 
     def some(self, values: Collection[Any], owner: str = "", of_task: bool = False) -> list[_Part]:
-        """Return evenly spaced values of a container as parts that also represent the others."""
+        """Return evenly spaced values of a container as parts.
+
+        Each part also represents the values between itself and the next part.
+        """
         step = max(len(values) // _MOST_OF_A_LAYER, 1)
         named, of_task, times = owner or self.owner, of_task or self.of_task, self.times * step
         spaced = islice(values, 0, None, step)
@@ -169,10 +173,11 @@ class _Part:
 
 
 def values_in(graph: Any, tasks: int) -> Iterator[tuple[str, Any, int]]:
-    """Yield the owner (see `_Part`), the value and the number of tasks of each value in a graph.
+    """Yield each value in a graph, with its owner and the number of tasks that use it.
 
-    For the function of a `Client.map`, the number is `tasks`. In a large layer, only evenly spaced
-    values are visited, each of which represents several tasks.
+    The order is owner (see `_Part`), value, number. For the function of a `Client.map`, the number
+    is `tasks`. In a large layer, only evenly spaced values are visited. Each of these represents
+    several tasks.
     """
     pending = [_Part(graph)]
     for _ in range(_MOST_PARTS):
@@ -187,7 +192,10 @@ def values_in(graph: Any, tasks: int) -> Iterator[tuple[str, Any, int]]:
 
 
 def _within(part: _Part, tasks: int) -> Iterable[_Part] | None:
-    """Return the parts within a part, or None if it is a value. See `values_in` for `tasks`."""
+    """Return the parts within a part, or None if the part is a value itself.
+
+    For `tasks`, see `values_in`.
+    """
     node, value, kind = names.CODE.find("GraphNode"), part.value, type(part.value)
     if part.of_task and kind in _CONTAINERS and _is_value(value, node):
         return None

@@ -2,9 +2,10 @@
 
 Annotations of layers would not work. Dask loses them when it optimizes arrays, bags and dataframes,
 does not fuse layers with different annotations, and warns about annotations of dataframes. Instead,
-the hooks record the name of each layer when the program builds it, with the program's line and the
-current step of `dasfprof.recording.steps.step`. Only a graph that is sent is annotated, with its
-step as one tuple (`ANNOTATION`). `remove_hooks` restores the functions that `place_hooks` replaced.
+when the program builds a layer, the hooks record the layer's name, the program's line and the
+current step (see `dasfprof.recording.steps.step`). When the program sends a graph, the hooks
+annotate the graph with its step (`ANNOTATION`). `remove_hooks` restores the functions that
+`place_hooks` replaced.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ _lines = BuiltLines()
 
 
 class _LastRewritten(threading.local):
-    """The last intermediate result, while this thread rewrites an expression in several steps."""
+    """The latest intermediate result, while this thread rewrites an expression in several steps."""
 
     expr: Any = None
 
@@ -329,7 +330,7 @@ def _note_rewritten(result: Any, inside: bool, expr: Any) -> None:
 
 
 def _step_of_graph(graph: Any, keys: Any) -> Names | None:
-    """Return the step, if any, to which tasks of a graph belong if their layers are unknown."""
+    """Return the step for those tasks of a graph whose layers are unknown, or None."""
     opened = steps.current_step()
     current = opened.names if opened is not None else None
     root = _expressions.root(graph)

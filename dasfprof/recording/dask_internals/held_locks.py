@@ -59,7 +59,7 @@ def _task_name(key: Any) -> str:
 
 
 def _current_task() -> str | None:
-    """Return the key in `_held` of the task that this thread or coroutine runs, or None."""
+    """Return the name by which `_held` lists this thread's or coroutine's task, or None."""
     with contextlib.suppress(RuntimeError):  # No event loop runs in this thread.
         current = asyncio.current_task()
         if current is not None:
@@ -94,7 +94,11 @@ def _kind(owner: Any) -> str:
 
 
 def _released(owner: Any) -> None:
-    """Remove the current task's lease of a lock, or else that of the first task that holds it."""
+    """Record that a lock was released.
+
+    If the current task does not hold the lock, the first task that holds it is assumed to have
+    released it.
+    """
     current = _current_task()
     with _lock:
         for task in sorted(_held, key=lambda task: task != current):

@@ -1,7 +1,7 @@
 """`BuiltLayer`: a layer of a collection's graph, with the bytes of its chunks if Dask knows them.
 
-Arrays know their chunks and dtypes. Numbers of rows and bytes of dataframes come from `from_pandas`
-and from the footers of Parquet files. Operations on single rows do not change these numbers.
+Arrays know their chunks and dtypes. For dataframes, the numbers of rows and the bytes come from
+`from_pandas` and from the footers of Parquet files. Elementwise operations keep the number of rows.
 Nothing is computed, and no data is read.
 """
 
@@ -75,8 +75,8 @@ class BuiltLayer:
     def values(self) -> Iterator[tuple[Any, int]]:
         """Yield the values in the layer, each with its number of uses.
 
-        If the layer has many values, only evenly spaced ones are yielded, which also count for the
-        others.
+        If the layer has many values, only evenly spaced values are yielded. Their numbers of uses
+        include the values that were skipped.
         """
         source = self.source
         if _is_part(source):  # A list contains fused expressions, which are separate layers.
@@ -104,9 +104,10 @@ def built_layers(sources: Iterable[Any]) -> dict[str, BuiltLayer]:
 
 
 def _graphs_and_expressions(sources: Iterable[Any]) -> Iterator[Any]:
-    """Yield once each graph with layers and each expression with partitions in `sources`.
+    """Yield the graphs and the expressions in `sources`, without duplicates.
 
-    Expressions within these expressions are included.
+    Expressions within other expressions are included. Expressions without partitions are not
+    yielded.
     """
     waiting, seen, graph = list(sources), set(), names.GRAPH.find("HighLevelGraph")
     for part in waiting:
@@ -157,7 +158,7 @@ def _of_array(layer: BuiltLayer, lengths: Any, dtype: Any) -> BuiltLayer:
 
 
 def _correct_parts(layer: BuiltLayer, layers: dict[str, BuiltLayer]) -> None:
-    """Correct the sizes of the partial results of a reduction in `layers` (by name).
+    """Correct the sizes of a reduction's partial results in `layers`, a dict by name.
 
     `layer` is a layer of the reduction.
     """

@@ -71,7 +71,7 @@ class Compute:
     ----------
     scheduler
         ``threads``, ``processes`` or ``sync``, depending on the module of Dask that started the
-        computation. If it is ``sync``, the pool determines the attribute `scheduler`.
+        computation. For ``sync``, the attribute `scheduler` names the kind of the pool instead.
     submit
         The function that passes a batch of tasks to the pool.
     slots
@@ -129,10 +129,10 @@ class Compute:
         return expected
 
     def _receive(self, expected: Future[Any], keys: list[Any], future: Future[Any]) -> None:
-        """Pass the results of a batch on to the scheduler, and record the facts about its tasks.
+        """Handle a batch that has ended in another process.
 
-        The result of `future` consists of these results and facts. `expected` is the future that
-        the scheduler waits for.
+        Record the facts about its tasks, and pass its results on to the scheduler. Both come from
+        `future`. The scheduler waits for `expected`.
         """
         try:
             results, runs = future.result()

@@ -7,8 +7,8 @@ task's function starts when unpickling ends, and pickling starts when the task's
 So these three functions are wrapped, and the task is unchanged. Other processes return the facts
 together with the results.
 
-If dasfprof is not installed in another process, no facts are recorded. So the pool receives the
-source text of `run_elsewhere`, which runs the batch in any case.
+dasfprof may not be installed in a process of a pool. That process can still run the batch, because
+it receives the source text of `run_elsewhere`, but no facts are recorded.
 """
 
 from __future__ import annotations

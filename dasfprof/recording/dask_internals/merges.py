@@ -47,8 +47,8 @@ def product_merges(expressions: Iterable[Any]) -> Iterator[tuple[str, float, flo
 def _inner(part: Any, kinds: set[str] = _ALL_ROWS | _SOME_ROWS) -> Any:
     """Return the input whose rows an expression passes on, or None if it passes on no rows.
 
-    `kinds` has the names of the classes that pass rows on. Shuffles and fused expressions always
-    do.
+    `kinds` has the names of the classes of expressions that pass rows on. Shuffles and fused
+    expressions are always included.
     """
     kind = type(part).__name__
     if kind == "Fused":

@@ -49,7 +49,8 @@ class Names:
     def find(self, name: str) -> Any:
         """Return the object with a name, or None if it is missing or its module is not imported.
 
-        The name is the part of a path after the colon, or only the class in this part.
+        The name is the part of a path after the colon, such as ``Class.attribute``. It may also be
+        only the class.
         """
         for path in self.paths:
             module, _, inside = path.partition(":")
@@ -290,8 +291,8 @@ FUSING = "fuse"
 def _of_expressions(tasks: str, module: str, collection: str, expression: str, *more: str) -> Names:
     """Return the `Names` of a class of collections and of its class of expressions.
 
-    `tasks` is the word for such collections in the description of the loss, such as ``dataframes``.
-    `more` are names of further attributes of expressions.
+    `tasks` names such collections in the description of the loss, as in "tasks of ``dataframes``".
+    `more` has the names of further attributes of expressions.
     """
     base = f"{module}._expr:{expression}"
     used = ("_name", "operands", "operand", "_parameters", *REWRITING, *more)

@@ -1,4 +1,4 @@
-"""Search for filters and selections of columns that could be a part of the Parquet read."""
+"""Search for filters and column selections that a Parquet read could apply itself."""
 
 from __future__ import annotations
 
@@ -55,8 +55,9 @@ def skippable_reads(expressions: Iterable[Any]) -> Iterator[tuple[str, _Filters,
 def late_selections(expressions: Iterable[Any]) -> Iterator[tuple[str, list[str], int]]:
     """Yield an item for each Parquet read that could read fewer columns.
 
-    It has the name of the layer that selects columns after rows were selected, the names of the
-    columns that are used, and the number of columns that are read.
+    Such a read is followed by a selection of rows, and then by a selection of columns. The item has
+    the name of the layer that selects columns, the names of the columns that are used, and the
+    number of columns that are read.
     """
     takers: dict[str, list[Any]] = {}
     expressions = list(expressions)

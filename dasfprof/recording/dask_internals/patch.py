@@ -130,7 +130,7 @@ def _patch_of(value: Any) -> Patch | None:
 
 
 def unpatched(value: Any) -> Any:
-    """Return the original function below the wrappers of patches, which may be active or not."""
+    """Return the original function, without any wrappers of patches around it."""
     while (patch := _patch_of(value)) is not None:
         value = patch._before
     return value
@@ -257,7 +257,7 @@ class WhenImported:
             sys.meta_path.remove(self)
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
-        """Return the result of the other finders for a module, and wrap the module's loader."""
+        """Find a module with the other finders, and wrap the module's loader."""
         if name not in self._names:
             return None
         for finder in sys.meta_path.copy():

@@ -107,7 +107,10 @@ def _abandon() -> None:
 
 
 def _first_parameter(function: Any) -> str | None:
-    """Return the name of the first parameter, or None if it has only a position or a name."""
+    """Return the name of a function's first parameter, or None if it is unknown.
+
+    Also return None if the parameter cannot be passed both by position and by name.
+    """
     try:
         first = next(iter(inspect.signature(function).parameters.values()), None)
     except (TypeError, ValueError):
@@ -157,8 +160,9 @@ class NestedArgument(NamedTuple):
 def arguments_of(task: Any, most: int) -> list[tuple[str, Any]]:
     """Return the names and the values of the first `most` arguments of a worker's task.
 
-    A positional argument is named by its position if the function is not a plain Python function. A
-    value that the specification does not contain is replaced by a `Result` or a `NestedArgument`.
+    If the function is not a plain Python function, the name of a positional argument is its
+    position. A `Result` or a `NestedArgument` replaces a value that is not in the task's
+    specification.
     """
     spec = getattr(task, "run_spec", None)
     node = names.CODE.find("GraphNode")

@@ -27,7 +27,8 @@ def use_dask_logging(level: int = logging.NOTSET) -> None:
     Parameters
     ----------
     level
-        Minimum level of records, if the logger has no level. By default, Python's level (warnings).
+        Minimum level of the records. Ignored if the logger already has a level. By default,
+        Python's default level applies (warnings).
     """
     ours = logging.getLogger("dasfprof")
     if not ours.hasHandlers():
@@ -46,7 +47,7 @@ def last_turn(server: Any) -> float | None:
 
 
 def turn_interval() -> float:
-    """Return the maximum seconds between changes of `last_turn` while the loop is not blocked."""
+    """Return the maximum seconds between updates of `last_turn` by a loop that is not blocked."""
     return float(parse_timedelta(dask.config.get("distributed.admin.tick.interval"), default="ms"))
 
 
@@ -82,7 +83,10 @@ def activity(worker: Any) -> tuple[Any, ...] | None:
 
 
 def with_correction(worker: Any) -> Any:
-    """Return an object whose ``scheduler_delay`` is a worker's correction of its clock, or 0."""
+    """Return an object whose ``scheduler_delay`` is the worker's clock correction in seconds.
+
+    If this version of Dask stores no correction, the attribute is 0.
+    """
     return worker if hasattr(worker, "scheduler_delay") else SimpleNamespace(scheduler_delay=0.0)
 
 
@@ -135,7 +139,7 @@ def registered_for_workers(dask_scheduler: Any) -> list[str] | None:
 
 
 def forget_for_workers(plugins: list[str], dask_scheduler: Any) -> None:
-    """Remove plugins from the plugins that new workers receive."""
+    """Remove plugins from the scheduler's list of plugins for new workers."""
     registered = getattr(dask_scheduler, "worker_plugins", {})
     for name in plugins:
         registered.pop(name, None)
@@ -222,7 +226,8 @@ def observe_handler(
 ) -> Callable[[], object]:
     """Call an observer with each answer of a handler, and return the function that stops the calls.
 
-    The observer is never called if there is no such handler, or if it is a coroutine function.
+    If the scheduler has no such handler, or if the handler is a coroutine function, the observer is
+    never called.
     """
     handlers: dict[str, Any] = getattr(scheduler, "handlers", {})
     if name not in handlers or iscoroutinefunction(handlers[name]):

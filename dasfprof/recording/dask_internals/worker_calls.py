@@ -166,7 +166,7 @@ _listeners: SharedListeners[tuple[str, Observer, HookGuard]] = SharedListeners(
 
 
 def _outcome(used: Names, name: str) -> Any:
-    """Return Dask's class of outcomes with this name, or `NoneType` if there is none."""
+    """Return Dask's class with this name, or `NoneType` if Dask lacks a name in `used`."""
     kind = used.find(name) if used.exist() else None
     return kind if isinstance(kind, type) else type(None)
 
@@ -192,8 +192,7 @@ def listen(worker: Any, observe: Callable[[Any, Any], None], guard: HookGuard) -
     Returns
     -------
     Patch or None
-        The patch, which the caller removes at the end. None if this version of Dask lacks the
-        method or a class of outcomes of task runs.
+        The patch, which the caller removes at the end. None if `has_metering` returns False.
     """
     if not has_metering():
         return None

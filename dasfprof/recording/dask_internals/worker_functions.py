@@ -1,9 +1,9 @@
 """Observers of functions that clients run on a worker outside of tasks, as with `Client.run`.
 
 Like actor calls, these functions arrive as messages. Dask's private coroutine function `run`
-unpickles the function and passes it to `has_arg`, a function in the module of `run`. A wrapper of
-`has_arg` records the name of the unpickled function. Between the steps of the coroutine, the event
-loop runs other coroutines, so CPU seconds are measured for each step (see `FunctionRun`).
+unpickles the function and passes it to `has_arg`, which is in the same module. A wrapper of
+`has_arg` records the function's name. CPU seconds are measured for each step of the coroutine,
+because the event loop runs other coroutines between the steps (see `FunctionRun`).
 """
 
 from __future__ import annotations

@@ -169,7 +169,11 @@ Wait = tuple[str, Any, list[Any]]
 
 
 def wait_in(frames: list[FrameType]) -> Wait | None:
-    """Return the outermost call of Dask in which a thread waits, and what it waits for, or None."""
+    """Return the call of Dask in which a thread waits, or None if it is in no such call.
+
+    If such calls are nested, the outermost is returned. The result includes what the call waits
+    for.
+    """
     for frame in frames:
         module = frame.f_globals.get("__name__")
         if not isinstance(module, str) or not module.startswith("distributed."):

@@ -183,8 +183,8 @@ def tasks_under_way(worker: Any, older_than: float, cpu: dict[Any, float]) -> li
     older_than
         Tasks that have run for fewer seconds than this are left out.
     cpu
-        By thread and key: the thread's CPU seconds at the first call that saw the task. The caller
-        passes the same dict to each call.
+        The CPU seconds of a thread when its current task was first seen, by thread and key. This
+        function updates the dict. The caller passes the same dict to each call.
 
     Returns
     -------
@@ -217,9 +217,10 @@ def _is_younger(worker: Any, key: Any, since: float) -> bool:
 def _threads(
     worker: Any, cpu: dict[Any, float]
 ) -> dict[int, tuple[Any, list[FrameType], float | None]]:
-    """Return, by thread, the key of the thread's task, the thread's frames, and its CPU seconds.
+    """Return the task's key, the frames and the CPU seconds of each thread that runs a task.
 
-    The CPU seconds are those since the first call that saw the task, or None if unknown.
+    The CPU seconds count from the first call that saw the task. They are None if unknown. For
+    `cpu`, see `tasks_under_way`.
     """
     begin = getattr(importlib.import_module("distributed.worker"), "_run_task_simple", None)
     code = getattr(inspect.unwrap(begin), "__code__", None) if begin is not None else None
