@@ -53,7 +53,7 @@ class LocalMonitor(ResourceMonitor):
 
 
 class ProgramThread(ClientThread):
-    """The main thread of a program, at the times when this thread runs no task."""
+    """The main thread of a program, which is not sampled while it runs a task."""
 
     #: Returns whether a thread runs a task. The recorder replaces this function.
     in_task: Callable[[int], bool] = staticmethod(lambda _: False)
@@ -93,7 +93,10 @@ class SchedulerFile:
         self._graphs[compute] = [next(self._numbers), 0]
 
     def end(self, compute: Compute) -> None:
-        """Record the graph of a computation that has ended, when its number of tasks is known."""
+        """Record the graph of a computation that has ended.
+
+        Only then is the graph's number of tasks known.
+        """
         number, tasks = self._graphs.pop(compute, (0, 0))
         if number:
             facts = NO_CLIENT, tasks, compute.wanted, _stimulus(number), compute.step
@@ -187,7 +190,7 @@ class LocalRecorder:
         return any(tasks.runs_in(thread) for tasks in list(self._tasks.values()))
 
     def computes(self, compute: Compute) -> None:
-        """Record a new computation, and open the files of its pool if it is the pool's first."""
+        """Record a new computation. If it is the first of its pool, open the files of the pool."""
         opened = steps.current_step()
         compute.step = None if opened is None else opened.names
         with self._lock:
@@ -239,7 +242,7 @@ class LocalRecorder:
             self._scheduler.ended(compute, run, run_id, tasks.address)
 
     def computed(self, compute: Compute, error: BaseException | None) -> None:
-        """Record that a computation has ended, and the program's wait for it in a Dask call."""
+        """Record that a computation has ended, and how long the program waited for it."""
         if self._scheduler is not None:
             self._scheduler.end(compute)
         seconds = max(time() - compute.began, 0.0)

@@ -145,7 +145,7 @@ class LocalTasks(RecordingPart):
             return None
 
     def _thread_file(self) -> ThreadFile:
-        """Return the `ThreadFile` with the CPU waits of this thread."""
+        """Return the `ThreadFile` from which the CPU waits of this thread are read."""
         try:
             file: ThreadFile = self._local.file
         except AttributeError:
@@ -154,9 +154,10 @@ class LocalTasks(RecordingPart):
         return file
 
     def _waits(self, facts: TaskFacts, before: bytes | None) -> Reading:
-        """Return the `Reading` of the CPU waits of a task that has ended in the calling thread.
+        """Return the `Reading` of CPU waits for a task that has ended in this thread.
 
-        `before` is the text of the thread's `ThreadFile` at the task's start, or None.
+        `before` is the text of the thread's `ThreadFile` at the task's start. It is None if the
+        file was not read then.
         """
         stop, file = facts.stop, self._thread_file()
         if stop is None:

@@ -58,7 +58,10 @@ class TaskRanges:
         self._attributes = threading.local()
 
     def wrap(self, run: Callable[..., Any]) -> Callable[..., Any]:
-        """Return a wrapper that calls `run`, whose first argument is a task, within a range."""
+        """Wrap a function that runs a task, so that each call is shown as a range.
+
+        The first argument of `run` is the task.
+        """
         push, pop = self._domain.push_range, self._domain.pop_range
 
         @functools.wraps(run)
@@ -74,7 +77,10 @@ class TaskRanges:
         return run_in_range
 
     def wrap_coroutine(self, run: Callable[..., Any]) -> Callable[..., Any]:
-        """Return a wrapper that runs a coroutine function in a start/end range (see `wrap`)."""
+        """Wrap a coroutine function that runs a task, so that each call is shown as a range.
+
+        The ranges of coroutines may overlap, so NVTX's start/end ranges are used.
+        """
         domain = self._domain
 
         @functools.wraps(run)

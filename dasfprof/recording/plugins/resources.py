@@ -58,7 +58,11 @@ class Idleness:
         self._looked = self._changed = self._written = float("-inf")
 
     def is_due(self, now: float) -> bool:
-        """Return whether a sample is due: the worker is not idle, or the last sample is too old."""
+        """Return whether to write a sample.
+
+        A sample is due if the worker is not idle, or if `IDLE_INTERVAL` has passed since the last
+        sample that was due.
+        """
         cpu, current = process_time(), activity(self._worker)
         self.memory = memory = resident_memory() or 0
         is_busy = cpu - self._cpu > _BUSY * (now - self._looked)
@@ -133,7 +137,7 @@ class ResourceMonitor(RecordingPart):
                 due = monotonic() + self.settings.sample_interval
 
     def _sample(self) -> None:
-        """Read all probes, and write the sample, or hold it back while the worker is idle."""
+        """Read all probes. Write the sample, or hold it back while the worker is idle."""
         is_due = self._idleness.is_due(monotonic()) or self._stopping.is_set()
         if not is_due:
             # A busy worker can now take the duty.

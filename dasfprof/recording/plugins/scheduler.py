@@ -2,9 +2,11 @@
 
 Hooks run on the scheduler's event loop. They store the times of unfinished tasks. They append a
 note when a task run ends and when a result is released. Notes contain facts that workers do not
-know. Notes are stored flat in lists (`Source.width`), and the times of each task are stored in
-tuples of plain values, because objects that the garbage collector tracks would trigger full
-collections, which stop the scheduler.
+know.
+
+Notes are stored flat in lists (`Source.width`). The times of a task are stored in a tuple of plain
+values. The garbage collector does not track these. Tracked objects would trigger full collections,
+which stop the scheduler.
 """
 
 from __future__ import annotations

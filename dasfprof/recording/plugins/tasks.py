@@ -1,7 +1,7 @@
 """`WorkerTaskPlugin`: records each task run and each transfer on its worker.
 
-The plugin uses the worker's metering. After each execution and transfer, the metering provides the
-outcome with the result, and the seconds of CPU, disk, network and deserializing (see
+The plugin uses Dask's metering, which measures each task run and each transfer of a worker. It
+provides the outcome with the result, and the seconds of CPU, disk, network and deserializing (see
 `dasfprof.recording.dask_internals.worker_calls`). If the installed version of Dask has no metering,
 no task runs are recorded here, and the analysis uses those that the scheduler recorded.
 
@@ -148,7 +148,7 @@ class WorkerTaskPlugin(RecordingPart):
             self.call_profiles = profile_calls(worker, database, constants, self.hidden, self._undo)
 
     def _hide(self, worker: Any, rows: FileRows) -> None:
-        """From now on, leave the texts of other clients' tasks out of notes and rows."""
+        """Start to hide other clients' tasks in notes and rows (see `HiddenTasks`)."""
         tasks = HiddenTasks(worker, self.settings.mark, self.hidden, self._guard)
         self.hidden = tasks.keys
         self.transition = tasks.noting(self.transition)  # type: ignore[method-assign]

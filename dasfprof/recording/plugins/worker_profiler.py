@@ -74,7 +74,10 @@ class WorkerProfiler(WorkerPlugin):
             self.sender = send_files_of_worker(self.settings, worker, databases)
 
     def end_with(self, ending: dict[str, Any]) -> None:
-        """Set the entries of each file's closing frame, for a run whose end nobody requested."""
+        """Set the entries to add to the frame that closes each file.
+
+        Called if the client does not end the run itself.
+        """
         for database in self._databases:
             database.writer.ending = ending
 
