@@ -82,7 +82,7 @@ class GpuProbe:
             self._due = now + (thread_time() - begin) / CPU_SHARE
 
     def _read(self, others: bool) -> Iterator[tuple[Schema, tuple[Any, ...]]]:
-        """Yield rows of the worker's device, and of other devices if `others` is true."""
+        """Yield rows of the worker's device and, if `others` is true, of other devices."""
         for uuid, (reader, duty) in list(self._readers.items()):
             is_worker_device = self._worker_device is not None and uuid == self._worker_device.uuid
             if reader.lost or not (is_worker_device or others) or not duty.held():
@@ -164,7 +164,7 @@ class GpuProbe:
 def list_devices(nvml: Any) -> tuple[list[Device], Any]:
     """Return the host's GPUs that can be opened, and an error.
 
-    The error is that of the last GPU that cannot be opened, or None if there is no such GPU.
+    If GPUs cannot be opened, it is the error of the last of them. Otherwise, it is None.
     """
     devices, refusal = [], None
     for index in range(nvml.nvmlDeviceGetCount()):
@@ -223,10 +223,11 @@ Values = tuple[float, int, int]
 
 
 class DeviceMemoryProbe:
-    """Reads how many results a worker has in device memory, in host memory and on disk.
+    """Reads where the results of a worker are: in device memory, in host memory or on disk.
 
-    It also reads their bytes in the two memories, and counts their moves. It yields no rows if the
-    worker's data is not a `DeviceHostFile` of dask-cuda.
+    It reads the number of results in each of the three places, and the bytes in the two memories.
+    It also counts the moves between these places. It yields no rows if the worker's data is not a
+    `DeviceHostFile` of dask-cuda.
     """
 
     def __init__(self, worker: Any) -> None:
@@ -264,7 +265,10 @@ class DeviceMemoryProbe:
             self._patches.pop().remove()
 
     def _metering(self, number: int, name: str, original: Any, patch: Patch) -> Any:
-        """Return a wrapper that counts and times calls of a function in `_moved[number, name]`."""
+        """Return a wrapper of a function that moves a result.
+
+        The wrapper adds the seconds, the bytes and the number of moves to `_moved[number, name]`.
+        """
 
         def metered(*args: Any, **kwargs: Any) -> Any:
             start = perf_counter()

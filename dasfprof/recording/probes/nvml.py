@@ -174,8 +174,8 @@ def reason_of(error: Exception) -> GpuAvailability:
 class _Reading:
     """Values that are read together, and the functions that can read them.
 
-    `ways` contains these functions in order of preference. Functions that can never work are
-    removed.
+    The preferred function is the first in `ways`. Functions that can never work are removed from
+    it.
     """
 
     name: str

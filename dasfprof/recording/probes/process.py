@@ -199,7 +199,10 @@ def _groups(
 
 
 def oom_kills() -> int | None:
-    """Return how many processes of this control group the OOM killer has ended, or None."""
+    """Return how many processes of this control group the OOM killer has ended.
+
+    Return None if the number is unknown.
+    """
     for path in _memory_files():
         with contextlib.suppress(OSError, ValueError):
             for line in path.read_text().splitlines():
@@ -228,8 +231,8 @@ def memory_group(
 ) -> tuple[str, int] | None:
     """Return the name and the limit (bytes) of the control group with the lowest memory limit.
 
-    It is this process's group or a parent. Return None if none of them has a limit. The name is
-    often ``/`` inside a container.
+    It is the group of this process, or one of that group's parents. The name is often ``/`` inside
+    a container. Return None if no group has a limit.
     """
     limits = []
     for directory, name, is_first in _groups("memory", groups, root):
