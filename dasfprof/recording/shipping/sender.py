@@ -119,7 +119,7 @@ class Sender(ABC):
         return True
 
     def _leave_loop(self) -> None:  # noqa: B027  (optional)
-        """Stop using this process's event loop, because it may end."""
+        """Stop using this process's event loop, because the loop may end."""
 
     @property
     def is_ending(self) -> bool:

@@ -103,7 +103,10 @@ class SchedulerSender(Sender):
         return self._identical
 
     def _over_worker(self, message: dict[str, Any], limit: float) -> Any:
-        """Send a message over the worker's connections, outside of its event loop's thread."""
+        """Send a message over the worker's connections.
+
+        This must not be called in the thread of the worker's event loop.
+        """
         call = getattr(self._worker.scheduler, self._operation)(**message)
         self._call = asyncio.run_coroutine_threadsafe(call, self._loop)
         try:
@@ -174,7 +177,7 @@ class StorageSender(Sender):
         return [path for tail in self._tails for path in (*profiles_of(tail.path), tail.path)]
 
     def _directory(self, tail: FileTail) -> str:
-        """Return the directory in the storage of a file that has been read before."""
+        """Return a file's directory in the storage. The file must have been read before."""
         # The directory depends on the file's id, which the first read determines.
         run = self._settings.stored_directory
         return f"{run}/{file_directory(tail.path.stem, tail.id)}"
