@@ -85,8 +85,8 @@ class OsThreads:
         sample
             The number of this sample.
         since
-            The number of an earlier sample, from which the times in the result are counted. They
-            are None if the thread's last sample was another one, or had another activity.
+            The number of an earlier sample. The times in the result count from that sample. They
+            are None unless that was the last sample of the thread, and the activity was the same.
         """
         thread = self._threads.get(ident) or self._open(ident)
         if thread is None:

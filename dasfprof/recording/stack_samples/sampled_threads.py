@@ -60,9 +60,10 @@ class Subject(Protocol):
         """Return how often a thread is to be sampled during the activity `doing`."""
 
     def read(self, threads: Iterable[int], frames: Mapping[int, FrameType]) -> dict[int, Seen]:
-        """Return the stacks of those of the given threads that are to be written.
+        """Return the stacks of the given threads.
 
-        `frames` contains the innermost frame of every thread of the process.
+        Threads that the `StackReader` leaves out are missing. `frames` contains the innermost frame
+        of every thread of the process.
         """
         stacks = {thread: self.stacks.read(frames.get(thread)) for thread in threads}
         return {thread: seen for thread, seen in stacks.items() if seen is not None}
@@ -135,7 +136,7 @@ class TaskThreads(Subject):
         return {thread: key for thread, key in threads.items() if key not in self._hidden}
 
     def mode(self, thread: int, doing: Any, os_threads: OsThreads) -> SamplingMode:
-        """Return how often task runs of this task run's function are sampled."""
+        """Return how often to sample this task run and others of the same function."""
         age, task = time() - self._began.get(doing, -inf), self._tasks.get(doing)
         mode = SamplingMode((age >= BRIEF) + (age >= SLOW))
         function = None if task is None else task.prefix
@@ -152,7 +153,11 @@ class TaskThreads(Subject):
         return known
 
     def read(self, threads: Iterable[int], frames: Mapping[int, FrameType]) -> dict[int, Seen]:
-        """Return the stacks of tasks, with those of pools' threads that the tasks wait for."""
+        """Return the stacks of tasks.
+
+        If a task waits for a pool of threads, the stack of one of these threads is appended to the
+        task's stack.
+        """
         stacks = super().read(threads, frames)
         waiting = [thread for thread in stacks if waits_for_pool(frames[thread])]
         if not waiting or len(_of_tasks) > 1:
@@ -369,8 +374,8 @@ class StackReader:
     def read(self, frame: FrameType | None, helper: FrameType | None = None) -> Seen | None:
         """Return the number and the description of a stack, or None if the thread is left out.
 
-        `frame` is the innermost frame of the thread. `helper` is that of a pool's thread, whose
-        stack is appended, or None.
+        `frame` is the innermost frame of the thread. If the thread waits for a pool, `helper` is
+        the innermost frame of a thread of that pool, whose stack is appended.
         """
         position = self._position(frame)
         if position is None:
@@ -382,10 +387,10 @@ class StackReader:
         return known[0] if known is not None else self._read_new(frame, helper, position)
 
     def _position(self, frame: FrameType | None) -> tuple[int, ...] | None:
-        """Return the key of a stack in `_known`, given its innermost frame.
+        """Return the key of a thread's stack in `_known`, or None if the thread is left out.
 
-        The key is empty if the stack has no frames or too many. Return None if the thread is left
-        out.
+        `frame` is the innermost frame of the stack. The key is empty if the stack has no frames or
+        too many.
         """
         begins = self._begin_ids
         position: list[int] = []
@@ -426,10 +431,10 @@ class StackReader:
 
 
 def _position_in_pool(frame: FrameType | None) -> tuple[int, ...]:
-    """Return the code's identity and the instruction of each frame of a pool's thread.
+    """Return the part of a stack's key in `_known` that describes a thread of a pool.
 
-    The frames go from `frame`, the innermost one, to the first function of the pool. The result is
-    empty if `frame` is None.
+    It has the code's identity and the instruction of each frame, from `frame`, the innermost frame,
+    to the first function of the pool. It is empty if `frame` is None.
     """
     position: list[int] = []
     while frame is not None:

@@ -86,10 +86,11 @@ class Schedule:
         return self.number == self._next_rare
 
     def answer(self, now: float) -> tuple[float, float]:
-        """Return how many seconds the current sample represents, and set the time of the next one.
+        """Schedule the next sample, and return how many seconds the current sample represents.
 
-        The second number is the time since the last rare sample, for threads that are sampled
-        rarely. It is 0 if the current sample is not rare.
+        The first number applies to threads that are included in every sample. The second number
+        applies to threads that are sampled rarely: the time since the last rare sample. It is 0 if
+        the current sample is not rare.
         """
         mean = max(self.interval, self._cost / BUDGET)
         if self.quiet >= _QUIET:
@@ -209,7 +210,7 @@ class Sampler:
 
 
 class _ProcessSampler:
-    """Holder of the only `Sampler` of this process, which exists while it has subjects."""
+    """Holder of this process's only `Sampler`, which exists while there are subjects to sample."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
