@@ -76,8 +76,9 @@ class Line:
 def current_line(above: int = 1) -> Line | None:
     """Return the innermost line of user code that this thread executes.
 
-    In a thread that a library started, it may be the main thread's call of the library, or a line
-    of the library. Return None if the thread executes neither user code nor a library.
+    If a library started the thread, the result may be the line at which the main thread calls that
+    library, or a line of the library. Return None if the thread executes neither user code nor a
+    library.
 
     Parameters
     ----------
@@ -98,9 +99,9 @@ def current_line(above: int = 1) -> Line | None:
 def _innermost(
     frame: FrameType | None, library: FrameType | None = None
 ) -> tuple[Line | None, FrameType | None]:
-    """Return the innermost line of user code, and the innermost frame of a library that it calls.
+    """Return the innermost line of user code, and the innermost frame of the library that it calls.
 
-    Each of the two is None if there is no such frame. If `library` is given, it is returned as the
+    The line or the frame is None if a thread has none. If `library` is given, it is the returned
     frame.
     """
     while frame is not None:
@@ -141,7 +142,10 @@ def line_at(code: CodeType, instruction: int) -> Line:
 
 
 def place_of(line: Line | None) -> tuple[str | None, int, str | None]:
-    """Return the file, line number and function of a line, as columns of a row."""
+    """Return the values of the columns for the file, the number and the function of a line.
+
+    If `line` is None, the values stand for an unknown line.
+    """
     return _NO_PLACE if line is None else line.place
 
 
@@ -165,7 +169,7 @@ def _place(code: CodeType, instruction: int) -> Place:
 
 
 def _files_like(file: str) -> set[str]:
-    """Return the set to which the caller must add the name of a file that is in none of the sets.
+    """Return the set to which the caller must add the name of a new file.
 
     This is `ignored_files`, `user_files` or `_library_files`.
     """

@@ -59,7 +59,7 @@ _SUMS = (
 
 
 def recording(start: float, stop: float) -> ClientCall:
-    """Return a `ClientCall` that is not a call, but represents the time range of the recording."""
+    """Return a `ClientCall` that stands for the time range of the recording, instead of a call."""
     return ClientCall("recording", None, start, seconds=stop - start)
 
 
@@ -253,7 +253,7 @@ class StepRecorder:
                 self._lines.built_at(facts)
 
     def mapped(self, line: Line, key: Any) -> None:
-        """Record that a line sent a graph, which `key` identifies."""
+        """Record that a line sent a graph. `key` is a key of this graph."""
         self._append((LINE_GRAPH, (time(), line.id, key)))
         self._record_line(line)
 
@@ -318,7 +318,7 @@ class StepRecorder:
 
 
 def stop_recorders(plugins: list[str]) -> None:
-    """Stop this process's recorders of the runs to which the given scheduler plugins belong."""
+    """Stop this process's recorders of those runs that have one of these scheduler plugins."""
     for recorder in _recorders.copy():
         if recorder.scheduler_plugin in plugins:
             recorder.stop()
