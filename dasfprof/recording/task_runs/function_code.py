@@ -44,7 +44,10 @@ class _All:
 
 
 class FunctionCode:
-    """Records the code of functions that tasks call, when the first task of each name has run.
+    """Records the code of functions that tasks call.
+
+    The functions are taken from the first task of each name. Different lambdas have the same name,
+    so several of their tasks are used.
 
     Parameters
     ----------

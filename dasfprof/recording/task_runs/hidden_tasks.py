@@ -1,8 +1,8 @@
-"""Hiding of tasks: a recording of one client leaves the texts of other clients' tasks out of files.
+"""Hiding of other clients' tasks, in a recording of only one client.
 
 On the scheduler, `TaskClients` marks hidden tasks with an annotation, which workers receive with
-the tasks. On workers, `HiddenTasks` has the keys of hidden tasks. Files contain only the times of
-their task runs.
+the tasks. On workers, `HiddenTasks` has the keys of hidden tasks. Files contain the times of hidden
+task runs, but neither their keys nor their texts, such as exceptions.
 """
 
 from __future__ import annotations
@@ -60,7 +60,10 @@ def hiding_runs(append: Append, hidden: Container[Any], *, of_worker: bool) -> A
 
 
 def hide_rows(rows: FileRows, hidden: Container[Any]) -> None:
-    """Leave rows about hidden tasks, and their keys in rows about several tasks, out of a file."""
+    """From now on, write no rows about hidden tasks.
+
+    Rows about several tasks are written without hidden keys, unless all of their keys are hidden.
+    """
     append = rows.append
     rows.hidden = hidden
 

@@ -93,7 +93,7 @@ def unsent_tasks(
 def remove_step(annotations: Any, tasks: Mapping[Any, Any]) -> Any:
     """Return the step in which a client computed a graph, or None if there is no step.
 
-    Also remove the step's annotation from the tasks.
+    Also remove the annotation with the step from the graph's tasks.
 
     Parameters
     ----------

@@ -60,7 +60,10 @@ class ResultDescriber:
 
 
 def type_name(kind: type | None) -> str:
-    """Return the name of a type as ``module.qualname``. Dask passes None instead of `NoneType`."""
+    """Return the name of a type as ``module.qualname``, without the module of builtins.
+
+    `kind` may be None, because Dask passes None instead of `NoneType`.
+    """
     if kind is None:
         return "NoneType"
     module, name = _ask_type(kind, "__module__"), _ask_type(kind, "__qualname__")

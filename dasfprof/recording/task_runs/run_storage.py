@@ -44,8 +44,8 @@ class RunStorage:
     Parameters
     ----------
     local
-        A `threading.local`. If a thread has computed for a task run, the attribute ``helper`` is
-        the thread's `ThreadFile`.
+        A `threading.local`. In threads that have computed for a task run, its attribute ``helper``
+        is the thread's `ThreadFile`.
     """
 
     def __init__(self, guard: HookGuard, local: threading.local) -> None:
@@ -94,7 +94,10 @@ class RunStorage:
         return request
 
     def read(self, item: str | None) -> None:
-        """Record the hashes of the objects (or of their ranges) that are read, if known."""
+        """Record which objects, or parts of objects, are read.
+
+        `item` has their hashes, separated by spaces. It is None if they are unknown.
+        """
         with self._lock:
             if item is not None and len(self._items) < MOST_ITEMS:
                 self._items[item] = None
@@ -102,8 +105,8 @@ class RunStorage:
     def end_read(self, store_of: Callable[[Any], str | None], source: Any, result: Any) -> None:
         """Record that a read from a file or an array has ended.
 
-        `store_of` returns the name of the store of `source`, the file or array, or None to ignore
-        the read. `result` is None if the read failed.
+        `source` is the file or the array. `store_of` returns the name of its store, or None to
+        ignore the read. `result` is None if the read failed.
         """
         try:
             self.in_read, store = False, store_of(source)
@@ -162,7 +165,10 @@ class RunStorage:
             self.caught()
 
     def moved_by_disk(self, read: int, written: int) -> None:
-        """Add bytes that the task run has read from and written to disks, as the kernel counts."""
+        """Add the bytes that the task run has read from disks and written to disks.
+
+        Both numbers come from the kernel.
+        """
         with self._lock:
             sums = self._sums.setdefault(DISK, dict(_NOTHING))
             sums["read_size"] += read

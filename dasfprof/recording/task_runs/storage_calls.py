@@ -1,9 +1,9 @@
 """Wrappers that count the requests of storage libraries, by the task run that makes the request.
 
-A context variable holds the task run for which a coroutine or thread works. The variable is set
-while a task's thread passes a coroutine to the event loop of another thread by
-`asyncio.run_coroutine_threadsafe`. From that event loop, asyncio copies the variable into tasks of
-the loop and into the threads of `asyncio.to_thread`. In the thread of the task, the variable is not
+A context variable holds the task run for which a coroutine or thread works. A task's thread may
+pass a coroutine to the event loop of another thread by `asyncio.run_coroutine_threadsafe`. The
+variable is set during that call. asyncio copies it to the coroutine, to further tasks of the event
+loop, and to the threads of `asyncio.to_thread`. In the thread of the task, the variable is not
 needed, because the worker knows the task. So tasks that make no requests cost nothing.
 
 If requests are nested, only the outermost is counted. The libraries are not imported for this.
@@ -37,7 +37,10 @@ _served: ContextVar[RunStorage | Literal[False] | None] = ContextVar("dasfprof",
 
 @contextlib.contextmanager
 def _serving(run: RunStorage | Literal[False]) -> Iterator[None]:
-    """Count the requests of this thread or coroutine for `run`, or not at all if it is False."""
+    """Within this context, count the requests of this thread or coroutine for `run`.
+
+    If `run` is False, requests are not counted.
+    """
     token = _served.set(run)
     try:
         yield
@@ -50,9 +53,10 @@ def _serving(run: RunStorage | Literal[False]) -> Iterator[None]:
 def _counting(
     run: RunStorage, request: StorageRequest, size_of: BytesOf
 ) -> Iterator[Callable[..., Any]]:
-    """Count a request, but no requests within it.
+    """Within this context, count a request, but no requests that are nested in it.
 
-    Yield a function that determines the bytes of the request's result, and returns the result.
+    The context's value is a function that takes the result of the request, stores its number of
+    bytes, and returns the result.
     """
     size: int | None = None
 

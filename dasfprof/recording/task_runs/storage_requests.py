@@ -149,7 +149,7 @@ def hooks(around: Around, around_read: Around, new: Callable[..., Any]) -> Itera
 def _on_methods(
     base: type, methods: dict[str, RequestKind], around: Around, abstract: type | None = None
 ) -> Iterator[Hook]:
-    """Yield a hook on each of `methods` that a class or a derived class defines itself.
+    """Yield a hook on each of `methods` that `base` or a derived class defines itself.
 
     The class `abstract` gets no hooks.
     """
@@ -190,7 +190,7 @@ def _value(args: _Args, kwargs: _Kwargs) -> BytesOf:
 
 
 def _file(position: int, name: str) -> Callable[[_Args, _Kwargs], BytesOf]:
-    """Return the `size` of a `RequestKind` for requests that copy from or to a local file.
+    """Return the `size` of a `RequestKind`, for requests that copy a local file to or from a store.
 
     `position` and `name` identify the argument with the path of the local file.
     """
@@ -210,7 +210,7 @@ def _range(args: _Args, kwargs: _Kwargs) -> str | None:
 
 
 def _uploaded(args: _Args, kwargs: _Kwargs) -> BytesOf:
-    """Return a function that takes an upload's result, and returns the number of uploaded bytes.
+    """Return a function that returns how many bytes an upload has sent, given the upload's result.
 
     Must be called before the upload, while the file's buffer contains the bytes to upload.
     """
@@ -226,7 +226,7 @@ def _uploaded(args: _Args, kwargs: _Kwargs) -> BytesOf:
 
 
 def _buffered(file: Any) -> int:
-    """Return the number of bytes in a file's buffer, which were not uploaded yet."""
+    """Return how many bytes of a file are in its buffer and not uploaded yet."""
     with file.buffer.getbuffer() as held:
         return int(held.nbytes)
 
@@ -296,7 +296,7 @@ def _store_of_array(array: Any) -> str | None:
 
 
 def _chunk(_args: _Args, _kwargs: _Kwargs) -> BytesOf:
-    """Return a function that takes the result of a request, and returns the bytes read."""
+    """Return a function that returns the bytes read, given the result of a request."""
     # A missing object stands for fill values, and counts as 0 bytes.
     return lambda result: 0 if result is None else len(result)
 

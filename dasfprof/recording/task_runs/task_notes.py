@@ -60,9 +60,9 @@ class FlatNotes:
             yield self._schema, rows, range(len(rows))
 
     def _columns(self, notes: list[Any]) -> list[Sequence[Any]]:
-        """Return the columns of the notes' rows in the schema's order, without unconvertible notes.
+        """Return the columns into which notes are converted, in the schema's order.
 
-        The list is empty if no notes remain.
+        Notes that cannot be converted are left out. The list is empty if no notes remain.
         """
         width = len(self._fields)
         try:
@@ -114,8 +114,8 @@ class ClockCorrections:
     def change(self, correction: float, running: Iterable[Any]) -> None:
         """Set the current correction (seconds), and give it the next number.
 
-        For each key in `running` that has no number yet, this method stores the number of the
-        previous correction, which was current when the task got its thread.
+        `running` has the keys of running tasks. These tasks got their threads before the change. If
+        a task has no number yet, it gets the number of the previous correction.
         """
         for key in running:
             self.of_earlier.setdefault(key, self.number)
@@ -231,8 +231,8 @@ class TaskNotes(FlatNotes):
     ) -> tuple[float, float]:
         """Return the start of a task run on the worker's clock, and the duration of the task run.
 
-        `correction` is the clock correction that Dask added to `start` and `stop`, or None for
-        coroutines. `number` is that of the correction when the task got a thread.
+        `correction` is the clock correction that Dask added to `start` and `stop`. It is None for
+        coroutines. `number` is the number of the correction when the task got a thread.
         """
         if start is None or stop is None:
             # Dask has no times of a task run that was rescheduled, or that failed before its
@@ -274,7 +274,7 @@ def _run_queue(readings: list[Any], durations: Any, cpu: list[Any]) -> Any:
 
 
 def _of_threads(values: list[Any], threads: list[str | None]) -> list[Any]:
-    """Return `values`, in which the values of task runs without a thread are replaced by None."""
+    """Return a copy of `values`, with None for each task run that had no thread."""
     pairs = zip(values, threads, strict=True)
     return [None if thread is None else value for value, thread in pairs]
 

@@ -73,7 +73,7 @@ def availability() -> str:
 def run_queue_seconds(
     reading: Reading | None, duration: float = float("inf"), cpu: float | None = None
 ) -> float | None:
-    """Return the seconds for which the thread of a task waited for CPU, or None if unknown.
+    """Return how many seconds the thread of a task waited for CPU, or None if unknown.
 
     The result is 0 for a brief task.
 
@@ -82,8 +82,8 @@ def run_queue_seconds(
     reading
         The `Reading` of the task run, or None if there is none.
     duration, cpu
-        The task's duration and CPU time in seconds. If the thread's file was not read at the
-        start of the task, the result is at most the difference between duration and CPU time.
+        The task's duration and CPU time in seconds. Their difference limits the result if the
+        thread's file was not read at the start of the task.
     """
     if type(reading) is not tuple:
         return None if reading is None else 0.0
@@ -102,7 +102,10 @@ def run_queue_seconds(
 
 
 def cpu_seconds(reading: Reading | None, start: float | None, stop: float | None) -> float | None:
-    """Return the CPU seconds of a task's thread, or None if they or its times are unknown."""
+    """Return the CPU seconds of a task's thread.
+
+    Return None if the CPU seconds, or the times of the task, are unknown.
+    """
     if type(reading) is not tuple or reading[1] is None or start is None or stop is None:
         return None
     # If the thread's file was not read at the start of the task, the reading includes up to `STALE`
