@@ -53,8 +53,7 @@ class SchedulerUnderWay:
     rows
         Writes rows into the trace file.
     narrowed
-        A function that returns the part of a row that is to be written. None means that complete
-        rows are written.
+        A function that returns the part of a row to write, or None to write complete rows.
     """
 
     def __init__(

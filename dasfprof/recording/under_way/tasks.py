@@ -135,7 +135,10 @@ class TasksUnderWay:
             self._rows.write(TASK_UNDER_WAY, row, stack)
 
     def _leave(self, identity: tuple[Any, str | None]) -> None:
-        """Forget a task, given its key and thread, that the last snapshot no longer contains."""
+        """Forget a task that the last snapshot no longer contains.
+
+        `identity` has the task's key and thread.
+        """
         task = self._tasks.get(identity[0])
         # A waiting task may be missing only because a snapshot has a maximum number of tasks.
         if task is not None and task.state == "waiting":
