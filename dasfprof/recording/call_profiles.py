@@ -123,7 +123,7 @@ class ThreadProfile(cProfile.Profile):
         return count
 
     def create_stats(self) -> None:
-        """Create the statistics that `pstats` reads, without the calls that end the profile."""
+        """Create the statistics that `pstats` reads, without the profiler's own calls."""
         self.snapshot_stats()
         self.stats = {
             function: figures

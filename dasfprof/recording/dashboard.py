@@ -38,16 +38,15 @@ _SILENT = {"error": "The run's files could not be read; the next try is in a sec
 class Companion:
     """Answers requests about a run with the output of a separate process.
 
-    The process runs while requests arrive. The methods block, so they must not be called on an
-    event loop.
+    A request starts the process if it is not running. `end_if_idle` ends the process when no more
+    requests arrive. The methods block, so they must not be called on an event loop.
 
     Parameters
     ----------
     module
         The module that the process executes. See `dasfprof.handles.live`.
     command
-        The command that is passed to the module: ``state`` or ``counts``. The method `state`
-        returns the output of this command.
+        The command of the module whose output `state` returns: ``state`` or ``counts``.
     """
 
     def __init__(self, settings: RunSettings, module: str, command: str) -> None:

@@ -36,7 +36,7 @@ class Catching:
     handle
         The function to call. While it runs, `sys.exc_info` returns the error.
     what
-        The argument of the function: a text about the code in the context.
+        The text to pass to `handle`. It describes the code in the context.
     """
 
     __slots__ = ("_handle", "_what")

@@ -19,7 +19,10 @@ SchemaRow = tuple[Schema, tuple[Any, ...]]
 
 
 def fold_rows(rows: Sequence[SchemaRow]) -> Folded:
-    """Return, for each schema in `rows`, the schema, its rows, and their positions in `rows`."""
+    """Group rows by schema.
+
+    For each schema, the result has the schema, its rows, and the positions of these rows in `rows`.
+    """
     by_schema: dict[Schema, tuple[list[tuple[Any, ...]], list[int]]] = {}
     for position, (schema, row) in enumerate(rows):
         rows_of_schema, positions = by_schema.setdefault(schema, ([], []))
@@ -42,8 +45,8 @@ UNKNOWN_STACK = -1
 class StackRows:
     """Assigns numbers to stacks, and writes a row for each new stack. All methods are thread-safe.
 
-    A row has the innermost frame, and the number of the stack of all other frames, which other
-    stacks share.
+    A row has the innermost frame of a stack, and the number of the stack without that frame. So
+    stacks with the same outer frames share rows.
 
     Parameters
     ----------

@@ -1,6 +1,7 @@
 """`RunSettings`: the settings of a run, which are sent to every worker.
 
-This module also contains the mark in the run's directory that shows which processes share it.
+This module also creates and finds the mark of a run: a hidden, empty file in the run's directory. A
+process that sees the mark shares this directory with the process that created the mark.
 """
 
 from __future__ import annotations
@@ -71,7 +72,7 @@ def documented(call: Call) -> Call:
 
 
 def check_names(options: Iterable[str]) -> None:
-    """Raise an `UnknownOptionError` if a name is not that of an option.
+    """Raise an `UnknownOptionError` if a name is not the name of a recording option.
 
     The message lists all options.
     """
@@ -136,7 +137,7 @@ class RunSettings(RunOptions):
 
     @property
     def mark(self) -> str:
-        """The name of the annotation that marks tasks whose texts are not recorded."""
+        """The name of the annotation that marks hidden tasks (see `HiddenTasks`)."""
         return f"{MARK}{self.uuid}"
 
     @property
