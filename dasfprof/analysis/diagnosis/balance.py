@@ -140,9 +140,10 @@ def data_skew(run: RunFigures) -> Iterator[Finding]:
 
 
 def _by_shuffles(run: RunFigures, rows: Array) -> tuple[set[str], bool]:
-    """Return the functions whose P2P shuffles made inputs or results of the task runs `rows`.
+    """Return the functions among `rows` and their inputs that read from P2P shuffles.
 
-    The second value is whether there are such functions and all of them shuffle by key.
+    The second value is whether all of these functions shuffle by key. It is False if there are
+    none.
     """
     outputs = p2p_outputs(run.trace)
     made = outputs & run.inputs_of(rows)
@@ -153,9 +154,10 @@ def _by_shuffles(run: RunFigures, rows: Array) -> tuple[set[str], bool]:
 
 
 def _transfers_of_joins(run: RunFigures, rows: Array) -> tuple[Array, float]:
-    """Return the transfer task runs of the P2P joins in `rows`, and the bytes of the smaller side.
+    """Return the task runs that transfer the inputs of the P2P joins among `rows`.
 
-    The bytes are infinite unless exactly two sides were shuffled and the sizes of both are known.
+    The second value is the size of the smaller of both inputs in bytes. It is infinite if a size is
+    unknown, or if there are not exactly two inputs.
     """
     codes, names = run.functions.codes, run.function_names.astype(str)
     joins = rows[np.array([name.startswith(_JOINS) for name in names], dtype=bool)[codes[rows]]]
@@ -355,7 +357,8 @@ def _gain(
 ) -> float:
     """Estimate the wall seconds that the stragglers in the mask `selected` cost.
 
-    If `is_done_elsewhere`, other threads would have to do the stragglers' excess work instead.
+    `is_done_elsewhere` is whether other threads would have to do the stragglers' excess work. If
+    so, only the shorter waits of other threads count as savings.
     """
     if not selected.any():
         return 0.0

@@ -40,9 +40,10 @@ class ChunkArgument:
     is_editable: bool = True
 
     def with_value(self, old: str, new: str) -> str:
-        """Return the line with a new value.
+        """Return the source line with `new` instead of `old`.
 
-        The text is empty if the old value does not occur exactly once, or must not be edited alone.
+        The result is empty if `old` does not occur exactly once, or if the argument is not
+        editable.
         """
         nodes = [
             n
@@ -144,7 +145,7 @@ def _arguments(line: str, text: str) -> Iterator[ChunkArgument]:
 
 
 def _values(node: ast.expr) -> Iterator[Any]:
-    """Yield all values that an expression may have, with None for each unknown value."""
+    """Yield all values that an expression may have. An unknown value is None."""
     if isinstance(node, ast.IfExp):
         yield from _values(node.body)
         yield from _values(node.orelse)

@@ -146,7 +146,7 @@ def slow_tokenization(run: RunFigures) -> Iterator[Finding]:
 
 
 def _not_beside_tasks(run: RunFigures, calls: pd.DataFrame) -> float:
-    """Return the seconds of hashing before the first and after the last task, and in idle time."""
+    """Estimate for how many seconds `calls` hashed values while the cluster had no task."""
     begin = run.trace.begin + run.begin
     end, seconds = begin + run.wall, calls["tokenising"].to_numpy(dtype=float)
     start, stop = (calls[name].to_numpy(dtype=float) for name in ("time", "stop"))
@@ -257,7 +257,11 @@ def large_objects_in_graph(run: RunFigures) -> Iterator[Finding]:
 
 
 def costs_of_carrying(run: RunFigures) -> tuple[float, float, float, float]:
-    """Return the seconds that large objects in graphs cost: all, pickling, hashing and sending."""
+    """Return the wall seconds that large objects in graphs cost.
+
+    The first value is the total, which includes the handling of tasks. The other values are the
+    seconds of pickling, of hashing and of sending.
+    """
     table = find_carried(run.trace)
     calls = find_calls(run.trace).merge(table[["file", "line"]].drop_duplicates())
     transit = _in_transit(run, int(table["graphs"].sum())) if len(table) else 0.0
@@ -302,7 +306,7 @@ def line_of(run: RunFigures, calls: pd.DataFrame) -> str:
 
 
 def _sent_at(run: RunFigures, calls: pd.DataFrame) -> str:
-    """Describe the largest value that the line of the first call sent, or return an empty text."""
+    """Describe the largest value that was sent from the line of the first call, or return ""."""
     first, values = calls.iloc[0], run.trace.sent_values
     there = (values["file"].astype(object) == first["file"]) & (values["line"] == first["line"])
     sent_here = values[there.to_numpy(dtype=bool)].sort_values("size", kind="stable")

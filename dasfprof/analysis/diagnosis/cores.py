@@ -199,7 +199,11 @@ def cpu_oversubscribed(run: RunFigures) -> Iterator[Finding]:
 
 
 def _no_more_than_cores(run: RunFigures, cores: int, others: Figures | None) -> list[Change]:
-    """Return the change to one thread per core, not counting cores that other programs use."""
+    """Return a change to at most one thread per core in the cluster.
+
+    Cores that other programs use do not count. If `cores` is 0, the number of cores is unknown, and
+    each worker gets fewer threads.
+    """
     if not cores:
         return fewer_threads(run)  # The number of cores was not recorded.
     used = others.cores if others is not None and others.cores >= BLAMED else 0.0
@@ -306,7 +310,10 @@ def idle_share(run: RunFigures) -> float:
 
 
 def _programs_in_words(others: Figures | None) -> tuple[str, str]:
-    """Return a sentence about other programs, and their names (empty if they are not the cause)."""
+    """Return a sentence about the CPU use of other programs, and the names of programs to blame.
+
+    The names are empty if the other programs use too few cores to be the cause of waits.
+    """
     if others is None:
         return "", ""
     if others.cores < _NAMED:
@@ -367,7 +374,7 @@ def fewer_threads(run: RunFigures) -> list[Change]:
 
 
 def without_waiting(run: RunFigures, rows: Array) -> Array:
-    """Return the durations of all task runs, as if the given rows did not wait except for CPU."""
+    """Return the durations of all task runs, assuming that those in `rows` wait only for CPU."""
     return run.with_durations(rows, run.cpu[rows] + run.core_wait[rows])
 
 
@@ -394,7 +401,7 @@ def _covered(run: RunFigures, groups: Groups) -> Array:
 
 
 def most_of(run: RunFigures, rows: Array) -> str:
-    """Return the function whose task runs among `rows` took most seconds, without CPU wait."""
+    """Return the function with most seconds among the task runs `rows`, not counting CPU wait."""
     seconds = np.bincount(run.functions.codes[rows], weights=run.working[rows])
     return str(run.function_names[int(seconds.argmax())])
 

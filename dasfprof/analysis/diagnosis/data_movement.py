@@ -210,10 +210,11 @@ def spilling(run: RunFigures) -> Iterator[Finding]:
 
 
 def _more_memory(run: RunFigures, wanted: float, now: str = "") -> tuple[str, list[Change]]:
-    """Return the beginning of the advice to give workers more memory, and the settings for it.
+    """Return the beginning of a sentence that advises more memory, and the settings for it.
 
-    `wanted` is the memory limit to advise, in bytes. `now` is a text about the present limit, which
-    the advice quotes. The settings are empty if it is unknown how much memory is needed.
+    `wanted` is the memory limit to advise, in bytes. `now` describes the present limit, and follows
+    the advised one in the sentence. The settings are empty if it is unknown how much memory is
+    needed.
     """
     if run.died_of_memory:
         amount = (

@@ -349,10 +349,10 @@ def recomputation(run: RunFigures) -> Iterator[Finding]:
 
 
 def _handling(run: RunFigures, repeated: Array, again: Array) -> float:
-    """Return the seconds that repeated work cost the cluster, not counting the computing itself.
+    """Return the seconds of task handling and graph preparation that repeated work caused.
 
-    `repeated` contains the seconds of repeated work in each task run, and `again` is a mask of task
-    runs that are completely repeated.
+    `repeated` contains the seconds of repeated work in each task run. `again` is a mask of the task
+    runs that consist only of repeated work.
     """
     path, (waits, rows) = run.path_segments, run.waits_for_graphs
     known = path.rows < len(again)
@@ -374,8 +374,9 @@ def _handling(run: RunFigures, repeated: Array, again: Array) -> float:
 def _computed_inside(run: RunFigures, first: Array) -> tuple[Array, list[str]]:
     """Return the seconds that each task run spent on fused layers that had been computed before.
 
-    `first` is a mask of task runs that did not recompute a result. The second value is a list with
-    the line whose layers took most of these seconds, or an empty list.
+    Only the task runs in the mask `first` count, which did not recompute a result. The second value
+    is a list. It contains the line that built the layers with most of these seconds, or it is
+    empty.
     """
     layers, tasks, keys = run.trace.fused_layers, run.trace.tasks, run.trace.keys
     seconds, key_ids = np.zeros(len(tasks)), tasks["key_id"].to_numpy()

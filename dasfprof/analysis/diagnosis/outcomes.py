@@ -49,7 +49,7 @@ def find_limit(run: RunFigures, name: str, category: object) -> Figures | None:
 
 
 def limit_or_cause(limit: Figures) -> str:
-    """Return the advice about time-outs, as a template for the figures `function` and `limit`."""
+    """Return the advice about time-outs, with placeholders for figures `function` and `limit`."""
     begin = "Compare the time that {function} takes with its limit:"
     given = "tasks that timed out had run for {limit.ran} (the median)"
     if np.isnan(limit.most):
@@ -194,10 +194,7 @@ def failed_tasks(run: RunFigures) -> Iterator[Finding]:
 
 
 def _failures(run: RunFigures, attempts: pd.DataFrame) -> FindingLocations:
-    """Return where attempts failed.
-
-    The function or the worker is None if there are several.
-    """
+    """Return the function and the worker of failed attempts. Each is None if there are several."""
     functions, workers = attempts["function"].unique(), attempts["worker"].unique()
     return FindingLocations(
         state="erred",

@@ -173,10 +173,11 @@ def _calls_meanwhile(run: RunFigures, begins: Array, ends: Array) -> dict[str, A
 
 
 def _of_a_known_client(run: RunFigures, rows: Array, begin: Array) -> Array:
-    """Return a mask of gaps, without those that began before the first graph of their client.
+    """Return a mask of the gaps that a client may have caused.
 
-    Gaps of an unknown client are in the mask. `rows` are the task runs that ended the gaps, and
-    `begin` is when the gaps began.
+    A gap is not in the mask if it began before the first graph of its client. If the client is
+    unknown, the gap is in the mask. `rows` are the task runs that ended the gaps, and `begin`
+    contains the start of each gap.
     """
     trace = run.trace
     known = np.ones(len(rows), dtype=bool)

@@ -139,7 +139,10 @@ def tasks_too_small(run: RunFigures) -> Iterator[Finding]:
 
 
 def _small_shuffles(run: RunFigures) -> Array:
-    """Return a mask of the task runs of P2P shuffles, all False unless partitions are small."""
+    """Return a mask of the task runs of P2P shuffles, if their partitions are small.
+
+    Otherwise, the mask is all False.
+    """
     shuffles = p2p_runs(run.trace)
     sizes = np.fmax(run.task_column("size"), run.task_column("input_size"))[shuffles]
     known = sizes[np.isfinite(sizes)]
@@ -148,7 +151,11 @@ def _small_shuffles(run: RunFigures) -> Array:
 
 
 def _of_few(run: RunFigures) -> float:
-    """Return the excess seconds of exceptionally long task handling, per thread of the run."""
+    """Return the excess seconds of tasks that took exceptionally long to handle.
+
+    The excess is the time beyond the median. It is in thread-seconds, divided by the number of
+    threads.
+    """
     each = task_overhead(run.trace)[run.succeeded]
     usual = float(np.nanmedian(each)) if np.isfinite(each).any() else np.nan
     # The time beyond the median does not depend on the number of tasks. For example, a worker
@@ -230,14 +237,19 @@ def _larger_tasks(run: RunFigures, f: Figures) -> tuple[list[str | Advice], list
 
 
 def _factor(f: Figures) -> float:
-    """Return the factor from `_larger_chunks` for the size of tasks, or 1 if it is unknown."""
+    """Return the factor by which tasks should become larger, or 1 if it is unknown.
+
+    `f` is a result of `_larger_chunks`.
+    """
     return float(f.inputs if f.how == "batches" else vars(f).get("factor") or 1)
 
 
 def where_chunks_are_set(run: RunFigures, function: str, factor: float) -> tuple[str, Edit | None]:
-    """Return a template of the instruction to make chunks `factor` times as large, and its edit.
+    """Return an instruction to make chunks `factor` times as large, and the edit that does this.
 
-    The instruction is empty if the factor is 1, or if it is unknown where chunks are set.
+    The instruction is empty if the factor is 1, or if it is unknown where chunks are set. Its
+    braces are doubled, as in a format string. The edit is None if no edit of a single line is
+    known.
     """
     lines = run.trace.lines
     if not len(lines) or factor == 1:
@@ -370,13 +382,16 @@ def slow_deserialization(run: RunFigures) -> Iterator[Finding]:
 
 
 def _blocked_share(run: RunFigures) -> float:
-    """Return the fraction of tasks' time in transit in which their workers' loops were blocked."""
+    """Return the fraction of time in transit in which the event loop of the worker was blocked."""
     way = float(run.slots.on_its_way.sum())
     return float(blocked_on_the_way(run.trace).sum()) / way if way > 0 else 0.0
 
 
 def _larger_chunks(run: RunFigures, most: int) -> Figures:
-    """Return figures about how to make the tasks of the function with the code `most` larger."""
+    """Return the figures of the advice to make the tasks of a function larger.
+
+    `most` is the code of the function.
+    """
     costs, chunks = run.chunk_costs, find_chunks(run.trace)
     name, chunk = str(costs["function"][most]), float(costs["chunk"][most])
     larger, width = float(costs["times_larger"][most]), int(chunks.width[most])
@@ -414,9 +429,9 @@ def _larger_chunks(run: RunFigures, most: int) -> Figures:
 
 
 def _chunks_are_chosen_in(run: RunFigures, most: int, wanted: float) -> int:
-    """Return the code of the function that determines the chunk size of the function `most`.
+    """Return the code of the function whose chunk size determines that of the function `most`.
 
-    `wanted` is the wanted size of its chunks in bytes.
+    `wanted` is the suggested chunk size of `most` in bytes.
     """
     chunks = find_chunks(run.trace)
     sources = np.flatnonzero(_begins(run) & chunks.divisible)
@@ -430,10 +445,10 @@ def _chunks_are_chosen_in(run: RunFigures, most: int, wanted: float) -> int:
 
 
 def _cut_as_finely(run: RunFigures, most: int) -> int | None:
-    """Return the code of a function that makes at least as many chunks as `most` handles, or None.
+    """Return the code of a function that reads or creates at least as many chunks as `most`.
 
-    The returned function could make larger chunks. The result is also None if `most` itself makes
-    its chunks.
+    The chunks of this function can become larger. The result is None if there is no such function,
+    or if `most` itself reads or creates its chunks.
     """
     chunks = find_chunks(run.trace)
     fine = _begins(run) & chunks.divisible & (chunks.size >= _DIVISIBLE)
@@ -459,7 +474,11 @@ def _depends_on_itself(run: RunFigures, most: int) -> bool:
 
 
 def _has_axes_of_sources(run: RunFigures, most: int) -> bool:
-    """Return whether a function's arrays have as many axes as an array that the run begins with."""
+    """Return whether the arrays of the function `most` have as many axes as some source array.
+
+    Source arrays are the results of tasks without dependencies. The result is also True if no such
+    array, or no array of `most`, is known.
+    """
     shapes = find_chunks(run.trace).shapes
     given = [shapes[code] for code in np.flatnonzero(_begins(run)).tolist()]
     axes = {len(arrays[0]) for arrays in given if arrays is not None}

@@ -397,11 +397,11 @@ def _in_chains(run: RunFigures, on_path: Array, alone: Array) -> Array:
 
 
 def _path_without_slow_tasks(run: RunFigures) -> tuple[Array, Array, Array, Array]:
-    """Return the compute segments of the critical path, without stragglers and slow workers.
+    """Return the compute segments of the critical path, except those of slow tasks.
 
-    The result consists of four arrays with one item per segment: its row of `Trace.tasks`, its
-    seconds, the seconds in which no other task ran, and the seconds for which threads were idle
-    during the segment.
+    Slow tasks are stragglers and tasks on slow workers. The result consists of four arrays with one
+    item per segment: its row of `Trace.tasks`, its seconds, the seconds in which no other task ran,
+    and the seconds for which threads were idle during the segment.
     """
     path, times = find_path(run.trace), run.slots.times
     of_tasks = path.rows < len(run.trace.tasks)

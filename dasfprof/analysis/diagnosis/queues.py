@@ -173,10 +173,10 @@ _CHANGES = ((1, 0, 0), (-1, 0, 0), (0, 1, -1), (0, -1, 0), (0, 0, 1))
 
 
 def _idle_beside(run: RunFigures, rows: Array) -> tuple[float, int]:
-    """Return the thread-seconds that a resource left idle, and its limit of concurrent task runs.
+    """Return for how many thread-seconds a resource kept threads idle, and its limit.
 
-    `rows` are the task runs that request the resource. The limit is the maximum of these that one
-    worker executed at the same time, not only for a moment.
+    `rows` are the task runs that request the resource. The limit is the maximum number of them that
+    a worker executed concurrently. Numbers that were reached only for moments do not count.
     """
     times, count = run.slots.times, len(run.trace.tasks)
     worker = run.trace.tasks["worker_id"].to_numpy()
@@ -276,10 +276,10 @@ def poor_placement(run: RunFigures) -> Iterator[Finding]:
 def _assigned_early(
     run: RunFigures, waits: Array, queues: str, queued: bool, **figures: Any
 ) -> Finding:
-    """Return the finding about tasks that wait behind others although they could run anywhere.
+    """Return the finding about tasks that queue on a worker although they could run on any worker.
 
-    `waits` are the seconds between ready and executing. `queues` is a sentence about the longest
-    queues, and `queued` is whether the scheduler had queued most of these tasks.
+    `waits` contains the seconds between ready and executing. `queues` is a sentence about the
+    longest queues. `queued` is whether most of these tasks had been queued on the scheduler before.
     """
     blocked = blocked_while_ready(run.trace)[: len(waits)]
     share = float(blocked.sum()) / float(waits.sum())

@@ -147,9 +147,9 @@ def _part(share: Share) -> str:
 
 
 def _most(function: str, run: RunFigures, codes: Array, names: Sequence[str]) -> tuple[str, Share]:
-    """Return the step, line or client with most of a function's seconds, and its fraction of them.
+    """Return the step, line or client with most seconds of a function, and its fraction of them.
 
-    `names` are the names of all of these, and `codes` contains the index of each task run's name.
+    `names` lists all steps, lines or clients, and task run ``i`` belongs to ``names[codes[i]]``.
     The returned name is empty if the function has no seconds.
     """
     rows = run.rows_of(function)
@@ -308,7 +308,7 @@ def _causes(cause: Finding, finding: Finding, earlier: bool) -> bool:
 
 
 def _line(place: int, above: Mapping[int, Sequence[int]]) -> Iterator[int]:
-    """Yield the indices of a finding, of its first cause, of the first cause of this cause, etc.
+    """Yield the index of a finding, and then the indices in its chain of first causes.
 
     `above` contains the indices of each finding's causes.
     """

@@ -69,7 +69,7 @@ class Change:
     def of_cluster(cls, **settings: Value) -> Change:
         """Return a change of some keyword arguments of the cluster.
 
-        All other keyword arguments in `OF_CLUSTERS` must stay unchanged.
+        The other keyword arguments in `OF_CLUSTERS` are listed in ``excludes``.
         """
         return cls(settings, tuple(n for n in OF_CLUSTERS if n not in settings))
 
@@ -193,7 +193,10 @@ class Finding:
         return SEVERITIES[max(min(place, least), SEVERITIES.index(self.at_most))]
 
     def within(self, wall: float) -> Finding:
-        """Return the finding with its seconds limited to the wall time, except for the client's."""
+        """Return the finding with its seconds limited to the wall time.
+
+        The seconds of a finding about the client are not limited.
+        """
         if not wall > 0 or self.of_client:
             return self
         seconds, costs = np.minimum([self.seconds, self.costs], wall).tolist()
@@ -205,10 +208,10 @@ class Finding:
         return dataclasses.replace(self, evidence=f"{self.evidence} {evidence}", figures=more)
 
     def beneath(self, cause: Finding, causes: Sequence[str], explained: bool = False) -> Finding:
-        """Return the finding as a symptom of other findings, with low severity.
+        """Return the finding as a consequence of other findings, with low severity.
 
-        `causes` are the rules of the other findings, and `cause` is the first of them. If
-        `explained`, the suggestion is only to follow the advice of `cause` first.
+        `causes` are the rules of these other findings, and `cause` is the first of them. If
+        `explained`, the only suggestion is to follow the advice of `cause` first.
         """
         words = f"This may be a consequence of {', '.join(causes)}."
         symptom = self.adding(words, may_follow_from=tuple(causes))

@@ -115,9 +115,10 @@ class UnusualRuns(TaskFigures):
         return (times >= _FAT) & (size >= _FAT_BYTES)
 
     def idle_behind(self, rows: Array, excess: Array) -> float:
-        """Return idle thread-seconds in the excess time of task runs, per thread of the run.
+        """Return for how long threads were idle during the excess time of task runs.
 
-        `excess` contains the excess seconds of the task run in each of `rows`.
+        The result is in thread-seconds, divided by the number of threads. `excess` contains the
+        excess seconds of each of `rows`.
         """
         stop = self.slots.times.stop[rows]
         # The excess seconds of a task run are assumed to be its last seconds.
@@ -218,13 +219,16 @@ class RunFigures(UnusualRuns):
 
     @cached_property
     def imported_on_the_way(self) -> tuple[Array, dict[str, float]]:
-        """Import seconds in each task run's time in transit, and by library (longest first)."""
+        """Seconds of imports while each task was in transit, and the same seconds by library.
+
+        Libraries with most seconds come first.
+        """
         seconds, libraries = imports_on_the_way(self.trace)
         return seconds, dict(sorted(libraries.items(), key=lambda library: -library[1]))
 
     @property
     def share_of_imports(self) -> float:
-        """Fraction of all tasks' time in transit in which the tasks' workers imported modules."""
+        """Fraction of the time in transit of all tasks in which the worker imported modules."""
         way = float(self.slots.on_its_way.sum())
         return float(self.imported_on_the_way[0].sum()) / way if way > 0 else 0.0
 
@@ -240,10 +244,10 @@ class RunFigures(UnusualRuns):
 
     @cached_property
     def waits_for_graphs(self) -> tuple[Array, Array]:
-        """Seconds of each gap in which Dask prepared a graph, and the task run that ended the gap.
+        """Seconds of graph preparation in each gap without tasks, and what ended the gap.
 
-        Gaps are times without tasks: before the first task, and on the critical path. Task runs are
-        rows of `TaskSlots`.
+        Gaps are the time before the first task, and long waits for the client on the critical path.
+        The second array contains the task run that ended each gap, as a row of `TaskSlots`.
         """
         trace, path, first = self.trace, self.path_segments, find_first_task(self.trace)
         gaps = np.flatnonzero((path.kind == SegmentKind.CLIENT) & (path.length >= GAP))
@@ -326,7 +330,10 @@ class RunFigures(UnusualRuns):
         return np.where(self.held < 1, durations, others)
 
     def path_seconds_of(self, shares: Array) -> float:
-        """Return the compute seconds of the critical path, weighted by the task runs' `shares`."""
+        """Return the sum of the compute seconds on the critical path, weighted by task run.
+
+        `shares` contains the weight of each task run.
+        """
         path = self.path_segments
         ran = (path.kind == SegmentKind.COMPUTE) & (path.rows < len(shares))
         return float((path.length[ran] * shares[path.rows[ran]]).sum())

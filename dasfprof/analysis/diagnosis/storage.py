@@ -281,9 +281,9 @@ def _time_in_reads(run: RunFigures, function: str) -> float:
 
 
 def _read_items(run: RunFigures) -> pd.DataFrame:
-    """Return which objects in storage, or ranges of them, each task of a collection read.
+    """Return the stored objects, or parts of objects, that each task of a collection read.
 
-    The columns are ``layer, key_id, item``, where ``item`` is the hash of the object or range.
+    The columns are ``layer, key_id, item``, where ``item`` is the hash of the object or its part.
     """
     table, tasks = run.trace.storage, run.trace.tasks
     named = table[np.array([isinstance(each, str) and each != "" for each in table["items"]], bool)]

@@ -46,7 +46,10 @@ class SampledFigures:
         return np.maximum(nbytes, 0.0)
 
     def counted(self, name: str) -> Array:
-        """Return the growth of a counter of `Trace.managed_memory` by worker instance, or zeros."""
+        """Return by how much a counter of `Trace.managed_memory` grew on each worker instance.
+
+        All values are 0 if the counter was not recorded.
+        """
         grown = self._grown(self.trace.managed_memory, name)
         return np.zeros(len(self.trace.workers)) if grown is None else grown
 

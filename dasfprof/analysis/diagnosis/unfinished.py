@@ -294,7 +294,7 @@ def killed_worker_errors(run: RunFigures) -> Iterator[Finding]:
 
 
 def _deaths(run: RunFigures, cause: Cause) -> list[Figures]:
-    """Return the workers on which the first task of a cause did not succeed, and their exits."""
+    """Return the workers on which the task ``cause.keys[0]`` did not succeed, and their exits."""
     attempts, workers = run.attempts, run.trace.workers
     keys = run.trace.keys.texts(attempts["key_id"].to_numpy())
     of_task = attempts[(keys == cause.keys[0]) & attempts["category"].notna().to_numpy()]

@@ -394,10 +394,11 @@ def _backlog(run: RunFigures, rows: Array) -> bool:
 
 
 def _turns(run: RunFigures, rows: Array) -> tuple[float | None, float]:
-    """Return the interval at which tasks are served in turn, and the seconds of waiting for turns.
+    """Return how tasks take turns: across all workers, or within each process.
 
-    The interval is None unless the tasks of all workers together take turns. The seconds are 0
-    unless only tasks of the same process take turns.
+    The first value is the interval between turns if tasks of all workers take turns with each
+    other, and otherwise None. The second value is the seconds of waiting for turns if only tasks of
+    the same process take turns, and otherwise 0.
     """
     times, worker = run.slots.times, run.trace.tasks["worker_id"].to_numpy()[rows]
     start, stop = times.start[rows], times.start[rows] + run.lasted[rows]
