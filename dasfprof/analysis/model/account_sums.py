@@ -146,9 +146,9 @@ def accounts_of(run: Run, windows: Sequence[WindowAccount]) -> Accounts:
 
 
 def _of_cut(rows: pd.DataFrame, count: int) -> Array:
-    """Return the same as `_uses`, for task runs that extend over several windows.
+    """Return the same as `_uses`, for task runs that overlap several windows.
 
-    In `rows`, such a task run has one row per window.
+    `rows` has one row per window for each of these task runs.
     """
     identity = ["group", "key", "run_id", "executing", "end"]
     runs = rows.groupby(identity, sort=False)
@@ -164,9 +164,9 @@ def _uses(
 ) -> Array:
     """Return the thread-seconds of groups of task runs, with one row per category of `USES`.
 
-    The last row contains the thread-seconds after functions, which the other rows contain as well.
-    `codes` is the group of each task run (-1 for none). For the others, see `used_time` and
-    `thread_time.uses_of`.
+    A further row contains the thread-seconds after functions, which are also part of the other
+    rows. `codes` is the group of each task run (-1 for none). See `used_time` for `used`, and
+    `thread_time.uses_of` for `length` and `costs`.
     """
     groups = Groups(codes, count)
     seconds = thread_time.uses_of(length, costs, *used)
@@ -264,7 +264,7 @@ def knows_tasks(run: Run) -> bool:
 def used_time(slots: TaskSlots, threads: list[tuple[Array, idle_time.IdleThreads]]) -> Array:
     """Return the thread-seconds of each slot before, in and after its function.
 
-    `threads` has the rows of each worker's slots, and its idle threads.
+    `threads` contains, for each worker, the rows of its slots and its idle threads.
     """
     used = np.zeros((3, len(slots.times)))
     times = slots.times

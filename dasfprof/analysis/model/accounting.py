@@ -60,7 +60,10 @@ WorkerCells: TypeAlias = tuple[idle_time.IdleThreads, Array, dict[ThreadTime, Ar
 def worker_cells(
     worker: idle_time.WorkerCauses, bounds: Array, span: float, count: int
 ) -> WorkerCells:
-    """Return a worker's idle threads, the edges of cells, and cumulative seconds by cause at each.
+    """Divide the lifetime of a worker into cells, to sum up its idle thread-seconds by cause.
+
+    The result consists of the worker's idle threads, the edges of the cells, and the cumulative
+    idle thread-seconds of each cause at the edges.
 
     Parameters
     ----------
@@ -110,10 +113,11 @@ def idle_cells(
 def _pool_until(
     times: Array, threads: idle_time.IdleThreads, until_times: Array, worker_times: Array
 ) -> Array:
-    """Return cumulative thread-seconds of a worker in the pool by one cause, at each of `times`.
+    """Return the thread-seconds that one cause explains of a worker's threads in the pool.
 
-    `until_times` and `worker_times` are the cumulative seconds that this cause explains of a single
-    thread in the pool, at `times` and at ``threads.times``.
+    They are cumulative values at each of `times`. `until_times` and `worker_times` are the
+    cumulative seconds that the cause explains of a single thread in the pool, at `times` and at
+    ``threads.times``.
     """
     passed = np.append(0.0, np.cumsum(threads.idle[:-1] * np.diff(worker_times)))
     index = np.maximum(np.searchsorted(threads.times, times, side="right") - 1, 0)
@@ -259,7 +263,7 @@ def account_window(run: Run) -> WindowAccount:
 
 
 def by_class(run: Run, seconds: Array) -> Array:
-    """Return idle thread-seconds by category, limited to causes that the trace can show."""
+    """Return idle thread-seconds by category (see `with_known_causes`)."""
     return with_known_causes(seconds, knows_tasks(run))
 
 

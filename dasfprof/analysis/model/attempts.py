@@ -123,8 +123,8 @@ def earlier_attempts(run: Run) -> pd.DataFrame:
 def at_keys(run: Run) -> pd.DataFrame:
     """Return one row per attempted key, indexed by the hash of the key.
 
-    ``attempts`` is the number of attempts. ``follows`` is the reason that a further attempt would
-    have (see ``again`` in `find_attempts`).
+    ``attempts`` is the number of attempts. ``follows`` is the value of ``again`` (see
+    `find_attempts`) for the next attempt at the key, if there was one.
     """
     attempts = find_attempts(run)
     last = attempts[~attempts["key_id"].duplicated(keep="last")]
@@ -212,7 +212,7 @@ def _objects(column: pd.Series) -> Array:
 
 
 def _follows(columns: dict[str, Any]) -> Array:
-    """Return, for each attempt, the reason (``again``) that a further attempt would have."""
+    """Return the value of ``again`` for the next attempt at the key of each attempt."""
     ended = [columns["succeeded"], np.asarray(columns["status"] == "erred")]
     return np.select(ended, [RECOMPUTED, RETRIED], default=RESTARTED)
 
@@ -265,7 +265,7 @@ NONE: Steps = (np.empty(0), np.empty(0, dtype=np.int64))
 
 @once_per_trace
 def live_at_counts(run: Run) -> Array:
-    """Return the number of unfinished task runs at each time the scheduler counted its tasks."""
+    """Return how many task runs were unfinished each time that the scheduler counted its tasks."""
     at = _counted(run)
     if not len(at):
         return np.empty(0, dtype=np.int64)

@@ -201,8 +201,8 @@ def find_calls(run: Run) -> pd.DataFrame:
 def single_calls(run: Run) -> pd.DataFrame:
     """Return the rows of `find_calls` that request many small results one at a time.
 
-    ``in_vain`` is the time that a single call for all results would have saved. The rows with most
-    of it come first.
+    ``in_vain`` contains the seconds that a single call for all results would have saved. Rows are
+    sorted by ``in_vain`` in descending order.
     """
     calls = find_calls(run)
     few = (calls["keys"] <= 1.5 * calls["calls"]) & (calls["received"] < LARGE * calls["keys"])
@@ -322,7 +322,8 @@ def graph_costs(run: Run) -> tuple[float, float]:
 def seconds_of_carrying(run: Run, handling: float, handled: int) -> float:
     """Return the seconds by which embedded values prolonged the handling of tasks.
 
-    Handling `handled` tasks, with and without such values, took `handling` seconds.
+    `handled` is the number of all handled tasks, and `handling` is the seconds that their handling
+    took.
     """
     carried, tasks = find_carried(run), len(run.tasks)
     each = np.fmax(carried["size"] / _SLOWEST, _TIMES * carried["seconds"])

@@ -123,10 +123,10 @@ def find_path(run: Run) -> CriticalPath:
 
 
 def _lost_before(run: Run, asked: Array) -> dict[str, Array]:
-    """Return, for each task run, when an earlier attempt or result of its key was lost.
+    """Return, for each task run, when earlier attempts or results of its key were lost.
 
-    The result has the ``arrival`` and the assignment (``first_sent``) of the last attempt that was
-    lost, and the time at which its worker left (``lost``). If nothing was lost, all three are the
+    ``arrival`` and ``first_sent`` are the earliest arrival and assignment of the lost attempts.
+    ``lost`` is the time at which the last of them was lost. If nothing was lost, all three are the
     arrival of the task run itself.
     """
     slots, only = run.slots, run.scheduler_only
@@ -179,7 +179,7 @@ def path_seconds(run: Run) -> float:
 
 
 def running_on_path(run: Run) -> RunningSeconds:
-    """Return the seconds of functions by activity of their threads, one row per path segment.
+    """Split the seconds in functions by activity, for each segment of the critical path.
 
     Values are NaN if no function ran in the segment, or if they are unknown.
     """

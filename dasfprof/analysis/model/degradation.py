@@ -125,10 +125,11 @@ def find_trends(rows: pd.DataFrame) -> Trends:
 
 
 def _count_trend(groups: Groups, start: Array) -> tuple[Array, Array]:
-    """Return the rank correlation of each function's rate of starts with time, and its change.
+    """Return two measures of how often each function starts over time.
 
-    The change is the mean rate in the last third of the time divided by that in the first third.
-    Both are NaN if there are too few attempts.
+    The first one is the rank correlation of its rate of starts with time. The second one is the
+    mean rate in the last third of the time, divided by the mean rate in the first third. Both are
+    NaN if there are too few attempts.
     """
     codes, sizes = groups.codes, groups.sizes
     first, last = groups.min(start), groups.max(start)

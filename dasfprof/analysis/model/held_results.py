@@ -138,9 +138,9 @@ def _reasons(run: Run, time: float, rows: Array, of_key: Array) -> tuple[Array, 
 
 
 class _Dependents:
-    """The attempts at tasks that use results.
+    """Attempts at the tasks that use results.
 
-    Methods return one value for each of `keys`, which are the keys of these tasks.
+    `keys` are the keys of these tasks. Methods return one value for each key.
     """
 
     def __init__(self, run: Run, keys: Array) -> None:
@@ -209,10 +209,10 @@ def _not_dropped(run: Run, time: float, of_key: Array) -> _IsHeld:
 def _copies(
     run: Run, time: float, rows: Array, of_key: Array, is_held: _IsHeld
 ) -> tuple[Array, Array]:
-    """Return the copies of results that workers had received, without duplicates.
+    """Return the copies of results that workers had received by `time`, without duplicates.
 
-    They are the index in `rows` of the task run that made each result, and the worker instance that
-    held the copy. For `rows` and `of_key`, see `_reasons`.
+    The first array contains the index in `rows` of the task run that made each result. The second
+    array contains the worker instance that held the copy. For `rows` and `of_key`, see `_reasons`.
     """
     lengths, ids = run.transfer_keys
     moved, life = run.transfers, run.transfers["worker_id"].to_numpy()

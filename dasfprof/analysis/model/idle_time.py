@@ -1,8 +1,8 @@
 """Causes of idle threads at each instant.
 
-A free thread of a worker is first explained by the status and the tasks of this worker. The causes
-have a fixed order. The free threads of all workers that remain unexplained form the pool of idle
-threads of the cluster. See `Pool`.
+The status and the tasks of a worker explain its free threads first. The causes have a fixed order.
+The free threads of all workers that remain unexplained form the pool of the cluster. The work of
+the whole cluster explains the threads in the pool (see `Pool`).
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class IdleThreads:
     used_times: Array
 
     def used(self, times: Array) -> Array:
-        """Return the cumulative thread-seconds of an always occupied slot at each of `times`.
+        """Return the thread-seconds that an always occupied slot has used until each of `times`.
 
         Only the difference between two values has a meaning.
         """
@@ -138,7 +138,7 @@ def worker_causes(
 
 
 def idle_threads(explained: WorkerCauses) -> IdleThreads:
-    """Return the idle threads that `explained` leaves unexplained, and the seconds by cause."""
+    """Return the seconds of each cause in `explained`, and the idle threads without a cause."""
     times, running, threads = explained.times, explained.running, explained.threads
     steps = np.diff(times)
     causes = {
@@ -164,11 +164,11 @@ def idle_threads(explained: WorkerCauses) -> IdleThreads:
 
 
 def _count(order: Array, ends: Array, first: int, second: int) -> Array:
-    """Return how many time ranges are in progress after each edge, in the order of time.
+    """Return how many time ranges are in progress after each edge, with edges sorted by time.
 
-    Group ``i`` of the unsorted edges has the indices ``ends[i - 1]`` to ``ends[i]``. Groups `first`
-    and `second` contain the starts and the ends of the ranges. `order` are the indices that sort
-    all edges.
+    The unsorted edges consist of groups, and `order` contains the indices that sort them. Group
+    ``i`` has the indices ``ends[i - 1]`` to ``ends[i]``. The groups `first` and `second` are the
+    starts and the ends of the time ranges.
     """
     step = np.zeros(int(ends[-1]), dtype=np.int32)
     step[ends[first - 1] : ends[first]] = 1
@@ -188,8 +188,8 @@ _INT = np.int32
 class Pool:
     """Causes of the idle threads in the pool of the cluster, over time.
 
-    At any time, the causes have the same fractions for all threads in the pool. `spent` has the
-    seconds that each cause explains of a single thread that is always in the pool.
+    At any time, each cause explains the same fraction of every thread in the pool. So `spent`
+    describes a single thread that is always in the pool.
     """
 
     #: Sorted times. Causes are constant from each time to the next.

@@ -200,9 +200,9 @@ def last_slots(slots: TaskSlots, before: Array, after: Array) -> Array:
 
 
 def _stimuli(run: Run, count: int) -> tuple[Array, Array, Array]:
-    """Return the stimulus ids of assignments and of ends, and a mask of assignments by clients.
+    """Return the stimulus ids of the assignment and of the end of each task run, or -1 if unknown.
 
-    Unknown ids are -1.
+    The third array is a mask of the assignments that a client caused by submitting a graph.
     """
     causes, ends = np.full((2, count), -1, dtype=np.int64)
     for first, table in ((0, run.tasks), (len(run.tasks), run.unseen)):

@@ -32,7 +32,7 @@ _NOBODY = -1, "", ""
 
 @dataclass(frozen=True)
 class Moments:
-    """Sorted, disjoint time ranges, within each of which the minimum memory is compared."""
+    """Sorted, disjoint time ranges, for a comparison of the minimum memory in each."""
 
     begin: Array
     end: Array
@@ -57,7 +57,7 @@ class Moments:
         return indices
 
     def select(self, chosen: Array) -> Moments:
-        """Return the chosen ranges, with the `steps` (computations) between them."""
+        """Return the chosen ranges. `steps` counts the computations (or windows) between them."""
         at = np.append(0.0, np.cumsum(self.steps))[chosen]
         return Moments(self.begin[chosen], self.end[chosen], np.diff(at), self.window)
 
@@ -160,7 +160,7 @@ def _moments(run: Run, processes: list[ProcessMemory]) -> Moments:
 def _of_other(process: Readings | None, moments: Moments) -> Drift | None:
     """Return the drift of values that were sampled only occasionally, or None if all are unknown.
 
-    The value at the end of each time range in `moments` is used.
+    For each time range in `moments`, the last value before its end is used.
     """
     if process is None or not len(moments):
         return None

@@ -151,10 +151,10 @@ def process_cpu(run: Run) -> ProcessCpu:
 def _of_process(
     samples: pd.DataFrame, runs: pd.DataFrame
 ) -> tuple[list[float], list[tuple[int, float, float, float]]]:
-    """Return the CPU seconds of one process by kind of thread, and of each function in it.
+    """Return the CPU seconds of one process by kind of thread, and by function.
 
-    The first list is a row of ``ProcessCpu.processes``. The tuples of the second list have the code
-    of a function and the last three values of a row of ``ProcessCpu.functions``.
+    The first list is a row of ``ProcessCpu.processes``. The second list has a tuple per function:
+    its code, and the values of ``tasks``, ``others`` and ``uncertain`` in ``ProcessCpu.functions``.
     """
     start, stop, cpu_known, function = (
         runs[name].to_numpy() for name in ("start", "stop", "cpu", "function")

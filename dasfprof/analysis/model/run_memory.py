@@ -95,10 +95,11 @@ def processes_of_workers(run: Run) -> Array:
 
 
 def _alone(starts: Array, stops: Array, others: Array) -> tuple[Array, Array]:
-    """Return a mask of task runs that were alone in their process, and an array of earlier ends.
+    """Return a mask of task runs that were alone in their process, and when earlier ones had ended.
 
-    An earlier end is the latest end of the task runs that started before the task run, or minus
-    infinity if there are none. `others` are the starts of unfinished task runs in this process.
+    For each task run, the second array contains the latest end of the task runs that started before
+    it, or minus infinity if there are none. `others` are the starts of unfinished task runs in this
+    process.
     """
     order = np.argsort(starts, kind="stable")
     ended = np.maximum.accumulate(np.r_[-np.inf, stops[order]])[:-1]

@@ -74,7 +74,11 @@ def larger_shape(shape: tuple[int, ...], blocks: tuple[int, ...], factor: float)
 
 
 def _distinct_share(run: Run, groups: Groups, succeeded: Array) -> Array:
-    """Return, for each function, the fraction of its input bytes that counts for its chunk size."""
+    """Return, for each function, the number of distinct inputs divided by the number of all inputs.
+
+    An input that several task runs share counts as one distinct input. The result is 1 for a
+    function without inputs.
+    """
     lengths, items = run.task_dependencies
     row = np.repeat(np.arange(len(lengths)), np.maximum(lengths, 0))
     index = np.full(len(lengths), -1, dtype=np.int64)
@@ -118,7 +122,7 @@ def _usual_shapes(groups: Groups, codes: Array, shapes: Array) -> list[tuple[int
 def _in_blocks(
     run: Run, shape: tuple[int, ...] | None, head: int
 ) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
-    """Return `shape` and the number of blocks in each dimension, or None if one is unknown.
+    """Return `shape` and the number of blocks in each dimension, or None if either is unknown.
 
     `head` is the id of the head of a layer's keys.
     """

@@ -73,7 +73,7 @@ def measure_slowness(function: Array, place: Array, seconds: Array) -> Slowness:
 
 
 def _median_of_others(groups: Array, values: Array, count: int) -> Array:
-    """Return the median of the other values in the group of each value, or NaN without others."""
+    """Return, for each value, the median of the others in its group, or NaN without others."""
     grouped = Groups(groups, count)
     places = grouped.places(values)
     ordered = np.empty(len(values))
@@ -82,10 +82,7 @@ def _median_of_others(groups: Array, values: Array, count: int) -> Array:
     others = grouped.sizes[groups] - 1
 
     def other(number: Array) -> Array:
-        """Return one of the other values in the group of each row.
-
-        `number` is the index of this value among the sorted other values.
-        """
+        """Return, for each value, item `number` of the sorted other values in its group."""
         return ordered[begins + number + (number >= places)]
 
     alone = others == 0
@@ -281,9 +278,9 @@ class _Runs:
         return on_workers.slow[on_workers.of_run], slow_hosts[on_hosts.of_run]
 
     def _is_due(self, seconds: Array, rows: Array) -> Array:
-        """Return, for each of `rows`, whether one kind of work or wait explains its excess.
+        """Return whether the time spent in one way explains the excess of each of `rows`.
 
-        `seconds` is the time that each task run spent in this way.
+        `seconds` contains this time for all task runs.
         """
         return (seconds - self._usual(seconds))[rows] >= _EXPLAINS * self.excess[rows]
 

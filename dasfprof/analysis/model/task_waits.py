@@ -26,7 +26,10 @@ _NONE = float("nan")
 
 @dataclass(frozen=True)
 class WaitSegment:
-    """A part of a task run's time, or a worker at the time of the task run's assignment."""
+    """One row in the list of a task run's waits.
+
+    The row describes a part of the task run's time, or a worker when the task run was assigned.
+    """
 
     name: str
     #: Title of the worker, "scheduler", or empty if unknown.
@@ -142,7 +145,7 @@ class TaskWaits:
         return f"Workers had no room for more tasks until {self._key(ended)} finished on {where}."
 
     def _steals(self, row: int) -> tuple[str, str]:
-        """Return the last worker from which a task run was stolen, and a sentence about this.
+        """Return the last worker from which a task run was stolen, and a sentence about the steals.
 
         The worker is an empty text if it is unknown.
         """

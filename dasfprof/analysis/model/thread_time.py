@@ -24,11 +24,10 @@ FIRST_COLOUR = 8
 class ThreadTime(IntEnum):
     """A category of thread-seconds, in the order of display. Busy categories (`USES`) come first.
 
-    A category has a label, a colour (an index in the page's palette), a meaning, and a flag. On the
-    page, busy categories are solid and idle ones are hatched. If the flag is set, the hatching runs
-    in the other direction, because there are more idle categories than colours. Colours of
-    categories start at `FIRST_COLOUR`. They are muted, and functions, steps and workers do not use
-    them.
+    `colour` is an index in the page's palette. Colours from `FIRST_COLOUR` on are muted, and only
+    categories use them. The page draws busy categories solid, and idle categories hatched. Two idle
+    categories may share a colour. Then one of them has `is_hatched_back`, and is hatched in the
+    other direction.
     """
 
     label: str
@@ -220,7 +219,10 @@ NEEDS_SCHEDULER = (
 
 
 def with_known_causes(seconds: Array, knows_tasks: bool) -> Array:
-    """Return thread-seconds by category (last axis), limited to causes that the trace can show."""
+    """Return thread-seconds by category (last axis), without causes that the trace cannot show.
+
+    If `knows_tasks` is false, the causes that follow from the scheduler's tasks count as unknown.
+    """
     if not knows_tasks:
         seconds = seconds.copy()
         # The scheduler's record of tasks is missing. Causes that follow from this record are
@@ -291,7 +293,7 @@ def unspill_seconds(run: Run, before: Array) -> Array:
 
 
 class RunningSeconds(NamedTuple):
-    """Seconds of functions by the activity of their threads."""
+    """Seconds in functions, split by what the threads did meanwhile."""
 
     #: On a core. NaN if CPU time was not recorded.
     cpu: Array
