@@ -142,10 +142,10 @@ def per_function_bottleneck(run: Run, *, progress: bool = False) -> pd.DataFrame
         - ``Num Tasks (chunks)``: number of task runs
         - ``Mean Task time (s)``, ``Worker``, ``Failed Tasks``
         - ``CPU (s)``, ``Waiting for CPU (s)``, ``Waiting for storage (s)``, ``Blocked (s)``: parts
-          of the duration, by what the task's thread and Zarr's threads did for it. They computed,
-          were runnable without a core, waited for requests of fsspec and Zarr (see `storage`), or
-          did anything else, such as other I/O, locks and sleep. Task runs for which this was not
-          recorded are not included. NA if it was recorded for no task run
+          of the duration. The task's thread (or a thread of Zarr that worked for the task)
+          computed, was runnable without a core, waited for requests of fsspec and Zarr (see
+          `storage`), or did anything else, such as other I/O, locks and sleep. Task runs without
+          these records are not included. NA if no task run has them
         - ``Deserialising (s)``: time to deserialize unspilled inputs, which precedes the duration.
           For inputs from other workers, see `transfers`. NA if not recorded
         - ``Serialising (s)``: time to serialize results for other workers and the client, including

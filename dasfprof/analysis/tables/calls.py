@@ -46,8 +46,9 @@ def client_calls(run: Run) -> pd.DataFrame:
         One row per kind of call and line, sorted by time in descending order:
 
         - ``Call``: compute, persist, submit, map, gather, result, wait, as_completed, scatter or
-          cancel, including everything that Dask does inside it. It is tokenising, optimising or
-          pickling if Dask did this outside of these calls, such as while a collection was built
+          cancel, including everything that Dask does inside it. Tokenising, optimising and
+          pickling are listed separately only outside of these calls, such as while your program
+          builds a collection
         - ``File``, ``Line``, ``Code``: the innermost line of your own code, and its function
         - ``Calls``: number of calls
         - ``Keys``: total number of tasks or results

@@ -81,11 +81,11 @@ def hot_lines(
     that wait or release the GIL, because such lines leave the core to the sampler.
 
     The sampler gets the GIL when a line releases it, or after Python's switch interval (5 ms).
-    Therefore, up to 5 ms of the time of Python code is attributed to the next line that releases
-    the GIL, or that calls C code which holds it for milliseconds. This error can occur at each such
-    call. Compared with stopwatches, most percentages were off by less than 7 points, and at most by
-    15. Work after the last call of a line, such as an operator or freeing objects, may count for
-    the next line.
+    Therefore, a line that releases the GIL may be charged up to 5 ms of the Python code before it.
+    The same is true for a line with a call of C code that holds the GIL for milliseconds. This
+    error can occur at each such call. Compared with stopwatches, most percentages were off by less
+    than 7 points, and at most by 15. Work after the last call of a line, such as an operator or
+    freeing objects, may count for the next line.
 
     The computing time of all task runs of a function is known from their starts and ends, and so is
     their wait for a core. For single lines it is an estimate. If tasks compete for the GIL or for

@@ -98,8 +98,8 @@ def imbalance(run: Run, by: By = "function") -> pd.DataFrame:
         - ``Num Tasks (chunks)``: number of task runs
         - ``Workers``: number of workers in the run
         - ``Workers with Tasks``: number of workers on which it ran
-        - ``Max/Mean of Workers``, ``Imbalance (%)`` (1 - mean/max): of the seconds per thread on
-          each worker. Workers without such a task count as 0
+        - ``Max/Mean of Workers``, ``Imbalance (%)`` (1 - mean/max): computed from its seconds per
+          thread on each worker, which are 0 for a worker without such a task
         - ``Lost to Imbalance (s)``: mean time for which the workers' threads would wait for the
           busiest worker if there was nothing else to run
         - ``Busiest Worker``, ``Host``
@@ -109,9 +109,10 @@ def imbalance(run: Run, by: By = "function") -> pd.DataFrame:
 
     Notes
     -----
-    W is the function's seconds per thread on each of p workers. The percentage follows Sakellariou
-    and Gurd (ICS'97): ``1 - sum(W) / (p max(W))`` is the fraction of the workers' time that is lost
-    while the most loaded worker is still busy. ``max(W) - mean(W)`` is this time per worker.
+    W contains the function's seconds per thread, for each of p workers. The percentage follows
+    Sakellariou and Gurd (ICS'97): ``1 - sum(W) / (p max(W))`` is the fraction of the workers' time
+    that is lost while the most loaded worker is still busy. ``max(W) - mean(W)`` is this time per
+    worker.
     """
     return _table(run, [_of_part(run, by)], by=by)
 
@@ -144,12 +145,17 @@ def stragglers(run: Run) -> pd.DataFrame:
         - ``Input Size (MB)``, ``Median Input Size (MB)``
         - ``Expected for its Input (s)``: median of task runs with inputs of similar size (the same
           power of two). If there are few of them, the median of all, scaled by input size
-        - ``Cause``: the first of these that explains it: ``larger input`` (it took at most twice
-          the expected time, so it is not slow), ``slow host``, ``slow worker`` (which take 1.5
-          times as long as the others, a statistically significant difference), ``spill``,
-          ``deserialising``, ``worker overhead`` (it waited for the worker's event loop or for its
-          thread), ``first run on that worker``, ``skew`` (the function's durations vary that much
-          anyway), ``blocked`` (it waited without using the CPU), ``computed longer``, ``unknown``
+        - ``Cause``: the first of these that explains the excess:
+
+          - ``larger input``: it took at most twice the expected time, so it is not slow
+          - ``slow host``, ``slow worker``: its function takes 1.5 times as long there as elsewhere,
+            which is statistically significant
+          - ``spill``, ``deserialising``
+          - ``worker overhead``: it waited for the worker's event loop or for its thread
+          - ``first run on that worker``
+          - ``skew``: the function's durations vary that much anyway
+          - ``blocked``: it waited without using the CPU
+          - ``computed longer``, ``unknown``
     """
     slow, workers = find_stragglers(run), run.named
     tasks = run.tasks.take(slow.rows)

@@ -53,8 +53,8 @@ def lines(run: Run, price: float | str | None = None) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        One row per line, sorted by thread time in descending order. After them come one row per
-        reason for tasks without a line, and a row for idle threads. The columns are:
+        One row per line, sorted by thread time in descending order. They are followed by one row per
+        reason for tasks without a line, and by one row for idle threads. The columns are:
 
         - ``Line``: file and line that built the tasks. It is the innermost line of your own code.
           If Dask fused the work of several lines into a task, all of these lines are given, since

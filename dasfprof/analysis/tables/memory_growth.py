@@ -125,29 +125,36 @@ def memory_at(run: Run, time: float, by: Holder = "cluster") -> pd.DataFrame:
         - ``Worker``, with ``by="worker"``. Several workers that share a process share its rows
         - ``Memory (MB)``, ``Results``: size of these results in memory or spilled, as Dask measures
           it, and their number
-        - ``Why Held``: the first of these purposes that applies: *for tasks yet to begin* (tasks
-          that the scheduler knew); *for running tasks*; *unknown: if held* (no scheduler's file
-          records the release, so the size is NA); *for the client* (a client wanted the result when
-          its task ended); *released late* (the scheduler had not yet learned that the last
-          dependent had ended); *unknown: for whom* (perhaps for a client that requested it later,
-          or for a task that never ended). A copy on a further worker has *copy by transfer* instead
-          of these purposes (except *unknown: if held*), as long as the worker that made the result
-          holds it. The scheduler may ask for the removal of such a copy
+        - ``Why Held``: the first of these purposes that applies:
+
+          - *for tasks yet to begin*: the scheduler already knew a task that needed the result
+          - *for running tasks*
+          - *unknown: if held*: no scheduler's file records the release, so the size is NA
+          - *for the client*: a client wanted the result when its task ended
+          - *released late*: the last dependent had ended, but the scheduler did not know this yet
+          - *unknown: for whom*: perhaps a client requested it later, or a task never ended
+
+          A copy on a further worker has the purpose *copy by transfer*, as long as the worker that
+          made the result holds it. The scheduler may ask for the removal of such a copy. Copies
+          with *unknown: if held* keep this label
         - ``Function``, ``Line``: function and program line that made the results
         - ``Needed By``: the function of the dependent that starts last
         - ``Asked At``: for results that are held for the client, the line that created their
           futures or computed them
-        - For memory that belongs to no result, ``Why Held`` is a name in parentheses. *spilled to
-          disk* is subtracted. *more results* (positive) or *fewer results* (negative) is the size
-          of the results by the worker's own measurement, minus the sum of the listed results.
-          *unmanaged or results* is all other memory if there is no such measurement. *P2P buffers*
-          belong to shuffles. *unmanaged, old* is the minimum of the unmanaged memory over the
-          previous 30 s, as Dask defines it.
-          *unmanaged, recent* is the unmanaged memory beyond this, including deserialized inputs.
-          Its ``Needed By`` names the function if tasks of only one function ran there. *no sample
-          near* means that there was no sample within 2 s. With ``by="cluster"``, there are also the
-          last samples of the *process of the scheduler* and the *process of the client*, if these
-          are separate processes
+        - For memory that belongs to no result, ``Why Held`` is a name in parentheses:
+
+          - *spilled to disk*: results on disk, which are subtracted
+          - *more results* (positive) or *fewer results* (negative): size of the results by the
+            worker's own measurement, minus the sum of the listed results
+          - *unmanaged or results*: all other memory, if there is no such measurement
+          - *P2P buffers*: data of shuffles
+          - *unmanaged, old*: minimum of the unmanaged memory over the previous 30 s, as Dask
+            defines it
+          - *unmanaged, recent*: unmanaged memory beyond this, including deserialized inputs.
+            ``Needed By`` names the function if tasks of only one function ran there
+          - *no sample near*: there was no sample within 2 s
+          - *process of the scheduler*, *process of the client*, with ``by="cluster"``: last sample
+            of these processes, if they are separate
 
     Raises
     ------
@@ -323,8 +330,8 @@ def memory_growth(run: Run, by: By = "cluster") -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        One row per kind of memory; with ``by="function"`` one row per function, sorted by growth in
-        descending order:
+        One row per kind of memory, per worker process or per function, depending on `by`. With
+        ``by="function"``, rows are sorted by growth in descending order:
 
         - ``Memory``, ``Worker`` or ``Function``
         - ``Compared``: number and kind of the compared intervals

@@ -230,12 +230,12 @@ def memory_forecast(
 
     Notes
     -----
-    About 20 replays, with durations that vary as those of each function did, show when and where
-    results exist. A process also needs its initial memory, and what running tasks use beyond
-    results. The interval contains 80 % of the replayed peaks, plus 7 % on both sides, or 12 % for
-    processes. If replays on the recorded cluster miss the recorded peak by some factor, the
-    interval is extended on that side by the square root of this factor, since half of the error may
-    be chance. Results that exist together for less than 0.05 s do not count, since samples miss
+    About 20 replays show when and where results exist. Their durations vary as the recorded
+    durations of each function did. A process also needs its initial memory, and what running tasks
+    use beyond results. The interval contains 80 % of the replayed peaks, plus 7 % on both sides, or
+    12 % for processes. If replays on the recorded cluster miss the recorded peak by some factor,
+    the interval is extended on that side by the square root of this factor, since half of the error
+    may be chance. Results that exist together for less than 0.05 s do not count, since samples miss
     them as well. The prediction assumes that tasks need the same memory on another cluster. In 20
     small runs on other clusters than the recorded one, the interval contained the peak of results
     in 18, and of processes in all 20.

@@ -261,11 +261,11 @@ def chunk_sizing(run: Run, overhead: float = 0.005) -> pd.DataFrame:
 
     Notes
     -----
-    An overhead of o seconds per task is the fraction s of its time if the function takes ``o (1 -
-    s) / s``. For example, if an overhead of 0.05 s should be 0.5 % of the time, a task should take
-    about 10 s. If the scheduler handles ``rate`` tasks per second, it can feed P threads with tasks
-    of at least ``P / rate`` seconds. The calculation assumes that time grows in proportion to the
-    chunk size.
+    If a task has an overhead of o seconds, and its function takes ``o (1 - s) / s`` seconds, then
+    the overhead is the fraction s of the task's time. For example, if an overhead of 0.05 s should
+    be 0.5 % of the time, a task should take about 10 s. If the scheduler handles ``rate`` tasks per
+    second, it can feed P threads with tasks of at least ``P / rate`` seconds. The calculation
+    assumes that time grows in proportion to the chunk size.
     """
     if not 0 < overhead < 1:
         raise InvalidArgumentError(

@@ -77,11 +77,11 @@ def time_accounting(run: Run, by: Grouping = "cluster") -> pd.DataFrame:
 
     Notes
     -----
-    The reason for an idle thread is first looked for on its own worker: it is not running or
-    paused, or it has a ready task, a task that waits for inputs, or a task in transit. Otherwise,
-    the reason depends on the work that was available in the cluster. If waits for CPU were not
-    recorded, they count as blocked. Without a scheduler's file, it is unknown why a worker had no
-    task.
+    The reason for an idle thread is first looked for on its own worker: the worker is starting,
+    closing or paused, or it has a ready task, a task that waits for inputs, or a task in transit.
+    Otherwise, the reason depends on the work that was available in the cluster. If waits for CPU
+    were not recorded, they count as blocked. Without a scheduler's file, it is unknown why a worker
+    had no task.
     """
     return _by(run, make_accounts(run), by)
 

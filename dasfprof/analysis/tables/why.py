@@ -27,8 +27,8 @@ def why(run: Run, key: str, run_id: int | None = None) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        One row per part of the task run's time, or per worker at the time of the assignment, by
-        time:
+        One row per part of the task run's time, and one row per worker at the time of the
+        assignment, sorted by time:
 
         - ``Run ID``
         - ``Part``: ``waiting for inputs``, ``queued on the scheduler``, ``waiting on another
