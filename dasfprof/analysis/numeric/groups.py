@@ -141,7 +141,7 @@ def distinct(values: Array) -> Array:
 
 @dataclass(frozen=True)
 class GroupSums:
-    """Sums and ranges of quantities by group, with the names of the groups."""
+    """Sums, minima and maxima of quantities by group, with the names of the groups."""
 
     #: Name of each group.
     names: list[Hashable]
@@ -162,7 +162,7 @@ class GroupSums:
         summed: Mapping[str, Array],
         ranged: Mapping[str, Array] | None = None,
     ) -> GroupSums:
-        """Return, by group, the sums of the quantities `summed` and the ranges of `ranged`.
+        """Return the sums of quantities `summed`, and minima and maxima of `ranged`, by group.
 
         Group ``i`` of `groups` has the name ``names[i]``. Quantities have one value per row.
         """

@@ -29,9 +29,10 @@ FEWEST = 8
 
 
 def p_value(first: Array, second: Array, *, greater: bool = False, level: float = CERTAIN) -> float:
-    """Return the p-value: how likely chance alone causes a difference of means this large.
+    """Return the p-value of a difference of means.
 
-    It is NaN if no test is possible, because a group is empty or both have one measurement.
+    The p-value is the probability that chance alone causes a difference at least this large. It is
+    NaN if no test is possible, because a group is empty or both groups have one measurement.
     """
     sizes = len(first), len(second)
     if min(sizes) == 0 or max(sizes) == 1:
@@ -86,7 +87,8 @@ def permutation_p(first: Array, second: Array, *, greater: bool = False) -> floa
 def welch_p(first: Array, second: Array, *, greater: bool = False) -> float:
     """Return the p-value of Welch's t-test.
 
-    If one group has a single measurement, this is the t-test of a single case.
+    If one group has a single measurement, the test assumes that it has the variance of the other
+    group.
     """
     difference, error, free = _difference(first, second)
     if error == 0:
