@@ -51,16 +51,16 @@ def history(
     Returns
     -------
     DataFrame
-        One row per run, sorted by pipeline and start. Runs belong to the same pipeline if their
-        names are equal, except for the time that registration adds to a name. The columns are
-        ``Pipeline``, ``Run``, ``Began (UTC)``, ``Wall Time (s)`` (from the first submission to the
-        last finish), ``Efficiency (%)`` (percentage of thread time in which functions ran),
-        ``Task Runs``, ``Failed``, ``Findings`` (number by severity), ``Versions``, ``Change`` and
-        ``Directory``. ``Change`` is ``did not end``, ``still running``, ``other graph`` (if the
-        graph differs from that of the run before), or empty. If there is a price, the table also
-        has ``Worker Hours``, ``Idle (%)`` (percentage of these hours), and ``Cost``, and
-        ``attrs["currency"]`` contains the price's label. ``attrs["trends"]`` contains a dict for
-        each pipeline (see Notes).
+        One row per run, sorted by pipeline and start. Runs with the same name belong to the same
+        pipeline. If a name ends with the Unix time of the run's creation, this suffix is ignored.
+        The columns are ``Pipeline``, ``Run``, ``Began (UTC)``, ``Wall Time (s)`` (from the first
+        submission to the last finish), ``Efficiency (%)`` (percentage of thread time in which
+        functions ran), ``Task Runs``, ``Failed``, ``Findings`` (number by severity), ``Versions``,
+        ``Change`` and ``Directory``. ``Change`` is ``did not end``, ``still running``, ``other
+        graph`` (if the graph differs from that of the run before), or empty. If there is a price,
+        the table also has ``Worker Hours``, ``Idle (%)`` (percentage of these hours), and ``Cost``,
+        and ``attrs["currency"]`` contains the price's label. ``attrs["trends"]`` contains a dict
+        for each pipeline (see Notes).
 
     Raises
     ------

@@ -80,7 +80,7 @@ def summarise_run(run: TraceFiles, trace: Run) -> dict[str, Any]:
 
 
 def pipeline_of(run: str) -> str:
-    """Return the name of the pipeline to which a run with this name belongs."""
+    """Return the name of a run without the time of its creation, which is its pipeline's name."""
     return _CREATED.sub("", run)
 
 
