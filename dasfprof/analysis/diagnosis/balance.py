@@ -140,7 +140,7 @@ def data_skew(run: RunFigures) -> Iterator[Finding]:
 
 
 def _by_shuffles(run: RunFigures, rows: Array) -> tuple[set[str], bool]:
-    """Return the functions among `rows` and their inputs that read from P2P shuffles.
+    """Return the functions that read from P2P shuffles, in `rows` or in the inputs of `rows`.
 
     The second value is whether all of these functions shuffle by key. It is False if there are
     none.
@@ -413,7 +413,10 @@ def _place(run: RunFigures, row: int) -> dict[str, Any]:
 
 
 def _by_function(run: RunFigures, rows: Array) -> dict[str, Any]:
-    """Return the task run counts of the three most frequent functions in `rows`, also as text."""
+    """Return the number of task runs of the three most frequent functions in `rows`.
+
+    The result also has these numbers as a text, named ``_most``.
+    """
     counts = Counter(_function(run, row) for row in rows.tolist()).most_common(3)
     text = ", ".join(f"{Count(number)} of {name}" for name, number in counts)
     return {"by_function": {name: Count(number) for name, number in counts}, "_most": text}

@@ -74,12 +74,12 @@ def larger_chunks_in(
     width: int,
     factor: float,
 ) -> LargerChunks:
-    """Return how to set larger chunks, for tasks that are too small.
+    """Find the argument of the program that sets the chunk size, and suggest a larger value.
 
     Parameters
     ----------
     lines
-        Name and text of each line of the program. If the text is unknown, it is not a string.
+        Name and source text of each line of the program. A text that is not a string is unknown.
     built_by
         The lines that built the tasks that are too small.
     arrays
@@ -185,7 +185,10 @@ def _new_value(
 
 
 def _larger_bytes(value: Any, factor: float) -> int | str | None:
-    """Return a larger size in bytes, in the form of `value`, or None if it is not a size."""
+    """Return `factor` times a size in bytes, or None if `value` is not a size.
+
+    The result is an integer if `value` is, and otherwise a text.
+    """
     size = math.nan
     with contextlib.suppress(ValueError, TypeError, AttributeError):
         size = parse_bytes(value) * factor

@@ -374,9 +374,9 @@ def _handling(run: RunFigures, repeated: Array, again: Array) -> float:
 def _computed_inside(run: RunFigures, first: Array) -> tuple[Array, list[str]]:
     """Return the seconds that each task run spent on fused layers that had been computed before.
 
-    Only the task runs in the mask `first` count, which did not recompute a result. The second value
-    is a list. It contains the line that built the layers with most of these seconds, or it is
-    empty.
+    `first` is a mask of the task runs that did not recompute a result. Only these are examined. The
+    second value is a list. It contains the line that built the layers with most of these seconds,
+    or it is empty.
     """
     layers, tasks, keys = run.trace.fused_layers, run.trace.tasks, run.trace.keys
     seconds, key_ids = np.zeros(len(tasks)), tasks["key_id"].to_numpy()

@@ -124,7 +124,10 @@ def resources_not_needed(run: RunFigures) -> Iterator[Finding]:
 
 
 def _has_unused_memory(run: RunFigures, limit: float) -> bool:
-    """Return whether workers used little of memory limits that somebody chose."""
+    """Return whether workers used little of a memory limit that was set explicitly.
+
+    A default limit is a worker's share of the memory of its host.
+    """
     total = run.trace.samples.reindex(columns=["host_memory_total"]).max().iloc[0]
     peak = float(np.nan_to_num(run.memory_peaks).max(initial=0.0))
     limits = np.nan_to_num(run.memory_limits)

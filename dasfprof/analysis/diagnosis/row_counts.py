@@ -112,7 +112,7 @@ def filter_without_effect(run: RunFigures) -> Iterator[Finding]:
 
 
 def _passed(run: RunFigures, rows: Array) -> float:
-    """Return the number of dataframe rows that the filters in `rows` returned.
+    """Return how many dataframe rows the filters in the task runs `rows` returned.
 
     The result is NaN if some of these task runs are not filters, or if a filter removed any row.
     """
