@@ -137,9 +137,10 @@ def _changes(pool: idle_time.Pool) -> Array:
 
 
 def _few(times: Array, wanted: Array, span: float, count: int) -> Array:
-    """Return the indices of at most `count` of the sorted times in the mask `wanted`.
+    """Return the indices of the sorted times in the mask `wanted`.
 
-    The first and the last time are always included.
+    If there are more than `count`, only some of them are selected, among them the first and the
+    last time.
     """
     wanted = wanted.copy()
     wanted[:1] = wanted[-1:] = True
@@ -302,8 +303,8 @@ class Hours:
 def hours_of_run(run: Run) -> dict[str, Hours]:
     """Return the worker-hours and thread-hours of a run.
 
-    The entry ``total`` contains all hours. The entries ``idle``, ``waiting`` and ``others`` contain
-    the hours of threads with the labels `IDLE`, `WAITING` and `OTHERS`.
+    The entry ``total`` contains all hours. The entries ``idle``, ``waiting`` and ``others`` are the
+    parts with the labels `IDLE`, `WAITING` and `OTHERS`.
     """
     accounts = make_accounts(run)
     seconds = accounts.of_lives

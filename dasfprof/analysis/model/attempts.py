@@ -61,10 +61,10 @@ def find_attempts(run: Run) -> pd.DataFrame:
         - ``worker``: the number of the worker in `NamedWorkers`
         - ``life``: the row of the worker instance in `Trace.workers`
         - ``attempt``: the number of the attempt among all attempts at the key, from 1
-        - ``again``: `FIRST` for the first attempt. Otherwise, the reason is the outcome of the
-          previous attempt at the key: `RETRIED` if it failed, `RECOMPUTED` if it made a result that
-          was later lost or released, and `RESTARTED` if it did neither, because its worker was lost
-          or it was cancelled
+        - ``again``: `FIRST` for the first attempt at the key. For others, the reason for another
+          attempt: `RETRIED` if the previous attempt failed, `RECOMPUTED` if its result was lost or
+          released later, and `RESTARTED` if it did not finish, because its worker was lost or it
+          was cancelled
         - ``status`` (Categorical, sorted): the final state of the task run, or one of `OPEN_STATES`
         - ``succeeded``
         - ``open``: whether the attempt is unfinished. If so, its seconds end at the last recorded

@@ -214,9 +214,10 @@ def single_calls(run: Run) -> pd.DataFrame:
 
 
 def meanwhile(run: Run, begins: Array, ends: Array) -> dict[ClientTime, float]:
-    """Return the client's seconds by category in sorted, disjoint ranges of Unix seconds.
+    """Return the client's seconds by category, summed over several time ranges.
 
-    The result is empty if too much of this time is unknown.
+    `begins` and `ends` are the Unix times of the ranges, which are sorted and disjoint. The result
+    is empty if too much of this time is unknown.
     """
     table = run.client_calls
     main = table[(table["main"] == 1).to_numpy() & (table["call"].astype(object) != RECORDING)]
@@ -242,7 +243,10 @@ def meanwhile(run: Run, begins: Array, ends: Array) -> dict[ClientTime, float]:
 
 
 def _within(start: Array, stop: Array, begins: Array, ends: Array) -> Array:
-    """Return the seconds of each range `start` to `stop` inside sorted, disjoint ranges."""
+    """Return for how many seconds each range `start` to `stop` overlaps other ranges.
+
+    The other ranges, `begins` to `ends`, are sorted and disjoint.
+    """
     first, last = np.fmax(start, -np.inf), np.fmax(np.where(np.isnan(stop), np.inf, stop), start)
     return overlap(first, last, begins, ends)
 

@@ -294,7 +294,7 @@ def results_at(run: Run, times: Array) -> dict[str, Array]:
 
 
 def _lives_of_results(run: Run) -> tuple[Array, Array, Array, Array]:
-    """Return the rows of task runs with results, the bytes of these, and when they were held.
+    """Return the task runs with results, the bytes of each result, and when it was held.
 
     The last two arrays are the times at which each result began and ceased to be held.
     """

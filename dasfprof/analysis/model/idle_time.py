@@ -209,7 +209,7 @@ class Pool:
 
 
 def pool_of(workers: list[IdleThreads], demand: PoolDemand) -> Pool:
-    """Return the causes of those idle threads that nothing in their own worker explains."""
+    """Return the causes of the idle threads that their own workers do not explain."""
     times = np.concatenate([np.empty(0), *(worker.times for worker in workers)])
     if not len(times):
         return Pool(times, {})

@@ -84,7 +84,7 @@ def read_of_runs(run: Run, samples: pd.DataFrame) -> RunMemory:
 
 
 def processes_of_workers(run: Run) -> Array:
-    """Return the code of each worker's process, which workers in the same process share."""
+    """Return the code of each worker's process. Workers in the same process have the same code."""
     known = run.workers[["host", "boot_id", "pid"]].astype(object)
     # If the process of a worker is unknown, assume that no other worker runs in it.
     alone = np.where(known["pid"].isna(), np.arange(len(known)), -1)
