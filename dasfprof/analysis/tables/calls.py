@@ -1,4 +1,4 @@
-"""Calls: Dask's methods in the client, and functions under cProfile."""
+"""Calls of Dask's methods by the client, and calls of functions that cProfile counted."""
 
 from __future__ import annotations
 

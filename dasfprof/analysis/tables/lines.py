@@ -53,8 +53,8 @@ def lines(run: Run, price: float | str | None = None) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        One row per line, sorted by thread time in descending order. They are followed by one row per
-        reason for tasks without a line, and by one row for idle threads. The columns are:
+        One row per line, sorted by thread time in descending order, then one row per reason for
+        tasks without a line, and then a row for idle threads. The columns are:
 
         - ``Line``: file and line that built the tasks. It is the innermost line of your own code.
           If Dask fused the work of several lines into a task, all of these lines are given, since
@@ -271,8 +271,8 @@ def plan_edges(run: Run) -> pd.DataFrame:
         - ``Size (MB)``: of the distinct results. NA if unknown, and for P2P shuffles, in which data
           moves between workers without being a result
         - ``Tasks``: number of task runs of the second node that used any of these results
-        - ``On Path``: number of these task runs that follow a task run of the first node on the
-          critical path, because they waited for its result
+        - ``On Path``: number of these task runs that come directly after a task run of the first
+          node on the critical path, because they waited for its result
     """
     nodes, edges = find_plan(run), find_edges(run)
     names = node_names(nodes)

@@ -22,10 +22,9 @@ Columns = dict[str, tuple[str, float]]
 
 
 def _titled(columns: Iterable[Column]) -> Columns:
-    """Map titles of declared columns to the columns' names and the divisors of their values.
+    """Return the name and the divisor of each declared column that has a title, by title.
 
-    Columns without a title are left out. The titles contain the unit. The divisor is 1e6 for bytes,
-    and 1 for other values.
+    The titles contain the unit. The divisor is 1e6 for bytes, and 1 for other values.
     """
     return {
         f"{column.title} (MB)" if column.kind == "bytes" else column.title: (
@@ -241,7 +240,8 @@ def host_processes(run: Run) -> pd.DataFrame:
 
     The processes of a host are sampled every 5 s while its cores are at least half busy. Otherwise,
     only their memory is sampled, every 30 s. One worker per host samples the processes that it can
-    see. The kernel's name (15 characters) and the owner are recorded, but not the command line.
+    see. The name of a process in the kernel (15 characters) and its owner are recorded, but not its
+    command line.
 
     Returns
     -------
