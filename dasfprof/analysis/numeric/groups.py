@@ -245,14 +245,14 @@ def is_nothing(array: Array) -> bool:
 
 
 def as_type(array: Array, dtype: Any) -> Array:
-    """Convert an array to another type, where a constant array stays constant."""
+    """Convert an array to another type. A constant array stays constant."""
     if is_constant(array):
         return repeated(array[0].astype(dtype), len(array))
     return array.astype(dtype, copy=False)
 
 
 def taken(array: Array, rows: Array) -> Array:
-    """Return the given rows of an array, where a constant array stays constant."""
+    """Return the given rows of an array. A constant array stays constant."""
     return repeated(array[0], len(rows)) if is_constant(array) else array[rows]
 
 
@@ -326,7 +326,7 @@ class GrowingColumn:
         return column
 
     def _store(self, rows: int) -> None:
-        """Copy the pieces into the column, which gets this number of rows."""
+        """Resize the column to this number of rows, and copy the pieces into it."""
         self._column = self._column.astype(self._dtype, copy=False)
         # Large arrays grow and shrink in place, because the operating system moves their pages.
         self._column.resize((rows, *self._column.shape[1:]), refcheck=False)
