@@ -359,7 +359,7 @@ def memory_of_others(run: Run) -> dict[str, Readings]:
 
 
 def tasks_of_scheduler(run: Run) -> Readings | None:
-    """Return the number of tasks that the scheduler knew over time, or None if unknown."""
+    """Return samples of the number of tasks that the scheduler knew, or None if unknown."""
     states = run.scheduler_states
     if not len(states):
         return None

@@ -211,8 +211,9 @@ def chunk_costs(run: Run, overhead: float) -> pd.DataFrame:
 def task_overhead(run: Run) -> Array:
     """Return the overhead of each task run in seconds of its thread, or NaN if unknown.
 
-    It is the time for which the thread was idle although the task was runnable, and the time to
-    handle the task. It excludes the function, unspilling, deserializing, and the wait for inputs.
+    It consists of the time for which the thread was idle although the task was runnable, and of the
+    time to handle the task. It excludes the function, unspilling, deserializing, and the wait for
+    inputs.
     """
     recorded, times, tasks = run.recorded, run.times, run.tasks
     # The durations of unspilling and deserializing depend on the data.

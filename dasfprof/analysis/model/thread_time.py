@@ -24,10 +24,10 @@ FIRST_COLOUR = 8
 class ThreadTime(IntEnum):
     """A category of thread-seconds, in the order of display. Busy categories (`USES`) come first.
 
-    `colour` is an index in the page's palette. Colours from `FIRST_COLOUR` on are muted, and only
-    categories use them. The page draws busy categories solid, and idle categories hatched. Two idle
-    categories may share a colour. Then one of them has `is_hatched_back`, and is hatched in the
-    other direction.
+    `colour` is an index in the page's palette. `FIRST_COLOUR` and all later colours are muted, and
+    only categories use them. The page draws busy categories solid, and idle categories hatched. Two
+    idle categories may share a colour. Then one of them has `is_hatched_back`, and is hatched in
+    the other direction.
     """
 
     label: str

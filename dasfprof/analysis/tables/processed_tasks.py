@@ -43,8 +43,8 @@ _START = "start"
 def _of_part(run: Run, by: By = "task") -> Any:
     """Return the contribution of a time window to the table of `processed_tasks`.
 
-    By task, it contains a table of the first attempts, the number of all attempts, and the keys
-    that `sent_tasks` returns. By function or step, it contains the sums of attempts.
+    By task, it contains the first rows of the table, the number of attempts, and the result of
+    `sent_tasks`. By function or step, it contains the sums of attempts.
     """
     attempts = find_attempts(run)
     if by != "task":

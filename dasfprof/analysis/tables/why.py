@@ -1,4 +1,4 @@
-"""The waits of the task runs of one key, and on which workers their inputs were."""
+"""What the task runs of one key waited for, and which workers had their inputs."""
 
 from __future__ import annotations
 
