@@ -1,4 +1,4 @@
-"""Figures with units, as text and as JSON, and how certain a stated cause is."""
+"""Numbers with units, their forms as text and as JSON, and the degrees of certainty."""
 
 from __future__ import annotations
 
@@ -66,10 +66,7 @@ class Rate(float):
 
 
 class Count(int):
-    """A number of things that the format specification names.
-
-    For example, ``f"{Count(2):task}"`` is ``2 tasks``.
-    """
+    """A count, which is formatted with a noun: ``f"{Count(2):task}"`` is ``2 tasks``."""
 
     unit = "count"
 

@@ -75,8 +75,8 @@ class Comparison:
         """Test whether the runs after the change are slower by more than the fraction `limit`.
 
         The result is a p-value: the probability of such measurements if the runs were in fact
-        slower by exactly this fraction. It is NaN if no test is possible, for example with one run
-        per group, which may be an outlier.
+        slower by exactly this fraction. It is NaN if no test is possible. For example, a test needs
+        at least two runs per group.
         """
         first, second = walls(self._before), walls(self._after)
         if self.verdict.kind == "cannot tell" or min(len(first), len(second)) < 2:
@@ -346,7 +346,7 @@ def changed_findings(
 def _by_status(
     before: Sequence[ComparedRun], after: Sequence[ComparedRun]
 ) -> Iterator[tuple[str, _What, list[Finding], list[Finding]]]:
-    """Yield the status of each rule and function, this pair, and its findings before and after."""
+    """Yield, per rule and function: the status, rule and function, findings before and after."""
     first, second = _by_what(before), _by_what(after)
     for what in dict.fromkeys([*second, *first]):
         old, new = first.get(what, []), second.get(what, [])

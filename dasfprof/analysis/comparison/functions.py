@@ -48,8 +48,8 @@ def compare_functions(
 ) -> pd.DataFrame:
     """Return a table of the functions or steps of both groups. See `RunComparison.functions`.
 
-    `least` is the minimum relative difference of median durations that counts as a change, if there
-    is one run per group. With NaN, no function counts as changed.
+    If there is one run per group, a function only counts as changed if its median duration differs
+    by at least the fraction `least`. If `least` is NaN, no function counts as changed.
     """
     sides = (len(before), len(after))
     first, second = _by_name(before, by), _by_name(after, by)
@@ -90,9 +90,9 @@ def compare_functions(
 
 
 def share_in_common(functions: pd.DataFrame) -> float:
-    """Return the fraction of its time that a group spent in functions that both groups have.
+    """Return which fraction of their time the groups spent in functions that both groups have.
 
-    Of the two groups' fractions, the smaller one is returned. It is 1 for a group without time.
+    The result is the smaller one of the two groups' fractions. It is 1 for a group without time.
     """
     both = (functions[["Task Runs Before", "Task Runs After"]] > 0).all(axis=1)
     shares = []
@@ -103,9 +103,10 @@ def share_in_common(functions: pd.DataFrame) -> float:
 
 
 def _by_name(traces: Sequence[Run], by: By) -> dict[str, list[pd.DataFrame]]:
-    """Return, by function (or step), one table of successful task runs for each run that has any.
+    """Return the successful task runs of each function (or step), as one table per run.
 
-    ``held`` is the maximum memory of the process in samples during the task run, in bytes.
+    Runs without such task runs have no table. The column ``held`` contains the maximum memory of
+    the process in samples during the task run, in bytes.
     """
     by_name: dict[str, list[pd.DataFrame]] = {}
     for trace in traces:

@@ -112,10 +112,10 @@ def thread_parts(trace: Run, by: By, evidence: Evidence) -> Parts:
 
 
 def _split_running(trace: Run, first: int) -> tuple[list[Array], list[Array]]:
-    """Return the codes and the seconds of path segments, divided by the activity of functions.
+    """Return the kinds and the seconds of path segments, where running functions are divided.
 
-    Both lists have one array for the kinds of segments, and then one array per activity. Activities
-    have codes from `first` upwards.
+    In both lists, the first array is for the segments that are not divided. Each further array is
+    for one activity of functions. Its kind is a code for the activity, counted from `first`.
     """
     segments, split = path_segments(trace), running_on_path(trace)
     known = np.isfinite(split.blocked)

@@ -166,11 +166,11 @@ class Trial:
     notes: list[str] = field(default_factory=list)
 
     def answering(self, findings: Sequence[ChangedFinding]) -> Trial:
-        """Return the trial with the findings that the change affected, and the one that it fixed.
+        """Return this trial with the changed findings, and with the finding that the change fixed.
 
-        The fixed finding is the one whose potential savings decreased most. Findings that other
-        findings cause are only considered if there are no others. No finding counts as fixed if the
-        change lost time or changed the results.
+        The fixed finding is the one whose potential savings decreased most. A finding that is
+        caused by another one is only chosen if there are no others. No finding counts as fixed if
+        the change lost time or changed the results.
         """
 
         def promise(finding: ChangedFinding) -> float:

@@ -60,7 +60,7 @@ def relative_spread(trace: Run) -> float:
 
 
 def _spread_of_speed(start: Array, relative: Array) -> float:
-    """Return the relative standard deviation of a typical task's duration between parts of a run.
+    """Return how much the speed varied between parts of a run, as a relative standard deviation.
 
     `relative` contains the duration of each task run, divided by the median of its function.
     """
