@@ -106,17 +106,17 @@ class WindowSummary(NamedTuple):
 
 
 def begins_of(run: Run, *, sent: bool = False) -> tuple[Array, Array, Array]:
-    """Return the starts of the rows of ``tasks``, ``scheduler_only`` and ``transfers`` of a run.
+    """Return the starts of the rows of ``tasks``, ``scheduler_only`` and ``transfers``.
 
-    If only the scheduler recorded a task run and its start is unknown, the time of its end is
-    returned or, if `sent`, the time of its assignment.
+    For rows of ``scheduler_only`` without a recorded start, the time of the assignment to a worker
+    is returned if `sent`, and otherwise the time of the end.
     """
     only = scheduler_begins(run.scheduler_only, "sent" if sent else "known")
     return run.tasks["start"].to_numpy(), only, run.transfers["start"].to_numpy()
 
 
 def scheduler_begins(runs: pd.DataFrame, otherwise: str) -> Array:
-    """Return the starts that the scheduler recorded, or the column `otherwise` where unknown."""
+    """Return the start of each task run, or the column `otherwise` if no start was recorded."""
     start = runs["scheduler_start"].to_numpy(dtype=float)
     return np.where(np.isnan(start), runs[otherwise].to_numpy(dtype=float), start)
 
@@ -127,10 +127,10 @@ def earliest(runs: pd.DataFrame, *names: str) -> Array:
 
 
 def _early(runs: pd.DataFrame, begins: Array, since: float, threads: int) -> pd.DataFrame:
-    """Return task runs that arrived before `since` and started at `since` or later.
+    """Return task runs that arrived before `since`, but started at `since` or later.
 
-    All of them that were assigned to a worker before `since` are included. Of the others, at most
-    `threads` are included per column in `CAME`.
+    This includes all task runs that were assigned to a worker before `since`. Of the others, it
+    includes the first `threads` task runs by each column in `CAME`.
     """
     late = begins >= since
     parts = [np.flatnonzero(late & (earliest(runs, *SENT) < since))]
@@ -250,8 +250,8 @@ class Extent:
     def with_end(self, frame: Run, windows: Sequence[WindowSummary]) -> Extent:
         """Return the extent with facts about the end of the run.
 
-        `windows` are the summaries of a second reading, which was given this extent. For `frame`,
-        see `before_reading`.
+        `windows` are the summaries of a second reading, for which this extent was used. For
+        `frame`, see `before_reading`.
         """
         # Which task runs did not finish in the full run is known only after the first reading.
         endings = Endings.merged([window.endings for window in windows])
@@ -310,7 +310,7 @@ class Extent:
         return started
 
     def of_window(self, index: int) -> Extent:
-        """Return the extent for a window, without the `early` task runs that it does not need."""
+        """Return the extent for a window. `early` only contains what this window needs."""
         nothing = (pd.DataFrame(), pd.DataFrame())
         # A window needs the early task runs of later windows only.
         early = [nothing] * min(index + 1, len(self.early))
@@ -350,13 +350,19 @@ class Extent:
 
 
 def _of_several(attempts: Sequence[pd.DataFrame]) -> pd.DataFrame:
-    """Return the rows about keys that occur in several windows, sorted by ``window``."""
+    """Join the tables of all windows, and return the rows of keys that occur in several of them.
+
+    The new column ``window`` contains the index of the window. The rows are sorted by it.
+    """
     joined = pd.concat([table.assign(window=index) for index, table in enumerate(attempts)])
     return joined[joined.index.duplicated(keep=False)]
 
 
 def _taken(run: Run, tasks: Array, only: Array, transfers: Array) -> Run:
-    """Return a run without dependencies and with those rows of its tables that the masks select."""
+    """Return a run that contains only the rows that the masks select, and no dependencies.
+
+    The masks are for ``tasks``, ``scheduler_only`` and ``transfers``.
+    """
     tables = {"tasks": tasks, "scheduler_only": only, "transfers": transfers}
     taken = {
         name: getattr(run, name) if rows.all() else getattr(run, name)[rows].reset_index(drop=True)

@@ -165,7 +165,7 @@ def process_window(
 ) -> Any:
     """Return a window's partial results for the tables `asked`, or its summary if `asked` is None.
 
-    `extent` has facts about the full run. `files` are all of its files, in order.
+    `extent` has facts about the full run. `files` are all files of the run, in order.
     """
     run = extent.run_of(read_window(files, window.widened(extent.around)), window, index)
     if asked is None:
@@ -243,7 +243,7 @@ def refuse_too_large(needed: int, why: str = "") -> None:
 
 
 def _named(question: Question) -> str:
-    """Return the name of a question, and the values of `by` if time windows support only some."""
+    """Return the name of a question, followed by the values of `by` if only these can be used."""
     by = question.in_parts.by if isinstance(question.in_parts, InParts) else ()
     return f"{question.name} (by {', '.join(by)})" if by else question.name
 

@@ -36,7 +36,7 @@ class Window(NamedTuple):
     end: float
 
     def has(self, times: Array) -> Array:
-        """Return a mask of times in the window, where unknown times belong to the first window."""
+        """Return a mask of the times in the window. The first window also has unknown times."""
         times = np.where(np.isnan(times), -np.inf, times)
         return (times >= self.begin) & (times < self.end)
 
@@ -54,8 +54,8 @@ class WindowedFile:
     source
         The file, after it was read.
     other_batches
-        First, batches that name all workers but have no rows. Then all batches of the file except
-        those of task runs and transfers.
+        Batches that belong to every window. The first of them name all workers, but have no rows.
+        Then follow all batches of the file except those of task runs and transfers.
     stretches
         Start and end of each byte range that contains task runs or transfers.
     spans

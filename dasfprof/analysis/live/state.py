@@ -70,7 +70,7 @@ class Progress:
         self._last_end: float | None = None
 
     def append(self, time: float, tasks: Any, finished: Any) -> None:
-        """Add a row with the recorded columns `tasks` and `finished`."""
+        """Add a recorded row, given its time and its columns `tasks` and `finished`."""
         if not isinstance(finished, Mapping):  # Older versions did not record it.
             return
         row = _Row(time, _finished(finished), _unfinished(tasks))
@@ -111,9 +111,10 @@ class Progress:
         return rows
 
     def time_left(self, now: float) -> tuple[float | None, int]:
-        """Estimate the seconds until all tasks of known duration have finished, or None if unknown.
+        """Return the estimated seconds until tasks have finished, and the number of tasks left out.
 
-        The second value is the number of unfinished tasks of functions without a mean.
+        Tasks of functions without a known mean duration are left out. The estimate is None if
+        unknown.
         """
         functions = self.functions()
         unknown = sum(row.on_workers + row.waiting for row in functions if not row.mean_seconds)
