@@ -148,9 +148,9 @@ def _states(trace: Trace, table: pd.DataFrame) -> Array:
 
 
 def _with_scheduler(trace: Trace, rows: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Add the scheduler's record of each unfinished task run.
+    """Add the scheduler's columns to the rows of unfinished task runs.
 
-    The second table has the rows of `Trace.scheduler_only` about other task runs.
+    The second table contains the rows of `Trace.scheduler_only` about all other task runs.
     """
     only = trace.scheduler_only
     if not len(only):

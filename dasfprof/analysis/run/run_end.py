@@ -97,7 +97,7 @@ _TOGETHER, _ENDING = 3.0, 15.0
 
 @dataclass(frozen=True)
 class RunEnd:
-    """The time until which a run had work in progress, and why that period ended."""
+    """The end of the period in which a run had work in progress, and how this period ended."""
 
     #: End of the period in Unix seconds.
     time: float
@@ -238,7 +238,7 @@ def _program_ended(trace: Trace) -> tuple[float, End]:
 
 
 def _interrupted(trace: Trace) -> RunEnd | None:
-    """Return the end of a run at the time of a SIGINT, or None if no error shows a SIGINT."""
+    """Return the end of a run that a SIGINT ended, or None if no error shows a SIGINT."""
     ended, how = _program_ended(trace)
     ends = interrupted_ends(trace)
     ends = ends[np.abs(ends - ended) <= _ENDS]
@@ -250,7 +250,7 @@ def _interrupted(trace: Trace) -> RunEnd | None:
 
 
 def _open_states(trace: Trace) -> list[RunEnd]:
-    """Return the scheduler's states that may show the work in progress at the end of the run."""
+    """Return the scheduler's last states with unfinished tasks, as possible ends of the run."""
     states = trace.scheduler_states
     if not len(states):
         return []
@@ -299,10 +299,10 @@ def _abandoned_tasks(trace: Trace, since: float) -> bool:
 
 
 def _ended(trace: Trace, end: RunEnd, aftermath: float = 0.0) -> int:
-    """Return how many task runs ended after `end.state` was recorded, up to `end.time`.
+    """Return how many task runs ended between the time of `end.state` and `end.time`.
 
-    Only task runs that the scheduler already knew in that state count. `aftermath` is a number of
-    seconds that is added to `end.time`.
+    Task runs that the scheduler did not know yet in that state are not counted. `aftermath` extends
+    the period by some seconds.
     """
     count, since, until = 0, float((end.state or {})["time"]), end.time + aftermath
     for runs in (trace.tasks, trace.scheduler_only):

@@ -1,4 +1,4 @@
-"""Slots (threads of workers) that task runs occupied, and unfinished task runs, over time."""
+"""When task runs occupied slots (threads of workers), and which task runs have no known end."""
 
 from __future__ import annotations
 
@@ -106,8 +106,8 @@ def _most_at_once(begin: Array, end: Array, worker: Array, workers: int) -> Arra
 def slot_ends(times: TaskTimes, released: Array, worker: Array, threads: Array) -> Array:
     """Return when each task run released its slot.
 
-    `released` is when each task run was done or had seceded. For workers with NaN `threads`, the
-    maximum number of functions that ran at the same time is used.
+    `released` is when each task run was done or had seceded. If the number of `threads` of a worker
+    is NaN, the number of functions that it ran at the same time is used instead.
     """
     count, place = len(worker), np.arange(len(worker))
     most = _most_at_once(times.executing, times.stop, worker, len(threads))

@@ -25,7 +25,7 @@ _ROUNDED = 1e-4
 def clock_offsets(trace: Trace) -> Array:
     """Return the seconds by which each worker's clock is ahead of the scheduler's clock.
 
-    There is one value for each row of `Trace.workers`. If a clock drifts, the caller must clamp
+    There is one value for each row of `Trace.workers`. Clocks may drift, so callers must clamp
     times that are still out of order.
     """
     clocks, scheduler = _clocks(trace.workers)
@@ -58,7 +58,7 @@ def clock_errors(trace: Trace) -> Array:
 
 @once_per_trace
 def message_bounds(trace: Trace) -> tuple[Array, Array]:
-    """Return the minimum and maximum offset of each clock that the times of messages allow."""
+    """Return the minimum and the maximum offset of each clock, inferred from times of messages."""
     clocks, _ = _clocks(trace.workers)
     lower, upper = np.full(len(trace.workers), -np.inf), np.full(len(trace.workers), np.inf)
     tasks = trace.tasks
@@ -120,8 +120,8 @@ TICKS_PER_SECOND = float(1 << 30)
 class TaskTimes:
     """Times of task runs in seconds from the trace's start.
 
-    Each time is at or after the time in the field above it. If a time was not recorded, it is
-    replaced by the time of the next recorded stage.
+    The fields are in the order of time: no time is before that of the previous field. If a time was
+    not recorded, it is replaced by the time of the next recorded stage.
     """
 
     #: The scheduler received the task.
@@ -216,9 +216,9 @@ def task_times(recorded: dict[str, Array]) -> TaskTimes:
 
 
 def fit_between(start: Array, length: Array, sent: Array, known: Array) -> Array:
-    """Shift functions to lie between assignment and report, and return their starts.
+    """Return the starts of functions, shifted so that they run between assignment and report.
 
-    A function that is too long to lie in between starts at the assignment.
+    A function that is too long for this starts at the assignment.
     """
     # The scheduler computes the times of functions from Dask's estimate of each clock. On a busy
     # host, this estimate is off by a tenth of a second or more. Start and stop of a function are

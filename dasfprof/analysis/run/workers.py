@@ -95,9 +95,9 @@ def worker_lives(trace: Trace, slots: TaskSlots) -> WorkerLives:
 
 
 def _sampled_statuses(trace: Trace, offsets: Array) -> tuple[Array, Array, Array]:
-    """Return the times and statuses of all samples, and where the samples of each worker begin.
+    """Return the times and statuses of all samples, sorted by worker and time, and their bounds.
 
-    Samples are sorted by worker and time. The third array ends with the number of samples.
+    The samples of worker ``i`` are those from ``bounds[i]`` up to ``bounds[i + 1]``.
     """
     memory = trace.managed_memory
     if "state" not in memory or not len(memory):
@@ -167,9 +167,9 @@ class NamedWorkers:
 
 
 def workers_with_tasks(trace: Trace, workers: NamedWorkers, of_attempt: Array) -> Array:
-    """Return the codes of workers that executed attempts at tasks, or that have a file.
+    """Return the codes of workers that executed a task or wrote a file.
 
-    `of_attempt` is the code of the worker of each attempt.
+    `of_attempt` is the code of the worker of each attempt at a task.
     """
     table = trace.workers
     with_file = (table["kind"] == "worker").to_numpy() & table["closed"].notna().to_numpy()
