@@ -1,4 +1,4 @@
-"""Predicted wall time of a run after a change, the time that this saves, and the longest chain."""
+"""Predictions for a changed run: its wall time, the time that is saved, and the longest chain."""
 
 from __future__ import annotations
 

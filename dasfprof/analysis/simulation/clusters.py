@@ -75,7 +75,9 @@ class SizedCluster:
 def sized_clusters(
     run: Run, types: Sequence[MachineType], deadline: float, start_up: float
 ) -> list[SizedCluster]:
-    """Return the replayed clusters: those that meet the deadline by cost, then the others by time.
+    """Return the replayed clusters, those that meet the deadline first.
+
+    These are sorted by cost, and the others by time.
 
     Parameters
     ----------
@@ -126,7 +128,7 @@ def _climb(
 
 
 def most_of_runs(replay: Replay, wall: float) -> float:
-    """Return the seconds that nine in ten runs take at most, given the predicted wall time."""
+    """Return the seconds in which nine of ten runs should finish, given the predicted wall time."""
     return wall * (1 + max(_LEAST_MARGIN, abs(replay.error) * _OF_ERROR))
 
 

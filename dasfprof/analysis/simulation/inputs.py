@@ -172,7 +172,7 @@ def _priorities(run: Run, start_order: Array) -> Array:
 
 
 def _root_group_sizes(groups: Array, graph: Array, offsets: Array, inputs: Array) -> Array:
-    """Return the size of each task run's group, or 0 if it cannot be root-ish."""
+    """Return the size of each task run's task group, or 0 if the group cannot be root-ish."""
     count = int(groups.max(initial=-1)) + 1
     consumers = groups[np.repeat(np.arange(len(groups)), np.diff(offsets))]
     pairs = distinct(consumers.astype(np.int64) * max(count, 1) + groups[inputs])

@@ -180,7 +180,7 @@ class Placement:
         return best
 
     def _beside(self, row: int) -> int:
-        """Return the worker of the group's previous task run, or a new one if it has its share."""
+        """Return the worker of the group's previous task run, unless this worker has its share."""
         group, size = self._group[row], self._root_size[row]
         worker, left = self._last_of_group.get(group, (-1, 0))
         # If that worker has left, or already has its share of the group's task runs, choose another
@@ -192,9 +192,9 @@ class Placement:
         return worker
 
     def _soonest(self, row: int) -> int:
-        """Return the worker with an input of a task run that is expected to start it first.
+        """Return the worker that should start a task run first, among those that have an input.
 
-        If there are no such workers, return that of `_idle`.
+        If no worker has an input, return the worker that `_idle` returns.
         """
         first, last = self._offsets[row], self._offsets[row + 1]
         if first == last:
@@ -224,7 +224,7 @@ class Placement:
         return best if best >= 0 else self._idle()
 
     def _idle(self) -> int:
-        """Return the worker with the lowest occupancy, where idle workers are chosen in turn."""
+        """Return the worker with the lowest occupancy. Idle workers are chosen in turn."""
         best, least, count = -1, np.inf, len(self.there)
         self._turn += 1
         for step in range(count):
@@ -250,10 +250,10 @@ _VICTIMS, _LOOKED_AT = 10, 100
 def take_moves(
     placement: Placement, ready: list[list[int]], by_rank: list[int]
 ) -> list[tuple[int, int]]:
-    """Choose task runs to steal, as Dask's `WorkStealing.balance` does, and their new workers.
+    """Choose task runs to steal and their new workers, as Dask's `WorkStealing.balance` does.
 
-    `ready` contains, for each worker, a heap of the ranks of task runs that wait for a thread.
-    Stolen task runs are removed from it. `by_rank` contains the task run of each rank.
+    `ready` contains a heap for each worker: the ranks of task runs that wait for a thread. Stolen
+    task runs are removed from the heaps. `by_rank` contains the task run of each rank.
     """
     view = _View(placement)
     moves: list[tuple[int, int]] = []

@@ -68,7 +68,7 @@ class Receiving:
         return not missing
 
     def launch(self) -> Iterator[tuple[float, int]]:
-        """Start the messages that can be sent, and yield the duration and worker pair of each."""
+        """Start messages between pairs of workers, and yield the duration and the pair of each."""
         touched, self._touched = self._touched, []
         for pair in touched:
             if pair in self._pending and pair not in self._under_way:

@@ -1,4 +1,4 @@
-"""Arrival of graphs in a replay: after fixed delays, or after results for which clients waited."""
+"""Arrival of graphs in a replay: after fixed delays, or when results of earlier tasks are known."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class GraphSubmissions:
 
 
 def find_submissions(run: Run, times: TaskTimes, threads: int) -> tuple[Array, GraphSubmissions]:
-    """Return the index of each task run's graph, and the graphs with results for which they wait.
+    """Return the index of each task run's graph, and when the clients submit the graphs.
 
     `threads` is the number of threads of all workers.
     """
@@ -84,10 +84,10 @@ def find_submissions(run: Run, times: TaskTimes, threads: int) -> tuple[Array, G
 
 
 def _is_limited(open_results: Array, others: Array, threads: int) -> bool:
-    """Return whether the client limits the number of unfinished results.
+    """Return whether the client seems to limit its number of unfinished results.
 
-    `open_results` is this number when each graph arrives, and `others` a mask of the graphs to
-    check.
+    `open_results` is the number of unfinished results when each graph arrives. `others` is a mask
+    of the graphs to check.
     """
     if not others.any():
         return False
