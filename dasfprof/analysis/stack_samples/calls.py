@@ -60,8 +60,9 @@ _BY_VALUE = 0.2
 def time_by_row(run: Run, function: str) -> tuple[float, float]:
     """Return how much of a function's time is spent on the rows of a table one by one.
 
-    The first value is the fraction in all code for single rows. The second value is the fraction in
-    which pandas creates or reads single rows. Both are 0 if there is little evidence.
+    The first value is the fraction of the time in code that handles single rows. The second value
+    only counts the time in which pandas creates or reads a row. Both are 0 if there is little
+    evidence.
     """
     samples, _ = samples_of(run, function)
     if len(samples) < _FEWEST_SAMPLES:
@@ -116,10 +117,9 @@ def time_one_by_one(run: Run, function: str) -> tuple[str, float, float]:
 
 
 def time_in_nested_loops(run: Run, function: str) -> tuple[str, float]:
-    """Return the hottest line of nested loops in the user's code, and a fraction of time.
+    """Return the hottest line inside nested loops, and the fraction of time at all such lines.
 
-    This is the fraction of the function's time at all such lines together. The line is empty if
-    there is none.
+    Only lines of the user's code count. If there are none, the line is empty.
     """
     samples, _ = samples_of(run, function)
     lines = _nested_lines(run)
@@ -134,7 +134,10 @@ def time_in_nested_loops(run: Run, function: str) -> tuple[str, float]:
 
 @once_per_trace
 def _nested_lines(run: Run) -> set[tuple[str, int]]:
-    """Return the files and numbers of lines inside at least two loops, in functions with source."""
+    """Return the files and numbers of lines that are inside at least two loops.
+
+    Only functions with recorded source are searched.
+    """
     codes = pd.concat([run.function_code, run.functions_sent])[["file", "line", "source"]]
     lines: set[tuple[str, int]] = set()
 
@@ -227,7 +230,7 @@ def _plain(name: str) -> str:
 
 
 def _called(stack: Stack) -> Stack:
-    """Return the frames from a task's function to the first one outside of Dask."""
+    """Return the frames of a task's function, up to the first frame that is not Dask's."""
     files = [frame.file.replace("\\", "/") for frame in stack]
     first = max((at + 1 for at, file in enumerate(files) if file.endswith(_TASKS)), default=0)
     if first == 0:

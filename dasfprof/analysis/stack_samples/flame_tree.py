@@ -56,9 +56,10 @@ class FlameTree:
 
 
 class StackTree:
-    """The calls in stacks as a tree, in which a caller has a smaller code than its calls.
+    """The calls in stacks as a tree.
 
-    The stacks are distinct. Methods refer to a stack by its index, or by -1 if it is unknown.
+    Each call has a code, which is larger than the code of its caller. The stacks are distinct.
+    Methods refer to a stack by its index, or by -1 if it is unknown.
     """
 
     def __init__(self, stacks: Sequence[Stack]) -> None:
@@ -109,9 +110,10 @@ class StackTree:
         return int(self._lengths.max())
 
     def at(self, stacks: Array, depth: int) -> tuple[Array, Array]:
-        """Return the indices of those of `stacks` that reach a depth, and their places there.
+        """Return which of `stacks` reach a depth, and which lines they have at this depth.
 
-        A place is a line of a call, given as an index of the arrays `lines` and `calls`.
+        The first array contains indices of `stacks`. The second array contains indices of the
+        arrays `lines` and `calls`.
         """
         deep = np.flatnonzero(self._lengths[stacks] > depth)
         return deep, self._ways[self._begins[stacks[deep]] + depth]
@@ -122,9 +124,8 @@ def flame_tree(
 ) -> FlameTree:
     """Return the calls in groups of samples as one tree, with their seconds.
 
-    `groups` is the index in `names` of each sample's group, and `stacks` is the index of its stack
-    in the tree. Both are -1 if unknown. `parts` are the seconds of each sample, by what its thread
-    did.
+    For each sample, `groups` is an index of `names`, and `stacks` is the index of a stack in the
+    tree. Both are -1 if unknown. `parts` are the seconds of each sample, by what its thread did.
     """
     count = len(tree.callers)
     stacks = np.where(stacks >= 0, stacks, len(tree.last) - 1)
@@ -173,10 +174,10 @@ def flame_tree(
 def _lines(
     tree: StackTree, groups: Array, stacks: Array, parts: Parts
 ) -> tuple[Array, Parts, Array]:
-    """Return, for each line in each group of samples, its place, its seconds, and its call.
+    """Return the place, the seconds and the call of each line, for each group of samples.
 
-    The place is an index of ``tree.lines``. The call is a code that combines the group and the call
-    of the tree.
+    A place is an index of ``tree.lines``. A call is a code that combines the group and the call in
+    the tree.
     """
     parts_of, sums = [np.empty(0, dtype=np.int64)], [parts.take(np.empty(0, dtype=np.int64))]
     for depth in range(tree.depth):
@@ -192,9 +193,10 @@ def _lines(
 
 
 def depth_first(callers: Array, seconds: Array, shown: Array) -> tuple[Array, Array]:
-    """Return calls and their depths, each call followed by the calls that it makes, longest first.
+    """Return calls and their depths. Each call is followed by the calls that it makes.
 
-    `shown` are the calls to return. They include the caller of each call.
+    Calls with the same caller are sorted by seconds, longest first. `shown` are the calls to
+    return. They include the caller of each call.
     """
     inner: dict[int, list[int]] = {}
     # Append the longest call of each caller last, because calls are popped from the end.

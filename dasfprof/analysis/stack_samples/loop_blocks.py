@@ -108,18 +108,19 @@ _BLOCKED = 0.1
 
 @once_per_trace
 def blocked_on_the_way(run: Run) -> Array:
-    """Return, for each task run, the seconds in transit in which its worker's loop was blocked.
+    """Return how long each task run was in transit while its worker's event loop was blocked.
 
-    The rows are those of `TaskSlots`. Unknown values are 0.
+    The seconds are in the order of the rows of `TaskSlots`. Unknown values are 0.
     """
     slots = run.slots
     return _blocked(run, slots.sent, slots.times.received, ~slots.reception_unknown)
 
 
 def imports_on_the_way(run: Run) -> tuple[Array, dict[str, float]]:
-    """Return, for each task run, the seconds in transit in which its worker's loop was importing.
+    """Return how long each task run was in transit while its worker's event loop was importing.
 
-    The rows are those of `TaskSlots`. The second value is the seconds of these imports by library.
+    The seconds are in the order of the rows of `TaskSlots`. The second value contains the seconds
+    of these imports by library.
     """
     slots, libraries = run.slots, dict[str, float]()
     imported = np.zeros(len(slots.worker))

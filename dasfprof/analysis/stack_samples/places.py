@@ -60,7 +60,7 @@ def library_of(file: str) -> str:
 def import_of(stack: Stack) -> str | None:
     """Return the outermost library that is being imported, or None if no import is in progress.
 
-    It is empty if no file of this library is being executed yet.
+    If no file of the library is being executed yet, the name is empty.
     """
     inside = list(dropwhile(lambda frame: frame.function != _IMPORT, stack))
     files = [frame.file for frame in inside if not frame.file.startswith("<frozen ")]
@@ -68,7 +68,7 @@ def import_of(stack: Stack) -> str | None:
 
 
 def is_in_pool(stack: Stack) -> bool:
-    """Return whether a stack ends with frames of a pool's thread, which works for the task."""
+    """Return whether a stack continues in a pool's thread, for which the task's thread waits."""
     # The task's own thread waits for the thread of the pool.
     return any(
         frame.function in _FIRST_IN_POOL and _POOLS.search(frame.file.replace("\\", "/"))
@@ -79,8 +79,9 @@ def is_in_pool(stack: Stack) -> bool:
 def line_of(stack: Stack) -> tuple[Frame, str]:
     """Return the innermost line of the user's code, and the library call that this line makes.
 
-    If the stack has no user code, the line is its innermost one. The call is `IN_POOL` if the stack
-    ends in a pool's thread, and empty if the line calls no Python code.
+    If the stack has no user code, the line is the innermost one outside of Python's modules that
+    wait. The call is `IN_POOL` if the stack continues in the thread of a pool. It is empty if the
+    line calls no Python code.
     """
     inner = stack[-1]
     # Functions of Python's own modules that wait are skipped, because their caller shows what they
@@ -93,9 +94,9 @@ def line_of(stack: Stack) -> tuple[Frame, str]:
 
 
 class Places:
-    """Codes of names, such as a line or a library, for each row of `Trace.stacks`.
+    """The name of each row of `Trace.stacks`, such as its line or library, as a code.
 
-    `name` returns the name for a stack.
+    The function `name` returns the name of a stack.
     """
 
     def __init__(self, name: Callable[[Stack], Hashable], stacks: Iterable[Stack]) -> None:
@@ -408,9 +409,9 @@ def client_line(run: Run, begin: float, end: float) -> Frame | None:
 def client_fraction(
     run: Run, begins: Array, ends: Array, *, phase: str = "", files: re.Pattern[str] | None = None
 ) -> float:
-    """Return the fraction of the client's samples that have a phase, or a file in their stack.
+    """Return the fraction of the client's samples that have a phase, or a file in `files`.
 
-    Only samples in the sorted, disjoint time ranges (Unix seconds) count.
+    Only samples in the time ranges count. The ranges are sorted and disjoint, in Unix seconds.
     """
     table, stacks = run.client_samples, [*all_stacks(run), ()]
     time = table["time"].to_numpy(dtype=float)

@@ -165,9 +165,9 @@ def _weights(interval: Array, tasks: pd.DataFrame, functions: Array, runs: Array
 
 
 def _counted_shares(tasks: pd.DataFrame, column: str, functions: Array, counted: Array) -> Array:
-    """Return, for each task run, the fraction of its function's time that `column` accounts for.
+    """Return, for each task run, the fraction of its function's time that `column` contains.
 
-    The fraction is NaN if unknown. An additional NaN is for samples without a task run.
+    The fraction is NaN if unknown. The last item is NaN, for samples without a task run.
     """
     if column not in tasks:
         return np.full(len(tasks) + 1, np.nan)
@@ -194,9 +194,10 @@ _ROUNDING = 1e-9
 
 @dataclass(frozen=True)
 class Parts(_Columns):
-    """How the thread of each sample spent the sample's time, or the sums over groups of samples.
+    """How threads spent the time of samples, as one value per sample or per group of samples.
 
-    Every field has one value per sample or group. `split` computes the categories from them.
+    A value for a group is the sum over its samples. `split` computes the categories from the
+    values.
     """
 
     seconds: Array
@@ -296,8 +297,8 @@ def spent(samples: Samples, groups: Array, count: int, domains: Array) -> Spent:
 def parts_of(samples: Samples, domains: Array) -> Parts:
     """Return the seconds of each sample by what its thread did.
 
-    `domains` is the code of each sample's domain, such as its function. The sums over a domain are
-    exact, but their distribution over its samples is an estimate.
+    `domains` is the code of each sample's domain, such as its function. The CPU time and the CPU
+    wait of a domain are exact, but how they are distributed over its samples is an estimate.
     """
     known = np.isfinite(samples.cpu) & np.isfinite(samples.run_queue)
     # If the state of the thread is unknown, use the counts of the sample's interval.
@@ -340,8 +341,8 @@ def parts_of(samples: Samples, domains: Array) -> Parts:
 def _total(counts: Array, exact: Array, interval: Array, domain: Groups) -> Array:
     """Return the total seconds of a counter, such as CPU time, in each domain.
 
-    `exact` is a fraction of each sample's time from complete task runs, or NaN. `counts` are the
-    seconds since the previous sample.
+    `exact` is the counter as a fraction of time, from complete task runs, or NaN. `counts` is how
+    much the counter grew since the previous sample.
     """
     counted = np.where(np.isfinite(counts) & np.isnan(exact), interval, 0.0)
     # Samples without either are assumed to be like the samples that have only `counts`.
@@ -389,7 +390,7 @@ def split(parts: Parts) -> Split:
 
 
 def _uncertain(parts: Parts) -> Array:
-    """Return the margin of error, in seconds, of each group's time on a core, CPU and GIL wait."""
+    """Return the error in seconds of each group's computing time, CPU wait and GIL wait."""
     # If a group has samples of several functions, the fractions that it has of them are added up.
     # For example, 1.7 counts as one complete function and 0.7 of another.
     functions = parts.active_share
