@@ -117,7 +117,7 @@ class ClientLookup:
         return make_categorical(codes.astype(np.int32), [", ".join(each) for each in self._codes])
 
     def _inherit(self, nested: Array, recorded: Columns) -> None:
-        """Assign the graphs `nested`, which tasks submitted, to the client of the running tasks.
+        """Assign graphs that tasks submitted (`nested`) to the client whose tasks ran at that time.
 
         `recorded` contains the task runs that the scheduler recorded.
         """

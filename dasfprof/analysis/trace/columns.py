@@ -89,7 +89,7 @@ class Categories:
     def of_codes(self, codes: Array) -> pd.Categorical | pd.Series:
         """Return the values for some codes, with NA or None for the code -1.
 
-        They are a Categorical if `as_text` was set, and otherwise a Series of objects.
+        The result is a Categorical if `as_text` was set, and otherwise a Series of objects.
         """
         if self._as_text:
             return make_categorical(codes, self.values)
@@ -126,7 +126,7 @@ class FactColumns:
         self._key_places: dict[str, list[tuple[int, slice]]] = {}
 
     def add(self, batch: Batch, workers: Array) -> None:
-        """Add the rows of a batch, where `workers` contains the worker id of each row."""
+        """Add the rows of a batch. `workers` contains the worker id of each row."""
         self._add_piece("worker_id", workers, np.int32)
         for name in ("timestamp", "duration"):
             if name in batch.fields:

@@ -114,7 +114,7 @@ def _chunks(rows: int) -> Iterator[slice]:
 
 
 def hashes_of(head_ids: Array, tails: Array) -> Array:
-    """Return a 64-bit hash of each key's head and tail of four words."""
+    """Return a 64-bit hash of each key, computed from its head and the four words of its tail."""
     hashes = np.empty(len(head_ids), dtype=np.uint64)
     for rows in _chunks(len(head_ids)):
         pairs = tails[rows].astype(np.uint32).view(np.uint64)
@@ -178,9 +178,10 @@ def _float(begins: list[str], tails: Array) -> list[str]:
 
 
 def _with_numbers(*ends: str) -> Callable[[list[str], Array], list[str]]:
-    """Return a function that appends numbers from keys' tails, each followed by an item of `ends`.
+    """Return a function that completes texts of keys with the numbers in the keys' tails.
 
-    For example, the items ``", "`` and ``")"`` complete ``('x', `` to ``('x', 3, 4)``.
+    Each number is followed by an item of `ends`. For example, the items ``", "`` and ``")"``
+    complete ``('x', `` to ``('x', 3, 4)``.
     """
 
     def append(begins: list[str], tails: Array) -> list[str]:
@@ -363,7 +364,7 @@ class KeyCollector:
         return KeyTable(heads, head_ids[first], tails[first]), ids
 
     def _split_again(self, head: keys.Head) -> tuple[keys.Head, keys.Tail]:
-        """Split a packed key into the same head and tail as an equal key that is not packed."""
+        """Return the head and the tail that a packed key would have if it were not packed."""
         # For example, tuples with numpy integers are packed, and so are tuples that a plain msgpack
         # writer, such as DASF's, stored as arrays.
         packed: bytes = head[1]
@@ -403,9 +404,9 @@ def _all_letters(tails: Array) -> Array:
 
 
 def _alike(kind: int, text: Any) -> keys.Head:
-    """Return a value under which the function name of a head (`kind`, `text`) is cached.
+    """Return a key for the cache of function names, given a head (`kind`, `text`).
 
-    Heads with the same value have the same function name.
+    Heads with the same cache key have the same function name.
     """
     if kind >= keys.TUPLE and text[-33:-32] == "-":
         # In `key_split`, a name ends before the first word (between hyphens) that contains anything

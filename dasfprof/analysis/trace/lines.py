@@ -83,7 +83,10 @@ def _names(table: pd.DataFrame) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class FusedLayers:
-    """Graph layers that Dask fused into several other layers, whose tasks execute them, too."""
+    """Shared layers: graph layers that Dask fused into more than one other layer.
+
+    The tasks of each of these other layers execute the shared layer, too.
+    """
 
     #: For each layer with tasks: the layers that were fused into it and also into others, nearest
     #: first.
@@ -256,7 +259,7 @@ class TaskLines:
             line[wanted] = np.where(least[keys] == most[keys], most[keys], line[wanted])
 
     def _group(self, lines: Array, layer: Array, arrival: Array, go_on: Array) -> None:
-        """If a task executes fused layers, replace its line in `lines` with a group of lines.
+        """Replace the line in `lines` by a group of lines for each task that executes fused layers.
 
         `layer` is the layer of each task, and `arrival` is when its graph arrived. Tasks in the
         mask `go_on` execute no fused layers.

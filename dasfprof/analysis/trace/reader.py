@@ -135,7 +135,7 @@ def _texts(batch: Batch, field: str) -> pd.Series[Any]:
 
 
 def _joined(events: pd.DataFrame) -> pd.DataFrame:
-    """Return events in which each time range is one event of the kind "span"."""
+    """Return events in which the start and the end of a time range are joined into one "span"."""
     kinds = events["kind"].to_numpy(dtype=object)
     bounds = np.flatnonzero((kinds == "begin") | (kinds == "end"))
     if not len(bounds):

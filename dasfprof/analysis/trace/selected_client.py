@@ -62,10 +62,11 @@ def without_others(
         The tables by name, and the keys of the trace.
     items
         Three arrays: ``dependencies`` contains the key ids of the dependencies of all task runs,
-        ``lengths`` their number for each task run, and ``transfers`` the key ids of all transfers.
+        ``lengths`` the number of dependencies of each task run, and ``transfers`` the key ids of
+        all transfers.
     selected
-        The client whose task runs remain. If it is None, only task runs that were recorded without
-        their names are removed. Such task runs belong to other clients.
+        The client whose task runs remain. If it is None, only task runs that were recorded as
+        `OTHER_CLIENTS` are removed.
 
     Returns
     -------

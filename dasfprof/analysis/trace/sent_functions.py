@@ -108,7 +108,7 @@ class SentFunctions:
 
 
 def _unqualified(function: str) -> str:
-    """Return the unqualified name of a function, which tracebacks contain."""
+    """Return the unqualified name of a function, as in tracebacks."""
     return function.rpartition(".")[2]
 
 

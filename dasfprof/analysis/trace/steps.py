@@ -32,7 +32,7 @@ _ODD = np.uint64(0xFF51AFD7ED558CCD)
 
 
 class LayerNames:
-    """Integers that identify graph layers: the hash in a layer's name, or else a number."""
+    """Integers that identify graph layers: the hash in a layer's name, or else a running number."""
 
     def __init__(self) -> None:
         self._numbers: dict[tuple[bool, str], int] = {}
@@ -158,7 +158,7 @@ class LayerSteps:
 def inherited_steps(
     derived: Mapping[int, Iterable[int]], built: dict[int, int], ran: set[int]
 ) -> dict[int, int]:
-    """Return the step of each layer that no step built, if a layer of a step was fused into it.
+    """Return the steps of layers that no step built, inherited from the layers fused into them.
 
     Parameters
     ----------
@@ -172,8 +172,8 @@ def inherited_steps(
     Returns
     -------
     dict
-        For each layer with tasks that no step built, the step of the nearest layer that was fused
-        into it and that a step built. Layers without such a fused layer are missing.
+        For each layer with tasks that no step built, the step of the nearest fused layer that a
+        step built. Layers without such a fused layer are missing.
     """
     # If Dask fuses layers, the fused tasks have the name of the last layer, and the earlier layers
     # have no tasks.
@@ -283,9 +283,9 @@ class BuiltLayers:
     dependencies: Array
 
     def by_layer(self, identities: Array) -> dict[int, list[int]]:
-        """Return the identities of the layers on which each layer depends, by the layer's identity.
+        """Return, for each layer, the layers on which it depends, all as identities.
 
-        `identities` contains the identity for each number of a layer in `columns`.
+        `identities` contains the identity for each layer number in `columns`.
         """
         lengths = np.maximum(self.columns["dependencies"], 0)
         layers = np.repeat(identities[self.columns["layer"]], lengths).tolist()

@@ -102,7 +102,7 @@ def join_runs(worker: Columns, scheduler: Columns, register: WorkerRegister) -> 
 
 
 def number_repeats(runs: Columns) -> None:
-    """Number each key's task runs without a run_id (-1) from 0, in the order of their start."""
+    """Number the task runs without a run_id (-1) from 0 for each key, in the order of start."""
     key_ids, rows = runs["key_id"], np.flatnonzero(runs["run_id"] < 0)
     if not len(rows):
         return

@@ -34,9 +34,10 @@ class StackNumbers:
         self._writer = ""
 
     def begin_file(self, writer: str) -> None:
-        """Begin a file, whose stacks get new numbers unless `writer` wrote the previous file, too.
+        """Begin a file. Its stacks get new numbers, unless its process wrote the previous file.
 
-        `writer` is empty if it is unknown.
+        `writer` identifies the process. If it is empty, the process is unknown, and the stacks get
+        new numbers.
         """
         if not writer or writer != self._writer:
             self._first = self._next
@@ -64,7 +65,7 @@ class JoinedStacks:
         self._joined: dict[int, tuple[Any, ...]] = {-1: ()}
 
     def distinct(self, numbers: Array) -> tuple[Array, list[tuple[Any, ...]]]:
-        """Return the index of each numbered stack in a list of distinct stacks, and this list.
+        """Return, for each numbered stack, its index in a list of distinct stacks, and the list.
 
         The index is -1 if a part of the stack is not in the file.
         """
@@ -114,7 +115,7 @@ class UnderWayTables:
         self.stacks = pd.DataFrame({"frames": pd.Series(frames, dtype=object)})
 
     def complete(self, event: str, columns: Columns) -> None:
-        """In `columns`, replace stacks by rows of `stacks`, and lists of keys by tuples of key ids.
+        """Replace stacks in `columns` by rows of `stacks`, and lists of keys by tuples of key ids.
 
         The row of an incomplete stack is -1.
         """
