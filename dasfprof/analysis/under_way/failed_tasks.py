@@ -1,4 +1,4 @@
-"""Failed tasks of a trace, tasks that a worker does not know, and tasks in progress at one time."""
+"""Failed tasks, tasks that their worker does not know, and tasks in progress at a given time."""
 
 from __future__ import annotations
 
@@ -223,7 +223,7 @@ def knows_nothing(run: Run, end: RunEnd, row: dict[str, Any], life: pd.Series | 
 
 
 def idle_seconds(run: Run, address: str) -> float:
-    """Return the seconds between two writes of an idle worker to its file, or 0 if it has tasks."""
+    """Return the interval at which an idle worker writes to its file, or 0 if it is not idle."""
     lives = np.flatnonzero((run.workers["address"] == address).to_numpy(dtype=bool))
     held = run.managed_memory.reindex(columns=["worker_id", "executing"])
     executing = held["executing"][held["worker_id"].isin(lives)].to_numpy(dtype=float)
@@ -252,7 +252,7 @@ _DOING = ["state", "stack", "waits_in", "waits_for"]
 
 
 def with_texts(row: Mapping[Any, Any], run: Run) -> dict[Any, Any]:
-    """Return a row about a task in progress or a client, with the keys for which it waits."""
+    """Return a row in which the keys that a task or a client waits for are texts and not ids."""
     keys = run.keys.texts(np.array([*(row["waits_keys"] or ())], dtype=np.int64)).tolist()
     return {**row, "waits_keys": keys}
 

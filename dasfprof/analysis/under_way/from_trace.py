@@ -47,7 +47,7 @@ _LATE = 5.0
 
 @once_per_trace
 def state_from_trace(run: Run) -> ClusterState | None:
-    """Return the state of the cluster at the end of a trace, or None if nothing is left to explain.
+    """Return the state of the cluster at the end of a trace, or None if the run ended normally.
 
     If clients left while work was in progress, the state is from just before they left.
     """
@@ -252,7 +252,7 @@ def _clients(run: Run, end: RunEnd, stacks: list[Stack]) -> tuple[ClientNow, ...
 
 
 def _wants_nothing(run: Run, client: str, samples: pd.DataFrame, sample: pd.Series) -> bool:
-    """Return whether a client waited long for results although the scheduler had none for it.
+    """Return whether a client waited long although the scheduler knew of no keys that it wants.
 
     `samples` are samples of the client, and `sample` is the one that shows the waiting call.
     """

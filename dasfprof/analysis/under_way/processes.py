@@ -1,4 +1,4 @@
-"""Causes about silent or dead processes and tasks at one line, and descriptions of worker exits."""
+"""Causes about processes that do not answer and tasks that do not end, and texts about exits."""
 
 from __future__ import annotations
 

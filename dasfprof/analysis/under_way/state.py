@@ -44,7 +44,7 @@ Stack = tuple[Frame, ...]
 
 
 def stack_of(frames: Any) -> Stack:
-    """Return a recorded stack as frames, without damaged ones."""
+    """Return the frames of a recorded stack, without damaged frames."""
     known = frames if isinstance(frames, list | tuple) else ()
     return tuple(
         [_frame(*each) for each in known if isinstance(each, list | tuple) and len(each) == 3]
@@ -73,7 +73,7 @@ class Activity:
 
     @classmethod
     def from_row(cls, row: Row, stack: Stack) -> Activity:
-        """Return the activity in a row about a task or a client, with the frames of its stack."""
+        """Return the activity that a row about a task or a client describes, with a given stack."""
         names = row.get("waits_for")
         if not isinstance(names, list | tuple):
             names = () if _is_missing(names) else (names,)
@@ -92,7 +92,7 @@ class Activity:
 
     @property
     def call(self) -> str | None:
-        """The call in which the thread waits with its names, such as ``Event 'go'``, or None."""
+        """The call in which the thread waits, and for what, such as ``Event 'go'``, or None."""
         names = ", ".join(map(repr, self.waits_for))
         return self.waits_in and f"{self.waits_in} {names}".rstrip()
 
@@ -127,7 +127,7 @@ class TaskUnderWay:
     def from_row(
         cls, row: Row, time: float, worker: str, stack: Stack = (), **others: Any
     ) -> TaskUnderWay:
-        """Return a task from a row about it, as of a time. `others` are fields not in the row."""
+        """Return the task that a recorded row describes at `time`, with `others` as fields."""
         from dask.utils import key_split  # Commands import this module, but need no Dask.
 
         values = {
@@ -190,7 +190,7 @@ class WorkerNow:
 
     @classmethod
     def from_row(cls, row: Row, time: float, **others: Any) -> WorkerNow:
-        """Return a worker from a row that the scheduler recorded at a time, and other fields."""
+        """Return the worker that a scheduler's row describes at `time`, with `others` as fields."""
         executing, address = row.get("executing"), str(row.get("worker"))
         values = {
             **_fields_in(row, cls),
@@ -209,7 +209,7 @@ class RecordedRow:
 
     @classmethod
     def from_row(cls, row: Row, **others: Any) -> Self:
-        """Return the values of a row, except None, and other fields."""
+        """Return an object with the values of a row, except None, and with `others` as fields."""
         return cls(**{**_fields_in(row, cls), **others})
 
 
@@ -306,9 +306,9 @@ class ClusterState:
 
     @classmethod
     def from_row(cls, row: Row, time: float, **others: Any) -> ClusterState:
-        """Return a state from a row that the scheduler recorded at a time, and other fields.
+        """Return the state that a scheduler's row describes at `time`, with `others` as fields.
 
-        The workers of the row are not included, because more is known about them.
+        Workers are not read from the row, because more is known about them.
         """
         values = {
             "unfinished": row.get("unfinished"),
@@ -332,7 +332,7 @@ class ClusterState:
 
 
 def _fields_in(row: Row, kind: type[DataclassInstance]) -> dict[str, Any]:
-    """Return the values in a row that are not None and that have the name of a field of a class."""
+    """Return the values of a row that belong to fields of the dataclass `kind` and are not None."""
     names = {item.name for item in fields(kind)}
     return {
         name: tuple(value) if isinstance(value, list) else value
@@ -479,10 +479,10 @@ class Cause:
 
     @classmethod
     def of_tasks(cls, tasks: Sequence[TaskUnderWay], *said: Any, **others: Any) -> Cause:
-        """Return a cause that delays tasks, by default with their function, worker, line and time.
+        """Return a cause that delays tasks.
 
-        `said` are the values of the fields from `kind` to `suggestion`, and `others` are other
-        fields.
+        `said` are the values of the fields from `kind` to `suggestion`. The function, worker, line
+        and time of the tasks are used for the other fields, unless `others` contains these fields.
         """
         first = tasks[0] if tasks else None
         known = {
