@@ -383,8 +383,8 @@ def _slow_gain(run: RunFigures, numbers: Array, excess: float) -> float:
     slow_threads = float(lives.threads[np.isin(run.workers.of_lives[lives.ids], numbers)].sum())
     spread = excess / run.threads
     idle = run.seconds_of(ThreadTime.NO_RUNNABLE_TASK, ThreadTime.RUNNABLE_ELSEWHERE)
-    # If the run cannot be replayed, the slow workers are assumed to cost the excess per thread of
-    # the run and the mean idle time of a thread, but at most the excess per thread of the workers.
+    # If the run cannot be replayed, the cost is estimated as the excess per thread of the run plus
+    # the mean idle time of a thread, but at most as the excess per slow thread.
     estimate = max(spread, min(excess / max(slow_threads, 1.0), spread + idle))
     slow = slowness.slow & np.isin(slowness.place, numbers)
     rows = np.flatnonzero(slow[slowness.of_run])

@@ -107,7 +107,8 @@ def larger_chunks_in(
     at = f"{argument.name}={ast.unparse(argument.node)} at {excerpt(argument.line)}"
     if argument.name == "npartitions":
         return LargerChunks(f"Divide {at} by about {_rounded(factor)}.")
-    # A size that is known exactly may be that of a complete axis.
+    # Only axes whose size is not a constant count, because a constant may be the size of a complete
+    # axis.
     node = argument.node
     sizes = node.values if isinstance(node, ast.Dict) else getattr(node, "elts", [])
     axes = sum(None in _values(size) for size in sizes)
@@ -134,7 +135,7 @@ def _arguments(line: str, text: str) -> Iterator[ChunkArgument]:
         named = {keyword.arg: keyword.value for keyword in call.keywords}
         method = call.func.attr if isinstance(call.func, ast.Attribute) else ""
         if method == "map_blocks":
-            continue  # its chunks are those of what it returns
+            continue  # Its `chunks` are those of its result.
         if method in _METHODS and call.args:
             named["chunks"] = call.args[0]
         for name in _ARGUMENTS:

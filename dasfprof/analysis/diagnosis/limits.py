@@ -33,7 +33,8 @@ def cpu_quota(run: RunFigures) -> Iterator[Finding]:
         return
     of_workers = samples.astype(float).groupby("worker_id")["throttled_seconds"]
     throttled = (of_workers.max() - of_workers.min()).reindex(limited.index).fillna(0.0)
-    # All workers of a control group read the same counter. It adds up the cores of the quota.
+    # All workers of a control group read the same counter, which adds up the time of all cores of
+    # the quota.
     stopped = (throttled / np.maximum(np.ceil(limited["cpu_quota"]), 1.0)).to_numpy()
     worst = limited.iloc[int(stopped.argmax())]
     seconds = min(float(stopped.max()), run.wall)

@@ -357,7 +357,7 @@ def _handling(run: RunFigures, repeated: Array, again: Array) -> float:
     path, (waits, rows) = run.path_segments, run.waits_for_graphs
     known = path.rows < len(again)
     known &= ~np.isin(path.kind, (SegmentKind.CLIENT, SegmentKind.COMPUTE))
-    # The handling of task runs that are not completely repeated is needed anyway.
+    # If a task run is not completely repeated work, its handling is needed anyway.
     handling = float(path.length[known][again[path.rows[known]]].sum())
     if "graph" not in run.trace.tasks:
         return handling

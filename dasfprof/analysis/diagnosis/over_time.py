@@ -28,9 +28,9 @@ _GAP_LANES = 0.1
 _GAP_PATH = 0.05
 #: Threshold (fraction of the time of these waits): the client itself waits for results.
 _WAITS = 0.5
-#: Thresholds of graphs of which little is computed: seconds per task in which the scheduler
-#: prepares them, and bytes of a graph per task; all of these seconds as a fraction of waits for the
-#: client, and the tasks' time as such a fraction.
+#: Thresholds of graphs of which little is computed. Per task: minimum seconds for which the
+#: scheduler prepares the graph, and minimum bytes of the graph. As fractions of the waits for the
+#: client: minimum of all these seconds, and maximum of the time of all tasks.
 _PREPARED, _PICKLED = 0.02, 20_000
 _PREPARES, _FEW_TASKS = 0.3, 0.5
 #: Seconds between two checks of the scheduler whether enough workers have joined after a restart.

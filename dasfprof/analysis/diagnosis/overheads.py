@@ -31,9 +31,9 @@ _EMPTY = 0.001
 #: Maximum seconds per task that Dask needs to build, send and unpack a graph. Longer waits for a
 #: graph have other causes, such as the first use of a module.
 _GRAPH = 0.002
-#: Threshold (seconds per task): the number of tasks alone does not explain such a long handling.
+#: Threshold (seconds per task): such a long handling is not explained by the number of tasks alone.
 _COSTLY = 0.012
-#: Thresholds (seconds, and multiple of the median) of the overhead of a task that is an exception.
+#: Thresholds of exceptionally long overhead of a single task: seconds, and multiple of the median.
 _RARE, _RARELY = 0.5, 50.0
 #: Threshold (fraction of thread time, or of the critical path): tasks in transit.
 _LATE = 0.1
@@ -41,8 +41,8 @@ _LATE = 0.1
 _BLOCKED = 0.5
 #: Threshold (calls per task): the client fetches the results of most tasks one by one.
 _EACH = 0.5
-#: Minimum factor by which tasks can become larger for this to be advised, and for this to be
-#: severe.
+#: Minimum factors by which tasks can become larger: for the advice to make them larger, and for
+#: more than low severity.
 _WORTH_IT, _FEW = 1.5, 4.0
 #: Advice if tasks arrive late although no large values were sent with them.
 _NO_LARGE_VALUES = (
@@ -68,14 +68,15 @@ def tasks_too_small(run: RunFigures) -> Iterator[Finding]:
     if len(durations) <= run.threads or not len(run.chunk_costs):
         return
     median, compute = float(np.median(durations)), float(durations.sum()) / run.threads
-    # Additional messages spend additional time in transit. If the event loop is blocked, or if the
-    # processes of a process pool have not started, the number of messages is not the cause.
+    # Time in transit counts, because each task needs a message. It does not count if it has another
+    # cause: a blocked event loop, or a process pool whose processes have not started.
     received = 0.0 if run.has_process_pools else 1.0 - _blocked_share(run)
     handled = run.seconds_of(*HANDLING) + received * run.seconds_of(ThreadTime.ON_ITS_WAY)
     share = run.share_of(*HANDLING) + received * run.share_of(ThreadTime.ON_ITS_WAY)
     # Subtract the time that has other causes: large values, requests for results that the scheduler
     # answers, and results that workers serialize in their event loops. If the client fetches each
-    # result separately, fewer tasks have fewer results to fetch, so this time remains.
+    # result separately, the requests are not subtracted, because fewer tasks have fewer results to
+    # fetch.
     calls, fetching = run.fetched_singly
     of_each = calls >= _EACH * len(durations)
     others = (0.0 if of_each else _asked(run)) + _serialising(run) + _of_few(run)
@@ -438,9 +439,9 @@ def _chunks_are_chosen_in(run: RunFigures, most: int, wanted: float) -> int:
     totals = (chunks.size * chunks.width)[sources]
     if not len(sources) or wanted <= totals.max():
         return most
-    # Each array or dataframe that the run begins with is smaller than a wanted chunk, so the chunks
-    # of `most` follow from other chunks. For example, the chunks of an intermediate array in a
-    # matrix product follow from those of both matrices.
+    # All arrays and dataframes that the run begins with are smaller than one chunk of the wanted
+    # size. So the chunks of `most` follow from those of other arrays. For example, the chunks of an
+    # intermediate array in a matrix product follow from those of both matrices.
     return int(sources[totals.argmax()])
 
 
@@ -454,8 +455,8 @@ def _cut_as_finely(run: RunFigures, most: int) -> int | None:
     fine = _begins(run) & chunks.divisible & (chunks.size >= _DIVISIBLE)
     fine &= chunks.width >= chunks.width[most]
     candidates = np.flatnonzero(fine)
-    # To make the chunks of such a function larger is better advice than to pass lists of inputs to
-    # each task of `most`.
+    # Making the chunks of such a function larger is better than passing lists of inputs to each
+    # task of `most`.
     return (
         None
         if _begins(run)[most] or not len(candidates)

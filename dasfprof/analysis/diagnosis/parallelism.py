@@ -47,16 +47,16 @@ _DOMINATES = 0.5
 _TIMES_OTHERS = 3.0
 #: Minimum bytes of a chunk whose size is reported.
 _CHUNK = 10_000
-#: Suffix of the names of dataframe reductions after their first step. They return one partition.
-#: Minimum bytes of a result that is worth splitting into several partitions.
+#: Suffix of the names of dataframe reductions after their first step. These reductions return one
+#: partition. Threshold (bytes): a larger result is worth splitting into several partitions.
 _REDUCTION, _LARGE_RESULT = "-tree", 10_000_000
 #: Threshold: if the mean is this multiple of the median, it is reported as well.
 _UNEVEN = 3.0
 #: Maximum number of functions that are searched for row-wise code, and threshold (fraction of wall
 #: time) for the cost of such code.
 _MOST_ROW_WISE, _ROW_WISE = 5, 0.05
-#: Thresholds at which calls of Python code take much of a function's time: CPU seconds per value,
-#: and the fraction of the time in the loop that makes the calls. Bytes of a value in an array.
+#: Thresholds of Python code that does little for each value: maximum CPU seconds per value, and
+#: minimum fraction of the time in the loop that calls the code. Bytes of a value in an array.
 _BRIEF_VALUE, _IN_LOOP, _VALUE_BYTES = 3e-5, 0.1, 8
 #: Minimum number of columns of a dataframe of which Dask may read or move too many.
 _WIDE = 4

@@ -23,8 +23,8 @@ from dasfprof.text import elide
 _WAITED = 0.1
 #: Threshold (fraction of a function's time): samples show that it waits for other tasks.
 _STANDS = 0.2
-#: Minimum fraction of the time for which a number of concurrent task runs is reached, so that it
-#: counts as the maximum.
+#: Threshold (fraction of time): a number of concurrent task runs counts as their maximum only if it
+#: lasts at least this long.
 _A_MOMENT = 0.05
 #: Threshold: seconds in which runnable tasks lack a thread, as a multiple of the seconds of waits.
 _QUEUED = 0.25
@@ -312,7 +312,8 @@ def _assigned_early(
         queued=queued,
         blocked=Share(share) if is_blocked else None,
         at_most="medium",
-        # The cause is that the tasks before these take long, so this finding does not cause others.
+        # The cause is that earlier tasks take long. Therefore this finding is not the cause of
+        # others.
         isolated=True,
         settings=[set_saturation] if queued and not is_blocked else [],
         **figures,

@@ -198,8 +198,8 @@ def _priced(finding: Finding) -> Finding:
 
 # --- Findings that refute advice ------------------------------------------------------------------
 
-#: Reasons to refute advice that are not findings: facts about the run, and other advice. By name:
-#: the kind of advice that is refuted, and the explanation.
+#: Reasons to refute advice that do not come from findings: facts about the run, or other advice.
+#: For each reason: the kind of advice that it refutes, and the explanation.
 _FACTS = {
     "died-of-memory": ("more-threads", "memory ran out on a worker"),
     "p2p": ("move-data", "a P2P shuffle decides which worker gets each of its outputs"),

@@ -289,9 +289,9 @@ class Rule:
 
     slug: str
     find: Find
-    #: Names of rules. This rule's findings are evidence for findings of the rules in `explains`,
-    #: even if they have fewer seconds. They may cause findings of the rules in `causes` that do not
-    #: have more seconds.
+    #: Names of other rules. A finding of this rule is evidence for findings of the rules in
+    #: `explains`, even if it has fewer seconds. It may cause a finding of the rules in `causes`
+    #: only if that finding does not have more seconds.
     explains: tuple[str, ...] = ()
     causes: tuple[str, ...] = ()
     #: Kinds of advice that findings of this rule refute, and the reason.

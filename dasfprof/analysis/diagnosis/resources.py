@@ -28,8 +28,9 @@ _NEEDED = 0.6
 #: Maximum fraction of thread time that is spent on work other than the run's tasks.
 _OTHER_WORK = 0.05
 _OTHERS = ThreadTime.CALLS_OF_ACTORS, ThreadTime.FUNCTIONS_OUTSIDE_TASKS, ThreadTime.OTHER_CLIENTS
-#: Thresholds: peak memory as a fraction of an unused limit, and limits as a fraction of the host's
-#: memory. Above the second one, Dask may have divided the host's memory among its workers.
+#: Thresholds: peak memory as a fraction of an unused limit, and the sum of a host's limits as a
+#: fraction of its memory. If the sum is larger, Dask may have divided the host's memory among its
+#: workers.
 _UNUSED, _DIVIDED = 0.25, 0.9
 #: Threshold (fraction of the wall time): waits for workers that adaptive scaling starts.
 _WAITED = 0.05

@@ -16,11 +16,12 @@ from dasfprof.database.columns import Array
 _JOINS = ("hashjoinp2p", "hash-join", "blockwisemerge", "inter-broadcastjoin")
 #: Threshold: number of a join's result rows, as a multiple of the rows of all its inputs.
 _EXPLODES = 10.0
-#: Name of the function that selects columns, or selects rows by a second input. Thresholds of a
-#: dataframe with unused columns: its number of columns, and the fraction of them that is used.
+#: Name of the function that selects columns, or rows by a second input. Thresholds of a dataframe
+#: with unused columns: its minimum number of columns, and the maximum fraction of them that is
+#: used.
 _SELECTS, _COLUMNS, _USED = "getitem", 4, 0.5
-#: Functions with which drop_duplicates() begins and ends, and functions in between, which move
-#: rows.
+#: Functions of drop_duplicates(): the first one, two that may be the last one, and those in
+#: between, which move rows.
 _DROPS, _TREE, _DROPPED = "drop_duplicates", "dropduplicates-tree", "call_with_list_arg"
 _MOVES = (
     *(_TREE, "operation", "shuffle-transfer", "shuffle-barrier", "p2pshuffle"),

@@ -266,7 +266,7 @@ class RunFigures(UnusualRuns):
         inside = (gap >= 0) & (time <= (begins + lengths)[np.maximum(gap, 0)])
         counts = np.bincount(gap[inside], minlength=len(begins))
         prepared = np.bincount(gap[inside], prepares[inside], len(begins))
-        # Gaps that are too short for a sample count like all later gaps together.
+        # Gaps without samples are assumed to be like all gaps after the first one together.
         usual = prepared[1:].sum() / max(counts[1:].sum(), 1)
         shares = np.where(counts > 0, prepared / np.maximum(counts, 1), usual)
         # Samples do not show when results were received.

@@ -59,8 +59,8 @@ def unused_reads(run: RunFigures, name: str) -> dict[str, Any] | None:
     size, used = (table[column].to_numpy(dtype=float) for column in ("read_size", "used"))
     reads, keys = table["reads"].to_numpy(dtype=float), run.trace.tasks["key_id"].to_numpy()
     of_function = np.isin(table["key_id"].to_numpy(), keys[run.rows_of(name)])
-    # Other functions may use bytes that this function read, because a file's cache keeps them. So
-    # bytes that they used in excess of what they read count as used by this function.
+    # Other functions may use bytes from the cache of a file that this function read. So bytes that
+    # they used in addition to those that they read count as used by this function.
     known, others = of_function & (used >= 0), np.maximum(used - size, 0.0)[~of_function].sum()
     read, needed = size[known].sum(), used[known].sum() + others
     if read - needed < _UNUSED or read < _TIMES_USED * needed:

@@ -13,9 +13,9 @@ from dasfprof.analysis.wording import Count, Seconds
 from dasfprof.database.ends import End
 from dasfprof.text import excerpt
 
-#: Kinds of data notes that do not indicate a problem of the trace: the run is still in progress, it
-#: has no GPU, its data came from the client, only part of the pipeline has steps, there was no
-#: cluster, or the system does not report some values. Another sentence covers missing samples.
+#: Kinds of data notes that do not indicate a problem of the trace: the run is still in progress,
+#: GPUs could not be read, the sizes of some inputs are unknown, some tasks have no step, there was
+#: no cluster, or the system does not report some values. Another sentence covers missing samples.
 _NO_FAULT: frozenset[NoteKind] = frozenset(
     ("goes-on", "gpu", "input-sizes", "steps", "no-samples", "no-cluster", "system")
 )

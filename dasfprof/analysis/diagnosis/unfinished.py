@@ -26,8 +26,8 @@ _ACTS = 3.0
 #: States of tasks that are reported. Maximum numbers of named tasks and of named dead workers.
 _STATES = ("processing", "queued", "waiting", "no-worker")
 _MOST_KEYS, _MOST_DEATHS = 3, 5
-#: Kinds of causes that healthy tasks can show as well, and kinds of causes in a run whose tasks
-#: have all finished.
+#: Kinds of causes that healthy tasks can show as well, and kinds of causes that a run has after all
+#: its tasks finished.
 _HEALTHY = ("running", "sleeping", "fetching", "futures-wait")
 _ALL_ENDED = ("client-elsewhere", "lost-keys")
 #: Kinds of causes that do not prove that a run in progress will never finish: errors, and states

@@ -43,7 +43,8 @@ _WAITING_CPU = 0.3
 _WAITING = 0.2
 #: Threshold (fraction of a function's time): samples show that it sleeps or waits for a network.
 _SLEEPS = 0.3
-#: Threshold (in intervals at which tasks end): the longest task, not counting CPU wait, waited.
+#: Threshold: the longest task, without CPU wait, waited if it took at least this multiple of the
+#: interval at which tasks end.
 _TURNS = 1.5
 #: Thresholds of waits for storage: bytes of files per second of waiting, and the fraction of the
 #: waiting that is on workers with at least this rate.
@@ -173,8 +174,8 @@ def _in_reader(run: RunFigures, name: str, name_rows: Array) -> float:
 def _of_others(run: RunFigures, name: str, name_rows: Array) -> bool:
     """Return whether other threads compute during much of the time in which a function waits."""
     cpu, core_wait = float(run.cpu[name_rows].sum()), float(run.core_wait[name_rows].sum())
-    # Only the CPU seconds of these threads are known. Their CPU wait per CPU second is assumed to
-    # be that of the function's tasks.
+    # The CPU wait of these threads was not recorded. It is assumed to be as long, per CPU second,
+    # as that of the function's tasks.
     slower = min(1.0 + core_wait / max(cpu, 1e-9), _STARVED)
     others = other_threads_cpu(run.trace).get(name, 0.0) * slower
     return bool(others >= _OTHER_THREADS * (run.working - run.cpu)[name_rows].sum())
@@ -409,7 +410,8 @@ def _turns(run: RunFigures, rows: Array) -> tuple[float | None, float]:
     each = [find_turn(start[lane], stop[lane]) for lane in lanes]
     if any(interval is None for interval in each):
         return None, 0.0
-    # A task run that is served immediately takes the interval plus the time of its other work.
+    # A task run that is served immediately is assumed to take the interval, or the shortest
+    # recorded duration if this is longer.
     least = [float((stop - start)[lane].min()) for lane in lanes]
     lasts = [max(interval or 0.0, other) for interval, other in zip(each, least, strict=True)]
     served = sum(interval * len(lane) for interval, lane in zip(lasts, lanes, strict=True))
