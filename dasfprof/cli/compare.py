@@ -135,9 +135,10 @@ def compare(
 
 
 def comparison_data(comparison: Comparison, gate: Gate | None = None) -> dict[str, Any]:
-    """Return a comparison as dicts and lists. A table is a list of objects by column label.
+    """Return a comparison as dicts and lists.
 
-    `gate` is the result of ``--fail-if-slower``, or None.
+    Each table is a list with one dict per row, whose keys are the column labels. `gate` is the
+    result of ``--fail-if-slower``, or None.
     """
     from dasfprof.report.documents import records, schema_of
 

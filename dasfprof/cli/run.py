@@ -71,8 +71,8 @@ class Checked(click.ParamType):  # type: ignore[type-arg]
 def recording_flags(**defaults: str) -> Callable[[Command], Command]:
     """Return a decorator that adds a flag for each recording option to a command.
 
-    A flag that the user does not pass has the value None. `defaults` describes, by
-    name, the defaults of those options whose default is not the one in Dask's config.
+    A flag that the user does not pass has the value None. `defaults` contains descriptions of
+    defaults, for options whose default for this command differs from Dask's config.
     """
 
     def decorate(command: Command) -> Command:

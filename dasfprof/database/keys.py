@@ -220,7 +220,7 @@ def _split_text(key: str) -> tuple[Head, Tail]:
 
 
 def join_key(head: Head, tail: Tail) -> Any:
-    """Join a head and a tail to a key.
+    """Join a head and a tail into a key.
 
     Raises
     ------

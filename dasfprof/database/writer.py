@@ -89,7 +89,7 @@ class Wake:
             self._unset.release()
 
     def is_set(self) -> bool:
-        """Return whether `set` was called and has not yet ended a sleep."""
+        """Return whether the next sleep will end at once, because `set` was called."""
         return not self._unset.locked()
 
     def wait(self, seconds: float = -1) -> None:
@@ -334,9 +334,9 @@ class TraceWriter:
         return source.pending + source.in_flight < self.commit_threshold
 
     def withdraw(self, source: Source, row: Any) -> bool:
-        """Remove a row that was appended after the writer had been closed, unless it was written.
+        """Remove a row that was appended after the writer had been closed.
 
-        Return whether the row was removed.
+        Return whether the row was removed. A row that was already written cannot be removed.
         """
         with self._drain_lock:
             return source.withdraw(row)

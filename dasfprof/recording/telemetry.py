@@ -101,9 +101,9 @@ class RunMetrics:
             yield from _samples_of(process.result)
 
     def _open_tasks(self) -> Iterator[Sample]:
-        """Yield the numbers of unfinished tasks by function and state.
+        """Yield the number of unfinished tasks for each function and state.
 
-        All functions but those with the most unfinished tasks are counted together.
+        Functions with few unfinished tasks are counted together.
         """
         counts: Counter[tuple[str, str]] = Counter()
         by_function = {

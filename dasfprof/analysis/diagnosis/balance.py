@@ -140,10 +140,12 @@ def data_skew(run: RunFigures) -> Iterator[Finding]:
 
 
 def _by_shuffles(run: RunFigures, rows: Array) -> tuple[set[str], bool]:
-    """Return the functions that read from P2P shuffles, in `rows` or in the inputs of `rows`.
+    """Return the functions of task runs that read from P2P shuffles.
 
-    The second value is whether all of these functions shuffle by key. It is False if there are
-    none.
+    Only `rows` and the task runs that made their inputs are examined.
+
+    The second value is whether all of these functions shuffle by key. It is False if there is no
+    such function.
     """
     outputs = p2p_outputs(run.trace)
     made = outputs & run.inputs_of(rows)
@@ -398,7 +400,7 @@ def _function(run: RunFigures, row: int) -> str:
 
 
 def _in_layers(run: RunFigures, rows: Array) -> bool:
-    """Return whether any function of the task runs `rows` ran in several graph layers."""
+    """Return whether any task run in `rows` has a function that belongs to several layers."""
     return bool((run.layers_of_functions[run.functions.codes[rows]] > 1).any())
 
 

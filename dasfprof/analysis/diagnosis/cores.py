@@ -374,7 +374,7 @@ def fewer_threads(run: RunFigures) -> list[Change]:
 
 
 def without_waiting(run: RunFigures, rows: Array) -> Array:
-    """Return the durations of all task runs, assuming that those in `rows` wait only for CPU."""
+    """Return the durations of all task runs, as if the task runs in `rows` waited only for CPU."""
     return run.with_durations(rows, run.cpu[rows] + run.core_wait[rows])
 
 

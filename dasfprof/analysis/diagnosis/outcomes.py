@@ -35,8 +35,8 @@ def is_time_out(category: object) -> bool:
 def find_limit(run: RunFigures, name: str, category: object) -> Figures | None:
     """Return durations of a function whose tasks timed out, or None for other kinds of errors.
 
-    These are the median of the task runs that timed out, and the median and maximum of those that
-    succeeded (NaN if none did).
+    The durations are the median of the task runs that timed out, and the median and maximum of the
+    task runs that succeeded (NaN if none succeeded).
     """
     if not is_time_out(category):
         return None

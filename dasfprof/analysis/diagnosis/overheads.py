@@ -430,9 +430,9 @@ def _larger_chunks(run: RunFigures, most: int) -> Figures:
 
 
 def _chunks_are_chosen_in(run: RunFigures, most: int, wanted: float) -> int:
-    """Return the code of the function whose chunk size determines that of the function `most`.
+    """Return the code of the function whose chunk size determines the chunk size of `most`.
 
-    `wanted` is the suggested chunk size of `most` in bytes.
+    `most` is the code of a function, too. `wanted` is its suggested chunk size in bytes.
     """
     chunks = find_chunks(run.trace)
     sources = np.flatnonzero(_begins(run) & chunks.divisible)
@@ -446,10 +446,11 @@ def _chunks_are_chosen_in(run: RunFigures, most: int, wanted: float) -> int:
 
 
 def _cut_as_finely(run: RunFigures, most: int) -> int | None:
-    """Return the code of a function that reads or creates at least as many chunks as `most`.
+    """Return the code of a function that reads or creates at least as many chunks as `most` has.
 
-    The chunks of this function can become larger. The result is None if there is no such function,
-    or if `most` itself reads or creates its chunks.
+    `most` is the code of a function, too. The chunks of the returned function can become larger.
+    The result is None if there is no such function, or if the function `most` reads or creates its
+    chunks.
     """
     chunks = find_chunks(run.trace)
     fine = _begins(run) & chunks.divisible & (chunks.size >= _DIVISIBLE)

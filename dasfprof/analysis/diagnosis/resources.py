@@ -127,7 +127,8 @@ def resources_not_needed(run: RunFigures) -> Iterator[Finding]:
 def _has_unused_memory(run: RunFigures, limit: float) -> bool:
     """Return whether workers used little of a memory limit that was set explicitly.
 
-    A default limit is a worker's share of the memory of its host.
+    By default, Dask divides a host's memory among its workers. The limits are therefore taken for
+    explicit ones if those of each host add up to clearly less than the host's memory.
     """
     total = run.trace.samples.reindex(columns=["host_memory_total"]).max().iloc[0]
     peak = float(np.nan_to_num(run.memory_peaks).max(initial=0.0))

@@ -163,12 +163,12 @@ class TaskFigures(SampledFigures):
         return float((lives.threads * (lives.end - lives.begin)).sum())
 
     def seconds_of(self, *classes: ThreadTime) -> float:
-        """Return the thread time in some categories, divided by the number of threads."""
+        """Return the thread time in the given categories, divided by the number of threads."""
         seconds = float(self.accounts.of_lives[:, list(classes)].sum())
         return seconds / self.threads if self.threads > 0 else 0.0
 
     def share_of(self, *classes: ThreadTime) -> float:
-        """Return the fraction of the thread time in some categories."""
+        """Return the fraction of the thread time that is in the given categories."""
         return self.share(float(self.accounts.of_lives[:, list(classes)].sum()))
 
     def share(self, seconds: float) -> float:
@@ -193,7 +193,7 @@ class TaskFigures(SampledFigures):
         return np.flatnonzero((self.function_names == function)[self.functions.codes])
 
     def inputs_of(self, rows: Array) -> Array:
-        """Return a mask of the task runs whose results the given task runs use."""
+        """Return a mask of the task runs whose results are inputs of the task runs in `rows`."""
         lengths, items = self.trace.task_dependencies
         of_run = np.repeat(np.arange(len(lengths)), np.maximum(lengths, 0))
         return np.isin(self.trace.tasks["key_id"].to_numpy(), items[np.isin(of_run, rows)])

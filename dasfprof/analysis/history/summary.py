@@ -55,8 +55,8 @@ def summarise_run(run: TraceFiles, trace: Run) -> dict[str, Any]:
     ``seconds`` (from the first submission to the last finish), ``efficiency`` (fraction of thread
     time in which functions ran), ``tasks`` and ``failed`` (numbers of task runs), ``ended``
     (whether no work was left), ``findings`` (number by severity), ``versions``, ``goes_on``
-    (whether recording continues), ``hours`` (worker-hours and thread-hours), and ``idle`` (the same
-    for threads without a task). Unknown values are None.
+    (whether recording continues), ``hours`` (worker-hours and thread-hours), and ``idle`` (the
+    worker-hours and thread-hours in which threads had no task). Unknown values are None.
     """
     findings = diagnosis.diagnose(trace)["Severity"].value_counts()
     hours = hours_of_run(trace)

@@ -129,8 +129,8 @@ def earliest(runs: pd.DataFrame, *names: str) -> Array:
 def _early(runs: pd.DataFrame, begins: Array, since: float, threads: int) -> pd.DataFrame:
     """Return task runs that arrived before `since`, but started at `since` or later.
 
-    This includes all task runs that were assigned to a worker before `since`. Of the others, it
-    includes the first `threads` task runs by each column in `CAME`.
+    All task runs that were assigned to a worker before `since` are included. Of the task runs that
+    were assigned later, only the first `threads` by each column in `CAME` are included.
     """
     late = begins >= since
     parts = [np.flatnonzero(late & (earliest(runs, *SENT) < since))]

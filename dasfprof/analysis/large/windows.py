@@ -143,7 +143,10 @@ def cut_into_windows(files: Sequence[WindowedFile], count: int) -> list[Window]:
 
 
 def read_window(files: Sequence[WindowedFile], window: Window | None) -> Run:
-    """Read the small tables of a run, and the part that overlaps a window unless this is None."""
+    """Read the small tables of a run, and the rows of its large tables that overlap `window`.
+
+    If `window` is None, read only the small tables.
+    """
     databases: list[EventDatabase] = [_WindowDatabase(_WindowFile(file, window)) for file in files]
     return Run.from_reader(TraceReader(databases, progress=False))
 

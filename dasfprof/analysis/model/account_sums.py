@@ -146,7 +146,7 @@ def accounts_of(run: Run, windows: Sequence[WindowAccount]) -> Accounts:
 
 
 def _of_cut(rows: pd.DataFrame, count: int) -> Array:
-    """Return the same as `_uses`, for task runs that overlap several windows.
+    """Return the thread-seconds that `_uses` returns, for task runs that overlap several windows.
 
     `rows` has one row per window for each of these task runs.
     """

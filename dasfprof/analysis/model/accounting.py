@@ -228,7 +228,7 @@ def thread_seconds(run: RunWithUnfinished) -> ThreadSeconds:
 
 
 def find_thread_seconds(run: RunWithUnfinished, most: int) -> ThreadSeconds:
-    """Return the same as `thread_seconds`, but with approximately `most` cells of idle threads."""
+    """Return the result of `thread_seconds`, but with idle time divided into about `most` cells."""
     slots, unfinished = run.slots, run.unfinished
     lives = run.lives
     span = float(lives.end.max() - lives.begin.min()) if len(lives.ids) else 0.0
@@ -326,9 +326,10 @@ def _hours(seconds: Array, threads: Array) -> Hours:
 
 
 def hours_of_groups(run: Run, codes: Array, names: list[str]) -> dict[str, Hours]:
-    """Return the hours of groups of task runs, and of `OTHERS`, `WAITING` and `IDLE`, by name.
+    """Return the hours of each group of task runs, and of `OTHERS`, `WAITING` and `IDLE`.
 
-    `codes` is the group of each slot of `Run.with_unfinished`, as an index in `names`.
+    The keys of the result are the names of the groups. `codes` is the group of each slot of
+    `Run.with_unfinished`, as an index in `names`.
     """
     all_runs, accounts = run.with_unfinished, make_accounts(run)
     lives, workers = accounts.lives, len(run.workers)

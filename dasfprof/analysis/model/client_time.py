@@ -280,7 +280,7 @@ _EMPTY, _SLOWEST, _TIMES = 0.001, 200e6, 30
 
 @once_per_trace
 def find_sent(run: Run) -> pd.DataFrame:
-    """Return the values that graphs contain, by value and line, largest total first.
+    """Return the values that graphs contain: one row per value and line, largest total first.
 
     The columns ``kind, name, file, line, why, held, code`` are those of `Trace.sent_values`.
     ``graphs`` and ``tasks`` are the numbers of graphs and of tasks that contain the value. ``size``

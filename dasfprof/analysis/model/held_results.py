@@ -138,9 +138,9 @@ def _reasons(run: Run, time: float, rows: Array, of_key: Array) -> tuple[Array, 
 
 
 class _Dependents:
-    """Attempts at the tasks that use results.
+    """Attempts at the tasks that use held results as inputs.
 
-    `keys` are the keys of these tasks. Methods return one value for each key.
+    `keys` are the keys of the tasks. Each method returns one value per key.
     """
 
     def __init__(self, run: Run, keys: Array) -> None:

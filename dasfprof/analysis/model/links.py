@@ -185,7 +185,7 @@ def find_predecessors(run: Run) -> Predecessors:
 def last_slots(slots: TaskSlots, before: Array, after: Array) -> Array:
     """Return, for each task run, the last slot of its worker that ended between two times.
 
-    The slot ended at or before `before` and later than `after`. The result is -1 if there is none.
+    The slot ended in the interval (`after`, `before`]. The result is -1 if there is none.
     """
     last = np.full(len(before), -1, dtype=np.int64)
     order = np.lexsort((slots.end, slots.worker))

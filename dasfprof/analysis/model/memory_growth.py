@@ -91,7 +91,7 @@ class FunctionGrowth:
 
 @dataclass(frozen=True)
 class MemoryGrowth:
-    """Growth of the memory of processes, and of held results by function, in a run."""
+    """How the memory of processes, and the held results of each function, grew during a run."""
 
     moments: Moments
     #: Processes with workers that were sampled in every range, and the sum of these processes, or

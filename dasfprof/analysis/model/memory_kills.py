@@ -213,7 +213,7 @@ def _group_of(run: Run, life: int, left: float) -> MemoryGroup:
 
 
 def _under_way(run: Run, life: int, left: float) -> tuple[float, tuple[UnderWay, ...]]:
-    """Return when the first task in progress on a lost worker started, and tasks by function."""
+    """Return when the first task in progress on a lost worker started, and all such tasks."""
     codes, names = run.keys.functions()
     table, only = run.under_way, run.scheduler_only
     running = table[(table["worker_id"] == life).to_numpy(dtype=bool)]

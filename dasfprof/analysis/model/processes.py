@@ -100,7 +100,7 @@ class ProcessCpu:
 
 
 def other_threads_cpu(run: Run) -> dict[str, float]:
-    """Return, by function, the CPU seconds of threads that work for it but run no tasks."""
+    """Return, for each function, the CPU seconds of threads that it uses but that run no tasks."""
     table = process_cpu(run).functions
     sums: dict[str, float] = {}
     columns = (table[name].tolist() for name in ("function", "others", "uncertain"))
@@ -151,7 +151,7 @@ def process_cpu(run: Run) -> ProcessCpu:
 def _of_process(
     samples: pd.DataFrame, runs: pd.DataFrame
 ) -> tuple[list[float], list[tuple[int, float, float, float]]]:
-    """Return the CPU seconds of one process by kind of thread, and by function.
+    """Return the CPU seconds of one process for each kind of thread, and for each function.
 
     The first list is a row of ``ProcessCpu.processes``. The second list has a tuple per function:
     its code, and the values of ``tasks``, ``others`` and ``uncertain`` in ``ProcessCpu.functions``.

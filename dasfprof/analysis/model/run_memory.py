@@ -37,14 +37,14 @@ class RunMemory(NamedTuple):
 
 @once_per_trace
 def memory_of_runs(run: Run) -> RunMemory:
-    """Return the memory of the process of each task run."""
+    """Return the memory of the worker's process during each task run, and how much it rose."""
     return read_of_runs(run, run.samples)
 
 
 def read_of_runs(run: Run, samples: pd.DataFrame) -> RunMemory:
-    """Return the memory of the process of each task run.
+    """Return the memory of the worker's process during each task run, and how much it rose.
 
-    `samples` of memory have the columns ``worker_id, time, memory``.
+    `samples` are samples of memory, with the columns ``worker_id, time, memory``.
     """
     tasks = run.tasks
     held = RunMemory(*(np.full(len(tasks), np.nan) for _ in RunMemory._fields))

@@ -64,7 +64,10 @@ def has_clients(run: Run) -> bool:
 
 
 def client_groups(*tables: pd.DataFrame) -> tuple[Array, list[str]]:
-    """Return codes and names of the clients of task runs, of which the last is `NO_CLIENT`."""
+    """Return codes and names of the clients of task runs, for concatenated tables.
+
+    Row ``i`` has the client ``names[codes[i]]``. The last name is `NO_CLIENT`.
+    """
     return groups_of("client", NO_CLIENT, tables)
 
 

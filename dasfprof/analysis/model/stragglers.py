@@ -73,7 +73,7 @@ def measure_slowness(function: Array, place: Array, seconds: Array) -> Slowness:
 
 
 def _median_of_others(groups: Array, values: Array, count: int) -> Array:
-    """Return, for each value, the median of the others in its group, or NaN without others."""
+    """Return, for each value, the median of its group's other values, or NaN if it is alone."""
     grouped = Groups(groups, count)
     places = grouped.places(values)
     ordered = np.empty(len(values))

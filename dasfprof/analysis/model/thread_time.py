@@ -265,8 +265,8 @@ def uses_of(
 ) -> Array:
     """Divide the thread-seconds of task runs into categories, using only the task runs' records.
 
-    `length` contains the seconds of functions, and `costs` is a result of `recorded_costs`. For the
-    others, see `busy_seconds`.
+    `length` contains the seconds of functions, and `costs` is a result of `recorded_costs`. For
+    `before`, `inside` and `after`, see `busy_seconds`.
     """
     seconds = np.zeros((USES, len(inside)))
     unspill = np.minimum(costs["disk_read"], before)

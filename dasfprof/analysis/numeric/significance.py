@@ -264,9 +264,9 @@ class Drift:
 
 
 def drift_of(values: Array, steps: Array | None = None) -> Drift:
-    """Return the drift of ordered values without NaN.
+    """Return the drift of ordered values, which must not contain NaN.
 
-    `steps` is the number of steps from each value to the next, or None for one step each.
+    `steps` is the number of steps from each value to the next. None means that it is always 1.
     """
     changes = np.diff(values)
     steps = np.ones(len(changes)) if steps is None else steps

@@ -301,8 +301,8 @@ def _abandoned_tasks(trace: Trace, since: float) -> bool:
 def _ended(trace: Trace, end: RunEnd, aftermath: float = 0.0) -> int:
     """Return how many task runs ended between the time of `end.state` and `end.time`.
 
-    Task runs that the scheduler did not know yet in that state are not counted. `aftermath` extends
-    the period by some seconds.
+    Task runs that the scheduler received after `end.state` are not counted. The period is extended
+    by `aftermath` seconds.
     """
     count, since, until = 0, float((end.state or {})["time"]), end.time + aftermath
     for runs in (trace.tasks, trace.scheduler_only):

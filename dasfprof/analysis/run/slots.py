@@ -106,8 +106,9 @@ def _most_at_once(begin: Array, end: Array, worker: Array, workers: int) -> Arra
 def slot_ends(times: TaskTimes, released: Array, worker: Array, threads: Array) -> Array:
     """Return when each task run released its slot.
 
-    `released` is when each task run was done or had seceded. If the number of `threads` of a worker
-    is NaN, the number of functions that it ran at the same time is used instead.
+    `released` is when each task run was done or had seceded. The result is earlier if the next task
+    run in the slot started earlier. If the number of `threads` of a worker
+    is NaN, the maximum number of functions that it ran at the same time is used instead.
     """
     count, place = len(worker), np.arange(len(worker))
     most = _most_at_once(times.executing, times.stop, worker, len(threads))

@@ -96,7 +96,10 @@ def ended_there(trace: Trace) -> Array:
 
 
 def _clocks(workers: pd.DataFrame) -> tuple[Array, Array]:
-    """Return the code of each process's clock, and the codes of the clocks of schedulers."""
+    """Return the number of each process's clock, and the numbers of the schedulers' clocks.
+
+    Processes with the same boot id have the same clock.
+    """
     rows = pd.Series(np.arange(len(workers)), dtype=np.int64)
     boots = workers["boot_id"].reset_index(drop=True)
     # Processes with the same boot ID have the same clock.

@@ -75,9 +75,9 @@ class SizedCluster:
 def sized_clusters(
     run: Run, types: Sequence[MachineType], deadline: float, start_up: float
 ) -> list[SizedCluster]:
-    """Return the replayed clusters, those that meet the deadline first.
+    """Return the replayed clusters. The clusters that meet the deadline come first.
 
-    These are sorted by cost, and the others by time.
+    Clusters that meet the deadline are sorted by cost, and the other clusters by time.
 
     Parameters
     ----------

@@ -56,7 +56,7 @@ class PeakEstimate:
 
 @dataclass(frozen=True)
 class MemoryPeaks:
-    """Predicted peaks of results and of the process, on the fullest worker of a cluster."""
+    """Predicted peak memory of the fullest worker of a cluster: of its results and its process."""
 
     #: Peak of results, in memory or spilled. Then peak of the process, if nothing were spilled.
     results: PeakEstimate
@@ -242,9 +242,10 @@ def _copies(inputs: ReplayInputs, outcome: Outcome) -> tuple[Array, Array, Array
 
 
 def _peak_at(worker: Array, begin: Array, end: Array, size: Array) -> tuple[float, int, float]:
-    """Return the maximum bytes on any worker, the index of this worker, and when this was.
+    """Return the maximum bytes on any worker, the index of that worker, and the time.
 
-    Each item of the arrays is data of some size that a worker holds from `begin` to `end`.
+    Each item of the arrays stands for data of `size` bytes that `worker` holds from `begin` to
+    `end`.
     """
     at, change = np.append(begin, end), np.append(size, -size)
     who = np.append(worker, worker)

@@ -180,7 +180,7 @@ class Placement:
         return best
 
     def _beside(self, row: int) -> int:
-        """Return the worker of the group's previous task run, unless this worker has its share."""
+        """Return the worker of the group's previous task run, or another if it has its share."""
         group, size = self._group[row], self._root_size[row]
         worker, left = self._last_of_group.get(group, (-1, 0))
         # If that worker has left, or already has its share of the group's task runs, choose another

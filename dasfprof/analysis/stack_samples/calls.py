@@ -97,9 +97,9 @@ def time_by_value(run: Run, function: str) -> float:
 def time_one_by_one(run: Run, function: str) -> tuple[str, float, float]:
     """Return the name of the library function that processes single elements, and two fractions.
 
-    The first is the fraction of the time of `function` inside the library function. The second is
-    the fraction of this time in the library's own code. The name is empty if there is no such
-    function.
+    The first is the fraction of `function`'s time that was spent in the library function. The
+    second is the fraction of that library time that was spent in the library's own code, and not in
+    the code that it calls. The name is empty if there is no such library function.
     """
     samples, _ = samples_of(run, function)
     within: defaultdict[str, float] = defaultdict(float)

@@ -29,7 +29,7 @@ class _Columns:
     """Base class of classes whose fields are arrays of equal length."""
 
     def take(self: _Rows, rows: Array) -> _Rows:
-        """Return some rows, selected by indices or by a mask."""
+        """Return the rows that `rows` selects: an array of indices, or a mask."""
         return type(self)(**{name: values[rows] for name, values in vars(self).items()})
 
 

@@ -190,9 +190,9 @@ def client_activity(run: Run) -> pd.DataFrame:
     DataFrame
         One row per phase and line of your program, sorted by time in descending order:
 
-        - ``Phase``: waiting (for the cluster), pickling, optimising, hashing (names of tasks),
-          sending (a graph), building (a graph, or another call into Dask), or program (none of
-          these)
+        - ``Phase``: waiting (for the cluster), pickling, optimising, hashing (to name tasks),
+          sending (a graph), building (a graph; any other call into Dask counts here too), or
+          program (outside of Dask)
         - ``File``, ``Line``, ``Code``: the innermost line of your own code, and its function
         - ``Importing``: the library that was being imported, or empty
         - ``Time (s)``, ``Share (%)``, ``Margin (points)``, ``Computing (s)``, ``Samples``: see

@@ -74,8 +74,8 @@ def lines(run: Run, price: float | str | None = None) -> pd.DataFrame:
         - ``Read (MB)``: spilled inputs that its tasks read back from disk
         - ``Highest (MB)``: peak memory of a worker process while one of its tasks ran, including
           memory for other purposes. NA if there is no sample
-        - ``Client (s)``, ``Waiting (s)``: time of the calls into Dask from this line, and the part
-          of it that waited for results, see `client_calls`
+        - ``Client (s)``, ``Waiting (s)``: time of this line's calls into Dask, and for how long
+          these calls waited for results. See `client_calls`
         - ``In``: the function that contains the line
         - ``Library``: the innermost line of a library between this line and Dask
         - ``File``

@@ -205,8 +205,9 @@ def died_of_memory(run: Run) -> pd.DataFrame:
           is 0, if the group has no limit or was not recorded
         - ``Results (MB)``: results in the memory of the process at the time of its last sample
         - ``Before (MB)``: memory of the process when the first of the running tasks started
-        - ``Tasks``: by function, the tasks that were running or may have started on the worker, for
-          how long, and the usual rise of memory during such a task
+        - ``Tasks``: for each function, the number of tasks that were running on the worker, and the
+          time since the first of them started. Also the number of tasks that may have started, and
+          the usual rise of memory during such a task
         - ``Suspect``: the function that used the memory, or that made the results, or empty
         - ``Certainty``: *certain*, *likely*, *cannot tell*
         - ``Because``: the evidence for the suspect and the certainty

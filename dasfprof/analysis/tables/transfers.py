@@ -49,7 +49,8 @@ def storage(run: Run) -> pd.DataFrame:
         - ``Read (MB)``: their bytes
         - ``Reading (s)``: their total time, including concurrent requests
         - ``Mean Read (MB)``: bytes per request
-        - ``Writes``, ``Written (MB)``, ``Writing (s)``, ``Mean Write (MB)``: the same for writing
+        - ``Writes``, ``Written (MB)``, ``Writing (s)``, ``Mean Write (MB)``: these figures for
+          writing
         - ``Unsized Calls``: number of requests with unknown bytes, which are not in the columns
           above. These are failed requests, copies of directories, and requests in progress when
           their task run ended

@@ -87,7 +87,7 @@ class Categories:
         return codes[places]
 
     def of_codes(self, codes: Array) -> pd.Categorical | pd.Series:
-        """Return the values for some codes, with NA or None for the code -1.
+        """Return the values that belong to `codes`, with NA or None for the code -1.
 
         The result is a Categorical if `as_text` was set, and otherwise a Series of objects.
         """

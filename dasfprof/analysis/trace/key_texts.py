@@ -100,7 +100,7 @@ class KeyTexts(ExtensionArray):
         return KeyTexts(self._create, self._ids.copy())
 
     def take(self, indices: Any, *, allow_fill: bool = False, fill_value: Any = None) -> KeyTexts:
-        """Return some rows. See `pandas.api.extensions.ExtensionArray.take`."""
+        """Return the rows at `indices`. See `pandas.api.extensions.ExtensionArray.take`."""
         rows = np.asarray(indices, dtype=np.intp)
         ids = take(self._ids, rows, allow_fill=allow_fill, fill_value=-1)
         return KeyTexts(self._create, np.asarray(ids))

@@ -65,7 +65,7 @@ def line_table(noted: Columns) -> tuple[pd.DataFrame, dict[int, int]]:
 
 
 def _names(table: pd.DataFrame) -> dict[str, str]:
-    """Return the names of files in labels of lines, such as ``a.py`` in ``a.py:3``, by path."""
+    """Map each file's path to its name in line labels, such as ``a.py`` in ``a.py:3``."""
     cells = {
         file: cell
         for file, cell in zip(table["file"], table["cell"], strict=True)

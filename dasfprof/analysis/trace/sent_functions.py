@@ -128,7 +128,7 @@ def functions_in(batches: Iterable[Batch]) -> Iterator[dict[str, Any]]:
 
 
 def functions_of_runs(runs: Iterable[tuple[str, str]]) -> SentFunctions:
-    """Return the functions that clients pickled by value in some runs, from files on this host.
+    """Read, from files on this host, the functions that clients of the runs pickled by value.
 
     `runs` contains the directory and the id of each run.
     """

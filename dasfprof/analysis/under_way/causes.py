@@ -34,7 +34,10 @@ _LONG = 3.0
 
 
 def parents(state: ClusterState) -> Iterator[Cause]:
-    """Find tasks that wait for futures, and occupy the threads that the futures' tasks need."""
+    """Find tasks that wait for futures.
+
+    If such tasks occupy all threads of the cluster, the tasks of these futures cannot start.
+    """
     waiting = [
         task
         for task in state.tasks
@@ -254,7 +257,7 @@ def clients_elsewhere(state: ClusterState) -> Iterator[Cause]:
 
 
 def _is_at(client: ClientNow, activity: Activity, ago: str, quiet: float | None) -> Cause:
-    """Return the cause for a client whose activity is known, with the line that it executes.
+    """Return the cause to report if a client's activity is known, with the line that it executes.
 
     `quiet` is the number of seconds since a task last started or ended. `ago` is this duration as
     text, such as ``4.08 s``.
@@ -300,7 +303,7 @@ def _nothing_left(ago: str) -> str:
 
 
 def _holds_results(client: ClientNow, ago: str, quiet: float | None) -> Cause:
-    """Return the cause for a connected client whose activity is not known.
+    """Return the cause to report if the activity of a connected client is unknown.
 
     For `ago` and `quiet`, see `_is_at`.
     """

@@ -260,7 +260,7 @@ def with_texts(row: Mapping[Any, Any], run: Run) -> dict[Any, Any]:
 def tasks_at(run: Run, time: float, stacks: list[Stack]) -> tuple[TaskUnderWay, ...]:
     """Return the tasks that workers had in progress at a time, sorted by start.
 
-    `stacks` are those of the run, followed by an empty one for samples without a stack.
+    `stacks` are the stacks of the run, followed by an empty stack for samples without a stack.
     """
     history = run.under_way_history
     history = history[history["time"] <= time]

@@ -440,9 +440,9 @@ _MOST_NAMES = 3
 
 
 def name_some(names: Sequence[str], *, number: int | None = None) -> str:
-    """Return the first of some names as a text, such as ``a, b, c and 4 more``.
+    """Return the first few names as a text, such as ``a, b, c and 4 more``.
 
-    `number` is the number of all names, if `names` lacks some of them.
+    If `names` is incomplete, `number` is the number of all names.
     """
     shown = ", ".join(elide(name, 60) for name in names[:_MOST_NAMES])
     more = (len(names) if number is None else number) - _MOST_NAMES

@@ -130,10 +130,10 @@ def _base(layer: SentLayer, built: dict[str, BuiltLayer]) -> BuiltLayer | None:
 
 
 def _of_one_chunk(key: Any, built: dict[str, BuiltLayer]) -> BuiltLayer | None:
-    """Return the layer that Dask fused into the last task of `compute`, which has this key.
+    """Return the layer that Dask fused into the task `key`, which is the last task of a `compute`.
 
-    Return None if the key belongs to another kind of task, or if the layer is unknown or has
-    several chunks.
+    Return None if `key` belongs to another kind of task, or if the layer is unknown or has several
+    chunks.
     """
     if not isinstance(key, str) or _FINAL not in key:
         return None

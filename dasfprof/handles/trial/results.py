@@ -38,10 +38,10 @@ def compare_outputs(
     tolerance: float,
     verbs: tuple[str, str] = ("prints", "printed"),
 ) -> Agreement:
-    """Compare the results of runs with a change to those of runs without it.
+    """Compare the results of the changed runs with the results of the baseline runs.
 
     Integers must be equal, and floating-point numbers must be equal within a relative tolerance. A
-    line is compared only if it is equal in all runs without the change. `verbs` has a verb for
+    line is compared only if it is equal in all baseline runs. `verbs` has a verb for
     messages about the program's output, in the present and in the past tense.
     """
     first = plain[0]
@@ -94,7 +94,7 @@ def _differs(does: str) -> Agreement:
 
 
 def same_line(left: str, right: str, tolerance: float) -> bool:
-    """Return whether two lines are equal within a tolerance of their floating-point numbers."""
+    """Return whether two lines are equal. Floats may differ by the relative `tolerance`."""
     if left == right:
         return True
     if _NUMBER.sub("#", left) != _NUMBER.sub("#", right):
@@ -114,7 +114,10 @@ def _same_number(left: str, right: str, tolerance: float) -> bool:
 
 
 def same_value(left: object, right: object, tolerance: float) -> bool:
-    """Return whether values or containers of values are equal within a tolerance of floats."""
+    """Return whether two values, or two containers of values, are equal.
+
+    Floats may differ by the relative `tolerance`, and so may floats in texts.
+    """
     if isinstance(left, str) and isinstance(right, str):
         return same_line(left, right, tolerance)
     if isinstance(left, pd.DataFrame | pd.Series | pd.Index):

@@ -97,7 +97,7 @@ class ProgramRuns:
 
     @property
     def usual(self) -> float:
-        """Seconds of the program's first run without a change."""
+        """Duration of the first baseline run, in seconds."""
         return self.plain[0].program_seconds
 
     def begin(self) -> Done:
@@ -218,7 +218,7 @@ class ProgramRuns:
         return ""
 
     def agreement(self, changed: Sequence[Done]) -> Agreement:
-        """Compare the results of runs with a change to those of baseline runs."""
+        """Compare the results of the changed runs with the results of the baseline runs."""
         verbs = ("returns", "returned") if self.program.function else ("prints", "printed")
         try:
             plain, others = (list(map(self._outputs, side)) for side in (self.plain, changed))
@@ -365,7 +365,7 @@ def _exit(done: Done) -> str:
 
 
 def _said(done: Done) -> str:
-    """Return a sentence with the last line that a failed run printed as an error, or ""."""
+    """Return a sentence that quotes the last line of a run's stderr, or "" if that is empty."""
     more = ". Its standard input is empty." if done.complaint.startswith("EOFError") else ""
     return f" Its last output: {done.complaint}{more}" if done.complaint else ""
 

@@ -128,8 +128,9 @@ class ExpressionBuilders:
     def _adopt(self, expr: Any, builders: Builders, before: Any) -> None:
         """Store the builders of each unknown part of a rewritten expression.
 
-        `before` is the expression before Dask rewrote it. A part that replaces a part of `before`
-        gets that part's builders. Other parts get `builders`.
+        `before` is the expression before Dask rewrote it. If a part of the rewritten expression
+        replaces a part of `before`, it gets the builders of the replaced part. Other parts get
+        `builders`.
         """
         if len(self._known) > _MOST_NAMES:
             self._known.clear()
@@ -157,10 +158,11 @@ class ExpressionBuilders:
         return replace(first, steps=steps, fused=fused)
 
     def _was(self, part: Any, before: Any, twin: Any, builders: Builders) -> Builders:
-        """Return the builders of the part of `before` that `part` replaces, or else `builders`.
+        """Return the builders of a part of a rewritten expression.
 
-        `before` is the expression before Dask rewrote it. `twin` is the part of `before` at the
-        position of `part`, or None.
+        They are the builders of the part of `before` that `part` replaces. If there is no such
+        part, they are `builders`. `before` is the expression before Dask rewrote it, and `twin` is
+        its part at the position of `part`, or None.
         """
         known = self._known.get(part._name)
         if known is not None:

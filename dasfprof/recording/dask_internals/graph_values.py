@@ -164,7 +164,7 @@ class _Part:
     def some(self, values: Collection[Any], owner: str = "", of_task: bool = False) -> list[_Part]:
         """Return evenly spaced values of a container as parts.
 
-        Each part also represents the values between itself and the next part.
+        Each returned part also represents the values that were skipped after it.
         """
         step = max(len(values) // _MOST_OF_A_LAYER, 1)
         named, of_task, times = owner or self.owner, of_task or self.of_task, self.times * step
@@ -192,7 +192,7 @@ def values_in(graph: Any, tasks: int) -> Iterator[tuple[str, Any, int]]:
 
 
 def _within(part: _Part, tasks: int) -> Iterable[_Part] | None:
-    """Return the parts within a part, or None if the part is a value itself.
+    """Return the parts that a part contains, or None if the part is a value.
 
     For `tasks`, see `values_in`.
     """

@@ -29,7 +29,7 @@ _Filters = list[tuple[str, str, Any]]
 
 
 def skippable_reads(expressions: Iterable[Any]) -> Iterator[tuple[str, _Filters, int, int]]:
-    """Yield filters that a Parquet read could apply itself, and thereby skip row groups.
+    """Yield filters with which a Parquet read could skip row groups.
 
     Each item has the name of the filter's layer, the value for the read's argument ``filters``, the
     number of row groups that the read would skip, and the number of all its row groups.

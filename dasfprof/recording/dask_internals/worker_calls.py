@@ -22,9 +22,9 @@ from dasfprof.recording.guard import HookGuard
 
 
 def can_observe(worker: Any, request: str = "actor_execute") -> bool:
-    """Return whether requests of a kind to this worker can be observed.
+    """Return whether one kind of request to this worker can be observed.
 
-    The kind is ``actor_execute`` (actor calls) or ``run`` (functions outside of tasks).
+    `request` is the kind: ``actor_execute`` (actor calls) or ``run`` (functions outside of tasks).
     """
     handlers = getattr(worker, "handlers", None)
     return isinstance(handlers, dict) and request in handlers

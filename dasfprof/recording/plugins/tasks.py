@@ -72,7 +72,7 @@ def _ignore(*_: Any, **__: Any) -> None:
 
 
 class WorkerTaskPlugin(RecordingPart):
-    """Records task runs and transfers of a worker into a separate file."""
+    """Records the task runs and transfers of a worker. Each worker has a separate file."""
 
     plugin = "TracePlugin"
 

@@ -112,7 +112,7 @@ class Sender(ABC):
 
     @abstractmethod
     def _arrived(self) -> Iterable[Path]:
-        """Return the files that have arrived completely, so that this host can delete them."""
+        """Return the files that have arrived completely. This host can delete them."""
 
     def _is_due(self) -> bool:
         """Return whether new data is to be sent now, even if no method has requested it."""

@@ -149,9 +149,9 @@ def hooks(around: Around, around_read: Around, new: Callable[..., Any]) -> Itera
 def _on_methods(
     base: type, methods: dict[str, RequestKind], around: Around, abstract: type | None = None
 ) -> Iterator[Hook]:
-    """Yield a hook on each of `methods` that `base` or a derived class defines itself.
+    """Yield a hook for each definition of one of `methods`, in `base` or in a derived class.
 
-    The class `abstract` gets no hooks.
+    Inherited methods get no hook, and neither do those of the class `abstract`.
     """
     for kind in family(base):
         for name, request in methods.items():

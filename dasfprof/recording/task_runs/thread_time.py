@@ -257,7 +257,7 @@ def open_thread_file(exists: bool = True) -> ThreadFile:
 def collections_of(
     worker: Any, guard: HookGuard, undo: list[Callable[[], object]]
 ) -> dict[Any, float]:
-    """Start counting the CPU seconds of garbage collections in the threads of tasks, by task.
+    """Start to count, for each task, the CPU seconds of garbage collections in its thread.
 
     Parameters
     ----------

@@ -118,7 +118,7 @@ class Repeats:
         now
             Monotonic seconds.
         facts
-            The contents of the snapshot. A row is due if they differ from those of the last row.
+            The contents of the snapshot. A row is due if they differ from the last row's contents.
         state
             The thread's state. A change counts only if two snapshots in a row show the new state.
         """

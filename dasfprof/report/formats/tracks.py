@@ -83,7 +83,10 @@ class Slices:
 
 
 def to_nanoseconds(starts: Array, stops: Array) -> tuple[Array, Array]:
-    """Round time ranges to nanoseconds. They start at 0 or later, and last at least 1 ns."""
+    """Return time ranges, given in seconds, in whole nanoseconds.
+
+    Negative times become 0, and each range lasts at least 1 ns.
+    """
     begins = nanoseconds(starts)
     return begins, np.maximum(nanoseconds(stops), begins + 1)
 

@@ -153,7 +153,7 @@ def _number(value: float) -> float | None:
 
 
 def flame_columns(run: Run, rows: Array) -> tuple[dict[str, PackedColumn], dict[str, Any]]:
-    """Pack the data of the page's flame graphs, which is one tree of calls per view.
+    """Pack the data of the page's flame graphs. Each view has one tree of calls.
 
     Parameters
     ----------
@@ -163,7 +163,7 @@ def flame_columns(run: Run, rows: Array) -> tuple[dict[str, PackedColumn], dict[
     Returns
     -------
     columns, facts
-        The columns by name, prefixed with the name of the view. The fact ``views`` is a list of
+        The columns' names begin with the name of their view. The fact ``views`` is a list of
         dicts with ``name``, ``title``, ``seconds``, ``samples`` and ``omitted`` (number of calls
         that were left out). The fact ``lines`` has the facts that `_line_data` returns.
     """

@@ -87,10 +87,10 @@ def task_counts(scheduler: Any) -> tuple[dict[str, dict[str, int]], int]:
 
 
 def finished_tasks(scheduler: Any, before: Finished) -> Finished:
-    """Return by function the numbers of succeeded and failed tasks, and the compute seconds.
+    """Return, for each function, how many tasks succeeded and failed, and their compute seconds.
 
-    `before` is subtracted. The figures of all but the latest `MOST_FUNCTIONS` functions are added
-    up as `OTHERS`.
+    The figures in `before` are subtracted. If there are more than `MOST_FUNCTIONS` functions, the
+    figures of the oldest ones are added up as `OTHERS`.
     """
     finished: Finished = {}
     for name, prefix in list(scheduler.task_prefixes.items()):
