@@ -155,7 +155,7 @@ def test_a_job_of_slurm_that_is_ended(tmp_path: Path, monkeypatch: pytest.Monkey
     assert row["Left (s)"] > row["Joined (s)"]
     assert row["Task Runs"] >= 20
     (life,) = analyser.trace.workers.query("kind == 'worker'").index
-    assert f"its job was SLURM_JOB_ID {job}: " in departure(analyser.trace, life).evidence
+    assert f"its job was SLURM_JOB_ID {job}, " in departure(analyser.trace, life).evidence
 
 
 #: The file that dask-gateway's server reads. Dask has no command dask-scheduler any more.
