@@ -127,7 +127,7 @@ def run_on(system: str, program: str, directory: Path) -> dict:
 
 
 def test_macos_records_and_windows_reads(tmp_path: Path) -> None:
-    """On macOS there are no waits for a core, and the trace says so."""
+    """On macOS there are no waits for a core, and the trace reports it."""
     recorded = run_on("darwin", RECORD, tmp_path)
     assert recorded["cpu"]["compute"] > 0.04 > recorded["cpu"]["sleep"]
     assert recorded["memory"] > 0

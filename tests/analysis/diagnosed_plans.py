@@ -16,8 +16,7 @@ from traces import Plan
 from dasfprof.analysis.diagnosis import RULES, find
 from dasfprof.analysis.diagnosis.ranking import FAILED
 
-#: Settings, and a word without which no suggestion speaks of them. Others are said as they are.
-#: Settings, and a word without which no suggestion speaks of them. Others are said as they are.
+#: Settings, and the words by which suggestions name them. Others are named as name=value.
 SAID = {
     "n_workers": "workers",
     "distributed.scheduler.worker-saturation": "distributed.scheduler.worker-saturation to 1.0",

@@ -45,7 +45,7 @@ def analyser(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
 
     def write(plugin: str, *schemas: Any) -> None:
         facts = [(schema, rows_of(schema)) for schema in schemas]
-        for schema in schemas if request.param == "mixed" else ():  # sane ones beside them
+        for schema in schemas if request.param == "mixed" else ():  # sane ones next to them
             names = dict(schema.fields + schema.args)
             values = {name: value for name, value in sane.items() if name in names}
             facts.append((schema, [row(schema, **values)]))

@@ -99,7 +99,7 @@ def test_one_run_each_is_never_certain(pools: Pools) -> None:
         comparison = compare(base[n], base[n + 1])
         assert comparison.verdict.kind == "no difference"
         assert "one run each: differences below" in str(comparison)
-        # Without other runs nothing says that a difference is likely to be more than chance.
+        # Without other runs it is unknown whether a difference is likely to be more than chance.
         assert "likely" not in comparison.verdict.text
     slower = compare(base[0], pools.of("clean 2x slower", PLANTED["clean 2x slower"])[0])
     assert (slower.verdict.kind, slower.verdict.certain) == ("slower", False)

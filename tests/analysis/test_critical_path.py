@@ -57,7 +57,7 @@ def test_one_task_by_hand() -> None:
         [6.25, 0.25, "Scheduler", "a-1", "client"],
     ]
     assert path_of(FIRST) == expected
-    # Nothing tells when a worker took in what its file does not hold.
+    # It is unknown when a worker received what its file does not contain.
     unseen = dict.fromkeys(("received", "ready", "executing", "done"), np.nan)
     assert path_of({**FIRST, **unseen}) == [
         [1.0, 1.0, "Unknown", "a-1", "client"],

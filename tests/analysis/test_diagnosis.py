@@ -89,7 +89,7 @@ def test_no_symptom_stands_above_what_is_worth_more(tmp_path: Path) -> None:
             {"stragglers": 9.0, "poor-placement": 1.0},
             [("stragglers", "", "high"), ("poor-placement", "", "medium")],
         ),
-        # The gravest is no symptom of a lesser one, nor of one of unknown seconds.
+        # The most severe is not a symptom of a lesser one, nor of one of unknown seconds.
         (
             {"tasks-too-small": 1.0, "client-bound": 10.0},
             [("client-bound", "", "high"), ("tasks-too-small", "", "medium")],
@@ -211,7 +211,7 @@ def test_severity() -> None:
         # Nothing under a second is high for its share,
         (0.9, 1.0, {}, "medium"),
         (1.0, 1.0, {}, "high"),
-        # but what is grave for another reason stays so from a twentieth of the run.
+        # but what is severe for another reason stays so from a twentieth of the run.
         (0.9, 18.0, {"at_least": "high"}, "high"),
     ):
         finding = Finding(*SAID, seconds=seconds, **limits)  # type: ignore[arg-type]
@@ -233,7 +233,8 @@ SMALL = [Task(f"inc-{n}{thread}", n % 2, at, at + 0.002, done=at + 0.01, thread=
     for n in range(400) for thread in (0, 1) for at in [n // 2 * 0.01]]
 finds("tasks-too-small", "small tasks", Plan(SMALL), severity="high", function="inc", seconds=1.6,
     median=0.002, settings=[{"batch": 67}])
-# One thread: each task takes 2 ms, 6 ms on its way from the end of the one before, 2 ms more.
+# One thread: each task runs for 2 ms. It is received 6 ms after the previous one ended, and starts
+# 2 ms later.
 LATE = [Task(f"inc-{n}", 0, sent + 0.008, sent + 0.01, runnable=sent, sent=sent,
     received=sent + 0.006, executing=sent + 0.006) for n in range(200) for sent in [0.01 * n]]
 finds("tasks-too-small", "small tasks that are received late", Plan(LATE, workers=1, threads=1),
@@ -255,7 +256,7 @@ for size, reduced in ((50_000_000, 5e7), (1000, None)):
         before = [key]
     finds("serial-chain", f"a reduction into one partition of {size} bytes", Plan(tasks),
         function="groupbyaggregation-tree", reduced=reduced)
-# Small ones beside it are no work that could be spread.
+# Small tasks next to it are not work that could be spread.
 TINY = Task("small-0", 1, 0.0, 0.001)
 SINGLE = [Task("read-0", 0, 0.0, 5.0), Task("sum-0", 0, 5.0, 5.01, dependencies=["read-0"]), TINY]
 finds("too-few-tasks", "a single task is no imbalance", Plan(SINGLE, threads=1), tasks=1,
@@ -505,7 +506,7 @@ spares("a call of an actor all the time", parts(0.0, 5.0, calls=[(0, 1.0, 5.0)])
 
 
 def in_four_lanes(*passes: tuple[str, float, int]) -> Plan:
-    """Plan passes on four threads: key, seconds and turns; those of one turn are no collections."""
+    """Plan passes on four threads: key, seconds, turns. Those of one turn are not collections."""
     tasks, begin = [], 0.0
     for head, seconds, turns in passes:
         for chunk in range(4 * turns):

@@ -315,7 +315,7 @@ def hooks() -> Iterator[None]:
 
 
 def built_at(number: int, text: str) -> Any:
-    """Run text that stands in a line of the program of the earlier runs."""
+    """Run text as a line of the program of the earlier runs."""
     names: dict[str, Any] = {"load": dask.delayed(load), "scale": dask.delayed(scale)}
     exec(compile("\n" * (number - 1) + f"made = {text}", FILE, "exec"), names)
     return names["made"]

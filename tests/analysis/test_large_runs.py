@@ -246,7 +246,7 @@ def test_the_command_says_that_it_looks_at_parts(planned: Path) -> None:
     assert "Functions that took the most time" in done.output
 
 
-# --- runs that end with work under way ------------------------------------------------------------
+# --- runs that end with work in progress ----------------------------------------------------------
 
 
 PROGRAM = """
@@ -284,7 +284,7 @@ def of_workers(directory: Path) -> Trace:
 
 
 def run_until(how: str, directory: Path) -> None:
-    """Run the program, and end it while it has work under way."""
+    """Run the program, and end it while it has work in progress."""
     path = directory / "program.py"
     path.write_text(PROGRAM)
     program = subprocess.Popen(

@@ -106,7 +106,7 @@ def test_what_was_fused_into_several_tasks(tmp_path: Path, chunk: int, is_repeat
         ("load", "load", ("getitem4", "getitem4"), True),
         ("load", "load", ("", "getitem4"), False),
         ("getter", "load", ("", ""), True),
-        # Each task also reads a file of its own: samples do not tell which of both.
+        # Each task also reads its own file. Samples do not show which of the two.
         ("getter", "load", ("file2", "file4"), False),
     ],
 )

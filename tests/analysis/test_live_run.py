@@ -167,7 +167,7 @@ def test_time_left_is_that_of_the_present_batch(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("ago", "mean", "quiet"), [(26, 1, True), (5, 1, False), (26, 60, False)])
 def test_no_time_left_if_nothing_ends(tmp_path: Path, ago: int, mean: float, quiet: bool) -> None:
-    """26 s after the last end of tasks of a second nobody knows when the others are due."""
+    """26 s after the last task of one second ended, it is unknown when the others are due."""
     now = time.time()
     file = Growing(tmp_path, "SchedulerPlugin")
     for second in range(-ago - 4, 1, 1):

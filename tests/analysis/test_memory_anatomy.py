@@ -264,7 +264,7 @@ def at(held: ResultsOverTime, time: float) -> dict[str, float]:
 
 
 def test_results_over_time_by_hand(tmp_path: Path) -> None:
-    # When results were let go may not be recorded.
+    # The times when results were released may not be recorded.
     untold = Plan(tasks=[leaf("a-1", 1)]).write(tmp_path / "untold").run
     assert results_over_time(untold) is None
     held = results_over_time(PLAN.write(tmp_path / "run").run, points=20)  # each half second

@@ -112,7 +112,7 @@ def test_random_walks() -> None:
 
 
 def test_unmanaged_memory_that_grows_is_found_with_its_function(tmp_path: Path) -> None:
-    # Results that Dask takes for small are no leak.
+    # Results that Dask considers small are not a leak.
     plan, none = rounds(steady, number=lambda k: 5 * k), {"a_run": None, "function": None}
     assert_found(plan, tmp_path / "small", "memory-growth", results=110, **none)
     # From the second computation's end, 111 MB, to the last one's, 220 MB, 11 runs on each worker.

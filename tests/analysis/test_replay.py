@@ -189,7 +189,7 @@ def test_scaling_by_hand() -> None:
             [{**one, "run_queue": 0.11 * one["duration"]} for one in FIVE],
             "waited for a core for 11% of their time",
         ),
-        # Nothing tells why the second task began so late.
+        # It is unknown why the second task began so late.
         (
             [run("a-0", 0, 0, 4), run("b-0", 0, 8, 9, 0, sent=8, ready=8)],
             "takes 5 s, but the run took 9 s. This error of -44% exceeds the limit of 15%",

@@ -41,7 +41,7 @@ def by_hand(*runs: dict[str, Any], **options: Any) -> pd.DataFrame:
         # Without the worker's file preparing counts as queueing.
         ({**UNSEEN, "source": "scheduler"}, True, [1.0, 2.0 + 5.75, np.nan, 16.0, 0.75]),
         ({**dict.fromkeys(TASK_TIMES, np.nan), "start": 1.0}, False, [*[np.nan] * 3, 16.0, np.nan]),
-        # The scheduler gave it up; it ended on its worker.
+        # The scheduler released it; it ended on its worker.
         ({"known": 10.0, "scheduler_state": "released"}, True, [1.0, 6.5, 1.25, 16.0, 0.25]),
     ],
 )

@@ -230,7 +230,7 @@ def test_values_that_no_recorder_of_ours_would_write(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("write", [record, write_as_dasf])
 def test_files_that_tell_little(tmp_path: Path, write: Any) -> None:
-    """Files of DASF know durations of tasks, and readings of a process that is no worker's."""
+    """Files of DASF know durations of tasks, and readings of a process that is not a worker."""
     events: list[Event] = [compute(f"f-{at}", T + at, 1.0, "w") for at in (0, 1, 3)]
     reading = usage(T, **{"host_net_io.read_size": 2e6, "cpu": "x"})
     analyser = TraceAnalyser(write(tmp_path / "run", [*events, reading]), progress=False)

@@ -1,4 +1,4 @@
-"""What a trial says of seconds and results: never a gain by chance, nor an equal that is not."""
+"""What a trial reports about seconds and results: no gain by chance, and no equal that differs."""
 
 from __future__ import annotations
 

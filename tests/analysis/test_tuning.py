@@ -65,7 +65,7 @@ def test_tasks_that_take_turns_gain_by_workers_alone() -> None:
     found = replay(0.0, one_at_a_time=True)
     assert found.wall(2, 4) == found.wall(2, 1) == pytest.approx(4)
     assert found.wall(4, 1) == pytest.approx(2, abs=0.2)
-    # What was not recorded is not foretold.
+    # What was not recorded is not predicted.
     found = replay(math.nan)
     assert "CPU seconds" in found.obstacle
     assert math.isnan(found.wall(2, 4))

@@ -26,7 +26,7 @@ def at(seconds: float, key: str, **values: Any) -> tuple[Any, ...]:
 
 
 def stacks_of(trace: Trace) -> dict[str, Any]:
-    """Return the frames of each task under way by key, None where they are unknown."""
+    """Return the frames of each task in progress by key, None if they are unknown."""
     frames = [*trace.stacks["frames"], None]
     keys = trace.keys.texts(trace.under_way["key_id"].to_numpy())
     return {key: frames[number] for key, number in zip(keys, trace.under_way["stack"], strict=True)}

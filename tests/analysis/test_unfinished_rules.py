@@ -47,7 +47,7 @@ def seconds_of(analyser: TraceAnalyser) -> dict[str, float]:
 #: What the scheduler tells as the client leaves with work unfinished, and when that is gone.
 TAKEN = {"unfinished": 1, "occasion": "client-left", "client": PERSON}
 GONE: dict[str, Any] = {"unfinished": 0, "clients": []}
-#: Why it let tasks go whose futures a client dropped, and that it knows of a result.
+#: Why it released tasks whose futures a client dropped, and that it knows of a result.
 DROPPED = {"known": 19.0, "state": "released", "why": "client-releases-keys-1"}
 DONE = {"state": "memory", "why": ENDED, **FIRST}
 

@@ -181,7 +181,7 @@ CONFIGURED = """
             CONFIGURED.format("client.preload", ""),
             "or it replaced distributed.client.preload in Dask's config",
         ),
-        # What recording needs is refused. The script had a client, so nothing is said of threads.
+        # What recording needs is refused. The script had a client, so threads are not mentioned.
         (CONFIGURED.format("scheduler.blocked-handlers", "'run_function'"), "was not recorded"),
     ],
     ids=["another process", "no preload", "blocked"],

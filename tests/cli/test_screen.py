@@ -29,7 +29,7 @@ def on_a_screen(*command: str, cwd: Path) -> list[str]:
     started = subprocess.Popen([str(BIN / command[0]), *command[1:]], **options)
     os.close(inner)
     text = b""
-    with contextlib.suppress(OSError):  # Linux says so at the end of a terminal
+    with contextlib.suppress(OSError):  # Linux raises it at the end of a terminal
         while part := os.read(terminal, 65536):
             text += part
     os.close(terminal)

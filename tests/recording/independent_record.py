@@ -46,7 +46,7 @@ class SchedulerRecord(SchedulerPlugin):
 
 
 def computing(startstops: Any) -> dict[str, float | None]:
-    """Return when a task began and ended to compute for the last time, None: unknown."""
+    """Return when a task last began and stopped computing, None if it is unknown."""
     spans = [span for span in startstops if span["action"] == "compute"]
     return {name: spans[-1][name] if spans else None for name in ("start", "stop")}
 

@@ -72,8 +72,8 @@ def without_texts(keys: Iterable[Any]) -> set[str]:
 def assert_same_runs(source: Any, expected: list[dict[str, Any]], others: int = 0) -> None:
     """The trace holds exactly these task runs, with these names, times, sizes and workers.
 
-    They are those of `independent_record`, where None is unknown. Beside them, the trace holds so
-    many task runs of other clients.
+    They are those of `independent_record`, where None means unknown. In addition, the trace holds
+    `others` task runs of other clients.
     """
     states = {"error": "erred"}
     hidden = without_texts(row["key"] for row in computed(source))

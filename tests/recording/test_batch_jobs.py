@@ -33,7 +33,7 @@ def slow(number: int) -> int:
 
 
 def test_the_job_by_the_environment() -> None:
-    """A pod is named by its host name; an index that is no array's is left out."""
+    """A pod is named by its host name; an index that does not belong to an array is left out."""
     pod = {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "HOSTNAME": "dask-worker-7"}
     assert job_of_process(pod) == {"POD_NAME": "dask-worker-7"}
     assert job_of_process({**pod, "POD_NAME": "own"}) == {"POD_NAME": "own"}
@@ -213,7 +213,7 @@ def test_gateway(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         run.stop()
         assert "stopped" in repr(run)
         name = cluster.name
-    # As the server's own preload records by itself, beside the client's run.
+    # The server's own preload records by itself, in addition to the client's run.
     for directory in ("traces", "by-preload"):
         table = TraceAnalyser(tmp_path / directory, progress=False).workers()
         assert table["Job"].tolist() == [f"DASK_GATEWAY_CLUSTER_NAME {name}"] * 2, directory

@@ -70,7 +70,7 @@ def spin_twice(_: int) -> int:
     return spin(0.15) + spin_long(0)
 
 
-#: Functions that tasks bring along: each task has a code object of its own, with the same place.
+#: Functions that tasks bring along: each task has its own code object, with the same place.
 BROUGHT = "def leaf():\n    return 1\n\ndef brought(n):\n    return sum(leaf() for _ in range(n))\n"
 
 

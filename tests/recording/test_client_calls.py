@@ -1,4 +1,4 @@
-"""What a client's program calls and sends, against stopwatches of its own, in real processes."""
+"""What a client's program calls and sends, against its own stopwatches, in real processes."""
 
 from __future__ import annotations
 

@@ -28,13 +28,13 @@ def ended(process: subprocess.Popen[bytes]) -> bool:
 
 
 def naps_are_known(traces: Path) -> bool:
-    """Return whether the scheduler's file tells of the naps of 10,000 tasks."""
+    """Return whether the scheduler's file records the naps of 10,000 tasks."""
     states = facts(traces, "SchedulerPlugin", "Scheduler State")
     return bool(states) and states[-1]["unfinished"] > 1000
 
 
 def unfinished(traces: Path) -> str:
-    """Return what the diagnosis says of the run's end; no refuter contradicts it."""
+    """Return what the diagnosis reports about the run's end; no refuter contradicts it."""
     findings = TraceAnalyser(traces, progress=False).findings()
     (finding,) = (each for each in findings if each.rule == "unfinished-run")
     assert refute(traces, [finding]) == []

@@ -1,4 +1,4 @@
-"""Runs of several owners stand beside each other: a preload's, other processes', and DASF's."""
+"""Runs of several owners are recorded together: a preload's, other processes', and DASF's."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_a_run_beside_that_of_a_preload(tmp_path: Path, caplog: pytest.LogCaptur
         assert len(analyser.processed_tasks()) == len(recorded(tmp_path / directory))
         profiles = analyser.trace.call_profiles.query("name == 'mine'")
         counted.append((profiles["runs"].sum(), profiles["left_out"].sum()))
-    # One of two profilers of calls counts, and the other says so.
+    # One of two profilers of calls counts, and the other reports what it left out.
     assert sorted(counted) == [(0, 11), (11, 0)]
     assert_whole(run)
 

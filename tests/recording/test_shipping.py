@@ -328,7 +328,7 @@ def by_identity(source: Any) -> dict[str, Path]:
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[Cluster]:
-    """Processes that may have disks of their own where the traces are."""
+    """Processes that may have their own disks where the traces are."""
     (tmp_path / "traces").mkdir()
     if not may_mount(tmp_path / "traces"):
         pytest.skip("this user may not mount disks")

@@ -53,7 +53,7 @@ def missing_secede(said: Said, evidence: Evidence) -> Iterator[str]:
     stacks = stacks_of(own, evidence)
     in_client = sum(any(file.endswith("client.py") for _, file, *_ in stack) for stack in stacks)
     if in_client < 0.1 * len(stacks) or not in_client:
-        yield f"{in_client} of {len(stacks)} samples stand in Dask's client"
+        yield f"{in_client} of {len(stacks)} samples are in Dask's client"
     if len(own) == len(evidence.runs):
         yield "there are no other tasks"
 

@@ -123,8 +123,10 @@ class OpenedPage:
         return box["x"] + GUTTER + share * (box["width"] - GUTTER), box["y"] + y
 
     def pixels(self, canvas: str, x: float, y: float, *size: int) -> np.ndarray:
-        """Give red, green, blue and opacity of a canvas's pixels from a point on, as wide and high
-        as a size or to its end, by row and column."""
+        """Return red, green, blue and opacity of a canvas's pixels, by row and column.
+
+        They start at a point, and span a size or extend to the end of the canvas.
+        """
         size, text = self.tab.evaluate(
             """async ([name, x, y, ...size]) => {
                 for (let frames = 0; frames < 2; frames += 1)

@@ -1,4 +1,4 @@
-"""The flame graphs of a report, the drawer of a function, and what a task run tells of itself."""
+"""The flame graphs of a report, the drawer of a function, and the details of a task run."""
 
 from __future__ import annotations
 

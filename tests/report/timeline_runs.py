@@ -37,7 +37,7 @@ def colours_at(
     high: int = 1,
     canvas: str = "#timeline .picture",
 ) -> list[str]:
-    """Give the colours around a share of the time that is shown, from a height of a canvas on."""
+    """Return the colours around a share of the time shown, `high` pixels from a canvas's `y`."""
     box = page.tab.locator(canvas).first.bounding_box()
     x = GUTTER + share * (box["width"] - GUTTER)
     return page.colours(canvas, round(x) - wide // 2, y, wide, high)

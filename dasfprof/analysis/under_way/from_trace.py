@@ -252,7 +252,7 @@ def _clients(run: Run, end: RunEnd, stacks: list[Stack]) -> tuple[ClientNow, ...
 
 
 def _wants_nothing(run: Run, client: str, samples: pd.DataFrame, sample: pd.Series) -> bool:
-    """Return whether a client waited long although the scheduler knew of no keys that it wants.
+    """Return whether a client waited long although the scheduler did not know any keys it wants.
 
     `samples` are samples of the client, and `sample` is the one that shows the waiting call.
     """

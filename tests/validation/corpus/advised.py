@@ -1,6 +1,6 @@
 """Does what findings advise, and compares what was gained with what was promised.
 
-A program that has a variant with ``--advised`` runs as it is and as advised, in turns, under the
+A program that has a variant with ``--advised`` runs unchanged and as advised, in turns, under the
 profiler. Promised are the seconds at stake of the finding whose suggestion the variant follows;
 gained is what the programs themselves measure from their first submission on.
 """

@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 DIRECTORY = Path(__file__).parent
-#: By program: texts, and what a patch puts in place of them.
+#: By program: texts, and what a patch replaces them with.
 REMEDIES: Mapping[str, Mapping[str, str]] = {
     "cases/each_partition": {'if "--remedy" in sys.argv:': "if True:"},
     "cases/index_twice": {'if "--remedy" in sys.argv:': "if True:"},
