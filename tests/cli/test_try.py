@@ -88,7 +88,9 @@ def test_the_gain_of_what_a_finding_says(tmp_path: Path) -> None:
         assert f"{turn}with threads_per_worker=10: " in done.stderr
 
 
-def test_no_gain_is_claimed_where_there_is_none(tmp_path: Path) -> None:
+def test_no_gain_is_claimed_where_there_is_none(
+    tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
     """Four tasks on four threads; the program writes a file, and listens at a port of its own."""
     port = "scheduler_port=28786, dashboard_address=None)"
     client = CLIENT.replace("dashboard_address=None)", port)
@@ -97,7 +99,9 @@ def test_no_gain_is_claimed_where_there_is_none(tmp_path: Path) -> None:
     changes = ("--change", "threads_per_worker=8", "--change", "array.chunk-size=8MiB")
     (trial,), _ = tried(*changes, "program.py", cwd=tmp_path)
 
-    assert trial["verdict"] == "nothing"
+    # On a busy machine, the runs may vary too much for a verdict.
+    unclear = set() if request.config.getoption("--long") else {"cannot tell"}
+    assert trial["verdict"] in {"nothing", *unclear}
     notes = " ".join(trial["notes"])
     assert "The number of tasks did not change (4). The program probably sets its chunks" in notes
     runs = len(trial["runs"]) + 1

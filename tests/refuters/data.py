@@ -108,7 +108,10 @@ def paused_workers(said: Said, evidence: Evidence) -> Iterator[str]:
     threads = max((life[2] for life in evidence.lives.values()), default=1)
     for own in evidence.rows("Managed Memory").by("file").values():
         times = own.numbers("timestamp")
-        steps = np.append(np.diff(times), np.median(np.diff(times)) if len(times) > 1 else 0.0)
+        usual = float(np.median(np.diff(times))) if len(times) > 1 else 0.0
+        # The last state may have lasted until the worker left.
+        left = evidence.lives.get(own.maps[0]["address"], (0.0, evidence.end, 1))[1]
+        steps = np.append(np.diff(times), max(usual, left - times[-1]))
         paused = np.array([state == "paused" for state in own.values("state")])
         if paused.any():
             workers.add(own.maps[0]["label"])
