@@ -164,9 +164,6 @@ def as_parameters(options: Iterable[Option]) -> str:
     )
 
 
-# --- Values of settings: arguments, Dask's config, and defaults -----------------------------------
-
-
 def ensure_defaults() -> None:
     """Add the default of each setting to Dask's config, unless the config has another value."""
     import dask.config

@@ -122,9 +122,6 @@ memory          time     bytes    resident memory of the process, or None if unk
 )
 
 
-# --- Values of `SCHEDULER_STATE` that recordings, live clusters and dumps compute alike -----------
-
-
 def unfinished_in(counts: Iterable[Mapping[str, int]]) -> int:
     """Return the number of unfinished tasks, from each function's numbers of tasks by state."""
     return sum(states.get(state, 0) for states in counts for state in UNFINISHED)

@@ -271,8 +271,6 @@ def test_a_million_tasks() -> None:
     assert key_split(found.layers["Function"].iloc[0]) == "load"
 
 
-# --- with a history ------------------------------------------------------------------------------
-
 TOLD = ["Function", "Tasks", "Expected (s)", "Rests On", "Runs", "Task Runs"]
 
 

@@ -218,9 +218,6 @@ def test_without_a_gpu_there_are_no_rows(tmp_path: Path) -> None:
             analyser.per_gpu_utilisation(interval)
 
 
-# --- memory ---------------------------------------------------------------------------------------
-
-
 def held(second: float, device: int, host: int, moved: int) -> tuple[Any, ...]:
     facts = {"device_size": device * MB, "host_size": host * MB, "disk_tasks": 3}
     facts |= {"device_to_host_size": moved * MB, "host_to_device_size": 2 * MB}

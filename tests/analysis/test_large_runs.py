@@ -246,9 +246,6 @@ def test_the_command_says_that_it_looks_at_parts(planned: Path) -> None:
     assert "Functions that took the most time" in done.output
 
 
-# --- runs that end with work in progress ----------------------------------------------------------
-
-
 PROGRAM = """
 import sys, time
 from distributed import Client, LocalCluster
@@ -336,9 +333,6 @@ def test_whose_errors_tell_of_sigint(client_left: float, tmp_path: Path) -> None
     # As text, in which what is unknown (NaN) is equal.
     assert repr(find_run_end(parts.in_memory)) == repr(end)
     assert_same_answers(whole, parts)
-
-
-# --- on a cluster, where the files are ------------------------------------------------------------
 
 
 client = client_of(2, 1, memory_limit="1GB")

@@ -254,9 +254,6 @@ def test_random_runs_against_a_naive_search(tmp_path: Path, seed: int) -> None:
     assert total.max() == total[np.searchsorted(over_time.times, over_time.peak)]
 
 
-# --- results over time, by function ---------------------------------------------------------------
-
-
 def at(held: ResultsOverTime, time: float) -> dict[str, float]:
     """Return the megabytes by function at the last moment that is not after a time."""
     place = int(np.searchsorted(held.times, time, side="right")) - 1

@@ -91,9 +91,6 @@ def test_what_nothing_tells_is_not_foretold(tmp_path: Path) -> None:
         assert np.isnan(row["Process (MB)"])
 
 
-# --- thresholds of the recorded workers -----------------------------------------------------------
-
-
 #: Nothing spills or is killed, and a worker pauses late.
 CONFIG = {
     "distributed.worker.memory.target": False,

@@ -174,9 +174,6 @@ def test_one_long_or_few_computations_do_not_tell(tmp_path: Path) -> None:
     assert "memory-growth" not in found(plan, tmp_path / "diagnosed")
 
 
-# --- memory that stays where nothing runs ---------------------------------------------------------
-
-
 def staying(memory: int, results: int = 0, last: int | None = None, **more: Any) -> Plan:
     """Plan 2 s of tasks, and 4 s in which a worker has so much memory, and so much of results."""
     tasks = filled(["parse"], 0.5, count=4, workers=1, threads=1)

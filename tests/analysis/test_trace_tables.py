@@ -269,9 +269,6 @@ def test_a_row_has_texts_that_pandas_cannot_hash() -> None:
     assert row_of(table, 1) == {"client": "\ud800", "time": T + 1}
 
 
-# --- notes ----------------------------------------------------------------------------------------
-
-
 def test_a_run_whose_name_holds_a_rules_words_keeps_its_warnings(tmp_path: Path) -> None:
     Plugin(tmp_path, "ResourceMonitor").write((RESOURCE_USAGE, [row(RESOURCE_USAGE)]))
     written = Plugin(tmp_path).write((COMPUTE, [row(COMPUTE, key="a-1")]), close=False)

@@ -71,9 +71,6 @@ def in_threads(*works: Callable[[], None]) -> None:
         thread.join()
 
 
-# --- the directory -------------------------------------------------------------------------------
-
-
 def test_a_directory_that_is_replaced_costs_facts_and_nothing_else(
     tmp_path: Path, messages: list[str]
 ) -> None:
@@ -674,9 +671,6 @@ def test_ctrl_c_while_rows_are_written_is_counted(tmp_path: Path) -> None:
     database.close()
     assert database.writer.losses.by_cause == {"interrupted": 1000}
     assert numbers_in(database) == [1000]
-
-
-# --- processes -----------------------------------------------------------------------------------
 
 
 FORK = """

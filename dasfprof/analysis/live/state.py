@@ -179,8 +179,6 @@ def _number(value: Any) -> float:
     return value if isinstance(value, int | float) and 0 < value < 1e15 else 0
 
 
-# --- The snapshot ---------------------------------------------------------------------------------
-
 #: Maximum number of unusually long tasks, and of characters of their keys.
 _MOST_TASKS, _LONGEST_KEY = 100, 1000
 #: Fields of workers, and of tasks, that documents include under the same name.
