@@ -101,12 +101,14 @@ def retried_tasks(run: RunFigures) -> Iterator[Finding]:
     retried = attempts[is_retried]
     name, category = _most(retried["function"]), _most(retried["category"])
     message = retried["message"].to_numpy()[(retried["category"] == category).to_numpy()][0]
+    is_known = isinstance(message, str)
     limit = find_limit(run, name, category)
     yield Finding.of(
         "retried-tasks",
         "{attempts:attempt} failed and were retried, most with {category} in {function}: "
         "{lost} of thread time.",
-        "That is {share} of all attempts. First message: {message} See processed_tasks().",
+        f"That is {{share}} of all attempts. {'First message: {message} ' if is_known else ''}See "
+        "processed_tasks().",
         limit_or_cause(limit)
         if limit
         else "Prevent the failures of {function}: fix their cause, or catch {category} inside "
@@ -117,7 +119,7 @@ def retried_tasks(run: RunFigures) -> Iterator[Finding]:
         category=category,
         lost=Seconds(seconds[is_retried].sum()),
         share=Share(is_retried.mean()),
-        message=excerpt(message),
+        message=excerpt(message) if is_known else None,
         limit=limit,
         seconds=run.saved(
             float(seconds[is_retried].sum()) / run.threads,
