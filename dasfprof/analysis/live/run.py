@@ -9,7 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from dasfprof.analysis.live.state import LONG_SECONDS, Progress, RunState
+from dasfprof.analysis.live.progress import LONG_SECONDS, Progress
+from dasfprof.analysis.live.state import RunState
 from dasfprof.analysis.trace.sent_functions import SENT, SentFunctions, functions_in
 from dasfprof.analysis.under_way.state import (
     ClusterState,

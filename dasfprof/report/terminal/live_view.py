@@ -12,7 +12,8 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from dasfprof.analysis.live.state import FunctionProgress, RunState
+from dasfprof.analysis.live.progress import FunctionProgress
+from dasfprof.analysis.live.state import RunState
 from dasfprof.analysis.under_way.state import WorkerNow
 from dasfprof.report.terminal.console import as_html
 from dasfprof.text import clean, count_of, elide, format_duration, format_share, format_size
