@@ -326,7 +326,9 @@ _HEALTHY = {
     "sleeping": many(slow, 2, 1, HONEST),
     "computing": many(busy, 2, 1, HONEST),
     "set-later": both((wait_for_setter, ()), (set_later, (HONEST,))),
-    "sleeping-beside": both((slow, (1, HONEST)), (wait_for_setter, ()), (set_later, (HONEST,))),
+    "sleeping-and-waiting": both(
+        (slow, (1, HONEST)), (wait_for_setter, ()), (set_later, (HONEST,))
+    ),
     "in-turn": many(locked_sleep, 4, HONEST / 4),
     "filled": both((get_filled, ()), (put_later, (HONEST,))),
     "nested": many(nested, 2, HONEST / 4),
@@ -336,7 +338,7 @@ _HEALTHY = {
     "one-long": both((slow, (1, HONEST)), (add_one, (1,))),
 }
 HEALTHY = {
-    name: Plant(submit, "", (), threads=2 if name == "sleeping-beside" else 1)
+    name: Plant(submit, "", (), threads=2 if name == "sleeping-and-waiting" else 1)
     for name, submit in _HEALTHY.items()
 }
 

@@ -120,7 +120,7 @@ def join_strings(number: int) -> int:
     return len(",".join(text))
 
 
-def beside(client: Client, *culprits: Any, innocent: Any = small) -> Any:
+def with_innocent(client: Client, *culprits: Any, innocent: Any = small) -> Any:
     wait(client.map(innocent, range(16), pure=False))
     return [*culprits, *client.map(innocent, range(60), pure=False)]
 
@@ -139,7 +139,7 @@ def put_together(client: Client) -> Any:
 
 def once_larger(client: Client) -> Any:
     wait(client.map(swell, range(6), megabytes=20, pure=False))
-    return beside(client, client.submit(swell, 0, megabytes=800))
+    return with_innocent(client, client.submit(swell, 0, megabytes=800))
 
 
 def repeated(function: Callable[..., Any], count: int) -> Callable[[Client], Any]:
@@ -149,29 +149,29 @@ def repeated(function: Callable[..., Any], count: int) -> Callable[[Client], Any
 
 def among(*functions: Callable[..., Any], innocent: Any = small) -> Callable[[Client], Any]:
     """Return what submits a task of each function while others run all the time."""
-    return lambda client: beside(
+    return lambda client: with_innocent(
         client, *(client.submit(function, 0) for function in functions), innocent=innocent
     )
 
 
 def unpack_among(client: Client) -> Any:
-    return beside(client, client.submit(unpack, zlib.compress(bytes(30 * MB)), 60))
+    return with_innocent(client, client.submit(unpack, zlib.compress(bytes(30 * MB)), 60))
 
 
 CULPRITS = {
-    "swell beside small": Culprit(among(swell), "swell"),
-    "swell beside naps": Culprit(among(swell, innocent=nap), "swell"),
+    "swell among small": Culprit(among(swell), "swell"),
+    "swell among naps": Culprit(among(swell, innocent=nap), "swell"),
     "swell alone": Culprit(repeated(swell, 4), "swell"),
     "burst alone": Culprit(repeated(burst, 2), "burst"),
-    "burst beside small": Culprit(among(burst), "burst", may_be_open=True),
+    "burst among small": Culprit(among(burst), "burst", may_be_open=True),
     "two at a time": Culprit(two_at_a_time, "middling"),
     "results kept": Culprit(repeated(load, 30), "load"),
     "put together": Culprit(put_together, "total", may_be_open=True),
     "left behind": Culprit(repeated(leave_behind, 100), "leave_behind"),
     "two swell": Culprit(among(swell, swell_too), None, workers=1),
-    "unpack beside small": Culprit(unpack_among, "unpack"),
+    "unpack among small": Culprit(unpack_among, "unpack"),
     "once larger": Culprit(once_larger, "swell", may_be_open=True),
-    "strings beside naps": Culprit(among(join_strings, innocent=nap), "join_strings", True),
+    "strings among naps": Culprit(among(join_strings, innocent=nap), "join_strings", True),
 }
 
 

@@ -259,11 +259,11 @@ for size, reduced in ((50_000_000, 5e7), (1000, None)):
 # Small tasks next to it are not work that could be spread.
 TINY = Task("small-0", 1, 0.0, 0.001)
 SINGLE = [Task("read-0", 0, 0.0, 5.0), Task("sum-0", 0, 5.0, 5.01, dependencies=["read-0"]), TINY]
-finds("too-few-tasks", "a single task is no imbalance", Plan(SINGLE, threads=1), tasks=1,
+finds("too-few-tasks", "a single task is not an imbalance", Plan(SINGLE, threads=1), tasks=1,
     begins=True, absent={"load-imbalance"})
 # The client submits the second one after the first: it could not run on the other worker then.
 IN_TURN = [Task(f"count-{n}", 0, 5.0 * n, 5.0 * n + 5.0, runnable=5.0 * n) for n in (0, 1)]
-finds("too-few-tasks", "single tasks one after another are no imbalance",
+finds("too-few-tasks", "single tasks one after another are not an imbalance",
     Plan([*IN_TURN, TINY], threads=1), absent={"load-imbalance"})
 # Two tasks at a time on four threads: half of the threads idle for 6 s.
 FITS = [Task(f"fit-{n}", n % 2, 3.0 * turn, 3.0 * turn + 3, size=50_000_000, runnable=3.0 * turn,

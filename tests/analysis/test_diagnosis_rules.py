@@ -472,7 +472,7 @@ finds("shared-bottleneck", "tasks that wait in turn", Plan(in_turn([(0, 1), (0, 
 finds("per-process-lock", "what tasks do outside of a lock of their process is no wait",
     Plan(in_lock(0) + in_lock(1)), seconds=pytest.approx(2.92, abs=0.3))
 # One of two workers is served two times for each time that the other is.
-finds("shared-bottleneck", "who waits in turn is no slow worker",
+finds("shared-bottleneck", "who waits in turn is not a slow worker",
     Plan(in_turn([(0, 1), (0, 1), (1, 1)], 0.25, 8), threads=1))
 # In both processes one of two tasks is served at a time, in the second one for longer.
 finds("per-process-lock", "a lock of each process", Plan([*in_turn([(0, 1), (0, 2)], 0.25, 6),
@@ -505,7 +505,7 @@ finds("blocked-tasks", "no more threads where the others of the process wait for
     replace(STARVED, tasks=[replace(task, run_queue=0.05) for task in STARVED.tasks]),
     other_threads=1.44, settings=[])
 # One thread runs 20 tasks of 0.25 s, the other five times one that lasts 1 s.
-spares("a long task beside short ones keeps none of them waiting", Plan(
+spares("a long task among short ones keeps none of them waiting", Plan(
     [Task(f"ask-{n}", 0, n * 0.25, n * 0.25 + 0.25, cpu=0.001) for n in range(20)]
     + [Task(f"ask-{20 + n}", 1, n + 0.1, n + 1.1, cpu=0.001) for n in range(5)], threads=1),
     "shared-bottleneck")
@@ -665,7 +665,7 @@ spares("rounds that occupy all threads", in_rounds(4), "sequential-submission")
 spares("tasks of one graph", one_by_one(1), "sequential-submission")
 # fmt: on
 for symptom, cause, name in (
-    ("slow-worker", "shared-bottleneck", "who waits in turn is no slow worker"),
+    ("slow-worker", "shared-bottleneck", "who waits in turn is not a slow worker"),
     ("blocked-tasks", "per-process-lock", "a lock of each process"),
     ("blocked-tasks", "sequential-submission", "one task at a time"),
 ):
@@ -735,7 +735,7 @@ for name, frame in (("vectorized", VECTORIZES), ("in a filter", FILTERS)):
         severity="high", seconds=4.0, by_value=1.0, each=1e-5, by_row=None)
 spares("a function that takes 1 ms per value", looping(MAPS, RISK, shape=(1000,), cpu=1.0),
     "row-wise")
-spares("a dictionary is no Python code", looping(MAPS, shape=(100_000,), cpu=1.0), "row-wise")
+spares("a dictionary is not Python code", looping(MAPS, shape=(100_000,), cpu=1.0), "row-wise")
 spares("a vectorized function that takes 1 ms", looping(VECTORIZES, RISK, size=8000, cpu=1.0),
     "row-wise")
 spares("unknown time per slice", looping(OF_SLICES, RISK, size=800_000, cpu=1.0), "row-wise")
@@ -778,7 +778,7 @@ for line, collecting in ((10, 0.0), (14, 0.0), (16, 0.0), (13, 0.6)):
 TEXTS = ("word for word in line.split()", "str(n) for n in line")
 for value in (*TEXTS, "f'{n}' for n in line", "line['n'] for _ in line"):
     source = f"def smooth(lines):\n    return [[{value}] for line in lines]\n"
-    spares(f"text is no work for arrays: {value}", running(source, 11), "row-wise")
+    spares(f"text is not work for arrays: {value}", running(source, 11), "row-wise")
 
 
 # --- Dask itself, GPUs ---------------------------------------------------------------------------
@@ -1017,7 +1017,7 @@ finds("lost-workers", "a worker that was lost", Plan(filled(["fit"], 1.0), kille
     unseen=[unseen(n, 2.0, 3.0) for n in (0, 1)], left=[(1, 3.0, "handle-worker-cleanup")]),
     severity="high", worker="worker-node1-1", tasks=2, function="fit", start=3.0, costs=0.5,
     why="unknown")
-finds("lost-workers", "what kills workers by the clock is no want of memory",
+finds("lost-workers", "what kills workers by the clock is not a lack of memory",
     dying(3.0, 6.1, 9.0, 12.1, end=14, memory=73_000_000), why="unknown", blames_memory=False,
     rhythm={"workers": 4, "shortest": pytest.approx(2.9), "longest": pytest.approx(3.1)} |
     {"others": 0, "memory": 73e6, "limit": 2e9})

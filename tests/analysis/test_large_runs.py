@@ -267,7 +267,7 @@ if __name__ == "__main__":
         sleeping = client.map(time.sleep, [90.0 + number for number in range(7)])
         last = client.submit(str, sleeping[-1])
         time.sleep(2.5)
-        print("under way", flush=True)
+        print("in progress", flush=True)
         sys.stdin.readline()
         client.close()
 """
@@ -294,7 +294,7 @@ def run_until(how: str, directory: Path) -> None:
     )
     with program:
         assert program.stdout is not None
-        assert program.stdout.readline() == "under way\n"
+        assert program.stdout.readline() == "in progress\n"
         wait_until(lambda: len(of_workers(directory / "traces").under_way) == 2)
         if how == "left":
             program.communicate("\n", timeout=240)

@@ -121,7 +121,7 @@ def test_workers_of_one_control_group_fill_it_together(tmp_path: Path) -> None:
     assert math.isnan(rows["none"]["Group Limit (MB)"]) and rows["none"]["Group Workers"] == 0
 
 
-BY_DEFAULT = ("swell beside small", "two swell", "results kept")
+BY_DEFAULT = ("swell among small", "two swell", "results kept")
 
 
 @pytest.mark.whole_program

@@ -64,7 +64,7 @@ def test_what_is_uncertain_or_not_told(tmp_path: Path) -> None:
         Task("load-1", 0, 2.0, 4.0, cpu=0.0, thread=2),
     )
     readings = used((0.0, 0.0, 0.0), (2.0, 1.5, 0.0), (4.0, 2.0, 0.0))
-    analyser = Plan([solve, load], used=readings).write(tmp_path / "beside")
+    analyser = Plan([solve, load], used=readings).write(tmp_path / "both")
     found = process_cpu(analyser.run).functions.set_index("function")
     # Of the first two seconds' 1.5 its own thread may have used all, or nothing.
     assert found.loc["solve", "others"] == pytest.approx(0.5)

@@ -134,7 +134,7 @@ def test_what_was_given_up_is_said_as_such(name: str, tmp_path: Path) -> None:
 
 def test_a_healthy_run_is_not_said_to_hang(tmp_path: Path) -> None:
     """One task sleeps, one waits for an event, and a third sets it in the end."""
-    with program("sleeping-beside", tmp_path / "traces") as process:
+    with program("sleeping-and-waiting", tmp_path / "traces") as process:
 
         def ended() -> bool:
             table = TraceAnalyser(tmp_path / "traces", progress=False).diagnose()

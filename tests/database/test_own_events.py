@@ -129,7 +129,7 @@ def test_a_process_that_dies_loses_at_most_the_last_5000(
     assert recorded() - 5000 <= len(numbers) <= recorded() + 1
 
 
-BESIDE = """
+APPENDS = """
 import sys
 from dasfprof import EventProfiler
 
@@ -144,7 +144,7 @@ profiler.close()
 
 def test_two_processes_that_begin_one_file_get_a_file_each(tmp_path: Path) -> None:
     path, pipe = tmp_path / "x.msgpack", subprocess.PIPE
-    commands = [[sys.executable, "-c", BESIDE, str(path), name] for name in ("one", "two")]
+    commands = [[sys.executable, "-c", APPENDS, str(path), name] for name in ("one", "two")]
     processes = [
         subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
         for command in commands

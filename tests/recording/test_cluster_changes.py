@@ -29,7 +29,7 @@ def wait_for(number: int) -> int:
     return number
 
 
-@pytest.mark.parametrize("ends", [False, True], ids=["goes on", "ends"])
+@pytest.mark.parametrize("ends", [False, True], ids=["continues", "ends"])
 def test_a_restart_in_a_run_that(ends: bool, client: Client, tmp_path: Path) -> None:
     """The unfinished tasks have their cause, and none failed, though nothing may come after it."""
     addresses = set(client.nthreads())
