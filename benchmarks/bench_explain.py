@@ -7,16 +7,14 @@ tasks with two inputs, waves that fill the threads, and a scheduler's file with 
 from __future__ import annotations
 
 import argparse
-import gc
 import tempfile
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from measure import Result, spread
-from synthetic import HOST, TOKENS
+from measure import Result
+from synthetic import HOST, TOKENS, ask_each
 
 from dasfprof import FileDatabase, TraceAnalyser
 from dasfprof.analysis.simulation.inputs import replay_inputs
@@ -170,23 +168,7 @@ def main(arguments: list[str] | None = None) -> list[Result]:
     result = Result(f"Explain {options.tasks:,} task runs", COLUMNS)
     with tempfile.TemporaryDirectory() as directory:
         write_run(Path(directory), options.tasks, options.workers)
-        begin = time.perf_counter(), time.process_time()
-        analyser = TraceAnalyser(directory, progress=False)
-        read = [time.perf_counter() - begin[0], time.process_time() - begin[1]]
-    shown = [f"{seconds:.2f}" for seconds in read]
-    result.rows.append(["(reading the trace)", *shown, f"{len(analyser.trace.tasks):,}"])
-    result.figures["read"] = read
-    for name, ask in QUESTIONS.items():
-        wall, cpu = [], []
-        for _ in range(options.rounds):
-            gc.collect()
-            begin = time.perf_counter(), time.process_time()
-            answer = ask(analyser)
-            wall.append(time.perf_counter() - begin[0])
-            cpu.append(time.process_time() - begin[1])
-        shown = ["{:.2f} ({:.2f} to {:.2f})".format(*spread(seconds)) for seconds in (wall, cpu)]
-        result.rows.append([name, *shown, f"{len(answer):,}"])
-        result.figures[name] = {"wall": wall, "cpu": cpu}
+        ask_each(QUESTIONS, Path(directory), options.rounds, result)
     print(result.show(), flush=True)
     return [result]
 

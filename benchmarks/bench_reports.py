@@ -7,17 +7,15 @@ samples, half a million transfers, failed attempts, durations that differ, and a
 from __future__ import annotations
 
 import argparse
-import gc
 import itertools
 import tempfile
-import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from measure import Result, spread
-from synthetic import FUNCTIONS, TOKENS
+from measure import Result
+from synthetic import FUNCTIONS, TOKENS, ask_each
 
 from dasfprof import FileDatabase, TraceAnalyser
 from dasfprof.database.writer import Source
@@ -208,23 +206,7 @@ def main(arguments: list[str] | None = None) -> list[Result]:
     result = Result(f"Reports of {options.tasks:,} task runs", COLUMNS)
     with tempfile.TemporaryDirectory() as directory:
         write_run(Path(directory), options.tasks)
-        begin = time.perf_counter(), time.process_time()
-        analyser = TraceAnalyser(directory, progress=False)
-        read = [time.perf_counter() - begin[0], time.process_time() - begin[1]]
-    shown = [f"{seconds:.2f}" for seconds in read]
-    result.rows.append(["(reading the trace)", *shown, f"{len(analyser.trace.tasks):,}"])
-    result.figures["read"] = read
-    for name, ask in REPORTS.items():
-        wall, cpu = [], []
-        for _ in range(options.rounds):
-            gc.collect()
-            begin = time.perf_counter(), time.process_time()
-            answer = ask(analyser)
-            wall.append(time.perf_counter() - begin[0])
-            cpu.append(time.process_time() - begin[1])
-        shown = ["{:.2f} ({:.2f} to {:.2f})".format(*spread(seconds)) for seconds in (wall, cpu)]
-        result.rows.append([name, *shown, f"{len(answer):,}"])
-        result.figures[name] = {"wall": wall, "cpu": cpu}
+        ask_each(REPORTS, Path(directory), options.rounds, result)
     print(result.show(), flush=True)
     return [result]
 

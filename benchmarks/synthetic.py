@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import gc
 import random
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sized
 from pathlib import Path
 
-from dasfprof import CompleteEvent, FileDatabase, InstantEvent
+from measure import Result, spread
+
+from dasfprof import CompleteEvent, FileDatabase, InstantEvent, TraceAnalyser
 from dasfprof.database.writer import Source
 from dasfprof.schema.events import Schema
 from dasfprof.schema.tasks import COMPUTE
@@ -142,3 +145,35 @@ def write_runs(
             database.commit()
         database.close()
     return sum(path.stat().st_size for path in directory.glob("*.msgpack"))
+
+
+def ask_each(
+    questions: dict[str, Callable[[TraceAnalyser], Sized]],
+    directory: Path,
+    rounds: int,
+    result: Result,
+) -> None:
+    """Read the run in a directory, ask each question several times, and add the times to a result.
+
+    Parameters
+    ----------
+    questions
+        A function of an analyser for each question. Its answer has rows.
+    """
+    begin = time.perf_counter(), time.process_time()
+    analyser = TraceAnalyser(directory, progress=False)
+    read = [time.perf_counter() - begin[0], time.process_time() - begin[1]]
+    shown = [f"{seconds:.2f}" for seconds in read]
+    result.rows.append(["(reading the trace)", *shown, f"{len(analyser.trace.tasks):,}"])
+    result.figures["read"] = read
+    for name, ask in questions.items():
+        wall, cpu = [], []
+        for _ in range(rounds):
+            gc.collect()
+            begin = time.perf_counter(), time.process_time()
+            answer = ask(analyser)
+            wall.append(time.perf_counter() - begin[0])
+            cpu.append(time.process_time() - begin[1])
+        shown = ["{:.2f} ({:.2f} to {:.2f})".format(*spread(seconds)) for seconds in (wall, cpu)]
+        result.rows.append([name, *shown, f"{len(answer):,}"])
+        result.figures[name] = {"wall": wall, "cpu": cpu}
