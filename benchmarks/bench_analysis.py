@@ -1,8 +1,8 @@
-"""CPU seconds to load a trace and make its three tables, compared with DASF on the same events.
+"""CPU time to load a trace and make its three tables, compared with DASF on the same events.
 
-Each measurement runs in a new process, so that neither profits from the other's caches. Imports are
-not counted. CPU seconds are used on both sides because wall times depend on what else the machine
-does. The events go through the public API into both formats.
+Each measurement runs in a new process, so that neither side benefits from caches of the other.
+Imports are not counted. CPU time is compared because wall time depends on other programs. The
+events are written with the public API in both formats.
 """
 
 from __future__ import annotations
@@ -50,11 +50,11 @@ print(time.process_time() - begin)
 
 def timed(code: str, *arguments: str) -> float:
     """Run the code in a new process and return the CPU seconds that it prints."""
-    here = str(Path(__file__).parent)
+    folder = str(Path(__file__).parent)
     command = [
         sys.executable,
         "-c",
-        f"import sys; sys.path.insert(0, {here!r})\n{code}",
+        f"import sys; sys.path.insert(0, {folder!r})\n{code}",
         *arguments,
     ]
     run = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
@@ -82,7 +82,7 @@ def main(arguments: list[str] | None = None) -> list[Result]:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--events", type=int, action="append")
-    parser.add_argument("--dasf-core", type=Path, help="a checkout of DASF, to compare with")
+    parser.add_argument("--dasf-core", type=Path, help="checkout of DASF to compare with")
     options = parser.parse_args(arguments)
     result = Result("Load and three tables", ["events", "dasfprof, CPU s", "DASF, CPU s", "ratio"])
     for count in options.events or (120_000, 480_000):
@@ -93,7 +93,7 @@ def main(arguments: list[str] | None = None) -> list[Result]:
             if options.dasf_core:
                 theirs = str(path.with_suffix(".dasf"))
                 variants["dasf"] = lambda t=theirs: timed(THEIRS, t, str(options.dasf_core))
-            # DASF's time grows with the square of the samples: one round tells enough.
+            # DASF's time grows with the square of the number of samples: one round is enough.
             rounds = 1 if options.dasf_core and count > 200_000 else options.rounds
             measured = interleave(variants, rounds, warm_up=0)
             if rounds < options.rounds:
@@ -101,8 +101,8 @@ def main(arguments: list[str] | None = None) -> list[Result]:
         ours = spread(measured["ours"])[0]
         row = [f"{count:,}", "{:.3f} ({:.3f} to {:.3f})".format(*spread(measured["ours"]))]
         if "dasf" in measured:
-            other = spread(measured["dasf"])[0]
-            row += [f"{other:.2f}", f"{other / ours:.0f}"]
+            theirs = spread(measured["dasf"])[0]
+            row += [f"{theirs:.2f}", f"{theirs / ours:.0f}"]
         else:
             row += ["", ""]
         result.rows.append(row)

@@ -1,4 +1,4 @@
-"""What noting the lines of a program adds to building graphs, by CPU of the thread that builds."""
+"""CPU time that recording lines of the program adds to building graphs, in the client's thread."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from measure import Result, interleave, spread
 import dasfprof
 from dasfprof.recording.dask_internals.graphs import place_hooks, remove_hooks
 
-#: Collections that are built a round; each of a name that was not there before.
+#: Collections built per round. Each has a new name.
 OPERATIONS = 1000
 _numbers = itertools.count()
 
@@ -40,16 +40,16 @@ def delayed() -> Any:
     return [add(next(_numbers)) for _ in range(OPERATIONS)]
 
 
-def measured(build: Callable[[], Any], *, noted: bool) -> float:
-    """Return the CPU seconds of building, with the hooks or without."""
-    if not noted:
+def measured(build: Callable[[], Any], *, recorded: bool) -> float:
+    """Return the CPU seconds of building, with or without the hooks."""
+    if not recorded:
         remove_hooks()
     try:
         begin = thread_time()
         build()
         return thread_time() - begin
     finally:
-        if not noted:
+        if not recorded:
             place_hooks()
 
 
@@ -57,7 +57,9 @@ def main(arguments: list[str] | None = None) -> list[Result]:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=15)
     options = parser.parse_args(arguments)
-    result = Result("Building", ["collections", "us each without", "ratio with lines (quartiles)"])
+    result = Result(
+        "Building", ["collections", "us each without lines", "ratio with lines (quartiles)"]
+    )
     cluster = LocalCluster(n_workers=1, processes=False, dashboard_address=":0")
     with (
         cluster,
@@ -66,18 +68,18 @@ def main(arguments: list[str] | None = None) -> list[Result]:
         dasfprof.profile(client, directory=directory),
     ):
         for build in (arrays, dataframes, delayed):
-            found = interleave(
+            seconds = interleave(
                 {
-                    "none": partial(measured, build, noted=False),
-                    "lines": partial(measured, build, noted=True),
+                    "none": partial(measured, build, recorded=False),
+                    "lines": partial(measured, build, recorded=True),
                 },
                 options.rounds,
             )
-            pairs = zip(found["lines"], found["none"], strict=True)
-            ratios = [one / other for one, other in pairs]
-            each = spread(found["none"])[0] / OPERATIONS * 1e6
-            told = "x{:.3f} ({:.3f} to {:.3f})".format(*spread(ratios))
-            result.rows.append([build.__name__, f"{each:.1f}", told])
+            pairs = zip(seconds["lines"], seconds["none"], strict=True)
+            ratios = [recorded / plain for recorded, plain in pairs]
+            each = spread(seconds["none"])[0] / OPERATIONS * 1e6
+            cell = "x{:.3f} ({:.3f} to {:.3f})".format(*spread(ratios))
+            result.rows.append([build.__name__, f"{each:.1f}", cell])
             result.figures[build.__name__] = ratios
     print(result.show(), flush=True)
     return [result]

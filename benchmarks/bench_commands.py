@@ -1,7 +1,7 @@
-"""What commands and imports take: CPU seconds of new processes, by ``os.wait4``.
+"""CPU time of commands and imports in new processes, from ``os.wait4``.
 
-The trace is the one that ``dasfprof demo`` records. What the import of ``dasfprof`` adds to the
-import of ``distributed`` comes from ``python -X importtime``.
+The commands read the trace that ``dasfprof demo`` records. The time that importing ``dasfprof``
+adds to importing ``distributed`` is taken from ``python -X importtime``.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from measure import Result, interleave, spread
 
 STATEMENTS = {
     "import dasfprof": "import distributed, dasfprof",
-    "the recording": "import distributed, dasfprof.recording",
+    "import dasfprof.recording": "import distributed, dasfprof.recording",
 }
 
 
 def milliseconds(statement: str) -> float:
-    """Sum the milliseconds that the modules take which are imported after distributed."""
+    """Return the milliseconds that modules imported after distributed take."""
     command = [sys.executable, "-X", "importtime", "-c", statement]
     lines = subprocess.run(command, capture_output=True, text=True, check=True).stderr.splitlines()
     entries = [line.removeprefix("import time:").split("|") for line in lines[1:]]
@@ -33,7 +33,7 @@ def milliseconds(statement: str) -> float:
 
 
 def cpu_seconds(command: list[str]) -> float:
-    """Run a command, and return the CPU seconds of its process.
+    """Run a command and return the CPU seconds of its process.
 
     Raises
     ------
@@ -49,8 +49,8 @@ def cpu_seconds(command: list[str]) -> float:
 
 
 def commands(rounds: int, size: str) -> Result:
-    """Measure the commands on the trace of a demo of this size."""
-    result = Result("Commands", ["", "CPU s (quartiles)"])
+    """Measure the commands on the trace of a demo of the given size."""
+    result = Result("Commands", ["command", "CPU s (quartiles)"])
     program = [sys.executable, "-m", "dasfprof"]
     with tempfile.TemporaryDirectory() as directory:
         demo = [*program, "demo", "--size", size, "--directory", directory]
@@ -75,9 +75,9 @@ def commands(rounds: int, size: str) -> Result:
 def main(arguments: list[str] | None = None) -> list[Result]:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=10)
-    parser.add_argument("--size", default="medium", help="of the demo")
+    parser.add_argument("--size", default="medium", help="size of the demo")
     options = parser.parse_args(arguments)
-    imports = Result("Import", ["beyond distributed", "ms (quartiles)"])
+    imports = Result("Import", ["statement", "ms more than distributed (quartiles)"])
     for name, statement in STATEMENTS.items():
         values = [milliseconds(statement) for _ in range(options.rounds)]
         imports.rows.append([name, "{:.1f} ({:.1f} to {:.1f})".format(*spread(values))])

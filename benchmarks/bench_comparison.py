@@ -1,8 +1,10 @@
-"""Whether a comparison of recorded runs is right: planted changes named, nothing seen where nothing
-changed, and how often the gate for CI is shut by chance.
+"""How often a comparison of recorded runs is right.
 
-Each kind of a small pipeline is recorded several times on worker processes, all kinds in turn.
-Pairs of sides of five runs each are drawn from these recordings.
+A comparison is right if it names a planted change, or reports no difference where nothing changed.
+The benchmark also counts how often the regression gate closes by chance.
+
+Several variants of a small pipeline are recorded in turn on worker processes. Pairs of sides, with
+five runs per side, are drawn from these recordings.
 """
 
 from __future__ import annotations
@@ -26,34 +28,34 @@ from dasfprof.analysis.comparison.comparison import check_slower
 from dasfprof.handles.comparison import RunComparison, compare
 
 CHUNKS = 16
-#: Runs a side, and pairs of sides.
-A_SIDE, PAIRS = 5, 20
+#: Runs per side, and number of pairs of sides.
+RUNS_PER_SIDE, PAIRS = 5, 20
 
 
 @dataclass(frozen=True)
-class Kind:
-    """How a pipeline is run: seconds of its functions' tasks, and what else is changed."""
+class Variant:
+    """Variant of the pipeline: seconds per task of each function, and other changes."""
 
     load: float = 0.05
     clean: float = 0.1
     workers: int = 2
     chunks: int = CHUNKS
     one_after_another: bool = False
-    #: What must be said first of the change, a regular expression; empty: of nothing changed.
-    said_first: str = ""
+    #: Regular expression that the first reported change must match, or "" if nothing changed.
+    first_change: str = ""
 
 
-KINDS = {
-    "nothing": Kind(),
-    "nothing, again": Kind(),
-    "clean 10 % slower": Kind(clean=0.11, said_first="clean takes"),
-    "clean 25 % slower": Kind(clean=0.125, said_first="clean takes"),
-    "clean 25 % faster": Kind(clean=0.075, said_first="clean takes"),
-    "clean 2x slower": Kind(clean=0.2, said_first="clean takes"),
-    "load 2x slower": Kind(load=0.1, said_first="load takes"),
-    "a worker fewer": Kind(workers=1, said_first="Workers 2 → 1"),
-    "chunks halved": Kind(chunks=2 * CHUNKS, said_first="Task runs"),
-    "clean one after another": Kind(one_after_another=True, said_first="clean|Dependencies"),
+VARIANTS = {
+    "nothing": Variant(),
+    "nothing, again": Variant(),
+    "clean 10 % slower": Variant(clean=0.11, first_change="clean takes"),
+    "clean 25 % slower": Variant(clean=0.125, first_change="clean takes"),
+    "clean 25 % faster": Variant(clean=0.075, first_change="clean takes"),
+    "clean 2x slower": Variant(clean=0.2, first_change="clean takes"),
+    "load 2x slower": Variant(load=0.1, first_change="load takes"),
+    "one worker fewer": Variant(workers=1, first_change="Workers 2 → 1"),
+    "chunks halved": Variant(chunks=2 * CHUNKS, first_change="Task runs"),
+    "clean one after another": Variant(one_after_another=True, first_change="clean|Dependencies"),
 }
 
 
@@ -71,22 +73,22 @@ def total(parts: list[int]) -> int:
     return sum(parts)
 
 
-def run_pipeline(client: Client, kind: Kind) -> None:
-    share = CHUNKS / kind.chunks
+def run_pipeline(client: Client, variant: Variant) -> None:
+    share = CHUNKS / variant.chunks
     loads, cleans = dask.delayed(load), dask.delayed(clean)
     parts: list[Any] = []
-    for number in range(kind.chunks):
-        before = parts[-1] if kind.one_after_another and parts else None
-        loaded = loads(number, kind.load * share, dask_key_name=f"load-{number}")
-        parts.append(cleans(loaded, before, kind.clean * share, dask_key_name=f"clean-{number}"))
+    for number in range(variant.chunks):
+        before = parts[-1] if variant.one_after_another and parts else None
+        loaded = loads(number, variant.load * share, dask_key_name=f"load-{number}")
+        parts.append(cleans(loaded, before, variant.clean * share, dask_key_name=f"clean-{number}"))
     computed = dask.delayed(total)(parts, dask_key_name="total-0")
-    assert client.compute(computed).result() == sum(range(kind.chunks))
+    assert client.compute(computed).result() == sum(range(variant.chunks))
 
 
 def record(directory: Path, rounds: int) -> dict[str, list[Trace]]:
-    """Record each kind so often, those of as many workers in turn."""
-    found: dict[str, list[Trace]] = {name: [] for name in KINDS}
-    for workers in sorted({kind.workers for kind in KINDS.values()}):
+    """Record each variant `rounds` times; variants with the same number of workers take turns."""
+    traces: dict[str, list[Trace]] = {name: [] for name in VARIANTS}
+    for workers in sorted({variant.workers for variant in VARIANTS.values()}):
         with (
             LocalCluster(
                 n_workers=workers, threads_per_worker=2, dashboard_address=None
@@ -94,28 +96,27 @@ def record(directory: Path, rounds: int) -> dict[str, list[Trace]]:
             Client(cluster) as client,
         ):
             client.wait_for_workers(workers)
-            run_pipeline(client, Kind())  # meets what workers do once
+            run_pipeline(client, Variant())  # warms up the workers
             for number in range(rounds):
-                for name, kind in KINDS.items():
-                    if kind.workers == workers:
-                        place = directory / f"{name}-{number}"
-                        with dasfprof.profile(client, name="pipeline", directory=place):
-                            run_pipeline(client, kind)
-                        found[name].append(Trace.from_database(dasfprof.open_run(place)))
-    return found
+                for name, variant in VARIANTS.items():
+                    if variant.workers == workers:
+                        target = directory / f"{name}-{number}"
+                        with dasfprof.profile(client, name="pipeline", directory=target):
+                            run_pipeline(client, variant)
+                        traces[name].append(Trace.from_database(dasfprof.open_run(target)))
 
 
 def compared(before: list[Trace], after: list[Trace], seed: int) -> RunComparison:
-    """Compare two sides that are drawn, from one list if both are the same."""
+    """Compare two sides with runs drawn at random; `before` and `after` may be the same list."""
     draw = random.Random(seed)
     if before is after:
-        runs = draw.sample(before, 2 * A_SIDE)
-        return compare(runs[:A_SIDE], runs[A_SIDE:])
-    return compare(draw.sample(before, A_SIDE), draw.sample(after, A_SIDE))
+        runs = draw.sample(before, 2 * RUNS_PER_SIDE)
+        return compare(runs[:RUNS_PER_SIDE], runs[RUNS_PER_SIDE:])
+    return compare(draw.sample(before, RUNS_PER_SIDE), draw.sample(after, RUNS_PER_SIDE))
 
 
 def is_right(name: str, comparison: RunComparison) -> bool:
-    wanted = KINDS[name].said_first
+    wanted = VARIANTS[name].first_change
     if not wanted:
         return comparison.verdict.kind == "no difference"
     return re.search(wanted, " ".join(comparison.sentences[1:]).split(",")[0]) is not None
@@ -123,25 +124,27 @@ def is_right(name: str, comparison: RunComparison) -> bool:
 
 def main(arguments: list[str] | None = None) -> list[Result]:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=8, help="recordings of each kind")
-    parser.add_argument("--gates", type=int, default=500, help="pairs at which the gate is tried")
+    parser.add_argument("--rounds", type=int, default=8, help="recordings of each variant")
+    parser.add_argument("--gates", type=int, default=500, help="pairs of sides for the gate")
     options = parser.parse_args(arguments)
-    result = Result("Comparisons of recorded runs", ["changed", "right", "else it says, say"])
+    result = Result(
+        "Comparisons of recorded runs", ["change", "right", "example of a wrong report"]
+    )
     with tempfile.TemporaryDirectory() as directory:
         recorded = record(Path(directory), options.rounds)
         same = recorded["nothing"] + recorded.pop("nothing, again")
         for name, runs in recorded.items():
             other = same if name == "nothing" else runs
-            found = [compared(same, other, seed) for seed in range(PAIRS)]
-            wrong = [" ".join(one.sentences) for one in found if not is_right(name, one)]
+            comparisons = [compared(same, other, seed) for seed in range(PAIRS)]
+            wrong = [" ".join(x.sentences) for x in comparisons if not is_right(name, x)]
             result.figures[name] = PAIRS - len(wrong)
             result.rows.append([name, f"{PAIRS - len(wrong)} of {PAIRS}", "".join(wrong[:1])])
-        shut = 0
+        closed = 0
         for seed in range(PAIRS, PAIRS + options.gates):
-            shut += check_slower(compared(same, same, seed), 0.0).is_closed
-        result.figures["false alarms"] = shut / options.gates
-        told = f"shut {shut} of {options.gates} times"
-        result.rows.append(["nothing: the gate at 0 %", told, ""])
+            closed += check_slower(compared(same, same, seed), 0.0).is_closed
+        result.figures["false alarms"] = closed / options.gates
+        cell = f"closed {closed} of {options.gates} times"
+        result.rows.append(["nothing: gate at 0 %", cell, ""])
     print(result.show(), flush=True)
     return [result]
 

@@ -1,6 +1,6 @@
-"""The page of a comparison: how large, how soon written, how soon all of it is seen.
+"""Size of the HTML page of a comparison, and the time to write and to open it.
 
-Two runs of as many tasks of random lengths on 32 threads, those of `bench_report`.
+The two runs are those of `bench_report`: tasks of random durations on 32 threads.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import dasfprof
 
 
 def seconds_to_open(browser: Any, page: Path) -> float:
-    """Open the page, and return after how many seconds both timelines were drawn."""
+    """Open the page, and return the seconds until both timelines are drawn."""
     tab = browser.new_page(viewport={"width": 1280, "height": 900})
     begin = time.perf_counter()
     tab.goto(page.as_uri(), wait_until="commit")
@@ -32,19 +32,19 @@ def seconds_to_open(browser: Any, page: Path) -> float:
 def main(arguments: list[str] | None = None) -> list[Result]:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--tasks", type=int, action="append", help="of each run")
+    parser.add_argument("--tasks", type=int, action="append", help="tasks per run")
     options = parser.parse_args(arguments)
     browser_path = shutil.which("chromium")
     if browser_path is None:
-        raise SystemExit("needs a Chromium browser: apt-get install chromium")
+        raise SystemExit("chromium not found: install it with apt-get install chromium")
     from playwright.sync_api import sync_playwright
 
-    columns = ["tasks a run", "file, MB", "compared and written, s", "CPU, s", "opened, s"]
-    result = Result("page of a comparison", columns)
+    columns = ["tasks per run", "file, MB", "compare and write, s", "CPU, s", "open, s"]
+    result = Result("Page of a comparison", columns)
     for count in options.tasks or [10_000, 100_000]:
-        written, worked, opened = [], [], []
-        with tempfile.TemporaryDirectory() as place, sync_playwright() as playwright:
-            sides = [Path(place, side) for side in ("before", "after")]
+        written, cpu_seconds, opened = [], [], []
+        with tempfile.TemporaryDirectory() as directory, sync_playwright() as playwright:
+            sides = [Path(directory, side) for side in ("before", "after")]
             for seed, side in enumerate(sides, 1):
                 side.mkdir()
                 write_trace(side, count, seed=seed)
@@ -53,18 +53,18 @@ def main(arguments: list[str] | None = None) -> list[Result]:
             )
             for _ in range(options.rounds):
                 begin, cpu = time.perf_counter(), time.process_time()
-                page = dasfprof.compare(*sides).report(Path(place, "page.html"))
+                page = dasfprof.compare(*sides).report(Path(directory, "page.html"))
                 written.append(time.perf_counter() - begin)
-                worked.append(time.process_time() - cpu)
+                cpu_seconds.append(time.process_time() - cpu)
                 opened.append(seconds_to_open(browser, page))
             browser.close()
             size = page.stat().st_size
-        middles = [f"{spread(figures)[0]:.2f}" for figures in (written, worked, opened)]
-        result.rows.append([f"{count:,}", f"{size / 1e6:.2f}", *middles])
+        medians = [f"{spread(figures)[0]:.2f}" for figures in (written, cpu_seconds, opened)]
+        result.rows.append([f"{count:,}", f"{size / 1e6:.2f}", *medians])
         result.figures[str(count)] = {
             "size": size,
             "written": written,
-            "worked": worked,
+            "cpu": cpu_seconds,
             "opened": opened,
         }
     print(result.show(), flush=True)

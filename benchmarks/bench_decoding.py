@@ -1,4 +1,4 @@
-"""How fast blocks become arrays, against reading the same bytes with `numpy.fromfile`."""
+"""Speed of decoding blocks to arrays, compared with `numpy.fromfile` on the same bytes."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def main(arguments: list[str] | None = None) -> list[Result]:
 
         measured = interleave({"numpy.fromfile": read, "decode": decode}, options.rounds)
     ratio = ratios(measured, "numpy.fromfile")["decode"]
-    columns = ["", "GB/s (quartiles)", "times as long as numpy.fromfile"]
+    columns = ["variant", "GB/s (quartiles)", "times as long as numpy.fromfile"]
     result = Result("Decoding", columns, figures={"seconds": measured, "bytes": size})
     for name, values in measured.items():
         speeds = "{:.2f} ({:.2f} to {:.2f})".format(*spread([size / s / 1e9 for s in values]))

@@ -1,8 +1,9 @@
-"""Estimates of 20 programs next to measured runs: tasks, bytes of layers, and peaks of memory.
+"""Estimates for 20 programs compared with their runs: tasks, bytes of layers, and peak memory.
 
 The programs are those of ``tests/analysis/estimated_programs.py``. They run on a cluster of two
-workers with two threads. The scheduler is the oracle: it counts tasks, and adds up what its workers
-hold. ``--tasks`` also estimates a graph of many tasks, and measures CPU time and memory.
+workers with two threads. The scheduler provides the true values: it counts tasks and adds up the
+results on its workers. CPU time and memory of an estimate for a graph of ``--tasks`` tasks are also
+measured.
 """
 
 from __future__ import annotations
@@ -28,21 +29,21 @@ from test_estimate import Oracle, run  # noqa: E402
 import dasfprof  # noqa: E402
 
 COLUMNS = [
-    "",
+    "program",
     "tasks, estimated and run",
     "layers within 10 %",
-    "peak, MB",
-    "measured, MB",
-    "warns",
+    "estimated peak, MB",
+    "measured peak, MB",
+    "warnings",
 ]
-#: Layers with fewer bytes are not compared: each result has about 100 bytes of other data.
-LEAST = 20_000
+#: Minimum size (bytes) of compared layers: each result has about 100 bytes of other data.
+MINIMUM_SIZE = 20_000
 SANE_HERE = ("mean", "rechunked", "matrix_product", "centred", "assigned")
 SANE_HERE += ("grouped", "looked_up", "bag", "delayed")
 
 
 def layers_of(estimate: Any, oracle: Oracle) -> tuple[int, int]:
-    """Return how many layers of known bytes are right, and how many are compared."""
+    """Return how many estimated layer sizes are within 10 %, and how many are compared."""
     measured: Counter[Any] = Counter()
     for key, size in oracle.sizes.items():
         measured[key[0] if isinstance(key, tuple) else None] += size
@@ -50,8 +51,8 @@ def layers_of(estimate: Any, oracle: Oracle) -> tuple[int, int]:
     pairs = [
         (size, measured[layer]) for layer, size in zip(known["Layer"], known["Bytes"], strict=True)
     ]
-    pairs = [pair for pair in pairs if max(pair) > LEAST]
-    return sum(abs(size - there) <= 0.1 * there for size, there in pairs), len(pairs)
+    pairs = [pair for pair in pairs if max(pair) > MINIMUM_SIZE]
+    return sum(abs(size - actual) <= 0.1 * actual for size, actual in pairs), len(pairs)
 
 
 def programs(result: Result) -> None:
@@ -105,7 +106,7 @@ def programs(result: Result) -> None:
 
 
 def many_tasks(count: int) -> None:
-    """Estimate a graph of many tasks, and print CPU seconds and bytes of this process."""
+    """Estimate a graph of many tasks, and print this process's CPU seconds and peak memory."""
     from dasfprof.handles.estimation.assumed_cluster import assumed_cluster
     from dasfprof.handles.estimation.estimate import estimate_graph
 
@@ -114,15 +115,15 @@ def many_tasks(count: int) -> None:
     graph |= {("inc", n): (abs, ("load", n)) for n in range(half)}
     begin = process_time()
     keys = [("inc", n) for n in range(half)]
-    found = estimate_graph(graph, keys, [graph], assumed_cluster(4, None))
-    assert found.tasks == 2 * half
+    estimate = estimate_graph(graph, keys, [graph], assumed_cluster(4, None))
+    assert estimate.tasks == 2 * half
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     print(process_time() - begin, memory)
 
 
 def main(arguments: list[str] | None = None) -> list[Result]:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--tasks", type=int, default=1_000_000, help="of the large graph")
+    parser.add_argument("--tasks", type=int, default=1_000_000, help="tasks of the large graph")
     parser.add_argument("--large-only", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     if options.large_only:

@@ -1,8 +1,8 @@
-"""The longest stall of an event loop while a batch is flushed beside it.
+"""Longest stall of an event loop while the writer's thread flushes a batch.
 
-An asyncio loop in this process ticks as fast as it can and appends facts as hooks do, a batch of
-5000 at a time; the longest time between two ticks while the writer works is a batch's stall. The
-same loop without a writer tells what the machine itself does.
+An asyncio loop in this process ticks as fast as possible and appends batches of 5000 events, as
+hooks do. The stall of a batch is the longest time between two ticks while the writer works. The
+same loop without a writer shows the stalls that the machine causes.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ WATCH_SECONDS = 0.15
 
 
 async def _longest_gap() -> float:
-    """Tick for a while; give the longest time between two ticks, seconds."""
+    """Tick for `WATCH_SECONDS`, and return the longest time between two ticks in seconds."""
     longest, last = 0.0, time.perf_counter()
     end = last + WATCH_SECONDS
     while last < end:
@@ -55,10 +55,12 @@ def main(arguments: list[str] | None = None) -> list[Result]:
             return asyncio.run(_longest_gap())
 
         gc.collect()
-        gc.freeze()  # stalls of garbage collections are the program's own
+        gc.freeze()  # garbage collections would also stall the loop
         measured = interleave({"no writer": quiet, "flush of 5000": flushing}, options.rounds)
         database.close()
-    result = Result("Event loop", ["", "longest stall, ms: median (quartiles)", "90th percentile"])
+    result = Result(
+        "Event loop", ["variant", "longest stall, ms: median (quartiles)", "90th percentile"]
+    )
     for name, values in measured.items():
         stalls = [value * 1000 for value in values]
         cell = "{:.2f} ({:.2f} to {:.2f})".format(*spread(stalls))

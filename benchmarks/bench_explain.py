@@ -1,7 +1,8 @@
-"""Explaining a run of a million task runs: each question's own time, after the trace was read.
+"""Time of the analyses that explain a run of a million task runs, not counting reading the trace.
 
-The trace is written through the schemas of the plugins: workers of four threads each, chains of
-tasks with two inputs, waves that fill the threads, and a scheduler's file with the causes.
+The trace is written with the plugins' schemas. It has workers with four threads, waves of tasks
+that fill the threads and take two results of the previous wave, and a scheduler's file that names
+the event that caused each assignment.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any
 
 import numpy as np
 from measure import Result
-from synthetic import HOST, TOKENS, ask_each
+from synthetic import HOST, TOKENS, time_each
 
 from dasfprof import FileDatabase, TraceAnalyser
 from dasfprof.analysis.simulation.inputs import replay_inputs
@@ -25,12 +26,12 @@ from dasfprof.schema.tasks import COMPUTE, GRAPH, TASK_RUN, WORKER_ADDED
 
 BEGIN = 1_790_000_000.0
 THREADS = 4
-COLUMNS = ["question", "seconds", "CPU seconds", "rows"]
-#: Tasks of one wave: each takes the results of two of the wave before.
+COLUMNS = ["analysis", "seconds", "CPU seconds", "rows"]
+#: Tasks per wave. Each task takes the results of two tasks of the previous wave.
 WAVE = 1000
 FUNCTIONS = [f"function{i}" for i in range(20)]
 
-QUESTIONS: dict[str, Callable[[TraceAnalyser], Any]] = {
+ANALYSES: dict[str, Callable[[TraceAnalyser], Any]] = {
     "per_task_status": lambda analyser: analyser.per_task_status(),
     "per_function_status": lambda analyser: analyser.per_function_status(),
     "time_accounting": lambda analyser: analyser.time_accounting(),
@@ -46,7 +47,7 @@ QUESTIONS: dict[str, Callable[[TraceAnalyser], Any]] = {
 
 
 class Schedule:
-    """When each task came to each stage; each thread takes the tasks in turn."""
+    """Times at which each task reached each stage; tasks are assigned to threads in turn."""
 
     def __init__(self, count: int, workers: int) -> None:
         generator = np.random.default_rng(1)
@@ -66,25 +67,25 @@ class Schedule:
         self.arrival = self.sent * 0.9
         self.known = self.done + 0.0006
         self.worker = np.arange(count) % lanes // THREADS
-        # What was known last before a task was sent is what caused it.
+        # The last task that finished before an assignment caused it.
         order = np.argsort(self.known)
-        places = np.searchsorted(self.known[order], self.sent, side="right") - 1
-        self.cause = np.where(places >= 0, order[np.maximum(places, 0)], -1)
+        ranks = np.searchsorted(self.known[order], self.sent, side="right") - 1
+        self.cause = np.where(ranks >= 0, order[np.maximum(ranks, 0)], -1)
 
 
 def key_of(number: int) -> tuple[Any, ...]:
-    wave, place = divmod(number, WAVE)
-    return (f"{FUNCTIONS[wave % 20]}-{TOKENS[wave % 200]}", wave // 200, place)
+    wave, index = divmod(number, WAVE)
+    return (f"{FUNCTIONS[wave % 20]}-{TOKENS[wave % 200]}", wave // 200, index)
 
 
 def inputs_of(number: int) -> list[Any]:
-    wave, place = divmod(number, WAVE)
+    wave, index = divmod(number, WAVE)
     before = (wave - 1) * WAVE
-    return [key_of(before + place), key_of(before + (place + 1) % WAVE)] if wave else []
+    return [key_of(before + index), key_of(before + (index + 1) % WAVE)] if wave else []
 
 
 def write_file(path: Path, header: dict[str, Any], label: str, facts: dict[Schema, Any]) -> None:
-    """Write rows of schemas as one plugin's file."""
+    """Write the file of a plugin with rows by schema."""
     with FileDatabase(path, flush_interval=3600, max_pending=1 << 30, header=header) as database:
         for schema, rows in facts.items():
             source = Source.from_schema(schema, {"process_id": HOST, "thread_id": label})
@@ -135,7 +136,7 @@ def task_run_row(at: Schedule, n: int) -> tuple[Any, ...]:
 
 
 def write_run(directory: Path, count: int, workers: int) -> None:
-    """Write a run with a scheduler's file and one for each worker."""
+    """Write a run: a scheduler's file and one file per worker."""
     at = Schedule(count, workers)
     base = {"run": "explain", "host": HOST, "boot_id": "boot"}
     joined = []
@@ -168,7 +169,7 @@ def main(arguments: list[str] | None = None) -> list[Result]:
     result = Result(f"Explain {options.tasks:,} task runs", COLUMNS)
     with tempfile.TemporaryDirectory() as directory:
         write_run(Path(directory), options.tasks, options.workers)
-        ask_each(QUESTIONS, Path(directory), options.rounds, result)
+        time_each(ANALYSES, Path(directory), options.rounds, result)
     print(result.show(), flush=True)
     return [result]
 

@@ -1,7 +1,7 @@
-"""Exports: CPU seconds, memory beyond the trace's own, and size of what is written.
+"""CPU time, additional memory, and written bytes of each export format.
 
-The task runs of `bench_report`, each format in a process of its own. Memory is the highest that was
-resident while it wrote, less what was resident before, when the trace had been read.
+The task runs are those of `bench_report`. Each format has a separate process. The additional memory
+is the peak of resident memory during the export minus the resident memory after reading the trace.
 """
 
 from __future__ import annotations
@@ -23,22 +23,23 @@ from measure import Result, spread
 from dasfprof import TraceAnalyser, export
 
 FORMATS = {"perfetto": "run.json.gz", "parquet": "parquet", "csv": "csv"}
-#: No spreadsheet holds more rows; and its tables have predictions in them, which take minutes.
-MOST_CSV = 100_000
-#: Seconds between looks at the memory.
-LOOK = 0.005
+#: Maximum number of tasks to export as CSV: spreadsheets cannot open more rows, and the tables
+#: include predictions, which would take minutes.
+CSV_LIMIT = 100_000
+#: Seconds between two samples of the memory.
+SAMPLE_INTERVAL = 0.005
 
 
 def measure(source: str, to: Any, target: Path) -> dict[str, float]:
-    """Export a run in this process."""
+    """Export a run in this process, and return its CPU seconds, seconds, and bytes."""
     analyser = TraceAnalyser(source, progress=False)
     export(TraceAnalyser(str(Path(source, "small")), progress=False), target, to=to)  # imports
-    process, highest, done = psutil.Process(), 0, threading.Event()
+    process, peak, done = psutil.Process(), 0, threading.Event()
 
     def watch() -> None:
-        nonlocal highest
-        while not done.wait(LOOK):
-            highest = max(highest, process.memory_info().rss)
+        nonlocal peak
+        while not done.wait(SAMPLE_INTERVAL):
+            peak = max(peak, process.memory_info().rss)
 
     watcher = threading.Thread(target=watch)
     before, cpu, begin = process.memory_info().rss, time.process_time(), time.perf_counter()
@@ -49,7 +50,7 @@ def measure(source: str, to: Any, target: Path) -> dict[str, float]:
     watcher.join()
     files = target.iterdir() if target.is_dir() else [target]
     size = sum(file.stat().st_size for file in files)
-    return {"cpu": cpu, "wall": wall, "memory": highest - before, "trace": before, "size": size}
+    return {"cpu": cpu, "wall": wall, "memory": peak - before, "trace": before, "size": size}
 
 
 def main(arguments: list[str] | None = None) -> list[Result]:
@@ -62,7 +63,7 @@ def main(arguments: list[str] | None = None) -> list[Result]:
         source, to, target = options.measure
         print(json.dumps(measure(source, to, Path(target))))
         return []
-    columns = ["tasks", "format", "CPU, s", "memory beyond the trace, MB", "written, MB"]
+    columns = ["tasks", "format", "CPU, s", "additional memory, MB", "written, MB"]
     result = Result("Export", columns)
     for count in options.tasks or (10_000, 100_000, 1_000_000):
         with tempfile.TemporaryDirectory() as directory:
@@ -71,7 +72,7 @@ def main(arguments: list[str] | None = None) -> list[Result]:
             write_trace(small, 1000)
             write_trace(run, count)
             for to, name in FORMATS.items():
-                if to == "csv" and count > MOST_CSV:
+                if to == "csv" and count > CSV_LIMIT:
                     continue
                 command = [sys.executable, __file__, "--measure", str(run), to]
                 rounds = [
@@ -80,7 +81,7 @@ def main(arguments: list[str] | None = None) -> list[Result]:
                 ]
                 result.figures[f"{count} {to}"] = rounds
                 cells = [
-                    f"{spread([one[figure] for one in rounds])[0] / unit:.{digits}f}"
+                    f"{spread([measured[figure] for measured in rounds])[0] / unit:.{digits}f}"
                     for figure, unit, digits in (
                         ("cpu", 1, 2),
                         ("memory", 1e6, 0),

@@ -1,6 +1,6 @@
-"""Bytes on disk for each recorded task run, of workers and scheduler together; samples apart.
+"""Size of trace files: bytes per task run, of workers and scheduler, and bytes of resource samples.
 
-And how many more of them samples of stacks are, by default, for a pipeline of tasks of 10 ms.
+The benchmark also measures how many bytes the default stack samples add for tasks of 10 ms.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from measure import Result, spread
 
 import dasfprof
 
-#: The most bytes that samples of stacks may add by default.
-MORE = 0.10
+#: Limit (fraction) for the bytes that stack samples add by default.
+STACK_LIMIT = 0.10
 _BRIEF = "10 ms tasks"
-_OF_STACKS = ("Task Sample", "Loop Sample", "Client Sample", "Stack")
+_STACK_EVENTS = ("Task Sample", "Loop Sample", "Client Sample", "Stack")
 
 
 def sizes(paths: Iterable[Path]) -> tuple[int, float, float]:
-    """Give task runs, bytes for each of them, and bytes of samples for a second of a worker."""
+    """Return the number of task runs, bytes per task run, and sample bytes per worker second."""
     files = list(paths)
     database = dasfprof.MultiEventDatabase(files)
     runs = sum(batch.rows for _, batch in database.batches() if batch.name == "Compute")
@@ -52,7 +52,7 @@ def workload(client: Any, function: Callable[[Any, int], None], count: int) -> l
 
 
 def demo() -> list[Path]:
-    """Record `dasfprof demo`, of which tasks take long enough to be flushed a few at a time."""
+    """Record `dasfprof demo`, whose tasks take so long that only a few are written per flush."""
     directory = tempfile.mkdtemp()
     program = str(Path(sys.executable).with_name("dasfprof"))
     command = [program, "demo", "--directory", directory]
@@ -61,50 +61,54 @@ def demo() -> list[Path]:
 
 
 def samples_among(paths: Iterable[Path]) -> float:
-    """Give the bytes of samples of stacks, and of these, as a part of all others of a run.
+    """Return the bytes of stacks and stack samples as a fraction of the other bytes of the run.
 
-    Unlike the difference of two runs it does not depend on how long each took.
+    Unlike the difference between two runs, this does not depend on their durations.
     """
-    samples = whole = 0
+    samples = total = 0
     for path in paths:
-        whole += path.stat().st_size
+        total += path.stat().st_size
         file, seen = dasfprof.FileDatabase(path).trace_file(), set()
         for batch in file.batches():
-            if file.frame not in seen and batch.name in _OF_STACKS:
+            if file.frame not in seen and batch.name in _STACK_EVENTS:
                 samples += file.frame[1] - file.frame[0]
             seen.add(file.frame)
-    return samples / (whole - samples)
+    return samples / (total - samples)
 
 
 def with_stacks(client: Any, rounds: int) -> Result:
-    """Compare bytes with stacks sampled as by default, and with none, in turn."""
+    """Compare the file sizes of runs with default stack sampling and runs without, in turn."""
     function, count = WORKLOADS[_BRIEF]
-    found: dict[str, list[int]] = {"none": [], "by default": []}
-    among = []
+    totals: dict[str, list[int]] = {"none": [], "by default": []}
+    fractions = []
     for _ in range(rounds):
         for name, options in (("none", {"stack_frequency": 0}), ("by default", {})):
             with dasfprof.profile(client, directory=tempfile.mkdtemp(), **options) as run:
                 function(client, count)
-            found[name].append(sum(path.stat().st_size for path in run.files()))
-        among.append(samples_among(run.files()))
-    result = Result(f"Samples of stacks, {_BRIEF}", ["stacks", "kB", "more"])
-    base = statistics.median(found["none"])
-    for name, sizes in found.items():
+            totals[name].append(sum(path.stat().st_size for path in run.files()))
+        fractions.append(samples_among(run.files()))
+    result = Result(f"Stack samples, {_BRIEF}", ["stacks", "kB", "increase (limit)"])
+    base = statistics.median(totals["none"])
+    for name, sizes in totals.items():
         kilobytes = [size / 1e3 for size in sizes]
         more = statistics.median(sizes) / base - 1
-        result.rows.append([name, f"{spread(kilobytes)[0]:.0f}", f"{more:.1%} ({MORE:.0%})"])
-    within = f"{statistics.median(among):.1%} ({MORE:.0%})"
-    result.rows.append(["by default, samples of the rest of their run", "", within])
-    result.figures = {**found, "among": among}
+        result.rows.append([name, f"{spread(kilobytes)[0]:.0f}", f"{more:.1%} ({STACK_LIMIT:.0%})"])
+    within = f"{statistics.median(fractions):.1%} ({STACK_LIMIT:.0%})"
+    result.rows.append(["by default, relative to other bytes of the run", "", within])
+    result.figures = {**totals, "fractions": fractions}
     return result
 
 
 def main(arguments: list[str] | None = None) -> list[Result]:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--workload", choices=WORKLOADS, action="append", help="besides the demo")
-    parser.add_argument("--rounds", type=int, default=3, help="with samples of stacks and without")
+    parser.add_argument(
+        "--workload", choices=WORKLOADS, action="append", help="workload in addition to the demo"
+    )
+    parser.add_argument(
+        "--rounds", type=int, default=3, help="rounds with and without stack samples"
+    )
     options = parser.parse_args(arguments)
-    columns = ["workload", "task runs", "bytes a task run", "samples, bytes a second of a worker"]
+    columns = ["workload", "task runs", "bytes per task run", "bytes of samples per worker second"]
     result = Result("File size", columns)
     recorded = {"dasfprof demo": demo()}
     with (

@@ -1,9 +1,9 @@
-"""CPU time and memory of loading a trace and making its three tables, as it grows.
+"""CPU time and memory to load a trace and make its three tables, for traces of several sizes.
 
 Events are task runs as the worker plugin records them, in the files of four workers. The time per
-event at ten million is compared with that at one million. First come 120,000 events whose keys end
-in hashes of their own, as those of futures and `dask.delayed` do: task runs as the workers and the
-scheduler record them. ``--parquet`` reads the exported tasks with pyarrow as well.
+event should be the same for ten million events as for one million. The first case has 120,000
+events, of workers and scheduler, whose keys end in different hashes, like those of futures and
+`dask.delayed`. With ``--parquet``, pyarrow also reads the exported tasks.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from bench_report import write_trace
 from measure import Result, spread
 from synthetic import write_runs
 
-#: Events with hashes of their own.
+#: Number of events of the case in which each key has a different hash.
 HASHED = 120_000
 
 LOAD = """
@@ -59,7 +59,7 @@ TraceAnalyser(sys.argv[1], progress=False).export(sys.argv[2], to="parquet")
 
 
 def measured(code: str, *arguments: str) -> list[float]:
-    """Run the code in a new process: CPU seconds, those of loading, and peak memory in bytes."""
+    """Run the code in a new process; return its CPU seconds, those to load, and peak bytes."""
     command = [sys.executable, "-c", code, *arguments]
     return json.loads(subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout)
 
@@ -68,10 +68,12 @@ def main(arguments: list[str] | None = None) -> list[Result]:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--events", type=int, action="append")
-    parser.add_argument("--parquet", action="store_true", help="export, and read with pyarrow")
+    parser.add_argument(
+        "--parquet", action="store_true", help="also export tasks, and read them with pyarrow"
+    )
     options = parser.parse_args(arguments)
-    columns = ["events", "", "load + tables, CPU s", "load, CPU s"]
-    columns += ["CPU us an event", "peak memory, GB", "file, MB"]
+    columns = ["events", "reader", "load + tables, CPU s", "load, CPU s"]
+    columns += ["CPU us per event", "peak memory, GB", "file, MB"]
     result = Result("Growth", columns)
     cases = [(count, False) for count in options.events or (100_000, 1_000_000, 10_000_000)]
     for count, hashed in [(HASHED, True), *cases]:

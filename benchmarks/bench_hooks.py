@@ -1,8 +1,8 @@
-"""What one call of a hook costs the event loop, beyond a plugin that does nothing.
+"""CPU time per hook call on the event loops, minus that of a plugin that does nothing.
 
-Real plugins on a real scheduler and worker in this process; their hooks are called with the
-arguments that Dask gives them, and CPU time of the calling thread is taken. What the writer's
-thread does is not in these figures (see `bench_overhead`), nor are garbage collections.
+Real plugins run on a real scheduler and worker in this process. Their hooks are called with the
+arguments that Dask passes, and the CPU time of the calling thread is measured. It does not include
+the writer's thread (see `bench_overhead`) or garbage collections.
 """
 
 from __future__ import annotations
@@ -59,14 +59,14 @@ METRICS = [
 
 
 def some_keys(kind: str, count: int = CALLS) -> tuple[list[Any], list[Any]]:
-    """Give the keys of the tasks, and of what each of them depends on."""
+    """Return the keys of the tasks, and the keys on which each of them depends."""
     if kind == "str key":
         return [f"inc-{i:032x}" for i in range(count)], []
     return [("sum-" + "0" * 32, i, 0) for i in range(count)], [("x-" + "1" * 32, 0), ("y", 1)]
 
 
 async def compute(client: Any, keys: list[Any], dependencies: list[Any]) -> list[Any]:
-    """Have the tasks in the worker's memory; they stay there while the futures are held."""
+    """Compute the tasks, and return the futures that keep their results in the worker's memory."""
     inputs = [client.submit(int, 1, key=key) for key in dependencies]
     futures = [client.submit(_first, i, *inputs, key=key) for i, key in enumerate(keys)]
     await client.gather(futures)
@@ -92,7 +92,7 @@ def _finished(key: Any, number: int) -> ExecuteSuccessEvent:
 
 
 def worker_loop(keys: list[Any]) -> Callable[[Any, Any], float]:
-    """Make a loop that calls all hooks of the tasks' runs; it gives seconds a run."""
+    """Return a function that calls all hooks of the task runs and returns the seconds per run."""
     ledger = DelayedMetricsLedger()
     ledger.metrics = METRICS
     events = [_finished(key, number) for number, key in enumerate(keys)]
@@ -117,7 +117,7 @@ async def measure(rounds: int) -> Result:
         commit_threshold=1 << 30,
         max_pending=1 << 31,
     )
-    result = Result("Hooks", ["fact", "beyond a plugin that does nothing, us (quartiles)"])
+    result = Result("Hooks", ["hook", "us more than an empty plugin (quartiles)"])
     async with (
         LocalCluster(
             n_workers=1, processes=False, asynchronous=True, dashboard_address=":0"
@@ -153,9 +153,9 @@ async def measure(rounds: int) -> Result:
 
 
 def thread_loop(worker: Any) -> Callable[..., float]:
-    """Make a loop that runs tasks as a worker's thread does; it gives seconds a run."""
+    """Return a function that runs tasks like a worker's thread and returns the seconds per run."""
     task = Task("inc-1", int)
-    (queue,) = (one for one in gc.get_objects() if isinstance(one, thread_time.RunQueue))
+    (queue,) = (item for item in gc.get_objects() if isinstance(item, thread_time.RunQueue))
 
     def loop(run: Any, calls: int = CALLS) -> float:
         token = distributed.worker._worker_cvar.set(worker)
@@ -172,7 +172,7 @@ def thread_loop(worker: Any) -> Callable[..., float]:
 
 
 def _run_queue_row(result: Result, worker: Any, rounds: int) -> None:
-    """Run tasks with what the plugin placed around them and without."""
+    """Compare task runs with and without the plugin's wrapper around the task's function."""
     observed = distributed.worker._run_task_simple
     loop = thread_loop(worker)
     both = [partial(loop, observed), partial(loop, observed.__wrapped__)]
@@ -182,7 +182,7 @@ def _run_queue_row(result: Result, worker: Any, rounds: int) -> None:
 
 
 def _actor_row(result: Result, worker: Any, plugin: Any, rounds: int) -> None:
-    """Have calls of actors answered at once, as the worker's loop does, observed and not."""
+    """Compare actor calls, which are answered at once, with and without recording."""
 
     async def answer(*, actor: str, function: str, args: bytes) -> dict[str, str]:
         return {"status": "OK"}
@@ -207,13 +207,13 @@ def _actor_row(result: Result, worker: Any, plugin: Any, rounds: int) -> None:
     before = worker.handlers["actor_execute"]
     worker.handlers["actor_execute"] = answer
     try:
-        _row(result, "call of an actor, on the worker", ours, loop, rounds)
+        _row(result, "actor call, on the worker", ours, loop, rounds)
     finally:
         worker.handlers["actor_execute"] = before
 
 
 def scheduler_loop(scheduler: Any, worker: Any) -> Callable[[Any], float]:
-    """Make a loop that calls the hook for each transition of tasks; it gives seconds a call."""
+    """Return a function that calls the hook for all transitions and returns seconds per call."""
     keys = list(scheduler.tasks)[:CALLS]
     state = scheduler.workers[worker.address]
     for key in keys:
@@ -234,8 +234,8 @@ def scheduler_loop(scheduler: Any, worker: Any) -> Callable[[Any], float]:
         begin = time.thread_time()
         for key in keys:
             for start, finish in SCHEDULER_STATES:
-                more = finished if finish == "memory" else {}
-                target.transition(key, start, finish, stimulus_id="task-finished-1.5", **more)
+                facts = finished if finish == "memory" else {}
+                target.transition(key, start, finish, stimulus_id="task-finished-1.5", **facts)
         return (time.thread_time() - begin) / len(keys) / len(SCHEDULER_STATES)
 
     return loop
@@ -268,9 +268,9 @@ def _row(
         measured = interleave({"nothing": nothing, "ours": ours}, rounds, warm_up=3)
     finally:
         gc.enable()
-    beyond = [(a - b) * 1e6 for a, b in zip(measured["ours"], measured["nothing"], strict=True)]
-    result.rows.append([name, "{:.2f} ({:.2f} to {:.2f})".format(*spread(beyond))])
-    result.figures[name] = beyond
+    difference = [(a - b) * 1e6 for a, b in zip(measured["ours"], measured["nothing"], strict=True)]
+    result.rows.append([name, "{:.2f} ({:.2f} to {:.2f})".format(*spread(difference))])
+    result.figures[name] = difference
 
 
 def main(arguments: list[str] | None = None) -> list[Result]:

@@ -1,12 +1,12 @@
-"""What a worker that is recorded costs while it has nothing to do, beyond one that is not.
+"""Cost of recording an idle worker, and files of an idle cluster in a week.
 
-A cluster of one worker process, which does nothing for some seconds: how often its threads wake
-(voluntary context switches), the CPU that they take, resident memory, modules, and the bytes that
-are written.
+The first table compares a recorded worker process with one that is not recorded, while both are
+idle for some seconds: wake-ups of threads (voluntary context switches), CPU time, resident memory,
+modules, and written bytes.
 
-Then a week of an idle cluster whose scheduler has the preload, by simulated clocks: the bytes that
-are written, and which of the runs are kept. What TracePlugin writes follows the real clock, and is
-that of the minutes which the simulation takes.
+The second table is about a week of an idle cluster whose scheduler has the preload, with simulated
+clocks: the written bytes, and which runs were kept. TracePlugin uses the real clock, so its bytes
+are those of the minutes that the simulation takes.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from unittest import mock
 
 from measure import Result
 
-#: Seconds after which a worker without any change is idle, and some more.
+#: Seconds before the measurement begins. By then, a worker without tasks is idle.
 IDLE_AFTER = 15.0
 
 
 def _facts() -> dict[str, Any]:
-    """Return what the worker's process has used so far; called on the worker."""
+    """Return what the worker's process has used so far. This function runs on the worker."""
     wakes: Counter[str] = Counter()
     for task in Path("/proc/self/task").iterdir():
         status = dict(
@@ -72,13 +72,13 @@ def observe(recorded: bool, seconds: float) -> dict[str, float]:
                 count - first["wakes"].get(thread, 0) for thread, count in last["wakes"].items()
             )
     return {
-        "wakes a second": wakes / seconds,
-        "CPU, ms a second": 1e3 * (last["cpu"] - first["cpu"]) / seconds,
+        "wake-ups per second": wakes / seconds,
+        "CPU, ms per second": 1e3 * (last["cpu"] - first["cpu"]) / seconds,
         "CPU to register, ms": 1e3 * (first["cpu"] - before["cpu"]),
         "resident, MB": last["resident"] / 1e6,
         "threads": len(last["wakes"]),
         "modules": last["modules"],
-        **{f"{name}, bytes a minute": 60 * size / seconds for name, size in written.items()},
+        **{f"{name}, bytes per minute": 60 * size / seconds for name, size in written.items()},
     }
 
 
@@ -87,7 +87,7 @@ PLUGINS = ("TracePlugin", "ResourceMonitor", "SchedulerPlugin")
 
 
 def _written(directory: str, run: str = "") -> dict[str, int]:
-    """Return the bytes of a run's files, by the plugin that writes them."""
+    """Return the bytes of a run's files by plugin."""
     paths = [path for path in Path(directory).iterdir() if path.name.startswith(run)]
     sizes = {path.name: path.stat().st_size for path in paths}
     return {
@@ -96,13 +96,13 @@ def _written(directory: str, run: str = "") -> dict[str, int]:
     }
 
 
-#: Seconds by which the simulated clocks advance.
+#: Seconds by which each step advances the simulated clocks.
 STEP = 10.0
 DAY = 86400.0
 
 
 class Clock:
-    """Seconds that advance when they are told to."""
+    """Simulated clock, which advances only when `now` is set."""
 
     def __init__(self, now: float) -> None:
         self.now = now
@@ -112,7 +112,7 @@ class Clock:
 
 
 def week(days: float, keep_days: float, keep_size: int) -> Result:
-    """Record an idle cluster of one worker for some days, by simulated clocks."""
+    """Record an idle cluster of one worker for some days of simulated clocks."""
     from distributed import Client, LocalCluster
 
     from dasfprof import preload
@@ -135,7 +135,7 @@ def week(days: float, keep_days: float, keep_size: int) -> Result:
         scheduler, (worker,) = cluster.scheduler, cluster.workers.values()
 
         async def begin() -> Any:
-            # The sampler's thread and the snapshots are called by the simulated clock alone.
+            # The sampler's thread must not sample by itself: `record_days` takes all samples.
             settings = make_settings(
                 name=f"day{len(written)}-", directory=directory, sample_interval=1e6
             )
@@ -169,27 +169,27 @@ def week(days: float, keep_days: float, keep_size: int) -> Result:
             for module in (host, processes):
                 patches.enter_context(mock.patch.object(module, "time", wall))
             client.sync(record_days)
-        kept = {run.name for run in find_runs(Path(directory))}
+        kept_runs = {run.name for run in find_runs(Path(directory))}
     result = Result("A week of an idle cluster", ["run", *(f"{p}, bytes" for p in PLUGINS), "kept"])
     for name, sizes in written.items():
-        is_kept = "yes" if name in kept else "no"
-        result.rows.append([name, *(f"{size:,}" for size in sizes.values()), is_kept])
-    result.figures = {"written": written, "kept": sorted(kept)}
+        cell = "yes" if name in kept_runs else "no"
+        result.rows.append([name, *(f"{size:,}" for size in sizes.values()), cell])
+    result.figures = {"written": written, "kept": sorted(kept_runs)}
     return result
 
 
 def main(arguments: list[str] | None = None) -> list[Result]:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=20.0)
-    parser.add_argument("--days", type=float, default=7, help="of the idle cluster")
+    parser.add_argument("--days", type=float, default=7, help="days of the idle cluster")
     parser.add_argument("--keep-days", type=float, default=math.inf)
     parser.add_argument("--keep-size", type=int, default=10_000_000_000, help="bytes")
     options = parser.parse_args(arguments)
     plain, recorded = observe(False, options.seconds), observe(True, options.seconds)
-    result = Result("An idle worker", ["", "not recorded", "recorded", "beyond"])
+    result = Result("An idle worker", ["figure", "not recorded", "recorded", "difference"])
     for what, value in plain.items():
-        more = recorded[what] - value
-        result.rows.append([what, f"{value:.1f}", f"{recorded[what]:.1f}", f"{more:+.1f}"])
+        difference = recorded[what] - value
+        result.rows.append([what, f"{value:.1f}", f"{recorded[what]:.1f}", f"{difference:+.1f}"])
     result.figures = {"none": plain, "dasfprof": recorded}
     results = [result, week(options.days, options.keep_days, options.keep_size)]
     for result in results:

@@ -1,10 +1,10 @@
-"""Instructions per task that recording adds: a figure that repeats where CPU seconds do not.
+"""Instructions per task that recording adds: a reproducible figure, unlike CPU seconds.
 
 valgrind counts the instructions of one process that contains client, scheduler and worker. Start
 and stop cost the same for few tasks as for many. The slope between two numbers of tasks therefore
 gives instructions per task. Each process ends its measurement only when the scheduler has
-forgotten all tasks, so that Dask's work to release them counts in every arm. Nothing happens by
-the clock, because valgrind makes a second about 50 times as short: what does has its own
+forgotten all tasks, so that Dask's work to release them counts in every arm. Periodic work is
+switched off, because it would run about 50 times as often per task under valgrind. It has separate
 benchmarks (`bench_idle`, `bench_sampler`, `bench_sampling`, `bench_under_way`). The garbage
 collector is off, since one full collection more or less is 2 to 4 % of the total. Instructions of
 the kernel are not counted.
@@ -41,7 +41,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from measure import Result, spread
+from measure import Result
 
 #: Threshold (instructions per task): recording may cost this much more than the stored figure, one
 #: percent of a task that does nothing. On a busy machine, three counts differed by 5,000.
@@ -49,18 +49,19 @@ ALLOWANCE = 30_000
 #: The same for hooks that are counted alone, so that a hook of 10,000 instructions fails. On a busy
 #: machine, counts of the same hooks differed by up to 2,500.
 ALLOWANCE_ALONE = 7_000
-#: How often a round is added before a figure above the budget is believed.
+#: Maximum number of rounds to add if a figure is above the budget.
 MORE_ROUNDS = 1
-#: Arms, the first of which others are compared with. Those with "without" leave a part out.
+#: Arms. The first is the baseline of the others. Arms with "without" leave a part of recording out.
 USUAL = ("none", "empty plugins", "performance_report", "dasfprof")
 PARTS = (
     "dasfprof without the worker's hooks",
     "dasfprof without the scheduler's hooks",
     "dasfprof without writing",
 )
-#: Parts whose hooks are called without a run, and whose rows are written, by this process alone.
+#: Parts of recording that are counted alone: their hooks are called without a run.
 ALONE = ("hooks of the worker", "hooks of the scheduler", "in a task's thread")
-#: Keys of their task runs, how often each runs before rows are written, and numbers of runs.
+#: For these parts: number of keys, runs of all keys between two commits, and the two numbers of
+#: runs.
 _KEYS, _LOOPS, _FEW, _MANY = 200, 25, 5_000, 25_000
 OPTIONS: dict[str, dict[str, Any]] = {
     "dasfprof with stack_frequency=0": {"stack_frequency": 0},
@@ -72,7 +73,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "dasfprof with ship='scheduler'": {"ship": "scheduler"},
 }
 _VALGRIND = ("valgrind", "--tool=cachegrind", "--cache-sim=no", "--cachegrind-out-file=/dev/null")
-#: What lets a process take as long as it takes.
+#: Dask's settings without timeouts, because valgrind makes processes slow.
 PATIENT = {
     "distributed.worker.profile.enabled": False,
     "distributed.scheduler.worker-saturation": "inf",
@@ -82,11 +83,11 @@ PATIENT = {
 }
 
 
-# --- workloads: each runs about this many tasks, and returns how many -----------------------------
+# --- workloads: each runs about `count` tasks, and returns their number ---------------------------
 
 
 def no_op_tasks(client: Any, count: int) -> int:
-    """Tasks of one function, which do nothing."""
+    """Run tasks of one function that does nothing."""
     from distributed import wait
 
     wait(client.map(_nothing, range(count), pure=False))
@@ -94,7 +95,7 @@ def no_op_tasks(client: Any, count: int) -> int:
 
 
 def joining_tasks(client: Any, count: int) -> int:
-    """Tasks with tuples as keys; each second one depends on three others."""
+    """Run tasks with tuples as keys, half of which depend on three others."""
     from dask.utils import apply
     from distributed import wait
 
@@ -108,7 +109,7 @@ def joining_tasks(client: Any, count: int) -> int:
 
 
 def array_pipeline(client: Any, count: int) -> int:
-    """A mean by chunks: fused blocks and a tree of sums."""
+    """Compute a mean by chunks, with fused blocks and a tree of sums."""
     import dask
     import dask.array as da
     from distributed import wait
@@ -135,11 +136,11 @@ WORKLOADS = {
 }
 
 
-# --- the process that is counted ------------------------------------------------------------------
+# --- the process whose instructions are counted ---------------------------------------------------
 
 
 def run_once(arm: str, workload: str, count: int) -> None:
-    """Run a workload under an arm in this process; print its number of tasks."""
+    """Run a workload with an arm in this process, and print the number of tasks."""
     import gc
 
     import dask
@@ -233,7 +234,7 @@ async def run_alone(part: str, count: int) -> None:
 
 @contextmanager
 def observed(arm: str, client: Any, directory: str) -> Iterator[None]:
-    """Observe the block as the arm does."""
+    """Record the block as the arm does."""
     if arm == "empty plugins":
         _register_empty(client)
         yield
@@ -249,7 +250,7 @@ def observed(arm: str, client: Any, directory: str) -> Iterator[None]:
         _stop_our_clocks()
         _leave_out(arm.partition(" without ")[2])
         settings = {"sample_interval": 1000, "flush_interval": 1000, "response_timeout": 600}
-        # Looks at stacks come by the clock: there are none, but all is made ready for them.
+        # The stack sampler is set up but takes no samples, because they depend on the clock.
         settings |= {"stack_frequency": 1e-3, **OPTIONS.get(arm, {})}
         context = dasfprof.profile(client, directory=directory, **settings)
     with context:
@@ -276,11 +277,12 @@ def _register_empty(client: Any) -> None:
 
 
 def _stop_clocks() -> None:
-    """Let nothing happen by the clock: how often it would, depends on what else the machine does.
+    """Stop Dask's periodic work, whose frequency per task depends on the load of the machine.
 
-    Threads change only where one waits; each message is sent at once, as where tasks take longer
-    than the milliseconds for which Dask collects messages. What Dask calls periodically it calls in
-    hours: its timers stay in the loop's queue, as others are sorted in among them.
+    Threads switch only when one waits. Messages are sent at once, as they are if tasks take longer
+    than the milliseconds for which Dask collects messages. Periodic callbacks get intervals of
+    hours. Their timers stay in the event loop's queue, because their number affects the cost of
+    adding timers.
     """
     from distributed.batched import BatchedSend
     from distributed.deploy.cluster import Cluster
@@ -296,11 +298,11 @@ def _stop_clocks() -> None:
         self.callback_time = 1e8  # milliseconds
         start_calling(self)
 
-    async def tell_nothing(self: Any) -> None: ...
+    async def send_nothing(self: Any) -> None: ...
 
     BatchedSend.__init__ = send_at_once
     PeriodicCallback.start = call_in_hours
-    Cluster._sync_cluster_info = tell_nothing  # to the scheduler, each second
+    Cluster._sync_cluster_info = send_nothing  # to the scheduler, each second
 
 
 class InlineThreadPoolExecutor(Executor):
@@ -322,7 +324,7 @@ class InlineThreadPoolExecutor(Executor):
 
 
 def _stop_our_clocks() -> None:
-    """Let the recorder do nothing by the clock, and take each task for brief."""
+    """Stop the recorder's periodic work, and let it treat each task as brief."""
     from dasfprof.recording.plugins import tasks
     from dasfprof.recording.task_runs import thread_time
     from dasfprof.recording.under_way import scheduler
@@ -334,7 +336,7 @@ def _stop_our_clocks() -> None:
 
 
 def _leave_out(part: str) -> None:
-    """Replace a part of the recorder by nothing, in this process."""
+    """Replace a part of the recorder with empty functions, in this process."""
 
     def nothing(*args: Any, **kwargs: Any) -> None: ...
 
@@ -386,42 +388,45 @@ def count_instructions(arm: str, workload: str, count: int) -> tuple[int, int]:
 def count_rounds(
     arms: list[str], workload: str, few: int, many: int, rounds: int
 ) -> dict[str, list[float]]:
-    """Return instructions a task of each arm, one figure a round; as many at once as cores."""
-    asked = [(arm, size) for _ in range(rounds) for arm in arms for size in (few, many)]
+    """Return instructions per task by arm, one figure per round; one process per core."""
+    cases = [(arm, size) for _ in range(rounds) for arm in arms for size in (few, many)]
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
-        counted = list(pool.map(lambda one: count_instructions(one[0], workload, one[1]), asked))
+        counted = list(pool.map(lambda x: count_instructions(x[0], workload, x[1]), cases))
     slopes: dict[str, list[float]] = {arm: [] for arm in arms}
-    for (arm, _), low, high in zip(asked[::2], counted[::2], counted[1::2], strict=True):
+    for (arm, _), low, high in zip(cases[::2], counted[::2], counted[1::2], strict=True):
         slopes[arm].append((high[0] - low[0]) / (high[1] - low[1]))
     return slopes
 
 
 def count_alone() -> dict[str, int]:
-    """Return the instructions a task run of each part that is called alone."""
-    asked = [(part, size) for part in ALONE for size in (_FEW, _MANY)]
+    """Return the instructions per task run of each part that is counted alone."""
+    cases = [(part, size) for part in ALONE for size in (_FEW, _MANY)]
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
-        counted = list(pool.map(lambda one: count_instructions("alone", *one)[0], asked))
+        counted = list(pool.map(lambda case: count_instructions("alone", *case)[0], cases))
     slopes = zip(counted[::2], counted[1::2], strict=True)
-    found = [round((high - low) / (_MANY - _FEW)) for low, high in slopes]
-    return dict(zip(ALONE, found, strict=True))
+    figures = [round((high - low) / (_MANY - _FEW)) for low, high in slopes]
+    return dict(zip(ALONE, figures, strict=True))
 
 
 def measure(arms: list[str], workload: str, sizes: tuple[int, int], rounds: int) -> Result:
     """Compare the arms on one workload."""
     slopes = count_rounds(arms, workload, *sizes, rounds)
     result = Result(
-        f"Instructions of {workload}, medians of {rounds} rounds (least to most)",
-        ["recorded by", "thousand instructions a task", "to the first", "of single rounds"],
+        f"Instructions of {workload}, medians of {rounds} rounds (minimum to maximum)",
+        ["recorded by", "thousand instructions per task", "ratio to the first", "ratios of rounds"],
     )
     base = statistics.median(slopes[arms[0]])
     for arm in arms:
-        found = slopes[arm]
-        singles = [value / other for value, other in zip(found, slopes[arms[0]], strict=True)]
+        figures = slopes[arm]
+        median = statistics.median(figures)
+        singles = [value / first for value, first in zip(figures, slopes[arms[0]], strict=True)]
         result.rows.append(
             [
                 arm,
-                f"{spread(found)[0] / 1e3:.0f} ({min(found) / 1e3:.0f} to {max(found) / 1e3:.0f})",
-                f"x{statistics.median(found) / base:.3f}",
+                "{:.0f} ({:.0f} to {:.0f})".format(
+                    *(value / 1e3 for value in (median, min(figures), max(figures)))
+                ),
+                f"x{median / base:.3f}",
                 f"{min(singles):.3f} to {max(singles):.3f}",
             ]
         )
@@ -430,7 +435,7 @@ def measure(arms: list[str], workload: str, sizes: tuple[int, int], rounds: int)
 
 
 def medians(result: Result) -> dict[str, int]:
-    """Return the median of each arm, in instructions a task."""
+    """Return the median instructions per task of each arm."""
     return {
         arm: round(statistics.median(slopes))
         for arm, slopes in result.figures["instructions"].items()
@@ -438,77 +443,79 @@ def medians(result: Result) -> dict[str, int]:
 
 
 def python_version() -> str:
-    """Return the Python that the figures belong to."""
+    """Return the minor version of Python, such as `"3.13"`, for which figures are stored."""
     return ".".join(platform.python_version_tuple()[:2])
 
 
 def check_budget(
     results: dict[str, Result], alone: dict[str, int], budget: Path, sizes: tuple[int, int]
 ) -> bool:
-    """Return whether recording is within the kept figures."""
-    kept = json.loads(budget.read_text()).get(python_version())
-    if kept is None:
-        print(f"{budget} keeps no figures of Python {python_version()}")
+    """Return whether the instructions of recording are within the budget."""
+    stored = json.loads(budget.read_text()).get(python_version())
+    if stored is None:
+        print(f"{budget} has no figures for Python {python_version()}")
         return True
     within = [
-        _told(part, count, kept["alone"].get(part), ALLOWANCE_ALONE)
+        _check(part, count, stored["alone"].get(part), ALLOWANCE_ALONE)
         for part, count in alone.items()
     ]
     for workload, result in results.items():
-        before = kept.get(workload)
-        limit = before and _beyond(before)
+        before = stored.get(workload)
+        limit = before and _added(before)
         for _ in range(MORE_ROUNDS):
-            if limit is None or _beyond(medians(result)) <= limit + ALLOWANCE:
+            if limit is None or _added(medians(result)) <= limit + ALLOWANCE:
                 break
             more = count_rounds(["none", "dasfprof"], workload, *sizes, 1)
             for arm, slopes in more.items():
                 result.figures["instructions"][arm] += slopes
-        within.append(_told(workload, _beyond(medians(result)), limit, ALLOWANCE))
-    print(f"kept with Dask {kept['distributed']}, counted with {version('distributed')}")
+        within.append(_check(workload, _added(medians(result)), limit, ALLOWANCE))
+    print(f"stored with Dask {stored['distributed']}, counted with {version('distributed')}")
     return all(within)
 
 
-def _told(what: str, count: int, limit: int | None, allowance: int) -> bool:
-    """Print how a figure compares with the kept one, and return whether it is within."""
+def _check(name: str, count: int, limit: int | None, allowance: int) -> bool:
+    """Print a figure and its limit, and return whether it is within the limit."""
     if limit is None:
-        print(f"{what}: {count:,} instructions a task, none kept")
+        print(f"{name}: {count:,} instructions per task, no stored figure")
         return True
     within = count <= limit + allowance
     print(
-        f"{what}: {count:,} instructions a task, kept {limit:,}, allowed {limit + allowance:,}"
+        f"{name}: {count:,} instructions per task, stored {limit:,}, allowed {limit + allowance:,}"
         + ("" if within else ": BEYOND THE BUDGET")
     )
     return within
 
 
-def _beyond(counted: dict[str, int]) -> int:
-    """Return the instructions a task of recording by default."""
+def _added(counted: dict[str, int]) -> int:
+    """Return the instructions per task that default recording adds."""
     return counted["dasfprof"] - counted["none"]
 
 
 def keep(results: dict[str, Result], alone: dict[str, int], budget: Path) -> None:
-    """Write the instructions a task of all arms and parts as the budget of this Python."""
-    kept = json.loads(budget.read_text()) if budget.exists() else {}
-    ours = kept.setdefault(python_version(), {})
+    """Store the instructions per task of arms and parts as the budget of this Python version."""
+    stored = json.loads(budget.read_text()) if budget.exists() else {}
+    ours = stored.setdefault(python_version(), {})
     ours["distributed"] = version("distributed")
     ours.setdefault("alone", {}).update(alone)
     for workload, result in results.items():
         ours.setdefault(workload, {}).update(medians(result))
-    budget.write_text(json.dumps(kept, indent=1, sort_keys=True) + "\n")
+    budget.write_text(json.dumps(stored, indent=1, sort_keys=True) + "\n")
 
 
 def main(arguments: list[str] | None = None) -> list[Result]:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=4)
     parser.add_argument("--tasks", type=int, nargs=2, default=[500, 3500])
-    parser.add_argument("--quick", action="store_true", help="one round, and what the budget needs")
+    parser.add_argument("--quick", action="store_true", help="one round, for the budget")
     parser.add_argument("--workload", choices=WORKLOADS, action="append")
     parser.add_argument("--arm", action="append", choices=[*USUAL, *PARTS, *OPTIONS])
     parser.add_argument("--parts", action="store_true", help="also with each part left out")
     parser.add_argument("--options", action="store_true", help="also with each option")
-    parser.add_argument("--alone", action="store_true", help="only what is called alone")
-    parser.add_argument("--budget", type=Path, help="the kept figures to compare with")
-    parser.add_argument("--keep", type=Path, help="where to keep the figures")
+    parser.add_argument(
+        "--alone", action="store_true", help="only the parts that are counted alone"
+    )
+    parser.add_argument("--budget", type=Path, help="file of stored figures to compare with")
+    parser.add_argument("--keep", type=Path, help="file to store the figures in")
     parser.add_argument("--child", nargs=3, help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     if options.child:
@@ -519,17 +526,17 @@ def main(arguments: list[str] | None = None) -> list[Result]:
             run_once(arm, what, int(count))
         return []
     if shutil.which("valgrind") is None:
-        print("valgrind is not here (apt-get install valgrind): no instructions are counted")
+        print("valgrind not found (apt-get install valgrind): no instructions are counted")
         return []
     if options.quick:
         options.rounds, options.tasks, options.arm = 1, [200, 3000], options.arm or ["dasfprof"]
     arms = ["none", *(arm for arm in options.arm or USUAL if arm != "none")]
     arms += [*(PARTS if options.parts else ()), *(OPTIONS if options.options else ())]
     sizes = (options.tasks[0], options.tasks[1])
-    _run_child("dasfprof", "no-op tasks", 1)  # compiles what was not compiled before
+    _run_child("dasfprof", "no-op tasks", 1)  # compiles the package if needed
     alone = count_alone() if options.quick or options.alone else {}
     for part, count in alone.items():
-        print(f"{part}, alone: {count:,} instructions a task", flush=True)
+        print(f"{part}, alone: {count:,} instructions per task", flush=True)
     results = {}
     for workload in [] if options.alone else options.workload or ["no-op tasks"]:
         results[workload] = measure(arms, workload, sizes, options.rounds)

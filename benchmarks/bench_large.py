@@ -1,10 +1,10 @@
-"""Runs beyond memory: what their analysis takes, and whether twice the workers take half the time.
+"""Time and memory to analyse runs larger than memory, and how the time scales with workers.
 
-Events are task runs as the worker plugin records them, in files of several workers. First the three
-tables of the tutorial are made part by part in one process, with 2 GB of memory allowed; then on
-Dask clusters of one and of two worker processes with a thread and 3 GB each; client and scheduler
-take a part of the machine's cores too.
-A hundred million events (``--events 100000000 --no-clusters``) are 2.9 GB of files.
+Events are task runs as the worker plugin records them, in files of several workers. First, one
+process makes the three tables of the tutorial in parts, with a limit of 2 GB. Then Dask clusters
+of one and of two worker processes make them, with one thread and 3 GB per process. Client and
+scheduler use the same cores.
+One hundred million events (``--events 100000000 --no-clusters``) are 2.9 GB of files.
 """
 
 from __future__ import annotations
@@ -64,12 +64,12 @@ def main(arguments: list[str] | None = None) -> list[Result]:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--events", type=int, default=10_000_000)
     parser.add_argument("--files", type=int, default=8)
-    parser.add_argument("--traces", type=Path, help="of an earlier run, in place of new ones")
-    parser.add_argument("--memory", default="2GB", help="that the analysis may take")
+    parser.add_argument("--traces", type=Path, help="directory with traces of an earlier run")
+    parser.add_argument("--memory", default="2GB", help="memory limit of the analysis")
     parser.add_argument("--no-clusters", action="store_true")
     options = parser.parse_args(arguments)
-    alone = Result("Part by part", ["events", "seconds", "CPU s", "us an event", "peak memory, GB"])
-    columns = ["events", "workers", "seconds", "times as fast", "a worker's peak memory, GB"]
+    alone = Result("In parts", ["events", "seconds", "CPU s", "us per event", "peak memory, GB"])
+    columns = ["events", "workers", "seconds", "speedup", "peak memory per worker, GB"]
     shared = Result("On a cluster", columns)
     with tempfile.TemporaryDirectory() as directory:
         traces = options.traces or Path(directory)
@@ -95,7 +95,7 @@ def main(arguments: list[str] | None = None) -> list[Result]:
 
 
 def run(program: str, *arguments: str) -> object:
-    """Run a program, and return what it prints."""
+    """Run a program, and return the JSON that it prints."""
     with tempfile.NamedTemporaryFile("w", suffix=".py") as file:
         file.write(program)
         file.flush()

@@ -1,7 +1,4 @@
-"""What recording costs without a cluster: no-op tasks on Dask's own schedulers.
-
-CPU time of the process a task, with the profiler and without it in turns.
-"""
+"""CPU time per no-op task on Dask's local schedulers, with and without recording in turn."""
 
 from __future__ import annotations
 
@@ -17,11 +14,11 @@ from measure import Result, interleave, ratios, spread
 import dasfprof
 
 SCHEDULERS = ("sync", "threads")
-COLUMNS = ["scheduler", "", "CPU a task, us (quartiles)", "ratio (quartiles)"]
+COLUMNS = ["scheduler", "variant", "CPU per task, us (quartiles)", "ratio (quartiles)"]
 
 
 def computed(scheduler: str, tasks: int) -> float:
-    """Give CPU seconds a task of a compute."""
+    """Return the CPU seconds per task of a computation."""
     delayed = [dask.delayed(abs, pure=False)(number) for number in range(tasks)]
     begin = time.process_time()
     dask.compute(*delayed, scheduler=scheduler)
@@ -29,7 +26,7 @@ def computed(scheduler: str, tasks: int) -> float:
 
 
 def recorded(scheduler: str, tasks: int) -> float:
-    """Give the same while it is recorded."""
+    """Return the CPU seconds per task of a recorded computation."""
     with tempfile.TemporaryDirectory() as directory, dasfprof.profile(directory=directory):
         return computed(scheduler, tasks)
 
@@ -49,13 +46,13 @@ def main(arguments: list[str] | None = None) -> list[Result]:
         times = ratios(measured, "none")
         for name, seconds in measured.items():
             middle, low, high = (value * 1e6 for value in spread(seconds))
-            ratio, least, most = spread(times[name])
+            ratio, lowest, highest = spread(times[name])
             result.rows.append(
                 [
                     scheduler,
                     name,
                     f"{middle:.1f} ({low:.1f} to {high:.1f})",
-                    f"x{ratio:.2f} ({least:.2f} to {most:.2f})",
+                    f"x{ratio:.2f} ({lowest:.2f} to {highest:.2f})",
                 ]
             )
         result.figures[scheduler] = measured

@@ -1,7 +1,7 @@
-"""Reading a part of a long run, and listing the runs of a year.
+"""CPU time to read a part of a long run, and to list the runs of a year.
 
-The long run is in segments, as `dasfprof.segment-size` makes them; a hundredth of its time is read,
-and all of it. The year is of four runs a day with five files each, of a header and a block.
+The long run has segments of `dasfprof.segment-size`. One hundredth of its time is read, and then
+all of it. The year has four runs per day, with five files each that have a header and a block.
 """
 
 from __future__ import annotations
@@ -42,20 +42,20 @@ FILES = ("TracePlugin-0", "TracePlugin-1", "ResourceMonitor-0", "SchedulerPlugin
 
 
 def write_year(directory: Path, runs: int) -> None:
-    """Write the files of runs, six hours apart."""
+    """Write the files of runs that start every six hours."""
     facts = {**process_header(), "kind": "header", "clock": [0.0, 0.0], "dropped": 0, "errors": 0}
     block = frames.build_frame(values.pack({"kind": "events", "rows": 0, "padding": bytes(20_000)}))
     for number in range(runs):
         created = 1.76e9 + number * 21_600.0
         run = {"run": f"job-{created:.0f}", "run_uuid": f"{number:032x}", "run_created": created}
-        for place, file in enumerate(FILES):
-            header = {**facts, **run, "plugin": file.split("-")[0], "created": created + place}
+        for index, file in enumerate(FILES):
+            header = {**facts, **run, "plugin": file.split("-")[0], "created": created + index}
             path = directory / f"job-{created:.0f}-{file}.msgpack"
             path.write_bytes(frames.build_frame(values.pack(header)) + block)
 
 
 def measured(rounds: int, code: str, *arguments: str) -> list[list[float]]:
-    """Run the code in new processes; give what each printed."""
+    """Run the code in `rounds` new processes, and return the JSON that each prints."""
     command = [sys.executable, "-c", code, *arguments]
     return [
         json.loads(subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout)
@@ -70,10 +70,10 @@ def main(arguments: list[str] | None = None) -> list[Result]:
     parser.add_argument("--segment-size", type=int, default=10_000_000)
     parser.add_argument("--runs", type=int, default=1460)
     options = parser.parse_args(arguments)
-    result = Result("Long runs", ["what", "CPU s", "peak memory, GB", "task runs, or runs"])
+    result = Result("Long runs", ["read", "CPU s", "peak memory, GB", "task runs, or runs"])
     with tempfile.TemporaryDirectory() as directory:
         write_runs(Path(directory), options.events, segment_size=options.segment_size)
-        # Each task run of a worker begins a millisecond after the one before.
+        # Each task run of a worker starts a millisecond after the previous one.
         middle, span = 1_790_000_000.0 + options.events * 0.0005, options.events * 0.00001
         figures = {
             "all of a long run": measured(options.rounds, READ, directory),
@@ -84,10 +84,10 @@ def main(arguments: list[str] | None = None) -> list[Result]:
     with tempfile.TemporaryDirectory() as directory:
         write_year(Path(directory), options.runs)
         figures["list a year"] = measured(options.rounds, LIST, directory)
-    for what, rounds in figures.items():
-        cpu, peak = (spread([each[i] for each in rounds])[0] for i in range(2))
+    for name, rounds in figures.items():
+        cpu, peak = (spread([values[i] for values in rounds])[0] for i in range(2))
         memory = f"{peak / 1e9:.2f}" if peak else ""
-        result.rows.append([what, f"{cpu:.2f}", memory, f"{rounds[0][2]:,}"])
+        result.rows.append([name, f"{cpu:.2f}", memory, f"{rounds[0][2]:,}"])
     result.figures = figures
     print(result.show(), flush=True)
     return [result]

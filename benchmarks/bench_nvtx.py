@@ -1,8 +1,8 @@
-"""What the NVTX ranges cost a task: without a tool that listens, and with one that does nothing.
+"""CPU time per task of NVTX ranges, without a profiling tool and with a tool that does nothing.
 
-Dask's function that runs a task is called as its threads call it, before and while the plugin is on
-the worker, one after the other in each round; CPU time of the calling thread. NVTX decides at its
-first use in a process whether there is a tool, so each case has a process of its own.
+Dask's function that runs a task is called like in a worker's thread, with and without the plugin in
+each round. The CPU time of the calling thread is measured. Each case has a separate process,
+because NVTX looks for a tool only at its first use in a process.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ CALLS = 2000
 
 
 async def measure_here(rounds: int) -> list[list[float]]:
-    """Give seconds a task without and with the plugin, for each round."""
+    """Return the seconds per task of each round, without and with the plugin."""
     with tempfile.TemporaryDirectory() as directory:
         return await _measure(make_settings(name="bench", directory=directory), rounds)
 
@@ -76,7 +76,7 @@ def main(arguments: list[str] | None = None) -> list[Result]:
     if options.here:
         print(json.dumps(asyncio.run(measure_here(options.rounds))))
         return []
-    result = Result("NVTX", ["", "beyond Dask's own, us a task (quartiles)"])
+    result = Result("NVTX", ["case", "us per task more than without (quartiles)"])
     with tempfile.TemporaryDirectory() as directory:
         tool = build("nvtx.c", Path(directory) / "libnvtx-tool.so")
         cases = {
@@ -86,11 +86,11 @@ def main(arguments: list[str] | None = None) -> list[Result]:
         for name, environment in cases.items():
             if environment and tool is None:
                 continue
-            here = ["--here", "--rounds", str(options.rounds)]
-            none, plugin = run_apart(__file__, *here, **environment)
-            beyond = [(a - b) * 1e6 for a, b in zip(plugin, none, strict=True)]
-            result.rows.append([name, "{:.2f} ({:.2f} to {:.2f})".format(*spread(beyond))])
-            result.figures[name] = beyond
+            child = ["--here", "--rounds", str(options.rounds)]
+            none, plugin = run_apart(__file__, *child, **environment)
+            difference = [(a - b) * 1e6 for a, b in zip(plugin, none, strict=True)]
+            result.rows.append([name, "{:.2f} ({:.2f} to {:.2f})".format(*spread(difference))])
+            result.figures[name] = difference
     print(result.show(), flush=True)
     return [result]
 

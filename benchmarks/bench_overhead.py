@@ -1,10 +1,10 @@
-"""What profiling costs a run: CPU seconds of all processes, and wall time.
+"""Cost of profiling a run: CPU time of all processes, and wall time.
 
-All variants take turns on one cluster (two worker processes, and the scheduler with the client in
-a third): two clusters differ by more, for as long as they live, than what is looked for. A run
-registers the profiler, computes and stops it: "whole run" counts all of it, "recording" what is
-between, with everything written. What registering and stopping cost each process, on a cluster that
-does nothing else, is measured apart.
+All variants take turns on one cluster, because two clusters can differ by more than the overhead.
+The cluster has two worker processes; scheduler and client share a third process. A measurement
+registers the profiler, computes, and stops the profiler. "Complete run" counts all three steps, and
+"recording" counts the computation and writing. The cost of registering and stopping in each
+process is also measured on an idle cluster.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import dasf_checkout
 from measure import Result, interleave, ratios, spread
 
 VARIANTS = ("none", "dasfprof", "performance_report")
-#: The further ones that `--variant` may name.
+#: Further variants for `--variant`.
 OTHER_VARIANTS = (
     "dasfprof without stacks",
     "dasfprof with cprofile",
@@ -30,7 +30,7 @@ OTHER_VARIANTS = (
     "get_task_stream",
 )
 DASF = "dasf.profile"
-#: What dasfprof is asked for, by variant.
+#: Options of dasfprof by variant.
 OPTIONS: dict[str, dict[str, Any]] = {
     "dasfprof": {},
     "dasfprof without stacks": {"stack_frequency": 0},
@@ -42,22 +42,22 @@ OPTIONS: dict[str, dict[str, Any]] = {
 
 
 def no_op_tasks(client: Any, count: int) -> None:
-    """Tasks that do nothing: all that is measured is the handling of tasks."""
+    """Run tasks that do nothing, so that only the handling of tasks is measured."""
     client.gather(client.map(_nothing, range(count), pure=False))
 
 
 def short_tasks(client: Any, count: int) -> None:
-    """Tasks of 10 ms of arithmetic each."""
+    """Run tasks that compute for 10 ms each."""
     client.gather(client.map(_ten_milliseconds, range(count), pure=False))
 
 
 def small_objects(client: Any, count: int) -> None:
-    """Tasks that make many small objects."""
+    """Run tasks that create many small objects."""
     client.gather(client.map(_fifty_thousand_tuples, range(count), pure=False))
 
 
 def demo_pipeline(client: Any, count: int) -> None:
-    """Array work as in the demo: normalise, and a few rounds of k-means."""
+    """Normalize an array and run a few rounds of k-means, as in the demo."""
     import dask.array as da
 
     points = da.random.default_rng(1).random((count * 2000, 8), chunks=(20_000, 8))
@@ -92,7 +92,7 @@ WORKLOADS = {
     "array pipeline": (demo_pipeline, 400),
     "small objects": (small_objects, 6),
 }
-#: Those that are measured unless others are asked for.
+#: Workloads that are measured by default.
 USUAL = ("no-op tasks", "10 ms tasks", "array pipeline")
 
 
@@ -103,7 +103,7 @@ USUAL = ("no-op tasks", "10 ms tasks", "array pipeline")
 def profiler(
     name: str, client: Any, directory: str, dasf: Path | None
 ) -> Iterator[Callable[[], object]]:
-    """Observe the block as the variant does; gives what has everything written."""
+    """Profile the block with the variant; yield a function that writes all recorded events."""
     if name == "none":
         yield _nothing_to_write
     elif name in OPTIONS:
@@ -142,33 +142,35 @@ def profiler(
 
 
 def _nothing_to_write() -> None:
-    """Take the place of a flush."""
+    """Replace the flush of a profiler that has none."""
 
 
 def _commit_dasf() -> None:
-    """DASF writes what is left when the process exits; count it here."""
+    """Write DASF's remaining events now: DASF would write them when the process exits."""
     import gc
 
-    for thing in gc.get_objects():
-        if type(thing).__name__ == "FileDatabase" and type(thing).__module__.startswith("dasf."):
-            thing.commit()
+    for item in gc.get_objects():
+        if type(item).__name__ == "FileDatabase" and type(item).__module__.startswith("dasf."):
+            item.commit()
 
 
 def settle(client: Any) -> None:
     """Wait until scheduler and workers have forgotten the tasks.
 
-    Keys are released after the results have come. A profiler that takes a moment to stop would have
-    that work counted as its own, and one that stops at once would have it counted in no run.
+    Keys are released after the client has received the results. Without this wait, that work would
+    be counted for profilers that take a moment to stop, but not for profilers that stop at once.
     """
-    while client.run_on_scheduler(_tasks_left) or any(client.run(_tasks_here).values()):
+    while client.run_on_scheduler(_tasks_on_scheduler) or any(
+        client.run(_tasks_on_worker).values()
+    ):
         time.sleep(0.02)
 
 
-def _tasks_left(dask_scheduler: Any = None) -> int:
+def _tasks_on_scheduler(dask_scheduler: Any = None) -> int:
     return len(dask_scheduler.tasks)
 
 
-def _tasks_here(dask_worker: Any = None) -> int:
+def _tasks_on_worker(dask_worker: Any = None) -> int:
     return len(dask_worker.state.tasks)
 
 
@@ -176,7 +178,7 @@ def _tasks_here(dask_worker: Any = None) -> int:
 
 
 def serve(workload: str, count: int, dasf: Path | None, pipe: Any) -> None:
-    """Keep a cluster in this process; compute once for each variant that is asked for."""
+    """Run a cluster in this process; compute the workload for each variant that the pipe names."""
     import dask
     import psutil
     from distributed import Client, LocalCluster
@@ -202,12 +204,12 @@ def serve(workload: str, count: int, dasf: Path | None, pipe: Any) -> None:
                 settle(client)
                 flush()
                 written = cpu_seconds()
-            whole = cpu_seconds() - cpu, time.perf_counter() - wall
-            pipe.send((*whole, written - registered))
+            complete = cpu_seconds() - cpu, time.perf_counter() - wall
+            pipe.send((*complete, written - registered))
 
 
 def serve_idle(dasf: Path | None, pipe: Any) -> None:
-    """Keep a cluster in this process; register and stop what is asked for."""
+    """Run a cluster in this process; register and stop each variant that the pipe names."""
     from distributed import Client, LocalCluster
 
     with (
@@ -230,12 +232,12 @@ def serve_idle(dasf: Path | None, pipe: Any) -> None:
 def ask(
     target: Callable[..., None], arguments: tuple[Any, ...], variants: Sequence[str], rounds: int
 ) -> dict[str, list[Any]]:
-    """Run all variants in interleaved rounds, in a process that keeps a cluster."""
+    """Measure all variants in interleaved rounds, in a process that runs a cluster."""
     context = multiprocessing.get_context("spawn")
     pipe, theirs = context.Pipe()
     process = context.Process(target=target, args=(*arguments, theirs))
     process.start()
-    theirs.close()  # else a process that died would be waited for
+    theirs.close()  # otherwise, recv() would block if the process died
 
     def once(name: str) -> Any:
         pipe.send(name)
@@ -254,10 +256,10 @@ def measure(
 ) -> Result:
     """Compare the variants on one workload."""
     measured = ask(serve, (workload, count, dasf), variants, rounds)
-    columns = ("CPU, whole run", "CPU, recording", "wall, whole run")
+    columns = ("CPU, complete run", "CPU, recording", "wall, complete run")
     result = Result(
         f"Overhead on {workload}, medians of {rounds} rounds (quartiles)",
-        ["profiler", *columns, "CPU of the whole run a task, us"],
+        ["profiler", *columns, "CPU of complete run per task, us"],
     )
     cpu, wall, inside = (
         {name: [value[part] for value in values] for name, values in measured.items()}
@@ -273,7 +275,7 @@ def measure(
 
 
 def measure_registration(variants: list[str], rounds: int, dasf: Path | None) -> Result:
-    """Tell what registering and stopping cost each process, beyond the question itself."""
+    """Measure registering and stopping in each process, minus the cost of measuring."""
     measured = ask(serve_idle, (dasf,), variants, rounds)
     result = Result(
         "Registering and stopping, CPU in ms (quartiles)",
@@ -298,9 +300,11 @@ def main(arguments: list[str] | None = None) -> list[Result]:
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--workload", choices=WORKLOADS, action="append")
     parser.add_argument(
-        "--variant", action="append", help=f"besides none, also: {', '.join(OTHER_VARIANTS)}"
+        "--variant",
+        action="append",
+        help=f"variant to compare with none; also {', '.join(OTHER_VARIANTS)}",
     )
-    parser.add_argument("--dasf-core", type=Path, help="a checkout of DASF, to compare with")
+    parser.add_argument("--dasf-core", type=Path, help="checkout of DASF to compare with")
     options = parser.parse_args(arguments)
     results = []
     for workload in options.workload or USUAL:

@@ -1,9 +1,9 @@
-"""What events of user code cost in a plain loop, and how many come back: dasfprof and DASF.
+"""Cost of recording user events in a loop, and number of lost events: dasfprof and DASF.
 
-Each round runs each profiler once, in a process of its own: it records as fast as it can and closes
-the file. CPU is that of all threads, and both times include closing. DASF synchronises its file to
-the disk with each thousand events; in its variant without, that call does nothing. Each profiler
-reads back what it wrote, event by event.
+Each round runs each profiler once in a new process, which records as fast as possible and closes
+the file. CPU time is that of all threads, and both times include closing. DASF calls fsync after
+every thousand events; in the variant "DASF without fsync", that call does nothing. Each profiler
+then reads its events back.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ EVENTS = 200_000
 
 
 def make_profiler(kind: str, checkout: str | None, path: Path) -> Any:
-    """Make the profiler of a variant."""
+    """Return the profiler of a variant."""
     if kind == "dasfprof":
         from dasfprof import EventProfiler
 
@@ -38,13 +38,13 @@ def make_profiler(kind: str, checkout: str | None, path: Path) -> Any:
 
 
 def record(kind: str, checkout: str | None, count: int) -> dict[str, float]:
-    """Record events; give seconds for an event, and those that do not come back."""
+    """Record events; return the seconds per event, and the number of lost events."""
     with tempfile.TemporaryDirectory() as directory:
         profiler = make_profiler(kind, checkout, Path(directory, "own.msgpack"))
         wall, cpu = time.perf_counter(), time.process_time()
         for number in range(count):
             profiler.record_complete_event("epoch", 1.7e9 + number, 0.5, args={"number": number})
-        # DASF's profiler has no way to close.
+        # DASF's profiler has no method to close its file.
         (profiler if kind == "dasfprof" else profiler.database).close()
         wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
         begin = time.process_time()
@@ -70,16 +70,16 @@ def main(arguments: list[str] | None = None) -> list[Result]:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=10)
     parser.add_argument("--events", type=int, default=EVENTS)
-    parser.add_argument("--dasf-core", help="a checkout of DASF, to compare with")
+    parser.add_argument("--dasf-core", help="checkout of DASF to compare with")
     options = parser.parse_args(arguments)
     kinds = ["dasfprof"] + ["DASF", "DASF without fsync"] * bool(options.dasf_core)
     variants = {
         kind: partial(in_a_process, kind, options.dasf_core, options.events) for kind in kinds
     }
     measured = interleave(variants, options.rounds, warm_up=0)
-    columns = ["profiler", "CPU us an event: median (quartiles)", "wall us an event"]
-    columns += ["CPU us to read one back", "lost"]
-    result = Result(f"Own events, {options.events:,} in a loop", columns)
+    columns = ["profiler", "CPU us per event: median (quartiles)", "wall us per event"]
+    columns += ["CPU us per event read", "lost"]
+    result = Result(f"User events, {options.events:,} in a loop", columns)
     for kind, rounds in measured.items():
         cells = [
             "{:.2f} ({:.2f} to {:.2f})".format(*spread([1e6 * figures[time] for figures in rounds]))

@@ -1,9 +1,9 @@
-"""Predictions against reality: record on N workers, predict 2N and N/2, and run both for real.
+"""Errors of predictions: record on N workers, predict 2N and N/2 workers, and run on both.
 
-Tasks sleep, so that the machine's cores do not limit the larger cluster. Each pipeline runs some
-times on each cluster; a prediction's error is shown beside the spread of these repeats, and of the
-recordings that it rests on, as no prediction can be better. One function of a pipeline is made
-twice as fast and twice as slow, too.
+Tasks sleep, so that the machine's cores do not limit the larger cluster. Each pipeline runs several
+times on each cluster. The table shows the error of a prediction next to the spread of these runs
+and of the recordings used, because no prediction can be more accurate than that. In some pipelines,
+one function is also made twice as fast and twice as slow.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ import dasfprof
 from dasfprof import TraceAnalyser
 from dasfprof.analysis.simulation import replay_of
 
-#: Repeats that differ by less can tell whether a prediction is right.
+#: Threshold (fraction): predictions are judged only if repeated runs differ by less than this.
 STEADY = 0.05
 COLUMNS = ["pipeline", "change", "recorded (s)", "spread", "real (s)", "spread"]
 COLUMNS += ["predicted (s)", "error"]
@@ -71,13 +71,16 @@ def together(*parts: np.ndarray) -> int:
 
 
 def naps(seed: int, count: int, low: float, high: float) -> list[float]:
-    """Give seconds, the same ones for the same seed."""
+    """Return random seconds; the same seed always gives the same seconds."""
     return np.random.default_rng(seed).uniform(low, high, count).tolist()
 
 
 @dataclass(frozen=True)
 class Pipelines:
-    """The pipelines: how long their tasks sleep, by what is in the code, and one function more."""
+    """Pipelines whose tasks sleep.
+
+    `scale` multiplies the sleep of all tasks, and `factor` also that of the function in `CHANGED`.
+    """
 
     client: Client
     scale: float = 1.0
@@ -104,8 +107,8 @@ class Pipelines:
     def mixed(self) -> None:
         loaded = [self.run(load, seconds) for seconds in naps(3, 48, 0.02, 0.06)]
         cleaned = [
-            self.changed(clean, seconds, one)
-            for one, seconds in zip(loaded, naps(4, 48, 0.03, 0.1), strict=True)
+            self.changed(clean, seconds, data)
+            for data, seconds in zip(loaded, naps(4, 48, 0.03, 0.1), strict=True)
         ]
         groups = [self.run(merge, 0.05, *cleaned[at : at + 3]) for at in range(0, 48, 3)]
         self.compute(self.run(merge, 0.1, *groups))
@@ -136,24 +139,24 @@ class Pipelines:
     def shuffle(self) -> None:
         blocks = [dask.delayed(block)(number, 4_000_000) for number in range(16)]
         parts = [[dask.delayed(part)(data, to, 16) for data in blocks] for to in range(16)]
-        self.compute(*[dask.delayed(together)(*own) for own in parts])
+        self.compute(*[dask.delayed(together)(*row) for row in parts])
 
     def tiny(self) -> None:
         self.compute(*[dask.delayed(nothing)(number) for number in range(1500)])
 
 
 NAMES = ["independent", "tree", "mixed", "chains", "stencil", "gaps", "shuffle", "tiny"]
-#: Their times rest on the machine, not on the tasks: they are shown as ranges.
+#: Pipelines whose times depend on the machine rather than on the tasks. They are shown as ranges.
 RANGES = ("shuffle", "tiny")
-#: The function that is made faster and slower, and the pipelines where.
+#: By pipeline, the function that is made faster and slower.
 CHANGED = {"mixed": "clean", "tree": "load", "stencil": "clean"}
 
 
 def record(
     client: Client, name: str, directory: Path, scale: float = 1.0, factor: float = 1.0
 ) -> TraceAnalyser:
-    """Run a pipeline once, after the scheduler has let go of the one before."""
-    time.sleep(0.2)
+    """Record a run of a pipeline."""
+    time.sleep(0.2)  # the scheduler releases the previous pipeline
     with dasfprof.profile(client, directory=directory):
         getattr(Pipelines(client, scale, factor), name)()
     return TraceAnalyser(directory, progress=False)
@@ -166,7 +169,7 @@ def wall_of(analyser: TraceAnalyser) -> float:
 def run_for_real(
     workers: int, names: Sequence[str], scale: float, factors: Sequence[float] = (1.0,)
 ) -> dict[tuple[str, float], TraceAnalyser]:
-    """Run pipelines once on a cluster of so many workers of two threads each."""
+    """Run pipelines once on a cluster of `workers` workers with two threads each."""
     with (
         tempfile.TemporaryDirectory() as directory,
         LocalCluster(n_workers=workers, threads_per_worker=2, dashboard_address=":0") as cluster,
@@ -191,9 +194,9 @@ def spread_of(walls: list[float]) -> float:
 def compare(
     recorded: list[TraceAnalyser], real: list[TraceAnalyser], *, ranges: bool, **change: Any
 ) -> dict[str, Any]:
-    """Give predictions from each recording beside the wall times of real runs.
+    """Compare predictions from each recording with the wall times of real runs.
 
-    Where ranges are shown they are those of the replays, though it may have refused to predict.
+    With `ranges`, the predicted times are those of replays, even if a prediction was refused.
     """
     walls = [wall_of(run) for run in real]
     tables = [run.what_if(**change) for run in recorded]
@@ -202,7 +205,7 @@ def compare(
     if ranges:
         predicted = [replayed(run, **change) for run in recorded]
     middle = statistics.median(walls)
-    told = [wall for wall in predicted if np.isfinite(wall)]
+    known = [wall for wall in predicted if np.isfinite(wall)]
     return {
         "recorded": [float(table["Recorded (s)"][0]) for table in tables],
         "calibration": [float(table["Calibration Error (%)"][0]) for table in tables],
@@ -211,7 +214,7 @@ def compare(
         "spread": spread_of(walls),
         "predicted": predicted,
         "refused": refused,
-        "error": statistics.median(told) / middle - 1 if told else None,
+        "error": statistics.median(known) / middle - 1 if known else None,
         "verdicts": [str(table["Verdict"][0]) for table in tables],
     }
 
@@ -222,29 +225,29 @@ def replayed(run: TraceAnalyser, workers: int) -> float:
     return replay.inputs.wall * wall / replay.base
 
 
-def show(name: str, change: str, found: dict[str, Any]) -> list[str]:
+def show(name: str, change: str, comparison: dict[str, Any]) -> list[str]:
     def shown(values: list[float]) -> str:
-        told = [value for value in values if np.isfinite(value)]
-        if not told:
+        known = [value for value in values if np.isfinite(value)]
+        if not known:
             return ""
         if name in RANGES:
-            return f"{min(told):.2f} to {max(told):.2f}"
-        return f"{statistics.median(told):.2f}"
+            return f"{min(known):.2f} to {max(known):.2f}"
+        return f"{statistics.median(known):.2f}"
 
-    row = [shown(found["recorded"]), f"{found['recorded spread']:.1%}"]
-    row += [shown(found["real"]), f"{found['spread']:.1%}"]
-    error = "" if found["error"] is None else f"{found['error']:+.1%}"
-    refused = f" ({found['refused']} refused)" if found["refused"] else ""
-    return [name, change, *row, shown(found["predicted"]) + refused, error]
+    row = [shown(comparison["recorded"]), f"{comparison['recorded spread']:.1%}"]
+    row += [shown(comparison["real"]), f"{comparison['spread']:.1%}"]
+    error = "" if comparison["error"] is None else f"{comparison['error']:+.1%}"
+    refused = f" ({comparison['refused']} refused)" if comparison["refused"] else ""
+    return [name, change, *row, shown(comparison["predicted"]) + refused, error]
 
 
 def summary(figures: dict[str, Any]) -> list[str]:
-    """Sum up the errors where repeats are alike."""
+    """Return a row with the errors of the predictions whose repeated runs have a small spread."""
     steady = [
-        abs(found["error"])
-        for label, found in figures.items()
-        if found["error"] is not None
-        and max(found["recorded spread"], found["spread"]) < STEADY
+        abs(comparison["error"])
+        for label, comparison in figures.items()
+        if comparison["error"] is not None
+        and max(comparison["recorded spread"], comparison["spread"]) < STEADY
         and label.split()[0] not in RANGES
     ]
     note = f"{len(steady)} with a spread under {STEADY:.0%}"
@@ -258,30 +261,32 @@ def main(arguments: list[str] | None = None) -> list[Result]:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--workers", type=int, default=2, help="N, an even number")
     parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--scale", type=float, default=1.0, help="how much longer tasks sleep")
+    parser.add_argument(
+        "--scale", type=float, default=1.0, help="factor for the sleep of all tasks"
+    )
     parser.add_argument("--pipelines", nargs="+", default=NAMES, choices=NAMES)
     options = parser.parse_args(arguments)
     count, names = options.workers, options.pipelines
     factors = {count: (1.0, 0.5, 2.0), count // 2: (1.0,), count * 2: (1.0,)}
     runs: dict[tuple[int, str, float], list[TraceAnalyser]] = {}
     for _ in range(options.repeats):
-        # All clusters in each round, so that what else the machine does hits all alike.
+        # Each round uses all clusters, so that noise affects them equally.
         for workers, wanted in factors.items():
-            found = run_for_real(workers, names, options.scale, wanted)
-            for (name, factor), analyser in found.items():
+            analysers = run_for_real(workers, names, options.scale, wanted)
+            for (name, factor), analyser in analysers.items():
                 runs.setdefault((workers, name, factor), []).append(analyser)
     result = Result(f"Predict other clusters from {count} workers", COLUMNS)
     for (workers, name, factor), real in runs.items():
         if workers == count and factor == 1:
             continue
         if workers != count:
-            change, asked = f"{workers} workers", {"workers": workers}
+            change, parameters = f"{workers} workers", {"workers": workers}
         else:
             change = f"{CHANGED[name]} x{1 / factor:g}"
-            asked = {"speedup": {CHANGED[name]: 1 / factor}}
-        found = compare(runs[count, name, 1.0], real, ranges=name in RANGES, **asked)
-        result.rows.append(show(name, change, found))
-        result.figures[f"{name} {change}"] = found
+            parameters = {"speedup": {CHANGED[name]: 1 / factor}}
+        comparison = compare(runs[count, name, 1.0], real, ranges=name in RANGES, **parameters)
+        result.rows.append(show(name, change, comparison))
+        result.figures[f"{name} {change}"] = comparison
     result.rows.append(summary(result.figures))
     print(result.show(), flush=True)
     return [result]

@@ -1,7 +1,7 @@
-"""The HTML report: how large, how soon written, how soon seen, how it moves, finds and sums up.
+"""Size of the HTML report, and time to write it, to open it, to move and search in it.
 
-Task runs of random lengths on 32 threads, each with two dependencies and all its times, go through
-a trace and `write_report` into a headless Chromium: sizes and times as a person would have them.
+The trace has task runs of random durations on 32 threads, with two dependencies and all their
+times. A headless Chromium opens the report that `write_report` makes from it.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from dasfprof.schema.under_way import STACK
 WORKERS, THREADS = 16, 2
 FRAMES = 90
 BEGIN = 1_790_000_000.0
-#: Mean seconds of a task, and of each of the stages around it.
+#: Mean seconds of a task, and of each stage before and after it.
 MEAN_TASK, MEAN_STAGE = 0.02, 0.002
 SEARCHES = ("structured", "digits", "key")
-#: Distinct stacks of a worker.
+#: Distinct stacks per worker.
 STACKS = 5000
 #: Numbers of tasks, and whether their keys end in hashes.
 CASES = [(10_000, False), (100_000, False), (1_000_000, False), (1_000_000, True)]
@@ -92,22 +92,22 @@ def write_trace(
     seed: int = 1,
     cluster: tuple[int, int] = (WORKERS, THREADS),
 ) -> None:
-    """Write the files of workers and scheduler of a run of so many tasks.
+    """Write the files of workers and scheduler for a run of `count` tasks.
 
     Parameters
     ----------
     directory
-        Where to.
+        Directory of the files.
     count
-        How many tasks.
+        Number of tasks.
     hashed
-        Whether all keys end in hashes, as those of `dask.delayed`, in place of chunks' numbers.
+        Whether all keys end in hashes, like those of `dask.delayed`, instead of chunk indices.
     samples
-        How many times the stack of each task was looked at.
+        Number of stack samples per task.
     seed
-        Of the random lengths.
+        Seed of the random durations.
     cluster
-        Workers, and threads of each.
+        Number of workers, and threads per worker.
     """
     generator = np.random.default_rng(seed)
     workers, threads = cluster
@@ -153,7 +153,7 @@ def write_trace(
 
 
 def stack_rows() -> list[tuple[Any, ...]]:
-    """Give distinct stacks of up to 25 calls, each inside the one before."""
+    """Return the rows of distinct stacks of up to 25 nested calls."""
     return [
         row(
             STACK,
@@ -167,7 +167,7 @@ def stack_rows() -> list[tuple[Any, ...]]:
 
 
 def sample_row(when: float, thread: int, stack: int) -> tuple[Any, ...]:
-    """Give what a look at the stack of a task records."""
+    """Return the row of a stack sample."""
     return row(
         TASK_SAMPLE,
         timestamp=when,
@@ -181,7 +181,7 @@ def sample_row(when: float, thread: int, stack: int) -> tuple[Any, ...]:
 
 
 def key_of(token: int, chunk: int, *, hashed: bool) -> Any:
-    """Give the key of a chunk of one of 200 layers."""
+    """Return the key of a chunk in the layer `token`."""
     if hashed:
         content = f"{token}/{chunk}".encode()
         return f"{FUNCTIONS[token % 20]}-{hashlib.md5(content, usedforsecurity=False).hexdigest()}"
@@ -191,11 +191,11 @@ def key_of(token: int, chunk: int, *, hashed: bool) -> Any:
 def task_rows(
     number: int, start: float, duration: float, stage: list[float], about: tuple[int, str, bool]
 ) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-    """Give what worker and scheduler record of one task run."""
+    """Return the rows of a task run that the worker and the scheduler record."""
     thread, address, hashed = about
     token, chunk = number % 200, number // 200
     key = key_of(token, chunk, hashed=hashed)
-    needs = [key_of(token, chunk - back, hashed=hashed) for back in (1, 2)]
+    dependencies = [key_of(token, chunk - back, hashed=hashed) for back in (1, 2)]
     executing = start - stage[1]
     ready = executing - stage[2]
     received = ready - stage[3]
@@ -215,7 +215,7 @@ def task_rows(
         type="numpy.ndarray",
         dtype="float64",
         shape=(100, 100),
-        dependencies=needs if chunk > 1 else [],
+        dependencies=dependencies if chunk > 1 else [],
         input_size=2 * sizes,
         thread=140_000_000_000 + thread,
         cpu=duration * 0.9,
@@ -261,7 +261,7 @@ def write_scheduler(directory: Path, rows: list[tuple[Any, ...]]) -> None:
 
 
 def renderer_megabytes() -> float:
-    """Give the resident memory of the page's process."""
+    """Return the resident memory of the page's process in MB."""
     sizes = [
         child.memory_info().rss
         for child in psutil.Process().children(recursive=True)
@@ -271,7 +271,7 @@ def renderer_megabytes() -> float:
 
 
 def queries(*, hashed: bool) -> dict[str, str]:
-    """Give what is searched for: a function, digits, a key."""
+    """Return the searched texts: a function, digits, and a key."""
     key = key_of(63, 12, hashed=hashed)
     return {
         "structured": "function7",
@@ -281,7 +281,7 @@ def queries(*, hashed: bool) -> dict[str, str]:
 
 
 def browse(browser: Any, path: Path, *, hashed: bool) -> dict[str, Any]:
-    """Open the report, move and search in it."""
+    """Open the report, move and search in it, and return the measured times."""
     page = browser.new_page(viewport={"width": 1280, "height": 900})
     page.goto(path.as_uri(), wait_until="commit")
     while page.evaluate("document.documentElement?.dataset.ready") != "whole":
@@ -295,7 +295,7 @@ def browse(browser: Any, path: Path, *, hashed: bool) -> dict[str, Any]:
     page.evaluate(SEARCH, "")
     area = page.evaluate(AREA)
     if not area["shown"] or not area["title"].endswith(" task runs"):
-        raise RuntimeError(f"no area was chosen: {area}")
+        raise RuntimeError(f"no area was selected: {area}")
     measured["area"] = area["spent"]
     measured["memory"] = renderer_megabytes()
     page.close()
@@ -306,22 +306,22 @@ def main(arguments: list[str] | None = None) -> list[Result]:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--tasks", type=int, action="append")
-    parser.add_argument("--samples", type=int, default=0, help="of the stack of each task")
+    parser.add_argument("--samples", type=int, default=0, help="stack samples per task")
     parser.add_argument("--workers", type=int, default=WORKERS)
-    parser.add_argument("--threads", type=int, default=THREADS, help="of each worker")
+    parser.add_argument("--threads", type=int, default=THREADS, help="threads per worker")
     options = parser.parse_args(arguments)
     cluster = (options.workers, options.threads)
     result = Result(
         "HTML report",
         [
-            *("tasks", "file, MB", "written, s", "CPU, s", "picture, ms"),
-            *("all read, ms", "frame p50/p95, ms", *(f"search {name}, ms" for name in SEARCHES)),
-            *("area of all, ms", "page, MB"),
+            *("tasks", "file, MB", "write, s", "CPU, s", "first picture, ms"),
+            *("all data, ms", "frame p50/p95, ms", *(f"search {name}, ms" for name in SEARCHES)),
+            *("select all, ms", "page memory, MB"),
         ],
     )
     browser_path = shutil.which("chromium")
     if browser_path is None:
-        raise SystemExit("needs a Chromium browser: apt-get install chromium")
+        raise SystemExit("chromium not found: install it with apt-get install chromium")
     from playwright.sync_api import sync_playwright
 
     cases = [(count, False) for count in options.tasks] if options.tasks else CASES
@@ -331,14 +331,14 @@ def main(arguments: list[str] | None = None) -> list[Result]:
                 Path(directory), count, hashed=hashed, samples=options.samples, cluster=cluster
             )
             path = Path(directory, "report.html")
-            written, worked, seen = [], [], []
+            written, cpu_seconds, seen = [], [], []
             for _ in range(options.rounds):
-                # What a trace was asked before it answers at once: a new one each time.
+                # An analyser caches its results, so each round needs a new one.
                 analyser = TraceAnalyser(directory, progress=False)
                 begin, cpu = time.perf_counter(), time.process_time()
                 write_report(analyser, path)
                 written.append(time.perf_counter() - begin)
-                worked.append(time.process_time() - cpu)
+                cpu_seconds.append(time.process_time() - cpu)
                 del analyser
             for _ in range(options.rounds):
                 browser = playwright.chromium.launch(
@@ -349,7 +349,7 @@ def main(arguments: list[str] | None = None) -> list[Result]:
             size = path.stat().st_size
         frames = [frame for page in seen for frame in page["frames"]]
 
-        def middle(name: str, seen: list[dict[str, Any]] = seen) -> str:
+        def median(name: str, seen: list[dict[str, Any]] = seen) -> str:
             return f"{spread([page[name] for page in seen])[0]:.0f}"
 
         searches = [spread([page["search"][name] for page in seen])[0] for name in SEARCHES]
@@ -358,18 +358,18 @@ def main(arguments: list[str] | None = None) -> list[Result]:
                 f"{count:,}" + (", hashed" if hashed else ""),
                 f"{size / 1e6:.2f}",
                 f"{spread(written)[0]:.2f}",
-                f"{spread(worked)[0]:.2f}",
-                *map(middle, ("picture", "whole")),
+                f"{spread(cpu_seconds)[0]:.2f}",
+                *map(median, ("picture", "whole")),
                 f"{percentile(frames, 0.5):.0f} / {percentile(frames, 0.95):.0f}",
                 *(f"{seconds:.0f}" for seconds in searches),
-                middle("area"),
-                middle("memory"),
+                median("area"),
+                median("memory"),
             ]
         )
         result.figures[f"{count}{' hashed' if hashed else ''}"] = {
             "size": size,
             "written": written,
-            "worked": worked,
+            "cpu": cpu_seconds,
             "seen": seen,
         }
     print(result.show(), flush=True)

@@ -1,7 +1,7 @@
-"""The reports of a million task runs: each one's own time, after the trace was read.
+"""Time of each analysis for a run of a million task runs, not counting reading the trace.
 
-The trace is written through the schemas of the plugins: 16 workers of 4 threads on 4 hosts, their
-samples, half a million transfers, failed attempts, durations that differ, and a scheduler's file.
+The trace is written with the plugins' schemas: 16 workers with 4 threads on 4 hosts, their samples,
+half a million transfers, failed attempts, different durations, and a scheduler's file.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 from measure import Result
-from synthetic import FUNCTIONS, TOKENS, ask_each
+from synthetic import FUNCTIONS, TOKENS, time_each
 
 from dasfprof import FileDatabase, TraceAnalyser
 from dasfprof.database.writer import Source
@@ -28,12 +28,12 @@ BEGIN = 1_790_000_000.0
 WORKERS, HOSTS, THREADS = 16, 4, 4
 #: Task runs written between two commits.
 BATCH = 50_000
-COLUMNS = ["report", "seconds", "CPU seconds", "rows"]
+COLUMNS = ["analysis", "seconds", "CPU seconds", "rows"]
 
-#: Seconds from the begin, another each time.
+#: Seconds since the start of the run for `memory_at`, different in each call.
 MOMENTS = itertools.count(1.0, 0.7)
 
-REPORTS: dict[str, Callable[[TraceAnalyser], Any]] = {
+ANALYSES: dict[str, Callable[[TraceAnalyser], Any]] = {
     "processed_tasks": lambda analyser: analyser.processed_tasks(),
     "processed_tasks(by='function')": lambda analyser: analyser.processed_tasks(by="function"),
     "process_summary": lambda analyser: analyser.process_summary(),
@@ -50,7 +50,7 @@ REPORTS: dict[str, Callable[[TraceAnalyser], Any]] = {
     "transfers('function')": lambda analyser: analyser.transfers("function"),
     "cluster_sizing": lambda analyser: analyser.cluster_sizing(),
     "chunk_sizing": lambda analyser: analyser.chunk_sizing(),
-    "memory_at (of any moment)": lambda analyser: analyser.memory_at(next(MOMENTS)),
+    "memory_at (at any time)": lambda analyser: analyser.memory_at(next(MOMENTS)),
 }
 
 
@@ -61,7 +61,7 @@ def filled(schema: Schema, **values: Any) -> tuple[Any, ...]:
 
 
 class Run:
-    """A run of tasks that each thread takes in turn."""
+    """Synthetic run in which tasks are assigned to threads in turn."""
 
     def __init__(self, count: int) -> None:
         self.count = count
@@ -69,7 +69,7 @@ class Run:
         turns = -(-count // (WORKERS * THREADS))
         shape = turns, WORKERS * THREADS
         seconds = 0.02 * self.random.lognormal(0, 0.4, shape)
-        # Stragglers of every function, so that none can be left out of the search for causes.
+        # Every function has stragglers, so that the search for causes looks at all functions.
         seconds.flat[self.random.integers(0, count, 200)] += 5.0
         done = np.cumsum(seconds + 0.001, axis=0)
         self.done = BEGIN + done.ravel()[:count]
@@ -143,7 +143,7 @@ class Run:
             )
 
     def released(self) -> Iterator[tuple[Any, ...]]:
-        """Give releases: each result is needed once more, 200 tasks later."""
+        """Return releases of results: each result is needed again 200 tasks later."""
         for n in np.flatnonzero(~self.erred).tolist():
             last = self.done[min(n + 200, self.count - 1)]
             yield filled(RESULT_RELEASED, timestamp=float(max(last, self.done[n])), run_id=n)
@@ -206,7 +206,7 @@ def main(arguments: list[str] | None = None) -> list[Result]:
     result = Result(f"Reports of {options.tasks:,} task runs", COLUMNS)
     with tempfile.TemporaryDirectory() as directory:
         write_run(Path(directory), options.tasks)
-        ask_each(REPORTS, Path(directory), options.rounds, result)
+        time_each(ANALYSES, Path(directory), options.rounds, result)
     print(result.show(), flush=True)
     return [result]
 

@@ -1,8 +1,8 @@
-"""What a tick of the sampler costs a worker: CPU time of its thread, for each of its probes.
+"""CPU time per tick of a worker's resource sampler, in total and by probe.
 
-The GPU probe reads through the real pynvml from the tests' stand-in for the driver, with as many
-devices as the worker may use; the time that a real driver takes is not in these figures. The worker
-idles meanwhile, so that nothing but the sampler is measured.
+The GPU probe uses the real pynvml with the tests' stand-in for the driver, which has some devices.
+The time that a real driver takes is not included. The worker is idle, so that only the sampler is
+measured.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ processes 1 1000 2 2000
 
 
 async def measure_here(ticks: int, seconds: float) -> dict[str, list[float]]:
-    """Give seconds of CPU a tick, in all and for each probe."""
+    """Return the CPU seconds of each tick, in total and by probe."""
     settings = make_settings(name="sampler", directory=tempfile.mkdtemp(), sample_interval=3600)
     async with LocalCluster(
         n_workers=1,
@@ -56,23 +56,23 @@ async def measure_here(ticks: int, seconds: float) -> dict[str, list[float]]:
     ) as cluster:
         monitor = ResourceMonitor(settings)
         monitor.setup(cluster.workers[0])
-        await asyncio.sleep(1.5)  # the first tick opens the driver; devices of others come later
+        await asyncio.sleep(1.5)  # the first tick opens the driver
 
         def sample() -> dict[str, list[float]]:
-            found: dict[str, list[float]] = {"tick": []}
+            costs: dict[str, list[float]] = {"tick": []}
             for _ in range(ticks):
                 time.sleep(seconds)
                 begin = time.thread_time()
                 for probe in monitor._probes:
                     start = time.thread_time()
                     monitor._source.rows.extend(probe.sample(True))
-                    found.setdefault(type(probe).__name__, []).append(time.thread_time() - start)
-                found["tick"].append(time.thread_time() - begin)
-            return found
+                    costs.setdefault(type(probe).__name__, []).append(time.thread_time() - start)
+                costs["tick"].append(time.thread_time() - begin)
+            return costs
 
-        found = await asyncio.to_thread(sample)
+        costs = await asyncio.to_thread(sample)
         await monitor.teardown(cluster.workers[0])
-    return found
+    return costs
 
 
 def main(arguments: list[str] | None = None) -> list[Result]:
@@ -83,23 +83,25 @@ def main(arguments: list[str] | None = None) -> list[Result]:
     if options.here:
         print(json.dumps(asyncio.run(measure_here(options.ticks, INTERVAL))))
         return []
-    result = Result("Sampler", ["", "us a tick, mean (median, 95 %)", "of one core at 100 ms"])
+    result = Result(
+        "Sampler", ["probe", "us per tick: mean (median, 95 %)", "of one core at 100 ms"]
+    )
     with tempfile.TemporaryDirectory() as directory:
         driver = build("nvml.c", Path(directory) / "libnvidia-ml.so.1")
         for count in (0, 1, 8) if driver else (0,):
             script = Path(directory) / f"{count}.txt"
             script.write_text("".join(DEVICE.format(number=number) for number in range(count)))
             environment = {"LD_LIBRARY_PATH": directory, "DASFPROF_TEST_NVML": str(script)}
-            here = ["--here", "--ticks", str(options.ticks)]
-            found = run_apart(__file__, *here, **environment if count else {})
-            _add(result, count, found)
+            child = ["--here", "--ticks", str(options.ticks)]
+            costs = run_apart(__file__, *child, **environment if count else {})
+            _add(result, count, costs)
     print(result.show(), flush=True)
     return [result]
 
 
-def _add(result: Result, count: int, found: dict[str, list[float]]) -> None:
+def _add(result: Result, count: int, costs: dict[str, list[float]]) -> None:
     where = f"{count} GPUs" if count != 1 else "1 GPU"
-    for name, seconds in found.items():
+    for name, seconds in costs.items():
         mean = statistics.mean(seconds)
         result.rows.append(
             [

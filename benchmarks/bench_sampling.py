@@ -1,7 +1,7 @@
-"""What it costs to sample stacks: CPU time of the sampler's thread, throughput, bytes, reading.
+"""Cost of sampling stacks: CPU time of the sampler's thread, throughput, bytes, and reading.
 
-CPU times are those of one thread, so that other programs hardly matter; throughput is compared in
-rounds that alternate between sampling and none.
+CPU times are those of one thread, so that other programs hardly affect them. Throughput is compared
+in rounds that alternate between sampling and no sampling.
 """
 
 from __future__ import annotations
@@ -37,19 +37,19 @@ from dasfprof.schema.tasks import COMPUTE
 from dasfprof.schema.under_way import STACK
 
 DEPTH = 30
-#: The most of a core that the sampler may take with 4 busy threads, the most of the throughput with
-#: 16 threads of Python code, bytes a sample, and seconds to read a million of them.
+#: Limits: fraction of a core for the sampler with 4 busy threads, loss of throughput (fraction)
+#: with 16 threads of Python code, bytes per sample, and seconds to read a million samples.
 CORE, THROUGHPUT, BYTES, READ = 0.005, 0.04, 3.0, 0.5
-#: Threads of the measurement of throughput.
+#: Threads in the measurement of throughput.
 BUSY = 16
-#: Distinct stacks of the file that is read.
+#: Distinct stacks in the file that is read.
 STACKS = 5000
 
 _stop = threading.Event()
 
 
 def deep(depth: int) -> int:
-    """Compute in some depth of calls, in Python code, until it is told to stop."""
+    """Compute in Python code, `depth` calls deep, until `_stop` is set."""
     if depth:
         return deep(depth - 1) + 1
     total = 0
@@ -60,7 +60,7 @@ def deep(depth: int) -> int:
 
 
 def _client(threads: int) -> Client:
-    # Dask's own profiler runs on the event loop of the same process.
+    # Dask's profiler would also take time in this process.
     dask.config.set({"distributed.worker.profile.enabled": False})
     return Client(
         LocalCluster(
@@ -69,8 +69,8 @@ def _client(threads: int) -> Client:
     )
 
 
-def look_costs(threads: int, seconds: float) -> dict[str, Any]:
-    """Give the CPU seconds of each look while tasks compute."""
+def sample_costs(threads: int, seconds: float) -> dict[str, Any]:
+    """Return the CPU seconds of each sample while tasks compute."""
     costs: list[float] = []
     original = sampler.Sampler._sample
 
@@ -92,11 +92,11 @@ def look_costs(threads: int, seconds: float) -> dict[str, Any]:
         time.sleep(seconds)
         taken, spent = list(costs), time.monotonic() - begin
     _stop.set()
-    return {"looks": taken, "seconds": spent}
+    return {"samples": taken, "seconds": spent}
 
 
 class _Threads(Subject):
-    """Threads of this process as a subject, without Dask: each look is at all of them."""
+    """Subject of sampling without Dask: all given threads of this process."""
 
     loop = None
 
@@ -111,17 +111,17 @@ class _Threads(Subject):
         return SamplingMode.ALWAYS
 
     def write(self, *_: Any) -> None:
-        """Keep nothing."""
+        """Discard the sample."""
 
 
 def throughput(rounds: int, seconds: float) -> list[float]:
-    """Give the share of work that 16 threads of Python code lose, round by round."""
+    """Return the fraction of throughput that 16 threads of Python code lose in each round."""
     done = [0] * BUSY
 
-    def work(place: int) -> None:
+    def work(index: int) -> None:
         while not _stop.is_set():
             sum(number * number for number in range(100))
-            done[place] += 1
+            done[index] += 1
 
     threads = [threading.Thread(target=work, args=(n,), daemon=True) for n in range(BUSY)]
     for thread in threads:
@@ -147,7 +147,7 @@ def throughput(rounds: int, seconds: float) -> list[float]:
 
 
 def write_samples(directory: Path, count: int, each: int) -> Path:
-    """Write samples of 4 threads at 20 looks a second as the sampler does, so many a block."""
+    """Write `count` samples of 4 threads at 20 Hz as the sampler does, `each` samples per block."""
     random = np.random.default_rng(0)
     header = {"plugin": "TracePlugin"}
     database = FileDatabase(directory / "run-TracePlugin-0.msgpack", header=header)
@@ -184,7 +184,7 @@ def write_samples(directory: Path, count: int, each: int) -> Path:
 
 
 def reading(count: int) -> dict[str, float]:
-    """Give bytes a sample, and seconds to read the file and to answer."""
+    """Return the bytes per sample, and the seconds to read the file and to analyse it."""
     directory = Path(tempfile.mkdtemp())
     empty = write_samples(Path(tempfile.mkdtemp()), 0, 1000).stat().st_size
     second = write_samples(Path(tempfile.mkdtemp()), 8000, 80).stat().st_size
@@ -197,53 +197,55 @@ def reading(count: int) -> dict[str, float]:
     analyser.call_tree()
     return {
         "bytes": (size - empty) / count,
-        "bytes, a second a block": (second - empty) / 8000,
+        "bytes, one block per second": (second - empty) / 8000,
         "read": read - begin,
         "hot_lines": lines - read,
         "call_tree": time.process_time() - lines,
     }
 
 
-#: Threads that compute; each is measured in a process of its own.
+#: Number of computing threads by case. Each case has a separate process.
 CASES = {"no task": 0, "1 thread": 1, "4 threads": 4, "16 threads": 16}
 
 
 def _costs(seconds: float) -> Result:
-    columns = ["", "% of a core (limit)", "us a look, median, 95 %", "looks a second"]
+    columns = ["case", "% of a core (limit)", "us per sample, median, 95 %", "samples per second"]
     result = Result("Sampling stacks, 30 frames deep: the sampler's thread", columns)
     for case in CASES:
-        told = run_apart(__file__, "--here", case, "--seconds", str(seconds))
-        looks, spent = told["looks"] or [math.nan], told["seconds"]
+        costs = run_apart(__file__, "--here", case, "--seconds", str(seconds))
+        samples, spent = costs["samples"] or [math.nan], costs["seconds"]
         limit = f" ({CORE * 100:.2f})" if case == "4 threads" else ""
-        times = f"{statistics.median(looks) * 1e6:.0f}, {percentile(looks, 0.95) * 1e6:.0f}"
-        share = f"{sum(looks) / spent * 100:.3f}{limit}"
-        result.rows.append([case, share, times, f"{len(looks) / spent:.1f}"])
-        result.figures[case] = told
+        times = f"{statistics.median(samples) * 1e6:.0f}, {percentile(samples, 0.95) * 1e6:.0f}"
+        share = f"{sum(samples) / spent * 100:.3f}{limit}"
+        result.rows.append([case, share, times, f"{len(samples) / spent:.1f}"])
+        result.figures[case] = costs
     return result
 
 
-def _rest(options: argparse.Namespace) -> Result:
-    result = Result("Sampling stacks: what else", ["", "measured (limit)"])
+def _other_costs(options: argparse.Namespace) -> Result:
+    result = Result("Sampling stacks: other costs", ["figure", "measured (limit)"])
     size = ["--rounds", str(options.rounds), "--samples", str(options.samples)]
     lost = run_apart(__file__, "--here", "throughput", *size)
     middle = f"{statistics.median(lost) * 100:.1f} ({THROUGHPUT * 100:.0f})"
-    result.rows.append([f"% of {BUSY} threads' work a CPU second", middle])
-    told = run_apart(__file__, "--here", "reading", *size)
-    result.rows.append(["bytes a sample, 1,000 a block", f"{told['bytes']:.1f} ({BYTES:.0f})"])
-    small = f"{told['bytes, a second a block']:.1f}"
-    result.rows.append(["bytes a sample, a block a second", small])
+    result.rows.append([f"loss of {BUSY} threads' work per CPU second, %", middle])
+    costs = run_apart(__file__, "--here", "reading", *size)
+    result.rows.append(["bytes per sample, 1,000 per block", f"{costs['bytes']:.1f} ({BYTES:.0f})"])
+    small = f"{costs['bytes, one block per second']:.1f}"
+    result.rows.append(["bytes per sample, one block per second", small])
     many = options.samples / 1e6
     for name, limit in {"read": f" ({READ * many:g})", "hot_lines": "", "call_tree": ""}.items():
-        result.rows.append([f"s, {name}, {options.samples:,} samples", f"{told[name]:.2f}{limit}"])
-    result.figures = {"lost": lost, **told}
+        result.rows.append([f"s, {name}, {options.samples:,} samples", f"{costs[name]:.2f}{limit}"])
+    result.figures = {"lost": lost, **costs}
     return result
 
 
 def main(arguments: list[str] | None = None) -> list[Result]:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seconds", type=float, default=30.0, help="of each case of the thread")
-    parser.add_argument("--rounds", type=int, default=20, help="of throughput")
-    parser.add_argument("--samples", type=int, default=1_000_000, help="to write and read")
+    parser.add_argument(
+        "--seconds", type=float, default=30.0, help="duration of each case of the sampler's thread"
+    )
+    parser.add_argument("--rounds", type=int, default=20, help="rounds of throughput")
+    parser.add_argument("--samples", type=int, default=1_000_000, help="samples to write and read")
     parser.add_argument("--here", help="measure one case in this process, print JSON")
     options = parser.parse_args(arguments)
     if options.here:
@@ -252,9 +254,9 @@ def main(arguments: list[str] | None = None) -> list[Result]:
         elif options.here == "reading":
             print(json.dumps(reading(options.samples)), flush=True)
         else:
-            print(json.dumps(look_costs(CASES[options.here], options.seconds)), flush=True)
+            print(json.dumps(sample_costs(CASES[options.here], options.seconds)), flush=True)
         os._exit(0)  # threads that compute do not end by themselves
-    results = [_costs(options.seconds), _rest(options)]
+    results = [_costs(options.seconds), _other_costs(options)]
     for result in results:
         print(result.show(), flush=True)
     return results

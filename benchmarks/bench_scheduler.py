@@ -1,12 +1,12 @@
-"""What recording costs a scheduler with many workers and tasks.
+"""Cost of recording on a scheduler with many workers and tasks.
 
-A real scheduler has a process of its own. Its workers only speak its protocol: in two more
-processes, coroutines take tasks, and say at once that they are finished. A client sends graphs of
-10,000 tasks, half of which depend on three others, one after the other.
+A real scheduler runs in a separate process. Its workers only implement the protocol: in two other
+processes, coroutines receive tasks and immediately report them as finished. A client submits graphs
+of 10,000 tasks, half of which depend on three others, one after the other.
 
-Of the loop's thread the CPU seconds are taken as a whole, and within the hooks; a hook takes less
-than a microsecond, so that what a measurement takes by itself is counted apart and left out. What
-our threads take beside the loop is told as well: they wait for the same interpreter.
+The CPU time of the event loop's thread is measured in total and within the hooks. A hook takes less
+than a microsecond, so the cost of measuring is determined separately and subtracted. The CPU time
+of dasfprof's threads is also shown, because they compete for the same GIL.
 """
 
 from __future__ import annotations
@@ -29,26 +29,26 @@ from measure import Result
 import dasfprof
 from dasfprof.recording.cluster.by_value import by_value
 
-#: The most tasks of a graph.
+#: Maximum number of tasks per graph.
 GRAPH = 10_000
-#: Processes of workers.
+#: Number of worker processes.
 PROCESSES = 2
-#: Nothing is given up because many processes share few cores.
+#: Settings of Dask without timeouts, because many processes share few cores.
 PATIENT = {
     "distributed.scheduler.worker-ttl": None,
     "distributed.comm.timeouts.connect": "600s",
     "distributed.comm.timeouts.tcp": "600s",
     "distributed.worker.profile.enabled": False,
 }
-#: What is called on the scheduler's loop.
+#: Hooks that Dask calls on the scheduler's event loop.
 HOOKS = ("transition", "update_graph", "add_worker", "remove_worker", "add_client", "remove_client")
 
 
-# --- workers that only speak the protocol ---------------------------------------------------------
+# --- workers that only implement the protocol -----------------------------------------------------
 
 
 async def serve_workers(scheduler: str, process: int, count: int) -> None:
-    """Be some workers, until the scheduler has closed."""
+    """Act as `count` workers until the scheduler has closed."""
     from distributed.core import Server
 
     async def run(*args: Any, **kwargs: Any) -> dict[str, Any]:
@@ -66,7 +66,7 @@ async def serve_workers(scheduler: str, process: int, count: int) -> None:
 
 
 async def be_worker(scheduler: str, port: int, number: int) -> None:
-    """Register as a worker, and say of each task that it is finished."""
+    """Register as a worker, and report each task as finished."""
     from distributed.comm import connect
 
     high, low = divmod(number, 200)
@@ -109,23 +109,23 @@ METRICS: dict[str, Any] = {
 
 @contextlib.contextmanager
 def cluster(workers: int) -> Iterator[Client]:
-    """Run a scheduler and its workers; give a client of them."""
+    """Run a scheduler and its workers, and yield a client."""
     with tempfile.TemporaryDirectory() as directory, contextlib.ExitStack() as stack:
-        at = Path(directory, "scheduler.json")
+        file = Path(directory, "scheduler.json")
         settings = "; ".join(f"dask.config.set({{{key!r}: {PATIENT[key]!r}}})" for key in PATIENT)
         program = (
             f"import dask; {settings}; from distributed.cli.dask_scheduler import main; main()"
         )
         options = ["--port", "0", "--host", "127.0.0.1", "--no-dashboard", "--no-show"]
-        options += ["--scheduler-file", str(at)]
+        options += ["--scheduler-file", str(file)]
         _start(stack, [sys.executable, "-c", program, *options])
-        while not at.exists():
+        while not file.exists():
             time.sleep(0.05)
-        client = stack.enter_context(Client(scheduler_file=str(at), set_as_default=False))
+        client = stack.enter_context(Client(scheduler_file=str(file), set_as_default=False))
         address = client.scheduler.address
         for process in range(PROCESSES):
-            asked = ["--serve", address, str(process), str(workers // PROCESSES)]
-            _start(stack, [sys.executable, __file__, *asked])
+            serve = ["--serve", address, str(process), str(workers // PROCESSES)]
+            _start(stack, [sys.executable, __file__, *serve])
         client.wait_for_workers(workers // PROCESSES * PROCESSES)
         yield client
 
@@ -136,12 +136,12 @@ def _start(stack: contextlib.ExitStack, command: list[str]) -> None:
     stack.callback(process.terminate)
 
 
-# --- what the scheduler's process tells -----------------------------------------------------------
+# --- measurements in the scheduler's process ------------------------------------------------------
 
 
 @by_value
 def count_hooks(names: tuple[str, ...], dask_scheduler: Any) -> float:
-    """Take the CPU seconds within the hooks from now on; return what taking them takes a call."""
+    """Start to measure the CPU time of hooks, and return the seconds per call that this costs."""
     from functools import wraps
     from time import thread_time
     from types import SimpleNamespace
@@ -164,21 +164,21 @@ def count_hooks(names: tuple[str, ...], dask_scheduler: Any) -> float:
     begin = thread_time()
     for _ in range(100_000):
         nothing("key", "start", "finish", stimulus_id="")
-    whole = thread_time() - begin
+    total = thread_time() - begin
     within = counts.seconds
     counts.seconds, counts.calls = 0.0, 0
-    counts.within, counts.whole = within / 100_000, whole / 100_000
+    counts.within, counts.total = within / 100_000, total / 100_000
     for plugin in dask_scheduler.plugins.values():
         if type(plugin).__module__.startswith("dasfprof"):
             for name in names:
                 if name in type(plugin).__dict__:
                     setattr(plugin, name, timed(getattr(plugin, name)))
-    return counts.whole
+    return counts.total
 
 
 @by_value
 def usage(dask_scheduler: Any) -> dict[str, float]:
-    """Return what the scheduler's process has used, with hooks that are counted."""
+    """Return CPU seconds and resident memory of the scheduler's process, and calls of hooks."""
     import gc
     import os
     import threading
@@ -193,7 +193,7 @@ def usage(dask_scheduler: Any) -> dict[str, float]:
             text = Path(f"/proc/self/task/{thread.native_id}/schedstat").read_text()
             ours += int(text.split()[0]) / 1e9
     return {
-        "loop": time.thread_time() - (counts.calls * counts.whole if counts else 0.0),
+        "loop": time.thread_time() - (counts.calls * counts.total if counts else 0.0),
         "hooks": counts.seconds - counts.calls * counts.within if counts else 0.0,
         "calls": counts.calls if counts else 0,
         "threads": ours,
@@ -206,7 +206,7 @@ def usage(dask_scheduler: Any) -> dict[str, float]:
 
 
 def compute_graphs(client: Client, count: int, size: int) -> None:
-    """Compute graphs of so many tasks, one after the other. No worker calls their function."""
+    """Compute `count` graphs of `size` tasks, one after the other. Workers do not run the tasks."""
     half = size // 2
     for number in range(count):
         graph: dict[Any, Any] = {("leaf", number, i): (max, i, i) for i in range(half)}
@@ -222,15 +222,15 @@ def compute_graphs(client: Client, count: int, size: int) -> None:
 async def _finished(futures: list[Any]) -> None:
     await asyncio.gather(*(future._state.wait() for future in futures))
     if any(future.status != "finished" for future in futures):
-        raise RuntimeError(f"not all tasks ended well: {futures[0]}")
+        raise RuntimeError(f"some tasks failed: {futures[0]}")
 
 
 def _nothing() -> None:
-    """Be called on each worker: the least that whatever asks all of them takes."""
+    """Do nothing: `client.run` with this function shows the minimum cost of calling all workers."""
 
 
 def seconds_of(call: Any) -> float:
-    """Return how long a call takes."""
+    """Return the duration of a call in seconds."""
     begin = time.perf_counter()
     call()
     return time.perf_counter() - begin
@@ -291,24 +291,27 @@ def main(arguments: list[str] | None = None) -> list[Result]:
     tasks = recorded["tasks"]
     result = Result(
         f"A scheduler of {options.workers:,} workers, {tasks:,.0f} tasks",
-        ["", "not recorded", "recorded"],
+        ["figure", "not recorded", "recorded"],
     )
 
-    def row(what: str, *values: str) -> None:
-        result.rows.append([what, *values])
+    def row(name: str, *values: str) -> None:
+        result.rows.append([name, *values])
 
     both = plain, recorded
-    row("CPU of the loop, us a task", *(f"{1e6 * each['loop'] / tasks:.1f}" for each in both))
-    row("in hooks, us a task", "", f"{1e6 * recorded['hooks'] / tasks:.2f}")
-    row("their share of the loop", "", f"{recorded['hooks'] / recorded['loop']:.2%}")
-    row("calls of hooks a task", "", f"{recorded['calls'] / tasks:.1f}")
-    row("threads beside it, us a task", "", f"{1e6 * recorded['threads'] / tasks:.1f}")
-    row("memory gained, MB", *(f"{each['resident'] / 1e6:.1f}" for each in both))
-    row("in the second half", *(f"{each['resident later'] / 1e6:.1f}" for each in both))
-    row("client.run() of nothing, s", *(f"{each['run']:.2f}" for each in both))
-    row("a worker joins, s", *(f"{each['join']:.2f}" for each in both))
-    for what in ("start", "flush", "stop"):
-        row(f"{what}(), s", "", f"{recorded[what]:.2f}")
+    row("CPU of event loop, us per task", *(f"{1e6 * each['loop'] / tasks:.1f}" for each in both))
+    row("in hooks, us per task", "", f"{1e6 * recorded['hooks'] / tasks:.2f}")
+    row("hooks, fraction of event loop", "", f"{recorded['hooks'] / recorded['loop']:.2%}")
+    row("hook calls per task", "", f"{recorded['calls'] / tasks:.1f}")
+    row("dasfprof's threads, us per task", "", f"{1e6 * recorded['threads'] / tasks:.1f}")
+    row("memory growth, MB", *(f"{each['resident'] / 1e6:.1f}" for each in both))
+    row(
+        "memory growth in second half, MB",
+        *(f"{each['resident later'] / 1e6:.1f}" for each in both),
+    )
+    row("client.run() of an empty function, s", *(f"{each['run']:.2f}" for each in both))
+    row("joining of a worker, s", *(f"{each['join']:.2f}" for each in both))
+    for method in ("start", "flush", "stop"):
+        row(f"{method}(), s", "", f"{recorded[method]:.2f}")
     result.figures = {"none": plain, "dasfprof": recorded}
     print(result.show(), flush=True)
     return [result]

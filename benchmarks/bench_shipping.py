@@ -1,9 +1,9 @@
-"""What it costs to ship the blocks of many workers to a scheduler in a process of its own.
+"""Cost of forwarding the blocks of many workers to a scheduler in a separate process.
 
-The workers are shippers in this process, each with two files to which blocks are appended, evenly
-over each second. Without shipping, the same blocks are appended. CPU is that of the scheduler's
-process and, by worker, of this one; the lag is that of the scheduler's event loop, which is asked
-to wake up every 10 ms.
+The workers are file senders in this process. Each has two files to which blocks are appended; the
+workers' blocks are spread evenly over each second. The variant without forwarding appends the same
+blocks. The CPU time is that of the scheduler's process and, divided by the number of workers, of
+this process. The lag is the delay of wake-ups on the scheduler's event loop every 10 ms.
 """
 
 from __future__ import annotations
@@ -31,22 +31,22 @@ from dasfprof.recording.cluster.by_value import by_value
 from dasfprof.recording.settings import RunSettings
 from dasfprof.recording.shipping.targets import SchedulerSender
 
-#: Bytes of a block: of a second of a busy worker's tasks, and of its samples.
+#: Bytes of a block with the tasks of a busy worker in one second, and of a block with its samples.
 BLOCK_BYTES = {"TracePlugin": 10_000, "ResourceMonitor": 2_000}
 BLOCKS = {plugin: build_frame(os.urandom(size)) for plugin, size in BLOCK_BYTES.items()}
-#: Seconds before what is measured: connections are made.
+#: Seconds before the measurement, in which connections are opened.
 WARM_UP = 3.0
 
 
 class Worker:
-    """What a shipper needs of a worker and of its files, and the files.
+    """Stand-in for a worker, with the attributes and the files that a file sender needs.
 
     Parameters
     ----------
     directory
-        Where the files are.
+        Directory of the files.
     settings
-        The run.
+        Settings of the run.
     number
         The worker's name.
     """
@@ -64,7 +64,7 @@ class Worker:
             self.files.append(database)
 
     async def ship(self, settings: RunSettings, address: str) -> SchedulerSender:
-        """Begin to ship."""
+        """Start to forward the files."""
         self.scheduler = rpc(address)
         return SchedulerSender(settings, self, self.files)
 
@@ -77,7 +77,7 @@ class Worker:
 
 
 def work(workers: list[Worker], seconds: float) -> None:
-    """Let each worker write once a second."""
+    """Let each worker write once per second."""
     begin, step = time.perf_counter(), 0
     while time.perf_counter() < begin + seconds:
         workers[step % len(workers)].write()
@@ -87,43 +87,45 @@ def work(workers: list[Worker], seconds: float) -> None:
 
 @by_value
 async def begin_to_measure(dask_scheduler: Any) -> None:
-    """Begin to note by how much the event loop is late, in seconds."""
+    """Start to measure the delay of wake-ups on the event loop, in seconds."""
     import asyncio
     import time
 
     late: list[float] = []
 
-    async def look() -> None:
+    async def wake_up() -> None:
         while True:
             begin = time.perf_counter()
             await asyncio.sleep(0.01)
             late.append(time.perf_counter() - begin - 0.01)
 
-    dask_scheduler.lag = late, asyncio.create_task(look())
+    dask_scheduler.lag = late, asyncio.create_task(wake_up())
 
 
 @by_value
 def end_measuring(dask_scheduler: Any) -> list[float]:
-    """Return what was noted."""
+    """Stop the measurement, and return the delays in seconds."""
     late, task = dask_scheduler.lag
     task.cancel()
     return list(late)
 
 
 def cpu_seconds(process: psutil.Process) -> float:
-    """Return the CPU seconds that a process has taken."""
+    """Return the CPU seconds that a process has used."""
     times = process.cpu_times()
     return float(times.user + times.system)
 
 
 def measure(ships: bool, count: int, seconds: float, client: Client, pid: int) -> dict[str, float]:
-    """Run one variant; returns CPU a second of the scheduler and a worker, and the lag."""
+    """Run a variant; return CPU seconds per second of scheduler and worker, and the lag."""
     processes = psutil.Process(pid), psutil.Process()
     with ExitStack() as stack:
-        here, there = (Path(stack.enter_context(tempfile.TemporaryDirectory())) for _ in range(2))
-        with dasfprof.profile(client, directory=there) as run:
+        local, collected = (
+            Path(stack.enter_context(tempfile.TemporaryDirectory())) for _ in range(2)
+        )
+        with dasfprof.profile(client, directory=collected) as run:
             settings = run._settings
-            workers = [Worker(here, settings, number) for number in range(count)]
+            workers = [Worker(local, settings, number) for number in range(count)]
             shippers = []
             if ships:
                 address = client.scheduler.address
@@ -137,14 +139,14 @@ def measure(ships: bool, count: int, seconds: float, client: Client, pid: int) -
                 [cpu_seconds(process) for process in processes],
             )
             late = client.run_on_scheduler(end_measuring)
-            written = sum(path.stat().st_size for path in here.glob("*.msgpack"))
+            written = sum(path.stat().st_size for path in local.glob("*.msgpack"))
             for worker, shipper in zip(workers, shippers, strict=False):
                 client.sync(shipper.end)
                 assert not shipper.unsent_files()
                 client.sync(worker.scheduler.close_rpc)
-        if ships:  # Each byte has arrived once, and workers remove what has arrived.
-            received = sum(path.stat().st_size for path in there.glob("*-[TR]*.msgpack"))
-            assert (received, list(here.glob("*.msgpack"))) == (written, []), (written, received)
+        if ships:  # Each byte has arrived once, and workers remove files that have arrived.
+            received = sum(path.stat().st_size for path in collected.glob("*-[TR]*.msgpack"))
+            assert (received, list(local.glob("*.msgpack"))) == (written, []), (written, received)
     scheduler, worker_cpu = ((b - a) / wall for a, b in zip(before, after, strict=True))
     return {"scheduler": scheduler, "worker": worker_cpu / count, "lag": percentile(late, 0.99)}
 
@@ -167,20 +169,27 @@ def main(arguments: list[str] | None = None) -> list[Result]:
             with Client(scheduler_file=str(file)) as client:
                 arguments_of_all = (options.workers, options.seconds, client, scheduler.pid)
                 variants = {
-                    "no shipping": partial(measure, False, *arguments_of_all),
-                    "shipping": partial(measure, True, *arguments_of_all),
+                    "no forwarding": partial(measure, False, *arguments_of_all),
+                    "forwarding": partial(measure, True, *arguments_of_all),
                 }
-                measured = interleave(variants, options.rounds, warm_up=0)
+                results = interleave(variants, options.rounds, warm_up=0)
         finally:
             scheduler.terminate()
             scheduler.wait()
     result = Result(
-        f"Shipping from {options.workers} workers, a block of 10 kB and one of 2 kB a second each",
-        ["", "scheduler, % of a core", "a worker, ms of CPU a second", "scheduler's lag p99, ms"],
+        f"Forwarding from {options.workers} workers, blocks of 10 kB and 2 kB per second each",
+        [
+            "variant",
+            "scheduler, % of a core",
+            "CPU per worker, ms per second",
+            "scheduler's lag p99, ms",
+        ],
     )
-    for name, rounds in measured.items():
+    for name, rounds in results.items():
         cells = [
-            "{:.2f} ({:.2f} to {:.2f})".format(*spread([factor * one[key] for one in rounds]))
+            "{:.2f} ({:.2f} to {:.2f})".format(
+                *spread([factor * measured[key] for measured in rounds])
+            )
             for key, factor in (("scheduler", 100.0), ("worker", 1e3), ("lag", 1e3))
         ]
         result.rows.append([name, *cells])

@@ -1,8 +1,8 @@
-"""What it costs a process to record what is under way: CPU time of the thread that looks.
+"""CPU time of snapshots of work in progress, in the thread that takes them.
 
-Real workers, schedulers and clients in this process. The scheduler's figures are those of its own
-looks during some seconds in which tasks come and go, so that each finds something changed; what the
-writer's thread does is not in these figures (see `bench_overhead`).
+Real workers, schedulers and clients run in this process. While the scheduler's snapshots are
+measured, tasks come and go, so that each snapshot differs from the previous one. The CPU time of
+the writer's thread is not included (see `bench_overhead`).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from dasfprof.recording.under_way.scheduler import SchedulerUnderWay
 from dasfprof.recording.under_way.tasks import TasksUnderWay
 
 DEPTH, THREADS = 30, 4
-#: Seconds a second that each may take.
+#: Limits of CPU seconds per second.
 LIMITS = {
     "worker, 4 tasks that wait": 1.5e-3,
     "worker, 4 tasks that compute": 1.5e-3,
@@ -42,7 +42,7 @@ _go_on = threading.Event()
 
 
 def deep(depth: int, wait: bool) -> int:
-    """Wait, or compute, in some depth of calls."""
+    """Wait or compute, `depth` calls deep, until `_go_on` is set."""
     if depth:
         return deep(depth - 1, wait) + 1
     while not _go_on.wait(None if wait else 0.002):
@@ -69,7 +69,7 @@ def _client(threads: int = THREADS) -> Client:
 
 @contextmanager
 def _timed(owner: type, method: str) -> Iterator[list[float]]:
-    """Collect the CPU seconds of each call of a method."""
+    """Collect the CPU seconds of each call of a method in the block."""
     seconds: list[float] = []
     original = getattr(owner, method)
 
@@ -85,8 +85,8 @@ def _timed(owner: type, method: str) -> Iterator[list[float]]:
         setattr(owner, method, original)
 
 
-def worker_looks(seconds: float, wait: bool) -> dict[str, list[float]]:
-    """Give the costs of a worker's looks, and of those of its client."""
+def worker_snapshots(seconds: float, wait: bool) -> dict[str, list[float]]:
+    """Return the CPU seconds of snapshots by a worker and by its client."""
     with (
         _timed(TasksUnderWay, "sample") as tasks,
         _timed(ClientUnderWay, "sample") as of_client,
@@ -111,58 +111,60 @@ def _until(condition: Callable[[], bool]) -> None:
         time.sleep(0.05)
 
 
-def scheduler_looks(seconds: float, submit: Callable[[Client], Any]) -> dict[str, list[float]]:
-    """Give the costs of a scheduler's looks while tasks come and go."""
-    with _timed(SchedulerUnderWay, "_sample") as looks:
+def scheduler_snapshots(seconds: float, submit: Callable[[Client], Any]) -> dict[str, list[float]]:
+    """Return the CPU seconds of a scheduler's snapshots while tasks come and go."""
+    with _timed(SchedulerUnderWay, "_sample") as costs:
         client = _client()
-        kept = submit(client)
+        futures = submit(client)
         with dasfprof.profile(client, directory=tempfile.mkdtemp()):
             end = time.monotonic() + seconds
-            while kept and time.monotonic() < end:
-                client.submit(int, 1, pure=False)  # released at once: it may never run
+            while futures and time.monotonic() < end:
+                client.submit(int, 1, pure=False)  # released at once, so it may never run
                 time.sleep(0.2)
-    return {"scheduler": looks}
+    return {"scheduler": costs}
 
 
 def many_tasks(number: int) -> Callable[[Client], Any]:
-    """Give what submits tasks that wait for one that does not end."""
+    """Return a function that submits `number` tasks that wait for an unfinished task."""
 
     def submit(client: Client) -> Any:
         first = client.submit(_wait, 0, key="first")
-        rest = [
+        waiting = [
             client.map(_after, range(number // 10), _=first, key=f"function{name}")
             for name in range(10)
         ]
         scheduler = client.cluster.scheduler
         _until(lambda: len(scheduler.tasks) > number)
-        return [first, *(future for futures in rest for future in futures)]
+        return [first, *(future for futures in waiting for future in futures)]
 
     return submit
 
 
 def many_functions(client: Client) -> Any:
-    """Submit 3,000 functions that have ended, and 1,000 tasks that have not."""
-    ended = [
+    """Submit 3,000 functions whose tasks have finished, and 1,000 unfinished tasks."""
+    finished = [
         client.submit(int, i, key=f"of{'abcdefghij'[i % 10]}{_word(i)}-1") for i in range(3000)
     ]
-    client.gather(ended)
+    client.gather(finished)
     first = client.submit(_wait, 0, key="first")
     _until(lambda: _executing(client) == 1)
-    return [first, *ended, *client.map(_wait, range(1000), key="waits")]
+    return [first, *finished, *client.map(_wait, range(1000), key="waits")]
 
 
 def _word(number: int) -> str:
     return "".join(chr(ord("a") + int(digit)) for digit in f"{number:04d}")
 
 
-#: Each is measured in a process of its own.
+#: Cases. Each has a separate process.
 CASES: dict[str, Callable[[float, int], dict[str, list[float]]]] = {
-    f"{THREADS} tasks that wait": lambda seconds, _: worker_looks(seconds, True),
-    f"{THREADS} tasks that compute": lambda seconds, _: worker_looks(seconds, False),
-    "many tasks of few functions": lambda seconds, tasks: scheduler_looks(
+    f"{THREADS} tasks that wait": lambda seconds, _: worker_snapshots(seconds, True),
+    f"{THREADS} tasks that compute": lambda seconds, _: worker_snapshots(seconds, False),
+    "many tasks of few functions": lambda seconds, tasks: scheduler_snapshots(
         seconds, many_tasks(tasks)
     ),
-    "1,000 tasks of 3,000 functions": lambda seconds, _: scheduler_looks(seconds, many_functions),
+    "1,000 tasks of 3,000 functions": lambda seconds, _: scheduler_snapshots(
+        seconds, many_functions
+    ),
 }
 
 
@@ -173,25 +175,25 @@ def main(arguments: list[str] | None = None) -> list[Result]:
     parser.add_argument("--here", help="measure one case in this process, print JSON")
     options = parser.parse_args(arguments)
     if options.here:
-        looks = CASES[options.here](options.seconds, options.tasks)
-        print(json.dumps(looks), flush=True)
-        os._exit(0)  # the cluster would take its time to forget so many tasks
-    columns = ["", "us a second (limit)", "us a look, median, 95 %", "looks"]
-    result = Result("Under way", columns)
+        costs = CASES[options.here](options.seconds, options.tasks)
+        print(json.dumps(costs), flush=True)
+        os._exit(0)  # the cluster would need long to forget so many tasks
+    columns = ["case", "us per second (limit)", "us per snapshot, median, 95 %", "snapshots"]
+    result = Result("Work in progress", columns)
     size = ["--seconds", str(options.seconds), "--tasks", str(options.tasks)]
     for case in CASES:
-        for who, looks in run_apart(__file__, "--here", case, *size).items():
-            _add(result, f"{who}, {case}", looks, options.seconds)
+        for process, costs in run_apart(__file__, "--here", case, *size).items():
+            _add(result, f"{process}, {case}", costs, options.seconds)
     print(result.show(), flush=True)
     return [result]
 
 
-def _add(result: Result, name: str, looks: list[float], seconds: float) -> None:
+def _add(result: Result, name: str, costs: list[float], seconds: float) -> None:
     limit = LIMITS.get(name)
-    per_second = f"{sum(looks) / seconds * 1e6:.0f}" + (f" ({limit * 1e6:.0f})" if limit else "")
-    middle = f"{statistics.median(looks) * 1e6:.0f}, {percentile(looks, 0.95) * 1e6:.0f}"
-    result.rows.append([name, per_second, middle, str(len(looks))])
-    result.figures[name] = {"interval": INTERVAL, "seconds": seconds, "looks": looks}
+    per_second = f"{sum(costs) / seconds * 1e6:.0f}" + (f" ({limit * 1e6:.0f})" if limit else "")
+    quantiles = f"{statistics.median(costs) * 1e6:.0f}, {percentile(costs, 0.95) * 1e6:.0f}"
+    result.rows.append([name, per_second, quantiles, str(len(costs))])
+    result.figures[name] = {"interval": INTERVAL, "seconds": seconds, "costs": costs}
 
 
 if __name__ == "__main__":

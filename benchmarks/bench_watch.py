@@ -1,7 +1,7 @@
-"""What `dasfprof watch` in a terminal costs while a run is written: its CPU, as a share of a core.
+"""CPU time of `dasfprof watch` in a terminal while a run is written, as a fraction of a core.
 
-A process appends task runs to the files of a scheduler and of workers at a steady pace, with the
-samples of the workers' processes, as a run does; `watch` follows them beside it.
+A process appends task runs and resource samples to the files of a scheduler and of workers at a
+constant rate, like a real run, while `watch` follows these files.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ from dasfprof.schema.resources import MANAGED_MEMORY, RESOURCE_USAGE
 from dasfprof.schema.tasks import COMPUTE, GRAPH, TASK_RUN
 from dasfprof.schema.under_way import SCHEDULER_STATE
 
-#: Task runs a second: more than Dask's scheduler takes.
-PACE = 5000
+#: Task runs per second: more than Dask's scheduler can handle.
+RATE = 5000
 SAMPLES = 10
-#: Seconds until `watch` has begun.
+#: Seconds until `watch` has started.
 WARM_UP = 8.0
-#: Task runs of the shortest run that goes on for some seconds once `watch` has begun.
-LEAST = int(PACE * (WARM_UP + 2))
+#: Minimum number of task runs: the run must last some seconds longer than the start of `watch`.
+MINIMUM_TASKS = int(RATE * (WARM_UP + 2))
 TERMINAL = {"COLUMNS": "120", "LINES": "50", "TERM": "xterm-256color"}
 
 
 class Writer:
-    """The files of a run, appended to as its plugins do."""
+    """Files of a run, which are written as the plugins do."""
 
     def __init__(self, directory: Path, tasks: int, workers: int) -> None:
         self._tasks, self._workers = tasks, workers
@@ -67,22 +67,23 @@ class Writer:
         self._databases.append(database)
 
     def write(self) -> None:
-        """Append what a second brings, each second, until all tasks have ended."""
+        """Append the events of a second in each second until all tasks have finished."""
         begin = time.time()
         facts = {"timestamp": begin, "tasks": self._tasks, "stimulus": "graph-1"}
         self._sources["SchedulerPlugin-scheduler", GRAPH].rows.append(row(GRAPH, **facts))
-        for second, first in enumerate(range(0, self._tasks, PACE), 1):
+        for second, first in enumerate(range(0, self._tasks, RATE), 1):
             now = begin + second
             time.sleep(max(now - time.time(), 0.0))
-            count = min(PACE, self._tasks - first)
+            count = min(RATE, self._tasks - first)
             runs = compute_rows(count, first)
-            place = {name: index for index, (name, _) in enumerate(COMPUTE.fields + COMPUTE.args)}
+            fields = COMPUTE.fields + COMPUTE.args
+            index_of = {name: index for index, (name, _) in enumerate(fields)}
             ended = [
                 row(
                     TASK_RUN,
                     timestamp=now - 1 + number / count,
                     duration=0.0015,
-                    key=run[place["key"]],
+                    key=run[index_of["key"]],
                     state="memory",
                     start=now - 1 + number / count,
                     stop=now - 1 + number / count + 0.0009,
@@ -106,13 +107,13 @@ class Writer:
                         for n in range(SAMPLES)
                     )
         print("written", flush=True)
-        sys.stdin.read()  # the summary of an ended run is not what is measured
+        sys.stdin.read()  # the summary of a finished run is not measured
         for database in self._databases:
             database.close()
 
 
 def measure(directory: Path, tasks: int, workers: int) -> tuple[float, float, int]:
-    """Return the seconds of the run, and the CPU seconds and the memory of `watch`."""
+    """Return the seconds of the run, and the CPU seconds and resident bytes of `watch`."""
     arguments = ["--write", str(directory), "--tasks", str(tasks), "--workers", str(workers)]
     command = [sys.executable, __file__, *arguments]
     writer = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
@@ -130,14 +131,14 @@ def measure(directory: Path, tasks: int, workers: int) -> tuple[float, float, in
         ended = bool(select.select([writer.stdout], [], [], 0.2)[0])
         used, memory = cpu_seconds(process), process.memory_info().rss
         seconds = time.monotonic() - began
-    watch.terminate()  # shells let programs in the background ignore SIGINT
+    watch.terminate()  # background programs of shells ignore SIGINT
     watch.wait()
     writer.communicate()
     return seconds, used - before, memory
 
 
 def cpu_seconds(process: psutil.Process) -> float:
-    """Return the CPU seconds of a process and of those that it started: the diagnosis."""
+    """Return the CPU seconds of a process and its children, one of which is the diagnosis."""
     return float(sum(process.cpu_times()[:4])) + sum(
         sum(child.cpu_times()[:2]) for child in process.children()
     )
@@ -160,14 +161,23 @@ def main(arguments: list[str] | None = None) -> list[Result]:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--tasks", type=int, default=1_000_000)
     parser.add_argument("--workers", type=int, default=16)
-    parser.add_argument("--write", type=Path, help="only write a run, into this directory")
+    parser.add_argument("--write", type=Path, help="only write a run into this directory")
     options = parser.parse_args(arguments)
-    if options.tasks < LEAST and not options.write:
-        parser.error(f"--tasks: at least {LEAST:,}; a shorter run ends as `watch` begins")
+    if options.tasks < MINIMUM_TASKS and not options.write:
+        parser.error(
+            f"--tasks: at least {MINIMUM_TASKS:,}; `watch` starts too late for shorter runs"
+        )
     if options.write:
         Writer(options.write, options.tasks, options.workers).write()
         return []
-    columns = ["task runs", "workers", "seconds", "CPU, share of a core", "memory, MB", "counted"]
+    columns = [
+        "task runs",
+        "workers",
+        "seconds",
+        "CPU, fraction of a core",
+        "memory, MB",
+        "task runs counted",
+    ]
     result = Result("Watch", columns)
     with tempfile.TemporaryDirectory() as directory:
         seconds, cpu, memory = measure(Path(directory), options.tasks, options.workers)

@@ -1,6 +1,6 @@
-"""Loads DASF's profiling modules from a checkout, without the package's many dependencies.
+"""Importing of DASF's profiling modules from a checkout, without DASF's many dependencies.
 
-They need the packages ormsgpack, portalocker, nvtx and nvidia-ml-py (the extra ``bench``).
+The modules need the packages ormsgpack, portalocker, nvtx and nvidia-ml-py (the extra ``bench``).
 """
 
 from __future__ import annotations
@@ -24,5 +24,5 @@ def load(checkout: str | Path, module: str) -> Any:
 
 
 def prepare(checkout: str) -> None:
-    """Have the plugins importable in this process."""
+    """Import the plugins, so that this process can unpickle them."""
     load(checkout, "plugins")

@@ -1,9 +1,9 @@
-"""Makes the dictionary that small blocks are deflated with, from trace files.
+"""Make the dictionary with which small blocks are deflated, from trace files.
 
 ``python benchmarks/deflate_dictionary.py FILE...``, with the files of `dasfprof demo`, writes
 `dictionary.zlib`, for `dasfprof.database.compression`, and prints its lines in FORMAT.md.
-It holds what blocks have in common: the names of columns, their forms and the words of Dask. A
-change would make another version of the format.
+The dictionary contains what blocks have in common: names and forms of columns, and words of Dask.
+Another dictionary would be another version of the format.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from dasfprof.database.block_codec import BlockEncoder
 from dasfprof.database.compression import inflate
 from dasfprof.schema import KINDS
 
-#: Texts that stand in the blocks of many pipelines.
+#: Texts that occur in the blocks of many pipelines.
 WORDS = {
     *("memory", "erred", "released", "success", "running", "scheduler"),
     *("update-graph", "task-finished", "finalize-hlgfinalizecompute"),
@@ -29,29 +29,29 @@ WORDS = {
     *("pandas.DataFrame", "pandas.Series"),
     *("pandas.core.frame.DataFrame", "pandas.core.series.Series"),
 }
-#: Begins of texts whose rest is never the same.
-BEGINS = ("tcp://127.0.0.1:", "worker-")
-#: The fewest rows of a block that shows the usual forms of its columns.
+#: Prefixes of texts that otherwise differ.
+PREFIXES = ("tcp://127.0.0.1:", "worker-")
+#: Minimum number of rows of a block whose columns have their usual forms.
 TYPICAL_ROWS = 5
 
 
 def blocks(paths: list[Path]) -> dict[str, dict[str, Any]]:
-    """Give the shortest typical block of each event, those that are written most often last."""
-    found: dict[str, list[dict[str, Any]]] = {}
+    """Return the shortest typical block of each event; the most frequent events come last."""
+    recorded: dict[str, list[dict[str, Any]]] = {}
     for path in paths:
         for _, payload in frames.scan_frames(path.read_bytes(), frames.Damage()):
             block = values.unpack(inflate(payload))
             if block["kind"] == "events":
-                found.setdefault(block["name"], []).append(block)
+                recorded.setdefault(block["name"], []).append(block)
     typical = {
         name: min(like, key=lambda block: (block["rows"] < TYPICAL_ROWS, block["rows"]))
-        for name, like in found.items()
+        for name, like in recorded.items()
     }
-    return {name: typical[name] for name in sorted(typical, key=lambda name: len(found[name]))}
+    return {name: typical[name] for name in sorted(typical, key=lambda name: len(recorded[name]))}
 
 
 def other_blocks(recorded: set[str]) -> list[bytes]:
-    """Give blocks without rows of what the plugins record and the files lack."""
+    """Return empty blocks of the events that plugins can record and the files do not contain."""
     return [
         BlockEncoder(schema).payload(clock=[0.0, 0.0], dropped=0, errors=0)
         for schema in KINDS.values()
@@ -60,7 +60,7 @@ def other_blocks(recorded: set[str]) -> list[bytes]:
 
 
 def common(block: dict[str, Any]) -> dict[str, Any]:
-    """Take out of a block what is of its run alone."""
+    """Return a block without the values that belong to its run alone."""
     parts = {
         part: {name: _common(column) for name, column in block[part].items()}
         for part in ("fields", "args")
@@ -70,27 +70,27 @@ def common(block: dict[str, Any]) -> dict[str, Any]:
 
 
 def _common(column: list[Any]) -> list[Any]:
-    form, *rest = column
+    form, *parts = column
     if form in (columns.NUMBER, columns.OPTIONAL):
-        return [form, *rest[:3], b""]
+        return [form, *parts[:3], b""]
     if form == columns.DICTIONARY:
-        return [form, _common(rest[0]), [entry for entry in map(_word, rest[1]) if entry != ""]]
+        return [form, _common(parts[0]), [entry for entry in map(_word, parts[1]) if entry != ""]]
     if form == columns.KEYS:
-        return [form, b"", list(filter(None, map(_word, rest[1]))), *map(_common, rest[2:])]
+        return [form, b"", list(filter(None, map(_word, parts[1]))), *map(_common, parts[2:])]
     if form == columns.LIST:
-        return [form, *map(_common, rest)]
+        return [form, *map(_common, parts)]
     return column
 
 
 def _word(entry: Any) -> Any:
     if isinstance(entry, str) and entry not in WORDS:
-        return next((begin for begin in BEGINS if entry.startswith(begin)), "")
+        return next((prefix for prefix in PREFIXES if entry.startswith(prefix)), "")
     return entry if entry is None or isinstance(entry, str) or entry == {} else ""
 
 
 def main(paths: list[str]) -> None:
     typical = blocks([Path(path) for path in paths])
-    # What is nearer to the end is found sooner and takes fewer bits to name.
+    # A reference to a text takes fewer bits if the text is near the end of the dictionary.
     words = map(values.pack, sorted(WORDS))
     common_parts = (values.pack(common(block)) for block in typical.values())
     dictionary = b"".join((*words, *other_blocks({*typical}), *common_parts))

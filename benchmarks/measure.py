@@ -1,6 +1,6 @@
-"""Interleaved measurement: every round runs each variant once, so that noise hits all alike.
+"""Interleaved measurements, statistics, and tables of results, which all benchmarks share.
 
-Results are ratios to the first variant of the same round: medians with the interquartile range.
+`interleave` runs each variant once per round, so that noise affects all variants equally.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 
 @dataclass
 class Result:
-    """What one benchmark found: rows of text for the reader, figures for programs."""
+    """Result of a benchmark: a table of text for readers, and figures for programs."""
 
     name: str
     columns: list[str]
@@ -26,12 +26,12 @@ class Result:
     figures: dict[str, Any] = field(default_factory=dict)
 
     def show(self) -> str:
-        """Give the table as Markdown."""
+        """Return the table as Markdown."""
         lines = [self.columns, ["---"] * len(self.columns), *self.rows]
         return f"\n### {self.name}\n\n" + "\n".join("| " + " | ".join(x) + " |" for x in lines)
 
     def save(self, directory: Path) -> None:
-        """Write the figures as JSON, with the versions that they were measured on."""
+        """Write the figures as JSON, with the versions of the measured packages."""
         directory.mkdir(parents=True, exist_ok=True)
         packages = ("dasfprof", "dask", "distributed", "numpy", "pandas")
         about = {
@@ -47,7 +47,10 @@ class Result:
 def interleave(
     variants: dict[str, Callable[[], Any]], rounds: int, warm_up: int = 1
 ) -> dict[str, list[Any]]:
-    """Run each variant once a round, in an order of its own: what one leaves meets them all."""
+    """Return the results of each variant, which runs once per round.
+
+    Each round has a random order, so that after-effects of a variant reach all others.
+    """
     measured: dict[str, list[Any]] = {name: [] for name in variants}
     order = random.Random(1)
     for number in range(-warm_up, rounds):
@@ -59,7 +62,7 @@ def interleave(
 
 
 def spread(values: Sequence[float]) -> tuple[float, float, float]:
-    """Give the median and the quartiles around it."""
+    """Return the median, the lower quartile and the upper quartile."""
     if len(values) < 2:
         return values[0], values[0], values[0]
     low, middle, high = statistics.quantiles(values, n=4, method="inclusive")
@@ -67,14 +70,14 @@ def spread(values: Sequence[float]) -> tuple[float, float, float]:
 
 
 def ratios(measured: dict[str, list[float]], base: str) -> dict[str, list[float]]:
-    """Divide each round's value by the base's of the same round."""
+    """Return each value divided by the value of the variant `base` in the same round."""
     return {
-        name: [value / other for value, other in zip(values, measured[base], strict=True)]
+        name: [value / divisor for value, divisor in zip(values, measured[base], strict=True)]
         for name, values in measured.items()
     }
 
 
 def percentile(values: Sequence[float], share: float) -> float:
-    """Give a percentile by the nearest rank."""
+    """Return the percentile with the nearest rank; `share` is a fraction."""
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, int(share * len(ordered)))]

@@ -1,4 +1,4 @@
-"""Builds the stand-ins for NVIDIA's libraries that the tests use, and runs programs under them."""
+"""Building of the tests' stand-ins for NVIDIA's libraries, and running of programs with them."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ SOURCES = Path(__file__).parents[1] / "tests" / "gpu"
 
 
 def build(source: str, target: Path) -> Path | None:
-    """Compile one of the tests' C files to a library; None where there is no compiler."""
+    """Compile a C file of the tests to a library; return None if there is no compiler."""
     compiler = shutil.which("gcc") or shutil.which("cc")
     if compiler is None:
-        print(f"no C compiler: what needs {target.name} is left out")
+        print(f"No C compiler: measurements that need {target.name} are left out")
         return None
     options = ["-O2", "-shared", "-fPIC", f"-Wl,-soname,{target.name}", "-o", str(target)]
     subprocess.run([compiler, *options, str(SOURCES / source), "-lpthread"], check=True)
@@ -25,7 +25,7 @@ def build(source: str, target: Path) -> Path | None:
 
 
 def run_apart(script: str, *arguments: str, **environment: str) -> Any:
-    """Run a benchmark's own file in a fresh process; gives the JSON that it prints last."""
+    """Run a benchmark's file in a new process, and return the JSON in its last line of output."""
     run = subprocess.run(
         [sys.executable, script, *arguments],
         env={**os.environ, **environment},

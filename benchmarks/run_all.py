@@ -1,4 +1,4 @@
-"""Runs all benchmarks, prints their tables and writes their figures as JSON.
+"""Run all benchmarks, print their tables, and write their figures as JSON.
 
 ``python benchmarks/run_all.py [--quick] [--dasf-core CHECKOUT] [-o DIRECTORY]``
 """
@@ -10,7 +10,7 @@ import importlib
 import time
 from pathlib import Path
 
-#: Benchmarks in the order of the README's table, with their arguments for a quick look.
+#: Benchmarks, with the arguments that `--quick` passes to them.
 BENCHMARKS = {
     "bench_overhead": [
         *("--rounds", "1", "--workload", "array pipeline"),
@@ -52,10 +52,12 @@ COMPARES_WITH_DASF = ("bench_overhead", "bench_own_events", "bench_analysis")
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="few rounds: to see that all works")
-    parser.add_argument("--dasf-core", help="a checkout of DASF, to compare with")
+    parser.add_argument(
+        "--quick", action="store_true", help="use few rounds, to check that all benchmarks work"
+    )
+    parser.add_argument("--dasf-core", help="checkout of DASF to compare with")
     parser.add_argument("-o", "--output", type=Path, default=Path("benchmark-results"))
-    parser.add_argument("benchmark", nargs="*", help="which; all if none is named")
+    parser.add_argument("benchmark", nargs="*", help="names of benchmarks (default: all)")
     options = parser.parse_args()
     for name in options.benchmark or BENCHMARKS:
         arguments = list(BENCHMARKS[name]) if options.quick else []

@@ -22,7 +22,7 @@ TOKENS = [f"{i:032x}" for i in range(200)]
 
 
 def dasf_events(count: int) -> Iterator[CompleteEvent | InstantEvent]:
-    """Events in DASF's own names and args: half "Compute", half "Managed Memory", and samples."""
+    """Return events with DASF's names and args: "Compute", "Managed Memory", and a few samples."""
     generator = random.Random(1)
     now = time.time()
     keys: list[str] = []
@@ -74,7 +74,7 @@ def dasf_events(count: int) -> Iterator[CompleteEvent | InstantEvent]:
 
 
 def row(schema: Schema, **values: object) -> tuple[object, ...]:
-    """Give a row of a schema; what is not given is the least that its codec takes."""
+    """Return a row of a schema; missing values are the smallest ones that their codecs accept."""
     nothing = {"int": 0, "float": 0.0, "keys": [], "key": "", "value": {}}
     return tuple(
         values.get(name, nothing.get(codec)) for name, codec in schema.fields + schema.args
@@ -82,7 +82,7 @@ def row(schema: Schema, **values: object) -> tuple[object, ...]:
 
 
 def compute_rows(count: int, first: int = 0) -> list[tuple[object, ...]]:
-    """Task runs as `WorkerTaskPlugin` records them."""
+    """Return task runs as `WorkerTaskPlugin` records them."""
     now = 1_790_000_000.0 + first * 0.001
     rows = []
     for number in range(first, first + count):
@@ -122,7 +122,7 @@ def compute_rows(count: int, first: int = 0) -> list[tuple[object, ...]]:
 def write_runs(
     directory: Path, count: int, workers: int = WORKERS, *, segment_size: int = 0
 ) -> int:
-    """Write task runs as files of several workers; gives their bytes."""
+    """Write task runs as files of several workers, and return their size in bytes."""
     for worker in range(workers):
         label = f"worker-{HOST}-{worker}"
         facts = {"id": label, "name": worker, "address": f"tcp://{worker}", "label": label}
@@ -147,18 +147,18 @@ def write_runs(
     return sum(path.stat().st_size for path in directory.glob("*.msgpack"))
 
 
-def ask_each(
-    questions: dict[str, Callable[[TraceAnalyser], Sized]],
+def time_each(
+    analyses: dict[str, Callable[[TraceAnalyser], Sized]],
     directory: Path,
     rounds: int,
     result: Result,
 ) -> None:
-    """Read the run in a directory, ask each question several times, and add the times to a result.
+    """Read the run in a directory, run each analysis several times, and add the times to a result.
 
     Parameters
     ----------
-    questions
-        A function of an analyser for each question. Its answer has rows.
+    analyses
+        Functions of an analyser, which return tables, by name.
     """
     begin = time.perf_counter(), time.process_time()
     analyser = TraceAnalyser(directory, progress=False)
@@ -166,14 +166,14 @@ def ask_each(
     shown = [f"{seconds:.2f}" for seconds in read]
     result.rows.append(["(reading the trace)", *shown, f"{len(analyser.trace.tasks):,}"])
     result.figures["read"] = read
-    for name, ask in questions.items():
+    for name, analyse in analyses.items():
         wall, cpu = [], []
         for _ in range(rounds):
             gc.collect()
             begin = time.perf_counter(), time.process_time()
-            answer = ask(analyser)
+            table = analyse(analyser)
             wall.append(time.perf_counter() - begin[0])
             cpu.append(time.process_time() - begin[1])
         shown = ["{:.2f} ({:.2f} to {:.2f})".format(*spread(seconds)) for seconds in (wall, cpu)]
-        result.rows.append([name, *shown, f"{len(answer):,}"])
+        result.rows.append([name, *shown, f"{len(table):,}"])
         result.figures[name] = {"wall": wall, "cpu": cpu}
