@@ -22,7 +22,7 @@ pytestmark = pytest.mark.whole_program
 OF_PLANTING = {"blocked-tasks"}
 #: What other programs on the machine do to it: tasks wait for cores, here more than there.
 OF_THE_MACHINE = {
-    *("cpu-oversubscribed", "slowing-functions", "slow-deserialization", "warm-up"),
+    *("cpu-oversubscribed", "slowing-functions", "warm-up"),
     *("host-memory-full", "load-imbalance", "slow-dispatch", "paused-workers"),
     *("scheduler-bound", "slow-worker", "stragglers", "tasks-too-small"),
 }

@@ -96,19 +96,6 @@ def slow_dispatch(said: Said, evidence: Evidence) -> Iterator[str]:
         yield "no loop was late"
 
 
-@refuter("slow-deserialization")
-def slow_deserialization(said: Said, evidence: Evidence) -> Iterator[str]:
-    """Sum what was recorded of deserialising."""
-    seconds = np.nan_to_num(evidence.runs.numbers("deserialize"))
-    total = float(seconds.sum())
-    yield from exceeds(said["share"], total / evidence.thread_seconds, "deserialising")
-    sums = most(evidence.runs.values("function"), seconds)
-    own = sums.get(str(said.function), 0.0)
-    yield from differs(said["of_function"], own, f"deserialising {said.function}")
-    if not is_most(str(said.function), sums):
-        yield f"most is not for {said.function}"
-
-
 def handling_seconds(evidence: Evidence) -> float:
     """Sum, at most, the thread time in which tasks were handled and no function ran."""
     latency = evidence.idle_by_worker("ready", "executing") + _unsent(evidence, "known_before")

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import numpy as np
-
 from dasfprof.database.reader import TraceFile
 from dasfprof.text import format_duration
 from refuters.evidence import Evidence
-from refuters.figures import Said, exceeds, is_at_least
+from refuters.figures import Said
 from refuters.registry import refuter
 
 
@@ -55,24 +53,6 @@ def _client_gone(note: str, evidence: Evidence) -> Iterator[str]:
                 gone = format_duration(end["clock"][0] - end["since"])
                 if f"gone for {gone}." not in note:
                     yield f"the client was gone for {gone}"
-
-
-@refuter("clock-skew")
-def clock_skew(said: Said, evidence: Evidence) -> Iterator[str]:
-    """Compare with what messages between workers and the scheduler allow."""
-    runs, delays = evidence.runs, evidence.rows("Clock").numbers("scheduler_delay")
-    out = runs.numbers("received") - runs.numbers("sent")
-    back = runs.numbers("known") - runs.numbers("done")
-    most = float(np.nanmax(np.abs(np.r_[out, back, delays]), initial=0.0))
-    yield from exceeds(abs(said["ahead"]), most, "a clock's distance")
-    if np.isfinite(said["within"]):
-        boots = {header.get("host"): header.get("boot_id") for header in evidence.headers}
-        there = runs.where(lambda row: boots.get(row["host"]) == boots.get(said["host"]))
-        begun = there.where(lambda row: row["noted"].get("stolen") is None)
-        most = np.nanmin(begun.numbers("received") - begun.numbers("sent"), initial=np.inf)
-        least = np.nanmax(there.numbers("done") - there.numbers("known"), initial=-np.inf)
-        if len(begun) == len(there) and not is_at_least(said["within"], (most - least) / 2):
-            yield f"messages leave {most - least:g} s between which its distance may be"
 
 
 @refuter("rule-failed")

@@ -197,7 +197,7 @@ def _handed_by(run: RunFigures, calls: pd.DataFrame) -> str:
 
 @rule(
     "large-objects-in-graph",
-    explains="slow-dispatch slow-deserialization scheduler-bound repeated-gathers",
+    explains="slow-dispatch scheduler-bound repeated-gathers",
     causes="tasks-too-small slow-startup client-bound too-few-tasks load-imbalance "
     "slow-tokenization",
 )

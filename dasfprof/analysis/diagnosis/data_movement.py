@@ -38,7 +38,7 @@ _LITTLE_LEFT = 0.05
 _BAG_GROUPBY = "groupby_tasks_group_hash"
 
 
-@rule("transfer-bound", causes="load-imbalance too-few-tasks serial-chain slow-deserialization")
+@rule("transfer-bound", causes="load-imbalance too-few-tasks serial-chain")
 def transfer_bound(run: RunFigures) -> Iterator[Finding]:
     """Find a run whose threads wait for data from other workers."""
     share, on_path = run.share_of(ThreadTime.TRANSFER_WAIT), run.path_seconds(SegmentKind.TRANSFER)

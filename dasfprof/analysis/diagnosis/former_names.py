@@ -18,7 +18,6 @@ FORMER_NAMES = {
     "waits-for-tasks": "missing-secede",
     "late-start": "slow-startup",
     "late-receipt": "slow-dispatch",
-    "deserialising": "slow-deserialization",
     "client-gaps": "client-bound",
     "one-at-a-time": "sequential-submission",
     "degrading-functions": "slowing-functions",
@@ -31,6 +30,5 @@ FORMER_NAMES = {
     "process-lock": "per-process-lock",
     "waits-in-turn": "shared-bottleneck",
     "missing-evidence": "incomplete-trace",
-    "clocks-apart": "clock-skew",
     "memory-grows": "memory-growth",
 }

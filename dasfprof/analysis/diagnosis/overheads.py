@@ -353,35 +353,6 @@ def slow_dispatch(run: RunFigures) -> Iterator[Finding]:
     )
 
 
-@rule("slow-deserialization", explains="tasks-too-small scheduler-bound")
-def slow_deserialization(run: RunFigures) -> Iterator[Finding]:
-    """Find threads that spend much of their time on deserializing tasks."""
-    share = run.share_of(ThreadTime.DESERIALIZE)
-    if share < 0.1:
-        return
-    seconds = np.nan_to_num(run.task_column("deserialize"))
-    by_function = run.functions.sum(seconds)
-    unspilled = np.nansum(run.task_column("disk_read_size")[seconds > 0])
-    spilled = " spilled inputs" if unspilled > 0 else " tasks"
-    yield Finding.of(
-        "slow-deserialization",
-        f"Deserializing{spilled} takes {{share}} of thread time, most of it for {{function}}.",
-        "Tasks of {function} take {of_function} of this thread "
-        f"time{'. In total, {unspilled} were read back from disk' if unspilled > 0 else ''}. See "
-        'time_accounting("function").',
-        "Keep fewer or smaller results in memory at a time so that workers spill less, or give "
-        "workers more memory."
-        if unspilled > 0
-        else "Scatter large objects that are embedded in the tasks of {function} once, with "
-        "client.scatter([object], broadcast=True)[0], or load them on the workers.",
-        function=str(run.function_names[int(by_function.argmax())]),
-        share=Share(share),
-        of_function=Seconds(by_function.max()),
-        unspilled=Bytes(unspilled),
-        costs=run.seconds_of(ThreadTime.DESERIALIZE),
-    )
-
-
 def _blocked_share(run: RunFigures) -> float:
     """Return the fraction of time in transit in which the event loop of the worker was blocked."""
     way = float(run.slots.on_its_way.sum())

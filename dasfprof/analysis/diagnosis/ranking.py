@@ -50,14 +50,14 @@ lost-workers cancelled-tasks recomputation unfinished-run killed-worker-errors
 retried-tasks failed-tasks swallowed-errors slow-startup warm-up
 repeated-gathers large-gathers slow-tokenization large-objects-in-graph distributed-lock
 missing-secede resource-limit
-tasks-too-small scheduler-bound slow-dispatch slow-deserialization client-bound
+tasks-too-small scheduler-bound slow-dispatch client-bound
 work-outside-tasks sequential-submission no-workers
 slowing-functions data-skew stragglers slow-worker load-imbalance poor-placement
 memory-growth transfer-bound spilling paused-workers host-memory-full serial-chain
 too-few-tasks row-wise dominant-function gil-contention cpu-quota cpu-oversubscribed
 garbage-collection per-process-lock exploding-join repeated-reads chunk-mismatch small-requests
-io-bound shared-bottleneck blocked-tasks gpu-idle gpu-memory-full descriptor-limit idle-threads
-filter-without-effect unused-columns resources-not-needed incomplete-trace clock-skew
+io-bound shared-bottleneck blocked-tasks gpu-idle gpu-memory-full idle-threads
+incomplete-trace
 """)
 RULES = {slug: REGISTERED[slug] for slug in (*ORDER, *sorted(REGISTERED.keys() - {*ORDER}))}
 
@@ -67,7 +67,7 @@ FIRST = ("failed-tasks", "killed-worker-errors", "unfinished-run", "lost-workers
 #: Name of the rule whose findings report that another rule failed.
 FAILED = "rule-failed"
 #: Rules about the recording itself.
-OF_RECORDING = (FAILED, "incomplete-trace", "clock-skew")
+OF_RECORDING = (FAILED, "incomplete-trace")
 
 logger = logging.getLogger(__name__)
 

@@ -9,7 +9,7 @@ import numpy as np
 from dasfprof.analysis.diagnosis.registry import Finding, rule
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
 from dasfprof.analysis.trace.gaps import NoteKind
-from dasfprof.analysis.wording import Count, Seconds
+from dasfprof.analysis.wording import Count
 from dasfprof.database.ends import End
 from dasfprof.text import excerpt
 
@@ -21,8 +21,6 @@ _NO_FAULT: frozenset[NoteKind] = frozenset(
 )
 #: Kinds of data notes that are expected if a worker died.
 _OF_THE_DEAD: frozenset[NoteKind] = frozenset(("not-closed", "lost-task-runs"))
-#: Threshold (seconds): minimum clock offset that is reported.
-_CLOCK = 0.5
 #: Maximum number of notes that are quoted.
 _MOST_NOTES = 5
 #: Advice by kind of note, most important kind first.
@@ -82,31 +80,4 @@ def incomplete_trace(run: RunFigures) -> Iterator[Finding]:
         kinds=sorted(kinds),
         workers_died=died,
         severity="low",
-    )
-
-
-@rule("clock-skew")
-def clock_skew(run: RunFigures) -> Iterator[Finding]:
-    """Find hosts whose clocks differ from the scheduler's clock."""
-    offsets = run.trace.offsets
-    if not len(offsets) or "sent" not in run.trace.tasks:
-        return
-    worst = int(np.abs(offsets).argmax())
-    if abs(offsets[worst]) < _CLOCK:
-        return
-    within = float(run.trace.offset_errors[worst])
-    yield Finding.of(
-        "clock-skew",
-        f"The clock of {{host}} is {{_apart}} {'ahead of' if offsets[worst] > 0 else 'behind'} the "
-        "scheduler's.",
-        f"The clocks of {{workers:worker}} are off by at least {Seconds(_CLOCK)}. Times were "
-        "converted to the scheduler's clock by comparing messages between "
-        f"processes.{' The error is at most {within}.' if np.isfinite(within) else ''}",
-        "Synchronize the clocks of the hosts (chrony, ntpd).",
-        host=str(run.trace.workers["host"].iloc[worst]),
-        ahead=Seconds(offsets[worst]),
-        _apart=Seconds(abs(offsets[worst])),
-        within=Seconds(within),
-        workers=Count(np.count_nonzero(np.abs(offsets) >= _CLOCK)),
-        at_most="info",
     )

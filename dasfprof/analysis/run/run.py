@@ -20,7 +20,7 @@ from dasfprof.analysis.run.slots import (
     unfinished_runs,
     unseen_runs,
 )
-from dasfprof.analysis.run.times import clock_errors, clock_offsets, ordered_times, recorded_times
+from dasfprof.analysis.run.times import clock_offsets, ordered_times, recorded_times
 from dasfprof.analysis.run.workers import NamedWorkers, WorkerLives, worker_lives
 from dasfprof.analysis.trace import Trace
 from dasfprof.database.columns import Array
@@ -73,9 +73,6 @@ class Run(Trace):
 
     #: Seconds by which each worker's clock is ahead of the scheduler's clock.
     offsets = cached_property(clock_offsets)
-
-    #: Maximum error of each of `offsets` in seconds.
-    offset_errors = cached_property(clock_errors)
 
     # --- Task runs --------------------------------------------------------------------------------
 

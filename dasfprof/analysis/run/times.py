@@ -42,20 +42,6 @@ def clock_offsets(trace: Trace) -> Array:
     return offsets[clocks]
 
 
-def clock_errors(trace: Trace) -> Array:
-    """Return the maximum error of each of `clock_offsets` in seconds.
-
-    It is 0 for the scheduler's clock, and infinite if a bound of the offset is unknown.
-    """
-    clocks, scheduler = _clocks(trace.workers)
-    lower, upper = message_bounds(trace)
-    # If the bounds contradict each other, no constant offset is possible. Then this is half the
-    # distance between the bounds.
-    errors = np.abs(upper - lower) / 2
-    errors[scheduler] = 0.0
-    return errors[clocks]
-
-
 @once_per_trace
 def message_bounds(trace: Trace) -> tuple[Array, Array]:
     """Return the minimum and the maximum offset of each clock, inferred from times of messages."""

@@ -596,7 +596,6 @@ WITHOUT: dict[str, set[str]] = {
     "resource-limit": {"resources="},
     "tasks-too-small": {"pickle.dumps()", "scatter()"},
     "slow-dispatch": {"client.scatter()"},
-    "slow-deserialization": {"broadcast=", "client.scatter()"},
     "client-bound": {
         "chunks=",
         "client.scatter()",
@@ -650,8 +649,6 @@ WITHOUT: dict[str, set[str]] = {
     "shared-bottleneck": {"block_size=", "cache_type=", "fs.open()"},
     "cpu-quota": {"threads_per_worker="},
     "exploding-join": {"on="},
-    "filter-without-effect": {"drop_duplicates()"},
-    "unused-columns": {"columns=", "persist()", "read_csv()", "read_parquet()", "usecols="},
     "gpu-idle": {"dask.config.set()"},
     "gpu-memory-full": {"enable_cudf_spill="},
     "incomplete-trace": {"run.collect()", "run.stop()"},
