@@ -204,7 +204,14 @@ LOADS = [Task(f"load-{worker}{thread}{n}", worker, float(n), n + 1.0, thread=thr
 PAUSED = [(1, float(at), {"state": "running" if at < 2 else "paused", "size": 10**9})
     for at in range(6)] + [(0, float(at), {"state": "running"}) for at in range(7)]
 finds("paused-workers", "paused workers", Plan(LOADS, held=PAUSED), worker="worker-node1-1",
-    costs=2.0, start=2.0, stop=5.0)
+    costs=2.0, start=2.0, stop=5.0, unmanaged=None)
+# 80 % of 2 GB are 1.6 GB: 0.6 GB less than the results while a task runs, then 1.5 GB more.
+LEFT = [(1, float(at), {"state": "paused", "executing": int(at < 4), "size": 10**8,
+    "spilled_size": 0}) for at in range(2, 6)]
+finds("paused-workers", "paused workers whose memory no result takes", Plan(LOADS, held=LEFT,
+    memory_limit=2 * 10**9), costs=2.0, held=1e8, unmanaged=1.5e9, settings=[])
+finds("paused-workers", "paused workers that run tasks", Plan(LOADS, held=LEFT[:2],
+    memory_limit=2 * 10**9), unmanaged=None)
 # 80 % of 1.15 GB are 920 MB.
 finds("paused-workers", "a worker near its limit", Plan(filled(["load"], 1.0), used=[(n, at,
     {"memory": 920_000_000 if n and at else 400_000_000}) for n in (0, 1) for at in (0.0, 4.0)],

@@ -119,6 +119,13 @@ def paused_workers(said: Said, evidence: Evidence) -> Iterator[str]:
             seconds += threads * float((steps + np.append(0.0, steps[:-1]))[paused].sum())
     yield from differs(said["workers"], len(workers), "workers that paused")
     yield from exceeds(said["paused"], seconds / evidence.thread_seconds, "time in which they were")
+    if said.figures.get("unmanaged"):
+        quiet = evidence.rows("Managed Memory").where(
+            lambda row: row["state"] == "paused" and row["executing"] == 0
+        )
+        results = quiet.numbers("size") - np.nan_to_num(quiet.numbers("spilled_size"))
+        limit = evidence.rows("Worker Added").most("memory_limit")
+        yield from exceeds(said["unmanaged"], limit - results.min(initial=limit), "unmanaged")
 
 
 def _near_limit(said: Said, evidence: Evidence) -> Iterator[str]:

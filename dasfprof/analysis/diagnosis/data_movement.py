@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
+import pandas as pd
 
 from dasfprof.analysis.diagnosis.cores import fewer_threads
+from dasfprof.analysis.diagnosis.memory_growth import TRIM
 from dasfprof.analysis.diagnosis.registry import FEWER, MORE, Advice, Change, Finding, rule
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
 from dasfprof.analysis.model.critical_path import SegmentKind
@@ -241,25 +243,46 @@ def paused_workers(run: RunFigures) -> Iterator[Finding]:
         return
     paused = run.trace.managed_memory[(state == "paused").to_numpy(dtype=bool)]
     lives, times = paused["worker_id"].to_numpy(), run.trace.since_begin(paused["time"])
+    unmanaged = _unmanaged_while_paused(run, paused)
+    stays = " A paused worker had {unmanaged} of unmanaged memory while it ran no task."
     yield Finding.of(
         "paused-workers",
         "Workers paused because their memory was nearly full: {workers:worker}, for {paused} of "
         "thread time.",
-        "A paused worker held up to {held} of results. Dask cannot spill the other memory of its "
-        'process. See time_accounting("worker") and processes_resource_usage().',
-        "Give workers a higher memory_limit, or fewer threads each so that fewer tasks run at a "
-        "time. Use smaller chunks, and check for memory that tasks leave behind.",
+        f"A paused worker held up to {{held}} of results.{stays if unmanaged else ''} Dask cannot "
+        "spill the other memory of its process. See processes_resource_usage() and "
+        'time_accounting("worker").',
+        f"{TRIM} A higher memory_limit would only delay the next pause."
+        if unmanaged
+        else "Give workers a higher memory_limit, or fewer threads each so that fewer tasks run at "
+        "a time. Use smaller chunks, and check for memory that tasks leave behind.",
         # A worker that its nanny restarted counts as the same worker.
         workers=Count(len(np.unique(run.workers.of_lives[lives]))),
         paused=Share(share),
         held=Bytes(np.nanmax(paused["size"].to_numpy(dtype=float), initial=0.0)),
-        settings=[Change.of_cluster(memory_limit=MORE), *fewer_threads(run)],
+        unmanaged=Bytes(unmanaged) if unmanaged else None,
+        settings=[] if unmanaged else [Change.of_cluster(memory_limit=MORE), *fewer_threads(run)],
         costs=run.seconds_of(ThreadTime.PAUSED_FOR_MEMORY),
         at_least="medium",
         worker=run.life_label(int(np.bincount(lives).argmax()) if len(paused) else 0),
         start=float(times.min(initial=np.inf)) if len(times) else float("nan"),
         stop=float(times.max(initial=-np.inf)) if len(times) else float("nan"),
     )
+
+
+def _unmanaged_while_paused(run: RunFigures, paused: pd.DataFrame) -> float:
+    """Return the maximum unmanaged memory (bytes) of a paused worker that ran no task.
+
+    The result is 0 if this was less than the worker's results, or if it is unknown. `paused`
+    contains the rows of `Trace.managed_memory` of paused workers.
+    """
+    quiet = paused[(paused["executing"] == 0).to_numpy(dtype=bool)]
+    results = (quiet["size"] - quiet["spilled_size"].fillna(0)).to_numpy(dtype=float)
+    lives = quiet["worker_id"].to_numpy(dtype=np.int64)
+    pauses = [memory_thresholds(run.trace, life).pause for life in range(len(run.memory_limits))]
+    # The process of a paused worker uses at least this fraction of the memory limit.
+    unmanaged = (run.memory_limits * pauses)[lives] - results
+    return float(unmanaged[np.isfinite(unmanaged) & (unmanaged > results)].max(initial=0.0))
 
 
 def _near_limit(run: RunFigures) -> Iterator[Finding]:

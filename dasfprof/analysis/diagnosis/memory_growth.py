@@ -35,7 +35,7 @@ _COURSE = (
     "{last} over {computations:computation}"
 )
 #: Advice that distinguishes a leak from memory that the allocator keeps.
-_TRIM = (
+TRIM = (
     "Run client.run(lambda: __import__('ctypes').CDLL('libc.so.6').malloc_trim(0)) to tell a leak "
     "from freed memory that malloc keeps. If memory drops, run this regularly or lower "
     "MALLOC_TRIM_THRESHOLD_. If not, look for references in module "
@@ -130,7 +130,7 @@ def _of_unmanaged(run: RunFigures, growth: MemoryGrowth, processes: ProcessGrowt
         f"{together}.{of_limits} In the second half of the run, this memory rose by "
         "{since_half}. "
         f'{named if culprit else ""}See memory_growth() and memory_growth("function").',
-        _TRIM,
+        TRIM,
         **figures,
         function=culprit and culprit.function,
         a_run=culprit and Bytes(culprit.drift.each),
@@ -251,7 +251,7 @@ def _stays(run: RunFigures) -> Iterator[Finding]:
         "Its results take {results}. For {lasted}, no task ran on the worker, and its unmanaged "
         "memory did not drop below {left}. This affects {workers:worker}. Dask can neither spill "
         "nor free unmanaged memory. See processes_resource_usage().",
-        _TRIM,
+        TRIM,
         of="stays",
         worker=str(trace.workers["worker"].iloc[life]),
         left=Bytes(left),
