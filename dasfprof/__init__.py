@@ -25,7 +25,7 @@ __version__ = "0.2.0"
 #: Names that other programs look up in this module.
 _HOOKS = {
     "load_ipython_extension": "dasfprof.jupyter",  # `%load_ext dasfprof`
-    "dask_setup": "dasfprof.preload",  # `dask worker --preload dasfprof`
+    "dask_setup": "dasfprof.preload",  # `dask scheduler --preload dasfprof`
     "dask_teardown": "dasfprof.preload",
 }
 _STUB = (get_data(__name__, "__init__.pyi") or b"").decode()

@@ -11,7 +11,6 @@ from dasfprof.handles.analyser import TraceAnalyser as TraceAnalyser
 from dasfprof.handles.comparison import compare as compare
 from dasfprof.handles.estimation.estimate import Estimate as Estimate
 from dasfprof.handles.estimation.estimate import estimate as estimate
-from dasfprof.handles.estimation.estimate import plan as plan
 from dasfprof.handles.inspection import stuck as stuck
 from dasfprof.handles.registration import profile as profile
 from dasfprof.handles.registration import register_default_profiler as register_default_profiler

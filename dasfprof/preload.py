@@ -1,12 +1,10 @@
-"""``--preload dasfprof.preload``: starts recording with a scheduler, a worker or a client.
+"""``--preload dasfprof.preload``: starts recording with a scheduler or a client.
 
 The process that has the preload determines what is recorded:
 
 ============================================  =====================================================
 ``dask scheduler --preload dasfprof.preload``  the cluster with every worker that joins, until the
                                               scheduler closes; workers need no preload
-``dask worker --preload dasfprof.preload``     this worker, unless the cluster is already recorded;
-                                              workers of a cluster that have it share a run
 ``distributed.client.preload`` in the config   the cluster that a client connects to, until that
                                               client closes
 ============================================  =====================================================
@@ -14,8 +12,8 @@ The process that has the preload determines what is recorded:
 Settings are read from Dask's config (``dasfprof.*``) of the process that has the preload. By
 default, a scheduler's preload starts a new run every day and removes the oldest runs. Options
 change this: ``dask scheduler --preload dasfprof.preload --run-length 12h --keep-size 50GB
---keep-days 30``. If the cluster is already being recorded, the preload of a worker or client starts
-no recording. Runs that clients register later are recorded at the same time. Workers without
+--keep-days 30``. If the cluster is already being recorded, the preload of a client starts no
+recording. Runs that clients register later are recorded at the same time. Workers without
 dasfprof work as usual, but are not recorded. If a client is killed, its run ends automatically
 after ``dasfprof.orphan-timeout``.
 """
@@ -25,7 +23,6 @@ from __future__ import annotations
 import logging
 import multiprocessing
 import sys
-import uuid
 import weakref
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -33,15 +30,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
-    from distributed import Client, Scheduler, Worker
+    from distributed import Client, Scheduler
 
     from dasfprof.handles.run import AsynchronousRun
     from dasfprof.recording.settings import RunSettings
 
 logger = logging.getLogger(__name__)
-
-#: Seconds between two attempts to connect to a scheduler that has not started yet.
-_RETRY_INTERVAL = 0.1
 
 #: Command-line options of a scheduler's preload. Each of them is also a setting.
 _OPTIONS = ("--run-length", "--keep-size", "--keep-days")
@@ -50,8 +44,8 @@ _client_runs: weakref.WeakKeyDictionary[Client, AsynchronousRun] = weakref.WeakK
 
 
 async def _start(service: Any, **limits: str | None) -> None:
-    """Start recording when a scheduler, worker or client starts."""
-    from distributed import Client, Scheduler, Worker
+    """Start recording when a scheduler or client starts."""
+    from distributed import Client, Scheduler
 
     from dasfprof.recording.dask_internals.undocumented import use_dask_logging
 
@@ -59,8 +53,6 @@ async def _start(service: Any, **limits: str | None) -> None:
         use_dask_logging(logging.INFO)
     if isinstance(service, Scheduler):
         await _record_cluster(service, limits)
-    elif isinstance(service, Worker):
-        await _record_worker(service)
     elif isinstance(service, Client):
         await _record_client(service)
     else:
@@ -153,50 +145,6 @@ async def _begin(scheduler: Scheduler, settings: RunSettings) -> RunSettings:
             )
     logger.info("dasfprof records run %r in %s", settings.name, settings.source)
     return settings
-
-
-async def _record_worker(worker: Worker) -> None:
-    from distributed.diagnostics.plugin import WorkerPlugin
-
-    from dasfprof.config.options import setting
-    from dasfprof.handles.registration import default_plugins
-    from dasfprof.recording.settings import make_settings
-
-    scheduler_id, started, recording = await _ask_scheduler(worker)
-    if recording:
-        logger.info("dasfprof already records this cluster; this worker is part of that run")
-        return
-    settings = make_settings(add_time_suffix=False)
-    identity = uuid.uuid5(uuid.NAMESPACE_URL, f"{scheduler_id}/{settings.name}").hex
-    suffix = f"-{int(started)}" if setting("add_time_suffix") else ""
-    settings = replace(settings, name=settings.name + suffix, uuid=identity, created=started)
-    for plugin in default_plugins(settings):
-        if isinstance(plugin, WorkerPlugin):
-            await worker.plugin_add(plugin, name=plugin.name)
-    logger.info("dasfprof records run %r in %s", settings.name, settings.source)
-
-
-async def _ask_scheduler(worker: Worker) -> tuple[str, float, bool]:
-    """Return the id and start time of a worker's scheduler, and whether the cluster is recorded.
-
-    The start time is in Unix seconds.
-    """
-    import asyncio
-
-    from distributed.protocol.pickle import dumps
-
-    from dasfprof.recording.cluster.calls import running_plugins
-
-    # Wait for the scheduler as Dask does, because a worker may start before its scheduler.
-    while True:
-        try:
-            # A scheduler answers only after the scheduler and its preloads have started.
-            identity = await worker.scheduler.identity()
-            break
-        except (OSError, TimeoutError, asyncio.TimeoutError):
-            await asyncio.sleep(_RETRY_INTERVAL)
-    answer = await worker.scheduler.run_function(function=dumps(running_plugins))
-    return identity["id"], float(identity["started"]), bool(answer.get("result"))
 
 
 async def _record_client(client: Client) -> None:

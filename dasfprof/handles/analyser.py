@@ -6,7 +6,6 @@ import os
 from pathlib import Path
 
 from dasfprof.analysis.analyser import Analyser
-from dasfprof.text import escape
 
 
 class TraceAnalyser(Analyser):
@@ -97,10 +96,3 @@ class TraceAnalyser(Analyser):
         from dasfprof.report.formats import export
 
         return export(self, path, to=to, title=title)
-
-    def _repr_html_(self) -> str:
-        if self.is_in_parts:
-            return f"<p>{escape(repr(self))}</p>"
-        from dasfprof.report.notebook import analyser_html
-
-        return analyser_html(self)

@@ -25,12 +25,10 @@ if TYPE_CHECKING:
 _COLOURS = {"high": "#b3261e", "medium": "#8a5a00", "low": "#00629d", "info": "#5c5f62"}
 #: Maximum number of findings and of notes, and maximum number of characters of each.
 _MOST, _LONGEST = 10, 700
-#: Threshold: if there are more task runs, the diagnosis would delay the output of a cell too long.
-_MOST_TASKS = 50_000
 
 
 def run_html(
-    analyser: Analyser, findings: pd.DataFrame | None, title: str = "", *, folded: bool = False
+    analyser: Analyser, findings: pd.DataFrame, title: str = "", *, folded: bool = False
 ) -> str:
     """Return a run's summary and findings as HTML, with all text of the trace escaped.
 
@@ -46,9 +44,7 @@ def run_html(
     start = start_in_words(facts)
     more = f"<br>{_text(start)}" if start else ""
     parts = [f"<p>{begin}{_text(when(facts))}<br>{_text(in_words(facts))}{more}</p>"]
-    if findings is None:
-        parts.append("<p>See the findings with <code>.diagnose()</code>.</p>")
-    elif folded:
+    if folded:
         label = count_of(len(findings), "finding")
         parts += [
             f"<details><summary>{label}</summary>",
@@ -65,12 +61,12 @@ def run_html(
     return f'<div style="line-height:1.4">{"".join(parts)}</div>'
 
 
-def run_text(analyser: Analyser, findings: pd.DataFrame | None, title: str = "") -> str:
+def run_text(analyser: Analyser, findings: pd.DataFrame, title: str = "") -> str:
     """Return a run's summary and findings as text."""
     facts = summarise(analyser.run)
     head = "  ".join(part for part in (elide(title, _LONGEST), when(facts)) if part)
     lines = [line for line in (head, in_words(facts), start_in_words(facts)) if line]
-    if findings is not None and not len(findings):
+    if not len(findings):
         lines.append(no_findings(analyser.run))
     for finding in _shown(findings):
         seconds = finding["Seconds at stake (s)"]
@@ -78,19 +74,6 @@ def run_text(analyser: Analyser, findings: pd.DataFrame | None, title: str = "")
         lines.append(f"{finding['Severity']:<7}{at_stake:>11}  {_short(finding['Finding'])}")
         lines.append(f"{'':20}→ {_short(finding['Suggestion'])}")
     return "\n".join(lines)
-
-
-def analyser_html(analyser: Analyser) -> str:
-    """Return the HTML that a notebook shows for an analyser. It never raises an error.
-
-    A large run is shown without findings.
-    """
-    try:
-        # Computing the findings of a large run takes long.
-        small = len(analyser.run.tasks) <= _MOST_TASKS
-        return run_html(analyser, analyser.diagnose() if small else None, analyser.run.run or "")
-    except Exception as error:
-        return f"<p>{escape(type(error).__name__)}: {_text(error)}</p>"
 
 
 def _findings_html(findings: pd.DataFrame, run: Run) -> Iterable[str]:
@@ -111,10 +94,8 @@ def _findings_html(findings: pd.DataFrame, run: Run) -> Iterable[str]:
         yield f"<p>And {left} more, see <code>.diagnose()</code>.</p>"
 
 
-def _shown(findings: pd.DataFrame | None) -> list[dict[Any, Any]]:
+def _shown(findings: pd.DataFrame) -> list[dict[Any, Any]]:
     """Return the first `_MOST` findings, or more if more are of high or medium severity."""
-    if findings is None:
-        return []
     severe = int(findings["Severity"].isin(["high", "medium"]).sum())
     return findings.head(max(_MOST, severe)).to_dict("records")
 

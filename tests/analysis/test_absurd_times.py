@@ -96,4 +96,3 @@ def test_an_export(analyser: TraceAnalyser, to: Any, tmp_path: Path) -> None:
     else:
         analyser.export(tmp_path / to, to=to)
     assert "TraceAnalyser(" in repr(analyser)
-    assert analyser._repr_html_()

@@ -230,7 +230,7 @@ def test_text_has_bytes_where_they_are_known(tmp_path: Path) -> None:
     assert "column 's'" in found.layers["Unknown"].iloc[0]
 
 
-def test_as_a_document_and_in_a_notebook() -> None:
+def test_as_a_document_and_as_text() -> None:
     found = dasfprof.estimate(da.ones((10, 10), chunks=5).sum(), workers=2, memory_limit="1 GB")
     unknown = dasfprof.estimate(dask.delayed(abs)(1))
     for estimate in found, unknown:
@@ -239,7 +239,6 @@ def test_as_a_document_and_in_a_notebook() -> None:
         assert document["tasks"] == estimate.tasks
     assert found.to_dict()["memory_limit"] == 1e9
     assert unknown.to_dict()["peak_bytes"] is None
-    assert "<table" in found._repr_html_()
     assert "holds" in repr(found)
 
 
@@ -385,13 +384,6 @@ def test_the_layers_are_those_that_run(name: str, client: Client, tmp_path: Path
 def test_results_that_are_there_are_not_planned(client: Client, earlier: Path) -> None:
     kept = da.ones(4, chunks=2).persist()
     assert "ones_like" not in set(layers(kept + 1, earlier)["Function"])
-
-
-def test_the_old_name(earlier: Path) -> None:
-    loaded = dask.delayed(load)(1)
-    with pytest.warns(DeprecationWarning, match="use dasfprof.estimate"):
-        table = dasfprof.plan(loaded, earlier)
-    assert table.equals(layers(loaded, earlier))
 
 
 def test_what_cannot_be_planned(tmp_path: Path, earlier: Path) -> None:

@@ -56,19 +56,9 @@ def end(processes: list[subprocess.Popen[bytes]]) -> None:
         assert process.wait(timeout=DEADLINE) == 0
 
 
-@pytest.mark.parametrize(
-    ("nanny", "scheduler_preload", "worker_preload"),
-    [
-        ("--nanny", PRELOAD, PRELOAD),
-        pytest.param("--no-nanny", PRELOAD, (), marks=pytest.mark.slow),
-        ("--no-nanny", (), PRELOAD),
-    ],
-    ids=["both, nanny", "scheduler, no nanny", "workers, no nanny"],
-)
-def test_servers_with_the_preload(
-    nanny: str, scheduler_preload: tuple[str, ...], worker_preload: tuple[str, ...], tmp_path: Path
-) -> None:
-    """Given servers with the preload, when they get SIGTERM, the files of one run are whole."""
+@pytest.mark.parametrize("nanny", ["--nanny", pytest.param("--no-nanny", marks=pytest.mark.slow)])
+def test_a_scheduler_with_the_preload(nanny: str, tmp_path: Path) -> None:
+    """Given a scheduler with the preload, after SIGTERM the files of one run are complete."""
     traces, address = tmp_path / "traces", tmp_path / "scheduler.json"
     with ExitStack() as stack:
         # The workers are there before their scheduler, as on batch systems.
@@ -76,7 +66,7 @@ def test_servers_with_the_preload(
             stack.enter_context(
                 started(
                     *("worker", "--scheduler-file", str(address), nanny, "--nthreads", "1"),
-                    *("--no-dashboard", "--name", f"w{number}", *worker_preload),
+                    *("--no-dashboard", "--name", f"w{number}"),
                     log=tmp_path / f"{number}.log",
                     traces=traces,
                 )
@@ -86,7 +76,7 @@ def test_servers_with_the_preload(
         scheduler = stack.enter_context(
             started(
                 *("scheduler", "--host", "127.0.0.1", "--port", "0", "--no-dashboard"),
-                *("--scheduler-file", str(address), *scheduler_preload),
+                *("--scheduler-file", str(address), *PRELOAD),
                 log=tmp_path / "scheduler.log",
                 traces=traces,
             )
@@ -113,15 +103,12 @@ def test_servers_with_the_preload(
         assert (file.dropped, file.errors, bool(file.damage)) == (0, 0, False)
         kinds[file.header["plugin"]] += 1
     assert functions == {"abs": TASKS}
-    expected = {"TracePlugin": 2, "ResourceMonitor": 2}
-    if scheduler_preload:
-        expected["SchedulerPlugin"] = 1
-        assert states == {"memory": TASKS}
-        told = (tmp_path / "scheduler.log").read_text()
-        assert f"dasfprof.preload - INFO - dasfprof records run '{run.name}' in" in told
-    assert kinds == expected
-    for log in tmp_path.glob("*.log"):
-        assert "dasfprof/recording/" not in log.read_text(), "a traceback of ours"
+    assert kinds == {"TracePlugin": 2, "ResourceMonitor": 2, "SchedulerPlugin": 1}
+    assert states == {"memory": TASKS}
+    log = (tmp_path / "scheduler.log").read_text()
+    assert f"dasfprof.preload - INFO - dasfprof records run '{run.name}' in" in log
+    for path in tmp_path.glob("*.log"):
+        assert "dasfprof/recording/" not in path.read_text(), "a traceback of ours"
 
 
 def test_a_directory_that_cannot_be_written_leaves_the_scheduler_alone(tmp_path: Path) -> None:

@@ -94,21 +94,6 @@ OPTIONS: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("system", ["SLURM", "PBS", "LSF", "SGE", "OAR", "Moab", "HTCondor"])
-@pytest.mark.filterwarnings("ignore:OAR Job memory")
-def test_job_scripts_turn_recording_on(system: str) -> None:
-    jobqueue = pytest.importorskip("dask_jobqueue")
-    more = {"disk": "1GB"} if system == "HTCondor" else {}
-    recording = {
-        "worker_extra_args": ["--preload", "dasfprof.preload"],
-        "job_script_prologue": ["export DASK_DASFPROF__DIRECTORY=/scratch/traces"],
-    }
-    with getattr(jobqueue, f"{system}Cluster")(**OPTIONS, **recording, **more) as cluster:
-        script = cluster.job_script()
-    directory, worker = (script.index(part) for part in ("export DASK_DASF", "dask_worker"))
-    assert directory < worker < script.index("--preload dasfprof.preload")
-
-
 @pytest.mark.whole_program
 def test_a_local_cluster_of_jobqueue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     local = pytest.importorskip("dask_jobqueue.local")

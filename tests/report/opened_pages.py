@@ -56,9 +56,7 @@ class OpenedPage:
     The page's policy forbids `eval`, so conditions are polled from here.
     """
 
-    def __init__(
-        self, browser: Any, path: Path, fragment: str = "", *, ready: bool = True, **options: Any
-    ) -> None:
+    def __init__(self, browser: Any, path: Path, fragment: str = "", **options: Any) -> None:
         options.setdefault("viewport", {"width": 1280, "height": 1000})
         self.tab = browser.new_page(accept_downloads=True, **options)
         self.tab.set_default_timeout(DEADLINE * 1000)
@@ -70,7 +68,7 @@ class OpenedPage:
         self.tab.on("request", lambda request: self.requests.append(request.url))
         self.tab.goto(path.as_uri() + fragment)
         state = "document.documentElement.dataset.ready"
-        self.until(lambda: not ready or self.tab.evaluate(state) == "whole")
+        self.until(lambda: self.tab.evaluate(state) == "whole")
 
     def until(self, condition: Any) -> Any:
         """Give the condition's value as soon as it is true."""

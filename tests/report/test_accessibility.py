@@ -7,15 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 from opened_pages import OpenedPage, Opener, small_run
 from sampled_runs import write_sampled_run
-from traces import Plan, Task
+from traces import Plan
 from traces.hung import hung
 from traces.noisy import Noisy
 
 from dasfprof import TraceAnalyser
-from dasfprof.cli.main import cli
 from dasfprof.handles.comparison import compare
 
 axe = pytest.importorskip("axe_playwright_python.sync_playwright")
@@ -57,15 +55,3 @@ def test_comparisons(check: Callable[..., None], tmp_path: Path) -> None:
     before = [Noisy().write(tmp_path / "a" / str(n), n) for n in range(3)]
     after = [changed.write(tmp_path / "b" / str(n), 50 + n) for n in range(3)]
     check(compare(before, after).report(tmp_path / "pair.html"))
-
-
-def test_histories(check: Callable[..., None], tmp_path: Path) -> None:
-    for number in range(3):
-        created = 1_790_000_000.0 + number
-        run = f"load-{created:.0f}"
-        plan = Plan([Task("f-1", 0, 0.0, 4.0)], run=run, run_uuid=run, run_created=created)
-        plan.write_files(tmp_path / "traces")
-    out = tmp_path / "history.html"
-    done = CliRunner().invoke(cli, ["history", "--html", str(out), str(tmp_path / "traces")])
-    assert done.exit_code == 0, done.output
-    check(out, ready=False)

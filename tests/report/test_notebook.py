@@ -5,13 +5,11 @@ from __future__ import annotations
 from html import escape
 from pathlib import Path
 
-import pytest
 from opened_pages import compute
 from traces import record, usage, write_trace
 
 from dasfprof import TraceAnalyser
-from dasfprof.report import notebook
-from dasfprof.report.notebook import analyser_html, run_html, run_text
+from dasfprof.report.notebook import run_html, run_text
 
 IMAGE = "x<img src=x onerror=alert(1)>"
 SURROGATE = "half-\ud800-pair"
@@ -41,7 +39,6 @@ def test_without_findings(analyser: TraceAnalyser) -> None:
     none = analyser.diagnose().head(0)
     assert "No known problem was found." in run_html(analyser, none)
     assert "No known problem was found." in run_text(analyser, none)
-    assert ".diagnose()" in run_html(analyser, None)
 
 
 def test_many_findings_are_counted(analyser: TraceAnalyser) -> None:
@@ -52,22 +49,6 @@ def test_many_findings_are_counted(analyser: TraceAnalyser) -> None:
     assert "And 2 more" in html
     severe = run_html(analyser, many.assign(Severity=["high"] * 3 + ["medium"] * 8 + ["low"]))
     assert severe.count("<details><summary>Evidence") == 11
-
-
-def test_the_analyser_shows_itself(
-    analyser: TraceAnalyser, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert analyser._repr_html_() == run_html(analyser, analyser.diagnose())
-    monkeypatch.setattr(notebook, "_MOST_TASKS", 5)
-    assert analyser._repr_html_() == run_html(analyser, None), "a large run's are asked for"
-
-
-def test_what_goes_wrong_is_shown(analyser: TraceAnalyser, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail() -> None:
-        raise RuntimeError("<b>gone\ud800")
-
-    monkeypatch.setattr(analyser, "diagnose", fail)
-    assert analyser_html(analyser) == "<p>RuntimeError: &lt;b&gt;gone\\ud800</p>"
 
 
 def test_hostile_text_is_text_and_can_be_sent(tmp_path: Path) -> None:

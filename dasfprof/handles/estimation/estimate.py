@@ -1,13 +1,9 @@
-"""`estimate`: the expected cost of a graph, before anything is computed.
-
-`plan` is its former name.
-"""
+"""`estimate`: the expected cost of a graph, before anything is computed."""
 
 from __future__ import annotations
 
 import gc
 import pickle
-import warnings as python_warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -34,7 +30,7 @@ from dasfprof.recording.dask_internals.captured_graphs import (
 from dasfprof.recording.dask_internals.graphs import place_hooks, remove_hooks, watch_collections
 from dasfprof.recording.dask_internals.layer_sizes import built_layers
 from dasfprof.recording.dask_internals.sent_graphs import SentGraph, sent_graph
-from dasfprof.text import count_of, escape, format_duration, format_size
+from dasfprof.text import count_of, format_duration, format_size
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -107,22 +103,6 @@ def estimate(
     if memory_limit is not None:
         check_memory(result)
     return result
-
-
-def plan(collection: object, history: Sources) -> pd.DataFrame:
-    """Return the layers of `estimate` with expected seconds.
-
-    .. deprecated:: 0.3
-        Use ``estimate(collection, history=history).layers``.
-
-    Parameters
-    ----------
-    collection, history
-        As for `estimate`.
-    """
-    message = "dasfprof.plan(x, history) is deprecated: use dasfprof.estimate(x, history=history)"
-    python_warnings.warn(message, DeprecationWarning, stacklevel=2)
-    return estimate(collection, history=history).layers
 
 
 @dataclass(eq=False)
@@ -202,11 +182,6 @@ class Estimate:
         for severity, finding, suggestion, line in self.warnings.itertuples(index=False):
             lines.append(f"{severity}: {line or 'line unknown'}: {finding} {suggestion}")
         return "\n".join([*lines, format_table(self._shown(), 100) if len(self.layers) else ""])
-
-    def _repr_html_(self) -> str:
-        text = "".join(f"<p>{escape(sentence)}</p>" for sentence in self._sentences())
-        tables = [table for table in (self.warnings, self._shown()) if len(table)]
-        return text + "".join(table.to_html(index=False, na_rep="") for table in tables)
 
     def _shown(self) -> pd.DataFrame:
         """Return the table of layers to print, with sizes as text, and without `_FOR_PROGRAMS`."""

@@ -184,7 +184,6 @@ STYLES = (
     "functions/drawer.css",
     "tables/table.css",
     "comparison/comparison.css",
-    "history.css",
 )
 
 _IMPORT = re.compile(r'^import \{[^}]*\} from "([^"]+)";\n', re.MULTILINE)
@@ -253,7 +252,15 @@ def write_document(
     """
     about = {name: column.about for name, column in columns.items()}
     loader, page_script = joined("loader.js"), joined(script)
-    head, tail = shell(title, loader, page_script)
+    style = _INDENT.sub("", "".join(map(asset, STYLES)))
+    contents = {
+        "title": ascii_html(title),
+        "script-hashes": f"'{_policy_hash(loader)}' '{_policy_hash(page_script)}'",
+        "style-hash": _policy_hash(style),
+        "style": style,
+    }
+    frame = re.sub(r"\{\{([a-z-]+)\}\}", lambda mark: contents[mark[1]], asset("document.html"))
+    head, tail = frame.split("<!-- body -->\n")
     with path.open("wb") as file:
         file.write(f"{head}{asset(body)}".encode())
         data = _as_json({**facts, "columns": about})
@@ -266,25 +273,6 @@ def write_document(
             element = f'<script type="text/plain" id="{html.escape(f"column-{name}")}">'
             file.write(element.encode() + packed + b"</script>\n")
         file.write(tail.encode())
-
-
-def shell(title: str, *scripts: str) -> tuple[str, str]:
-    """Return the HTML before and after the body of a page that may run `scripts`."""
-    style = _INDENT.sub("", "".join(map(asset, STYLES)))
-    hashes = " ".join(f"'{_policy_hash(script)}'" for script in scripts)
-    contents = {
-        "title": ascii_html(title),
-        "script-policy": f"script-src {hashes}; " if scripts else "",
-        "style-hash": _policy_hash(style),
-        "style": style,
-    }
-    head, tail = asset("document.html").split("{{body}}")
-    return filled(head, contents), filled(tail, contents)
-
-
-def filled(template: str, contents: Mapping[str, str]) -> str:
-    """Replace each ``{{name}}`` in a template by the content with this name."""
-    return re.sub(r"\{\{([a-z-]+)\}\}", lambda mark: contents[mark[1]], template)
 
 
 def ascii_html(text: str) -> str:
