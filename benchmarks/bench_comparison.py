@@ -28,8 +28,7 @@ from dasfprof.analysis.comparison.comparison import check_slower
 from dasfprof.handles.comparison import RunComparison, compare
 
 CHUNKS = 16
-#: Runs per side, and number of pairs of sides.
-RUNS_PER_SIDE, PAIRS = 5, 20
+RUNS_PER_SIDE = 5
 
 
 @dataclass(frozen=True)
@@ -125,6 +124,7 @@ def is_right(name: str, comparison: RunComparison) -> bool:
 def main(arguments: list[str] | None = None) -> list[Result]:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=8, help="recordings of each variant")
+    parser.add_argument("--pairs", type=int, default=20, help="pairs of sides of each variant")
     parser.add_argument("--gates", type=int, default=500, help="pairs of sides for the gate")
     options = parser.parse_args(arguments)
     result = Result(
@@ -135,12 +135,13 @@ def main(arguments: list[str] | None = None) -> list[Result]:
         same = recorded["nothing"] + recorded.pop("nothing, again")
         for name, runs in recorded.items():
             other = same if name == "nothing" else runs
-            comparisons = [compared(same, other, seed) for seed in range(PAIRS)]
+            comparisons = [compared(same, other, seed) for seed in range(options.pairs)]
             wrong = [" ".join(x.sentences) for x in comparisons if not is_right(name, x)]
-            result.figures[name] = PAIRS - len(wrong)
-            result.rows.append([name, f"{PAIRS - len(wrong)} of {PAIRS}", "".join(wrong[:1])])
+            right = options.pairs - len(wrong)
+            result.figures[name] = right
+            result.rows.append([name, f"{right} of {options.pairs}", "".join(wrong[:1])])
         closed = 0
-        for seed in range(PAIRS, PAIRS + options.gates):
+        for seed in range(options.pairs, options.pairs + options.gates):
             closed += check_slower(compared(same, same, seed), 0.0).is_closed
         result.figures["false alarms"] = closed / options.gates
         cell = f"closed {closed} of {options.gates} times"

@@ -51,11 +51,11 @@ def workload(client: Any, function: Callable[[Any, int], None], count: int) -> l
     return run.files()
 
 
-def demo() -> list[Path]:
+def demo(size: str) -> list[Path]:
     """Record `dasfprof demo`, whose tasks take so long that only a few are written per flush."""
     directory = tempfile.mkdtemp()
     program = str(Path(sys.executable).with_name("dasfprof"))
-    command = [program, "demo", "--directory", directory]
+    command = [program, "demo", "--size", size, "--directory", directory]
     subprocess.run(command, check=True, capture_output=True)
     return list(Path(directory).glob("*.msgpack"))
 
@@ -107,10 +107,11 @@ def main(arguments: list[str] | None = None) -> list[Result]:
     parser.add_argument(
         "--rounds", type=int, default=3, help="rounds with and without stack samples"
     )
+    parser.add_argument("--size", default="medium", help="size of the demo")
     options = parser.parse_args(arguments)
     columns = ["workload", "task runs", "bytes per task run", "bytes of samples per worker second"]
     result = Result("File size", columns)
-    recorded = {"dasfprof demo": demo()}
+    recorded = {"dasfprof demo": demo(options.size)}
     with (
         dask.config.set({"distributed.scheduler.worker-saturation": "inf"}),
         LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as cluster,
