@@ -2,12 +2,13 @@
 
 valgrind counts the instructions of one process that contains client, scheduler and worker. Start
 and stop cost the same for few tasks as for many. The slope between two numbers of tasks therefore
-gives instructions per task. Each process ends its measurement only when the scheduler has
-forgotten all tasks, so that Dask's work to release them counts in every arm. Periodic work is
-switched off, because it would run about 50 times as often per task under valgrind. It has separate
-benchmarks (`bench_idle`, `bench_sampler`, `bench_sampling`, `bench_under_way`). The garbage
-collector is off, since one full collection more or less is 2 to 4 % of the total. Instructions of
-the kernel are not counted.
+gives instructions per task. Both numbers run in forks of a process that has imported Dask, because
+under valgrind the imports take longer than thousands of tasks. Each process ends its measurement
+only when the scheduler has forgotten all tasks, so that Dask's work to release them counts in every
+arm. Periodic work is switched off, because it would run about 50 times as often per task under
+valgrind. It has separate benchmarks (`bench_idle`, `bench_sampler`, `bench_sampling`,
+`bench_under_way`). The garbage collector is off, since one full collection more or less is 2 to 4 %
+of the total. Instructions of the kernel are not counted.
 
 The hooks of a worker, of a scheduler, and of a task's thread are also called without a run,
 because a hook of 10,000 instructions is close to the difference between two rounds of a complete
@@ -24,7 +25,9 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import importlib
 import json
+import multiprocessing
 import os
 import platform
 import re
@@ -62,7 +65,7 @@ PARTS = (
 ALONE = ("hooks of the worker", "hooks of the scheduler", "in a task's thread")
 #: For these parts: number of keys, runs of all keys between two commits, and the two numbers of
 #: runs.
-_KEYS, _LOOPS, _FEW, _MANY = 200, 25, 5_000, 25_000
+_KEYS, _LOOPS, _FEW, _MANY = 200, 25, 5_000, 15_000
 OPTIONS: dict[str, dict[str, Any]] = {
     "dasfprof with stack_frequency=0": {"stack_frequency": 0},
     "dasfprof with arguments='values'": {"arguments": "values"},
@@ -166,7 +169,7 @@ def run_once(arm: str, workload: str, count: int) -> None:
         ):
             tasks = WORKLOADS[workload](client, count)
             _wait_until_forgotten(cluster)
-    print(f"tasks: {tasks}")
+    print(f"tasks: {tasks} in process {os.getpid()}")
 
 
 def _wait_until_forgotten(cluster: Any) -> None:
@@ -184,6 +187,7 @@ async def run_alone(part: str, count: int) -> None:
     import gc
 
     import bench_hooks
+    import dask
     import distributed.worker
     from distributed import Client, LocalCluster
 
@@ -194,7 +198,7 @@ async def run_alone(part: str, count: int) -> None:
     _stop_clocks()
     _stop_our_clocks()
     gc.disable()
-    with tempfile.TemporaryDirectory() as directory:
+    with dask.config.set(PATIENT), tempfile.TemporaryDirectory() as directory:
         rare: dict[str, Any] = {"flush_interval": 3600, "stack_frequency": 1e-3}
         rare |= {"commit_threshold": 1 << 30, "max_pending": 1 << 31}
         settings = make_settings(name="alone", directory=directory, **rare)
@@ -229,7 +233,7 @@ async def run_alone(part: str, count: int) -> None:
             await on_worker.teardown(worker)
             await on_scheduler.stop()
             del futures
-    print(f"tasks: {count}")
+    print(f"tasks: {count} in process {os.getpid()}")
 
 
 @contextmanager
@@ -360,14 +364,14 @@ def _leave_out(part: str) -> None:
 
 
 def _run_child(
-    arm: str, workload: str, count: int, under: Sequence[str] = ()
+    arm: str, workload: str, counts: Sequence[int], under: Sequence[str] = ()
 ) -> subprocess.CompletedProcess[str]:
     # Without bytecode on disk, or while another program writes it, a process compiles the package:
     # up to 1.1e9 instructions, more than recording thousands of tasks takes.
     environment = {**os.environ, "PYTHONHASHSEED": "0"}
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
     return subprocess.run(
-        [*under, sys.executable, __file__, "--child", arm, workload, str(count)],
+        [*under, sys.executable, __file__, "--child", arm, workload, *map(str, counts)],
         capture_output=True,
         text=True,
         env=environment,
@@ -375,37 +379,52 @@ def _run_child(
     )
 
 
-def count_instructions(arm: str, workload: str, count: int) -> tuple[int, int]:
-    """Return the instructions of a process under valgrind, and its number of tasks."""
-    ran = _run_child(arm, workload, count, _VALGRIND)
-    counted = re.search(r"I +refs: +([\d,]+)", ran.stderr)
-    tasks = re.search(r"^tasks: (\d+)$", ran.stdout, re.MULTILINE)
-    if ran.returncode or counted is None or tasks is None:
+def _run_forks(arm: str, workload: str, counts: Sequence[int]) -> None:
+    """Run each number of tasks in a fork of this process."""
+    importlib.import_module("bench_hooks" if arm == "alone" else "distributed")
+    for count in counts:
+        process = multiprocessing.get_context("fork").Process(
+            target=_run_fork, args=(arm, workload, count)
+        )
+        process.start()
+        process.join()
+        if process.exitcode:
+            raise SystemExit(process.exitcode)
+
+
+def _run_fork(arm: str, workload: str, count: int) -> None:
+    if arm == "alone":
+        asyncio.run(run_alone(workload, count))
+    else:
+        run_once(arm, workload, count)
+
+
+def count_slope(arm: str, workload: str, few: int, many: int) -> float:
+    """Return the instructions per task between two numbers of tasks, under valgrind."""
+    ran = _run_child(arm, workload, (few, many), _VALGRIND)
+    counts = dict(re.findall(r"^==(\d+)== I +refs: +([\d,]+)", ran.stderr, re.MULTILINE))
+    tasks = re.findall(r"^tasks: (\d+) in process (\d+)$", ran.stdout, re.MULTILINE)
+    if ran.returncode or len(tasks) != 2:
         raise RuntimeError(f"{arm}, {workload}: {ran.stdout[-500:]} {ran.stderr[-2000:]}")
-    return int(counted[1].replace(",", "")), int(tasks[1])
+    low, high = (int(counts[process].replace(",", "")) for _, process in tasks)
+    return (high - low) / (int(tasks[1][0]) - int(tasks[0][0]))
 
 
 def count_rounds(
     arms: list[str], workload: str, few: int, many: int, rounds: int
 ) -> dict[str, list[float]]:
     """Return instructions per task by arm, one figure per round; one process per core."""
-    cases = [(arm, size) for _ in range(rounds) for arm in arms for size in (few, many)]
+    turns = arms * rounds
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
-        counted = list(pool.map(lambda x: count_instructions(x[0], workload, x[1]), cases))
-    slopes: dict[str, list[float]] = {arm: [] for arm in arms}
-    for (arm, _), low, high in zip(cases[::2], counted[::2], counted[1::2], strict=True):
-        slopes[arm].append((high[0] - low[0]) / (high[1] - low[1]))
-    return slopes
+        counted = list(pool.map(lambda arm: count_slope(arm, workload, few, many), turns))
+    return {arm: counted[place :: len(arms)] for place, arm in enumerate(arms)}
 
 
 def count_alone() -> dict[str, int]:
     """Return the instructions per task run of each part that is counted alone."""
-    cases = [(part, size) for part in ALONE for size in (_FEW, _MANY)]
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
-        counted = list(pool.map(lambda case: count_instructions("alone", *case)[0], cases))
-    slopes = zip(counted[::2], counted[1::2], strict=True)
-    figures = [round((high - low) / (_MANY - _FEW)) for low, high in slopes]
-    return dict(zip(ALONE, figures, strict=True))
+        slopes = list(pool.map(lambda part: count_slope("alone", part, _FEW, _MANY), ALONE))
+    return dict(zip(ALONE, map(round, slopes), strict=True))
 
 
 def measure(arms: list[str], workload: str, sizes: tuple[int, int], rounds: int) -> Result:
@@ -516,24 +535,21 @@ def main(arguments: list[str] | None = None) -> list[Result]:
     )
     parser.add_argument("--budget", type=Path, help="file of stored figures to compare with")
     parser.add_argument("--keep", type=Path, help="file to store the figures in")
-    parser.add_argument("--child", nargs=3, help=argparse.SUPPRESS)
+    parser.add_argument("--child", nargs="+", help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     if options.child:
-        arm, what, count = options.child
-        if arm == "alone":
-            asyncio.run(run_alone(what, int(count)))
-        else:
-            run_once(arm, what, int(count))
+        arm, workload, *counts = options.child
+        _run_forks(arm, workload, [int(count) for count in counts])
         return []
     if shutil.which("valgrind") is None:
         print("valgrind not found (apt-get install valgrind): no instructions are counted")
         return []
     if options.quick:
-        options.rounds, options.tasks, options.arm = 1, [200, 3000], options.arm or ["dasfprof"]
+        options.rounds, options.tasks, options.arm = 1, [200, 2000], options.arm or ["dasfprof"]
     arms = ["none", *(arm for arm in options.arm or USUAL if arm != "none")]
     arms += [*(PARTS if options.parts else ()), *(OPTIONS if options.options else ())]
     sizes = (options.tasks[0], options.tasks[1])
-    _run_child("dasfprof", "no-op tasks", 1)  # compiles the package if needed
+    _run_child("dasfprof", "no-op tasks", [1])  # compiles the package if needed
     alone = count_alone() if options.quick or options.alone else {}
     for part, count in alone.items():
         print(f"{part}, alone: {count:,} instructions per task", flush=True)
