@@ -184,8 +184,8 @@ def test_rooms_of_the_analysis_import_only_lower_rooms(path: Path) -> None:
 #: What a `Run` answers: above its room it is asked, and these are not.
 ANSWERED_BY_RUNS = {
     *("NamedWorkers", "clock_offsets", "find_run_end", "first_arrival"),
-    *("ordered_times", "recorded_times", "status_seconds", "task_slots", "unfinished_runs"),
-    *("unseen_runs", "with_open_runs", "worker_lives"),
+    *("all_task_runs", "finished_slots", "ordered_times", "recorded_times", "status_seconds"),
+    *("task_slots", "unfinished_runs", "unlisted_runs", "unseen_runs", "worker_lives"),
 }
 #: Rooms of the analysis that take runs in normal form alone.
 OF_RUNS = {*ROOMS[ROOMS.index("run") + 1 : ROOMS.index("large")], "comparison"}

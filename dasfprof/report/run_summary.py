@@ -64,7 +64,7 @@ def summarise(run: Run) -> dict[str, Any]:
           seconds of each stage of this time (``stages``); None if tasks ran before the recording
         - ``cost``: see `run_cost`, None without a price.
     """
-    tasks, end = run.with_unfinished.tasks, run.ending
+    tasks, end = run.task_runs, run.ending
     unseen = len(run.unseen)
     functions = {*tasks["function"].unique(), *run.unseen["function"].unique()}
     workers = run.workers[run.workers["kind"] == "worker"]

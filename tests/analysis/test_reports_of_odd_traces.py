@@ -140,8 +140,8 @@ def test_no_report_fails_or_is_negative(facts: dict[Any, list[Any]]) -> None:
         tables["path by step"] = analyser.critical_path_summary("step")
         if not np.isnan(analyser.trace.begin):
             tables["memory_at"] = analyser.memory_at(0.0)
-        ran = analyser.run.with_unfinished
-        keys = ran.keys.texts(ran.tasks["key_id"].to_numpy()[:1]).tolist()
+        ran = analyser.run
+        keys = ran.keys.texts(ran.task_runs["key_id"].to_numpy()[:1]).tolist()
         for key in keys:
             tables["why"] = analyser.why(str(key)).drop(columns="Start (s)")
         tables |= {f"cost by {by}": analyser.cost(by) for by in ("client", "worker", "line")}

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from traces import ANY_RUNS, TASK_TIMES, made_trace
 
 from dasfprof import TraceAnalyser
-from dasfprof.analysis.run.times import clock_offsets
+from dasfprof.analysis.run.task_runs import clock_offsets
 
 STATUSES = ["Not started (s)", "Inqueue (s)", "Preparing (s)", "Running (s)", "Finalizing (s)"]
 

@@ -14,7 +14,7 @@ from distributed import Client
 from recorded_facts import computed
 
 import dasfprof
-from dasfprof.analysis.run.times import clock_offsets, recorded_times
+from dasfprof.analysis.run.task_runs import clock_offsets, recorded_times
 
 pytestmark = pytest.mark.whole_program
 

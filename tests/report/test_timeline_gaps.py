@@ -36,7 +36,7 @@ def told(page: OpenedPage, time: float, lane: int) -> list[str]:
 @pytest.mark.parametrize("most", [1_000_000, 8])
 def test_cells_sum_to_the_accounts(analyser: TraceAnalyser, most: int) -> None:
     accounts = make_accounts(analyser.run)
-    cells = find_thread_seconds(analyser.run.with_unfinished, most).cells
+    cells = find_thread_seconds(analyser.run, most).cells
     idle = by_class(analyser.run, np.array([own.seconds.sum(axis=0) for own in cells]))
     assert idle[:, USES:] == pytest.approx(accounts.of_lives[:, USES:])
     assert not idle[:, :USES].any()

@@ -346,7 +346,7 @@ def load_imbalance(run: RunFigures) -> Iterator[Finding]:
 def _cannot_be_compared(run: RunFigures) -> Array:
     """Return a mask of workers that were absent for half of the run or left tasks unfinished."""
     lives, middle = run.accounts.lives, run.begin + 0.5 * run.wall
-    unfinished = run.trace.with_unfinished.unfinished
+    unfinished = run.trace.unlisted
     rows = [lives.ids[(lives.begin > middle) | (lives.end < middle)]]
     rows.append(unfinished.worker[unfinished.taken & (unfinished.worker >= 0)])
     mask = np.zeros(len(run.workers), dtype=bool)

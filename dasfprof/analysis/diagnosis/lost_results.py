@@ -16,13 +16,14 @@ from dasfprof.analysis.model.departures import departures_of
 from dasfprof.analysis.model.memory_kills import Reason, memory_kills
 from dasfprof.analysis.model.steps import NO_LINES, has_lines, line_groups, line_words
 from dasfprof.analysis.numeric.groups import Groups, ratio
-from dasfprof.analysis.run.open_runs import RELEASED, left_unasked
 from dasfprof.analysis.run.run_end import (
     RESTARTED,
     begins_with,
     cancelled_runs,
+    left_unasked,
     stimulus_texts,
 )
+from dasfprof.analysis.run.task_runs import RELEASED
 from dasfprof.analysis.run.worker_exits import Departure, Why
 from dasfprof.analysis.stack_samples.calls import MAKES_CHUNKS, time_inside
 from dasfprof.analysis.under_way.primitives import HOLDER_DIED
@@ -235,7 +236,7 @@ def _restarted(run: RunFigures) -> Iterator[Finding]:
     taken = taken[(taken["category"] == CANCELLED).to_numpy(dtype=bool)]
     taken = taken.drop_duplicates("key_id", keep="last")
     # The outcomes of task runs on workers that had not yet received the restart.
-    runs = run.trace.with_unfinished.tasks
+    runs = run.trace.task_runs
     states = runs["state"].astype(object).to_numpy()[cancelled_runs(run.trace, runs, RESTARTED)]
     went_on = states[np.isin(states, ("memory", "erred"))]
     restarts = changes.to_dict("records")

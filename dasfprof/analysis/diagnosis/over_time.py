@@ -208,7 +208,7 @@ def sequential_submission(run: RunFigures) -> Iterator[Finding]:
     """Find clients that submit a little work, wait for it, and only then submit more."""
     if run.threads < 2 or len(run.trace.graphs) < _ROUNDS:
         return
-    times = run.trace.with_unfinished.slots.times
+    times = run.trace.all_slots.times
     arrivals = np.unique(times.arrival)
     # If tasks of a graph wait for each other, they can use only one thread at a time.
     changes, runnable = open_spans(times.runnable, times.known, arrivals)

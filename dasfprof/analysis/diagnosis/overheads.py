@@ -157,7 +157,7 @@ def _of_few(run: RunFigures) -> float:
     The excess is the time beyond the median. It is in thread-seconds, divided by the number of
     threads.
     """
-    each = task_overhead(run.trace)[run.succeeded]
+    each = task_overhead(run.trace)[: len(run.succeeded)][run.succeeded]
     usual = float(np.nanmedian(each)) if np.isfinite(each).any() else np.nan
     # The time beyond the median does not depend on the number of tasks. For example, a worker
     # imports modules when it unpickles its first task.

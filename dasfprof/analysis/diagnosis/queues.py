@@ -135,7 +135,7 @@ def missing_secede(run: RunFigures) -> Iterator[Finding]:
 )
 def resource_limit(run: RunFigures) -> Iterator[Finding]:
     """Find tasks that wait for units of a resource while threads of their workers are idle."""
-    places, distinct = distinct_annotations(run.trace)
+    places, distinct = distinct_annotations(run.trace.tasks)
     asked: dict[str, list[int]] = {}
     for place, value in enumerate(distinct):
         resources = value.get("resources") if isinstance(value, dict) else None
@@ -231,7 +231,7 @@ def poor_placement(run: RunFigures) -> Iterator[Finding]:
         return
     count, times, lives = len(run.trace.tasks), run.slots.times, run.accounts.lives
     lasted = times.executing - times.ready
-    waits, (places, annotations) = lasted[:count], distinct_annotations(run.trace)
+    waits, (places, annotations) = lasted[:count], distinct_annotations(run.trace.tasks)
 
     def mostly(rows: Array) -> bool:
         return bool(waits[rows].sum() >= _MOSTLY * waits.sum())

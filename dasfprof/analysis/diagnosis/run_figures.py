@@ -289,7 +289,7 @@ class RunFigures(UnusualRuns):
     @cached_property
     def restarted_keys(self) -> Array:
         """Keys of task runs that were cancelled because a client restarted the workers."""
-        tables = [self.trace.with_unfinished.tasks, self.trace.scheduler_only]
+        tables = [self.trace.task_runs, self.trace.scheduler_only]
         keys = [
             runs["key_id"].to_numpy()[cancelled_runs(self.trace, runs, RESTARTED)]
             for runs in tables

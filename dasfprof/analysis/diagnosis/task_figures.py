@@ -15,8 +15,7 @@ from dasfprof.analysis.model.thread_time import USES, ThreadTime
 from dasfprof.analysis.numeric.groups import Groups, distinct, ratio
 from dasfprof.analysis.numeric.intervals import open_spans, union
 from dasfprof.analysis.run import Run
-from dasfprof.analysis.run.open_runs import left_unasked
-from dasfprof.analysis.run.run_end import RunEnd
+from dasfprof.analysis.run.run_end import RunEnd, left_unasked
 from dasfprof.analysis.run.slots import TaskSlots
 from dasfprof.analysis.run.worker_exits import Why, departure
 from dasfprof.analysis.run.workers import NamedWorkers
@@ -263,7 +262,7 @@ class TaskFigures(SampledFigures):
     @cached_property
     def concurrency(self) -> tuple[Array, Array]:
         """Times at which the number of busy slots changes, and the number after each time."""
-        slots = self.trace.with_unfinished.slots
+        slots = self.trace.all_slots
         return open_spans(slots.times.executing, slots.end)
 
     @cached_property
@@ -292,7 +291,7 @@ class TaskFigures(SampledFigures):
 
     def alive_between(self, begins: Array, ends: Array) -> Array:
         """Return, for each time range, the seconds with at least one unfinished task."""
-        times = self.trace.with_unfinished.slots.times
+        times = self.trace.all_slots.times
         edges, number = open_spans(times.arrival, times.known)
         return self._integrate((number > 0).astype(float), begins, ends, edges)
 

@@ -18,7 +18,6 @@ from dasfprof.analysis.model.accounting import Part, part_of
 from dasfprof.analysis.model.attempts import at_keys, earlier_attempts, live_at_counts
 from dasfprof.analysis.numeric.groups import Groups
 from dasfprof.analysis.run import Run
-from dasfprof.analysis.run.open_runs import appended, with_open_runs
 from dasfprof.analysis.run.run_end import (
     Endings,
     RunEnd,
@@ -27,7 +26,13 @@ from dasfprof.analysis.run.run_end import (
     run_end_of,
 )
 from dasfprof.analysis.run.slots import most_slots
-from dasfprof.analysis.run.times import message_bounds, to_ticks
+from dasfprof.analysis.run.task_runs import (
+    OpenRuns,
+    appended,
+    message_bounds,
+    open_runs,
+    to_ticks,
+)
 from dasfprof.analysis.trace.trace import set_result
 from dasfprof.analysis.trace.under_way import places_not_ended
 from dasfprof.database.columns import Array
@@ -96,7 +101,7 @@ class WindowSummary(NamedTuple):
             interrupted_ends(run),
             places_not_ended(around.under_way_history, around.tasks, around.scheduler_only),
             Endings.from_trace(run),
-            live_at_counts(run.with_unfinished),
+            live_at_counts(run),
             most_slots(around) if nameless else np.zeros(len(workers), dtype=np.int64),
             (_early(tasks, begins, since, threads), _early(only, only_begins, since, threads)),
             at_keys(run),
@@ -174,8 +179,6 @@ class Extent:
     around: float
     open: Array
     bounds: Bounds | None = None
-    #: The same bounds, also from unfinished task runs.
-    bounds_of_open: Bounds | None = None
     interrupted: Array | None = None
     live: Array | None = None
     most: Array | None = None
@@ -257,7 +260,7 @@ class Extent:
         endings = Endings.merged([window.endings for window in windows])
         return dataclasses.replace(
             self,
-            bounds_of_open=_narrowest([window.bounds for window in windows]),
+            bounds=_narrowest([window.bounds for window in windows]),
             live=np.sum([window.live for window in windows], axis=0),
             most=np.max([window.most for window in windows], axis=0),
             attempts=_of_several([window.attempts for window in windows]),
@@ -284,23 +287,17 @@ class Extent:
             workers=run.workers.assign(first_seen=first, last_seen=last),
             under_way=history.iloc[self.open].reset_index(drop=True),
         )
-        opened = with_open_runs(self._known(known, self.bounds))
-        bounds = self.bounds if opened is known else self.bounds_of_open
-        self._known(opened, bounds)
+        self._known(known, self.bounds)
         if window is None:
             return known
         begin, end = window.begin - self.begin, window.end - self.begin
-        started = with_open = self._known(
-            _taken(known, *map(window.has, begins_of(known))), self.bounds
-        )
-        if opened is not known:
-            with_open = _taken(opened, *map(window.has, begins_of(opened)))
         until = Window(-np.inf, window.end + self.around / 2)
-        around = _taken(opened, *map(until.has, begins_of(opened, sent=True)))
-        around = self._with_early(around, until.end, index)
-        for part in (with_open, around):
-            set_result(self._known(part, bounds), with_open_runs, part)
-        set_result(started, with_open_runs, with_open)
+        started = _taken(known, window)
+        around = self._with_early(_taken(known, until, sent=True), until.end, index)
+        # Unfinished task runs may limit the bounds further, which all windows must know first.
+        bounds = self.bounds if self.knows_end or not len(self.open) else None
+        self._known(started, bounds)
+        self._known(around, bounds)
         if self.knows_end and self.attempts is not None:
             before = self.attempts[self.attempts["window"] < index].groupby(level=0)
             set_result(
@@ -336,17 +333,20 @@ class Extent:
 
     def _with_early(self, around: Run, until: float, index: int) -> Run:
         """Add the task runs of later windows that arrived before `until`."""
-        tables = {}
-        for name, at in (("tasks", 0), ("scheduler_only", 1)):
+
+        def extended(table: pd.DataFrame, at: int) -> pd.DataFrame:
             rows = [pair[at] for pair in self.early[index + 1 :] if len(pair[at])]
-            tables[name] = getattr(around, name)
-            if rows:
-                more = pd.concat(rows, ignore_index=True)
-                begins = scheduler_begins(more, "sent") if at else more["start"].to_numpy()
-                early = earliest(more, *CAME, *SENT) < until
-                more = more[(begins >= until) & early].reset_index(drop=True)
-                tables[name] = appended(tables[name], more)
-        return _without_graph(around, tables)
+            if not rows:
+                return table
+            more = pd.concat(rows, ignore_index=True)
+            begins = scheduler_begins(more, "sent") if at else more["start"].to_numpy()
+            early = earliest(more, *CAME, *SENT) < until
+            return appended(table, more[(begins >= until) & early].reset_index(drop=True))
+
+        tables = {name: getattr(around, name) for name in ("tasks", "scheduler_only")}
+        tables = {name: extended(table, at) for at, (name, table) in enumerate(tables.items())}
+        rows, others = open_runs(around)
+        return _with_tables(around, tables, OpenRuns(rows, extended(others, 1)))
 
 
 def _of_several(attempts: Sequence[pd.DataFrame]) -> pd.DataFrame:
@@ -358,24 +358,34 @@ def _of_several(attempts: Sequence[pd.DataFrame]) -> pd.DataFrame:
     return joined[joined.index.duplicated(keep=False)]
 
 
-def _taken(run: Run, tasks: Array, only: Array, transfers: Array) -> Run:
-    """Return a run that contains only the rows that the masks select, and no dependencies.
+def _taken(run: Run, window: Window, *, sent: bool = False) -> Run:
+    """Return a run that contains only the rows that began in a window, and no dependencies.
 
-    The masks are for ``tasks``, ``scheduler_only`` and ``transfers``.
+    For `sent`, see `begins_of`.
     """
-    tables = {"tasks": tasks, "scheduler_only": only, "transfers": transfers}
-    taken = {
-        name: getattr(run, name) if rows.all() else getattr(run, name)[rows].reset_index(drop=True)
-        for name, rows in tables.items()
+    masks = map(window.has, begins_of(run, sent=sent))
+    names = ("tasks", "scheduler_only", "transfers")
+    tables = {
+        name: _rows(getattr(run, name), mask) for name, mask in zip(names, masks, strict=True)
     }
-    return _without_graph(run, taken)
+    rows, others = open_runs(run)
+    opened = window.has(run.task_runs["start"].to_numpy()[len(run.tasks) :])
+    remaining = window.has(scheduler_begins(others, "sent" if sent else "known"))
+    return _with_tables(run, tables, OpenRuns(_rows(rows, opened), _rows(others, remaining)))
 
 
-def _without_graph(run: Run, tables: dict[str, Any]) -> Run:
+def _rows(table: pd.DataFrame, mask: Array) -> pd.DataFrame:
+    """Return the rows of a table that the mask selects."""
+    return table if mask.all() else table[mask].reset_index(drop=True)
+
+
+def _with_tables(run: Run, tables: dict[str, Any], unfinished: OpenRuns) -> Run:
     """Return a run in which some tables are replaced, and dependencies are removed."""
     lengths = np.full(len(tables["tasks"]), -1, dtype=np.int32)
     nothing = np.empty(0, dtype=np.int64)
-    return dataclasses.replace(run, **tables, task_dependencies=(lengths, nothing))
+    part = dataclasses.replace(run, **tables, task_dependencies=(lengths, nothing))
+    set_result(part, open_runs, unfinished)
+    return part
 
 
 def _narrowest(bounds: Sequence[Bounds]) -> Bounds:

@@ -102,8 +102,8 @@ class WindowAccount:
         rows = pd.DataFrame(
             {
                 "group": pd.Series([names[code] for code in codes[cut].tolist()], dtype=object),
-                "key": run.keys.texts(run.of_slots("key_id")[cut]),
-                "run_id": run.of_slots("run_id")[cut],
+                "key": run.keys.texts(run.of_slots("key_id", unfinished=True)[cut]),
+                "run_id": run.of_slots("run_id", unfinished=True)[cut],
                 "executing": times.executing[cut],
                 "end": slots.end[cut],
                 "length": length[cut],
@@ -243,7 +243,7 @@ def slot_groups(run: Run, slots: TaskSlots) -> tuple[Array, list[Group]]:
 
     Slot ``i`` belongs to ``names[codes[i]]``, where `codes` and `names` are the results.
     """
-    tables = run.tasks, run.unseen
+    tables = run.task_runs, run.unseen
     (of_step, steps), (of_line, lines) = step_groups(*tables), line_groups(*tables)
     functions = len(slots.functions) or 1
     packed = (slots.worker * functions + slots.function) * len(steps) + of_step

@@ -22,7 +22,7 @@ from dasfprof.analysis.model.account_sums import (
 from dasfprof.analysis.model.idle_time import PoolDemand, idle_threads
 from dasfprof.analysis.model.thread_time import USES, ThreadTime, with_known_causes
 from dasfprof.analysis.numeric.groups import ratio
-from dasfprof.analysis.run import Run, RunWithUnfinished
+from dasfprof.analysis.run import Run
 from dasfprof.analysis.run.workers import WorkerLives
 from dasfprof.analysis.trace.trace import once_per_trace
 from dasfprof.config.kinds import Price
@@ -197,20 +197,20 @@ class ThreadSeconds:
 
 def make_accounts(run: Run) -> Accounts:
     """Return the accounts of every thread-second of every worker instance."""
-    return thread_seconds(run.with_unfinished).accounts
+    return thread_seconds(run).accounts
 
 
-def busy_seconds(run: RunWithUnfinished, codes: Array, count: int) -> Array:
+def busy_seconds(run: Run, codes: Array, count: int) -> Array:
     """Return the busy thread-seconds of groups of task slots by category.
 
-    `codes` is the group of each slot (-1 for none), and `count` the number of groups.
+    `codes` is the group of each of `Run.all_slots` (-1 for none), and `count` the number of groups.
     """
-    return seconds_of_groups(run, run.slots, thread_seconds(run).used, codes, count)
+    return seconds_of_groups(run, run.all_slots, thread_seconds(run).used, codes, count)
 
 
 def accounts_within(run: Run, begin: float, end: float) -> Accounts:
     """Return the accounts of a time window of the run, in which all task runs must lie."""
-    seconds = thread_seconds(run.with_unfinished)
+    seconds = thread_seconds(run)
     accounts = seconds.accounts
     lives = accounts.lives.within(begin, end)
     indices = np.searchsorted(accounts.lives.ids, lives.ids)
@@ -222,14 +222,14 @@ def accounts_within(run: Run, begin: float, end: float) -> Accounts:
 
 
 @once_per_trace
-def thread_seconds(run: RunWithUnfinished) -> ThreadSeconds:
+def thread_seconds(run: Run) -> ThreadSeconds:
     """Return the thread-seconds of all threads by category."""
     return find_thread_seconds(run, _MOST_CELLS)
 
 
-def find_thread_seconds(run: RunWithUnfinished, most: int) -> ThreadSeconds:
+def find_thread_seconds(run: Run, most: int) -> ThreadSeconds:
     """Return the result of `thread_seconds`, but with idle time divided into about `most` cells."""
-    slots, unfinished = run.slots, run.unfinished
+    slots, unfinished = run.all_slots, run.unlisted
     lives = run.lives
     span = float(lives.end.max() - lives.begin.min()) if len(lives.ids) else 0.0
     count = max(most // max(len(lives.ids), 1), 8)
@@ -250,8 +250,8 @@ def find_thread_seconds(run: RunWithUnfinished, most: int) -> ThreadSeconds:
 def account_window(run: Run) -> WindowAccount:
     """Return the account of the time window that a trace covers."""
     part = part_of(run)
-    around = part.around.with_unfinished
-    slots, unfinished = around.slots, around.unfinished
+    around = part.around
+    slots, unfinished = around.all_slots, around.unlisted
     lives = around.lives.within(part.begin, part.end)
     threads = [
         (rows, idle_threads(causes))
@@ -272,7 +272,7 @@ def _bounds(run: Run, demand: PoolDemand) -> Array:
     """Return the start and the end of the run's work, which are the default bounds of windows."""
     end = run.ending
     ends = [] if end is None else [run.seconds_at(end.time)]
-    given_up = run.unfinished
+    given_up = run.unlisted
     ends += given_up.known[given_up.ended].tolist()
     return np.concatenate([demand.arrival[:1], demand.known[-1:], ends])
 
@@ -328,13 +328,13 @@ def _hours(seconds: Array, threads: Array) -> Hours:
 def hours_of_groups(run: Run, codes: Array, names: list[str]) -> dict[str, Hours]:
     """Return the hours of each group of task runs, and of `OTHERS`, `WAITING` and `IDLE`.
 
-    The keys of the result are the names of the groups. `codes` is the group of each slot of
-    `Run.with_unfinished`, as an index in `names`.
+    The keys of the result are the names of the groups. `codes` is the group of each of
+    `Run.all_slots`, as an index in `names`.
     """
-    all_runs, accounts = run.with_unfinished, make_accounts(run)
+    accounts = make_accounts(run)
     lives, workers = accounts.lives, len(run.workers)
-    groups = codes * workers + all_runs.slots.worker
-    spent = busy_seconds(all_runs, groups, len(names) * workers).sum(axis=1)
+    groups = codes * workers + run.all_slots.worker
+    spent = busy_seconds(run, groups, len(names) * workers).sum(axis=1)
     of_lives = spent.reshape(len(names), workers)[:, lives.ids]
     of_run = hours_of_run(run)
     hours = {name: _hours(row, lives.threads) for name, row in zip(names, of_lives, strict=True)}

@@ -9,18 +9,17 @@ import numpy as np
 import pandas as pd
 
 from dasfprof.analysis.model.steps import client_groups, step_groups
-from dasfprof.analysis.run import Run, RunWithUnfinished
-from dasfprof.analysis.run.open_runs import (
+from dasfprof.analysis.run import Run
+from dasfprof.analysis.run.run_end import CANCELLED as CANCELLED_BY
+from dasfprof.analysis.run.run_end import DROPPED, cancelled_runs, left_unasked, taken_back
+from dasfprof.analysis.run.task_runs import (
     LOST,
     RELEASED,
     RUNNING,
     WAITING,
-    left_unasked,
-    taken_back,
+    open_runs,
+    to_ticks,
 )
-from dasfprof.analysis.run.run_end import CANCELLED as CANCELLED_BY
-from dasfprof.analysis.run.run_end import DROPPED, cancelled_runs
-from dasfprof.analysis.run.times import to_ticks
 from dasfprof.analysis.trace.columns import make_categorical
 from dasfprof.analysis.trace.keys import function_name
 from dasfprof.analysis.trace.trace import once_per_trace
@@ -80,15 +79,13 @@ def find_attempts(run: Run) -> pd.DataFrame:
         - ``message``
         - ``raised_at``: the last line of user code in the traceback
     """
-    workers, ended = run.named, len(run.tasks)
-    lost, earlier = left_unasked(run), earlier_attempts(run)
-    run = run.with_unfinished
-    tables, count = (run.tasks, run.scheduler_only), len(run.tasks)
+    workers, earlier = run.named, earlier_attempts(run)
+    tables, count = (run.task_runs, open_runs(run).others), len(run.task_runs)
     origins = {"step": step_groups(*tables), "client": client_groups(*tables)}
-    parts = [_recorded(run, {name: codes[:count] for name, (codes, _) in origins.items()}, ended)]
-    if len(run.scheduler_only):
+    parts = [_recorded(run, {name: codes[:count] for name, (codes, _) in origins.items()})]
+    if len(tables[1]):
         others = {name: codes[count:] for name, (codes, _) in origins.items()}
-        parts.append(_unrecorded(run, others, lost))
+        parts.append(_unrecorded(run, tables[1], others))
     names = parts[0].keys()
     columns: dict[str, Any] = {name: np.concatenate([p[name] for p in parts]) for name in names}
     order = np.argsort(columns["start"], kind="stable")
@@ -97,7 +94,7 @@ def find_attempts(run: Run) -> pd.DataFrame:
     columns["worker"] = workers.of_lives[columns["life"]]
     keys = columns["key_id"]
     number = 1 + pd.Series(keys).groupby(keys).cumcount().to_numpy()
-    functions = run.tasks["function"].cat.categories
+    functions = run.task_runs["function"].cat.categories
     columns["function"] = pd.Categorical.from_codes(columns["function"], categories=functions)
     for name, (_, labels) in origins.items():
         columns[name] = make_categorical(columns[name], labels)
@@ -134,12 +131,12 @@ def at_keys(run: Run) -> pd.DataFrame:
     return table.astype({"attempts": np.int32, "follows": np.int8})
 
 
-def _recorded(run: RunWithUnfinished, origins: dict[str, Array], ended: int) -> dict[str, Array]:
+def _recorded(run: Run, origins: dict[str, Array]) -> dict[str, Array]:
     """Return the task runs in workers' files, or in the scheduler's file if no worker has a file.
 
-    Rows from `ended` onwards are unfinished. `origins` has the codes of each row's step and client.
+    `origins` has the codes of each row's step and client.
     """
-    tasks = run.tasks
+    tasks, ended = run.task_runs, len(run.tasks)
     executing, start = tasks["executing"].to_numpy(), tasks["start"].to_numpy()
     start = np.where(np.isfinite(executing), executing, start)
     length = tasks["duration"].to_numpy()
@@ -167,12 +164,11 @@ def _recorded(run: RunWithUnfinished, origins: dict[str, Array], ended: int) -> 
     }
 
 
-def _unrecorded(run: RunWithUnfinished, origins: dict[str, Array], lost: Array) -> dict[str, Array]:
-    """Return the attempts that only the scheduler recorded.
+def _unrecorded(run: Run, rows: pd.DataFrame, origins: dict[str, Array]) -> dict[str, Array]:
+    """Return the attempts that only the scheduler recorded, as `rows`.
 
-    For `origins`, see `_recorded`. `lost` is a mask of the worker instances that left unexpectedly.
+    For `origins`, see `_recorded`.
     """
-    rows = run.scheduler_only
     worker = rows["worker_id"].to_numpy()
     ran, with_worker = rows["lost"].to_numpy(), taken_back(run, rows)
     released = cancelled_runs(run, rows, (*DROPPED, CANCELLED_BY)) & ~ran
@@ -181,7 +177,7 @@ def _unrecorded(run: RunWithUnfinished, origins: dict[str, Array], lost: Array) 
     open_ = ~ran & (status == "processing")
     status[open_] = WAITING
     status[released] = RELEASED
-    loss = np.where(lost[worker], WORKER_LOST, WORKER_CLOSED).astype(object)
+    loss = np.where(left_unasked(run)[worker], WORKER_LOST, WORKER_CLOSED).astype(object)
     loss[~with_worker] = ""
     listed = ran | with_worker | killed.to_numpy(dtype=bool) | released | open_
     status, loss = status[listed], loss[listed]
@@ -269,7 +265,7 @@ def live_at_counts(run: Run) -> Array:
     at = _counted(run)
     if not len(at):
         return np.empty(0, dtype=np.int64)
-    times, more = run.slots.times, run.unfinished
+    times, more = run.all_slots.times, run.unlisted
     order = np.argsort(at, kind="stable")
     live = np.zeros(len(at), dtype=np.int64)
     came, ended = np.append(times.arrival, more.arrival), np.append(times.known, more.known)
@@ -279,7 +275,7 @@ def live_at_counts(run: Run) -> Array:
     return live
 
 
-def unlisted_tasks(run: RunWithUnfinished) -> Steps:
+def unlisted_tasks(run: Run) -> Steps:
     """Return how many of the scheduler's unfinished tasks have no recorded task run, over time.
 
     The first array has the times at which this number changes. The second one has the number from
@@ -351,8 +347,7 @@ def sent_tasks(run: Run) -> set[str]:
     wanted = {task.key for task in _named_tasks(run)}
     if not wanted:
         return set()
-    all_runs = run.with_unfinished
-    ids = [table["key_id"] for table in (all_runs.tasks, all_runs.scheduler_only)]
+    ids = [table["key_id"] for table in (run.task_runs, run.scheduler_only)]
     known = np.unique(np.concatenate([column.to_numpy(dtype=np.int64) for column in ids]))
     functions, names = run.keys.functions()
     near = {function_name(key) for key in wanted}

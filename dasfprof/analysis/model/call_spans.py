@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from dasfprof.analysis.run import Run
-from dasfprof.analysis.run.times import to_ticks
+from dasfprof.analysis.run.task_runs import to_ticks
 from dasfprof.analysis.trace.trace import once_per_trace
 from dasfprof.database.columns import Array
 

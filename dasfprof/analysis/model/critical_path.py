@@ -12,8 +12,8 @@ from dasfprof.analysis.model.links import CLIENT, NOTHING, find_predecessors
 from dasfprof.analysis.model.thread_time import RunningSeconds, recorded_column, running_seconds
 from dasfprof.analysis.numeric.groups import ratio
 from dasfprof.analysis.run import Run
-from dasfprof.analysis.run.open_runs import taken_back
-from dasfprof.analysis.run.times import to_ticks
+from dasfprof.analysis.run.run_end import taken_back
+from dasfprof.analysis.run.task_runs import to_ticks
 from dasfprof.analysis.trace.trace import once_per_trace
 from dasfprof.database.columns import Array
 
@@ -111,7 +111,7 @@ def find_path(run: Run) -> CriticalPath:
     end = np.minimum.accumulate(end[::-1])[::-1]
     begin = np.append(run.first_arrival, end[:-1])[: len(path)]
     edges = np.empty((len(_STEPS), len(path)))
-    disk = recorded_column(run, "disk_read", len(slots.worker))
+    disk = recorded_column(run.tasks, "disk_read", len(slots.worker))
     unspilled = to_ticks(np.minimum(times.executing + disk, times.start))
     by_client = np.isin(predecessors.kind[path], (CLIENT, NOTHING))
     lost = _lost_before(run, predecessors.asked)

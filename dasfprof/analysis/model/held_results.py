@@ -45,10 +45,10 @@ class HeldResults(NamedTuple):
 
 def held_at(run: Run, time: float) -> HeldResults:
     """Return the results that workers held at `time` (seconds since the start of the run)."""
-    tasks, times, release = run.tasks, run.times, release_times(run)
+    tasks, times, release = run.tasks, run.slots.times, release_times(run)
     state = tasks["state"].cat
     made = np.append(np.array(state.categories == "memory"), True)[state.codes.to_numpy()]
-    rows = np.flatnonzero(made & (times.done <= time) & ~(release <= time))
+    rows = np.flatnonzero(made & (times.done[: len(made)] <= time) & ~(release <= time))
     rows = rows[np.argsort(times.done[rows], kind="stable")]
     of_key = np.full(len(run.keys), -1, dtype=np.int64)
     of_key[tasks["key_id"].to_numpy()[rows]] = rows  # If a key ran again, use its last run.
@@ -300,7 +300,7 @@ def _lives_of_results(run: Run) -> tuple[Array, Array, Array, Array]:
     """
     tasks = run.tasks
     size = tasks["size"].to_numpy(dtype=float)
-    begin, life = run.times.done, tasks["worker_id"].to_numpy()
+    begin, life = run.slots.times.done[: len(tasks)], tasks["worker_id"].to_numpy()
     # A result is held from the end of its task until the scheduler releases it or the worker
     # leaves.
     stop = np.minimum(release_times(run), ends_of_lives(run)[life])

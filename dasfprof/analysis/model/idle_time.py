@@ -15,7 +15,7 @@ import numpy as np
 from dasfprof.analysis.model.attempts import Steps, unlisted_tasks
 from dasfprof.analysis.model.call_spans import call_spans, function_spans
 from dasfprof.analysis.model.thread_time import ThreadTime
-from dasfprof.analysis.run import RunWithUnfinished
+from dasfprof.analysis.run import Run
 from dasfprof.analysis.run.workers import CLOSING, OPEN, PAUSED, STARTING
 from dasfprof.database.columns import Array
 
@@ -260,9 +260,9 @@ class PoolDemand:
     unlisted: Steps
 
     @classmethod
-    def from_run(cls, run: RunWithUnfinished) -> PoolDemand:
+    def from_run(cls, run: Run) -> PoolDemand:
         """Return the work of a run."""
-        times, more = run.slots.times, run.unfinished
+        times, more = run.all_slots.times, run.unlisted
         calls, functions = call_spans(run), function_spans(run)
         return cls(
             # A task run that did not finish ends when it was cancelled or abandoned.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import pandas as pd
 
 from dasfprof.analysis.run import Run
 from dasfprof.analysis.run.slots import TaskSlots
@@ -26,7 +27,10 @@ class RunLinks:
 
 @once_per_trace
 def find_links(run: Run) -> RunLinks:
-    """Return the task run that made each input, or -1 if no recorded task run had made it."""
+    """Return the task run that made each input, or -1 if no recorded task run had made it.
+
+    Task runs are rows of `Run.slots`.
+    """
     slots, unseen = run.slots, run.unseen
     lengths, items = run.task_dependencies
     rows = np.repeat(np.arange(len(run.tasks)), np.maximum(lengths, 0))
@@ -48,7 +52,7 @@ def find_links(run: Run) -> RunLinks:
 
 @once_per_trace
 def dependency_rows(run: Run) -> tuple[Array, Array]:
-    """Return the task run that used each input, and the one that made it, as rows of `TaskSlots`.
+    """Return the task run that used each input, and the one that made it, as rows of `Run.slots`.
 
     Inputs that no recorded task run made are left out.
     """
@@ -135,9 +139,9 @@ class Predecessors:
 
 
 @once_per_trace
-def find_predecessors(run: Run) -> Predecessors:
-    """Return the event that each task run waited for last."""
-    slots = run.slots
+def find_predecessors(run: Run, *, unfinished: bool = False) -> Predecessors:
+    """Return the event for which each of `Run.slots` (or `Run.all_slots`) waited last."""
+    slots = run.all_slots if unfinished else run.slots
     times, count = slots.times, len(slots.worker)
     order = np.lexsort((slots.end, times.executing))
     rank = np.empty(count, dtype=np.int64)
@@ -158,10 +162,11 @@ def find_predecessors(run: Run) -> Predecessors:
     if np.isfinite(stolen).any():
         # A stolen task run waited for the last task that the thief had finished.
         bind(STEAL, last_slots(slots, stolen, times.sent), slots.end)
-    causes, ends, by_client = _stimuli(run, count)
+    causes, ends, by_client = _stimuli(run, run.task_runs if unfinished else run.tasks, count)
     # If an assignment has the stimulus id of another task run's end, it waited for this end.
     bind(QUEUE, _causing(causes, ends, slots), times.known)
     rows, producers = dependency_rows(run)
+    producers = producers + (count - len(run.slots.times)) * (producers >= len(run.tasks))
     in_time = np.argsort(times.known[producers], kind="stable")
     last = np.full(count, -1, dtype=np.int64)
     last[rows[in_time]] = producers[in_time]
@@ -175,7 +180,7 @@ def find_predecessors(run: Run) -> Predecessors:
     # Traces without a scheduler's file, and files of older versions, lack this column.
     if "wanted" in run.tasks:
         # Clients do not learn when tasks that they did not request finish.
-        known = np.where(run.of_slots("wanted") == 0, np.inf, times.known)
+        known = np.where(run.of_slots("wanted", unfinished=unfinished) == 0, np.inf, times.known)
         before = np.where(by_client, _last_known(known, times.arrival), before)
     bind(CLIENT, before, times.known)
     kind[row < 0] = np.where(by_client[row < 0], CLIENT, NOTHING)
@@ -199,13 +204,13 @@ def last_slots(slots: TaskSlots, before: Array, after: Array) -> Array:
     return last
 
 
-def _stimuli(run: Run, count: int) -> tuple[Array, Array, Array]:
+def _stimuli(run: Run, tasks: pd.DataFrame, count: int) -> tuple[Array, Array, Array]:
     """Return the stimulus ids of the assignment and of the end of each task run, or -1 if unknown.
 
     The third array is a mask of the assignments that a client caused by submitting a graph.
     """
     causes, ends = np.full((2, count), -1, dtype=np.int64)
-    for first, table in ((0, run.tasks), (len(run.tasks), run.unseen)):
+    for first, table in ((0, tasks), (len(tasks), run.unseen)):
         for ids, column in ((causes, "cause"), (ends, "end_cause")):
             if column in table:
                 values = np.nan_to_num(table[column].to_numpy(dtype=float), nan=-1)

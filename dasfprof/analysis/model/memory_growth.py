@@ -135,7 +135,7 @@ def memory_growth_of(run: Run) -> MemoryGrowth:
 def _moments(run: Run, processes: list[ProcessMemory]) -> Moments:
     """Return the time ranges (between computations, or windows) in which to compare memory."""
     # Time ranges in which any task was in progress.
-    times, only = run.with_unfinished.slots.times, run.scheduler_only
+    times, only = run.all_slots.times, run.scheduler_only
     begins = np.append(times.arrival, run.since_begin(only["sent"]))
     ends = np.append(times.known, run.since_begin(only["known"]))
     timed = np.isfinite(begins) & np.isfinite(ends)
@@ -203,7 +203,7 @@ class RunGrowth:
 @once_per_trace
 def growth_by_runs(run: Run) -> list[RunGrowth]:
     """Return the growth of unmanaged memory by function, largest growth per task run first."""
-    slots = run.with_unfinished.slots
+    slots = run.all_slots
     rises: dict[int, list[tuple[float, float, float]]] = {}
     for process in memory_of_processes(run):
         rows = np.flatnonzero(np.isin(slots.worker, process.lives))

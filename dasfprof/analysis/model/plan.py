@@ -13,7 +13,7 @@ from dasfprof.analysis.model.steps import groups_of, line_groups, number_layers,
 from dasfprof.analysis.model.thread_time import recorded_column
 from dasfprof.analysis.numeric.groups import Groups
 from dasfprof.analysis.run import Run
-from dasfprof.analysis.run.times import to_ticks
+from dasfprof.analysis.run.task_runs import to_ticks
 from dasfprof.analysis.trace.tasks import P2P_BARRIER
 from dasfprof.analysis.trace.trace import once_per_trace
 from dasfprof.database.columns import Array
@@ -62,22 +62,12 @@ class PlanEdges:
 @once_per_trace
 def find_plan(run: Run) -> Plan:
     """Return the nodes of a run, and the node of each task run."""
-    all_runs, ended = run.with_unfinished, len(run.tasks)
-    slots, unseen = all_runs.slots, run.unseen
-    tables, count = (all_runs.tasks, unseen), len(all_runs.tasks)
-    seen_by_scheduler = count + pd.Index(unseen.index).get_indexer(all_runs.unseen.index)
-    rows_of_all = np.append(np.arange(count), seen_by_scheduler)
-    rows_of_trace = np.append(np.arange(ended), count + np.arange(len(unseen)))
-
-    def rows(name: str) -> Array:
-        recorded = getattr(slots.times, name)[:count]
-        return np.append(recorded, getattr(run.slots.times, name)[ended:])
-
-    key_ids = np.append(all_runs.tasks["key_id"].to_numpy(), unseen["key_id"].to_numpy())
+    tables, count, ended = (run.task_runs, run.unseen), len(run.task_runs), len(run.tasks)
+    times, key_ids = run.all_slots.times, run.of_slots("key_id", unfinished=True)
     of_function, functions = groups_of("function", "", tables)
     (of_step, steps), (of_line, lines) = step_groups(*tables), line_groups(*tables)
     parts = [
-        (_computations(run, rows("arrival"), rows("known")), count + len(unseen) + 1),
+        (_computations(run, times.arrival, times.known), len(key_ids) + 1),
         (number_layers(run.keys, key_ids, of_function), len(key_ids) + 1),
         (of_line, len(lines)),
         (of_step, len(steps)),
@@ -93,11 +83,11 @@ def find_plan(run: Run) -> Plan:
     codes[ended:count] = np.where(elsewhere >= 0, elsewhere, codes[ended:count])
     codes = pd.factorize(codes)[0].astype(np.int64)
     nodes = Groups(codes, int(codes.max(initial=-1)) + 1)
-    order = np.argsort(nodes.min(rows("start")), kind="stable")
+    order = np.argsort(nodes.min(times.start), kind="stable")
     codes, first = np.argsort(order)[codes], nodes.order[nodes.begins[:-1]][order]
     return Plan(
-        codes[rows_of_all],
-        codes[rows_of_trace],
+        codes,
+        np.delete(codes, np.arange(ended, count)),
         parts[0][0][first],
         *([names[of[row]] for row in first.tolist()]
           for of, names in ((of_function, functions), (of_step, steps), (of_line, lines))),
@@ -136,7 +126,10 @@ def find_edges(run: Run) -> PlanEdges:
     users, sources = users[known], sources[known]
     pairs = plan.of_slots[users] * len(plan) + plan.of_slots[sources]
     codes, distinct = pd.factorize(pairs, sort=True)
-    edges, size = Groups(codes, len(distinct)), recorded_column(run, "size", len(starts), np.nan)
+    edges, size = (
+        Groups(codes, len(distinct)),
+        recorded_column(run.tasks, "size", len(starts), np.nan),
+    )
     once = ~pd.DataFrame({"edge": codes, "of": sources}).duplicated().to_numpy()
     handed = Groups(codes[once], len(distinct))
     sizes = size[sources[once]]

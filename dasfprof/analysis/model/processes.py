@@ -118,7 +118,7 @@ def process_cpu(run: Run) -> ProcessCpu:
     names = ["worker_id", "time", "process_cpu_seconds", "service_cpu_seconds"]
     samples = run.samples.reindex(columns=names).dropna(subset=names[:3])
     samples = samples.sort_values("time", kind="stable").astype(float)
-    tasks = run.with_unfinished.tasks
+    tasks = run.task_runs
     processes = processes_of_workers(run)
     of_sample = processes[samples["worker_id"].to_numpy(dtype=np.int64)]
     of_task = processes[tasks["worker_id"].to_numpy(dtype=np.int64)]

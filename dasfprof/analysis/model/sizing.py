@@ -176,7 +176,7 @@ def chunk_costs(run: Run, overhead: float) -> pd.DataFrame:
     ]
     counts = counts[np.isfinite(counts)]
     threads = float(counts.sum()) if len(counts) else float("nan")
-    rate = np.fmax(highest_rate(run.recorded), DOCUMENTED_RATE)
+    rate = np.fmax(highest_rate(run), DOCUMENTED_RATE)
     # An overhead of o seconds per task is at most the fraction s of the time if the function takes
     # at least o (1 - s) / s seconds. For example, if an overhead of 0.05 s should be 0.5 % of the
     # time, a task should take about 10 s. A scheduler that handles `rate` tasks per second can only
@@ -209,13 +209,13 @@ def chunk_costs(run: Run, overhead: float) -> pd.DataFrame:
 
 @once_per_trace
 def task_overhead(run: Run) -> Array:
-    """Return the overhead of each task run in seconds of its thread, or NaN if unknown.
+    """Return the overhead of each of `Run.task_runs` in thread-seconds, or NaN if unknown.
 
     It consists of the time for which the thread was idle although the task was runnable, and of the
     time to handle the task. It excludes the function, unspilling, deserializing, and the wait for
     inputs.
     """
-    recorded, times, tasks = run.recorded, run.times, run.tasks
+    recorded, times, tasks = run.recorded, run.times, run.task_runs
     # The durations of unspilling and deserializing depend on the data.
     moved = tasks["disk_read"].to_numpy(dtype=float) + tasks["deserialize"].to_numpy(dtype=float)
     free = _thread_free_since(tasks, times.executing, times.done)
@@ -235,12 +235,9 @@ def _thread_free_since(tasks: pd.DataFrame, executing: Array, done: Array) -> Ar
     return before.reindex(tasks.index).where(threads >= 0).to_numpy()
 
 
-def highest_rate(recorded: dict[str, Array]) -> float:
-    """Return the maximum number of tasks that finished within one second, or NaN if unknown.
-
-    For `recorded`, see `recorded_times`.
-    """
-    times = np.fmax(recorded["known"], recorded["stop"])
+def highest_rate(run: Run) -> float:
+    """Return the maximum number of tasks that finished within one second, or NaN if unknown."""
+    times = np.fmax(run.recorded["known"], run.recorded["stop"])[: len(run.tasks)]
     times = np.sort(times[np.isfinite(times)])
     if len(times) < 2:
         return float("nan")

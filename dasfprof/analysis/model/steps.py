@@ -116,22 +116,22 @@ _OF_DASK = ("priority", "retries", "resources", "workers", "allow_other_workers"
 _LONGEST = 200
 
 
-def annotation_texts(run: Run) -> tuple[Array, list[str]]:
-    """Return codes and texts of the annotations of `Trace.tasks`.
+def annotation_texts(tasks: pd.DataFrame) -> tuple[Array, list[str]]:
+    """Return codes and texts of the annotations of task runs.
 
     Row ``i`` has ``texts[codes[i]]``. The first text is empty, for rows without annotations.
     """
-    indices, values = distinct_annotations(run)
+    indices, values = distinct_annotations(tasks)
     texts = {"": 0}
     codes = [texts.setdefault(_text(value), len(texts)) for value in values]
     return np.array([*codes, 0], dtype=np.int64)[indices], list(texts)
 
 
-def distinct_annotations(run: Run) -> tuple[Array, list[object]]:
+def distinct_annotations(tasks: pd.DataFrame) -> tuple[Array, list[object]]:
     """Return the index of each row's annotations (-1 if unknown), and the distinct annotations."""
-    if "annotations" not in run.tasks:
-        return np.full(len(run.tasks), -1, dtype=np.int64), []
-    return distinct_objects(run.tasks["annotations"])
+    if "annotations" not in tasks:
+        return np.full(len(tasks), -1, dtype=np.int64), []
+    return distinct_objects(tasks["annotations"])
 
 
 def _text(value: object) -> str:

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from dasfprof.analysis.model.links import QUEUE, THREAD, find_links, find_predecessors
-from dasfprof.analysis.run import RunWithUnfinished
+from dasfprof.analysis.run import Run
 from dasfprof.database.columns import Array
 from dasfprof.text import count_of, elide, format_size
 
@@ -47,10 +47,10 @@ class WaitSegment:
 
 
 class TaskWaits:
-    """Divides the time of task runs, given as rows of the run's `TaskSlots`, into parts."""
+    """Divides the time of task runs, given as rows of `Run.all_slots`, into parts."""
 
-    def __init__(self, run: RunWithUnfinished) -> None:
-        self._run, self._slots = run, run.slots
+    def __init__(self, run: Run) -> None:
+        self._run, self._slots = run, run.all_slots
         self._titles = run.named.titles()
         self._life_of_address = {
             address: life for life, address in enumerate(run.workers["address"].tolist())
@@ -68,10 +68,10 @@ class TaskWaits:
         )
         sent, worker = float(self._slots.sent[row]), self._title(int(self._slots.worker[row]))
         state = unspilled = ""
-        if row < len(self._run.tasks):  # A worker's file contains it.
-            size = float(self._run.tasks["disk_read_size"].iloc[row])
+        if row < len(self._run.task_runs):  # A worker's file contains it.
+            size = float(self._run.task_runs["disk_read_size"].iloc[row])
             unspilled = f"{format_size(size)} of its inputs were unspilled." if size > 0 else ""
-            state = f"State: {self._run.tasks['state'].iloc[row]}."
+            state = f"State: {self._run.task_runs['state'].iloc[row]}."
         victim, stolen = self._steals(row) if sent > first_sent else ("", "")
         before = [
             ("waiting for inputs", "scheduler", arrival, runnable, self._last_input(row)),
@@ -102,12 +102,13 @@ class TaskWaits:
 
     @cached_property
     def _key_ids(self) -> Array:
-        return self._run.of_slots("key_id").astype(np.int64)
+        return self._run.of_slots("key_id", unfinished=True).astype(np.int64)
 
     def _annotations(self, row: int) -> dict[str, object]:
-        if row >= len(self._run.tasks) or "annotations" not in self._run.tasks:
+        tasks = self._run.task_runs
+        if row >= len(tasks) or "annotations" not in tasks:
             return {}
-        annotations = self._run.tasks["annotations"].iloc[row]
+        annotations = tasks["annotations"].iloc[row]
         return annotations if isinstance(annotations, dict) else {}
 
     # --- Waits of the task run --------------------------------------------------------------------
@@ -119,7 +120,9 @@ class TaskWaits:
         """
         links = find_links(self._run)
         selected = links.row == row
-        return links.key_id[selected], links.producer[selected]
+        producers, finished = links.producer[selected], len(self._run.tasks)
+        unfinished = len(self._run.task_runs) - finished
+        return links.key_id[selected], producers + unfinished * (producers >= finished)
 
     def _last_input(self, row: int) -> str:
         keys, producers = self._inputs(row)
@@ -137,7 +140,7 @@ class TaskWaits:
         annotations = self._annotations(row)
         if annotations.get("workers") or annotations.get("resources"):
             return "No running worker met its restrictions."
-        before = find_predecessors(self._run)
+        before = find_predecessors(self._run, unfinished=True)
         if before.kind[row] != QUEUE:
             return "No worker had room for more tasks."
         ended = int(before.row[row])
@@ -198,7 +201,7 @@ class TaskWaits:
         )
 
     def _thread(self, row: int) -> str:
-        before = find_predecessors(self._run)
+        before = find_predecessors(self._run, unfinished=True)
         resources = self._annotations(row).get("resources")
         needs = f" It needs the resources {resources}." if resources else ""
         if before.kind[row] == THREAD:
@@ -226,7 +229,7 @@ class TaskWaits:
 
     def _assigned_at(self, row: int, time: float) -> Array:
         """Return, for each worker, the number of other task runs in progress on it at `time`."""
-        slots, unfinished = self._slots, self._run.unfinished
+        slots, unfinished = self._slots, self._run.unlisted
         sent, known = slots.sent, slots.times.known
         open_ = (sent < time) & ~(known <= time)
         open_[row] = False

@@ -257,7 +257,10 @@ COSTS = {"cpu": np.nan, "run_queue": 0.0, "storage": 0.0, "deserialize": 0.0, "d
 def recorded_costs(run: Run, count: int) -> dict[str, Array]:
     """Return the columns of task runs that `COSTS` names, as arrays of length `count`."""
     # COSTS also has the value of each column for task runs that no worker's file contains.
-    return {name: recorded_column(run, name, count, missing) for name, missing in COSTS.items()}
+    return {
+        name: recorded_column(run.task_runs, name, count, missing)
+        for name, missing in COSTS.items()
+    }
 
 
 def uses_of(
@@ -289,7 +292,7 @@ def uses_of(
 
 def unspill_seconds(run: Run, before: Array) -> Array:
     """Return the seconds for which inputs of each task run were unspilled before its function."""
-    return np.minimum(recorded_column(run, "disk_read", len(before)), before)
+    return np.minimum(recorded_column(run.task_runs, "disk_read", len(before)), before)
 
 
 class RunningSeconds(NamedTuple):
@@ -352,12 +355,12 @@ def spilling_shares(run: Run, finishing: Array) -> Array:
     return np.minimum(np.nan_to_num(ratio(spilled, finishing)), 1.0)
 
 
-def recorded_column(run: Run, name: str, count: int, unknown: float = 0.0) -> Array:
+def recorded_column(tasks: pd.DataFrame, name: str, count: int, unknown: float = 0.0) -> Array:
     """Return a non-negative column of task runs, with `unknown` (0 or NaN) for missing values."""
     # Values are missing for task runs that no worker's file contains.
     column = np.full(count, unknown)
-    if name in run.tasks:
-        values = run.tasks[name].to_numpy(dtype=float)
+    if name in tasks:
+        values = tasks[name].to_numpy(dtype=float)
         # If a value is NaN, `np.fmax` returns 0 and `np.maximum` returns NaN.
         highest = np.maximum if np.isnan(unknown) else np.fmax
         highest(values, 0.0, out=column[: len(values)])

@@ -1,5 +1,5 @@
 """`Run`: the normal form of a `Trace`, with task runs, threads and workers on one clock."""
 
-from dasfprof.analysis.run.run import Run, RunWithUnfinished
+from dasfprof.analysis.run.run import Run
 
-__all__ = ["Run", "RunWithUnfinished"]
+__all__ = ["Run"]

@@ -7,20 +7,26 @@ from __future__ import annotations
 
 from dataclasses import fields
 from functools import cached_property
-from typing import Any, NewType, cast
+from typing import Any, cast
 
 import numpy as np
 
-from dasfprof.analysis.run.open_runs import with_open_runs
 from dasfprof.analysis.run.run_end import find_run_end
 from dasfprof.analysis.run.slots import (
+    finished_slots,
     first_arrival,
     status_seconds,
     task_slots,
     unfinished_runs,
+    unlisted_runs,
     unseen_runs,
 )
-from dasfprof.analysis.run.times import clock_offsets, ordered_times, recorded_times
+from dasfprof.analysis.run.task_runs import (
+    all_task_runs,
+    clock_offsets,
+    ordered_times,
+    recorded_times,
+)
 from dasfprof.analysis.run.workers import NamedWorkers, WorkerLives, worker_lives
 from dasfprof.analysis.trace import Trace
 from dasfprof.database.columns import Array
@@ -29,9 +35,8 @@ from dasfprof.database.columns import Array
 class Run(Trace):
     """A trace with derived facts: stages of task runs, slots, workers, and one clock.
 
-    The tables are those of the `Trace`, which are not copied. `tasks` contains the task runs that
-    ended. `with_unfinished` is the same run with unfinished task runs in `tasks` as well. All
-    arrays are computed when they are first used, and must not be changed.
+    The tables are those of the `Trace`, which are not copied, and `task_runs`. All arrays are
+    computed when they are first used, and must not be changed.
     """
 
     @classmethod
@@ -76,36 +81,38 @@ class Run(Trace):
 
     # --- Task runs --------------------------------------------------------------------------------
 
-    @property
-    def with_unfinished(self) -> RunWithUnfinished:
-        """The run whose `tasks` include unfinished task runs."""
-        return RunWithUnfinished(with_open_runs(self))
+    #: All task runs: the rows of `tasks`, which are finished, and then the unfinished task runs,
+    #: whose ``state`` is one of `OPEN_STATES`.
+    task_runs = cached_property(all_task_runs)
 
     #: Rows of `scheduler_only` that certainly ran. In `slots`, they follow the rows of `tasks`.
     unseen = cached_property(unseen_runs)
 
-    #: Rows of `scheduler_only` that may not have run.
+    #: Rows of `scheduler_only` that may not have run. Those of them that are not in `task_runs`.
     unfinished = cached_property(unfinished_runs)
+    unlisted = cached_property(unlisted_runs)
 
-    #: For each stage, the time at which each of `tasks` reached it, or NaN if not recorded.
+    #: For each stage, the time at which each of `task_runs` reached it, or NaN if not recorded.
     recorded = cached_property(recorded_times)
 
     #: The same times in order. Missing times are replaced.
     times = cached_property(ordered_times)
 
-    #: For each status, the seconds for which each of `tasks` had it.
+    #: For each status, the seconds for which each of `task_runs` had it.
     statuses = cached_property(status_seconds)
 
     #: Slots (threads of workers) that `tasks` and `unseen` occupied.
-    slots = cached_property(task_slots)
+    slots = cached_property(finished_slots)
+
+    #: Slots that `task_runs` and `unseen` occupied.
+    all_slots = cached_property(task_slots)
 
     #: Time at which the scheduler received the first task, or infinity if there are no tasks.
     first_arrival = cached_property(first_arrival)
 
-    def of_slots(self, name: str) -> Array:
-        """Return the values of a column for the rows of `slots`."""
-        # The rows of `slots` are those of `tasks`, and then those of `unseen`.
-        return np.append(self.tasks[name], self.unseen[name])
+    def of_slots(self, name: str, *, unfinished: bool = False) -> Array:
+        """Return the values of a column for the rows of `slots`, or `all_slots` if `unfinished`."""
+        return np.append((self.task_runs if unfinished else self.tasks)[name], self.unseen[name])
 
     # --- Workers, and the end ---------------------------------------------------------------------
 
@@ -115,7 +122,7 @@ class Run(Trace):
     @cached_property
     def lives(self) -> WorkerLives:
         """When each worker instance existed, with its number of threads and its statuses."""
-        return worker_lives(self, self.slots)
+        return worker_lives(self, self.all_slots)
 
     @property
     def joined(self) -> Array:
@@ -129,8 +136,3 @@ class Run(Trace):
 
     #: Work in progress when the run ended, or None if none is known.
     ending = cached_property(find_run_end)
-
-
-#: A run whose `tasks` are the task runs that ended, followed by the unfinished task runs. If there
-#: are none, it is the run itself.
-RunWithUnfinished = NewType("RunWithUnfinished", Run)

@@ -360,3 +360,42 @@ def _record(row: pd.Series) -> dict[str, Any]:
 
 def _how(trace: Trace) -> End:
     return trace.recording if trace.recording in (End.GOES_ON, End.CLOSED) else End.CUT
+
+
+# --- Workers that left unexpectedly, and their task runs ------------------------------------------
+
+#: Prefixes of Dask's reasons for removing workers that were asked to leave.
+_ASKED = ("retire-workers", "nanny-close", "client-restart", "scheduler-close", "worker-close")
+#: Maximum seconds between two events about a worker that leaves: the scheduler takes back its last
+#: task, and the scheduler records that it left. All tasks are taken back first.
+_TAKEN_BACK = 2.0
+
+
+def left_unasked(trace: Trace) -> Array:
+    """Return a mask of the worker instances that left unexpectedly during the run."""
+    left, end = trace.workers["left"].to_numpy(dtype=float), find_run_end(trace)
+    asked = left_for(trace, _ASKED)
+    # Workers that leave after the last client of the program has left are shut down, which is
+    # expected. If one value is NaN, `fmin` returns the other one.
+    limit = float(np.fmin(last_client_left(trace), np.inf))
+    if end is not None and end.how in (End.LEFT, End.BROKEN_UP):
+        limit = min(limit, end.time)
+    return np.isfinite(left) & ~asked & (left < limit)
+
+
+def taken_back(trace: Trace, runs: pd.DataFrame) -> Array:
+    """Return a mask of task runs that the scheduler took back because their worker left.
+
+    `runs` are rows of `Trace.scheduler_only`. Task runs that a client cancelled or that were no
+    longer needed are not included.
+    """
+    left = trace.workers["left"].to_numpy(dtype=float)[runs["worker_id"].to_numpy()]
+    as_it_left = np.abs(runs["known"].to_numpy(dtype=float) - left) <= _TAKEN_BACK
+    causes = (*DROPPED, CANCELLED, *NOT_NEEDED)
+    return as_it_left & ~runs["lost"].to_numpy(dtype=bool) & ~cancelled_runs(trace, runs, causes)
+
+
+def left_for(trace: Trace, reasons: tuple[str, ...]) -> Array:
+    """Return a mask of worker instances whose reason for leaving begins with one of `reasons`."""
+    texts = trace.workers["left_reason"].fillna("")
+    return np.array([str(reason).startswith(reasons) for reason in texts], dtype=bool)

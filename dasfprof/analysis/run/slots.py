@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
 
-from dasfprof.analysis.run.open_runs import with_open_runs
-from dasfprof.analysis.run.times import (
+from dasfprof.analysis.run.task_runs import (
+    STAGES,
     TaskTimes,
+    all_task_runs,
     fit_between,
+    open_runs,
     ordered_times,
     recorded_times,
     since_begin,
@@ -28,8 +30,8 @@ class TaskSlots:
     """The slots of task runs.
 
     A slot is a thread of a worker, occupied from the start of execution until the task run was done
-    or seceded. There is one row for each of `Trace.tasks`, and then one for each of
-    `Trace.scheduler_only` that certainly ran. Times are in seconds from the trace's start.
+    or seceded. There is one row for each row of `all_task_runs`, and then one for each of
+    `unseen_runs`. Times are in seconds from the trace's start.
     """
 
     times: TaskTimes
@@ -56,11 +58,17 @@ class TaskSlots:
         """Seconds from the assignment of each task run to its reception, or 0 if unknown."""
         return np.where(self.reception_unknown, 0.0, self.received - self.sent)
 
+    def take(self, rows: Array) -> TaskSlots:
+        """Return the slots at the given indices."""
+        names = ("worker", "function", "sent", "end", "reception_unknown")
+        times = TaskTimes(*(getattr(self.times, name)[rows] for name in STAGES))
+        return replace(self, times=times, **{name: getattr(self, name)[rows] for name in names})
+
 
 @once_per_trace
 def task_slots(trace: Trace) -> TaskSlots:
-    """Return the slots of a trace's task runs."""
-    tasks, unseen = trace.tasks, unseen_runs(trace)
+    """Return the slots of all task runs, finished and unfinished."""
+    tasks, unseen = all_task_runs(trace), unseen_runs(trace)
     recorded = recorded_times(trace)
     stolen, seceded = (since_begin(trace, tasks, name) for name in ("stolen", "seceded"))
     seceded = to_ticks(seceded - (tasks["start"].to_numpy() - trace.begin - recorded["start"]))
@@ -82,6 +90,15 @@ def task_slots(trace: Trace) -> TaskSlots:
         end=slot_ends(times, released, worker, trace.workers["nthreads"].to_numpy(dtype=float)),
         reception_unknown=np.isnan(recorded["received"]),
     )
+
+
+@once_per_trace
+def finished_slots(trace: Trace) -> TaskSlots:
+    """Return the slots of `Trace.tasks`, and then of `unseen_runs`."""
+    slots, finished = task_slots(trace), len(trace.tasks)
+    unfinished = len(all_task_runs(trace)) - finished
+    rows = np.arange(len(slots.times) - unfinished)
+    return slots.take(np.where(rows < finished, rows, rows + unfinished)) if unfinished else slots
 
 
 @once_per_trace
@@ -150,8 +167,17 @@ class UnfinishedRuns:
 
 @once_per_trace
 def unfinished_runs(trace: Trace) -> UnfinishedRuns:
-    """Return the task runs that only the scheduler recorded and that may not have started."""
-    only = trace.scheduler_only
+    """Return the task runs of `Trace.scheduler_only` that may not have started."""
+    return _unfinished(trace, trace.scheduler_only)
+
+
+@once_per_trace
+def unlisted_runs(trace: Trace) -> UnfinishedRuns:
+    """Return those of `unfinished_runs` that are not in `all_task_runs`."""
+    return _unfinished(trace, open_runs(trace).others)
+
+
+def _unfinished(trace: Trace, only: pd.DataFrame) -> UnfinishedRuns:
     runs = only[~only["lost"] & only["sent"].notna()]
     recorded = _recorded_by_scheduler(trace, runs)
     sent = recorded["sent"]
@@ -177,7 +203,7 @@ def first_arrival(trace: Trace) -> float:
     The time is in seconds from the trace's start.
     """
     # Tasks that never ended, or that were lost with their worker, count as well.
-    arrivals = task_slots(with_open_runs(trace)).times.arrival
+    arrivals = task_slots(trace).times.arrival
     lost = unfinished_runs(trace).arrival
     return float(min(arrivals.min(initial=np.inf), lost.min(initial=np.inf)))
 
@@ -185,7 +211,7 @@ def first_arrival(trace: Trace) -> float:
 @once_per_trace
 def unseen_runs(trace: Trace) -> pd.DataFrame:
     """Return the task runs that certainly ran but are in no worker's file."""
-    only = trace.scheduler_only
+    only = open_runs(trace).others
     return only[only["lost"] & (only["worker_id"] >= 0)]
 
 
@@ -219,7 +245,7 @@ STATUSES = {
 
 
 def status_seconds(trace: Trace) -> dict[str, Array]:
-    """Return the seconds for which each task run had each status, or NaN if unknown."""
+    """Return the seconds for which each of `all_task_runs` had each status, or NaN if unknown."""
     recorded, times = recorded_times(trace), ordered_times(trace)
     seconds = {}
     for name, spans in STATUSES.items():

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from dasfprof.analysis.run.slots import TaskSlots, most_slots
-from dasfprof.analysis.run.times import clock_offsets, to_ticks
+from dasfprof.analysis.run.task_runs import clock_offsets, to_ticks
 from dasfprof.analysis.trace import Trace
 from dasfprof.database.columns import Array
 

@@ -74,7 +74,9 @@ class HostReplay:
         running = replay.inputs.running.copy()
         recorded = running[:count]
         cpu = np.minimum(np.nan_to_num(self.run.tasks["cpu"].to_numpy(dtype=float)), recorded)
-        recorded[:] = np.maximum(recorded - recorded_column(self.run, "run_queue", count), cpu)
+        recorded[:] = np.maximum(
+            recorded - recorded_column(self.run.tasks, "run_queue", count), cpu
+        )
         if self.one_at_a_time:
             running /= max(float(np.median(replay.cluster.threads)), 1.0)
         return running, float(np.minimum(cpu, recorded).sum())

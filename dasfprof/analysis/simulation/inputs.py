@@ -74,14 +74,14 @@ def replay_inputs(run: Run, slots: TaskSlots, lives: WorkerLives) -> ReplayInput
     end = slots.end
     start, stop = np.minimum(times.start, end), np.minimum(times.stop, end)
     prelude = start - times.executing
-    unspill = np.minimum(recorded_column(run, "disk_read", count), prelude)
+    unspill = np.minimum(recorded_column(run.tasks, "disk_read", count), prelude)
     return ReplayInputs(
         before=prelude - unspill,
         unspill=unspill,
         running=stop - start,
         after=end - stop,
         seceded=times.done - end,
-        size=recorded_column(run, "size", count),
+        size=recorded_column(run.tasks, "size", count),
         function=slots.function,
         functions=slots.functions,
         input_offsets=offsets,

@@ -99,7 +99,7 @@ def _annotated(run: Run, seconds: float) -> Iterator[Shared]:
 
     `seconds` is the total duration of all task runs.
     """
-    indices, distinct = distinct_annotations(run)
+    indices, distinct = distinct_annotations(run.tasks)
     duration = np.nan_to_num(run.tasks["duration"].to_numpy(dtype=float))
     asked: dict[str, float] = {}
     for value, taken in zip(distinct, Groups(indices, len(distinct)).sum(duration), strict=True):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dasfprof.analysis.run import Run
-from dasfprof.analysis.run.times import TaskTimes
+from dasfprof.analysis.run.task_runs import TaskTimes
 from dasfprof.database.columns import Array
 
 #: Threshold (seconds): if graphs were not recorded, arrivals of tasks that are further apart belong

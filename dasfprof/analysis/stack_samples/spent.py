@@ -76,9 +76,9 @@ class Samples(_Columns):
 def run_of_samples(run: Run) -> Array:
     """Return the task run of each row of `Trace.task_samples`, or -1 if unknown.
 
-    Task runs are rows of the tasks of `run.with_unfinished`.
+    Task runs are rows of `Run.task_runs`.
     """
-    samples, runs = run.task_samples, run.with_unfinished.tasks
+    samples, runs = run.task_samples, run.task_runs
     rows_of = np.full(len(samples), -1, dtype=np.int64)
     if not len(samples) or not len(runs):
         return rows_of
@@ -120,7 +120,7 @@ def samples_of(
 
     The code of an unknown function is 0.
     """
-    runs, tasks = run_of_samples(run), run.with_unfinished.tasks
+    runs, tasks = run_of_samples(run), run.task_runs
     # The last item is for samples whose task run is unknown.
     of_runs = np.ones(len(tasks) + 1, dtype=bool)
     for column, wanted in (("function", function), ("step", step)):

@@ -57,7 +57,7 @@ def _serialising(run: Run) -> Array:
     """Return the seconds for serializing each task run's result, or NaN if not recorded."""
     if not len(run.serialised):
         return repeated(0.0 if run.knows_serialising else np.nan, len(run.tasks))
-    groups = Groups(run_of_rows(run, run.serialised), len(run.tasks))
+    groups = Groups(run_of_rows(run.tasks, run.serialised), len(run.tasks))
     sums = groups.sum(run.serialised["seconds"].to_numpy(dtype=float))
     return sums if run.knows_serialising else np.where(groups.sizes > 0, sums, np.nan)
 

@@ -92,10 +92,10 @@ def of_function(run: Run, events: pd.DataFrame, function: str | None) -> tuple[p
     return table[selected], functions[selected]
 
 
-def run_of_rows(run: Run, table: pd.DataFrame) -> Array:
-    """Return, for each row of a table of task runs, the row of `Trace.tasks`, or -1 if unknown."""
-    rows = np.flatnonzero(np.isin(run.tasks["key_id"], table["key_id"]))
-    runs = run.tasks[RUN].iloc[rows].assign(row=rows).drop_duplicates(RUN)
+def run_of_rows(tasks: pd.DataFrame, table: pd.DataFrame) -> Array:
+    """Return, for each row of a table of task runs, its row in `tasks`, or -1 if unknown."""
+    rows = np.flatnonzero(np.isin(tasks["key_id"], table["key_id"]))
+    runs = tasks[RUN].iloc[rows].assign(row=rows).drop_duplicates(RUN)
     matches = table[RUN].merge(runs, how="left", on=RUN)["row"]
     return matches.fillna(-1).to_numpy(dtype=np.int64)
 
@@ -108,7 +108,7 @@ def running_columns(running: RunningSeconds, summed: Callable[[Array], Array]) -
     return {label: summed(getattr(running, name)) for name, label in RUNNING.items()}
 
 
-def origin_columns(run: Run, rows: Array, *more: pd.DataFrame) -> dict[str, pd.Series]:
+def origin_columns(run: Run, rows: Array, *tables: pd.DataFrame) -> dict[str, pd.Series]:
     """Return the column ``Step`` if steps are known, and ``Client`` if there are several clients.
 
     Parameters
@@ -116,9 +116,9 @@ def origin_columns(run: Run, rows: Array, *more: pd.DataFrame) -> dict[str, pd.S
     run
         The run.
     rows
-        Row numbers in one table that consists of `Trace.tasks` and then the tables in `more`.
-    *more
-        Further tables of task runs.
+        Row numbers in one table that consists of `tables`.
+    *tables
+        Tables of task runs.
     """
     columns = {}
     for label, is_shown, grouped in (
@@ -126,7 +126,7 @@ def origin_columns(run: Run, rows: Array, *more: pd.DataFrame) -> dict[str, pd.S
         ("Client", has_clients(run), client_groups),
     ):
         if is_shown:
-            codes, names = grouped(run.tasks, *more)
+            codes, names = grouped(*tables)
             texts = np.array([*names[:-1], np.nan], dtype=object)
             columns[label] = text(texts[codes[rows]])
     return columns

@@ -106,7 +106,7 @@ def critical_path(run: Run) -> pd.DataFrame:
             "Run ID": run.of_slots("run_id")[rows],
             **places_of(run, slots.worker[rows]),
             "Bound By": text(np.array(NAMES, dtype=object)[find_predecessors(run).kind[rows]]),
-            **origin_columns(run, rows, run.unseen),
+            **origin_columns(run, rows, run.tasks, run.unseen),
         }
     )
 

@@ -230,7 +230,7 @@ def client_activity(run: Run) -> pd.DataFrame:
 
 def _is_idle(run: Run, times: Array) -> Array:
     """Return a mask of the times at which no task ran."""
-    tasks = run.with_unfinished.tasks
+    tasks = run.task_runs
     if not len(tasks):
         return np.ones(len(times), dtype=bool)
     start = tasks["start"].to_numpy(dtype=float)

@@ -175,7 +175,7 @@ def stragglers(run: Run) -> pd.DataFrame:
             "Median Input Size (MB)": slow.median_input / 1e6,
             "Expected for its Input (s)": slow.expected,
             "Cause": text(slow.cause),
-            **origin_columns(run, slow.rows),
+            **origin_columns(run, slow.rows, run.tasks),
         }
     )
 

@@ -167,8 +167,7 @@ def _spent(run: Run, names: list[str]) -> Array:
 
 def _cost(run: Run, names: list[str], price: Price) -> Array:
     """Return the cost of each line's thread time, and the cost of idle threads as the last item."""
-    all_runs = run.with_unfinished
-    hours = hours_of_groups(run, *line_groups(all_runs.tasks, all_runs.unseen))
+    hours = hours_of_groups(run, *line_groups(run.task_runs, run.unseen))
     cost = {name: each.price(price) for name, each in hours.items()}
     cost[NO_TASK] = cost.pop(WAITING) + cost.pop(IDLE)
     return np.array([cost.get(name, 0.0) for name in names])
@@ -233,7 +232,7 @@ def plan(run: Run) -> pd.DataFrame:
         - ``Moved (MB)``: its results that were transferred between workers
     """
     nodes = find_plan(run)
-    spent = busy_seconds(run.with_unfinished, nodes.of_all_slots, len(nodes))[:, :USES]
+    spent = busy_seconds(run, nodes.of_all_slots, len(nodes))[:, :USES]
     busy, path = spent.sum(axis=1), path_segments(run)
     texts = run.lines.drop_duplicates("line").set_index("line")["text"]
     counts = _counts(run, nodes)
@@ -313,7 +312,7 @@ def _counts(run: Run, nodes: Plan) -> dict[str, pd.Series]:
     summed = np.where(results.known(rows) == results.sizes, results.sum(rows), np.nan)
     key_ids = np.where(succeeded, tasks["key_id"].to_numpy(), -1)
     again = Groups(key_ids, len(run.keys)).places(tasks["start"].to_numpy()) > 0
-    opened = run.with_unfinished.tasks["key_id"].to_numpy()[len(tasks) :]
+    opened = run.task_runs["key_id"].to_numpy()[len(tasks) :]
     open_nodes = nodes.of_all_slots[len(tasks) : len(tasks) + len(opened)]
     unfinished = open_nodes[~np.isin(opened, key_ids)]
     return {

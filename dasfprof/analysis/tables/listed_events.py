@@ -276,8 +276,8 @@ def task_arguments(run: Run, function: str | None = None) -> pd.DataFrame:
     if function is not None:
         selected = functions == (names.index(function) if function in names else -1)
         table, functions = table[selected], functions[selected]
-    runs = run_of_rows(run, table)
-    annotations, annotation_names = annotation_texts(run)
+    runs = run_of_rows(tasks, table)
+    annotations, annotation_names = annotation_texts(tasks)
     annotation = np.append(annotations, 0)[runs]
     arguments = table["arguments"].astype("category").cat
     pairs = pd.DataFrame({"f": functions, "a": arguments.codes.to_numpy(), "t": annotation})

@@ -187,7 +187,7 @@ def _anatomy(run: Run, time: float, by: Holder, process: int | None = None) -> p
         memory = used.nearest(lives, time)["memory"]
         who = ", ".join(titles[lives])
         unmanaged = _unmanaged(run, lives, time)
-        slots = run.with_unfinished.slots
+        slots = run.all_slots
         running = (slots.times.executing <= time) & (slots.times.done > time)
         ran = np.unique(slots.function[running & np.isin(slots.worker, lives)])
         # If tasks of several functions ran, it is unknown which of them allocated the memory.

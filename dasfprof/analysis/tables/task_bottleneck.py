@@ -41,8 +41,7 @@ def _part(run: Run) -> Partial:
 
     The result also contains the number of all task runs, and their seconds by worker.
     """
-    run = run.with_unfinished
-    workers, tasks = run.named, run.tasks
+    workers, tasks = run.named, run.task_runs
     order = _order(workers, tasks)[:LISTED]
     groups = Groups(workers.numbers(tasks), len(workers))
     seconds = {"duration": tasks["duration"].to_numpy()}
@@ -107,8 +106,7 @@ def per_task_bottleneck(run: Run) -> pd.DataFrame:
         If there are more than a million rows, repeated texts are categories, texts of keys are
         created when they are read, and columns that contain only NA are read-only.
     """
-    run = run.with_unfinished
-    workers, tasks = run.named, run.tasks
+    workers, tasks = run.named, run.task_runs
     groups = Groups(workers.numbers(tasks), len(workers))
     of_worker = groups.sum(tasks["duration"].to_numpy())
     return _table(run, _order(workers, tasks), of_worker)
@@ -135,7 +133,7 @@ def _table(run: Run, order: Array, of_worker: Array) -> pd.DataFrame:
 
     `of_worker` has the seconds of each worker.
     """
-    workers, tasks = run.named, run.tasks
+    workers, tasks = run.named, run.task_runs
     running = running_columns(running_seconds(tasks), lambda seconds: taken(seconds, order))
     of_task = workers.numbers(tasks)[order]
     duration = tasks["duration"].to_numpy()[order]
@@ -165,7 +163,7 @@ def _table(run: Run, order: Array, of_worker: Array) -> pd.DataFrame:
             "Start (s)": run.since_begin(tasks["start"].to_numpy()[order]),
             **_gpu_columns(gpus, tasks, order),
             **running,
-            **origin_columns(run, order),
+            **origin_columns(run, order, tasks),
         },
         copy=not large,
     )

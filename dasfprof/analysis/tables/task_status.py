@@ -10,8 +10,8 @@ import pandas as pd
 from dasfprof.analysis.model.steps import has_steps, step_groups
 from dasfprof.analysis.numeric.groups import Groups, GroupSums, ratio
 from dasfprof.analysis.run import Run
-from dasfprof.analysis.run.open_runs import OPEN_STATES
 from dasfprof.analysis.run.slots import STATUSES
+from dasfprof.analysis.run.task_runs import OPEN_STATES
 from dasfprof.analysis.tables.columns import (
     LISTED,
     first_rows,
@@ -76,7 +76,7 @@ def _in_order(table: pd.DataFrame) -> Array:
 
 
 _FIRST = InParts(
-    lambda run: (_listed(run, LISTED), len(run.with_unfinished.tasks)),
+    lambda run: (_listed(run, LISTED), len(run.task_runs)),
     lambda _, parts: first_rows(parts, _in_order),
     lambda *parts: folded(parts, _in_order),
 )
@@ -116,8 +116,7 @@ def per_task_status(run: Run) -> pd.DataFrame:
 
 def _listed(run: Run, first: int | None) -> pd.DataFrame:
     """Return the first `first` rows of `per_task_status`, or all rows if `first` is None."""
-    run = run.with_unfinished
-    tasks = run.tasks
+    tasks = run.task_runs
     times, seconds = run.times, run.statuses
     total = times.known - times.arrival
     order = np.lexsort((times.arrival, -total))[:first]
@@ -132,20 +131,18 @@ def _listed(run: Run, first: int | None) -> pd.DataFrame:
         **{f"{name} (s)": values[order] for name, values in seconds.items()},
         "Total (s)": total[order],
         "Dominant Status": _dominant(list(seconds.values()))[order],
-        **origin_columns(run, order),
+        **origin_columns(run, order, tasks),
     }
     return pd.DataFrame(columns, copy=False)
 
 
 def _of_functions(run: Run) -> GroupSums:
-    run = run.with_unfinished
-    function = run.tasks["function"].cat
+    function = run.task_runs["function"].cat
     return _sums(run, function.codes.to_numpy(), list(function.categories))
 
 
 def _of_steps(run: Run) -> GroupSums:
-    run = run.with_unfinished
-    return _sums(run, *step_groups(run.tasks))
+    return _sums(run, *step_groups(run.task_runs))
 
 
 @question(
@@ -201,7 +198,7 @@ def _sums(run: Run, codes: Array, names: list[str]) -> GroupSums:
     """
     times = run.times
     seconds = {**run.statuses, _TOTAL: times.known - times.arrival}
-    is_open = run.tasks["state"].isin(OPEN_STATES).to_numpy()
+    is_open = run.task_runs["state"].isin(OPEN_STATES).to_numpy()
     seconds[_OPEN] = np.where(is_open, seconds[_TOTAL], 0.0)
     return GroupSums.by_name(names, Groups(codes, len(names)), seconds)
 

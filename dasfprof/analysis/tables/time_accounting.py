@@ -272,12 +272,11 @@ def cost(run: Run, by: Spender = "step", price: float | str | None = None) -> pd
         return _with_currency(pd.concat([findings[["Finding", "Rule"]], rows], axis=1), declared)
     if by == "worker":
         return _with_currency(_cost_of_workers(run, declared), declared)
-    all_runs = run.with_unfinished
     if by == "function":
-        codes, names = all_runs.slots.function, list(all_runs.slots.functions)
+        codes, names = run.all_slots.function, list(run.all_slots.functions)
     else:
         grouped = {"step": step_groups, "line": line_groups, "client": client_groups}[by]
-        codes, names = grouped(all_runs.tasks, all_runs.unseen)
+        codes, names = grouped(run.task_runs, run.unseen)
     hours = hours_of_groups(run, codes, names)
     spent = np.array([each.workers for each in hours.values()])
     total = hours_of_run(run)["total"].workers

@@ -54,10 +54,9 @@ def why(run: Run, key: str, run_id: int | None = None) -> pd.DataFrame:
     Tasks that ran before recording began do not count as assigned. Copies that Dask dropped again
     before the assignment count as held.
     """
-    all_runs = run.with_unfinished
-    rows = _rows_of(all_runs, key, run_id)
-    waits = TaskWaits(all_runs)
-    run_ids = all_runs.of_slots("run_id")
+    rows = _rows_of(run, key, run_id)
+    waits = TaskWaits(run)
+    run_ids = run.of_slots("run_id", unfinished=True)
     parts = [(int(run_ids[row]), part) for row in rows for part in waits.parts(row)]
     return pd.DataFrame(
         {
@@ -75,8 +74,8 @@ def why(run: Run, key: str, run_id: int | None = None) -> pd.DataFrame:
 
 
 def _rows_of(run: Run, key: str, run_id: int | None) -> list[int]:
-    """Return the rows of `TaskSlots` for the task runs of a key, sorted by arrival."""
-    key_ids, run_ids = run.of_slots("key_id"), run.of_slots("run_id")
+    """Return the rows of `Run.all_slots` for the task runs of a key, sorted by arrival."""
+    key_ids, run_ids = (run.of_slots(name, unfinished=True) for name in ("key_id", "run_id"))
     ids, of_row = np.unique(key_ids, return_inverse=True)
     texts = run.keys.texts(ids.astype(np.int64)).tolist()
     wanted = str(key)
@@ -99,5 +98,5 @@ def _rows_of(run: Run, key: str, run_id: int | None) -> list[int]:
             f"key={key!r}: no task run{which} has this key; per_task_status() lists the task runs, "
             "and diagnose() reports what tasks wait for that no worker was assigned."
         )
-    arrival = run.slots.times.arrival
+    arrival = run.all_slots.times.arrival
     return sorted(rows, key=lambda row: float(arrival[row]))

@@ -341,9 +341,6 @@ Arguments = ParamSpec("Arguments")
 #: A `Trace`, or the `Run` of a trace.
 Form = TypeVar("Form", bound=Trace)
 
-#: Placeholder for a result that is the trace itself. It stays valid after pickling.
-_ITSELF = ...
-
 
 def once_per_trace(
     analysis: Callable[Concatenate[Form, Arguments], Result],
@@ -361,9 +358,8 @@ def once_per_trace(
         if name not in results:
             with lock:
                 if name not in results:
-                    results[name] = _stored(trace, analysis(trace, *args, **kwargs))
-        result = results[name]
-        return cast("Result", trace if result is _ITSELF else result)
+                    results[name] = analysis(trace, *args, **kwargs)
+        return cast("Result", results[name])
 
     return cached
 
@@ -374,12 +370,7 @@ def set_result(trace: Form, analysis: Callable[[Form], Result], result: Result) 
     The trace must be the only argument of the analysis.
     """
     # This is for results that a time window of a run cannot provide.
-    _results(trace)[(_name(analysis),)] = _stored(trace, result)
-
-
-def _stored(trace: Trace, result: Any) -> Any:
-    # If a trace referred to itself, it would stay in memory until the garbage collector runs.
-    return _ITSELF if result is trace else result
+    _results(trace)[(_name(analysis),)] = result
 
 
 def _name(analysis: Callable[..., Any]) -> str:

@@ -12,8 +12,7 @@ from dasfprof.analysis.model.attempts import WORKER_LOST, find_attempts
 from dasfprof.analysis.model.departures import departure_of
 from dasfprof.analysis.model.memory_kills import results_in_memory
 from dasfprof.analysis.run import Run
-from dasfprof.analysis.run.open_runs import left_unasked
-from dasfprof.analysis.run.run_end import RunEnd
+from dasfprof.analysis.run.run_end import RunEnd, left_unasked
 from dasfprof.analysis.run.worker_exits import is_program_client
 from dasfprof.analysis.trace.trace import once_per_trace
 from dasfprof.analysis.under_way.failed_tasks import (

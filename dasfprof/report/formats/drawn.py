@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from dasfprof.analysis.run import Run
-from dasfprof.analysis.run.open_runs import LOST
+from dasfprof.analysis.run.task_runs import LOST
 from dasfprof.database.columns import Array
 from dasfprof.report.documents import shown
 from dasfprof.report.formats.tracks import (
@@ -109,7 +109,7 @@ _NAMES = ("worker", "step", "state", "type", "dtype", "exception")
 
 def _place_tasks(run: Run, tracks: Tracks) -> Slices:
     """Place task runs on the tracks of their threads."""
-    begins, durations = run.recorded["start"], run.tasks["duration"].to_numpy()
+    begins, durations = run.recorded["start"], run.task_runs["duration"].to_numpy()
     placed = np.flatnonzero(np.isfinite(begins) & np.isfinite(durations))
     threads = ThreadTracks(run, placed, begins[placed])
     rows = placed[threads.order]
@@ -126,12 +126,9 @@ def _place_tasks(run: Run, tracks: Tracks) -> Slices:
     return Slices(rows, starts, stops, numbers)
 
 
-def _task_slices(run: Run, tracks: Tracks, ended: int) -> LabelledSlices:
-    """Return slices for finished and unfinished task runs.
-
-    The first `ended` rows of `run.tasks` are finished task runs. The others are unfinished.
-    """
-    slices, tasks = _place_tasks(run, tracks), run.tasks
+def _task_slices(run: Run, tracks: Tracks) -> LabelledSlices:
+    """Return slices for finished and unfinished task runs."""
+    slices, tasks = _place_tasks(run, tracks), run.task_runs
     rows, states = slices.rows, tasks["state"]
     codes, shapes = pd.factorize(tasks["shape"].to_numpy(dtype=object))
     key_ids = tasks["key_id"].to_numpy()[rows]
@@ -144,7 +141,7 @@ def _task_slices(run: Run, tracks: Tracks, ended: int) -> LabelledSlices:
         **{f"{name} (s)": _seconds(spent[rows]) for name, spent in run.statuses.items()},
     }
     # Slices of unfinished task runs have no end, unless their workers died.
-    is_open = (rows >= ended) & (states != LOST).to_numpy(dtype=bool)[rows]
+    is_open = (rows >= len(run.tasks)) & (states != LOST).to_numpy(dtype=bool)[rows]
     has_failed = (states == FAILED).to_numpy(dtype=bool)[rows]
     names = _categories(tasks["function"], rows)
     return LabelledSlices(slices, names, arguments, is_open, has_failed)
@@ -228,22 +225,21 @@ class DrawnRun:
     """
 
     def __init__(self, run: Run, title: str) -> None:
-        ended = len(run.tasks)
-        self._trace = run = run.with_unfinished
+        self._trace = run
         self.tracks = Tracks(title)
         self._about = self.tracks.add(RUN, "About")
         for host in sorted(set(run.named.hosts.tolist())):
             self.tracks.process(host)
         self._steps = step_marks(run, self.tracks)
         self._user_events = user_event_marks(run, self.tracks)
-        self.tasks = _task_slices(run, self.tracks, ended)
+        self.tasks = _task_slices(run, self.tracks)
         self.transfers = _transfer_slices(run, self.tracks)
         self.functions = _function_slices(run, self.tracks)
         self._producers = Producers(run, self.tasks.slices)
 
     def about(self) -> dict[str, Any]:
         """Return the run's name, its start, and notes on missing data."""
-        trace, timeless = self._trace, len(self._trace.tasks) - len(self.tasks.slices)
+        trace, timeless = self._trace, len(self._trace.task_runs) - len(self.tasks.slices)
         notes = [note.text for note in trace.notes]
         if timeless:
             left_out = count_of(timeless, "task run")

@@ -157,11 +157,11 @@ class Spans:
     """
 
     def __init__(self, analyser: Analyser, title: str) -> None:
-        self._run = run = analyser.run.with_unfinished
+        self._run = run = analyser.run
         self._title = shown(title)
         self._drawn = DrawnRun(analyser.run, title)
         self._begin = int(np.rint(run.begin * 1e9)) if np.isfinite(run.begin) else 0
-        about = f"{title} {self._begin} {len(run.tasks)}".encode("utf-8", "replace")
+        about = f"{title} {self._begin} {len(run.task_runs)}".encode("utf-8", "replace")
         identity = hashlib.blake2b(about, digest_size=24).digest()
         self._trace_id = int.from_bytes(identity[:16], "big")
         self._base = int.from_bytes(identity[16:], "big") >> _NUMBER_BITS << _NUMBER_BITS
@@ -183,7 +183,7 @@ class Spans:
         """Yield the spans of each request: the run and its steps, then blocks of task runs."""
         run, resource = self._run, self._resource()
         notes = [shown(note) for note in self._drawn.about()["notes"]]
-        about = {"dask.tasks": len(run.tasks), "dasfprof.notes": notes or None}
+        about = {"dask.tasks": len(run.task_runs), "dasfprof.notes": notes or None}
         times = 0, max(int(run.wall * 1e9), 1) if np.isfinite(run.wall) else 1
         spans = [self._span(1, 0, self._title, times=times, resource=resource, attributes=about)]
         for number, mark in enumerate(self._steps, 2):
@@ -266,9 +266,9 @@ class Spans:
             for label in _ATTRIBUTES
             if label in tasks.arguments
         }
-        threads = self._run.tasks["thread"].to_numpy(dtype=object)
-        exceptions = self._run.tasks["exception"].to_numpy(dtype=object)
-        workers = self._run.tasks["worker_id"].to_numpy()
+        threads = self._run.task_runs["thread"].to_numpy(dtype=object)
+        exceptions = self._run.task_runs["exception"].to_numpy(dtype=object)
+        workers = self._run.task_runs["worker_id"].to_numpy()
         resources = {number: self._resource(number) for number in np.unique(workers).tolist()}
         for part in slices.blocks(_BLOCK):
             links, names, spans = self._links(part), tasks.names(part), []

@@ -36,7 +36,7 @@ def _sampled_stacks(run: Run) -> Iterator[tuple[str, Seconds]]:
     """
     runs = run_of_samples(run)
     if len(runs):
-        functions = run.with_unfinished.tasks["function"].cat
+        functions = run.task_runs["function"].cat
         codes = np.r_[functions.codes.to_numpy(dtype=np.int64), -1][runs]
         yield from _groups(run, "tasks", run.task_samples, codes, list(functions.categories))
     for of, table, codes, names in samples_beside_tasks(run):

@@ -150,7 +150,7 @@ class ThreadTracks:
     Parameters
     ----------
     placed, starts
-        The rows of `Trace.tasks` for task runs with known times, and the starts of these task runs.
+        The rows of those `Run.task_runs` that have known times, and their starts.
     threads
         Number of threads of each named worker, so that unused threads also have tracks. By
         default, only threads that ran a task have tracks.
@@ -160,7 +160,7 @@ class ThreadTracks:
         self, run: Run, placed: Array, starts: Array, threads: Array | None = None
     ) -> None:
         named = run.named
-        tasks = run.tasks
+        tasks = run.task_runs
         names = named.titles()
         by_name = sorted(range(len(names)), key=lambda number: natural_order(names[number]))
         workers = np.argsort(np.array(by_name, dtype=np.int64))[named.numbers(tasks)[placed]]
@@ -290,13 +290,13 @@ class Producers:
 
     def __init__(self, run: Run, slices: Slices) -> None:
         self._links = find_links(run)
-        self._first = np.searchsorted(self._links.row, np.arange(len(run.tasks) + 1))
+        self._first = np.searchsorted(self._links.row, np.arange(len(run.task_runs) + 1))
         #: Slices of the task runs.
         self.slices = slices
-        #: For each row of `TaskSlots`, its slice, or -1 if it has none. The last item is for row
-        #: -1.
-        self._numbers = np.full(len(run.tasks) + len(run.scheduler_only) + 1, -1)
-        self._numbers[slices.rows] = np.arange(len(slices))
+        #: For each row of `Run.slots`, its slice, or -1 if it has none. The last item is for -1.
+        self._numbers = np.full(len(run.slots.times) + 1, -1)
+        finished = np.flatnonzero(slices.rows < len(run.tasks))
+        self._numbers[slices.rows[finished]] = finished
 
     def of_inputs(self, targets: Array) -> tuple[Array, Array]:
         """Return two arrays with one item for each input of the slices with indices `targets`.
@@ -386,7 +386,7 @@ def step_marks(run: Run, tracks: Tracks) -> list[Mark]:
     ends = steps["stop"].fillna(run.wall).to_numpy()
     starts, stops = to_nanoseconds(steps["start"].to_numpy(), ends)
     numbers = lay_out(tracks, RUN, "Steps", starts, stops)
-    counts = {str(step): int(n) for step, n in run.tasks["step"].value_counts().items()}
+    counts = {str(step): int(n) for step, n in run.task_runs["step"].value_counts().items()}
     places = zip(numbers.tolist(), starts.tolist(), (stops - starts).tolist(), strict=True)
     return [
         Mark(*place, name, "step", {"step": name, "task runs": counts.get(name, 0)})
@@ -411,9 +411,9 @@ def _named_by_tasks(run: Run) -> pd.DataFrame:
     start = run.recorded["start"]
     runs = pd.DataFrame(
         {
-            "step": run.tasks["step"].astype(object),
+            "step": run.task_runs["step"].astype(object),
             "start": start,
-            "stop": start + run.tasks["duration"].to_numpy(),
+            "stop": start + run.task_runs["duration"].to_numpy(),
         }
     )
     known = set(run.steps["step"]) if len(run.steps) else set()

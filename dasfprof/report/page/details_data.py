@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from dasfprof.analysis.model.steps import annotation_texts
-from dasfprof.analysis.run import Run, RunWithUnfinished
+from dasfprof.analysis.run import Run
 from dasfprof.analysis.run.worker_exits import exit_words
 from dasfprof.analysis.tables.columns import run_of_rows
 from dasfprof.analysis.tables.listed_events import function_code
@@ -21,19 +21,19 @@ from dasfprof.text import elide
 MOST_ARGUMENTS = 5000
 
 
-def argument_columns(run: RunWithUnfinished, rows: Array) -> dict[str, PackedColumn]:
+def argument_columns(run: Run, rows: Array) -> dict[str, PackedColumn]:
     """Pack the arguments and annotations of task runs, as indices in lists of distinct texts.
 
     Parameters
     ----------
     rows
-        For each row of the page, its row in `Trace.tasks`.
+        For each row of the page, its row in `Run.task_runs`.
     """
     recorded = run.arguments["arguments"].astype("category").cat
-    known = np.full(len(run.tasks) + 1, -1, dtype=np.int64)
-    known[run_of_rows(run, run.arguments)] = recorded.codes.to_numpy()
+    known = np.full(len(run.task_runs) + 1, -1, dtype=np.int64)
+    known[run_of_rows(run.task_runs, run.arguments)] = recorded.codes.to_numpy()
     known[-1] = -1
-    annotations, names = annotation_texts(run)
+    annotations, names = annotation_texts(run.task_runs)
     return {
         **_packed("arguments", known[rows], list(map(str, recorded.categories))),
         **_packed("annotations", annotations[rows], names),
@@ -61,26 +61,24 @@ def _packed(name: str, codes: Array, names: list[str]) -> dict[str, PackedColumn
 MOST_FAILURES, LINES, LONGEST_FAILURE = 500, 60, 200
 
 
-def failure_facts(run: Run, full_run: RunWithUnfinished, rows: Array) -> dict[str, dict[str, str]]:
+def failure_facts(run: Run, rows: Array) -> dict[str, dict[str, str]]:
     """Return texts about failures: ``tracebacks``, and ``exits`` (how worker processes ended).
 
     Both are dicts by row of the page (as a string).
 
     Parameters
     ----------
-    run, full_run
-        The trace, without and with its unfinished task runs.
     rows
-        For each row of the page, its row in the tasks of `full_run`.
+        For each row of the page, its row in `Run.task_runs`.
     """
-    return {"tracebacks": _tracebacks(full_run, rows), "exits": _exits(run, full_run, rows)}
+    return {"tracebacks": _tracebacks(run, rows), "exits": _exits(run, rows)}
 
 
-def _tracebacks(full_run: Run, rows: Array) -> dict[str, str]:
-    table = full_run.tracebacks.sort_values("time", kind="stable").head(MOST_FAILURES)
+def _tracebacks(run: Run, rows: Array) -> dict[str, str]:
+    table = run.tracebacks.sort_values("time", kind="stable").head(MOST_FAILURES)
     if not len(table):
         return {}
-    of_page = pd.MultiIndex.from_frame(full_run.tasks[RUN].iloc[rows])
+    of_page = pd.MultiIndex.from_frame(run.task_runs[RUN].iloc[rows])
     first = np.flatnonzero(~of_page.duplicated())
     among = of_page[first].get_indexer(pd.MultiIndex.from_frame(table[RUN]))
     texts = table["text"].astype(object)
@@ -96,13 +94,13 @@ def _cut(text: str) -> str:
     return "\n".join(elide(line, LONGEST_FAILURE) for line in lines[-LINES:])
 
 
-def _exits(run: Run, full_run: RunWithUnfinished, rows: Array) -> dict[str, str]:
+def _exits(run: Run, rows: Array) -> dict[str, str]:
     """Return how the worker process of each unfinished task run ended, by row of the page.
 
     Task runs for which this is unknown are left out.
     """
     open_places = np.flatnonzero(rows >= len(run.tasks))
-    lives = full_run.tasks["worker_id"].to_numpy()[rows[open_places]]
+    lives = run.task_runs["worker_id"].to_numpy()[rows[open_places]]
     words = {life: exit_words(run, life) for life in np.unique(lives).tolist()}
     instances = zip(open_places.tolist(), lives.tolist(), strict=True)
     return {str(place): words[life] for place, life in instances if words[life]}
@@ -112,7 +110,7 @@ def _exits(run: Run, full_run: RunWithUnfinished, rows: Array) -> dict[str, str]
 MOST_LOGS, LONGEST_LOG = 2000, 300
 
 
-def log_facts(run: RunWithUnfinished, rows: Array) -> dict[str, list[list[str]]]:
+def log_facts(run: Run, rows: Array) -> dict[str, list[list[str]]]:
     """Return the log records of task runs, by row of the page (as a string).
 
     Only the first `MOST_LOGS` records of the run are returned. Each record is a list of its level,
@@ -121,12 +119,12 @@ def log_facts(run: RunWithUnfinished, rows: Array) -> dict[str, list[list[str]]]
     Parameters
     ----------
     rows
-        For each row of the page, its row in `Trace.tasks`.
+        For each row of the page, its row in `Run.task_runs`.
     """
     logs = run.logs.sort_values("time", kind="stable").head(MOST_LOGS)
     if not len(logs):
         return {}
-    of_page = pd.MultiIndex.from_frame(run.tasks[RUN].iloc[rows])
+    of_page = pd.MultiIndex.from_frame(run.task_runs[RUN].iloc[rows])
     first = ~of_page.duplicated()
     among = of_page[first].get_indexer(pd.MultiIndex.from_frame(logs[RUN]))
     places = np.where(among >= 0, np.flatnonzero(first)[among], -1).tolist()

@@ -53,7 +53,7 @@ def _line_data(
     Parameters
     ----------
     rows
-        For each row of the page, its row in the tasks of `run.with_unfinished`.
+        For each row of the page, its row in `Run.task_runs`.
     stacks, functions, parts
         Stacks, functions and times of the samples of tasks. See `samples_of` and `parts_of`.
 
@@ -88,7 +88,7 @@ def _of_runs(
     Task runs with fewer samples are left out. `lines` has the index of each sample's line. `used`
     maps these indices to indices in the page's list of lines. New lines are added to `used`.
     """
-    tasks = run.with_unfinished.tasks
+    tasks = run.task_runs
     place = np.full(len(tasks) + 1, -1, dtype=np.int64)
     place[rows] = np.arange(len(rows))
     of_page = place[run_of_samples(run)] if len(lines) else lines
@@ -123,7 +123,7 @@ def _of_functions(
     spent = split(parts.summed(codes, len(pairs)))
     of_function, of_line = np.divmod(pairs, count)
     amounts, order = amounts_of(spent), np.argsort(-spent.seconds, kind="stable")
-    tasks = run.with_unfinished.tasks
+    tasks = run.task_runs
     names = list(map(str, tasks["function"].cat.categories))
     listed: dict[str, list[list[float | None]]] = {}
     for pair in order.tolist():
@@ -158,7 +158,7 @@ def flame_columns(run: Run, rows: Array) -> tuple[dict[str, PackedColumn], dict[
     Parameters
     ----------
     rows
-        For each row of the page, its row in the tasks of `run.with_unfinished`.
+        For each row of the page, its row in `Run.task_runs`.
 
     Returns
     -------
@@ -215,7 +215,7 @@ def _of_tasks(
     each view (function, step and worker): the index of each merged sample's group, and the names of
     the groups.
     """
-    tasks, runs = run.with_unfinished.tasks, run_of_samples(run)
+    tasks, runs = run.task_runs, run_of_samples(run)
     groups: dict[str, tuple[Array, list[str]]] = {}
     if "function" in tasks:
         groups["function"] = functions - 1, list(map(str, tasks["function"].cat.categories))

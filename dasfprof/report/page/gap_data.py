@@ -22,7 +22,7 @@ from dasfprof.analysis.model.thread_time import (
     busy_seconds,
     unspill_seconds,
 )
-from dasfprof.analysis.run import Run, RunWithUnfinished
+from dasfprof.analysis.run import Run
 from dasfprof.database.columns import Array
 from dasfprof.report.formats.tracks import ThreadTracks, busy_until
 from dasfprof.report.page.document import PackedColumn, offsets, pack_integers, scaled, seconds
@@ -47,7 +47,7 @@ _ELSEWHERE_FACTS = {
 }
 
 
-def known_threads(run: RunWithUnfinished) -> Array:
+def known_threads(run: Run) -> Array:
     """Return the number of threads of each named worker, or 0 if the worker never joined."""
     named = run.named
     lives = run.lives
@@ -78,10 +78,10 @@ class Around:
     def of(cls, run: Run, rows: Array, tracks: ThreadTracks, spans: tuple[Array, Array]) -> Around:
         """Return the seconds before the functions of the page's rows started, and after they ended.
 
-        `rows` has, for each row of the page, its row in the tasks of `run`. `spans` are the starts
+        `rows` has, for each row of the page, its row in `Run.task_runs`. `spans` are the starts
         and durations of the functions.
         """
-        slots = run.slots
+        slots = run.all_slots
         times = slots.times
         end = np.maximum(slots.end, times.stop)
         before, inside, after = np.diff([times.executing, times.start, times.stop, end], axis=0)
@@ -89,7 +89,7 @@ class Around:
         read = unspill_seconds(run, before)[rows]
         before, after = _fitted(before[rows], after[rows], spans, tracks)
         waits = uses[ThreadTime.WAITING_FOR_A_CORE][rows]
-        unknown = np.isnan(run.tasks["run_queue"].to_numpy(dtype=float)[rows])
+        unknown = np.isnan(run.task_runs["run_queue"].to_numpy(dtype=float)[rows])
         waits = np.where(unknown | (uses[ThreadTime.RUNNING_CPU_UNKNOWN][rows] > 0), np.nan, waits)
         written = uses[ThreadTime.UNSPILL_AND_SPILL][rows] - read
         stored = uses[ThreadTime.WAITING_FOR_STORAGE][rows]
@@ -119,7 +119,7 @@ def _fitted(
 
 
 def gap_columns(
-    run: RunWithUnfinished, tracks: ThreadTracks, around: Around, spans: tuple[Array, Array]
+    run: Run, tracks: ThreadTracks, around: Around, spans: tuple[Array, Array]
 ) -> tuple[dict[str, PackedColumn], dict[str, Any]]:
     """Pack the categories of the time in which threads were idle, by cell (see `IdleCells`).
 

@@ -80,7 +80,6 @@ def _data(analyser: Analyser, title: str) -> tuple[dict[str, Any], dict[str, Pac
     Columns that the page needs first come first.
     """
     trace = analyser.run
-    full_run = trace.with_unfinished
     # NumPy releases the GIL, so a second thread saves a third of the time.
     with ThreadPoolExecutor(1, "dasfprof-report") as pool:
         run_facts = pool.submit(_run_facts, analyser)
@@ -88,7 +87,7 @@ def _data(analyser: Analyser, title: str) -> tuple[dict[str, Any], dict[str, Pac
         # threads.
         path_segments(trace)
         find_chunks(trace)
-        timeline = TimelineData.of(full_run)
+        timeline = TimelineData.of(trace)
         resources, metrics = resource_columns(trace)
         flames, flame_facts = flame_columns(trace, timeline.rows)
         path, path_facts = path_columns(trace, timeline.rows)
@@ -104,7 +103,7 @@ def _data(analyser: Analyser, title: str) -> tuple[dict[str, Any], dict[str, Pac
             ),
             **flames,
             **in_group("client", client),
-            **in_group("details", argument_columns(full_run, timeline.rows)),
+            **in_group("details", argument_columns(trace, timeline.rows)),
         }
         facts = {
             "title": title,
@@ -112,9 +111,9 @@ def _data(analyser: Analyser, title: str) -> tuple[dict[str, Any], dict[str, Pac
                 **timeline.facts,
                 "path": path_facts,
                 "transfers": transfer_facts,
-                "logs": log_facts(full_run, timeline.rows),
+                "logs": log_facts(trace, timeline.rows),
                 "code": code_facts(trace),
-                **failure_facts(trace, full_run, timeline.rows),
+                **failure_facts(trace, timeline.rows),
             },
             "resources": metrics,
             "flame": flame_facts,
@@ -166,7 +165,7 @@ def _notes(analyser: Analyser, timeline: TimelineData) -> list[str]:
             "To stay small enough for a browser, the page has only the first 16 digits of the "
             "hashes in keys, and times of statuses in steps of 1/256 of their mean."
         )
-    timeless = len(analyser.run.with_unfinished.tasks) - len(timeline.rows)
+    timeless = len(analyser.run.task_runs) - len(timeline.rows)
     if timeless:
         count = count_of(timeless, "task run")
         notes.append(f"{count} without a recorded time: not in the timeline.")
@@ -286,7 +285,7 @@ def _compared_tables(comparison: Comparison) -> list[tuple[str, str, pd.DataFram
 
 def _timeline(run: Run) -> tuple[dict[str, PackedColumn], dict[str, Any]]:
     """Return the columns and the facts of a run's timeline."""
-    data = TimelineData.of(run.with_unfinished)
+    data = TimelineData.of(run)
     path, path_facts = path_columns(run, data.rows)
     columns = {**in_group("path", path), **data.columns}
     drawn = {name: column for name, column in columns.items() if name.startswith(_DRAWN)}

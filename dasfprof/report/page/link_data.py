@@ -25,7 +25,7 @@ def exact_links(run: Run, rows: Array, ranks: Array) -> dict[str, PackedColumn]:
     Parameters
     ----------
     rows
-        For each row of the page, its row in `Trace.tasks`.
+        For each row of the page, its row in `Run.task_runs`.
     ranks
         Index of each key id in the page.
 
@@ -39,10 +39,11 @@ def exact_links(run: Run, rows: Array, ranks: Array) -> dict[str, PackedColumn]:
     # The page's default takes little space, but is wrong for some task runs whose keys were
     # computed several times.
     links = find_links(run)
-    place = np.full(len(run.tasks) + len(run.scheduler_only) + 1, -1)
-    place[rows] = np.arange(len(rows))
-    target, producer = place[: len(run.tasks)][links.row], place[links.producer]
-    key_ids = run.tasks["key_id"].to_numpy()
+    place = np.full(len(run.slots.times) + 1, -1)
+    finished = np.flatnonzero(rows < len(run.tasks))
+    place[rows[finished]] = finished
+    target, producer = place[links.row], place[links.producer]
+    key_ids = run.task_runs["key_id"].to_numpy()
     runs = np.bincount(key_ids[rows], minlength=len(run.keys))
     only = np.full(len(run.keys), -1)
     only[key_ids[rows]] = np.arange(len(rows))
@@ -67,7 +68,8 @@ def exact_links(run: Run, rows: Array, ranks: Array) -> dict[str, PackedColumn]:
 def _unlike_their_key(run: Run) -> Array:
     """Return a mask of task runs whose inputs differ from the dependencies of their keys."""
     lengths, items = run.task_dependencies
-    lengths, key_ids = np.maximum(lengths, 0), run.tasks["key_id"].to_numpy()
+    key_ids = run.task_runs["key_id"].to_numpy()
+    lengths = np.append(np.maximum(lengths, 0), np.zeros(len(key_ids) - len(lengths), dtype=int))
     begins, ids = run.dependencies
     unlike: Array = lengths != np.diff(begins)[key_ids]
     of_row, within = numbered(lengths)
@@ -97,7 +99,7 @@ def path_columns(run: Run, rows: Array) -> tuple[dict[str, PackedColumn], dict[s
     Parameters
     ----------
     rows
-        For each row of the page, its row in `Trace.tasks`. Row numbers beyond the end of this
+        For each row of the page, its row in `Run.task_runs`. Row numbers beyond the end of this
         table stand for unfinished task runs.
 
     Returns

@@ -15,8 +15,8 @@ import numpy as np
 import pandas as pd
 
 from dasfprof.analysis.model.steps import has_lines, has_steps, line_groups, step_groups
-from dasfprof.analysis.run import Run, RunWithUnfinished
-from dasfprof.analysis.run.open_runs import OPEN_STATES
+from dasfprof.analysis.run import Run
+from dasfprof.analysis.run.task_runs import OPEN_STATES
 from dasfprof.analysis.tables.task_status import MEANINGS, NEXT_STEPS
 from dasfprof.analysis.trace.keys import KeyTable
 from dasfprof.database import keys as key_parts
@@ -61,13 +61,13 @@ class TimelineData:
     #: ``gaps`` (see `gap_columns`), ``span`` (seconds), ``overview`` (busy threads in each part of
     #: the run).
     facts: dict[str, Any]
-    #: For each row of the page, its row of `Trace.tasks`. Task runs without a time are left out.
+    #: For each row of the page, its row of `Run.task_runs`. Task runs without a time are left out.
     rows: Array
 
     @classmethod
-    def of(cls, run: RunWithUnfinished) -> TimelineData:
+    def of(cls, run: Run) -> TimelineData:
         """Return the data of a run."""
-        tasks = run.tasks
+        tasks = run.task_runs
         statuses = run.statuses
         starts, durations = run.recorded["start"], tasks["duration"].to_numpy()
         placed = np.flatnonzero(np.isfinite(starts) & np.isfinite(durations))
@@ -136,7 +136,7 @@ class TimelineData:
 
 
 def _span(run: Run) -> float:
-    if not len(run.tasks) and np.isnan(run.begin):
+    if not len(run.task_runs) and np.isnan(run.begin):
         return 0.0
     return float(run.wall)
 

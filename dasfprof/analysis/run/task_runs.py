@@ -1,16 +1,143 @@
-"""Times at which each task run reached each stage, on one clock and in order."""
+"""All task runs, finished and unfinished, and the times of their stages on one clock."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from dasfprof.analysis.run.run_end import stimulus_texts
+from dasfprof.analysis.numeric.groups import ratio
+from dasfprof.analysis.run.run_end import (
+    RESTARTED,
+    find_run_end,
+    left_for,
+    left_unasked,
+    stimulus_texts,
+)
 from dasfprof.analysis.trace import Trace
+from dasfprof.analysis.trace.columns import joined_categoricals, make_categorical
 from dasfprof.analysis.trace.trace import once_per_trace
+from dasfprof.analysis.trace.under_way import RUN
 from dasfprof.database.columns import Array
+from dasfprof.database.ends import End
+
+# --- Unfinished task runs -------------------------------------------------------------------------
+
+#: States of unfinished task runs. If a worker left, its task runs ended when it left.
+RUNNING, WAITING, RELEASED, LOST = "running", "waiting", "released by the client", "lost"
+OPEN_STATES = (RUNNING, WAITING, RELEASED, LOST)
+
+
+class OpenRuns(NamedTuple):
+    """The unfinished task runs of a trace."""
+
+    #: Those columns of `Trace.tasks` that are known, and columns of `Trace.under_way`.
+    rows: pd.DataFrame
+    #: The rows of `Trace.scheduler_only` about all other task runs.
+    others: pd.DataFrame
+
+
+@once_per_trace
+def open_runs(trace: Trace) -> OpenRuns:
+    """Return the unfinished task runs, each with one of `OPEN_STATES`."""
+    table, only = trace.under_way, trace.scheduler_only
+    if not len(table):
+        return OpenRuns(table, only)
+    worker = table["worker_id"].to_numpy()
+    codes, names = trace.keys.functions()
+    # Time at which each task run was first recorded without a slot, or NaN if it still has its
+    # slot.
+    history = trace.under_way_history
+    without_slot = history[history["state"] == "long-running"].drop_duplicates(RUN)
+    identities = pd.MultiIndex.from_frame(table[RUN])
+    rows = table.assign(
+        host=_names(trace.workers["host"].iloc[worker]),
+        worker=_names(trace.workers["worker"].iloc[worker]),
+        function=make_categorical(codes[table["key_id"].to_numpy()], names),
+        fetching=(table["state"] == "fetching").to_numpy(),
+        state=_names(_states(trace, table)),
+        received=table["since"].fillna(table["time"]),
+        seceded=without_slot.set_index(RUN)["time"].reindex(identities).to_numpy(dtype=float),
+        source=_names(np.full(len(table), "worker", dtype=object)),
+    )
+    if not len(only):
+        return OpenRuns(rows, only)
+    index = pd.MultiIndex.from_frame(only[RUN])
+    more = only[~index.duplicated(keep="last")].set_index(RUN)
+    columns = [name for name in more.columns if name not in rows and name in trace.tasks]
+    known = more[columns].reindex(identities).reset_index(drop=True)
+    return OpenRuns(pd.concat([rows, known], axis=1), only[~index.isin(identities)])
+
+
+@once_per_trace
+def all_task_runs(trace: Trace) -> pd.DataFrame:
+    """Return a table with the rows of `Trace.tasks`, followed by the unfinished task runs.
+
+    Unfinished task runs last until the last event of their worker, or until the worker left.
+    ``cpu`` is the CPU time until then. Facts that are only recorded when a task run ends are
+    unknown.
+    """
+    rows = open_runs(trace).rows
+    if not len(rows):
+        return trace.tasks
+    worker, time = rows["worker_id"].to_numpy(), rows["time"].to_numpy(dtype=float)
+    last = np.fmax(trace.workers["last_seen"].to_numpy(dtype=float)[worker], time)
+    left = (trace.workers["left"].to_numpy(dtype=float) + clock_offsets(trace))[worker]
+    since = rows["received"].to_numpy(dtype=float)
+    until = np.fmax(np.fmin(last, left), since)
+    start = np.where(rows["fetching"], until, since)
+    # If a task run was using the CPU when it was last recorded, it is assumed to continue to use
+    # it.
+    cpu, looked = rows["cpu"].to_numpy(dtype=float), (rows["time"] - rows["since"]).to_numpy()
+    running = (rows["thread_state"] == "running").to_numpy(dtype=bool) & (looked > 0)
+    grown = np.where(running, cpu * np.fmax(ratio(until - start, looked), 1.0), cpu)
+    length, cpu = until - start, np.minimum(grown, until - start)
+    times = {"start": start, "ready": start, "executing": start, "duration": length, "cpu": cpu}
+    return appended(trace.tasks, rows.assign(**times))
+
+
+def _states(trace: Trace, table: pd.DataFrame) -> Array:
+    end = find_run_end(trace)
+    by_client = end is not None and end.how is End.LEFT
+    state = table["state"].astype(object).to_numpy()
+    states = np.where(state == "fetching", WAITING, RUNNING).astype(object)
+    cancelled = state == "cancelled"
+    states[cancelled | by_client] = RELEASED
+    worker = table["worker_id"].to_numpy()
+    # If a client had cancelled a task before, the task was not lost with the worker.
+    states[left_unasked(trace)[worker] & ~cancelled] = LOST
+    states[left_for(trace, RESTARTED)[worker]] = RELEASED
+    return states
+
+
+def appended(tasks: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:
+    """Append rows to a table of task runs, with NA in columns that the rows lack."""
+    count = len(rows)
+    columns: dict[str, Any] = {}
+    for name in tasks.columns:
+        old = tasks[name]
+        new = rows[name] if name in rows else pd.Series(np.full(count, np.nan), dtype=object)
+        if isinstance(old.dtype, pd.CategoricalDtype):
+            if not isinstance(new.dtype, pd.CategoricalDtype):
+                new = pd.Series(pd.Categorical(new.astype(object)))
+            columns[name] = joined_categoricals(old.array, new.array)
+        elif old.dtype == object:
+            new = new.astype(object).where(new.notna(), None)
+            columns[name] = np.concatenate([old.to_numpy(), new.to_numpy(dtype=object)])
+        else:
+            values = pd.to_numeric(new).to_numpy(dtype=float)
+            is_integer = old.dtype.kind in "iub"
+            values = np.nan_to_num(values, nan=-1).astype(old.dtype) if is_integer else values
+            columns[name] = np.concatenate([old.to_numpy(), values])
+    return pd.DataFrame(columns, copy=False)
+
+
+def _names(values: Any) -> pd.Categorical:
+    codes, names = pd.factorize(np.asarray(values, dtype=object))
+    return make_categorical(codes, list(names))
+
 
 # --- Offsets of workers' clocks from the scheduler's clock ----------------------------------------
 
@@ -49,21 +176,19 @@ def message_bounds(trace: Trace) -> tuple[Array, Array]:
     lower, upper = np.full(len(trace.workers), -np.inf), np.full(len(trace.workers), np.inf)
     tasks = trace.tasks
     if "sent" in tasks:
-        of_task = clocks[tasks["worker_id"].to_numpy()]
-        sent = tasks["stolen"].fillna(tasks["sent"]).to_numpy()
-        ended = ended_there(trace)
-        _bound(np.minimum, upper, of_task, tasks["received"].to_numpy() - sent)
-        known = tasks["known"].to_numpy()[ended]
-        _bound(np.maximum, lower, of_task[ended], tasks["done"].to_numpy()[ended] - known)
+        ended = tasks[_ended_there(trace, tasks)]
+        _bound(np.maximum, lower, clocks, ended["worker_id"], ended["done"] - ended["known"])
+    for runs in (tasks, open_runs(trace).rows):
+        if "sent" in runs:
+            delays = runs["received"] - runs["stolen"].fillna(runs["sent"])
+            _bound(np.minimum, upper, clocks, runs["worker_id"], delays)
     return lower, upper
 
 
-@once_per_trace
-def ended_there(trace: Trace) -> Array:
-    """Return a mask of `Trace.tasks` whose end was reported to the scheduler by their worker."""
+def _ended_there(trace: Trace, tasks: pd.DataFrame) -> Array:
+    """Return a mask of the task runs whose end was reported to the scheduler by their worker."""
     # For other rows, `known` is the time at which the scheduler took the task run back. The task
     # run may have continued on its worker.
-    tasks = trace.tasks
     reported: Array = tasks["scheduler_state"].isin(["memory", "erred"]).to_numpy().copy()
     # A failed attempt that is retried is reported too. Its scheduler state becomes "released".
     rows = np.flatnonzero((tasks["state"] == "erred") & (tasks["scheduler_state"] == "released"))
@@ -93,9 +218,11 @@ def _clocks(workers: pd.DataFrame) -> tuple[Array, Array]:
     return clocks, np.unique(clocks[(workers["kind"] == "scheduler").to_numpy()])
 
 
-def _bound(ufunc: np.ufunc, bounds: Array, clocks: Array, distances: Array) -> None:
-    known = np.isfinite(distances)
-    ufunc.at(bounds, clocks[known], distances[known])
+def _bound(
+    ufunc: np.ufunc, bounds: Array, clocks: Array, workers: pd.Series, distances: pd.Series
+) -> None:
+    known = np.isfinite(distances.to_numpy())
+    ufunc.at(bounds, clocks[workers.to_numpy()[known]], distances.to_numpy()[known])
 
 
 # --- Times at which each task run reached each stage, on one clock and in order ------------------
@@ -144,13 +271,15 @@ _WORKER = ("received", "ready", "executing", "done")
 
 @once_per_trace
 def recorded_times(trace: Trace) -> dict[str, Array]:
-    """Return the recorded times of `Trace.tasks` by the scheduler's clock, or NaN where missing."""
-    tasks = trace.tasks
+    """Return the times of `all_task_runs` by the scheduler's clock, or NaN where missing."""
+    tasks = all_task_runs(trace)
     times = {name: since_begin(trace, tasks, column) for name, column in _SCHEDULER.items()}
     queued = since_begin(trace, tasks, "queued")
     times["runnable"] = np.where(np.isnan(queued), times["sent"], queued)
     known = since_begin(trace, tasks, "known")
-    times["known"] = np.where(ended_there(trace), known, np.nan) if "sent" in tasks else known
+    times["known"] = known
+    if "sent" in tasks:
+        times["known"] = np.where(_ended_there(trace, tasks), known, np.nan)
     # Start and stop that the scheduler recorded are already approximately by its own clock.
     seen = (tasks["source"] == "worker").to_numpy()
     offsets = np.where(seen, clock_offsets(trace)[tasks["worker_id"].to_numpy()], 0.0)
@@ -169,7 +298,7 @@ def recorded_times(trace: Trace) -> dict[str, Array]:
 
 @once_per_trace
 def ordered_times(trace: Trace) -> TaskTimes:
-    """Return the times of `Trace.tasks`, ordered and with missing times replaced."""
+    """Return the times of `all_task_runs`, ordered and with missing times replaced."""
     return task_times(recorded_times(trace))
 
 
