@@ -127,14 +127,6 @@ class LogLevel(Choice):
         return level if level == self.off else int(getattr(logging, level.upper()))
 
 
-class Ship(Choice):
-    """A setting for the target to which files are sent: the scheduler, a storage, or none."""
-
-    def check(self, value: Any) -> Any:
-        """Return the text in lower case. ``"none"`` is accepted as the former name of ``"off"``."""
-        return super().check("off" if value == "none" else value)
-
-
 class Integer(Option):
     """A setting whose value is an integer number of events."""
 

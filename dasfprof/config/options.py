@@ -25,13 +25,12 @@ from dasfprof.config.kinds import (
     Pages,
     PriceOption,
     RunName,
-    Ship,
     Size,
     Switch,
 )
 
 ProfilerName = Literal["cprofile"]
-ArgumentsKept = Literal["types", "values", "off"]
+ArgumentsKept = Literal["types", "off"]
 ShipName = Literal["auto", "scheduler", "storage", "off"]
 
 
@@ -67,7 +66,7 @@ class Options(TypedDict, total=False):
     segment_size: Annotated[str | int | None, Size()]
     response_timeout: Annotated[str | float | None, Duration()]
     orphan_timeout: Annotated[str | float | None, Duration()]
-    ship: Annotated[ShipName | None, Ship()]
+    ship: Annotated[ShipName | None, Choice()]
 
 
 class AllOptions(FirstOptions, Options, total=False):

@@ -164,8 +164,8 @@ TASK_ARGUMENTS = event_kind(
     columns="""
 key             key      key      the key
 run_id          int      id       Dask's number of the attempt
-arguments       text     text     name, type, dtype, shape or length of the first 20 arguments, and
-    with arguments="values" the values of plain types. Empty if there are none or they are unknown
+arguments       text     text     name, type, dtype, shape or length of the first 20 arguments.
+    Empty if there are none or they are unknown
 """,
 )
 

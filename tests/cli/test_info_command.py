@@ -151,7 +151,7 @@ def test_a_file_of_dasf(tmp_path: Path) -> None:
 
 
 def test_what_tells_of_gpus(tmp_path: Path) -> None:
-    args = {"availability": "no library", "uuid": None, "visible_uuids": []}
+    args = {"availability": "no library", "uuid": None}
     event = InstantEvent("GPU Devices", 1000.0, args=args)
     text = flat(info(write_trace(tmp_path / "mine.msgpack", event)))
     assert text.endswith("GPU Devices availability: no library")

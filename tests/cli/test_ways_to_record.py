@@ -18,7 +18,7 @@ pytestmark = pytest.mark.whole_program
 OTHERS = {
     **{"enable-nvtx": "true", "add-time-suffix": "false", "sample-interval": "0.25"},
     **{"stack-frequency": "7", "profiler": "cprofile", "log-level": "error", "log-values": "true"},
-    **{"arguments": "values", "record-code": "false", "commit-threshold": "100"},
+    **{"arguments": "off", "record-code": "false", "commit-threshold": "100"},
     **{"flush-interval": "500ms", "max-pending": "50000", "segment-size": "2MB"},
     **{"response-timeout": "20", "orphan-timeout": "200", "ship": "off", "prometheus": "true"},
 }

@@ -6,8 +6,6 @@
 
        push   domain thread depth category colour payload message   depth: open ranges below it
        pop    domain thread depth
-       start  domain thread id    category colour payload message
-       end    domain thread id
        string domain message                                        a registered string
 
    The types and numbers are those of the headers of NVTX 3, as far as they are needed. */
@@ -47,13 +45,12 @@ typedef struct {
 } Callbacks;
 
 enum { CALLBACKS = 1, CORE2 = 5 };
-enum { RANGE_START = 2, RANGE_END, RANGE_PUSH, RANGE_POP, REGISTER_STRING = 10, DOMAIN_CREATE = 12 };
+enum { RANGE_PUSH = 4, RANGE_POP, REGISTER_STRING = 10, DOMAIN_CREATE = 12 };
 enum { MAX_DOMAINS = 16, PAYLOAD_INT64 = 2, REGISTERED = 3 };
 
 static const char *target = NULL;
 static Domain domains[MAX_DOMAINS];
 static int domain_count = 0;
-static uint64_t range_count = 0;
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static __thread int depths[MAX_DOMAINS + 1];
 
@@ -131,20 +128,6 @@ static int range_pop(Domain *domain)
     return depth;
 }
 
-static uint64_t range_start(Domain *domain, const Attributes *about)
-{
-    domain = known(domain);
-    uint64_t id = __sync_add_and_fetch(&range_count, 1);
-    write_attributes("start", domain, (long long)id, about);
-    return id;
-}
-
-static void range_end(Domain *domain, uint64_t id)
-{
-    domain = known(domain);
-    WRITE("end\t%s\t%lu\t%llu\n", domain->name, thread(), (unsigned long long)id);
-}
-
 int InitializeInjectionNvtx2(const void *(*export_table)(uint32_t id))
 {
     const Callbacks *callbacks = export_table(CALLBACKS);
@@ -153,8 +136,6 @@ int InitializeInjectionNvtx2(const void *(*export_table)(uint32_t id))
     unsigned size = 0;
     if (callbacks == NULL || !callbacks->module_functions(CORE2, &functions, &size))
         return 0;
-    *functions[RANGE_START] = (Function)range_start;
-    *functions[RANGE_END] = (Function)range_end;
     *functions[RANGE_PUSH] = (Function)range_push;
     *functions[RANGE_POP] = (Function)range_pop;
     *functions[REGISTER_STRING] = (Function)register_string;

@@ -97,7 +97,6 @@ def test_each_task_run_is_one_range_on_its_thread(
     assert began.are([span for span in ranges if span.message != "total"])
     assert closed_by_their_own_threads(ranges)
     assert {span.depths for span in ranges} == {(0, 0)}
-    assert {span.kind for span in ranges} == {"push"}
     assert {span.domain for span in ranges} == {"dasfprof"}
     payloads = {int(span.payload) for span in ranges if span.message == "load"}
     assert payloads == {runs[future.key] for future in loaded}
@@ -184,35 +183,6 @@ def test_a_cancelled_task_closes_its_range_when_its_thread_comes_back(
     assert began.are(ranges)
     assert len(ranges) == 1
     assert closed_by_their_own_threads(ranges)
-
-
-def test_coroutines_that_take_turns_are_ranges_of_the_process(
-    client: Client, began: Attempts, new_ranges: Callable[[], list[Range]]
-) -> None:
-    async def serve(i: int) -> int:
-        import asyncio
-
-        began("serve")
-        await asyncio.sleep(0.05)
-        if i == 3:
-            raise ValueError("on purpose")
-        return i
-
-    futures = client.map(serve, range(6), pure=False)
-    wait(futures)
-    assert [future.status for future in futures].count("error") == 1
-    ranges = new_ranges()
-    assert began.are(ranges)
-    assert {span.kind for span in ranges} == {"start"}
-    assert len({span.payload for span in ranges}) == 6
-
-
-def test_a_step_may_have_a_category(client: Client, new_ranges: Callable[[], list[Range]]) -> None:
-    for category in (7, "named", -1):
-        with dask.annotate(nvtx_category=category):
-            client.submit(str, category, pure=False).result()
-    client.submit(str, 0, pure=False).result()
-    assert sorted(span.category for span in new_ranges()) == [0, 0, 0, 7]
 
 
 def test_names_without_end_are_not_registered_without_end(

@@ -116,10 +116,10 @@ def main():
         dasfprof.profile(client, directory=sys.argv[1])  # imports what it needs
         {before}
         with profile(client) as run:
-            told["annotated"] = hasattr(distributed.worker._run_task_async, "__wrapped__")
+            pass
         events = run.database().get_traces()
         told["reasons"] = [event.args["availability"] for event in events if event.name == "NVTX"]
 """
     told, ranges = run_program(program, nvtx_log, tmp_path, **environment)
-    assert told == {"annotated": False, "reasons": [reason] * 2}
+    assert told == {"reasons": [reason] * 2}
     assert ranges == {}

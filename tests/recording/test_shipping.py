@@ -338,7 +338,7 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
 
 
 @whole_program
-@pytest.mark.parametrize("ship", ["none", "scheduler", "storage"])
+@pytest.mark.parametrize("ship", ["off", "scheduler", "storage"])
 def test_segments_of_long_runs_come_home(tmp_path: Path, ship: str) -> None:
     directory = f"file://{tmp_path}" if ship == "storage" else str(tmp_path)
     options = {"directory": directory, "ship": ship, "segment_size": "4kB", "commit_threshold": 20}

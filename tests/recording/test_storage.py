@@ -393,7 +393,7 @@ def test_urls_that_cannot_be_used(s3: S3Server, monkeypatch: pytest.MonkeyPatch)
     choices = {
         ("nosuch://x", None): (InvalidArgumentError, "not know the protocol 'nosuch'"),
         ("gs://x", None): (MissingExtraError, "gs://x requires another package: .*gcsfs"),
-        (S3, "none"): (InvalidArgumentError, "contradicts"),
+        (S3, "off"): (InvalidArgumentError, "contradicts"),
         ("traces", "storage"): (InvalidArgumentError, "needs the storage's URL"),
         (Path(S3), None): (InvalidArgumentError, "lost a slash"),
     }

@@ -101,19 +101,6 @@ def test_types_without_values(
     assert SECRET.encode() not in files
 
 
-def test_values_of_plain_types(client: Client, tmp_path: Path) -> None:
-    nested: dict[str, Any] = {"a": [1, 2.5, None], "b": {"c": {"d": 1}}, "e": Loud()}
-    values = ["x" * 100, 10**5000, True, tuple(range(9)), nested]
-    with dasfprof.profile(client, directory=tmp_path, arguments="values") as run:
-        client.submit(slow, *values, pure=False).result()
-    assert_whole(run)
-    assert Loud.calls == []
-    assert told(tmp_path) == [
-        f"data: {'x' * 80!r}...; text: int; 2: True; 3: (0, 1, 2, 3, 4, ... 9 in all); "
-        f"4: {{'a': [1, 2.5, None], 'b': {{'c': dict}}, 'e': {__name__}.Loud}}"
-    ]
-
-
 def test_nothing_if_it_is_not_wanted_and_bounds(
     client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -68,7 +68,6 @@ def node_resource_usage(run: Run) -> pd.DataFrame:
           ``Memory Used Percent`` (memory that is not available)
         - since the host's boot: ``Disk Io Read Count``, ``Disk Io Write Count``, ``Disk Io Read
           (MB)``, ``Disk Io Write (MB)``, ``Network Sent (MB)``, ``Network Recv (MB)``
-        - ``# of TCP Connections``, ``# of UDP Connections``
         - the other counters that have a title in `dasfprof.schema.resources`
     """
     _, table = _sampled(run, run.samples[(run.samples["host_read"] == 1).to_numpy()], _OF_NODES)
@@ -197,14 +196,11 @@ def per_gpu_utilisation(run: Run, interval: float | None = None) -> pd.DataFrame
           it, and are NA without samples
         - ``Mean GPU Utilization (%)``, ``Max GPU Utilization (%)``, ``Mean GPU Memory Used (GB)``,
           ``Max GPU Memory Used (GB)``, ``GPU Memory (GB)``, ``Mean Power (W)``, ``Mean SM Clock
-          (MHz)``, ``Mean Memory Clock (MHz)``, ``Mean PCIe Sent (MB/s)``, ``Mean PCIe Received
-          (MB/s)``, ``Max Temperature (C)``
+          (MHz)``, ``Max Temperature (C)``
         - ``Tasks Ran (%)``: percentage of the time in which a task ran on one of its workers
         - ``Idle While Tasks Ran (%)``, ``Idle While No Task Ran (%)``: percentages of ``Time (s)``
           in which no kernel ran on the device, by whether a task ran on one of its workers. With
           the mean utilization, they sum to 100
-        - ``GPU to Host (GB)``, ``Host to GPU (GB)``, ``Host to Disk (GB)``, ``Disk to Host (GB)``,
-          ``Moving Results (s)``: results that its workers moved. NA without dask-cuda
         - ``Samples``, ``UUID``
     """
     if interval is not None and not interval > 0:

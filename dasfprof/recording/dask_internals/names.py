@@ -135,11 +135,6 @@ RUN_TASK = Names(
     f"{_SPEC}:GraphNode.key",
     plugins=(WORKER, ANNOTATION),
 )
-RUN_COROUTINE = Names(
-    "no NVTX ranges of coroutines",
-    "distributed.worker:_run_task_async",
-    plugins=(ANNOTATION,),
-)
 RUN_ACTOR = Names("no stacks of actor calls", "distributed.worker:_run_actor")
 HANDLERS = Names(
     "no actor calls; files of workers whose disks the client does not see do not reach the "

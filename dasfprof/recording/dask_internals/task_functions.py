@@ -1,10 +1,10 @@
 """Observers of the tasks of a worker. An observer is called in the thread that runs the task.
 
-Observers wrap Dask's private `distributed.worker._run_task_simple` and, for coroutine tasks,
-`_run_task_async`. All workers of a process share these functions, so the wrapper of each observer
-passes on the tasks of other workers. Wrappers can be removed in any order (see `Patch`).
+Observers wrap Dask's private `distributed.worker._run_task_simple`. All workers of a process share
+this function, so the wrapper of each observer passes on the tasks of other workers. Wrappers can be
+removed in any order (see `Patch`).
 
-Tasks in a pool of processes are not observed, because the processes of a pool have no worker.
+Coroutine tasks are not observed, nor are tasks in a pool of processes, which have no worker.
 """
 
 from __future__ import annotations
@@ -24,12 +24,11 @@ from distributed import get_worker
 from dasfprof.recording.dask_internals import names
 from dasfprof.recording.dask_internals.patch import Patch
 
-RUN_TASK, RUN_COROUTINE = "_run_task_simple", "_run_task_async"
+RUN_TASK = "_run_task_simple"
 
 TaskCallable = Callable[..., Any]
 #: Returns a wrapper of a function. The first positional argument of the function is the task. The
-#: wrapper must raise only exceptions that the function raises. The wrapper of a coroutine function
-#: must be a coroutine function.
+#: wrapper must raise only exceptions that the function raises.
 Wrap = Callable[[TaskCallable], TaskCallable]
 
 _lock = threading.Lock()
@@ -44,44 +43,28 @@ def availability() -> str:
     return "this version of Dask runs its tasks in another way"
 
 
-def observe(
-    worker: Any, wrap: Wrap, wrap_coroutine: Wrap | None = None
-) -> Callable[[], None] | None:
-    """Wrap the functions that run a worker's tasks.
-
-    Parameters
-    ----------
-    wrap, wrap_coroutine
-        Wrap the functions that run tasks and coroutine tasks. If `wrap_coroutine` is None,
-        coroutine tasks are not observed.
+def observe(worker: Any, wrap: Wrap) -> Callable[[], None] | None:
+    """Wrap the function that runs a worker's tasks.
 
     Returns
     -------
     Callable or None
         Stops the observation. Tasks that are running are observed until they end. None if this
-        version of Dask does not have the functions to wrap.
+        version of Dask does not have the function to wrap.
     """
     if availability() != "available":
         return None
-    wraps = {RUN_TASK: wrap, RUN_COROUTINE: wrap_coroutine}
     with _lock:
-        placed = [
-            Patch(distributed.worker, name, partial(_around, worker, wrapper))
-            for name, wrapper in wraps.items()
-            if wrapper is not None and hasattr(distributed.worker, name)
-        ]
-        _patches.extend(placed)
-    return partial(_remove, placed)
+        patch = Patch(distributed.worker, RUN_TASK, partial(_around, worker, wrap))
+        _patches.append(patch)
+    return partial(_remove, patch)
 
 
 def _around(worker: Any, wrap: Wrap, original: Any, patch: Patch) -> Any:
-    ours, first = wrap(original), _first_parameter(original)
+    ours = wrap(original)
 
-    # If the original is a coroutine function, this function returns the coroutine. Dask awaits it.
     def run_observed(*args: Any, **kwargs: Any) -> Any:
-        if not args and first in kwargs:
-            args = (kwargs.pop(first),)
-        try:
+        try:  # Dask passes the task by position.
             is_observed = bool(args) and patch.active and get_worker() is worker
         except ValueError:  # A process of a pool has no worker.
             is_observed = False
@@ -90,12 +73,11 @@ def _around(worker: Any, wrap: Wrap, original: Any, patch: Patch) -> Any:
     return run_observed
 
 
-def _remove(placed: list[Patch]) -> None:
+def _remove(patch: Patch) -> None:
     with _lock:
-        for patch in placed:
-            patch.remove()
-            if patch in _patches:
-                _patches.remove(patch)
+        patch.remove()
+        if patch in _patches:
+            _patches.remove(patch)
 
 
 def _abandon() -> None:
@@ -104,19 +86,6 @@ def _abandon() -> None:
     _lock = threading.Lock()
     while _patches:
         _patches.pop().remove()
-
-
-def _first_parameter(function: Any) -> str | None:
-    """Return the name of a function's first parameter, or None if it is unknown.
-
-    Also return None if the parameter cannot be passed both by position and by name.
-    """
-    try:
-        first = next(iter(inspect.signature(function).parameters.values()), None)
-    except (TypeError, ValueError):
-        return None
-    by_both = first is not None and first.kind is first.POSITIONAL_OR_KEYWORD
-    return first.name if first is not None and by_both else None
 
 
 if hasattr(os, "register_at_fork"):  # Windows lacks this function, but can import this module.

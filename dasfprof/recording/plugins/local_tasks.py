@@ -86,8 +86,7 @@ class LocalTasks(RecordingPart):
             self._code = FunctionCode(writer, constants, self._guard)
         self._arguments: TaskArguments | None = None
         if self.settings.arguments != "off":
-            with_values = self.settings.arguments == "values"
-            self._arguments = TaskArguments(worker, rows, with_values, self._guard)
+            self._arguments = TaskArguments(worker, rows, self._guard)
         looks = [TasksUnderWay(worker, worker.executing, rows).sample]
         pulse = Pulse(f"under-way {worker.name}", looks, self._guard)
         pulse.start()

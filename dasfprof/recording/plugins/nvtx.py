@@ -1,12 +1,8 @@
 """`GPUAnnotationPlugin`: shows task runs as named ranges in NVIDIA Nsight Systems, through NVTX.
 
 The ranges are in the domain `DOMAIN`. The message of a range is the task's prefix, and its payload
-is the task run's run_id. All ranges of a prefix have the same colour.
-
-If tasks are built within ``dask.annotate(nvtx_category=3)``, their ranges are in category 3. A
-category is a positive integer. A program can use a category for each step of a pipeline, for
-example. Categories have no names, because NVTX would number the names in the order of their first
-use, which differs between workers.
+is the task run's run_id. All ranges of a prefix have the same colour. Coroutine tasks have no
+ranges.
 """
 
 from __future__ import annotations
@@ -27,9 +23,7 @@ from dasfprof.recording.plugins.worker_plugin import RecordingPart
 from dasfprof.schema.events import InstantEvent
 
 # Nsight assigns a kernel to the range that is open on the thread which launches the kernel. So the
-# thread that runs the task pushes and pops the range. Coroutines take turns on the event loop's
-# thread, where pushed ranges would overlap without nesting. So coroutines have start/end ranges,
-# which belong to the process.
+# thread that runs the task pushes and pops the range.
 
 #: Maximum number of prefixes that a process uses as names of ranges. NVTX never removes a name from
 #: memory. If users choose the keys, each task may have another prefix.
@@ -76,34 +70,12 @@ class TaskRanges:
 
         return run_in_range
 
-    def wrap_coroutine(self, run: Callable[..., Any]) -> Callable[..., Any]:
-        """Wrap a coroutine function that runs a task, so that each call is shown as a range.
-
-        The ranges of coroutines may overlap, so NVTX's start/end ranges are used.
-        """
-        domain = self._domain
-
-        @functools.wraps(run)
-        async def run_in_range(task: Any, /, *args: Any, **kwargs: Any) -> Any:
-            attributes = self._next(task)
-            identity: list[Any] = []
-            if attributes is not None:
-                self._call(lambda: identity.append(domain.start_range(attributes)))
-            try:
-                return await run(task, *args, **kwargs)
-            finally:
-                if identity:
-                    self._call(domain.end_range, identity[0])
-
-        return run_in_range
-
     def _next(self, task: Any) -> Any:
         """Return the attributes of a task's range, or None if creating them failed."""
         try:
             state = self._worker.state.tasks[task.key]
             attributes = self._of_prefix(state.prefix)
             attributes.payload = state.run_id
-            attributes.category = _category(state.annotations)
         except Exception:
             self._guard.caught(RUN_TASK)
             return None
@@ -142,11 +114,6 @@ def _name_of(prefix: str) -> str:
             return OTHERS
         _named.add(prefix)
     return prefix
-
-
-def _category(annotations: Any) -> int:
-    category = annotations.get("nvtx_category", 0) if annotations else 0
-    return category if isinstance(category, int) and 0 <= category < 2**32 else 0
 
 
 DOMAIN = "dasfprof"
@@ -194,7 +161,7 @@ class GPUAnnotationPlugin(RecordingPart):
         if domain.get_event_attributes() is None:
             return NvtxAvailability.NO_TOOL
         ranges = TaskRanges(worker, domain, self._guard)
-        leave = observe(worker, ranges.wrap, ranges.wrap_coroutine)
+        leave = observe(worker, ranges.wrap)
         if leave is None:
             return NvtxAvailability.NO_HOOK
         self._undo.append(leave)

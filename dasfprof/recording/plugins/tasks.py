@@ -161,8 +161,7 @@ class WorkerTaskPlugin(RecordingPart):
         watch_logs(worker, self.settings, rows, self._guard, self._undo)
         self._tracebacks = Tracebacks(rows, self.settings.record_code)
         if self.settings.arguments != "off":
-            with_values = self.settings.arguments == "values"
-            self._arguments = TaskArguments(worker, rows, with_values, self._guard)
+            self._arguments = TaskArguments(worker, rows, self._guard)
         serialising.observe(worker, rows.write, self._guard, self._undo)
         samples = SampleFile(
             self._writer, constants, rows.stacks, self._guard, self.settings.stack_frequency

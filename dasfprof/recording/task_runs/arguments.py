@@ -1,7 +1,6 @@
 """`TaskArguments`: records the arguments of task runs by their type, dtype, shape and length.
 
-Values may be secrets, so values are recorded only on request. Only values of plain types are
-recorded, because no code of other classes may be called. A result of another task is described only
+Values may be secrets, so they are not recorded. A result of another task is described only
 if it is in memory. For brief tasks, describing arguments would cost too much. So arguments are
 recorded only if the task run failed or took at least `LEAST` seconds.
 """
@@ -22,16 +21,8 @@ LEAST = 0.01
 #: Maximum numbers: task runs that are recorded per function and worker, functions per worker,
 #: arguments per task run, and characters per task run.
 MOST_RUNS, MOST_FUNCTIONS, MOST, LONGEST = 1000, 1000, 20, 500
-#: Maximum numbers: characters of a recorded value, recorded items of a container, and levels of
-#: nested containers.
-_LONGEST_VALUE, _ITEMS, _DEEPEST = 80, 5, 2
-#: Threshold (bits): only the type of a larger integer is recorded, because formatting the integer
-#: would take long.
-_LONG = 256
 
 _SIZED = (str, bytes, bytearray, list, tuple, dict, set, frozenset)
-_PLAIN = (bool, float, complex, type(None))
-_BRACKETS: dict[type, str] = {list: "[]", tuple: "()", set: "{}", frozenset: "{}"}
 
 
 class TaskArguments:
@@ -41,14 +32,11 @@ class TaskArguments:
     ----------
     rows
         Writes rows into the plugin's file.
-    with_values
-        Whether values of plain types are written.
     """
 
-    def __init__(self, worker: Any, rows: FileRows, with_values: bool, guard: HookGuard) -> None:
+    def __init__(self, worker: Any, rows: FileRows, guard: HookGuard) -> None:
         self._data = worker.data
         self._rows = rows
-        self._with_values = with_values
         self._guard = guard
         self._describe = ResultDescriber()
         #: Number of recorded task runs by function.
@@ -77,39 +65,12 @@ class TaskArguments:
             return self._described(value)
         result = value_in_memory(self._data, value.key)
         if result is not None:
-            return f"result, {self._described(result, is_result=True)}"
+            return f"result, {self._described(result)}"
         kind = types.get(value.key)
         return "result" if kind is None else f"result, {type_name(kind)}"
 
-    def _described(self, value: Any, *, is_result: bool = False) -> str:
-        text = _written(value) if self._with_values and not is_result else None
-        if text is not None:
-            return text
+    def _described(self, value: Any) -> str:
         if type(value) in _SIZED:
             return f"{type(value).__name__} of {len(value)}"
         kind, dtype, shape = self._describe(value)
         return " ".join(str(part) for part in (kind, dtype, shape) if part is not None)
-
-
-def _written(value: Any, depth: int = 0) -> str | None:
-    """Return the shortened ``repr`` of a value, or None if its type is not plain."""
-    kind = type(value)
-    if kind in _PLAIN or (kind is int and value.bit_length() < _LONG):
-        return repr(value)
-    if kind in (str, bytes):
-        ellipsis_ = "..." if len(value) > _LONGEST_VALUE else ""
-        return f"{value[:_LONGEST_VALUE]!r}{ellipsis_}"
-    if depth >= _DEEPEST or kind not in (*_BRACKETS, dict):
-        return None
-    if kind is dict:
-        pairs = list(value.items())[:_ITEMS]
-        items = [": ".join(_item(each, depth) for each in pair) for pair in pairs]
-    else:
-        items = [_item(each, depth) for each in list(value)[:_ITEMS]]
-    more = [f"... {len(value)} in all"] if len(value) > _ITEMS else []
-    brackets = _BRACKETS.get(kind, "{}")
-    return f"{brackets[0]}{', '.join([*items, *more])}{brackets[1]}"
-
-
-def _item(value: Any, depth: int) -> str:
-    return _written(value, depth + 1) or type_name(type(value))
