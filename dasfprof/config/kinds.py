@@ -61,16 +61,12 @@ class RunName(Option):
     def check(self, value: Any) -> str:
         """Return the name, or raise an error if file names cannot begin with it."""
         name = str(value)
-        if not name or name != Path(name).name or name in (".", "..") or "\0" in name:
+        is_part = name == Path(name).name and name not in ("", ".", "..") and "\0" not in name
+        if not (is_part and len(os.fsencode(name)) <= _LONGEST_NAME):
             raise InvalidArgumentError(
                 f"name={name!r}: a run's name is the prefix of its file names, so it must not be "
-                "empty or contain a path separator or a null character. Use directory to set "
-                "where the files are written."
-            )
-        if len(os.fsencode(name)) > _LONGEST_NAME:
-            raise InvalidArgumentError(
-                f"name={name!r}: a run's name is the prefix of its file names, so it must not be "
-                f"longer than {_LONGEST_NAME} bytes."
+                f"empty, longer than {_LONGEST_NAME} bytes, or contain a path separator or a null "
+                "character. Use directory to set where the files are written."
             )
         return name
 

@@ -323,31 +323,19 @@ def check_event(event: Any) -> None:
         If `event` is not an event, its name is not a str, its args are not a dict, its timestamp
         is not a number, or its duration is not a number of 0 or more.
     """
-    if not isinstance(event, _EVENTS):
-        raise InvalidArgumentError(
-            f"got {type(event).__name__}: expected an InstantEvent, a CompleteEvent, a "
-            "DurationBeginEvent or a DurationEndEvent."
-        )
-    if not isinstance(event.name, str):
-        raise InvalidArgumentError(f"name={event.name!r}: the name of an event must be a str.")
-    about = f"event {event.name!r}: "
-    if not isinstance(event.args, dict):
-        raise InvalidArgumentError(
-            f"{about}args={event.args!r}: expected a dict of names and values, such as {{'loss': "
-            "0.5}."
-        )
-    if not _is_number(event.timestamp):
-        raise InvalidArgumentError(
-            f"{about}timestamp={event.timestamp!r}: expected a number in Unix seconds, such as "
-            "time.time()."
-        )
-    if isinstance(event, CompleteEvent) and not (
-        _is_number(event.duration) and event.duration >= 0
+    duration = event.duration if isinstance(event, CompleteEvent) else 0
+    if not (
+        isinstance(event, _EVENTS)
+        and isinstance(event.name, str)
+        and isinstance(event.args, dict)
+        and _is_number(event.timestamp)
+        and _is_number(duration)
+        and duration >= 0
     ):
         raise InvalidArgumentError(
-            f"{about}duration={event.duration!r}: the duration of a complete event must be a "
-            "non-negative number of seconds. Record an instant event for something without a "
-            "duration."
+            f"got {event!r}: expected an event such as InstantEvent or CompleteEvent. Its name is "
+            "a str, args is a dict, timestamp is a number of Unix seconds, and duration is a "
+            "non-negative number of seconds."
         )
 
 

@@ -59,7 +59,6 @@ class Damage:
     #: Number of bytes between intact frames that belong to no frame.
     corrupt_bytes: int = 0
     #: Number of separate ranges of such bytes.
-    corrupt_stretches: int = 0
     #: Number of bytes of an incomplete frame at the end of the file. The frame is still being
     #: written, or the process died.
     cut_bytes: int = 0
@@ -100,7 +99,6 @@ def scan_frames(data: bytes | mmap.mmap, damage: Damage) -> Generator[tuple[int,
                 return
             following = size
         damage.corrupt_bytes += following - position
-        damage.corrupt_stretches += 1
         position = following
 
 

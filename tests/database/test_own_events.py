@@ -181,16 +181,15 @@ def test_two_processes_that_begin_one_file_get_a_file_each(tmp_path: Path) -> No
     ids=repr,
 )
 def test_bad_events_are_refused_at_the_call(tmp_path: Path, event: Any) -> None:
-    message = r"event 'n': (timestamp|duration|args)=|^name=5|^got str: expected an InstantEvent"
     database = FileDatabase(tmp_path / "t.msgpack")
-    with pytest.raises(InvalidArgumentError, match=message):
+    with pytest.raises(InvalidArgumentError, match="expected an event such as InstantEvent"):
         database.record(event)
     database.close()
     assert os.listdir(tmp_path) == []
 
 
 def test_a_missing_duration_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InvalidArgumentError, match=r"duration=None: .* non-negative"):
+    with pytest.raises(InvalidArgumentError, match=r"duration=None.* non-negative"):
         EventProfiler(tmp_path / "t.msgpack").record_complete_event("n", 1.0)
 
 

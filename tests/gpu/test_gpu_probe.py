@@ -23,7 +23,7 @@ from dasfprof.recording.probes import nvml as gpu_reader
 PROGRAM = """
 dask.config.refresh()  # of the variables of this process
 ticks, seconds, duties, before, share = argument
-gpu.OTHERS_AFTER = gpu_reader.SLOW_INTERVAL = 0.0
+gpu.OTHERS_AFTER = gpu_reader.PROCESSES_INTERVAL = 0.0
 gpu.CPU_SHARE = share or float("inf")
 
 class Duty:
@@ -199,15 +199,9 @@ def test_a_reading_that_fails_is_missing_and_the_others_go_on(driver: Driver) ->
     assert len(rows["GPU Failure"]) == len(failures)
 
 
-def test_older_drivers_are_asked_in_older_ways(driver: Driver) -> None:
-    driver.answer(device("a", "41", "fail nvmlDeviceGetMemoryInfo_v2 13"))
-    (usage,) = sample(driver)["GPU Usage"]
-    assert (usage["memory_used"], usage["memory_total"]) == (3e9, 16e9)
-
-
 def test_older_bindings_are_asked_for_what_they_have(driver: Driver) -> None:
     driver.answer(device("a", "41"))
-    lacks = "import pynvml; del pynvml.nvmlMemory_v2, pynvml.nvmlDeviceGetPowerUsage"
+    lacks = "import pynvml; del pynvml.nvmlDeviceGetPowerUsage"
     rows = sample(driver, before=lacks)
     (usage,) = rows["GPU Usage"]
     assert (usage["memory_used"], usage["power"], usage["utilization"]) == (3e9, None, 50)

@@ -183,30 +183,3 @@ def test_a_cancelled_task_closes_its_range_when_its_thread_comes_back(
     assert began.are(ranges)
     assert len(ranges) == 1
     assert closed_by_their_own_threads(ranges)
-
-
-def test_names_without_end_are_not_registered_without_end(
-    nvtx_log: NvtxLog, tmp_path: Path
-) -> None:
-    """Keys that users choose may all differ: only so many get ranges of their own name."""
-    from dasfprof.recording.plugins import nvtx
-
-    def limit(number: int) -> None:
-        nvtx.MAX_PREFIXES = number
-
-    nvtx_log.clear()
-    names = [f"{_word(i)}job" for i in range(130)]
-    with new_client(n_workers=1, threads_per_worker=2) as own:
-        own.run(limit, 100)
-        for part in (names[:120], names[120:]):  # two runs, one process
-            with dasfprof.profile(own, directory=tmp_path, enable_nvtx=True):
-                wait(own.map(lambda i: i, range(len(part)), key=part))
-    messages = Counter(span.message for span in nvtx_log.ranges())
-    assert messages[nvtx.OTHERS] == 30
-    assert sum(messages.values()) == len(names)
-    assert len(set(nvtx_log.strings())) == 100 + 1
-
-
-def _word(number: int) -> str:
-    """Spell a number in letters: Dask takes digits and hashes off the end of a prefix."""
-    return "".join(chr(ord("g") + int(digit)) for digit in str(number))

@@ -25,16 +25,7 @@ from dasfprof.schema.events import InstantEvent
 # Nsight assigns a kernel to the range that is open on the thread which launches the kernel. So the
 # thread that runs the task pushes and pops the range.
 
-#: Maximum number of prefixes that a process uses as names of ranges. NVTX never removes a name from
-#: memory. If users choose the keys, each task may have another prefix.
-MAX_PREFIXES = 1000
-#: The name of the ranges of tasks with further prefixes.
-OTHERS = "(other tasks)"
-
 _MAX_LENGTH = 200
-
-#: The prefixes that this process has passed to NVTX, in all its runs.
-_named: set[str] = set()
 
 
 class TaskRanges:
@@ -85,10 +76,9 @@ class TaskRanges:
         known: dict[str, Any] = self._attributes.__dict__
         attributes = known.get(prefix)
         if attributes is None:
-            name = _name_of(prefix)
-            attributes = known[name] = known.get(name) or self._domain.get_event_attributes(
-                message=name[:_MAX_LENGTH].encode(errors="replace").decode(), color=color_of(name)
-            )
+            message = prefix[:_MAX_LENGTH].encode(errors="replace").decode()
+            attributes = self._domain.get_event_attributes(message=message, color=color_of(prefix))
+            known[prefix] = attributes
         return attributes
 
     def _call(self, function: Callable[..., Any], *args: Any) -> bool:
@@ -105,15 +95,6 @@ def color_of(prefix: str) -> int:
     hue = zlib.crc32(prefix.encode(errors="replace")) / 2**32
     red, green, blue = (round(255 * part) for part in colorsys.hsv_to_rgb(hue, 0.6, 0.9))
     return 0xFF << 24 | red << 16 | green << 8 | blue
-
-
-def _name_of(prefix: str) -> str:
-    """Return the name of a prefix's ranges: the prefix, or `OTHERS` if there are too many names."""
-    if prefix not in _named:
-        if len(_named) >= MAX_PREFIXES:
-            return OTHERS
-        _named.add(prefix)
-    return prefix
 
 
 DOMAIN = "dasfprof"

@@ -161,15 +161,13 @@ def reason_of(error: Exception) -> GpuAvailability:
 
 @dataclass
 class _Reading:
-    """Values that are read together, and the functions that can read them.
-
-    The preferred function is the first in `ways`. Functions that can never work are removed from
-    it.
-    """
+    """Values that are read together, and the function that reads them."""
 
     name: str
+    #: Number of values.
     width: int
-    ways: list[Callable[[], Values]]
+    #: None after the function has failed in a way that does not change.
+    read: Callable[[], Values] | None
     reported: set[GpuAvailability] = field(default_factory=set)
 
 
@@ -194,13 +192,12 @@ class GpuReader:
         self._handle = device.handle
         self._processes_due = 0.0
         self._readings = [
-            _Reading("utilization", 1, [self._utilization]),
-            # Drivers before 510 lack version 2.
-            _Reading("memory", 2, [lambda: self._memory(nvml.nvmlMemory_v2), self._memory]),
-            _Reading("power", 1, [lambda: (nvml.nvmlDeviceGetPowerUsage(device.handle) / 1000,)]),
-            _Reading("sm_clock", 1, [self._clock]),
-            _Reading("temperature", 1, [self._temperature]),
-            _Reading("processes", 1, [self._processes]),
+            _Reading("utilization", 1, self._utilization),
+            _Reading("memory", 2, self._memory),
+            _Reading("power", 1, lambda: (nvml.nvmlDeviceGetPowerUsage(device.handle) / 1000,)),
+            _Reading("sm_clock", 1, self._clock),
+            _Reading("temperature", 1, self._temperature),
+            _Reading("processes", 1, self._processes),
         ]
 
     def sample(self) -> Values | None:
@@ -215,19 +212,15 @@ class GpuReader:
         return tuple(row)
 
     def _read(self, reading: _Reading) -> Values:
-        while reading.ways:
-            try:
-                return reading.ways[0]()
-            except (self._nvml.NVMLError, AttributeError) as error:
-                reason = reason_of(error)
-                self.lost = reason is GpuAvailability.LOST
-                if not self._is_final(error, reason):
-                    self._report(reading, reason, error)
-                    break
-                # The function would fail each time, so the next one replaces it.
-                reading.ways.pop(0)
-                if not reading.ways:
-                    self._report(reading, reason, error)
+        try:
+            if reading.read is not None:
+                return reading.read()
+        except (self._nvml.NVMLError, AttributeError) as error:
+            reason = reason_of(error)
+            self.lost = reason is GpuAvailability.LOST
+            self._report(reading, reason, error)
+            if self._is_final(error, reason):
+                reading.read = None
         return (None,) * reading.width
 
     def _is_final(self, error: Exception, reason: GpuAvailability) -> bool:
@@ -246,8 +239,10 @@ class GpuReader:
     def _utilization(self) -> Values:
         return (self._nvml.nvmlDeviceGetUtilizationRates(self._handle).gpu,)
 
-    def _memory(self, *version: Any) -> Values:
-        memory = self._nvml.nvmlDeviceGetMemoryInfo(self._handle, *version)
+    def _memory(self) -> Values:
+        # Version 2, which drivers from 510 on have, does not count the memory that they reserve.
+        nvml = self._nvml
+        memory = nvml.nvmlDeviceGetMemoryInfo(self._handle, nvml.nvmlMemory_v2)
         return memory.used, memory.total
 
     def _clock(self) -> Values:
