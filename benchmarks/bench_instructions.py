@@ -353,7 +353,7 @@ def _leave_out(part: str) -> None:
 
         SchedulerTaskPlugin.transition = nothing  # type: ignore[assignment]
     elif part == "writing":
-        from dasfprof.database.block_writer import BlockWriter
+        from dasfprof.database.blocks import BlockWriter
 
         BlockWriter.write = nothing  # type: ignore[method-assign, assignment]
     elif part:

@@ -1,7 +1,7 @@
 """Make the dictionary with which small blocks are deflated, from trace files.
 
 ``python benchmarks/deflate_dictionary.py FILE...``, with the files of `dasfprof demo`, writes
-`dictionary.zlib`, for `dasfprof.database.compression`, and prints its lines in FORMAT.md.
+`dictionary.zlib`, for `dasfprof.database.frames`, and prints its lines in FORMAT.md.
 The dictionary contains what blocks have in common: names and forms of columns, and words of Dask.
 Another dictionary would be another version of the format.
 """
@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from dasfprof.database import columns, frames, values
-from dasfprof.database.block_codec import BlockEncoder
-from dasfprof.database.compression import inflate
+from dasfprof.database.blocks import BlockEncoder
+from dasfprof.database.frames import inflate
 from dasfprof.schema import KINDS
 
 #: Texts that occur in the blocks of many pipelines.

@@ -9,9 +9,8 @@ import pytest
 
 from dasfprof.analysis.trace.columns import FactColumns
 from dasfprof.analysis.trace.keys import KeyCollector
-from dasfprof.database.block_codec import Batch
-from dasfprof.database.columns import Column, NumberColumn
-from dasfprof.database.encoders import CODECS
+from dasfprof.database.blocks import Batch
+from dasfprof.database.columns import CODECS, Column, NumberColumn
 from dasfprof.schema import KINDS
 from dasfprof.schema.events import EVENT_CLASSES, KINDS_OF_VALUES, Codec, EventKind, event_kind
 

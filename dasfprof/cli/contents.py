@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from dasfprof.database import DasfDatabase, EventDatabase, FileDatabase
-from dasfprof.database.block_codec import Batch
+from dasfprof.database.blocks import Batch
 from dasfprof.database.columns import Array, Column, NumberColumn
 from dasfprof.database.following import Writer, writer_of
 from dasfprof.database.rotated_files import Segments

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from dasfprof.database.block_codec import Batch, fold_events, make_batches, split_names
+from dasfprof.database.blocks import Batch, fold_events, make_batches, split_names
 from dasfprof.database.following import process_facts
 from dasfprof.database.reader import FORMAT_VERSION, TimeRange, TraceFile
 from dasfprof.database.runs import missing_file

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from dasfprof.database import frames, values
-from dasfprof.database.block_codec import Batch, decode_block
-from dasfprof.database.compression import inflate
+from dasfprof.database.blocks import Batch, decode_block
+from dasfprof.database.frames import inflate
 from dasfprof.database.reader import TraceFile
 from dasfprof.errors import TraceError
 from dasfprof.system import PROC

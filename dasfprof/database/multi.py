@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from dasfprof.database.block_codec import Batch
+from dasfprof.database.blocks import Batch
 from dasfprof.database.file import EventDatabase
 from dasfprof.database.profiler import EventProfiler, open_database
 from dasfprof.database.reader import (

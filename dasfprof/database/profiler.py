@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from dasfprof.database import values
-from dasfprof.database.block_codec import Batch
+from dasfprof.database.blocks import Batch
 from dasfprof.database.file import EventDatabase, FileDatabase, check_path
 from dasfprof.database.reader import DASF_LENGTH_BYTES, is_dasf_trace
 from dasfprof.errors import InvalidArgumentError

@@ -18,8 +18,8 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from dasfprof.database import columns, frames, values
-from dasfprof.database.block_codec import Batch, decode_block
-from dasfprof.database.compression import LARGE_BYTES, inflate
+from dasfprof.database.blocks import Batch, decode_block
+from dasfprof.database.frames import LARGE_BYTES, inflate
 from dasfprof.database.runs import missing_file
 from dasfprof.errors import InvalidArgumentError, NotATraceError
 

@@ -30,7 +30,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from dasfprof.database.block_writer import BlockWriter, Folded, Source
+from dasfprof.database.blocks import BlockWriter, Folded, Source
 from dasfprof.database.losses import Losses
 from dasfprof.database.output import IndexedBlock, TraceOutput
 

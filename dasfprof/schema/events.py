@@ -108,7 +108,7 @@ EVENT_CLASSES: dict[str, type[Event]] = {
 # reader of traces (`Column.form`), and for Parquet files and their documentation (`Column.kind`,
 # `Column.about`).
 
-#: Name of the codec that stores a value in a file. See `dasfprof.database.encoders`.
+#: Name of the codec that stores a value in a file. See `dasfprof.database.columns`.
 Codec = Literal["float", "float32", "time", "int", "text", "key", "keys", "value"]
 
 #: How the analysis stores a column: as times or other floats (NaN if unknown), as int64 (-1 if

@@ -16,9 +16,8 @@ import trace_by_format
 
 import dasfprof.database
 from dasfprof.database import FileDatabase
-from dasfprof.database.block_codec import BlockEncoder, fold_events
-from dasfprof.database.compression import DICTIONARY, deflate
-from dasfprof.database.frames import build_frame
+from dasfprof.database.blocks import BlockEncoder, fold_events
+from dasfprof.database.frames import DICTIONARY, build_frame, deflate
 from dasfprof.database.writer import Source
 from dasfprof.schema import KINDS
 from dasfprof.schema.events import (

@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dasfprof.database.columns import decode_numbers
-from dasfprof.database.encoders import encode_numbers
+from dasfprof.database.columns import decode_numbers, encode_numbers
 
 T = 1.7e9
 

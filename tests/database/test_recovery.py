@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 from trace_by_format import MARKER, frame_of, frames_of, head_of, raw_deflated
 
 from dasfprof.database import FileDatabase, MultiEventDatabase, find_runs, open_run
-from dasfprof.database.compression import deflate, inflate
+from dasfprof.database.frames import deflate, inflate
 from dasfprof.database.reader import TraceFile
 from dasfprof.errors import DasfprofError, NotATraceError
 from dasfprof.schema.events import CompleteEvent, Event, InstantEvent

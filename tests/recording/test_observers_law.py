@@ -24,7 +24,7 @@ from independent_record import attempt
 from recorded_facts import computed, read
 
 import dasfprof
-from dasfprof.database.block_codec import BlockEncoder
+from dasfprof.database.blocks import BlockEncoder
 from dasfprof.database.file import FileDatabase
 from dasfprof.database.output import TraceOutput
 from dasfprof.database.writer import TraceWriter

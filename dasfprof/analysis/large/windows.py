@@ -14,7 +14,7 @@ from dasfprof.analysis.run import Run
 from dasfprof.analysis.trace.columns import LATEST, as_list_column, to_numbers
 from dasfprof.analysis.trace.reader import TraceReader
 from dasfprof.database import EventDatabase, FileDatabase
-from dasfprof.database.block_codec import Batch, split_names
+from dasfprof.database.blocks import Batch, split_names
 from dasfprof.database.columns import Array, Column, DictionaryColumn, NumberColumn
 from dasfprof.database.reader import TraceFile
 from dasfprof.schema.tasks import COMPUTE, RESULT_RELEASED, TASK_RUN, TRANSFER

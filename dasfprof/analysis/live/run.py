@@ -19,7 +19,7 @@ from dasfprof.analysis.under_way.state import (
     stack_of,
 )
 from dasfprof.database import find_runs, open_run
-from dasfprof.database.block_codec import Batch
+from dasfprof.database.blocks import Batch
 from dasfprof.database.ends import (
     SCHEDULER,
     End,

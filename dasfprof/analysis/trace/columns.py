@@ -13,7 +13,7 @@ import pandas as pd
 
 from dasfprof.analysis.numeric.groups import GrowingColumn, as_type, is_constant
 from dasfprof.analysis.trace.keys import KeyCollector, as_key_column, as_tuple, split_keys
-from dasfprof.database.block_codec import Batch
+from dasfprof.database.blocks import Batch
 from dasfprof.database.columns import (
     Array,
     Column,

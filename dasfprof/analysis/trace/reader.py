@@ -20,7 +20,7 @@ from dasfprof.analysis.trace.progress import track
 from dasfprof.analysis.trace.under_way import StackNumbers
 from dasfprof.analysis.trace.workers import WorkerRegister
 from dasfprof.database import DasfDatabase, EventDatabase, FileDatabase
-from dasfprof.database.block_codec import Batch, split_names
+from dasfprof.database.blocks import Batch, split_names
 from dasfprof.database.columns import Array, repeated
 from dasfprof.database.ends import SCHEDULER, FileEnd
 from dasfprof.database.following import Writer, writer_of

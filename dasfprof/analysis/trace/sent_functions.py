@@ -14,7 +14,7 @@ from typing import Any
 
 import pandas as pd
 
-from dasfprof.database.block_codec import Batch
+from dasfprof.database.blocks import Batch
 from dasfprof.database.following import FollowedFile
 from dasfprof.database.multi import files_of_run
 from dasfprof.schema.steps import DYNAMIC, FUNCTION_SENT

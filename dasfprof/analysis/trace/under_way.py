@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from dasfprof.analysis.trace.columns import Columns, FactColumns, to_numbers
-from dasfprof.database.block_codec import Batch
+from dasfprof.database.blocks import Batch
 from dasfprof.database.columns import Array, Column, NumberColumn
 from dasfprof.schema import KINDS
 from dasfprof.schema.under_way import STACK

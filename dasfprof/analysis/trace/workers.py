@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 
 from dasfprof.analysis.trace.columns import make_categorical
-from dasfprof.database.block_codec import Batch
+from dasfprof.database.blocks import Batch
 from dasfprof.database.columns import Array, Column, DictionaryColumn, NumberColumn, repeated
 from dasfprof.schema.resources import MEMORY_SIZES
 

@@ -22,7 +22,7 @@ from time import time
 from types import CodeType, FrameType
 from typing import Any
 
-from dasfprof.database.block_codec import Columns
+from dasfprof.database.blocks import Columns
 from dasfprof.database.writer import Folded, Source, TraceWriter
 from dasfprof.recording.task_runs.function_code import DIFFERS, LARGEST, codes_in
 from dasfprof.recording.task_runs.logs import of_library

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from dask.utils import key_split
 
-from dasfprof.database.block_codec import Columns
+from dasfprof.database.blocks import Columns
 from dasfprof.database.values import number_array
 from dasfprof.database.writer import Folded
 from dasfprof.recording.guard import HookGuard
