@@ -183,7 +183,7 @@ def test_rooms_of_the_analysis_import_only_lower_rooms(path: Path) -> None:
 
 #: What a `Run` answers: above its room it is asked, and these are not.
 ANSWERED_BY_RUNS = {
-    *("NamedWorkers", "clock_offsets", "find_run_end", "first_arrival"),
+    *("NamedWorkers", "clock_offsets", "find_first_arrival", "find_run_end"),
     *("all_task_runs", "finished_slots", "ordered_times", "recorded_times", "status_seconds"),
     *("task_slots", "unfinished_runs", "unlisted_runs", "unseen_runs", "worker_lives"),
 }

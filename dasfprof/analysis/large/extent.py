@@ -33,7 +33,6 @@ from dasfprof.analysis.run.task_runs import (
     open_runs,
     to_ticks,
 )
-from dasfprof.analysis.trace.trace import set_result
 from dasfprof.analysis.trace.under_way import places_not_ended
 from dasfprof.database.columns import Array
 
@@ -300,10 +299,9 @@ class Extent:
         self._known(around, bounds)
         if self.knows_end and self.attempts is not None:
             before = self.attempts[self.attempts["window"] < index].groupby(level=0)
-            set_result(
-                started, earlier_attempts, before.agg({"attempts": "sum", "follows": "last"})
-            )
-        set_result(started, part_of, Part(around, *to_ticks(np.array([begin, end])).tolist()))
+            earlier = before.agg({"attempts": "sum", "follows": "last"})
+            earlier_attempts.set_result(started, earlier)
+        part_of.set_result(started, Part(around, *to_ticks(np.array([begin, end])).tolist()))
         return started
 
     def of_window(self, index: int) -> Extent:
@@ -320,15 +318,15 @@ class Extent:
         """
         # Analyses of the run then return these facts instead of computing them.
         if bounds is not None:
-            set_result(run, message_bounds, bounds)
+            message_bounds.set_result(run, bounds)
         if self.interrupted is not None:
-            set_result(run, interrupted_ends, self.interrupted)
+            interrupted_ends.set_result(run, self.interrupted)
         if self.knows_end:
             assert self.live is not None
             assert self.most is not None
-            set_result(run, live_at_counts, self.live)
-            set_result(run, most_slots, self.most)
-            set_result(run, find_run_end, self.run_end)
+            live_at_counts.set_result(run, self.live)
+            most_slots.set_result(run, self.most)
+            find_run_end.set_result(run, self.run_end)
         return run
 
     def _with_early(self, around: Run, until: float, index: int) -> Run:
@@ -384,7 +382,7 @@ def _with_tables(run: Run, tables: dict[str, Any], unfinished: OpenRuns) -> Run:
     lengths = np.full(len(tables["tasks"]), -1, dtype=np.int32)
     nothing = np.empty(0, dtype=np.int64)
     part = dataclasses.replace(run, **tables, task_dependencies=(lengths, nothing))
-    set_result(part, open_runs, unfinished)
+    open_runs.set_result(part, unfinished)
     return part
 
 

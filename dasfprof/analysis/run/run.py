@@ -6,15 +6,14 @@ It is computed once from its `Trace`.
 from __future__ import annotations
 
 from dataclasses import fields
-from functools import cached_property
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
 from dasfprof.analysis.run.run_end import find_run_end
 from dasfprof.analysis.run.slots import (
+    find_first_arrival,
     finished_slots,
-    first_arrival,
     status_seconds,
     task_slots,
     unfinished_runs,
@@ -29,6 +28,7 @@ from dasfprof.analysis.run.task_runs import (
 )
 from dasfprof.analysis.run.workers import NamedWorkers, WorkerLives, worker_lives
 from dasfprof.analysis.trace import Trace
+from dasfprof.analysis.trace.trace import once_per_trace
 from dasfprof.database.columns import Array
 
 
@@ -42,12 +42,7 @@ class Run(Trace):
     @classmethod
     def from_trace(cls, trace: Trace) -> Run:
         """Return the run of a trace, always as the same object."""
-        if isinstance(trace, Run):
-            return trace
-        if "_run" not in vars(trace):
-            made = cls(**{field.name: getattr(trace, field.name) for field in fields(Trace)})
-            vars(trace).setdefault("_run", made)
-        return cast("Run", vars(trace)["_run"])
+        return trace if isinstance(trace, Run) else _run_of(trace)
 
     # --- One clock: the scheduler's, in seconds from the run's start ------------------------------
 
@@ -77,38 +72,38 @@ class Run(Trace):
         return self.since_begin(times) - self.offsets[np.asarray(lives)]
 
     #: Seconds by which each worker's clock is ahead of the scheduler's clock.
-    offsets = cached_property(clock_offsets)
+    offsets = clock_offsets
 
     # --- Task runs --------------------------------------------------------------------------------
 
     #: All task runs: the rows of `tasks`, which are finished, and then the unfinished task runs,
     #: whose ``state`` is one of `OPEN_STATES`.
-    task_runs = cached_property(all_task_runs)
+    task_runs = all_task_runs
 
     #: Rows of `scheduler_only` that certainly ran. In `slots`, they follow the rows of `tasks`.
-    unseen = cached_property(unseen_runs)
+    unseen = unseen_runs
 
     #: Rows of `scheduler_only` that may not have run. Those of them that are not in `task_runs`.
-    unfinished = cached_property(unfinished_runs)
-    unlisted = cached_property(unlisted_runs)
+    unfinished = unfinished_runs
+    unlisted = unlisted_runs
 
     #: For each stage, the time at which each of `task_runs` reached it, or NaN if not recorded.
-    recorded = cached_property(recorded_times)
+    recorded = recorded_times
 
     #: The same times in order. Missing times are replaced.
-    times = cached_property(ordered_times)
+    times = ordered_times
 
     #: For each status, the seconds for which each of `task_runs` had it.
-    statuses = cached_property(status_seconds)
+    statuses = status_seconds
 
     #: Slots (threads of workers) that `tasks` and `unseen` occupied.
-    slots = cached_property(finished_slots)
+    slots = finished_slots
 
     #: Slots that `task_runs` and `unseen` occupied.
-    all_slots = cached_property(task_slots)
+    all_slots = task_slots
 
     #: Time at which the scheduler received the first task, or infinity if there are no tasks.
-    first_arrival = cached_property(first_arrival)
+    first_arrival = find_first_arrival
 
     def of_slots(self, name: str, *, unfinished: bool = False) -> Array:
         """Return the values of a column for the rows of `slots`, or `all_slots` if `unfinished`."""
@@ -117,9 +112,10 @@ class Run(Trace):
     # --- Workers, and the end ---------------------------------------------------------------------
 
     #: Workers, by host and label.
-    named = cached_property(NamedWorkers)
+    named = once_per_trace(NamedWorkers)
 
-    @cached_property
+    @property
+    @once_per_trace
     def lives(self) -> WorkerLives:
         """When each worker instance existed, with its number of threads and its statuses."""
         return worker_lives(self, self.all_slots)
@@ -135,4 +131,9 @@ class Run(Trace):
         return self.since_begin(self.workers["left"])
 
     #: Work in progress when the run ended, or None if none is known.
-    ending = cached_property(find_run_end)
+    ending = find_run_end
+
+
+@once_per_trace
+def _run_of(trace: Trace) -> Run:
+    return Run(**{field.name: getattr(trace, field.name) for field in fields(Trace)})

@@ -197,7 +197,8 @@ def _unfinished(trace: Trace, only: pd.DataFrame) -> UnfinishedRuns:
     )
 
 
-def first_arrival(trace: Trace) -> float:
+@once_per_trace
+def find_first_arrival(trace: Trace) -> float:
     """Return when the scheduler received the first task, or infinity if there are no tasks.
 
     The time is in seconds from the trace's start.
@@ -244,6 +245,7 @@ STATUSES = {
 }
 
 
+@once_per_trace
 def status_seconds(trace: Trace) -> dict[str, Array]:
     """Return the seconds for which each of `all_task_runs` had each status, or NaN if unknown."""
     recorded, times = recorded_times(trace), ordered_times(trace)

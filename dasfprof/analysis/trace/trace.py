@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, fields
-from functools import cached_property, wraps
+from functools import update_wrapper
 from threading import RLock
-from typing import Any, Concatenate, ParamSpec, TypeVar, cast
+from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, cast
 
 import numpy as np
 import pandas as pd
@@ -27,6 +27,55 @@ from dasfprof.text import count_of
 
 Database = MultiEventDatabase | EventDatabase | EventProfiler
 Source = Database | Iterable[Database | str | os.PathLike[str]] | str | os.PathLike[str]
+
+
+# --- The cache of a trace ------------------------------------------------------------------------
+
+Result = TypeVar("Result")
+Arguments = ParamSpec("Arguments")
+#: A `Trace`, or the `Run` of a trace.
+Form = TypeVar("Form", bound="Trace")
+
+
+class once_per_trace(Generic[Form, Arguments, Result]):  # noqa: N801  (a decorator)
+    """Computes an analysis once for each trace and each set of arguments.
+
+    This is the only cache of traces and runs. It decorates functions of a trace. In the body of a
+    class of traces, a decorated function is an attribute. The results are stored in the trace, as
+    long as it exists. All callers get the same object and must not change it. Calls from several
+    threads are safe.
+    """
+
+    def __init__(self, analysis: Callable[Concatenate[Form, Arguments], Result]) -> None:
+        update_wrapper(self, analysis)
+        # Traces are pickled with their results, so analyses are identified by name.
+        self._analysis, self._name = analysis, f"{analysis.__module__}.{analysis.__qualname__}"
+        # These locks cannot cause a deadlock, because analyses do not depend on each other in
+        # cycles.
+        self._lock = RLock()
+
+    def __call__(self, trace: Form, /, *args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
+        """Return the result for a trace."""
+        results, key = self._results(trace), (self._name, *args, *kwargs.items())
+        if key not in results:
+            with self._lock:
+                if key not in results:
+                    results[key] = self._analysis(trace, *args, **kwargs)
+        return cast("Result", results[key])
+
+    def __get__(self, trace: Any, owner: Any = None) -> Result:
+        compute: Any = self
+        return cast("Result", self if trace is None else compute(trace))
+
+    def set_result(self, trace: Form, result: Result) -> None:
+        """Store the result for a trace, such as a time window that cannot provide it."""
+        self._results(trace)[self._name,] = result
+
+    def _results(self, trace: Form) -> dict[tuple[Any, ...], Any]:
+        return vars(trace).setdefault("_results", {})
+
+
+# --- The tables of a trace ------------------------------------------------------------------------
 
 
 def _of_events(name: str, *, time: str = "time", by_time: bool = False) -> dict[str, Any]:
@@ -253,7 +302,8 @@ class Trace:
         events = {each.name: each.metadata for each in fields(Trace) if each.metadata}
         return cls(**TraceBuilder(reader, client).make(events))
 
-    @cached_property
+    @property
+    @once_per_trace
     def dependencies(self) -> tuple[Array, Array]:
         """The task graph in compressed form: the dependencies of each key.
 
@@ -276,7 +326,8 @@ class Trace:
         within = np.arange(offsets[-1]) - np.repeat(offsets[:-1], counts)
         return offsets, ids[np.repeat(begins, lengths[rows]) + within]
 
-    @cached_property
+    @property
+    @once_per_trace
     def transitions(self) -> pd.DataFrame:
         """One row for each change of a task run's state.
 
@@ -332,51 +383,3 @@ def databases_of(source: Any) -> list[EventDatabase]:
             "accepts: a file, a directory, a glob or a run's name."
         )
     return MultiEventDatabase(source).databases
-
-
-# --- `once_per_trace`: analyses that others use are computed once for each trace ------------------
-
-Result = TypeVar("Result")
-Arguments = ParamSpec("Arguments")
-#: A `Trace`, or the `Run` of a trace.
-Form = TypeVar("Form", bound=Trace)
-
-
-def once_per_trace(
-    analysis: Callable[Concatenate[Form, Arguments], Result],
-) -> Callable[Concatenate[Form, Arguments], Result]:
-    """Cache the results of an analysis, by its arguments, as long as the trace exists.
-
-    All callers get the same object and must not change it. Calls from several threads are safe.
-    """
-    # These locks cannot cause a deadlock, because analyses do not depend on each other in cycles.
-    lock = RLock()
-
-    @wraps(analysis)
-    def cached(trace: Form, /, *args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
-        results, name = _results(trace), (_name(analysis), *args, *kwargs.items())
-        if name not in results:
-            with lock:
-                if name not in results:
-                    results[name] = analysis(trace, *args, **kwargs)
-        return cast("Result", results[name])
-
-    return cached
-
-
-def set_result(trace: Form, analysis: Callable[[Form], Result], result: Result) -> None:
-    """Store the result of an analysis, so that the analysis is not computed for this trace.
-
-    The trace must be the only argument of the analysis.
-    """
-    # This is for results that a time window of a run cannot provide.
-    _results(trace)[(_name(analysis),)] = result
-
-
-def _name(analysis: Callable[..., Any]) -> str:
-    # Traces are pickled with their cached results, so analyses are identified by name.
-    return f"{analysis.__module__}.{analysis.__qualname__}"
-
-
-def _results(trace: Trace) -> dict[tuple[Any, ...], Any]:
-    return vars(trace).setdefault("_results", {})
